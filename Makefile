@@ -65,6 +65,7 @@ test-gpu: $(SETUP)
 lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
 types: $(SETUP)
 	$(BIN)/mypy

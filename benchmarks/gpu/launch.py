@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nova.codegen.common.builder import element_type, index
+from nova.codegen.common.builder import element_type
 from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.codegen.gpu.gemm.epilogue import storing
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
@@ -20,6 +20,7 @@ from nova.core.targets import parse_target
 from nova.ir.bindings import arith, func, ir
 from nova.ir.context import load_device_dialects, make_context
 from nova.ir.gpu_bindings import gpu
+from nova.ir.index import index
 from nova.ir.kernel import Kernel
 from nova.passes.base import run_pipeline
 from nova.passes.pipelines import device_to_outlined, outlined_to_nvvm

@@ -1,6 +1,7 @@
-/* Preloaded into the processes of `run.py --avx2`: the CPUID instruction then names no features beyond
- * AVX2. The kernel makes CPUID fault (on CPUs that can), and the handler gives the CPU's answer without
- * them. What asks the system instead of the CPU, such as readers of /proc/cpuinfo, is told otherwise. */
+/* Preloaded into the processes of `run.py --avx2`: the CPUID instruction then names no features
+ * beyond AVX2. The kernel makes CPUID fault (on CPUs that can), and the handler gives the CPU's
+ * answer without them. What asks the system instead of the CPU, such as readers of /proc/cpuinfo,
+ * is told otherwise. */
 #define _GNU_SOURCE /* RTLD_NEXT, and REG_RIP and the other registers of a signal's context */
 
 #include <cpuid.h>

@@ -44,7 +44,7 @@ static void be_patient(uint32_t spins)
         sched_yield();
 }
 
-/* --- graphs --------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 /* `layers` times `width` tasks; each waits for the ones at `reach` distances 0, 1, ... in the layer
  * before (0: none at all). Costs differ by a factor of up to `spread`. */
@@ -168,7 +168,7 @@ static void show(const char *name, const char *variant, figure figure, double un
            unit_name, figure.median / unit, 100 * figure.helped);
 }
 
-/* --- dispatch ------------------------------------------------------------------------------- */
+/* --- dispatch --------------------------------------------------------------------------------- */
 
 static const char *const policy_names[] = {"locality", "fifo", "critical-path"};
 
@@ -194,7 +194,7 @@ static void bench_dispatch(void)
     }
 }
 
-/* --- wake-up -------------------------------------------------------------------------------- */
+/* --- wake-up ---------------------------------------------------------------------------------- */
 
 static _Atomic uint64_t started_ns;
 
@@ -237,7 +237,7 @@ static void bench_wake(void)
     free_grid(&two);
 }
 
-/* --- dataflow against barriers -------------------------------------------------------------- */
+/* --- dataflow against barriers ---------------------------------------------------------------- */
 
 /* What a parallel-for does: every thread its share of a layer, then all wait for each other. */
 typedef struct team {

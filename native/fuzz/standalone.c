@@ -48,9 +48,27 @@ static input read_file(const char *path)
 /* Numbers at the edges of what headers and tables hold. */
 static uint64_t interesting(void)
 {
-    static const uint64_t numbers[] = {0, 1, 2, 3, 7, 8, 16, 24, 48, 63, 64, 4095, 4096, 65535,
-                                       UINT32_MAX, INT32_MAX, UINT64_MAX, INT64_MAX,
-                                       UINT64_MAX - 7, UINT64_C(1) << 63, UINT64_C(1) << 40};
+    static const uint64_t numbers[] = {0,
+                                       1,
+                                       2,
+                                       3,
+                                       7,
+                                       8,
+                                       16,
+                                       24,
+                                       48,
+                                       63,
+                                       64,
+                                       4095,
+                                       4096,
+                                       65535,
+                                       UINT32_MAX,
+                                       INT32_MAX,
+                                       UINT64_MAX,
+                                       INT64_MAX,
+                                       UINT64_MAX - 7,
+                                       UINT64_C(1) << 63,
+                                       UINT64_C(1) << 40};
     uint64_t number = numbers[draw(sizeof numbers / sizeof *numbers)];
     return draw(4) == 0 ? number + draw(16) : number;
 }

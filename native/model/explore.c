@@ -59,7 +59,7 @@ static struct {
 } freed[MOST_FREED];
 static int freed_count;
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 void *explore_allocate(size_t size)
 {
@@ -96,7 +96,7 @@ static uint64_t read_memory(const volatile void *address, size_t size)
         if ((const volatile char *)address >= freed[i].begin &&
             (const volatile char *)address < freed[i].end)
             explore_fail("access to freed memory");
-    return size == 8 ? *(const volatile uint64_t *)address
+    return size == 8   ? *(const volatile uint64_t *)address
            : size == 4 ? *(const volatile uint32_t *)address
                        : *(const volatile uint8_t *)address;
 }
@@ -112,7 +112,7 @@ static void write_memory(volatile void *address, size_t size, uint64_t value)
         *(volatile uint8_t *)address = (uint8_t)value;
 }
 
-/* --- threads --------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 /* Stops the running thread before `next`; returns when it is chosen to go on. */
 static void stop_before(access next)
@@ -148,13 +148,13 @@ int explore_start(void (*body)(void *), void *argument)
     if (thread_count == MOST_THREADS)
         explore_fail("too many threads");
     int index = thread_count++;
-    thread *made = &threads[index];
-    char *stack = made->stack != NULL ? made->stack : malloc(STACK);
-    *made = (thread){.stack = stack, .body = body, .argument = argument, .next = {.joins = -1}};
-    getcontext(&made->context);
-    made->context.uc_stack.ss_sp = stack;
-    made->context.uc_stack.ss_size = STACK;
-    makecontext(&made->context, (void (*)(void))enter_thread, 1, index);
+    thread *created = &threads[index];
+    char *stack = created->stack != NULL ? created->stack : malloc(STACK);
+    *created = (thread){.stack = stack, .body = body, .argument = argument, .next = {.joins = -1}};
+    getcontext(&created->context);
+    created->context.uc_stack.ss_sp = stack;
+    created->context.uc_stack.ss_size = STACK;
+    makecontext(&created->context, (void (*)(void))enter_thread, 1, index);
     return index;
 }
 
@@ -173,7 +173,7 @@ void explore_set_local(const void *value)
     threads[current].local = (void *)(uintptr_t)value;
 }
 
-/* --- accesses -------------------------------------------------------------------------------- */
+/* --- accesses --------------------------------------------------------------------------------- */
 
 uint64_t explore_load(const volatile void *address, size_t size, int order)
 {
@@ -274,7 +274,7 @@ void explore_relax(void)
     touch(NULL, false, false);
 }
 
-/* --- the search ------------------------------------------------------------------------------ */
+/* --- the search ------------------------------------------------------------------------------- */
 
 /* What an actor does next; actors from MOST_THREADS on drain the buffers of threads. */
 static access next_of(int actor)
@@ -394,8 +394,7 @@ static void execute(void)
         uint32_t seen = asleep | step->tried;
         asleep = 0;
         for (int actor = 0; actor < 2 * MOST_THREADS; actor++)
-            if ((seen & 1u << actor) && actor != step->actor &&
-                independent(next_of(actor), chosen))
+            if ((seen & 1u << actor) && actor != step->actor && independent(next_of(actor), chosen))
                 asleep |= 1u << actor;
         before = step->actor < MOST_THREADS ? step->actor : before;
         go_on(step->actor);

@@ -24,11 +24,11 @@
 
 typedef struct explore_options {
     const char *name;
-    void (*body)(void);    /* the first thread; starts the others, checks, and returns */
+    void (*body)(void); /* the first thread; starts the others, checks, and returns */
     int bound;
     bool store_buffers;
     bool weak_stores;
-    uint64_t most;         /* executions; 0: until all are done */
+    uint64_t most; /* executions; 0: until all are done */
 } explore_options;
 
 /* Runs all orders. NULL, or what went wrong in the first order in which something did: a failed
@@ -50,7 +50,7 @@ void explore_join(int thread);
 /* Runs `options` and says whether that was expected: the exit status of a model. */
 int explore_expect(const explore_options *options, bool failure);
 
-/* --- what the sources call instead ---------------------------------------------------------- */
+/* --- what the sources call instead ------------------------------------------------------------ */
 
 uint64_t explore_load(const volatile void *address, size_t size, int order);
 void explore_store(volatile void *address, size_t size, uint64_t value, int order);
@@ -71,7 +71,11 @@ void explore_set_local(const void *value);
 #define EXPLORE_TYPE(p) __typeof__((void)0, *(p))
 #define EXPLORE_BITS(v) ((uint64_t)(v))
 /* A statement expression: the value may be left unused. */
-#define EXPLORE_RESULT(p, bits) ({ EXPLORE_TYPE(p) result = (EXPLORE_TYPE(p))(bits); result; })
+#define EXPLORE_RESULT(p, bits)                                                                    \
+    ({                                                                                             \
+        EXPLORE_TYPE(p) result = (EXPLORE_TYPE(p))(bits);                                          \
+        result;                                                                                    \
+    })
 
 #undef atomic_load_explicit
 #undef atomic_store_explicit

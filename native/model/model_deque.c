@@ -54,7 +54,7 @@ static void own(void)
         }
         int64_t end = nova_deque_end(&deque);
         for (int count = *operation == 'B' ? 2 : 1; count > 0; count--)
-            nova_deque_stage(&deque, end++, task++);
+            nova_deque_write(&deque, end++, task++);
         nova_deque_publish(&deque, end);
     }
     for (int i = 0; i < thieves; i++)
@@ -92,19 +92,19 @@ int main(int count, char **arguments)
         const char *script;
         int thieves;
         bool fails_weak; /* two thieves get both tasks while the owner pops one of them */
-    } scripts[] = {{"PO", 1, false},  {"PO", 2, false}, {"BO", 1, false},   {"BOO", 1, false},
-                   {"BO", 2, true},   {"BOO", 2, true}, {"POPO", 1, false}, {"BPOO", 1, false},
-                   {"POPO", 2, false}};
+    } scripts[] = {{"PO", 1, false},   {"PO", 2, false},   {"BO", 1, false},
+                   {"BOO", 1, false},  {"BO", 2, true},    {"BOO", 2, true},
+                   {"POPO", 1, false}, {"BPOO", 1, false}, {"POPO", 2, false}};
     int wrong = 0;
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
         script = scripts[i].script;
         thieves = scripts[i].thieves;
-        explore_options options = {.name = script, .body = own, .bound = -1,
-                                   .store_buffers = true, .weak_stores = weak};
+        explore_options options = {
+            .name = script, .body = own, .bound = -1, .store_buffers = true, .weak_stores = weak};
         wrong += explore_expect(&options, weak && scripts[i].fails_weak);
     }
-    explore_options options = {.name = "host queue", .body = read_host, .bound = -1,
-                               .store_buffers = true};
+    explore_options options = {
+        .name = "host queue", .body = read_host, .bound = -1, .store_buffers = true};
     wrong += explore_expect(&options, false);
     return wrong != 0;
 }

@@ -18,24 +18,24 @@ enum { TASKS = 2 };
 
 static bool looks, closes_inside;
 
-/* --- the lot: an owner publishes tasks, threads of the pool take them and sleep ------------- */
+/* --- the lot: an owner publishes tasks, threads of the pool take them and sleep --------------- */
 
 static pthread_mutex_t lock;
-static nova_lot lot;
+static nova_eventcount eventcount;
 static nova_sleeper sleepers[2];
 static nova_deque deque;
 static _Atomic uint32_t places[TASKS];
 static _Atomic uint32_t left;
-static uint32_t threads_of_lot, calls; /* a call for each task, or one for both */
+static uint32_t threads_of_eventcount, calls; /* a call for each task, or one for both */
 
-static void reset_lot(void)
+static void reset_eventcount(void)
 {
     memset((void *)&lock, 0, sizeof lock);
-    memset(&lot, 0, sizeof lot);
+    memset(&eventcount, 0, sizeof eventcount);
     memset(sleepers, 0, sizeof sleepers);
     memset(&deque, 0, sizeof deque);
     memset((void *)places, 0, sizeof places);
-    lot.lock = &lock;
+    eventcount.lock = &lock;
     deque.tasks = places;
     *(uint32_t *)&left = TASKS;
 }
@@ -49,87 +49,88 @@ static bool take_task(void)
 }
 
 /* worker_pool.c's await_run, with one look in place of the spinning. */
-static void wait_in_lot(void *argument)
+static void wait_in_eventcount(void *argument)
 {
     nova_sleeper *self = argument;
     for (;;) {
-        nova_lot_spin(&lot);
+        nova_eventcount_start_spinning(&eventcount);
         bool found = take_task();
         if (found) {
-            nova_lot_stop_spinning(&lot);
+            nova_eventcount_stop_spinning(&eventcount);
         } else {
-            nova_lot_park(&lot, self);
+            nova_eventcount_park(&eventcount, self);
             found = looks && take_task();
             if (found || atomic_load_explicit(&left, memory_order_seq_cst) == 0)
-                nova_lot_unpark(&lot, self);
+                nova_eventcount_unpark(&eventcount, self);
             else
-                nova_lot_sleep(self);
+                nova_eventcount_sleep(self);
         }
         if (found && atomic_fetch_sub_explicit(&left, 1, memory_order_seq_cst) == 1)
-            nova_lot_call(&lot, 2); /* all done: the others may end */
+            nova_eventcount_notify(&eventcount, 2); /* all done: the others may end */
         else if (found && nova_deque_count(&deque) > 0)
-            nova_lot_call(&lot, 1); /* who called may have counted on this thread twice */
+            /* who called may have counted on this thread twice */
+            nova_eventcount_notify(&eventcount, 1);
         if (atomic_load_explicit(&left, memory_order_seq_cst) == 0)
             return;
     }
 }
 
-static void publish_to_lot(void)
+static void publish_to_eventcount(void)
 {
-    reset_lot();
+    reset_eventcount();
     int thread[2];
-    for (uint32_t i = 0; i < threads_of_lot; i++)
-        thread[i] = explore_start(wait_in_lot, &sleepers[i]);
+    for (uint32_t i = 0; i < threads_of_eventcount; i++)
+        thread[i] = explore_start(wait_in_eventcount, &sleepers[i]);
     for (uint32_t task = 0; task < TASKS;) {
         int64_t end = nova_deque_end(&deque);
         for (uint32_t count = calls == 1 ? TASKS : 1; count > 0; count--)
-            nova_deque_stage(&deque, end++, task++);
+            nova_deque_write(&deque, end++, task++);
         nova_deque_publish(&deque, end);
-        nova_lot_call(&lot, calls == 1 ? TASKS : 1);
+        nova_eventcount_notify(&eventcount, calls == 1 ? TASKS : 1);
     }
     /* The owner takes nothing: every task has to wake somebody. */
-    for (uint32_t i = 0; i < threads_of_lot; i++)
+    for (uint32_t i = 0; i < threads_of_eventcount; i++)
         explore_join(thread[i]);
-    explore_check(*(uint32_t *)&left == 0 && lot.list == NULL);
+    explore_check(*(uint32_t *)&left == 0 && eventcount.list == NULL);
 }
 
-/* --- the bell: the caller sleeps inside of a run -------------------------------------------- */
+/* --- the bell: the caller sleeps inside of a run ---------------------------------------------- */
 
-static nova_bell bell;
-static nova_gate gate;
+static nova_futex_event event;
+static nova_latch latch;
 
 static void push_and_ring(void *argument)
 {
     (void)argument;
-    nova_deque_stage(&deque, 0, 0);
+    nova_deque_write(&deque, 0, 0);
     nova_deque_publish(&deque, 1);
-    nova_bell_ring(&bell);
-    nova_gate_close(&gate);
-    nova_bell_ring(&bell);
+    nova_futex_event_signal(&event);
+    nova_latch_close(&latch);
+    nova_futex_event_signal(&event);
 }
 
 static void sleep_until_over(void)
 {
-    reset_lot();
-    memset(&bell, 0, sizeof bell);
-    *(uint32_t *)&gate.word = 2;
+    reset_eventcount();
+    memset(&event, 0, sizeof event);
+    *(uint32_t *)&latch.word = 2;
     int other = explore_start(push_and_ring, NULL);
     bool got = false;
-    while (!got || !nova_gate_is_closed(&gate)) {
+    while (!got || !nova_latch_is_closed(&latch)) {
         if (!got && take_task()) {
             got = true;
             continue;
         }
-        nova_bell_announce(&bell);
-        if (looks && (nova_deque_count(&deque) > 0 || nova_gate_is_closed(&gate)))
-            nova_bell_cancel(&bell);
+        nova_futex_event_announce(&event);
+        if (looks && (nova_deque_count(&deque) > 0 || nova_latch_is_closed(&latch)))
+            nova_futex_event_cancel(&event);
         else
-            nova_bell_wait(&bell, UINT64_MAX);
+            nova_futex_event_wait(&event, UINT64_MAX);
     }
     explore_join(other);
 }
 
-/* --- the gate: exactly one thread ends a run, and nobody is inside then --------------------- */
+/* --- the gate: exactly one thread ends a run, and nobody is inside then ----------------------- */
 
 static uint32_t inside, ends; /* plain: threads are coroutines */
 
@@ -137,29 +138,29 @@ static void go_through(void *argument)
 {
     bool closer = argument != NULL;
     if (closer && !closes_inside) {
-        nova_gate_close(&gate);
+        nova_latch_close(&latch);
         return;
     }
-    if (!nova_gate_enter(&gate, 3))
+    if (!nova_latch_enter(&latch, 3))
         return;
     explore_check(ends == 0);
     inside++;
     if (closer)
-        nova_gate_close(&gate);
+        nova_latch_close(&latch);
     inside--;
-    if (nova_gate_leave(&gate)) {
+    if (nova_latch_leave(&latch)) {
         ends++;
         explore_check(ends == 1 && inside == 0);
     }
 }
 
-static void open_gate(void)
+static void open_latch(void)
 {
-    memset(&gate, 0, sizeof gate);
+    memset(&latch, 0, sizeof latch);
     inside = ends = 0;
     int thread[3];
     for (int i = 0; i < 3; i++)
-        thread[i] = explore_start(go_through, i < 2 ? &gate : NULL);
+        thread[i] = explore_start(go_through, i < 2 ? &latch : NULL);
     for (int i = 0; i < 3; i++)
         explore_join(thread[i]);
     explore_check(ends == 1);
@@ -184,14 +185,14 @@ int main(int count, char **arguments)
     explore_options all = {.bound = -1, .store_buffers = true, .weak_stores = weak};
     explore_options some = {.bound = strcmp(argument, "more") == 0 ? 3 : 2, .weak_stores = weak};
     int wrong = 0;
-    for (threads_of_lot = 1; threads_of_lot <= 2; threads_of_lot++)
+    for (threads_of_eventcount = 1; threads_of_eventcount <= 2; threads_of_eventcount++)
         for (calls = 1; calls <= TASKS; calls++) {
             /* Buffers that drain at any time multiply the orders: only where they are few. */
-            some.store_buffers = weak || (threads_of_lot == 1 && calls == 1);
+            some.store_buffers = weak || (threads_of_eventcount == 1 && calls == 1);
             wrong += check(some, calls == 1 ? "lot, one call" : "lot, a call for each task",
-                           publish_to_lot, planted, !closes_inside);
+                           publish_to_eventcount, planted, !closes_inside);
         }
     wrong += check(all, "bell", sleep_until_over, planted, !closes_inside);
-    wrong += check(all, "gate", open_gate, !closes_inside, planted);
+    wrong += check(all, "gate", open_latch, !closes_inside, planted);
     return wrong != 0;
 }

@@ -2,9 +2,9 @@
  * every order with up to a few switches. Found here: lost wake-ups, threads that never leave, a run
  * that is ended twice, touched after its end, or with a task that ran twice or too early.
  *
- *     model_run [more [most [n]]]   more switches than by default, at most that many orders a program;
- *                                   program number n alone
- *     model_run planted             the pool's threads do not look again before they sleep */
+ *     model_run [more [most [n]]]   more switches than by default, at most that many orders a
+ * program; program number n alone model_run planted             the pool's threads do not look
+ * again before they sleep */
 #define _GNU_SOURCE /* what the sources need */
 
 #include "explore.h"
@@ -15,7 +15,7 @@
 
 #include "nova/scheduler.h"
 
-/* --- the C library, as the scheduler uses it ------------------------------------------------ */
+/* --- the C library, as the scheduler uses it -------------------------------------------------- */
 
 static int start_thread(pthread_t *thread, void *(*body)(void *), void *argument);
 
@@ -37,7 +37,6 @@ uint64_t nova_clock_ns(void)
     return 1;
 }
 
-
 #include "model_cpu_affinity.h"
 
 #include "scheduler/graph.c"
@@ -51,7 +50,7 @@ static bool blind;
 /* The planted bug: between parking and sleeping, every run looks as if it had no work. */
 static nova_instance *look_or_not(nova_workers *pool, uint32_t *index)
 {
-    if (blind && atomic_load_explicit(&pool->lot.parked, memory_order_relaxed) > 0)
+    if (blind && atomic_load_explicit(&pool->eventcount.parked, memory_order_relaxed) > 0)
         return NULL;
     return nova_workers_enter_run(pool, index);
 }
@@ -80,7 +79,7 @@ static int start_thread(pthread_t *thread, void *(*body)(void *), void *argument
     return 0;
 }
 
-/* --- the programs --------------------------------------------------------------------------- */
+/* --- the programs ----------------------------------------------------------------------------- */
 
 static nova_task tasks[MOST_TASKS];
 static uint32_t successors[MOST_TASKS], edges;
@@ -120,7 +119,7 @@ static void note_end(void *context, nova_status status)
 /* Fresh tables and a fresh pool of two cores; threads give up looking at once. */
 static nova_graph *begin(uint32_t count, uint32_t flags)
 {
-    process_pool = NULL;
+    pool_process = NULL;
     nova_workers_options two = {.count = 2, .spin = 1};
     explore_check(nova_workers_configure(&two) == NOVA_OK);
     task_count = count;
@@ -233,8 +232,7 @@ static void stall(void)
     connect(1, 2);
     tasks[2].waits++;
     nova_graph *graph = begin(3, NOVA_GRAPH_MAY_STALL);
-    explore_check(nova_instance_run(instance, run_task, NULL, &two_workers, NULL) ==
-                  NOVA_STALLED);
+    explore_check(nova_instance_run(instance, run_task, NULL, &two_workers, NULL) == NOVA_STALLED);
     finish(graph, 2);
 }
 

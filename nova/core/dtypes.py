@@ -125,8 +125,8 @@ def _width(type_: DType) -> int:
 def promote_all(types: Sequence[DType]) -> DType:
     """The common dtype of any number of operands."""
     result = types[0]
-    for other in types[1:]:
-        result = promote(result, other)
+    for dtype_ in types[1:]:
+        result = promote(result, dtype_)
     return result
 
 
@@ -135,13 +135,13 @@ def float_of(a: DType) -> DType:
     return a if a.is_float else f32
 
 
-def weak(value: bool | int | float, other: DType) -> DType:
-    """The dtype of a Python number combined with a tensor of dtype `other` (NEP 50)."""
+def weak(value: bool | int | float, strong: DType) -> DType:
+    """The dtype of a Python number combined with a tensor of dtype `strong` (NEP 50)."""
     if isinstance(value, bool):
-        return other
+        return strong
     if isinstance(value, int):
-        return i64 if other is bool_ else other
-    return float_of(other)
+        return i64 if strong is bool_ else strong
+    return float_of(strong)
 
 
 def constant(value: Any, type_: DType) -> np.ndarray:
@@ -152,12 +152,14 @@ def constant(value: Any, type_: DType) -> np.ndarray:
     if type(value) is int and not type_.is_float and type_ is not bool_:
         limits = np.iinfo(type_.numpy)
         if not limits.min <= value <= limits.max:
-            raise DTypeError(f"{value} is no {type_}", hint="cast the tensor to a wider type")
+            raise DTypeError(
+                f"{value} does not fit {type_}", hint="cast the tensor to a wider type"
+            )
     try:
         with np.errstate(all="ignore"):
             return converted(np.asarray(value), type_)
     except OverflowError:
-        raise DTypeError(f"an int of {value.bit_length()} bits is no {type_}") from None
+        raise DTypeError(f"an int of {value.bit_length()} bits does not fit {type_}") from None
 
 
 def converted(array: np.ndarray, type_: DType) -> np.ndarray:

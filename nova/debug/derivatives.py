@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, f64
-from nova.debug.oracle import graph_value, op_value
 from nova.debug.surgery import Program
 from nova.graph.build import make_node
+from nova.graph.interpret import evaluate, op_value
 from nova.graph.tensor import Tensor
 from nova.ops import OPS, F, Op
 from nova.plan import Argument, Derivation, Input, Plan, Signature, Slot, Step
@@ -127,7 +127,7 @@ class _Attempt:
         if piece is None:
             return np.zeros(self.types[self.operand].shape)
         feed = dict(zip(leaves, arrays, strict=True)) | {seed: weights}
-        return graph_value(piece, feed).astype(np.float64)
+        return evaluate([piece], feed)[0].astype(np.float64)
 
 
 def alone(derivation: Derivation, values: Sequence[np.ndarray | None]) -> Program:

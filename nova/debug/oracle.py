@@ -1,26 +1,22 @@
 """The numpy oracle over plans: the expected value of every step.
 
-In: a plan and the arrays of its arguments. Out: the values of its slots by the `numpy` column of
-each row (or the expansion of a composite that has none). Shares only the op table with the
-compiled path. With `Noise`, every intermediate value is perturbed by a few units in the last place:
-the change of the results is the allowed difference between two correct computations.
+In: a plan and the arrays of its arguments. Out: the values of its slots by the numpy interpreter
+(`nova/graph/interpret.py`), which shares only the op table with the compiled path. With `Noise`,
+every intermediate value is perturbed by a few units in the last place: the change of the results is
+the allowed difference between two correct computations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, dtype
-from nova.errors import LoweringError
-from nova.graph.gradients import expand_composite
-from nova.graph.order import topological
-from nova.graph.tensor import Tensor
-from nova.ops import OPS, Op
+from nova.graph.interpret import op_value
+from nova.ops import OPS
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
 _NOISE_UNITS = 4.0
@@ -86,47 +82,5 @@ def arg_value(
 def step_value(step: Step, arrays: Sequence[np.ndarray], noise: Noise | None = None) -> np.ndarray:
     """The result of one step for the values of its arguments."""
     types = [TensorType(a.shape, dtype(a.dtype)) for a in arrays]
-    return op_value(OPS[step.op], types, arrays, step.attrs, step.out_type, noise)
-
-
-def op_value(
-    op: Op,
-    types: Sequence[TensorType],
-    arrays: Sequence[np.ndarray],
-    attrs: dict[str, Any],
-    out: TensorType,
-    noise: Noise | None = None,
-) -> np.ndarray:
-    """`op` of arrays. With noise a composite is expanded, so that its inner values move too."""
-    if op.compose is not None and (noise is not None or op.numpy is None):
-        leaves = [Tensor(t) for t in types]
-        node = Tensor(out, op=op, inputs=tuple(leaves), attrs=attrs)
-        expansion = expand_composite(node, leaves)
-        return graph_value(expansion, dict(zip(leaves, arrays, strict=True)), noise)
-    if op.numpy is None:
-        raise LoweringError(f"op {op.name!r} has no numpy column")
-    with np.errstate(all="ignore"):
-        result = np.asarray(op.numpy(*arrays, **attrs))
-    if result.shape != out.shape or result.dtype != out.dtype.numpy:
-        raise LoweringError(
-            f"the numpy column of {op.name} gave {result.dtype}{result.shape}, its rule says {out}"
-        )
-    return result
-
-
-def graph_value(
-    output: Tensor, feed: dict[Tensor, np.ndarray], noise: Noise | None = None
-) -> np.ndarray:
-    """The value of a graph whose leaves have data or are in `feed`."""
-    values: dict[Tensor, np.ndarray] = dict(feed)
-    for node in topological([output]):
-        if node in values:
-            continue
-        if node.op is None:
-            assert node.data is not None
-            values[node] = node.data
-            continue
-        types, arrays = [i.type for i in node.inputs], [values[i] for i in node.inputs]
-        value = op_value(node.op, types, arrays, node.attrs, node.type, noise)
-        values[node] = value if noise is None else noise.move(value, node.dtype)
-    return values[output]
+    perturb = None if noise is None else noise.move
+    return op_value(OPS[step.op], types, arrays, step.attrs, step.out_type, perturb)

@@ -21,6 +21,7 @@ from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.buffers import view_as
 from nova.ir.clone import clone_into
 from nova.ir.gpu_bindings import gpu
+from nova.ir.index import index
 from nova.ir.walk import every_op, find_ops
 
 Symbols = tuple[str, str]
@@ -109,8 +110,8 @@ class HostKernels:
         def body(arguments: Sequence[Any]) -> None:
             flat, value = _flat(arguments[0]), element(arguments)
             block, thread = gpu.block_id(_dimension("x")), gpu.thread_id(_dimension("x"))
-            at = arith.addi(arith.muli(block, _index(THREADS)), thread)
-            size = _index(prod(target.shape))
+            at = arith.addi(arith.muli(block, index(THREADS)), thread)
+            size = index(prod(target.shape))
             inside = scf.IfOp(arith.cmpi(arith.CmpIPredicate.slt, at, size))
             with ir.InsertionPoint(inside.then_block):
                 memref.StoreOp(value(at), flat, [at])
@@ -302,10 +303,6 @@ def _flat(buffer: Any) -> Any:
 
 def _dimension(axis: str) -> Any:
     return ir.Attribute.parse(f"#gpu<dim {axis}>")
-
-
-def _index(value: int) -> Any:
-    return arith.ConstantOp(ir.IndexType.get(), value).result
 
 
 def _free(name: str, taken: set[str]) -> str:

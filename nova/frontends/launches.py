@@ -26,9 +26,10 @@ from nova.frontends.host_kernels import HostKernels
 from nova.frontends.host_loops import unroll_loops
 from nova.frontends.host_numbers import Constant, Number, buffer_of, is_number
 from nova.ir.attributes import name_dictionaries
-from nova.ir.bindings import arith, func, ir, memref, scf
+from nova.ir.bindings import func, ir, memref, scf
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.context import load_device_dialects
+from nova.ir.index import index
 from nova.ir.kernel import Kernel, Main
 from nova.ir.launches import make_launch
 from nova.ir.types import nova_type
@@ -189,7 +190,7 @@ class _Rewrite:
         mapping |= dict(zip(self.host.returned, list(block.arguments)[len(order) :], strict=False))
         with ir.InsertionPoint(block), ir.Location.unknown():
             for value, offset in offsets.items():
-                at = arith.ConstantOp(ir.IndexType.get(), offset)
+                at = index(offset)
                 mapping[value] = memref.ViewOp(value.type, block.arguments[-1], at, []).result
         with ir.InsertionPoint(block), self.main.location:
             returned = func.ReturnOp([])

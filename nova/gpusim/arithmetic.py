@@ -83,22 +83,22 @@ def decode_lanes(s: Statement, words: list[str], operands: Operands) -> Parts:
     """Arithmetic: its name without modifiers is a lane function."""
     head, type_ = s.opcode.split(".")[0], words[-1] if words else ""
     modes = "".join(f"{word}." for word in words[:-1])
-    flags, kept = 0, modes
+    flags, modifiers = 0, modes
     if form := _forms().get((head, type_)):
         if form.fullmatch(modes) is None:
             raise operands.unknown()
-        kept = "".join(f"{w}." for w in words[:-1] if w in ("NaN", "xorsign", "abs"))
+        modifiers = "".join(f"{w}." for w in words[:-1] if w in ("NaN", "xorsign", "abs"))
         flags = next((ROUNDING[w] for w in words if w in ROUNDING), 0)
         flags |= FLUSH * ("ftz" in words) | SATURATE * ("sat" in words) | RELU * ("relu" in words)
-    row = lanes().get(f"{head}.{kept}{type_}")
+    row = lanes().get(f"{head}.{modifiers}{type_}")
     if row is None:
         raise operands.unknown()
     detail, (width, *widths) = row
     operands.expect(1 + len(widths))
     values = [operands.value(o, w) for o, w in zip(s.operands[1:], widths, strict=True)]
     result = operands.result(s.operands[0], width)
-    kind = type_ if type_ in TYPE else "none"
-    return Parts("lanes", [result, *values], detail=detail, type=kind, flags=flags, results=1)
+    lane_type = type_ if type_ in TYPE else "none"
+    return Parts("lanes", [result, *values], detail=detail, type=lane_type, flags=flags, results=1)
 
 
 def decode_mov(s: Statement, words: list[str], operands: Operands) -> Parts:
@@ -167,8 +167,8 @@ def decode_selp(s: Statement, words: list[str], operands: Operands) -> Parts:
         raise operands.unknown()
     bits = bits_of(words[0])
     values = [operands.value(o, bits) for o in s.operands[1:3]]
-    result, which = operands.result(s.operands[0], bits), operands.predicate(s.operands[3])
-    return Parts("select", [result, *values, which])
+    result, predicate = operands.result(s.operands[0], bits), operands.predicate(s.operands[3])
+    return Parts("select", [result, *values, predicate])
 
 
 def decode_cvt(s: Statement, words: list[str], operands: Operands) -> Parts:

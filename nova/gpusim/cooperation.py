@@ -19,7 +19,7 @@ from nova.gpusim.records import (
 )
 
 # Shape and types of d, a, b, c -> number of registers of each of them.
-_PRODUCTS = {
+_MMA_SHAPES = {
     ("m16n8k16", "f32", "bf16"): (4, 4, 2),
     ("m16n8k16", "f32", "f16"): (4, 4, 2),
     ("m16n8k16", "f16", "f16"): (2, 4, 2),
@@ -74,8 +74,8 @@ def decode_shfl(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def decode_vote(s: Statement, words: list[str], operands: Operands) -> Parts:
-    known = (["sync", mode, "b32" if mode == "ballot" else "pred"] for mode in VOTE)
-    if words not in known:
+    accepted = (["sync", mode, "b32" if mode == "ballot" else "pred"] for mode in VOTE)
+    if words not in accepted:
         raise operands.unknown()
     operands.expect(3)
     result = operands.result(s.operands[0], 32 if words[1] == "ballot" else 1)
@@ -126,7 +126,7 @@ def decode_mma(s: Statement, words: list[str], operands: Operands) -> Parts:
     if len(words) != 9 or words[:2] != ["sync", "aligned"] or words[3:5] != ["row", "col"]:
         raise operands.unknown()
     shape, (to, left, right, total) = words[2], words[5:]
-    counts = _PRODUCTS.get((shape, to, left))
+    counts = _MMA_SHAPES.get((shape, to, left))
     if counts is None or left != right or to != total:
         raise operands.unknown()
     operands.expect(4)

@@ -125,7 +125,9 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
             parts.target,
             statement.line,
         )
-        rows += [(kind, width, no, 0, at, offset) for kind, width, no, at, offset in parts.operands]
+        rows += [
+            (storage, width, no, 0, at, offset) for storage, width, no, at, offset in parts.operands
+        ]
     code[-1]["op"], code[-1]["guard"] = OP["exit"], -1  # falling off the end exits
     return Decoded(
         kernel.name,

@@ -11,7 +11,7 @@ from typing import Any
 from nova.errors import SimulationError
 from nova.gpusim.memory import SimMemory
 
-_KINDS = (
+_FAULTS = (
     *("none", "bounds", "alignment", "race", "uninitialized", "pending-copy", "deadlock", "trap"),
     *("read-only", "memory", "steps", "diverged", "exchange", "barrier", "operation"),
 )
@@ -55,10 +55,10 @@ class Fault:
 
 def read_fault(record: tuple[Any, ...], kernel: str, lines: list[str]) -> Fault:
     """The fault that `_native.sim_run` returned."""
-    kind, line, block, thread, has_other, other_writes, other_block, other = record[:8]
+    code, line, block, thread, has_other, other_writes, other_block, other_thread = record[:8]
     address, nbytes, space, writes = record[8:]
     return Fault(
-        _KINDS[kind],
+        _FAULTS[code],
         kernel,
         line,
         lines[line - 1].strip() if 0 < line <= len(lines) else "the end of the kernel",
@@ -69,7 +69,7 @@ def read_fault(record: tuple[Any, ...], kernel: str, lines: list[str]) -> Fault:
         nbytes,
         writes,
         other_block if has_other else None,
-        other if has_other else None,
+        other_thread if has_other else None,
         other_writes,
     )
 
@@ -90,7 +90,7 @@ def _describe(fault: Fault, memory: SimMemory) -> str:
     access = f"{verb} of {fault.nbytes} bytes of {fault.space} memory at {fault.address:#x}"
     if fault.space == "global":
         access += f" ({memory.describe(fault.address)})"
-    other = f"thread {fault.other} of block {fault.other_block}"
+    partner = f"thread {fault.other} of block {fault.other_block}"
     match fault.kind:
         case "bounds":
             return f"out of bounds: {access}"
@@ -98,11 +98,11 @@ def _describe(fault: Fault, memory: SimMemory) -> str:
             return f"misaligned: {access}"
         case "race":
             did = "wrote" if fault.other_writes else "read"
-            return f"race: {access}, which {other} {did}, and nothing orders the two"
+            return f"race: {access}, which {partner} {did}, and nothing orders the two"
         case "uninitialized":
             return f"uninitialized: {access}, which nothing has written"
         case "pending-copy":
-            return f"too early: {access}, where an asynchronous copy of {other} may still write"
+            return f"too early: {access}, where an asynchronous copy of {partner} may still write"
         case "read-only":
             return f"read-only: {access}"
         case "deadlock":
@@ -112,10 +112,10 @@ def _describe(fault: Fault, memory: SimMemory) -> str:
         case "steps":
             return "too many instructions of one warp"
         case "diverged":
-            missing = "" if fault.other is None else f": {other} went around it and ended"
+            missing = "" if fault.other is None else f": {partner} went around it and ended"
             return f"not all lanes of the warp are here{missing}"
         case "exchange":
-            return f"the value of {other}, which does not take part in the exchange"
+            return f"the value of {partner}, which does not take part in the exchange"
         case "barrier":
             return "a barrier whose number or count of threads cannot be"
         case "memory":

@@ -81,16 +81,16 @@ class _Operand(SimMemory):
         if not self._size:
             return "the kernel has no buffers"
         offset = address - self._start
-        what = f"a buffer of {self._size} bytes"
+        buffer = f"a buffer of {self._size} bytes"
         if offset < 0:
-            return f"{-offset} bytes in front of {what}"
+            return f"{-offset} bytes in front of {buffer}"
         if offset >= self._size:
-            return f"{offset - self._size} bytes behind the end of {what}"
-        return f"byte {offset} of {what}"
+            return f"{offset - self._size} bytes after the end of {buffer}"
+        return f"byte {offset} of {buffer}"
 
 
-def fault_of(found: tuple[str, str, tuple[int, int], tuple[Any, ...]]) -> SimulationError:
+def fault_of(fault: tuple[str, str, tuple[int, int], tuple[Any, ...]]) -> SimulationError:
     """The error for the result of `Driver.last_fault`."""
-    kernel, line, nearest, record = found
+    kernel, line, nearest, record = fault
     lines = [""] * (record[1] - 1) + [line]
     return fault_error(read_fault(record, kernel, lines), _Operand(*nearest))

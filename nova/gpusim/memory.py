@@ -42,9 +42,9 @@ class SimMemory:
 
     def alloc(self, nbytes: int) -> int:
         """The address of `nbytes` of uninitialized memory."""
-        whole = np.full(nbytes + 3 * ALIGNMENT, 0xA5, np.uint8)
-        start = ALIGNMENT + -whole.ctypes.data % ALIGNMENT
-        return self._add(_Block(whole[start : start + nbytes], np.zeros(nbytes, np.uint8), False))
+        padded = np.full(nbytes + 3 * ALIGNMENT, 0xA5, np.uint8)
+        start = ALIGNMENT + -padded.ctypes.data % ALIGNMENT
+        return self._add(_Block(padded[start : start + nbytes], np.zeros(nbytes, np.uint8), False))
 
     def put(self, array: np.ndarray[Any, Any]) -> int:
         """The address of a copy of an array."""
@@ -105,7 +105,7 @@ class SimMemory:
         if offset < 0:
             return f"{-offset} bytes in front of {size}"
         if offset >= nearest.data.size:
-            return f"{offset - nearest.data.size} bytes behind the end of {size}"
+            return f"{offset - nearest.data.size} bytes after the end of {size}"
         return f"byte {offset} of {size}"
 
     def _add(self, block: _Block) -> int:

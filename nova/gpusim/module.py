@@ -81,8 +81,8 @@ class SimModule:
 
     def kernel(self, name: str) -> Decoded:
         if name not in self.kernels:
-            known = ", ".join(sorted(self.kernels)) or "none"
-            raise PtxError(f"there is no kernel {name}", hint=f"kernels of this PTX: {known}")
+            names = ", ".join(sorted(self.kernels)) or "none"
+            raise PtxError(f"there is no kernel {name}", hint=f"kernels of this PTX: {names}")
         return self.kernels[name]
 
 

@@ -23,11 +23,11 @@ class Operands:
 
     def __init__(self, kernel: PtxKernel, addresses: Mapping[str, int]):
         self.kernel, self.addresses = kernel, addresses
-        self.places: dict[str, int] = dict(SPECIALS)
+        self.word_offsets: dict[str, int] = dict(SPECIALS)
         words = len(SPECIALS)
         for name, width in kernel.registers.items():
             words += words % 2 if width == 64 else 0
-            self.places[name] = words
+            self.word_offsets[name] = words
             words += 2 if width == 64 else 1
         self.words = words
         self.constants: dict[int, int] = {}
@@ -35,8 +35,8 @@ class Operands:
 
     # --- errors ---------------------------------------------------------------------------------
 
-    def error(self, what: str) -> PtxError:
-        return PtxError(f"{self.kernel.name}: {what}", line=self.statement.line)
+    def error(self, message: str) -> PtxError:
+        return PtxError(f"{self.kernel.name}: {message}", line=self.statement.line)
 
     def unknown(self) -> PtxError:
         return PtxError(
@@ -54,11 +54,11 @@ class Operands:
 
     # --- operands -------------------------------------------------------------------------------
 
-    def place(self, name: str) -> int:
+    def word_offset(self, name: str) -> int:
         """The first word of a register."""
-        if name not in self.places:
+        if name not in self.word_offsets:
             raise self.error(f"there is no register {name}")
-        return self.places[name]
+        return self.word_offsets[name]
 
     def constant(self, value: int, width: int) -> Operand:
         value %= 1 << width
@@ -81,12 +81,12 @@ class Operands:
         """A register of one of `widths`, or a constant of the first."""
         if text == "WARP_SZ":
             return self.constant(32, widths[0])
-        if text in self.places:
+        if text in self.word_offsets:
             width = self.kernel.registers.get(text, 32)
             if width not in widths:
                 expected = " or ".join(map(str, widths))
                 raise self.error(f"{text} has {width} bits where {expected} are expected")
-            return (REGISTER, width, 0, self.places[text], 0)
+            return (REGISTER, width, 0, self.word_offsets[text], 0)
         if (number := self.number(text, widths[0])) is None:
             raise self.error(f"what is {text!r}?")
         return self.constant(number, widths[0])
@@ -101,19 +101,19 @@ class Operands:
 
     def predicate(self, text: str) -> Operand:
         """A predicate, possibly negated, or a constant predicate."""
-        kind, width, _, at, offset = self.value(text.lstrip("! "), 1)
-        return (kind, width, int(text.startswith("!")), at, offset)
+        storage, width, _, at, offset = self.value(text.lstrip("! "), 1)
+        return (storage, width, int(text.startswith("!")), at, offset)
 
     def address(self, text: str) -> Operand:
-        found = _ADDRESS.fullmatch(text)
-        if found is None:
+        match = _ADDRESS.fullmatch(text)
+        if match is None:
             raise self.error(f"not an address: {text}")
-        base, offset = found["base"], int(found["offset"] or "0", 0)
+        base, offset = match["base"], int(match["offset"] or "0", 0)
         if not -(1 << 31) <= offset < 1 << 32:
             raise self.error(f"not an offset of an address: {offset}")
-        if base in self.places:
-            kind, width, _, at, _ = self.value(base, 64, 32)
-            return (kind, width, 0, at, offset)
+        if base in self.word_offsets:
+            storage, width, _, at, _ = self.value(base, 64, 32)
+            return (storage, width, 0, at, offset)
         if (number := self.number(base, 64)) is None:
             raise self.error(f"what is {base!r}?")
         return (NONE, 64, 0, 0, number + offset)

@@ -12,14 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from nova.core.rounding import round_up
 from nova.errors import PtxError
-from nova.gpusim.ptx_variables import (
-    BYTES,
-    Variable,
-    check_align,
-    place_variable,
-    round_up,
-)
+from nova.gpusim.ptx_variables import BYTES, Variable, check_align, place_variable
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _HEAD = re.compile(r"\.(?:version|target|address_size)\b[^\n]*|\.file\b[^\n]*")
@@ -54,7 +49,7 @@ WIDTHS = {"pred": 1, **{name: max(16, 8 * count) for name, count in BYTES.items(
 
 @dataclass(frozen=True)
 class Statement:
-    """One instruction: `opcode` with its dots, operands as written."""
+    """One instruction: `opcode` with its modifiers, operands as written."""
 
     opcode: str
     operands: tuple[str, ...]
@@ -83,8 +78,8 @@ class PtxKernel:
 
     def space_bytes(self, space: str) -> int:
         """Bytes of the kernel's variables in a space; dynamic shared memory begins after them."""
-        own = (v for v in self.variables.values() if v.space == space)
-        return max((v.offset + v.size for v in own), default=0)
+        variables = (v for v in self.variables.values() if v.space == space)
+        return max((v.offset + v.size for v in variables), default=0)
 
 
 @dataclass
@@ -104,13 +99,13 @@ def parse_ptx(text: str) -> PtxModule:
     text = _COMMENTS.sub(_blank, text)
     target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
     if target is None:
-        raise PtxError("this is no PTX: it has no .target", hint="give the text that LLVM writes")
-    if found := _STRANGE.search(re.sub(r"\.file\b[^\n]*", _blank, text)):
-        line = text.count("\n", 0, found.start()) + 1
-        raise PtxError(f"not understood: {found[0][:40]!r}", line=line)
-    if found := re.search(r"\.extern\s+\.func[^;]*?([\w$]+)\s*\(", text):
-        line = text.count("\n", 0, found.start()) + 1
-        raise PtxError(f"the PTX calls {found[1]}, which nothing defines", line=line)
+        raise PtxError("this is not PTX: it has no .target", hint="give the text that LLVM writes")
+    if match := _STRANGE.search(re.sub(r"\.file\b[^\n]*", _blank, text)):
+        line = text.count("\n", 0, match.start()) + 1
+        raise PtxError(f"not understood: {match[0][:40]!r}", line=line)
+    if match := re.search(r"\.extern\s+\.func[^;]*?([\w$]+)\s*\(", text):
+        line = text.count("\n", 0, match.start()) + 1
+        raise PtxError(f"the PTX calls {match[1]}, which nothing defines", line=line)
     module = PtxModule(target[1], lines)
     shared: dict[str, Variable] = {}
     reader = _Reader(text)
@@ -125,8 +120,8 @@ def parse_ptx(text: str) -> PtxModule:
     return module
 
 
-def _blank(found: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", found[0])
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
 
 
 def _read_outside(
@@ -138,11 +133,11 @@ def _read_outside(
 ) -> None:
     """Variables between the kernels; nothing else is allowed there."""
     text = _HEAD.sub(_blank, reader.text[start:end])
-    for found in re.finditer(r"\s*(?P<part>[^;\s][^;]*)(?P<end>;?)", text):
-        line = reader.line(start + found.start("part"))
-        variable = place_variable(found["part"], {**variables, **shared}) if found["end"] else None
+    for match in re.finditer(r"\s*(?P<part>[^;\s][^;]*)(?P<end>;?)", text):
+        line = reader.line(start + match.start("part"))
+        variable = place_variable(match["part"], {**variables, **shared}) if match["end"] else None
         if variable is None or variable.space == "local":
-            raise PtxError(f"not understood: {found['part'].split(chr(10))[0].strip()}", line=line)
+            raise PtxError(f"not understood: {match['part'].split(chr(10))[0].strip()}", line=line)
         (shared if variable.space == "shared" else variables)[variable.name] = variable
 
 
@@ -169,7 +164,7 @@ class _Reader:
 
     def __init__(self, text: str):
         self.text = text
-        self.ends = [found.start() for found in re.finditer("\n", text)]
+        self.ends = [match.start() for match in re.finditer("\n", text)]
 
     def line(self, at: int) -> int:
         return bisect_right(self.ends, at - 1) + 1
@@ -186,8 +181,10 @@ class _Reader:
         while scopes:
             item = _ITEM.match(self.text, at)
             if item is None:
-                rest = self.text[at:].strip().split("\n")[0]
-                raise PtxError(f"not an instruction: {rest or 'the text ends'}", line=self.line(at))
+                line_text = self.text[at:].strip().split("\n")[0]
+                raise PtxError(
+                    f"not an instruction: {line_text or 'the text ends'}", line=self.line(at)
+                )
             line, at = self.line(item.start(item.lastgroup or 0)), item.end()
             if item["open"]:
                 scopes.append({})
@@ -230,8 +227,8 @@ class _Reader:
                 kernel.most_threads = math.prod(sizes)
                 if bound[1] == "reqntid":
                     kernel.required = (*sizes, *([1] * (3 - len(sizes))))
-        if rest := _BOUND.sub("", text).strip():
-            raise PtxError(f"{kernel.name}: not understood: {rest}", line=kernel.line)
+        if unparsed := _BOUND.sub("", text).strip():
+            raise PtxError(f"{kernel.name}: not understood: {unparsed}", line=kernel.line)
 
     def _directive(
         self, kernel: PtxKernel, text: str, scopes: list[dict[str, str]], line: int
@@ -251,14 +248,14 @@ def _declare(
     kernel: PtxKernel, type_: str, text: str, scopes: list[dict[str, str]], line: int
 ) -> None:
     """Registers, several if the name ends in <count>; inner scopes get unique names."""
-    found = re.fullmatch(r"(?P<name>%?[\w$]+)(?:<(?P<count>\d+)>)?", text)
-    if found is None or type_ not in WIDTHS:
+    match = re.fullmatch(r"(?P<name>%?[\w$]+)(?:<(?P<count>\d+)>)?", text)
+    if match is None or type_ not in WIDTHS:
         raise PtxError(f"{kernel.name}: registers {text!r} of type {type_}", line=line)
-    names = [found["name"]]
-    if found["count"]:
-        if int(found["count"]) + len(kernel.registers) > _MOST_REGISTERS:
-            raise PtxError(f"{kernel.name}: {found['count']} registers", line=line)
-        names = [f"{found['name']}{i}" for i in range(int(found["count"]))]
+    names = [match["name"]]
+    if match["count"]:
+        if int(match["count"]) + len(kernel.registers) > _MOST_REGISTERS:
+            raise PtxError(f"{kernel.name}: {match['count']} registers", line=line)
+        names = [f"{match['name']}{i}" for i in range(int(match["count"]))]
     for name in names:
         unique = name
         while len(scopes) > 1 and unique in kernel.registers:
@@ -269,18 +266,18 @@ def _declare(
 
 
 def _statement(text: str, scopes: list[dict[str, str]], line: int) -> Statement:
-    found = _INSTRUCTION.fullmatch(text.strip())
-    if found is None:
+    match = _INSTRUCTION.fullmatch(text.strip())
+    if match is None:
         raise PtxError(f"not an instruction: {text.strip()}", line=line)
     names: dict[str, str] = {}
     for scope in scopes:
         names |= scope
-    operands, guard = found["operands"], found["guard"]
+    operands, guard = match["operands"], match["guard"]
     if names:
         operands = _NAME.sub(lambda name: names.get(name[0], name[0]), operands)
         guard = names.get(guard, guard) if guard else guard
     split = tuple(split_operands(operands))
-    return Statement(found["opcode"], split, guard, bool(found["unless"]), line)
+    return Statement(match["opcode"], split, guard, bool(match["unless"]), line)
 
 
 def _expand(

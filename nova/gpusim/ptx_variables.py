@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nova.core.rounding import round_up
 from nova.errors import PtxError
 
 _VARIABLE = re.compile(
@@ -37,10 +38,6 @@ class Variable:
     initial: bytes | None = None
 
 
-def round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
-
-
 def check_align(text: str | None, usual: int) -> int:
     """The declared or default alignment; PtxError unless it is a power of two."""
     align = int(text or usual)
@@ -49,27 +46,27 @@ def check_align(text: str | None, usual: int) -> int:
     return align
 
 
-def place_variable(text: str, known: Mapping[str, Variable]) -> Variable | None:
+def place_variable(text: str, variables: Mapping[str, Variable]) -> Variable | None:
     """The variable of a declaration, after those of its space; None if it declares none."""
-    found = _VARIABLE.fullmatch(text.strip())
-    if found is None or found["type"] not in BYTES:
+    match = _VARIABLE.fullmatch(text.strip())
+    if match is None or match["type"] not in BYTES:
         return None
-    one = BYTES[found["type"]]
-    size = one
-    for extent in re.findall(r"\[(\d*)\]", found["array"]):
+    element_bytes = BYTES[match["type"]]
+    size = element_bytes
+    for extent in re.findall(r"\[(\d*)\]", match["array"]):
         size *= int(extent or 0)
-    align = check_align(found["align"], one)
-    same_space = (v for v in known.values() if v.space == found["space"])
+    align = check_align(match["align"], element_bytes)
+    same_space = (v for v in variables.values() if v.space == match["space"])
     offset = round_up(max((v.offset + v.size for v in same_space), default=0), align)
     if offset + size > _MOST_BYTES:
-        raise PtxError(f"{found['name']} ends at byte {offset + size}", hint="no device has that")
+        raise PtxError(f"{match['name']} ends at byte {offset + size}", hint="no device has that")
     initial = None
-    if found["initial"]:
-        initial = _initial(found["name"], found["initial"], one).ljust(size, b"\0")
-    return Variable(found["name"], found["space"], offset, size, align, initial)
+    if match["initial"]:
+        initial = _initial(match["name"], match["initial"], element_bytes).ljust(size, b"\0")
+    return Variable(match["name"], match["space"], offset, size, align, initial)
 
 
-def _initial(name: str, text: str, one: int) -> bytes:
+def _initial(name: str, text: str, element_bytes: int) -> bytes:
     out = b""
     for part in filter(None, re.split(r"[\s,{}]+", text)):
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}", part):
@@ -79,5 +76,5 @@ def _initial(name: str, text: str, one: int) -> bytes:
             value = int(digits, 16 if "x" in digits.lower() else 10)
         else:
             raise PtxError(f"{name} begins with {part!r}", hint="only numbers can be put there")
-        out += (value % (1 << 8 * one)).to_bytes(one, "little")
+        out += (value % (1 << 8 * element_bytes)).to_bytes(element_bytes, "little")
     return out

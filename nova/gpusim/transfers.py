@@ -62,9 +62,9 @@ def _access(words: Iterable[str], operands: Operands) -> _Access:
 def _read_access(words: tuple[str, ...]) -> _Access | None:
     space, count, type_, flags = "generic", 1, "", 0
     for word in words:
-        place = word.removesuffix("::cta").removesuffix("::entry")
-        if place in SPACE and place != "generic":
-            space = place
+        state_space = word.removesuffix("::cta").removesuffix("::entry")
+        if state_space in SPACE and state_space != "generic":
+            space = state_space
         elif word in ("v2", "v4", "v8"):
             count = int(word[1:])
         elif word in TYPE and word not in ("none", "pred", "tf32"):
@@ -129,10 +129,10 @@ def decode_atom(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def decode_fence(s: Statement, words: list[str], operands: Operands) -> Parts:
-    known = [["cta"], ["gl"], ["sys"]]
+    accepted = [["cta"], ["gl"], ["sys"]]
     if s.opcode.startswith("fence"):
-        known = [[sem, scope] for sem in ("sc", "acq_rel") for scope in _SCOPES]
-    if words not in known:
+        accepted = [[sem, scope] for sem in ("sc", "acq_rel") for scope in _SCOPES]
+    if words not in accepted:
         raise operands.unknown()
     return Parts("fence", flags=0 if words[-1] == "cta" else ACQUIRE | RELEASE)
 
@@ -186,15 +186,15 @@ def decode_matrix(s: Statement, words: list[str], operands: Operands) -> Parts:
     is_load = s.opcode.startswith("ldmatrix")
     transposed = "trans" in words
     plain = [w.removesuffix("::cta") for w in words if w != "trans"]
-    known = [["sync", "aligned", "m8n8", f"x{count}", "shared", "b16"] for count in (1, 2, 4)]
-    if plain not in known:
+    accepted = [["sync", "aligned", "m8n8", f"x{count}", "shared", "b16"] for count in (1, 2, 4)]
+    if plain not in accepted:
         raise operands.unknown()
     operands.expect(2)
-    registers, place = s.operands if is_load else reversed(s.operands)
+    registers, pointer = s.operands if is_load else reversed(s.operands)
     names = operands.vector(registers)
     if len(names) != int(plain[3][1:]):
         raise operands.error(f"{s.opcode} {registers}")
-    address = operands.address(place)
+    address = operands.address(pointer)
     if is_load:
         rows = [*(operands.result(name, 32) for name in names), address]
     else:

@@ -42,10 +42,10 @@ def _join(first: Tensor, second: Tensor) -> Tensor | None:
     parts = [part for t in (first, second) for part in _parts(t.inputs[0], axis)]
     if len(parts) > _MOST_PARTS:
         parts = [t.inputs[0] for t in (first, second)]
-    whole = F.join(*parts, axis=axis)
+    joined = F.join(*parts, axis=axis)
     low = lows[0]
     high = (*highs[0][:axis], highs[1][axis], *highs[0][axis + 1 :])
-    return F.pad(whole, low, high) if any(low) or any(high) else whole
+    return F.pad(joined, low, high) if any(low) or any(high) else joined
 
 
 def _is_zero_padded(value: Tensor) -> bool:

@@ -68,45 +68,45 @@ def constant(value: Any, dtype: DType) -> Tensor:
 def _operands(op: Op, operands: Sequence[Any]) -> list[Any]:
     if op.variadic and len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = operands[0]
-    given = list(operands)
-    while given and given[-1] is None:
-        given.pop()
+    values = list(operands)
+    while values and values[-1] is None:
+        values.pop()
     top = op.max_operands
-    if len(given) < op.min_operands or (top is not None and len(given) > top):
+    if len(values) < op.min_operands or (top is not None and len(values) > top):
         wants = ", ".join(op.operands) or "no operands"
-        raise ArgumentCountError(f"takes ({wants}), got {len(given)} operands")
-    return [_operand(op, i, v) for i, v in enumerate(given)]
+        raise ArgumentCountError(f"takes ({wants}), got {len(values)} operands")
+    return [_operand(op, i, v) for i, v in enumerate(values)]
 
 
 def _operand(op: Op, position: int, value: Any) -> Any:
     if isinstance(value, Tensor) or type(value) in _NUMBER:
         return value
     if isinstance(value, np.ndarray | np.generic | list | tuple) or hasattr(value, "__dlpack__"):
-        made = make_tensor(as_array(value))
-        made.fixed = isinstance(value, np.generic | list | tuple)
-        return made
+        tensor = make_tensor(as_array(value))
+        tensor.fixed = isinstance(value, np.generic | list | tuple)
+        return tensor
     raise ArgumentTypeError(
         f"operand {position} is a {type(value).__name__}, not a tensor, array or number",
         hint="wrap data with nova.tensor(...)",
     )
 
 
-def _cast_operands(op: Op, given: list[Any]) -> tuple[Tensor, ...]:
-    beside = [
+def _cast_operands(op: Op, operands: list[Any]) -> tuple[Tensor, ...]:
+    dtypes = [
         v.dtype
-        for i, v in enumerate(given)
+        for i, v in enumerate(operands)
         if isinstance(v, Tensor) and not v.weak and not op.is_index(i)
     ]
     if callable(op.cast):
         # A bool operand (a condition, a mask) does not determine the dtype of a Python number.
-        beside = [d for d in beside if d is not bool_] or []
-    common = promote_all(beside) if beside else None
-    wanted = op.cast_types(
-        tuple(_own_type(v, None if op.is_index(i) else common) for i, v in enumerate(given))
+        dtypes = [d for d in dtypes if d is not bool_] or []
+    common = promote_all(dtypes) if dtypes else None
+    targets = op.cast_types(
+        tuple(_own_type(v, None if op.is_index(i) else common) for i, v in enumerate(operands))
     )
     return tuple(
         cast(v, w) if isinstance(v, Tensor) else constant(v, w)
-        for v, w in zip(given, wanted, strict=True)
+        for v, w in zip(operands, targets, strict=True)
     )
 
 
@@ -131,29 +131,29 @@ def settled(value: Tensor) -> Tensor:
     return cast(value, _own_type(value, None)) if value.weak else value
 
 
-def _attributes(op: Op, given: dict[str, Any]) -> dict[str, Any]:
-    for name in given:
+def _attributes(op: Op, keywords: dict[str, Any]) -> dict[str, Any]:
+    for name in keywords:
         if name not in op.attrs:
             from difflib import get_close_matches  # only for an error message
 
             close = get_close_matches(name, op.attrs, 1)
-            known = ", ".join(op.attrs) or "none"
+            names = ", ".join(op.attrs) or "none"
             raise UnknownKeywordError(
                 f"has no keyword {name!r}",
-                hint=f"did you mean {close[0]!r}?" if close else f"its keywords: {known}",
+                hint=f"did you mean {close[0]!r}?" if close else f"its keywords: {names}",
             )
-    attrs = {**op.attrs, **given}
+    attrs = {**op.attrs, **keywords}
     missing = [n for n, v in attrs.items() if v is REQUIRED]
     if missing:
         raise ArgumentCountError(f"needs {', '.join(missing)}")
     return attrs
 
 
-def require_float(value: Tensor, what: str) -> None:
+def require_float(value: Tensor, title: str) -> None:
     """GradientError unless `value` can have gradients."""
     if not value.dtype.is_float:
         raise GradientError(
-            f"{what} is {value.type}: only float tensors have gradients",
+            f"{title} is {value.type}: only float tensors have gradients",
             where=str(value.location),
             hint="cast to a float type before the computation",
         )

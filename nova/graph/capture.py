@@ -116,11 +116,11 @@ class Holder:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if cls.__init__ is object.__init__ and (args or kwargs):
             check_call(_no_arguments, cls.__name__, args, kwargs)
-        made = super().__new__(cls)
+        instance = super().__new__(cls)
         capture = _current.get()
         if capture is not None:
-            capture.create(made)
-        return made
+            capture.create(instance)
+        return instance
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not self._may_change(name, value):

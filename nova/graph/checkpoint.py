@@ -40,7 +40,7 @@ class Recompute:
     def __init__(self) -> None:
         self._copies: dict[int, Tensor] = {}
         self._barriers: dict[tuple[int, int], Tensor] = {}
-        self._kept: list[Tensor] = []
+        self._alive: list[Tensor] = []
 
     def values(self, node: Tensor, grad: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
         """The node and its operands as the backward pass reads them."""
@@ -60,7 +60,7 @@ class Recompute:
             with checkpoint_region(0), on_device(original.device):
                 copy = make_node(original.op, operands, original.attrs, original.type)
             self._copies[id(original)] = copy
-            self._kept.append(original)
+            self._alive.append(original)
         return self._copies[id(node)]
 
     def _operand(self, operand: Tensor, region: int, grad: Tensor) -> Tensor:
@@ -74,5 +74,5 @@ class Recompute:
                 # The barrier depends on a gradient, so the recomputation cannot be moved
                 # before the end of the forward pass.
                 self._barriers[key] = apply(OPS["barrier"], (operand, grad), {"region": region})
-            self._kept.append(operand)
+            self._alive.append(operand)
         return self._barriers[key]

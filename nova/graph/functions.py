@@ -90,13 +90,13 @@ def _positional_attrs(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             f"{op.name}: takes at most {len(op.operands) + len(names)} arguments",
             where=str(user_location()),
         )
-    given = dict(zip(names, args, strict=False))
-    twice = given.keys() & kwargs.keys()
+    positional = dict(zip(names, args, strict=False))
+    twice = positional.keys() & kwargs.keys()
     if twice:
         raise UnknownKeywordError(
             f"{op.name}: {', '.join(twice)} given twice", where=str(user_location())
         )
-    return {**given, **kwargs}
+    return {**positional, **kwargs}
 
 
 def _signature(op: Op) -> Signature:

@@ -82,8 +82,8 @@ def gradients(
                     continue
                 if remember and node.op.vjp is not None:
                     # None is checked too; it is recorded on the gradient it came from.
-                    kept = grad if piece is None else piece
-                    kept.origin = (*kept.origin, Application(node, i))
+                    tagged = grad if piece is None else piece
+                    tagged.origin = (*tagged.origin, Application(node, i))
                 if piece is None:
                     continue
                 if piece.type != operand.type:

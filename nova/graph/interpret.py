@@ -1,52 +1,80 @@
-"""The numpy interpreter over the op table: the reference of every test.
+"""The numpy interpreter over the op table: the reference of every test and of checked runs.
 
 It runs the `numpy` column of each row, or the expansion of a composite that has none. It shares
-only the table with the compiled path.
+only the table with the compiled path. `evaluate` runs graphs; `nova/debug/oracle.py` runs the steps
+of a plan by `op_value`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from nova.core.dtypes import DType, TensorType
 from nova.errors import GraphError, LoweringError
 from nova.graph.gradients import expand_composite
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
+from nova.ops import Op
+
+# Changes the value of an op, of a dtype, before other ops read it: how errors of rounding grow.
+Perturb = Callable[[np.ndarray, DType], np.ndarray]
 
 
 def evaluate(
-    outputs: Sequence[Tensor], feed: Mapping[Tensor, np.ndarray] | None = None
+    outputs: Sequence[Tensor],
+    feed: Mapping[Tensor, np.ndarray] | None = None,
+    perturb: Perturb | None = None,
 ) -> list[np.ndarray]:
     """The values of `outputs`; `feed` supplies (or overrides) the data of leaves."""
     values: dict[int, np.ndarray] = {id(t): np.asarray(a) for t, a in (feed or {}).items()}
     for node in topological(outputs):
         if id(node) not in values:
-            values[id(node)] = _value(node, values)
+            values[id(node)] = _node_value(node, values, perturb)
     return [values[id(t)] for t in outputs]
 
 
-def _value(node: Tensor, values: dict[int, np.ndarray]) -> np.ndarray:
-    op = node.op
-    if op is None:
+def _node_value(node: Tensor, values: dict[int, np.ndarray], perturb: Perturb | None) -> np.ndarray:
+    if node.op is None:
         if node.data is None:
             raise GraphError(f"{node!r} has no data", where=str(node.location))
         return node.data
-    arrays = [values[id(i)] for i in node.inputs]
-    if op.numpy is not None:
+    types, arrays = [i.type for i in node.inputs], [values[id(i)] for i in node.inputs]
+    where = str(node.location)
+    value = op_value(node.op, types, arrays, node.attrs, node.type, perturb, where)
+    return value if perturb is None else perturb(value, node.dtype)
+
+
+def op_value(
+    op: Op,
+    types: Sequence[TensorType],
+    arrays: Sequence[np.ndarray],
+    attrs: dict[str, Any],
+    out: TensorType,
+    perturb: Perturb | None = None,
+    where: str | None = None,
+) -> np.ndarray:
+    """The result of an op; `where` is the line that an error names.
+
+    With `perturb` a composite runs as its expansion, whose values are perturbed. The caller
+    perturbs the result.
+    """
+    if op.compose is not None and (perturb is not None or op.numpy is None):
+        leaves = [Tensor(t) for t in types]
+        node = Tensor(out, op=op, inputs=tuple(leaves), attrs=attrs)
+        feed = dict(zip(leaves, arrays, strict=True))
+        [result] = evaluate([expand_composite(node, leaves)], feed, perturb)
+    elif op.numpy is not None:
         with np.errstate(all="ignore"):
-            result = np.asarray(op.numpy(*arrays, **node.attrs))
-    elif op.compose is not None:
-        leaves = [Tensor(i.type) for i in node.inputs]
-        expansion = expand_composite(node, leaves)
-        result = evaluate([expansion], dict(zip(leaves, arrays, strict=True)))[0]
+            result = np.asarray(op.numpy(*arrays, **attrs))
     else:
-        raise LoweringError(f"op {op.name!r} has no numpy column", where=str(node.location))
-    if result.shape != node.shape or result.dtype != node.dtype.numpy:
+        raise LoweringError(f"op {op.name!r} has no numpy column", where=where)
+    if result.shape != out.shape or result.dtype != out.dtype.numpy:
         raise LoweringError(
             f"the numpy column of {op.name} gave {result.dtype}{result.shape}, "
-            f"its type rule says {node.type}",
-            where=str(node.location),
+            f"its type rule says {out}",
+            where=where,
         )
     return result

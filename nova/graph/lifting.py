@@ -76,17 +76,20 @@ class Captured:
 
     def fetches(self) -> tuple[Callable[[], None], ...]:
         """The functions that copy newer values of the tensors to their arrays."""
-        found = {tensor._fetch for tensor in self.stored if tensor._fetch is not None}
-        return tuple(found)
+        fetches = {tensor._fetch for tensor in self.stored if tensor._fetch is not None}
+        return tuple(fetches)
 
 
 def captured_leaves(outputs: Sequence[Tensor], arguments: Sequence[Tensor]) -> list[Tensor]:
     """The leaves with data that `outputs` need other than `arguments`; no literals of the code."""
-    known = {id(argument) for argument in arguments}
+    argument_ids = {id(argument) for argument in arguments}
     return [
         node
         for node in topological(outputs, stop=arguments)
-        if node.op is None and node.data is not None and not node.fixed and id(node) not in known
+        if node.op is None
+        and node.data is not None
+        and not node.fixed
+        and id(node) not in argument_ids
     ]
 
 
@@ -104,12 +107,12 @@ class BoundProgram:
         captured: Captured,
         roots: Roots,
         state: Snapshot,
-        seen: int,
+        generation: int,
         device_array: type | None,
         arrays: tuple[Any, ...] = (),
     ):
         self._program = program
-        self._generation = seen
+        self._generation = generation
         bindings = roots.bindings()
         self._globals = [b for b in bindings if type(b[0]) is dict]
         self._cells = [b for b in bindings if type(b[0]) is not dict]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from nova.errors import GraphError
 from nova.graph.tensor import Tensor
 
-_OPEN, _DONE = 1, 2
+_OPEN, _VISITED = 1, 2
 
 
 def topological(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[Tensor]:
@@ -22,12 +22,12 @@ def topological(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[
         stack = [output]
         while stack:
             node = stack[-1]
-            seen = state.get(id(node))
-            if seen == _DONE:
+            progress = state.get(id(node))
+            if progress == _VISITED:
                 stack.pop()
                 continue
-            if seen == _OPEN:
-                state[id(node)] = _DONE
+            if progress == _OPEN:
+                state[id(node)] = _VISITED
                 order.append(stack.pop())
                 continue
             state[id(node)] = _OPEN

@@ -44,10 +44,10 @@ class Snapshot:
     objects: tuple[Any, ...]
 
     def is_same(self, other: Snapshot) -> bool:
-        mine, others = self.objects, other.objects
+        objects, others = self.objects, other.objects
         return (
-            len(mine) == len(others)
-            and all(a is b for a, b in zip(mine, others, strict=True))
+            len(objects) == len(others)
+            and all(a is b for a, b in zip(objects, others, strict=True))
             and self.values == other.values
         )
 
@@ -90,14 +90,14 @@ class Roots:
         holders = all(isinstance(value, Holder) for value in self.objects)
         return bool(self.read) or not holders or any(map(_is_volatile, (*values, *self.objects)))
 
-    def extended(self, found: Iterable[Any], read: Iterable[Tensor]) -> Roots:
+    def extended(self, values: Iterable[Any], read: Iterable[Tensor]) -> Roots:
         """These roots, further objects unless already reached, and leaves that were read."""
         walk = _Walk()
         for name in self.names:
             walk.visit(look_up(*name))
         for value in self.objects:
             walk.visit_attributes(value)
-        new = [value for value in found if id(value) not in walk.seen]
+        new = [value for value in values if id(value) not in walk.visited]
         ids = {id(leaf) for leaf in self.read}
         leaves = [leaf for leaf in read if id(leaf) not in ids]
         if not new and not leaves:
@@ -109,8 +109,10 @@ class Roots:
 
         A name that the traced code itself assigns, or fills, is an output of the trace.
         """
-        kept = [n for i, n in enumerate(self.names) if before[i].is_same(_of(look_up(*n)))]
-        return self if len(kept) == len(self.names) else Roots(kept, self.objects, self.read)
+        unchanged = [n for i, n in enumerate(self.names) if before[i].is_same(_of(look_up(*n)))]
+        return (
+            self if len(unchanged) == len(self.names) else Roots(unchanged, self.objects, self.read)
+        )
 
     def fields(self) -> dict[str, Snapshot]:
         """The snapshot of each attribute of the objects."""
@@ -148,40 +150,40 @@ class _Walk:
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.objects: list[Any] = []
-        self.seen: dict[int, int] = {}
+        self.visited: dict[int, int] = {}
 
     def visit(self, value: Any) -> None:
-        kind = type(value)
-        if kind is float:
-            self.values += (kind, _bits(value))
-        elif kind is complex:
-            self.values += (kind, _bits(value.real), _bits(value.imag))
-        elif kind in _PLAIN:
-            self.values += (kind, value)
+        cls = type(value)
+        if cls is float:
+            self.values += (cls, _bits(value))
+        elif cls is complex:
+            self.values += (cls, _bits(value.real), _bits(value.imag))
+        elif cls in _PLAIN:
+            self.values += (cls, value)
         elif isinstance(value, Tensor):
             self.values.append(value.requires_grad)
             self.objects.append(value)
         elif isinstance(value, np.generic):
-            self.values += (kind, value.tobytes())
-        elif kind is slice or kind is range:
-            self.values.append(kind)
+            self.values += (cls, value.tobytes())
+        elif cls is slice or cls is range:
+            self.values.append(cls)
             for part in (value.start, value.stop, value.step):
                 self.visit(part)
         elif has_state(value):
             self.visit_attributes(value)
         elif isinstance(value, _CONTAINERS):
             self._visit_items(value)
-        elif getattr(kind, "has_no_state", False):
-            self.values.append(kind)
+        elif getattr(cls, "has_no_state", False):
+            self.values.append(cls)
         else:
             self.objects.append(value)
 
     def visit_attributes(self, value: Any) -> None:
         """The attributes of an object, whatever its class."""
-        if id(value) in self.seen:
-            self.values.append(self.seen[id(value)])
+        if id(value) in self.visited:
+            self.values.append(self.visited[id(value)])
             return
-        self.seen[id(value)] = len(self.seen)
+        self.visited[id(value)] = len(self.visited)
         self.objects.append(value)
         # A mode is the same whether it is set on the class or on the object.
         self.values.append(getattr(value, "training", None) if isinstance(value, Holder) else None)
@@ -191,10 +193,10 @@ class _Walk:
                 self.visit(part)
 
     def _visit_items(self, value: Any) -> None:
-        if id(value) in self.seen:
-            self.values.append(self.seen[id(value)])
+        if id(value) in self.visited:
+            self.values.append(self.visited[id(value)])
             return
-        self.seen[id(value)] = len(self.seen)
+        self.visited[id(value)] = len(self.visited)
         self.values += (type(value), len(value))
         if len(value) > _MOST_ITEMS:
             self.objects.append(value)
@@ -216,10 +218,10 @@ def _bits(value: float) -> bytes:
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
     """Names and values of an object's attributes, in its dict or in slots."""
     yield from list(getattr(value, "__dict__", {}).items())
-    for kind in type(value).__mro__:
-        slots = vars(kind).get("__slots__", ())
+    for cls in type(value).__mro__:
+        slots = vars(cls).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else tuple(slots):
-            member = f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name
+            member = f"_{cls.__name__.lstrip('_')}{name}" if _is_private(name) else name
             if name not in ("__dict__", "__weakref__") and hasattr(value, member):
                 yield member, getattr(value, member)
 
@@ -260,16 +262,16 @@ class _Search:
     def __init__(self) -> None:
         self.names: dict[tuple[int, str], Name] = {}
         self.objects: dict[int, Any] = {}
-        self._seen: set[int] = set()
+        self._visited: set[int] = set()
         self._seen_parts: set[int] = set()
-        self._kept: list[Any] = []
+        self._alive: list[Any] = []
 
     def visit(self, value: Any) -> None:
         """A callable: its own state, and that of the functions that it names."""
-        if id(value) in self._seen:
+        if id(value) in self._visited:
             return
-        self._seen.add(id(value))
-        self._kept.append(value)
+        self._visited.add(id(value))
+        self._alive.append(value)
         if isinstance(value, FunctionType):
             self._visit_function(value)
         elif isinstance(value, MethodType):
@@ -294,9 +296,9 @@ class _Search:
         if id(value) in self._seen_parts:
             return
         self._seen_parts.add(id(value))
-        for kind in type(value).__mro__:
-            if not _is_library(kind.__module__) and kind is not object:
-                for part in vars(kind).values():
+        for cls in type(value).__mro__:
+            if not _is_library(cls.__module__) and cls is not object:
+                for part in vars(cls).values():
                     if isinstance(part, FunctionType):
                         self.visit(part)
         for _, part in attributes(value):
@@ -310,7 +312,7 @@ class _Search:
             if id(value) in self._seen_parts or len(value) > _MOST_ITEMS:
                 return
             self._seen_parts.add(id(value))
-            self._kept.append(value)
+            self._alive.append(value)
             for part in list(value.values() if isinstance(value, dict) else value):
                 self._visit_part(part)
         elif isinstance(value, FunctionType | MethodType | partial):
@@ -351,7 +353,7 @@ class _Search:
     def _visit_name(self, space: Any, name: str) -> None:
         value = look_up(space, name)
         key = id(space), name if type(space) is dict else ""
-        self._kept.append(space)
+        self._alive.append(space)
         if has_state(value):
             self.names[key] = space, name
             self._visit_methods(value)

@@ -134,9 +134,9 @@ class Tensor(TensorMethods):
         return self.transpose()
 
     def __repr__(self) -> str:
-        what = self.op.name if self.op else "placeholder" if self.data is None else "leaf"
+        role = self.op.name if self.op else "placeholder" if self.data is None else "leaf"
         name = f" {self.name!r}" if self.name else ""
-        return f"<Tensor{name} {self.type} {what}>"
+        return f"<Tensor{name} {self.type} {role}>"
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Tensor(TensorMethods):
     def __index__(self) -> int:
         if not self.dtype.is_integer:
             raise ConcreteValueError(
-                f"a {self.dtype} tensor is no index", where=str(user_location())
+                f"a {self.dtype} tensor is not an index", where=str(user_location())
             )
         return int(self.item())
 
@@ -231,25 +231,25 @@ def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
 
 def as_array(data: Any, dtype_: Any = None) -> np.ndarray:
     """`data` as a numpy array, without a copy if possible."""
-    wanted = None if dtype_ is None else dtype(dtype_)
+    target = None if dtype_ is None else dtype(dtype_)
     if isinstance(data, Tensor):
         array = data.numpy()
     elif is_array(data):
         array = as_numpy(data, "the data of a tensor")
     else:
         array = _from_python(data)
-    _dtype_of(array if wanted is None else np.empty(0, wanted.numpy))
-    return array if wanted is None else converted(array, wanted)
+    _dtype_of(array if target is None else np.empty(0, target.numpy))
+    return array if target is None else converted(array, target)
 
 
 def _from_python(data: Any) -> np.ndarray:
     try:
         array = np.asarray(data)
     except ValueError as error:
-        raise ArgumentTypeError(f"{data!r} is no array: {error}") from error
+        raise ArgumentTypeError(f"{data!r} is not an array: {error}") from error
     if array.dtype == object or array.dtype.kind in "USV":
         raise ArgumentTypeError(
-            f"a {type(data).__name__} is no array of numbers", hint="pass a numpy array"
+            f"a {type(data).__name__} is not an array of numbers", hint="pass a numpy array"
         )
     # Python numbers have no width: floats are f32, like most model parameters.
     return array.astype(np.float32) if array.dtype == np.float64 else array

@@ -27,22 +27,22 @@ def value_and_grad(
     if (jitted := _rejit(function, lambda f: value_and_grad(f, argnums))) is not None:
         return jitted
     several = isinstance(argnums, tuple)
-    wanted: tuple[int, ...] = argnums if isinstance(argnums, tuple) else (argnums,)
+    positions: tuple[int, ...] = argnums if isinstance(argnums, tuple) else (argnums,)
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        if any(not -len(args) <= i < len(args) for i in wanted):
+        if any(not -len(args) <= i < len(args) for i in positions):
             raise ArgumentCountError(
                 f"argnums {argnums} with {len(args)} positional arguments",
                 where=str(user_location()),
             )
-        chosen = [i % len(args) for i in wanted]
+        chosen = [i % len(args) for i in positions]
         nested = {i: flatten(args[i]) for i in chosen}
-        leaves = {i: [_as_tensor(leaf) for leaf in found] for i, (found, _) in nested.items()}
-        given = [
+        leaves = {i: [_as_tensor(leaf) for leaf in tensors] for i, (tensors, _) in nested.items()}
+        replaced = [
             unflatten(nested[i][1], leaves[i]) if i in nested else a for i, a in enumerate(args)
         ]
-        value = function(*given, **kwargs)
+        value = function(*replaced, **kwargs)
         if not isinstance(value, Tensor):
             raise GradientError(
                 f"grad needs a function that returns one tensor, not {type(value).__name__}",

@@ -6,14 +6,18 @@ from math import prod
 from typing import Any
 
 from nova.ir.bindings import ir, memref
-from nova.ir.linalg_ops import generic_op, yield_op
+from nova.ir.linalg.ops import generic_op, yield_op
 
 VIEWS = {"memref.expand_shape", "memref.collapse_shape", "memref.cast", "memref.reinterpret_cast"}
+TENSOR_VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
+"""Reshapes of tensors, which become views of buffers."""
+
+_ALL_VIEWS = VIEWS | TENSOR_VIEWS
 
 
 def buffer_root(value: Any) -> Any:
-    """The buffer that `value` is a view of."""
-    while isinstance(value, ir.OpResult) and value.owner.operation.name in VIEWS:
+    """The buffer that `value` is a view of, or the tensor that it is a reshape of."""
+    while isinstance(value, ir.OpResult) and value.owner.operation.name in _ALL_VIEWS:
         value = value.owner.operands[0]
     return value
 

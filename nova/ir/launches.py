@@ -14,6 +14,7 @@ from typing import Any
 from nova.errors import UnsupportedOpError
 from nova.ir.bindings import arith, ir
 from nova.ir.diagnostics import place_of
+from nova.ir.index import index
 
 # The operand groups of `gpu.launch_func`.
 _TOKENS, _GRID, _BLOCK, _CLUSTER, _SHARED, _OPERANDS, _OBJECT = 0, 1, 4, 7, 10, 11, 12
@@ -83,8 +84,8 @@ def make_launch(
     symbols: tuple[str, str], grid: Three, block: Three, shared: int, operands: list[Any]
 ) -> Any:
     """A `gpu.launch_func` at the insertion point."""
-    index, i32 = ir.IndexType.get(), ir.IntegerType.get_signless(32)
-    sizes = [arith.ConstantOp(index, size).result for size in (*grid, *block)]
+    i32 = ir.IntegerType.get_signless(32)
+    sizes = [index(size) for size in (*grid, *block)]
     bytes_ = [arith.ConstantOp(i32, shared).result] if shared else []
     segments = [0, *[1] * 6, *[0] * 3, len(bytes_), len(operands), 0]
     return ir.Operation.create(

@@ -38,9 +38,9 @@ def _scalar_sigmoid(s: Any, x: Any) -> Any:
 
 def _numpy_sigmoid(x: np.ndarray) -> np.ndarray:
     # exp(-x) alone overflows where the result is still subnormal.
-    one = x.dtype.type(1)
+    unit = x.dtype.type(1)
     e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, one) / (one + e)
+    return np.where(x < 0, e, unit) / (unit + e)
 
 
 def _scalar_silu(s: Any, x: Any) -> Any:

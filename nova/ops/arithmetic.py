@@ -16,13 +16,13 @@ from nova.ops.rules import Types, same_type
 from nova.ops.table import Op, register
 
 
-def _number_type(what: str) -> Any:
+def _number_type(title: str) -> Any:
     """`same_type`, but rejects bool as numpy does for unary and binary minus."""
 
     def infer(ins: Types, attrs: dict[str, Any]) -> TensorType:
         if ins[0].dtype is bool_:
             raise DTypeError(
-                f"{what} is not defined for bool tensors",
+                f"{title} is not defined for bool tensors",
                 hint="use logical_not or logical_xor, or cast to a number first",
             )
         return same_type(ins, attrs)
@@ -81,17 +81,17 @@ def _scalar_pow(s: Any, x: Any, y: Any) -> Any:
         return s.call("powf", x, y)
     # Square and multiply over all bits of the exponent, without branches so that it vectorizes.
     result, base, exponent = s.const(1, x.dtype), x, y
-    one = s.const(1, x.dtype)
+    const_1 = s.const(1, x.dtype)
     value_bits = x.dtype.bits - (x.dtype.kind == "i")
     for bit in range(value_bits):
-        result = s.select(s.compare("ne", exponent & one, 0), result * base, result)
+        result = s.select(s.compare("ne", exponent & const_1, 0), result * base, result)
         if bit < value_bits - 1:
             base = base * base
-            exponent = s.binary("shr_u", exponent, one)
+            exponent = s.binary("shr_u", exponent, const_1)
     if x.dtype.kind == "u":
         return result
-    odd = s.compare("ne", y & one, 0)
-    minus_one = s.select(s.compare("eq", x, -1) & odd, -1, one)
+    odd = s.compare("ne", y & const_1, 0)
+    minus_one = s.select(s.compare("eq", x, -1) & odd, -1, const_1)
     unit = s.compare("eq", x, 1) | s.compare("eq", x, -1)
     return s.select(y < 0, s.select(unit, minus_one, 0), result)
 
@@ -128,8 +128,8 @@ def _scalar_sign(s: Any, x: Any) -> Any:
     if x.dtype is bool_:
         return x
     # The last branch keeps NaN; -0.0 becomes 0.0 as in numpy.
-    rest = s.select(s.compare("eq", x, 0), 0, x)
-    negative = s.select(x < 0, -1, rest) if x.dtype.kind != "u" else rest
+    zero_or_nan = s.select(s.compare("eq", x, 0), 0, x)
+    negative = s.select(x < 0, -1, zero_or_nan) if x.dtype.kind != "u" else zero_or_nan
     return s.select(x > 0, 1, negative)
 
 

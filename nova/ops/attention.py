@@ -1,8 +1,8 @@
 """Attention and its gradient: composites with torch's semantics.
 
 `nova.ops` registers them. Scores, sums and statistics are f32 for f16 and bf16 operands, and the
-result is rounded once. If the `whole` column allows it, a row stays one op for the schedules, which
-use FlashAttention and never store the scores (`form-attention`,
+result is rounded once. If the `has_kernel` column allows it, a row stays one op for codegen, which
+uses FlashAttention and never stores the scores (`form-attention`,
 nova/codegen/cpu/attention/flash_forward.py); elsewhere, and for every second derivative, it is
 expanded.
 """
@@ -36,14 +36,14 @@ def _mask_type(mask: DType, common: DType) -> DType:
     return bool_ if mask is bool_ else promote(mask, common)
 
 
-def _casts(given: tuple[DType, ...], tensors: int, statistics: int = 0) -> tuple[DType, ...]:
+def _casts(dtypes: tuple[DType, ...], tensors: int, statistics: int = 0) -> tuple[DType, ...]:
     """`tensors` operands of one float dtype, then statistics in its accumulator, then a mask."""
-    common = float_of(promote_all(given[:tensors]))
-    rest = given[tensors + statistics :]
+    common = float_of(promote_all(dtypes[:tensors]))
+    masks = dtypes[tensors + statistics :]
     return (
         *(common,) * tensors,
         *(accumulator(common),) * statistics,
-        *(_mask_type(mask, common) for mask in rest),
+        *(_mask_type(mask, common) for mask in masks),
     )
 
 
@@ -91,7 +91,7 @@ def _gradient_type(ins: Types, attrs: Attrs) -> TensorType:
     g, q, k, v, logsumexp, delta = ins[:6]
     out = _attention_type((q, k, v, *ins[6:]), attrs)
     if g.shape != out.shape:
-        raise ShapeError(f"g {g.shape} is no gradient of a result {out.shape}")
+        raise ShapeError(f"g {g.shape} is not a gradient of a result {out.shape}")
     if logsumexp.shape != _scores_shape(q, k, ())[:-1] or delta.shape != g.shape[:-1]:
         raise ShapeError(
             f"logsumexp {logsumexp.shape}, delta {delta.shape}",
@@ -133,12 +133,12 @@ def _attention(
 def _not_finite(F: Any, v: Any, rows: int) -> Any:
     """The contribution of non-finite values to the sums of the rows that see them; else 0."""
     keys = F.unsqueeze(F.arange(v.shape[-2]), 1)
-    seen = F.unsqueeze(F.arange(rows), 1)
+    row_numbers = F.unsqueeze(F.arange(rows), 1)
     total: Any = 0.0
-    kinds = ((F.ne(v, v), np.nan), (F.eq(v, np.inf), np.inf), (F.eq(v, -np.inf), -np.inf))
-    for kind, value in kinds:
-        first = F.min(F.where(kind, keys, v.shape[-2]), axis=-2, keepdims=True)
-        total = F.where(seen >= first, value, 0.0) + total
+    categories = ((F.ne(v, v), np.nan), (F.eq(v, np.inf), np.inf), (F.eq(v, -np.inf), -np.inf))
+    for flags, value in categories:
+        first = F.min(F.where(flags, keys, v.shape[-2]), axis=-2, keepdims=True)
+        total = F.where(row_numbers >= first, value, 0.0) + total
     return as_type(F, total, v.dtype)
 
 
@@ -209,13 +209,13 @@ def _attention_vjp(
     logsumexp = F.attention_logsumexp(q, k, mask, **attrs)
     wide_g, wide_out = widened(F, g, out)
     delta = F.sum(wide_g * wide_out, axis=-1)
-    given = (g, q, k, v, logsumexp, delta, mask)
-    pieces = [F.attention_gradient(*given, of=of, **attrs) for of in ("q", "k", "v")]
+    operands = (g, q, k, v, logsumexp, delta, mask)
+    pieces = [F.attention_gradient(*operands, of=of, **attrs) for of in ("q", "k", "v")]
     if mask is None:
         return pieces
     if mask.dtype is bool_:
         return [*pieces, None]
-    _, by_score = _score_gradient(F, *given, attrs)
+    _, by_score = _score_gradient(F, *operands, attrs)
     return [*pieces, as_type(F, F.sum_to(by_score, mask.shape), mask.dtype)]
 
 
@@ -227,15 +227,15 @@ def _fits(*types: TensorType) -> bool:
     return all(t.size and t.shape[-1] <= MOST_FEATURES for t in types)
 
 
-def _attention_whole(ins: Types, attrs: Attrs) -> bool:
+def _attention_has_kernel(ins: Types, attrs: Attrs) -> bool:
     return _fits(*ins[:3])
 
 
-def _logsumexp_whole(ins: Types, attrs: Attrs) -> bool:
+def _logsumexp_has_kernel(ins: Types, attrs: Attrs) -> bool:
     return _fits(*ins[:2])
 
 
-def _gradient_whole(ins: Types, attrs: Attrs) -> bool:
+def _gradient_has_kernel(ins: Types, attrs: Attrs) -> bool:
     # Keys that several heads share would need a sum of gradients: those are decomposed.
     return _fits(*ins[:4]) and len({t.shape[:-2] for t in ins[:4]}) == 1
 
@@ -249,12 +249,12 @@ ROWS: tuple[Op, ...] = (
         "future (aligned at the top left), and rows with nothing to see give zeros.",
         operands=("q", "k", "v", "mask?"),
         attrs={"causal": False, "scale": None},
-        cast=lambda given: _casts(given, 3),
+        cast=lambda dtypes: _casts(dtypes, 3),
         canon=_canon,
         infer=_attention_type,
         vjp=_attention_vjp,
         compose=_attention,
-        whole=_attention_whole,
+        has_kernel=_attention_has_kernel,
         tags=SMOOTH,
     ),
     Op(
@@ -264,11 +264,11 @@ ROWS: tuple[Op, ...] = (
         "exp(score - inf) are then 0.",
         operands=("q", "k", "mask?"),
         attrs={"causal": False, "scale": None},
-        cast=lambda given: _casts(given, 2),
+        cast=lambda dtypes: _casts(dtypes, 2),
         canon=_canon,
         infer=_logsumexp_type,
         compose=_logsumexp,
-        whole=_logsumexp_whole,
+        has_kernel=_logsumexp_has_kernel,
         tags=SMOOTH,
     ),
     Op(
@@ -278,11 +278,11 @@ ROWS: tuple[Op, ...] = (
         "the result along the features.",
         operands=("g", "q", "k", "v", "logsumexp", "delta", "mask?"),
         attrs={"of": "q", "causal": False, "scale": None},
-        cast=lambda given: _casts(given, 4, 2),
+        cast=lambda dtypes: _casts(dtypes, 4, 2),
         canon=_gradient_canon,
         infer=_gradient_type,
         compose=_gradient,
-        whole=_gradient_whole,
+        has_kernel=_gradient_has_kernel,
         tags=SMOOTH,
     ),
 )

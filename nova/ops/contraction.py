@@ -38,10 +38,11 @@ def _matmul_subscripts(a: tuple[int, ...], b: tuple[int, ...]) -> str:
     letters = [c for c in ascii_lowercase if c not in "kmn"][: len(batch)]
 
     def leading(shape: tuple[int, ...]) -> str:
-        own = letters[len(letters) - len(shape) :]
+        subscripts = letters[len(letters) - len(shape) :]
         sizes = batch[len(batch) - len(shape) :]
         return "".join(
-            "1" if n == 1 != size else c for n, size, c in zip(shape, sizes, own, strict=True)
+            "1" if n == 1 != size else c
+            for n, size, c in zip(shape, sizes, subscripts, strict=True)
         )
 
     rows, columns = "m" * (len(a) > 1), "n" * (len(b) > 1)
@@ -101,8 +102,8 @@ def _dot(F: Any, x: Any, y: Any) -> Any:
 
 def _vectors(ins: Types, *, equal: bool) -> None:
     if any(t.rank != 1 for t in ins) or (equal and ins[0].shape != ins[1].shape):
-        kind = "two vectors of one length" if equal else "two vectors"
-        raise ShapeError(f"wants {kind}, got {ins[0].shape} and {ins[1].shape}")
+        expected = "two vectors of one length" if equal else "two vectors"
+        raise ShapeError(f"wants {expected}, got {ins[0].shape} and {ins[1].shape}")
 
 
 def _dot_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
@@ -122,7 +123,7 @@ def _outer(F: Any, x: Any, y: Any) -> Any:
 ROWS: tuple[Op, ...] = (
     Op(
         "matmul",
-        "Matrix product by numpy's rules: batch axes broadcast, a 1-D operand is a vector; "
+        "Matmul by numpy's rules: batch axes broadcast, a 1-D operand is a vector; "
         "f16 and bf16 accumulate in f32.",
         operands=("x", "y"),
         cast="same",

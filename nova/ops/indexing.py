@@ -50,13 +50,13 @@ def _require_elements(x: TensorType, index: TensorType, axis: int) -> None:
         raise ShapeError(f"axis {axis} of {x.shape} has no element that an index could name")
 
 
-def _read_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
-    return given[0], index_operand(given[1])
+def _read_types(dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
+    return dtypes[0], index_operand(dtypes[1])
 
 
-def _write_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
-    common = promote(given[0], given[2])
-    return common, index_operand(given[1]), common
+def _write_types(dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
+    common = promote(dtypes[0], dtypes[2])
+    return common, index_operand(dtypes[1]), common
 
 
 # --- gather ---------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _gather_type(ins: Types, attrs: Attrs) -> TensorType:
     ):
         raise ShapeError(
             f"index {index.shape} for x {x.shape} along axis {axis}",
-            hint="the index has x's rank, and is no larger beside the axis",
+            hint="the index has x's rank, and is not larger along the other axes",
         )
     _require_elements(x, index, axis)
     return x.with_shape(index.shape)
@@ -78,9 +78,9 @@ def _gather_type(ins: Types, attrs: Attrs) -> TensorType:
 
 def _grid(index: np.ndarray, axis: int, size: int) -> tuple[np.ndarray, ...]:
     """The full positions that a torch-style index selects."""
-    places: list[Any] = list(np.indices(index.shape, sparse=True))
-    places[axis] = clamp_index(index, size)
-    return tuple(places)
+    indices: list[Any] = list(np.indices(index.shape, sparse=True))
+    indices[axis] = clamp_index(index, size)
+    return tuple(indices)
 
 
 def _gather_numpy(x: np.ndarray, index: np.ndarray, *, axis: int) -> np.ndarray:
@@ -177,9 +177,9 @@ def _index_add_type(ins: Types, attrs: Attrs) -> TensorType:
     if index.rank != 1:
         raise ShapeError(f"the index is 1-D, not of shape {index.shape}")
     _require_elements(x, index, axis)
-    wanted = (*x.shape[:axis], index.size, *x.shape[axis + 1 :])
-    if updates.shape != wanted:
-        raise ShapeError(f"updates {updates.shape}: {index.size} indices want {wanted}")
+    expected = (*x.shape[:axis], index.size, *x.shape[axis + 1 :])
+    if updates.shape != expected:
+        raise ShapeError(f"updates {updates.shape}: {index.size} indices want {expected}")
     return x
 
 
@@ -188,8 +188,8 @@ def _index_add_numpy(
 ) -> np.ndarray:
     total = widen(x).copy()
     if updates.size:
-        places: Any = (slice(None),) * axis + (clamp_index(index, x.shape[axis]),)
-        np.add.at(total, places, widen(updates))
+        indices: Any = (slice(None),) * axis + (clamp_index(index, x.shape[axis]),)
+        np.add.at(total, indices, widen(updates))
     return total.astype(x.dtype, copy=False)
 
 
@@ -216,8 +216,8 @@ def _default_type(*values: Any) -> DType:
 
 
 def _full_canon(ins: Types, attrs: Attrs) -> Attrs:
-    given = attrs["dtype"]
-    type_ = _default_type(attrs["value"]) if given is None else dtype(given)
+    requested = attrs["dtype"]
+    type_ = _default_type(attrs["value"]) if requested is None else dtype(requested)
     return {
         "shape": _sizes(attrs["shape"]),
         "value": number_of(attrs["value"], type_),
@@ -248,10 +248,10 @@ def _filled(value: Any) -> Any:
 
 
 def _arange_canon(ins: Types, attrs: Attrs) -> Attrs:
-    start, stop, step, given = (attrs[n] for n in ("start", "stop", "step", "dtype"))
+    start, stop, step, requested = (attrs[n] for n in ("start", "stop", "step", "dtype"))
     if stop is None:
         start, stop = 0, start
-    type_ = _default_type(start, stop, step) if given is None else dtype(given)
+    type_ = _default_type(start, stop, step) if requested is None else dtype(requested)
     bounds = [v.item() if isinstance(v, np.generic) else v for v in (start, stop, step)]
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in bounds):
         raise AttributeValueError(f"start, stop and step are numbers, not {bounds}")
@@ -271,8 +271,8 @@ def _arange_type(ins: Types, attrs: Attrs) -> TensorType:
 
 def _arange_numpy(*, start: Any, stop: Any, step: Any, dtype: DType) -> np.ndarray:
     count = _arange_type((), {"start": start, "stop": stop, "step": step, "dtype": dtype}).size
-    whole = isinstance(start, int) and isinstance(step, int)
-    at = np.arange(count, dtype=np.int64 if whole else np.float64)
+    is_integral = isinstance(start, int) and isinstance(step, int)
+    at = np.arange(count, dtype=np.int64 if is_integral else np.float64)
     return converted(at * step + start, dtype)
 
 
@@ -301,8 +301,8 @@ def _one_hot_numpy(index: np.ndarray, *, num_classes: int, dtype: DType) -> np.n
 
 def _one_hot_lower(b: Any, out: TensorType, index: Any, *, num_classes: int, dtype: Any) -> Any:
     def body(s: Any, i: Any) -> Any:
-        here = s.compare("eq", clamp_index_scalar(s, i, num_classes), s.index(out.rank - 1))
-        return s.cast(here, f32 if dtype.is_float else dtype)
+        is_hot = s.compare("eq", clamp_index_scalar(s, i, num_classes), s.index(out.rank - 1))
+        return s.cast(is_hot, f32 if dtype.is_float else dtype)
 
     return b.generic(out, [(index, lambda d: d[:-1])], body)
 
@@ -386,7 +386,7 @@ ROWS: tuple[Op, ...] = (
         "1 at the position that each index names on a new last axis of num_classes, 0 elsewhere.",
         operands=("index",),
         attrs={"num_classes": REQUIRED, "dtype": i64},
-        cast=lambda given: (index_operand(given[0]),),
+        cast=lambda dtypes: (index_operand(dtypes[0]),),
         canon=_one_hot_canon,
         infer=lambda ins, attrs: TensorType((*ins[0].shape, attrs["num_classes"]), attrs["dtype"]),
         numpy=_one_hot_numpy,

@@ -20,11 +20,11 @@ Attrs = dict[str, Any]
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def _reduction(attrs: Attrs, known: tuple[str, ...] = REDUCTIONS) -> str:
+def _reduction(attrs: Attrs, accepted: tuple[str, ...] = REDUCTIONS) -> str:
     reduction = attrs["reduction"]
-    if reduction not in known:
+    if reduction not in accepted:
         raise AttributeValueError(
-            f"reduction {reduction!r} is unknown", hint=f"it is one of {', '.join(known)}"
+            f"reduction {reduction!r} is unknown", hint=f"it is one of {', '.join(accepted)}"
         )
     return reduction
 
@@ -75,13 +75,13 @@ def _paired(
     would be less accurate.
     """
 
-    def canon(ins: Types, given: Attrs) -> Attrs:
-        _reduction(given, reductions)
-        return {**given, **(check(given) if check else {})}
+    def canon(ins: Types, values: Attrs) -> Attrs:
+        _reduction(values, reductions)
+        return {**values, **(check(values) if check else {})}
 
-    def infer(ins: Types, given: Attrs) -> TensorType:
+    def infer(ins: Types, values: Attrs) -> TensorType:
         shape = broadcast_shapes(ins[0].shape, ins[1].shape)
-        return ins[0].with_shape(shape if given["reduction"] == "none" else ())
+        return ins[0].with_shape(shape if values["reduction"] == "none" else ())
 
     def compose(F: Any, x: Any, target: Any, *, reduction: str, **more: Any) -> Any:
         wide_x, wide_t = widened(F, x, target)
@@ -169,20 +169,20 @@ def _hinge(F: Any, x: Any, target: Any) -> Any:
 # --- losses of class scores -----------------------------------------------------------------------
 
 
-def _class_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
-    x, target, weight = given[0], given[1], given[2:]
+def _class_types(dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
+    x, target, weight = dtypes[0], dtypes[1], dtypes[2:]
     if target.is_integer:
         common = float_of(promote_all((x, *weight)))
         return (common, i64, *(common for _ in weight))
     if not target.is_float:
         raise DTypeError(f"a target of {target}", hint="class indices or class probabilities")
-    return (float_of(promote_all(given)),) * len(given)
+    return (float_of(promote_all(dtypes)),) * len(dtypes)
 
 
-def _index_types(given: tuple[DType, ...]) -> tuple[DType, ...]:
-    if not given[1].is_integer:
-        raise DTypeError(f"a target of {given[1]}", hint="the target holds class indices")
-    return _class_types(given)
+def _index_types(dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
+    if not dtypes[1].is_integer:
+        raise DTypeError(f"a target of {dtypes[1]}", hint="the target holds class indices")
+    return _class_types(dtypes)
 
 
 def _class_axis(shape: tuple[int, ...]) -> int:
@@ -203,9 +203,9 @@ def _class_type(ins: Types, attrs: Attrs) -> TensorType:
         raise ShapeError("0-d scores have no axis of classes")
     axis = _class_axis(x.shape)
     terms = x.shape[:axis] + x.shape[axis + 1 :]
-    wanted = terms if target.dtype is i64 else x.shape
-    if target.shape != wanted:
-        raise ShapeError(f"target {target.shape} for scores {x.shape}: it should be {wanted}")
+    expected = terms if target.dtype is i64 else x.shape
+    if target.shape != expected:
+        raise ShapeError(f"target {target.shape} for scores {x.shape}: it should be {expected}")
     if len(ins) > 2 and ins[2].shape != (x.shape[axis],):
         raise ShapeError(f"weight {ins[2].shape} for {x.shape[axis]} classes")
     if not x.shape[axis]:
@@ -233,10 +233,10 @@ def _cross_entropy(
     if target.dtype is i64:
         terms, counted = _index_terms(F, log_p, target, wide_weight, label_smoothing, ignore_index)
         return _reduce_counted(F, terms, counted, reduction, x.dtype)
-    (wanted,) = widened(F, target)
+    (probabilities,) = widened(F, target)
     if label_smoothing:
-        wanted = wanted * (1.0 - label_smoothing) + label_smoothing / x.shape[axis]
-    weighted = log_p * wanted
+        probabilities = probabilities * (1.0 - label_smoothing) + label_smoothing / x.shape[axis]
+    weighted = log_p * probabilities
     if wide_weight is not None:
         weighted = weighted * _along_classes(F, wide_weight, len(x.shape), axis)
     return _reduce(F, -F.sum(weighted, axis=axis), reduction, x.dtype)

@@ -12,7 +12,7 @@ import numpy as np
 
 from nova.errors import AttributeValueError
 from nova.ops.pointwise import in_f32, narrowed, widened
-from nova.ops.reductions import Attrs, axes_attrs, count, kept, reduced, reduction
+from nova.ops.reductions import Attrs, axes_attrs, count, keep_axes, reduced, reduction
 from nova.ops.rules import Types, reduced_shape
 from nova.ops.table import register
 
@@ -63,7 +63,7 @@ def _vjp_var(
     F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float
 ) -> Any:
     # The path through the mean adds a sum of centered values, which is zero: omitted.
-    scale = widened(F, kept(F, g, x, axis)) * (2.0 / _freedom_or_nan(x, axis, correction))
+    scale = widened(F, keep_axes(F, g, x, axis)) * (2.0 / _freedom_or_nan(x, axis, correction))
     return narrowed(F, scale * _centered(F, x, axis), x.dtype)
 
 
@@ -79,7 +79,7 @@ def _compose_std(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correcti
 def _vjp_std(
     F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float
 ) -> Any:
-    out, g = (widened(F, kept(F, t, x, axis)) for t in (out, g))
+    out, g = (widened(F, keep_axes(F, t, x, axis)) for t in (out, g))
     # Equal elements have no gradient direction: zero as in torch, rather than 0 / 0.
     flat = out == 0
     scale = F.where(flat, 0.0, g / F.where(flat, 1.0, out))
@@ -114,10 +114,10 @@ def _vjp_logsumexp(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keep
     if wide is not x:
         # Recomputed: an out rounded to 16 bits would put its rounding error into the exponent.
         out = F.logsumexp(wide, axis=axis, keepdims=True)
-    out = kept(F, out, x, axis)
+    out = keep_axes(F, out, x, axis)
     # If all elements are -inf the gradient is 0; NaN and +inf are kept.
     shift = F.where(F.eq(out, float("-inf")), 0.0, out)
-    gradient = widened(F, kept(F, g, x, axis)) * F.exp(wide - shift)
+    gradient = widened(F, keep_axes(F, g, x, axis)) * F.exp(wide - shift)
     return narrowed(F, gradient, x.dtype)
 
 

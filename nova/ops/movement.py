@@ -30,11 +30,11 @@ def _reshape_canon(ins: Types, attrs: Attrs) -> Attrs:
     shape, size = int_tuple(attrs["shape"], "shape"), ins[0].size
     if any(n < -1 for n in shape) or shape.count(-1) > 1:
         raise AttributeValueError(f"shape {shape}: sizes are non-negative, and at most one is -1")
-    known = prod(n for n in shape if n != -1)
+    fixed = prod(n for n in shape if n != -1)
     if -1 in shape:
-        if not known or size % known:
+        if not fixed or size % fixed:
             raise ShapeError(f"{ins[0].shape} cannot become {shape}: no size for -1 fits")
-        shape = tuple(size // known if n == -1 else n for n in shape)
+        shape = tuple(size // fixed if n == -1 else n for n in shape)
     if prod(shape) != size:
         raise ShapeError(f"{ins[0].shape} has {size} elements, {shape} has {prod(shape)}")
     return {"shape": shape}
@@ -57,13 +57,15 @@ def _permute_vjp(F: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> 
 
 
 def _expand_canon(ins: Types, attrs: Attrs) -> Attrs:
-    own, shape = ins[0].shape, int_tuple(attrs["shape"], "shape")
-    lead = len(shape) - len(own)
+    shape_in, shape = ins[0].shape, int_tuple(attrs["shape"], "shape")
+    lead = len(shape) - len(shape_in)
     if lead < 0 or any(n < -1 or (n == -1 and i < lead) for i, n in enumerate(shape)):
-        raise ShapeError(f"{own} cannot be expanded to {shape}", hint="-1 keeps an existing axis")
-    shape = tuple(own[i - lead] if n == -1 else n for i, n in enumerate(shape))
-    if broadcast_shapes(own, shape) != shape:
-        raise ShapeError(f"{own} cannot be expanded to {shape}: only size 1 expands")
+        raise ShapeError(
+            f"{shape_in} cannot be expanded to {shape}", hint="-1 keeps an existing axis"
+        )
+    shape = tuple(shape_in[i - lead] if n == -1 else n for i, n in enumerate(shape))
+    if broadcast_shapes(shape_in, shape) != shape:
+        raise ShapeError(f"{shape_in} cannot be expanded to {shape}: only size 1 expands")
     return {"shape": shape}
 
 
@@ -94,14 +96,14 @@ def _slice_canon(ins: Types, attrs: Attrs) -> Attrs:
         raise ShapeError(f"a slice of {shape} wants {len(shape)} starts, stops and steps")
     if 0 in steps:
         raise AttributeValueError("a step of 0")
-    whole = [
+    bounds = [
         _whole_numbers(start, stop, step, n)
         for start, stop, step, n in zip(starts, stops, steps, shape, strict=True)
     ]
     return {
-        "starts": tuple(w[0] for w in whole),
-        "stops": tuple(w[1] for w in whole),
-        "steps": tuple(w[2] for w in whole),
+        "starts": tuple(w[0] for w in bounds),
+        "stops": tuple(w[1] for w in bounds),
+        "steps": tuple(w[2] for w in bounds),
     }
 
 
@@ -180,13 +182,13 @@ def _unslice_canon(ins: Types, attrs: Attrs) -> Attrs:
 
 def _unslice_numpy(x: np.ndarray, *, shape: Any, starts: Any, steps: Any) -> np.ndarray:
     result = np.zeros(shape, x.dtype)
-    places = [b + np.arange(m) * s for b, s, m in zip(starts, steps, x.shape, strict=True)]
-    result[np.ix_(*places)] = x
+    indices = [b + np.arange(m) * s for b, s, m in zip(starts, steps, x.shape, strict=True)]
+    result[np.ix_(*indices)] = x
     return result
 
 
 def _unslice_lower(b: Any, out: TensorType, x: Any, *, shape: Any, starts: Any, steps: Any) -> Any:
-    return _place(b, out, x, starts, steps, 0)
+    return _scatter_strided(b, out, x, starts, steps, 0)
 
 
 def _unslice_vjp(F: Any, g: Any, out: Any, x: Any, *, shape: Any, starts: Any, steps: Any) -> Any:
@@ -196,7 +198,7 @@ def _unslice_vjp(F: Any, g: Any, out: Any, x: Any, *, shape: Any, starts: Any, s
     return F.slice(g, starts, stops, steps)
 
 
-def _place(b: Any, out: TensorType, x: Any, starts: Any, steps: Any, value: Any) -> Any:
+def _scatter_strided(b: Any, out: TensorType, x: Any, starts: Any, steps: Any, value: Any) -> Any:
     """x written at starts + i * steps of a tensor that holds `value` elsewhere."""
     if not x.type.size:
         return b.fill(out, value)
@@ -205,14 +207,14 @@ def _place(b: Any, out: TensorType, x: Any, starts: Any, steps: Any, value: Any)
         inside, at = s.const(True, bool_), []
         for axis, (start, step, m) in enumerate(zip(starts, steps, x.shape, strict=True)):
             offset = s.index(axis) - start if step > 0 else start - s.index(axis)
-            place = offset
+            source = offset
             if abs(step) > 1:
-                place = offset / abs(step)
+                source = offset / abs(step)
                 inside = inside & s.compare("eq", s.rem(offset, abs(step)), 0)
             if m != out.shape[axis]:
-                inside = inside & (offset >= 0) & (place < m)
-                place = s.minimum(s.maximum(place, 0), m - 1)
-            at.append(place)
+                inside = inside & (offset >= 0) & (source < m)
+                source = s.minimum(s.maximum(source, 0), m - 1)
+            at.append(source)
         return s.select(inside, s.load(x.value, at, x.dtype), value)
 
     return b.generic(out, [], body)
@@ -226,8 +228,8 @@ def _pad_canon(ins: Types, attrs: Attrs) -> Attrs:
     ends = [int_tuple(e, "pad widths") for e in (low, high)]
     # A plain int is the width at every axis.
     ends = [
-        e * rank if not isinstance(given, tuple | list) else e
-        for e, given in zip(ends, (low, high), strict=True)
+        e * rank if not isinstance(widths, tuple | list) else e
+        for e, widths in zip(ends, (low, high), strict=True)
     ]
     if any(len(e) != rank for e in ends) or any(w < 0 for e in ends for w in e):
         raise AttributeValueError(
@@ -256,7 +258,7 @@ def number_of(value: Any, dtype: DType) -> bool | int | float:
     if isinstance(value, np.generic):
         value = float(value) if value.dtype == bf16.numpy else value.item()
     if not dtype.is_float and not isinstance(value, int) and not float(value).is_integer():
-        raise DTypeError(f"{value!r} is no {dtype}", hint="give a whole number")
+        raise DTypeError(f"{value!r} does not fit {dtype}", hint="give a whole number")
     if dtype.kind == "b":
         return bool(value)
     number = value if dtype.is_float else int(value)
@@ -277,7 +279,7 @@ def _pad_numpy(x: np.ndarray, *, low: Any, high: Any, value: Any) -> np.ndarray:
 
 
 def _pad_lower(b: Any, out: TensorType, x: Any, *, low: Any, high: Any, value: Any) -> Any:
-    return _place(b, out, x, low, (1,) * len(low), value)
+    return _scatter_strided(b, out, x, low, (1,) * len(low), value)
 
 
 def _pad_vjp(F: Any, g: Any, out: Any, x: Any, *, low: Any, high: Any, value: Any) -> Any:
@@ -297,7 +299,7 @@ def _join_type(ins: Types, attrs: Attrs) -> TensorType:
         if t.rank != len(first) or any(
             n != m and i != axis for i, (n, m) in enumerate(zip(t.shape, first, strict=True))
         ):
-            raise ShapeError(f"shapes {first} and {t.shape} differ beside axis {axis}")
+            raise ShapeError(f"shapes {first} and {t.shape} differ in axes other than {axis}")
     total = sum(t.shape[axis] for t in ins)
     return ins[0].with_shape((*first[:axis], total, *first[axis + 1 :]))
 
@@ -316,8 +318,8 @@ def _join_lower(b: Any, out: TensorType, *parts: Any, axis: int) -> Any:
         offset, result = 0, None
         for part in filled:
             n = part.shape[axis]
-            place = s.minimum(s.maximum(at[axis] - offset, 0), n - 1)
-            element = s.load(part.value, [*at[:axis], place, *at[axis + 1 :]], part.dtype)
+            source = s.minimum(s.maximum(at[axis] - offset, 0), n - 1)
+            element = s.load(part.value, [*at[:axis], source, *at[axis + 1 :]], part.dtype)
             result = element if result is None else s.select(at[axis] >= offset, element, result)
             offset += n
         return result
@@ -369,11 +371,11 @@ def _triangle_canon(ins: Types, attrs: Attrs) -> Attrs:
     return {"k": int_value(attrs["k"], "k")}
 
 
-def _triangle(name: str, doc: str, numpy: Any, kept: str) -> Op:
+def _triangle(name: str, doc: str, numpy: Any, predicate: str) -> Op:
     def lower(b: Any, out: TensorType, x: Any, *, k: int) -> Any:
         def body(s: Any, v: Any) -> Any:
             diagonal = s.index(out.rank - 2) + k
-            return s.select(s.compare(kept, s.index(out.rank - 1), diagonal), v, 0)
+            return s.select(s.compare(predicate, s.index(out.rank - 1), diagonal), v, 0)
 
         return b.pointwise(out, [x], body)
 

@@ -89,10 +89,10 @@ def _norm_canon(ins: Types, attrs: Attrs) -> Attrs:
 
 
 def _norm_type(ins: Types, attrs: Attrs) -> TensorType:
-    wanted = ins[0].shape[ins[0].rank - attrs["ndim"] :]
+    expected = ins[0].shape[ins[0].rank - attrs["ndim"] :]
     for t in ins[1:]:
-        if t.shape != wanted:
-            raise ShapeError(f"weight or bias {t.shape}: the normalized axes are {wanted}")
+        if t.shape != expected:
+            raise ShapeError(f"weight or bias {t.shape}: the normalized axes are {expected}")
     return ins[0]
 
 
@@ -119,8 +119,8 @@ def _layer_norm_vjp(
     pieces = _norm_gradients(F, wide_g, centred, w, axes, eps, centre=True)
     if bias is not None:
         pieces.append(F.sum_to(wide_g, bias.shape))
-    given = [t for t in (x, weight, bias) if t is not None]
-    return [as_type(F, p, t.dtype) for p, t in zip(pieces, given, strict=True)]
+    operands = [t for t in (x, weight, bias) if t is not None]
+    return [as_type(F, p, t.dtype) for p, t in zip(pieces, operands, strict=True)]
 
 
 def _rms_norm(F: Any, x: Any, weight: Any = None, *, ndim: int, eps: float) -> Any:
@@ -134,8 +134,8 @@ def _rms_norm_vjp(
 ) -> list[Any]:
     wide_g, wide, w = widened(F, g, x, weight)
     pieces = _norm_gradients(F, wide_g, wide, w, _last_axes(x, ndim), eps, centre=False)
-    given = [t for t in (x, weight) if t is not None]
-    return [as_type(F, p, t.dtype) for p, t in zip(pieces, given, strict=True)]
+    operands = [t for t in (x, weight) if t is not None]
+    return [as_type(F, p, t.dtype) for p, t in zip(pieces, operands, strict=True)]
 
 
 def _normalized(F: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
@@ -157,8 +157,8 @@ def _norm_gradients(
     if centre:
         inner = inner - F.mean(inner, axis=axes, keepdims=True)
     # The mean of a centred `normal` is 0, so centring `inner` first does not change this.
-    along = F.mean(inner * normal, axis=axes, keepdims=True)
-    pieces = [(inner - normal * along) * scale]
+    projection = F.mean(inner * normal, axis=axes, keepdims=True)
+    pieces = [(inner - normal * projection) * scale]
     if weight is not None:
         pieces.append(F.sum_to(g * normal, weight.shape))
     return pieces

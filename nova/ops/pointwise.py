@@ -97,10 +97,10 @@ def unary(
 
 
 def _single(vjp: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
-    def one(F: Any, g: Any, out: Any, x: Any, **attrs: Any) -> tuple[Any, ...]:
+    def as_tuple(F: Any, g: Any, out: Any, x: Any, **attrs: Any) -> tuple[Any, ...]:
         return (vjp(F, g, out, x, **attrs),)
 
-    return one
+    return as_tuple
 
 
 def binary(

@@ -113,13 +113,13 @@ def _dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool = True) -
     if not training or p == 0:
         return x
     # Drawn even if p is 1: a wrong seed is an error for every p.
-    kept = F.uniform(seed, shape=x.shape) >= float(p)
+    is_kept = F.uniform(seed, shape=x.shape) >= float(p)
     scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
-    return F.where(kept, x * scale, 0.0)
+    return F.where(is_kept, x * scale, 0.0)
 
 
-def _seed_type(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (index_operand(given[0], "the seed"),)
+def _seed_type(dtypes: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (index_operand(dtypes[0], "the seed"),)
 
 
 ROWS: tuple[Op, ...] = (

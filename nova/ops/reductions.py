@@ -79,10 +79,10 @@ def _refuse_nothing(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
 
 def _spread(F: Any, g: Any, x: Any, axis: tuple[int, ...]) -> Any:
     """A reduced value broadcast to the shape of `x`."""
-    return F.expand(kept(F, g, x, axis), shape=x.shape)
+    return F.expand(keep_axes(F, g, x, axis), shape=x.shape)
 
 
-def kept(F: Any, g: Any, x: Any, axis: tuple[int, ...]) -> Any:
+def keep_axes(F: Any, g: Any, x: Any, axis: tuple[int, ...]) -> Any:
     """A reduced value with the reduced axes restored at size 1, so that it broadcasts."""
     shape = reduced_shape(x.shape, axis, True)
     return g if g.shape == shape else F.reshape(g, shape=shape)
@@ -117,8 +117,8 @@ def _times_others(F: Any, x: Any, g: Any) -> Any:
     if n == 1:
         return g
     pairs = n // 2
-    a, b, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
-    halves = a * b if n % 2 == 0 else F.concat([a * b, rest], axis=-1)
+    a, b, unpaired = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
+    halves = a * b if n % 2 == 0 else F.concat([a * b, unpaired], axis=-1)
     others = _times_others(F, halves, g)
     if n % 2 == 0:
         return F.concat([others * b, others * a], axis=-1)
@@ -127,9 +127,9 @@ def _times_others(F: Any, x: Any, g: Any) -> Any:
 
 
 def _vjp_extreme(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-    chosen = x == kept(F, out, x, axis)
+    chosen = x == keep_axes(F, out, x, axis)
     ties = F.sum(narrowed(F, chosen, x.dtype), axis=axis, keepdims=True)
-    return F.where(chosen, kept(F, g, x, axis) / ties, 0.0)
+    return F.where(chosen, keep_axes(F, g, x, axis) / ties, 0.0)
 
 
 # --- sugar --------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ FOLDS = (
         "any",
         "Whether an element over the axes is true (non-zero); of nothing, False.",
         np.any,
-        lambda s, found, v: found | v,
+        lambda s, any_so_far, v: any_so_far | v,
         lambda x: 0,
         infer=reduced(lambda x: bool_),
     ),
@@ -261,7 +261,7 @@ FOLDS = (
         "all",
         "Whether all elements over the axes are true (non-zero); of nothing, True.",
         np.all,
-        lambda s, held, v: held & v,
+        lambda s, all_so_far, v: all_so_far & v,
         lambda x: 1,
         infer=reduced(lambda x: bool_),
     ),

@@ -57,10 +57,10 @@ def resolve_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """None (all), an int or several: sorted, non-negative, unique."""
     if axis is None:
         return tuple(range(rank))
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = [resolve_axis(a, rank) for a in given]
+    requested = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = [resolve_axis(a, rank) for a in requested]
     if len(set(axes)) != len(axes):
-        raise AxisError(f"an axis is named twice in {tuple(given)}")
+        raise AxisError(f"an axis is named twice in {tuple(requested)}")
     return tuple(sorted(axes))
 
 
@@ -71,19 +71,19 @@ def reduced_shape(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> 
     return tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
-def int_tuple(value: Any, what: str) -> tuple[int, ...]:
+def int_tuple(value: Any, title: str) -> tuple[int, ...]:
     """An int or a sequence of ints as a tuple of ints."""
     items = value if isinstance(value, (tuple, list)) else (value,)
     for item in items:
         if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise AttributeValueError(f"{what} must be ints, not {item!r}")
+            raise AttributeValueError(f"{title} must be ints, not {item!r}")
     return tuple(int(i) for i in items)
 
 
-def int_value(value: Any, what: str) -> int:
+def int_value(value: Any, title: str) -> int:
     """One int; a sequence of one int is rejected."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise AttributeValueError(f"{what} must be an int, not {value!r}")
+        raise AttributeValueError(f"{title} must be an int, not {value!r}")
     return int(value)
 
 
@@ -102,11 +102,11 @@ def clamp_index_scalar(s: Any, index: Any, size: int) -> Any:
     return s.minimum(s.maximum(s.select(index < 0, index + size, index), 0), size - 1)
 
 
-def index_operand(given: DType, what: str = "index") -> DType:
+def index_operand(dtype_: DType, title: str = "index") -> DType:
     """The dtype an index operand is cast to; DTypeError unless it holds integers."""
-    if not given.is_integer:
+    if not dtype_.is_integer:
         raise DTypeError(
-            f"{what} must hold integers, not {given}",
+            f"{title} must hold integers, not {dtype_}",
             hint="cast it to i64",
         )
     return i64

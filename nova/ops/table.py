@@ -12,7 +12,7 @@ There are three sorts of row:
 - *sugar* has a `build` column: an ordinary function over tensors that creates no node of its own.
 
 Columns take their dependencies as arguments and import neither the graph nor MLIR: `F` holds the op
-functions (for vjp and compose), `b` is the linalg builder of `nova.ir.linalg_builder` (for lower).
+functions (for vjp and compose), `b` is the linalg builder of `nova.ir.linalg.builder` (for lower).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Op:
     lower     (b, out_type, *values, **attrs) -> MLIR value.
     scalar    for elementwise rows: (s, *scalars, **attrs) -> scalar; `lower` is derived from it.
     compose   (F, *operands, **attrs) -> tensor.
-    whole     for composites: (operand types, canonical attrs) -> whether the schedules have code
+    has_kernel  for composites: (operand types, canonical attrs) -> whether codegen has a kernel
               for the op itself. It is not expanded then, see `form-attention`.
     build     (F, *args, **kwargs) -> anything.
     methods   also a method of Tensor under these names.
@@ -79,7 +79,7 @@ class Op:
     lower: Callable[..., Any] | None = None
     scalar: Callable[..., Any] | None = None
     compose: Callable[..., Any] | None = None
-    whole: Callable[[tuple[TensorType, ...], Attrs], bool] | None = None
+    has_kernel: Callable[[tuple[TensorType, ...], Attrs], bool] | None = None
     build: Callable[..., Any] | None = None
     methods: tuple[str, ...] = ()
     tags: frozenset[str] = frozenset()

@@ -72,42 +72,44 @@ _JOINED = 4
 
 
 def _concat(F: Any, *tensors: Any, axis: int = 0) -> Any:
-    given, axis = _tensor_list("concat", tensors, axis)
+    operands, axis = _tensor_list("concat", tensors, axis)
     # Cast all to one dtype first: the rounds must not promote step by step.
-    types = [dtype(t.dtype) for t in given]
+    types = [dtype(t.dtype) for t in operands]
     common = promote_all(types)
-    given = [
-        t if own is common else F.cast(t, dtype=common) for t, own in zip(given, types, strict=True)
+    operands = [
+        t if type_ is common else F.cast(t, dtype=common)
+        for t, type_ in zip(operands, types, strict=True)
     ]
-    while len(given) > _JOINED:
-        groups = [given[i : i + _JOINED] for i in range(0, len(given), _JOINED)]
-        given = [F.join(*group, axis=axis) for group in groups]
-    return F.join(*given, axis=axis)
+    while len(operands) > _JOINED:
+        groups = [operands[i : i + _JOINED] for i in range(0, len(operands), _JOINED)]
+        operands = [F.join(*group, axis=axis) for group in groups]
+    return F.join(*operands, axis=axis)
 
 
 def _stack(F: Any, *tensors: Any, axis: int = 0) -> Any:
-    given, axis = _tensor_list("stack", tensors, axis)
-    for t in given[1:]:
-        if t.shape != given[0].shape:
-            raise ShapeError(f"stack: shapes {given[0].shape} and {t.shape} differ")
-    axis = resolve_axis(axis, len(given[0].shape) + 1)
-    return _concat(F, [_unsqueeze(F, t, axis) for t in given], axis=axis)
+    operands, axis = _tensor_list("stack", tensors, axis)
+    for t in operands[1:]:
+        if t.shape != operands[0].shape:
+            raise ShapeError(f"stack: shapes {operands[0].shape} and {t.shape} differ")
+    axis = resolve_axis(axis, len(operands[0].shape) + 1)
+    return _concat(F, [_unsqueeze(F, t, axis) for t in operands], axis=axis)
 
 
-def _tensor_list(name: str, given: tuple[Any, ...], axis: int) -> tuple[list[Any], int]:
+def _tensor_list(name: str, values: tuple[Any, ...], axis: int) -> tuple[list[Any], int]:
     """The tensors and the axis of f([a, b]), f([a, b], axis) and f(a, b, axis=axis)."""
-    if given and isinstance(given[0], tuple | list):
-        if len(given) > 2:
+    if values and isinstance(values[0], tuple | list):
+        if len(values) > 2:
             raise ArgumentCountError(f"{name}: takes a list of tensors and an axis")
-        tensors, axis = given[0], given[1] if len(given) == 2 else axis
+        tensors, axis = values[0], values[1] if len(values) == 2 else axis
     else:
-        tensors = given
+        tensors = values
     if not tensors:
         raise ArgumentCountError(f"{name}: needs a tensor or more")
     for t in tensors:
         if not hasattr(t, "dtype"):
             raise ArgumentTypeError(
-                f"{name}: a {type(t).__name__} is no tensor", hint="wrap data with nova.tensor(...)"
+                f"{name}: a {type(t).__name__} is not a tensor",
+                hint="wrap data with nova.tensor(...)",
             )
     return list(tensors), axis
 
@@ -155,8 +157,8 @@ def _diagonal(F: Any, x: Any, offset: int = 0) -> Any:
     start = offset if offset >= 0 else -offset * columns
     stop = start + (length - 1) * (columns + 1) + 1 if length else start
     flat = F.reshape(x, (*lead, rows * columns))
-    whole = [0] * len(lead)
-    return F.slice(flat, [*whole, start], [*lead, stop], [1] * len(lead) + [columns + 1])
+    zeros = [0] * len(lead)
+    return F.slice(flat, [*zeros, start], [*lead, stop], [1] * len(lead) + [columns + 1])
 
 
 # --- indexing with [] -----------------------------------------------------------------------------
@@ -168,7 +170,7 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
     _check_advanced(items)
     starts, stops, steps = [], [], []
     shape: list[int] = []
-    taken: list[tuple[int, Any]] = []
+    gathers: list[tuple[int, Any]] = []
     axis = 0
     for item in items:
         if item is None:
@@ -187,7 +189,7 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
             stop = start + 1
         else:
             start, stop, step = 0, n, 1
-            taken.append((len(shape), item))
+            gathers.append((len(shape), item))
             shape.append(n)
         starts.append(start)
         stops.append(stop)
@@ -198,7 +200,7 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
         result = F.slice(result, starts, stops, steps)
     if tuple(shape) != result.shape:
         result = F.reshape(result, shape)
-    for at, item in reversed(taken):  # earlier axes keep their numbers
+    for at, item in reversed(gathers):  # earlier axes keep their numbers
         result = F.take(result, item, axis=at)
     return result
 
@@ -218,24 +220,24 @@ def _with_ellipsis(items: tuple[Any, ...], rank: int) -> list[Any]:
 def _check_advanced(items: list[Any]) -> None:
     tensors = [i for i, item in enumerate(items) if not _is_basic(item)]
     for i in tensors:
-        kind = getattr(items[i], "dtype", None)
-        if kind is None and not isinstance(items[i], list):
-            raise DTypeError(f"index: {items[i]!r} is no index")
-        if kind is not None and not dtype(kind).is_integer:
+        element_type = getattr(items[i], "dtype", None)
+        if element_type is None and not isinstance(items[i], list):
+            raise DTypeError(f"index: {items[i]!r} is not an index")
+        if element_type is not None and not dtype(element_type).is_integer:
             raise DTypeError(
-                f"index: a {dtype(kind)} tensor is no index",
+                f"index: a {dtype(element_type)} tensor is not an index",
                 hint="shapes are static, so a mask cannot select: use where(mask, x, y)",
             )
     # A 0-d index known only at run time selects from its axis, at any position.
     tensors = [i for i in tensors if getattr(items[i], "shape", None) != ()]
-    whole = [
+    positions = [
         i
         for i, item in enumerate(items)
         if i in tensors or _is_int(item) or getattr(item, "shape", None) == ()
     ]
-    if len(tensors) > 1 or (tensors and whole != list(range(whole[0], whole[-1] + 1))):
+    if len(tensors) > 1 or (tensors and positions != list(range(positions[0], positions[-1] + 1))):
         raise AttributeValueError(
-            "index: one integer tensor beside slices is what Nova takes",
+            "index: Nova takes one integer tensor among slices",
             hint="use take or gather along one axis after the other",
         )
 

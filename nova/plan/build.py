@@ -82,29 +82,29 @@ def _derivation(application: Application, args: Mapping[int, Arg]) -> Derivation
     )
 
 
-def _order(wanted: Sequence[Tensor], stop: Sequence[Tensor]) -> list[Tensor]:
-    """The nodes that `wanted` needs, in an order that computes early values first.
+def _order(outputs: Sequence[Tensor], stop: Sequence[Tensor]) -> list[Tensor]:
+    """The nodes that `outputs` needs, in an order that computes early values first.
 
     A gradient is computed as soon as the backward pass reaches its layer, and its operands die
     early: in the order of the params, all of them would stay live to the end.
     """
     depth: dict[int, int] = {}
     stopped = {id(t) for t in stop}
-    for node in topological(wanted, stop):
+    for node in topological(outputs, stop):
         sources = () if id(node) in stopped else node.inputs
         depth[id(node)] = 1 + max((depth[id(i)] for i in sources), default=0)
-    return topological(sorted(wanted, key=lambda t: depth[id(t)]), stop)
+    return topological(sorted(outputs, key=lambda t: depth[id(t)]), stop)
 
 
 def _bind(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> dict[int, Arg]:
     bound: dict[int, Arg] = {}
-    for kind, tensors in ((Input, inputs), (Param, params)):
+    for cls, tensors in ((Input, inputs), (Param, params)):
         for i, t in enumerate(tensors):
             if not isinstance(t, Tensor):
-                raise GraphError(f"{kind.__name__.lower()} {i} is a {type(t).__name__}, no Tensor")
+                raise GraphError(f"{cls.__name__.lower()} {i} is a {type(t).__name__}, no Tensor")
             if t.op is not None:
                 raise GraphError(
-                    f"{kind.__name__.lower()} {i} is the result of {t.op.name}, not a leaf",
+                    f"{cls.__name__.lower()} {i} is the result of {t.op.name}, not a leaf",
                     where=str(t.location),
                     hint="inputs and params are made with nova.tensor(...)",
                 )
@@ -112,7 +112,7 @@ def _bind(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> dict[int, Arg]:
                 raise GraphError(
                     f"{t!r} is given twice among inputs and params", where=str(t.location)
                 )
-            bound[id(t)] = kind(i)
+            bound[id(t)] = cls(i)
     return bound
 
 

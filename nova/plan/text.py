@@ -148,8 +148,8 @@ class _Parser:
         self.updates: list[tuple[int, Arg]] = []
         self.results: tuple[Arg, ...] = ()
 
-    def error(self, what: str, hint: str | None = None) -> PlanSyntaxError:
-        return PlanSyntaxError(what, where=f"{self.filename}:{self.number}", hint=hint)
+    def error(self, message: str, hint: str | None = None) -> PlanSyntaxError:
+        return PlanSyntaxError(message, where=f"{self.filename}:{self.number}", hint=hint)
 
     def line(self, number: int, line: str) -> None:
         self.number = number
@@ -209,8 +209,10 @@ class _Parser:
         location = Location(self._string(file), self._number(line)) if file else None
         if location is not None and location.line > _MOST_LINES:
             raise self.error(f"there is no line {line} in a file")
-        given, out = self._args(args), self._type(type_)
-        self.steps.append(Step(name, given, self._attrs(attrs), out, index, location, device or ""))
+        operands, out = self._args(args), self._type(type_)
+        self.steps.append(
+            Step(name, operands, self._attrs(attrs), out, index, location, device or "")
+        )
 
     def _number(self, text: str) -> int:
         if len(text) > _MOST_DIGITS:
@@ -232,22 +234,22 @@ class _Parser:
             match = _ARG.match(text, position)
             if not match:
                 raise self.error(f"cannot read the argument {text[position:]!r}")
-            kind, index, type_, value = match.groups()
-            known = self._reference(kind, self._number(index)) if kind else None
-            args.append(known or self._literal(type_, value))
+            role, index, type_, value = match.groups()
+            reference = self._reference(role, self._number(index)) if role else None
+            args.append(reference or self._literal(type_, value))
             position = match.end()
         return tuple(args)
 
-    def _reference(self, kind: str, index: int) -> Arg:
-        known = {"input": self.inputs, "param": self.params, "slot": self.steps}[kind]
-        if index >= len(known):  # type: ignore[arg-type]
-            raise self.error(f"{kind}[{index}] does not exist (yet)")
-        kinds: dict[str, type[Input | Param | Slot]] = {
+    def _reference(self, role: str, index: int) -> Arg:
+        declared = {"input": self.inputs, "param": self.params, "slot": self.steps}[role]
+        if index >= len(declared):  # type: ignore[arg-type]
+            raise self.error(f"{role}[{index}] does not exist (yet)")
+        classes: dict[str, type[Input | Param | Slot]] = {
             "input": Input,
             "param": Param,
             "slot": Slot,
         }
-        return kinds[kind](index)
+        return classes[role](index)
 
     def _literal(self, type_text: str, value: str) -> Literal:
         type_ = self._type(type_text)
@@ -260,7 +262,7 @@ class _Parser:
             else:
                 number = ast.literal_eval(value.removeprefix("*"))
                 if type(number) not in (bool, int, float):
-                    raise ValueError(f"{number!r} is no number")
+                    raise ValueError(f"{number!r} is not a number")
                 array = np.full(type_.shape, constant(number, type_.dtype))
         except NovaError as error:
             raise self.error(f"bad literal {type_text}: {error.what}", error.hint) from None

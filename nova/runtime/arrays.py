@@ -31,7 +31,7 @@ from nova.errors import (
 )
 
 _MOST_NAMED = 8
-_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE, _PLACE = -1, -2, -3, -4, -5
+_WRONG_COUNT, _OVERLAP, _NO_SEQUENCE, _IN_USE, _NO_PLACEMENT = -1, -2, -3, -4, -5
 
 
 def make_converter(
@@ -62,7 +62,7 @@ def make_converter(
                     hint="wait for its future, or submit both to one nova.NovaStream; threads "
                     "that update one array take turns, e.g. with a lock",
                 )
-            if index == _PLACE:
+            if index == _NO_PLACEMENT:
                 raise AttributeValueError(
                     "outputs= says where a device leaves its results, and this program runs on the "
                     "CPU",
@@ -77,16 +77,16 @@ def make_converter(
     return convert
 
 
-def _count_error(specs: Sequence[TensorSpec], given: int, is_output: bool) -> ArgumentCountError:
-    what = "out= arrays" if is_output else "arguments"
+def _count_error(specs: Sequence[TensorSpec], count: int, is_output: bool) -> ArgumentCountError:
+    noun = "out= arrays" if is_output else "arguments"
     names = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in specs[:_MOST_NAMED])
     more = f" and {len(specs) - _MOST_NAMED} more" if len(specs) > _MOST_NAMED else ""
     inputs = sum(s.role == "input" for s in specs)
     return ArgumentCountError(
-        f"{given} {what} given, {len(specs)} wanted: {names or 'none'}{more}",
-        hint="the program carries no values of its params: give them behind the inputs, or "
+        f"{count} {noun} given, {len(specs)} wanted: {names or 'none'}{more}",
+        hint="the program carries no values of its params: pass them after the inputs, or "
         "nova.load(path, weights=...), or save it with weights='embed'"
-        if not is_output and given == inputs
+        if not is_output and count == inputs
         else None,
     )
 
@@ -94,9 +94,9 @@ def _count_error(specs: Sequence[TensorSpec], given: int, is_output: bool) -> Ar
 def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
     """`value` as an array that a run, or a file with weights, can use for this argument."""
     title = title_of(spec)
-    wanted = array_dtype(spec.dtype)
+    expected = array_dtype(spec.dtype)
     if type(value) in (bool, int, float) and not spec.shape and not spec.donated:
-        return _number(value, wanted, title)
+        return _number(value, expected, title)
     if isinstance(value, _native.DeviceArray):
         raise DeviceError(
             f"{title} is on {value.device}, the program runs on the CPU",
@@ -104,12 +104,12 @@ def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
         )
     array = as_numpy(value, title)
     # Another byte order is the same dtype: the copy below converts it to the native order.
-    if array.dtype.newbyteorder("=") != wanted.numpy or (
-        spec.donated and array.dtype != wanted.numpy
+    if array.dtype.newbyteorder("=") != expected.numpy or (
+        spec.donated and array.dtype != expected.numpy
     ):
         raise ArgumentDTypeError(
             f"{title} has type {array.dtype}, the program was compiled for {spec.dtype}",
-            hint=f"cast it with {_cast(value, wanted)}, or compile for its type",
+            hint=f"cast it with {_cast(value, expected)}, or compile for its type",
         )
     if array.shape != tuple(spec.shape):
         raise ArgumentShapeError(
@@ -119,29 +119,29 @@ def take_argument(spec: TensorSpec, value: Any) -> np.ndarray:
     if spec.donated:
         _check_donated(array, title)
         return array
-    return np.require(array, wanted.numpy, ["C", "A"])
+    return np.require(array, expected.numpy, ["C", "A"])
 
 
-def _cast(value: Any, wanted: DType) -> str:
+def _cast(value: Any, expected: DType) -> str:
     """The syntax of a cast in the library of an array."""
-    name = str(wanted.numpy)
+    name = str(expected.numpy)
     if type(value).__module__.partition(".")[0] == "torch":
         return f".to(torch.{name})"
     return f".astype({name!r})"
 
 
-def _number(value: bool | int | float, wanted: DType, title: str) -> np.ndarray:
+def _number(value: bool | int | float, expected: DType, title: str) -> np.ndarray:
     """A Python number for a 0-d argument; it must not lose more than a float's precision."""
-    fits = wanted.is_float or isinstance(value, bool)
-    if wanted.is_integer and type(value) is int:
-        limits = np.iinfo(wanted.numpy)
+    fits = expected.is_float or isinstance(value, bool)
+    if expected.is_integer and type(value) is int:
+        limits = np.iinfo(expected.numpy)
         fits = limits.min <= value <= limits.max
     if not fits:
         raise ArgumentDTypeError(
-            f"{title} is {value!r}, which is no {wanted}",
+            f"{title} is {value!r}, which does not fit {expected}",
             hint="pass a number of that type, or compile for another",
         )
-    return converted(np.asarray(value), wanted)
+    return converted(np.asarray(value), expected)
 
 
 def _check_donated(array: np.ndarray, title: str) -> None:

@@ -80,21 +80,21 @@ def type_on_device(value: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         shape = tuple(value.shape)
-        found = _TYPES.get(_torch_type(str(value.dtype).removeprefix("torch.")))
+        element_type = _TYPES.get(_torch_type(str(value.dtype).removeprefix("torch.")))
     elif hasattr(value, "__cuda_array_interface__"):
-        with _told(f"a {type(value).__name__}"):
+        with _naming_argument(f"a {type(value).__name__}"):
             interface = value.__cuda_array_interface__
-            shape, found = tuple(interface["shape"]), np.dtype(interface["typestr"])
+            shape, element_type = tuple(interface["shape"]), np.dtype(interface["typestr"])
     else:
-        with _told(f"a {type(value).__name__}"):
+        with _naming_argument(f"a {type(value).__name__}"):
             _, _, shape, code, bits, _ = _native.read_dlpack(value.__dlpack__())
-        found = _TYPES.get((code, bits))
-    if found is None or found not in _TYPES.values():
+        element_type = _TYPES.get((code, bits))
+    if element_type is None or element_type not in _TYPES.values():
         raise ArgumentTypeError(
             f"a {type(value).__name__} on a device is of a type that Nova does not have",
             hint="cast it first",
         )
-    return shape, found
+    return shape, element_type
 
 
 def place_of(value: Any) -> str | None:
@@ -121,10 +121,10 @@ def _is_on_device(value: Any) -> bool:
     if isinstance(value, _native.DeviceArray):
         return True
     try:
-        kind, _ = value.__dlpack_device__()
+        device_type, _ = value.__dlpack_device__()
     except (AttributeError, TypeError, ValueError, BufferError, RuntimeError):
         return hasattr(value, "__cuda_array_interface__")
-    return int(kind) in _CUDA_KINDS
+    return int(device_type) in _CUDA_KINDS
 
 
 def _take(
@@ -138,17 +138,17 @@ def _take(
             f"{title} is on {array.device}, the program runs on {device.name}",
             hint="all arguments must be on one device: copy it through the host with .numpy()",
         )
-    wanted = array_dtype(spec.dtype)
-    kind: type[NovaError]
-    if array.dtype != wanted.numpy:
-        kind = OutputError if is_output else ArgumentDTypeError
-        raise kind(
+    expected = array_dtype(spec.dtype)
+    error_class: type[NovaError]
+    if array.dtype != expected.numpy:
+        error_class = OutputError if is_output else ArgumentDTypeError
+        raise error_class(
             f"{title} has type {array.dtype}, the program was compiled for {spec.dtype}",
             hint="cast it, or compile for its type",
         )
     if array.shape != tuple(spec.shape):
-        kind = OutputError if is_output else ArgumentShapeError
-        raise kind(
+        error_class = OutputError if is_output else ArgumentShapeError
+        raise error_class(
             f"{title} has shape {array.shape}, the program was compiled for {tuple(spec.shape)}",
             hint="compile again for this shape, or use nova.jit, which does it by itself",
         )
@@ -165,23 +165,25 @@ def _view(value: Any, device: _native.Device, title: str) -> _native.DeviceArray
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(value, torch, device, title)
     if hasattr(value, "__dlpack__"):
-        with _told(title):
+        with _naming_argument(title):
             capsule = value.__dlpack__(stream=device.stream)
             address, number, shape, code, bits, dense = _native.read_dlpack(capsule)
-        found = _TYPES.get((code, bits))
+        element_type = _TYPES.get((code, bits))
         owner: Any = (value, capsule)
     else:
-        with _told(title):
-            address, number, shape, found, dense = _read_interface(value, device)
+        with _naming_argument(title):
+            address, number, shape, element_type, dense = _read_interface(value, device)
         owner = value
-    _check(device, number, found, dense, title, type(value).__name__)
-    assert found is not None
+    _check(device, number, element_type, dense, title, type(value).__name__)
+    assert element_type is not None
     # Its library may write there as soon as the run has started, so wait for the run.
-    return _native.DeviceArray.view(device, address, shape, found, device.stream, owner, True)
+    return _native.DeviceArray.view(
+        device, address, shape, element_type, device.stream, owner, True
+    )
 
 
 @contextmanager
-def _told(title: str) -> Iterator[None]:
+def _naming_argument(title: str) -> Iterator[None]:
     """Metadata of a foreign array; it may be invalid or missing."""
     try:
         yield
@@ -196,38 +198,46 @@ def _torch_view(tensor: Any, torch: Any, device: _native.Device, title: str) -> 
     """A tensor, ordered on torch's current stream, like torch's own kernels."""
     if tensor.requires_grad and not tensor.is_leaf:
         tensor = tensor.detach()
-    found = _TYPES.get(_torch_type(str(tensor.dtype).removeprefix("torch.")))
-    _check(device, tensor.get_device(), found, tensor.is_contiguous(), title, "torch tensor")
-    assert found is not None
+    element_type = _TYPES.get(_torch_type(str(tensor.dtype).removeprefix("torch.")))
+    _check(device, tensor.get_device(), element_type, tensor.is_contiguous(), title, "torch tensor")
+    assert element_type is not None
     stream = torch.cuda.current_stream(tensor.device).cuda_stream
     shape = tuple(tensor.shape)
-    return _native.DeviceArray.view(device, tensor.data_ptr(), shape, found, stream, tensor, False)
+    return _native.DeviceArray.view(
+        device, tensor.data_ptr(), shape, element_type, stream, tensor, False
+    )
 
 
 def _torch_type(name: str) -> tuple[int, int]:
-    known = {"bool": (6, 8), "bfloat16": (4, 16)}
+    exact = {"bool": (6, 8), "bfloat16": (4, 16)}
     codes = {"float": 2, "int": 0, "uint": 1}
-    kind = name.rstrip("0123456789")
-    bits = name[len(kind) :]
-    return known.get(name, (codes.get(kind, -1), int(bits or 0)))
+    prefix = name.rstrip("0123456789")
+    bits = name[len(prefix) :]
+    return exact.get(name, (codes.get(prefix, -1), int(bits or 0)))
 
 
 def _read_interface(
     value: Any, device: _native.Device
 ) -> tuple[int, int, tuple[int, ...], np.dtype[Any] | None, bool]:
     """Parse `__cuda_array_interface__`; Nova's stream waits for the stream in it."""
-    found = value.__cuda_array_interface__
-    stream = found.get("stream")
+    interface = value.__cuda_array_interface__
+    stream = interface.get("stream")
     if stream is not None:
         handle = 0 if stream == 1 else int(stream)
         _native.DeviceArray.view(
             device, 0, (0,), np.dtype("u1"), handle, value, False
         ).order_before(device.stream)
-    kind = np.dtype(found["typestr"])
-    shape = tuple(found["shape"])
-    strides = found.get("strides")
-    dense = strides is None or _dense_strides(shape, kind.itemsize) == tuple(strides)
-    return found["data"][0], -1, shape, kind if kind in _TYPES.values() else None, dense
+    element_type = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides")
+    dense = strides is None or _dense_strides(shape, element_type.itemsize) == tuple(strides)
+    return (
+        interface["data"][0],
+        -1,
+        shape,
+        element_type if element_type in _TYPES.values() else None,
+        dense,
+    )
 
 
 def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -240,20 +250,20 @@ def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 def _check(
     device: _native.Device,
     number: int,
-    found: np.dtype[Any] | None,
+    element_type: np.dtype[Any] | None,
     dense: bool,
     title: str,
-    kind: str,
+    library: str,
 ) -> None:
-    own = int(device.name.partition(":")[2] or 0)
-    if is_simulated(device) or (number >= 0 and number != own):
+    ordinal = int(device.name.partition(":")[2] or 0)
+    if is_simulated(device) or (number >= 0 and number != ordinal):
         raise DeviceError(
             f"{title} is on cuda:{max(number, 0)}, the program runs on {device.name}",
             hint="all arguments must be on one device",
         )
-    if found is None:
+    if element_type is None:
         raise ArgumentTypeError(
-            f"{title} is a {kind} of a type that Nova does not have", hint="cast it first"
+            f"{title} is a {library} of a type that Nova does not have", hint="cast it first"
         )
     if not dense:
         raise DonationError(

@@ -49,13 +49,15 @@ def open_device(name: str) -> _native.Device:
         )
     with _lock:
         if name not in _opened:
-            kind, _, number = name.partition(":")
-            if kind not in _drivers:
-                _drivers[kind] = _native.Driver.sim() if kind == "sim" else open_cuda()
+            driver_name, _, number = name.partition(":")
+            if driver_name not in _drivers:
+                _drivers[driver_name] = (
+                    _native.Driver.sim() if driver_name == "sim" else open_cuda()
+                )
             try:
-                _opened[name] = make_device(_drivers[kind], int(number or 0))
+                _opened[name] = make_device(_drivers[driver_name], int(number or 0))
             except DriverMissingError as error:
-                if kind != "sim":
+                if driver_name != "sim":
                     raise
                 hint = "simulated devices are sim, sim:1, sim:2 and sim:3"
                 raise DriverMissingError(error.what, hint=hint) from None
@@ -73,12 +75,12 @@ def make_device(driver: _native.Driver, ordinal: int) -> _native.Device:
     """A device of a driver, with its own pool; `open_device` keeps one for each name."""
 
     def report(status: int, text: str) -> NovaError:
-        found = driver.last_fault(ordinal) if status == _native.SIMULATED_FAULT else None
-        if found is None:
+        fault = driver.last_fault(ordinal) if status == _native.SIMULATED_FAULT else None
+        if fault is None:
             return device_error(status, text)
         from nova.gpusim.image import fault_of  # only for errors
 
-        return fault_of(found)
+        return fault_of(fault)
 
     return _native.Device(driver, ordinal, report)
 
@@ -91,8 +93,8 @@ def to_device(array: Any, device: str = "cuda") -> DeviceArray:
     take them through DLPack or `__cuda_array_interface__`.
     """
     dense = np.asarray(as_numpy(array, "the array"), order="C")
-    known = array_dtype(dense.dtype.newbyteorder("=")).numpy
-    return DeviceArray.of(open_device(device), dense.astype(known, copy=False))
+    element_type = array_dtype(dense.dtype.newbyteorder("=")).numpy
+    return DeviceArray.of(open_device(device), dense.astype(element_type, copy=False))
 
 
 def open_cuda(path: str | None = None) -> _native.Driver:
@@ -119,11 +121,11 @@ def check_device_name(name: str | None) -> None:
 
 def _canonical(name: str) -> str:
     check_device_name(name)
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return name
-    kind, number = found[1], int(found[2] or 0)
-    return kind if kind == "sim" and not number else f"{kind}:{number}"
+    driver_name, number = match[1], int(match[2] or 0)
+    return driver_name if driver_name == "sim" and not number else f"{driver_name}:{number}"
 
 
 def is_simulated(device: _native.Device) -> bool:
@@ -131,15 +133,15 @@ def is_simulated(device: _native.Device) -> bool:
     return device.driver.name == "sim"
 
 
-_HERE = "compile for the CPU, or run the device code there with device='sim'"
+_USE_CPU = "compile for the CPU, or run the device code there with device='sim'"
 # The same for a compile that names no device.
 _WITHOUT_DEVICE = (
     "compile for the CPU; or run code for GPUs on it, with target='cuda:sm_80', run_mode='sim', "
     "or as a file: nova.load(path, device='sim')"
 )
 _ERRORS: dict[int, tuple[Callable[..., NovaError], str]] = {
-    _native.NO_DRIVER: (DriverMissingError, f"install NVIDIA's driver; or {_HERE}"),
-    _native.WRONG_DEVICE: (DriverMissingError, f"name a GPU that is there; or {_HERE}"),
+    _native.NO_DRIVER: (DriverMissingError, f"install NVIDIA's driver; or {_USE_CPU}"),
+    _native.WRONG_DEVICE: (DriverMissingError, f"name a GPU that is there; or {_USE_CPU}"),
     _native.DEVICE_MEMORY: (
         DeviceMemoryError,
         "drop arrays, use smaller batches, or compile with max_workspace=",
@@ -157,6 +159,6 @@ _ERRORS: dict[int, tuple[Callable[..., NovaError], str]] = {
 def device_error(status: int, text: str) -> NovaError:
     """The error for a status of the native runtime."""
     if status in _ERRORS:
-        kind, hint = _ERRORS[status]
-        return kind(text, hint=hint)
+        error_class, hint = _ERRORS[status]
+        return error_class(text, hint=hint)
     return DeviceCallError(text)

@@ -76,9 +76,9 @@ def load_image(artifact: Artifact, variant: int) -> _native.Image:
 
 def in_order(executable: Executable, order: Any) -> Executable:
     """The same program with its tasks in the order of a simulation, on the calling thread."""
-    made = Executable(executable.artifact)
-    made.program.set_order(order)
-    return made
+    ordered = Executable(executable.artifact)
+    ordered.program.set_order(order)
+    return ordered
 
 
 class LoggedProgram:

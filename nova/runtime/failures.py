@@ -61,8 +61,8 @@ def make_reporter(artifact: Artifact, variant: int) -> Report:
             if cause is not None and not isinstance(cause, KeyboardInterrupt):
                 cause.add_note(f"the run was stopped{_at(tables, running)}; {_PARTIAL}")
                 return cause
-            kind = RunCancelled if cause is None else RunInterrupted
-            error = kind(f"the run was stopped{_at(tables, running)}", hint=_PARTIAL)
+            error_class = RunCancelled if cause is None else RunInterrupted
+            error = error_class(f"the run was stopped{_at(tables, running)}", hint=_PARTIAL)
         else:
             error = RunError(f"the run could not start (status {status})")
         error = error.located(str(user_location()))
@@ -98,8 +98,8 @@ def report_on_device(
         if cause is not None and not isinstance(cause, KeyboardInterrupt):
             cause.add_note(f"the run was stopped; {_PARTIAL}")
             return cause
-        kind = RunCancelled if cause is None else RunInterrupted
-        error = kind("the run was stopped between kernels of the host", hint=_PARTIAL)
+        error_class = RunCancelled if cause is None else RunInterrupted
+        error = error_class("the run was stopped between kernels of the host", hint=_PARTIAL)
     else:
         error = RunError(f"the run could not start (status {status})")
     error = error.located(str(user_location()))
@@ -140,5 +140,5 @@ def _at(tables: Tables, running: Sequence[int]) -> str:
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    left = len(lines) - _MOST_NAMED
-    return lines if left <= 0 else [*lines[:_MOST_NAMED], f"and {left} more"]
+    unlisted = len(lines) - _MOST_NAMED
+    return lines if unlisted <= 0 else [*lines[:_MOST_NAMED], f"and {unlisted} more"]

@@ -162,9 +162,9 @@ def submit(
     """
     if not _server:
         _start_server()
-    place = () if outputs is None else (outputs,)
+    placement = () if outputs is None else (outputs,)
     try:
-        return RunFuture(program.submit(arrays, out, stream, timeout, *place))
+        return RunFuture(program.submit(arrays, out, stream, timeout, *placement))
     except RuntimeError as error:
         if isinstance(error, NovaError):
             raise

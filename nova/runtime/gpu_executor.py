@@ -110,10 +110,10 @@ def load_for(artifact: Artifact, device: str, *, needed: bool = True) -> Executa
         return DeviceExecutable(artifact, open_device(device))
     except NovaError as error:
         variants = artifact.manifest.variants
-        own = [n for n, spec in enumerate(variants) if spec.is_device]
-        if needed or not own:
+        device_variants = [n for n, spec in enumerate(variants) if spec.is_device]
+        if needed or not device_variants:
             raise
-        return AbsentDevice(artifact, own[0], explain_absent(error), device)
+        return AbsentDevice(artifact, device_variants[0], explain_absent(error), device)
 
 
 def load_anywhere(artifact: Artifact, device: str | None = None) -> Executable:
@@ -145,18 +145,18 @@ def _choose(artifact: Artifact, device: _native.Device) -> DeviceChoice:
 def choose_simulated(artifact: Artifact) -> DeviceChoice:
     """The variant for the simulator: the newest one with PTX."""
     manifest = artifact.manifest
-    found = [
+    candidates = [
         (arch_number(image.arch), spec.cpu, DeviceChoice(variant, number))
         for variant, spec in enumerate(manifest.variants)
         for number, image in enumerate(manifest.devices)
         if spec.is_device and image.kind == "ptx" and image.arch == spec.cpu
     ]
-    if not found:
+    if not candidates:
         raise DeviceArchitectureError(
             "the file has no PTX, which is what the simulator runs",
             hint="compile it for a device, such as cuda:sm_80",
         )
-    return max(found, key=lambda row: row[:2])[2]
+    return max(candidates, key=lambda row: row[:2])[2]
 
 
 class DeviceValues(ParamValues):
@@ -166,10 +166,10 @@ class DeviceValues(ParamValues):
     """
 
     def __init__(self, values: ParamValues, device: _native.Device):
-        super().__init__(values.params, values._given, values.kind)
+        super().__init__(values.params, values._arrays_before_copy, values.kind)
         self._device = device
 
-    def _own(self, spec: TensorSpec, array: np.ndarray | None) -> Any:
+    def _copy_donated(self, spec: TensorSpec, array: np.ndarray | None) -> Any:
         if array is None:
             return None
         return _native.DeviceArray.of(self._device, np.asarray(array, order="C"))

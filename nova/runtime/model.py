@@ -284,8 +284,8 @@ class Model(Sealed):
         signature = self.signature
         arguments = ", ".join(f"{a.name}: {a.type}" for a in signature.arguments)
         results = ", ".join(str(a.type) for a in signature.outputs)
-        what = f"({arguments}) -> ({results})"
-        return f"<{type(self).__name__} {what} for {self.target}, {self.origin}>"
+        title = f"{type(self).__name__} ({arguments}) -> ({results})"
+        return f"<{title} for {self.target}, {self.origin}>"
 
     # --- saving ---------------------------------------------------------------------------------
 

@@ -58,8 +58,8 @@ def _apply() -> None:
         _settled[:] = [limit]
 
 
-def _follow(known: bool) -> None:
-    if not known:
+def _follow(is_known: bool) -> None:
+    if not is_known:
         _settled.clear()
     elif _settled:
         _apply()

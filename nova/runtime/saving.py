@@ -31,7 +31,7 @@ from nova.runtime.weights import (
     name_sibling_file,
 )
 
-_KINDS = {"embedded": "embed", "external": "external"}
+_WEIGHT_MODES = {"embedded": "embed", "external": "external"}
 
 Weights = Mapping[int, memoryview] | WeightsSpec
 
@@ -54,11 +54,11 @@ class Saver:
         drop_signature: bool = False,
     ) -> None:
         """Write the file, as documented in `Model.save`."""
-        place = check_path(path)
-        if place.is_dir():
-            raise ArtifactError("cannot write the file: it is a folder", where=str(place))
+        target = check_path(path)
+        if target.is_dir():
+            raise ArtifactError("cannot write the file: it is a folder", where=str(target))
         # Searched before anything is written: a kill leaves the old pair or the new one.
-        previous = find_sibling_file(place)
+        previous = find_sibling_file(target)
         signer = self.signer if key is None else read_private_key(key)
         keeps = self._keeps_content(weights, params)
         is_signed = self.artifact.file.signature is not None
@@ -67,12 +67,12 @@ class Saver:
                 "the file is signed, and with other weights its signature does not hold",
                 hint="key= signs the new file; drop_signature=True saves it without a signature",
             )
-        data, beside = self._file(place, weights, params, previous)
+        data, weights_file = self._file(target, weights, params, previous)
         if key is not None or (signer is not None and not keeps and not drop_signature):
             assert signer is not None
             data = add_signature(data, signer)
-        save_artifact(place, data)
-        if previous not in (None, beside):
+        save_artifact(target, data)
+        if previous not in (None, weights_file):
             with suppress(OSError):  # the new pair is complete; this is cleanup
                 previous.unlink()
 
@@ -84,8 +84,8 @@ class Saver:
             raise AttributeValueError(
                 f"weights is {weights!r}", hint="it is 'embed', 'external' or None"
             )
-        kind = weights or _KINDS.get(self.values.kind)
-        if kind is None:
+        mode = weights or _WEIGHT_MODES.get(self.values.kind)
+        if mode is None:
             if params is not None:
                 raise WeightsError(
                     "values of params are given, but not where to put them",
@@ -95,7 +95,7 @@ class Saver:
         if self._keeps_content(weights, params):
             return self.artifact.data, None  # unchanged, with its signature
         values = choose_values(self.values.params, params, self.values.host())
-        if kind == "embed":
+        if mode == "embed":
             return self._embed(values), None
         return self._save_sibling_file(path, values, previous)
 
@@ -103,7 +103,7 @@ class Saver:
         """Whether the saved content is the unchanged file."""
         if weights is not None or params is not None:
             return False
-        if _KINDS.get(self.values.kind) is None:
+        if _WEIGHT_MODES.get(self.values.kind) is None:
             return True
         embedded = self.artifact.manifest.weights.kind == "embedded"
         return embedded and not any(spec.donated for spec in self.values.params)
@@ -134,6 +134,6 @@ class Saver:
         patched = replace_external(artifact, spec)
         data = self.relink(spec) if patched is None else memoryview(patched)
         # The weights first: a program without them would be useless. Private permissions are kept.
-        beside = name_sibling_file(path, spec.sha256)
-        write_layout(beside, layout, like=previous or path)
-        return data, beside
+        weights_file = name_sibling_file(path, spec.sha256)
+        write_layout(weights_file, layout, like=previous or path)
+        return data, weights_file

@@ -21,18 +21,18 @@ def settle() -> None:
 
 
 def _apply() -> None:
-    wanted = (
+    settings = (
         _count(knobs.process_value("threads")),
         _POLICIES[knobs.process_value("policy")],
         bool(knobs.process_value("affinity")),
     )
-    if _settled[:] != [wanted]:
-        _native.configure(*wanted)
-        _settled[:] = [wanted]
-    own = knobs.overridden()
+    if _settled[:] != [settings]:
+        _native.configure(*settings)
+        _settled[:] = [settings]
+    overrides = knobs.overridden()
     _native.override(
-        _count(own["threads"]) if "threads" in own else 0,
-        _POLICIES[own["policy"]] if "policy" in own else -1,
+        _count(overrides["threads"]) if "threads" in overrides else 0,
+        _POLICIES[overrides["policy"]] if "policy" in overrides else -1,
         bool(knobs.get("affinity")),
     )
 
@@ -41,8 +41,8 @@ def _count(threads: int) -> int:
     return min(threads, _native.MAX_THREADS)
 
 
-def _follow(known: bool) -> None:
-    if not known:
+def _follow(is_known: bool) -> None:
+    if not is_known:
         _settled.clear()
     elif _settled:
         _apply()

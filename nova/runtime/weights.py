@@ -46,21 +46,21 @@ class ParamValues:
         self,
         params: Sequence[TensorSpec],
         arrays: Sequence[np.ndarray | None],
-        kind: str,
+        origin: str,
         fetch: Callable[[], None] | None = None,
     ):
         self.params = tuple(params)
-        self.kind = kind
+        self.kind = origin
         self._fetch = fetch
-        self._given = tuple(arrays)
-        self.is_complete = all(array is not None for array in self._given)
+        self._arrays_before_copy = tuple(arrays)
+        self.is_complete = all(array is not None for array in self._arrays_before_copy)
         self._lock = threading.Lock()
         self._arrays: tuple[Any, ...] | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The names of the params without a value."""
-        pairs = zip(self.params, self._given, strict=True)
+        pairs = zip(self.params, self._arrays_before_copy, strict=True)
         return tuple(spec.name for spec, array in pairs if array is None)
 
     def get(self) -> tuple[Any, ...]:
@@ -73,10 +73,12 @@ class ParamValues:
         if self._arrays is None:
             with self._lock:
                 if self._arrays is None:
-                    self._arrays = tuple(map(self._own, self.params, self._given))
+                    self._arrays = tuple(
+                        map(self._copy_donated, self.params, self._arrays_before_copy)
+                    )
         return self._arrays
 
-    def _own(self, spec: TensorSpec, array: np.ndarray | None) -> Any:
+    def _copy_donated(self, spec: TensorSpec, array: np.ndarray | None) -> Any:
         if array is None or self.kind == "graph" or not spec.donated:
             return array
         return array.copy()
@@ -108,18 +110,18 @@ def no_values(manifest: Manifest) -> ParamValues:
 def read_values(artifact: Artifact, path: Path | None, weights: str | Path | None) -> ParamValues:
     """The values for the file `path`; `weights` names their safetensors file."""
     manifest = artifact.manifest
-    kind = manifest.weights.kind
-    if kind == "embedded":
+    storage = manifest.weights.kind
+    if storage == "embedded":
         if weights is not None:
             raise WeightsError(
                 "the file has its weights inside, and others were given",
                 where=str(path),
                 hint="pass other values to a run: run(inputs, params)",
             )
-        return _views(manifest, artifact.weights(), kind)
-    if kind == "external":
-        beside = None if path is None else _find_external(path, manifest.weights.sha256)
-        return _read_external(manifest, check_path(weights) if weights is not None else beside)
+        return _views(manifest, artifact.weights(), storage)
+    if storage == "external":
+        external = None if path is None else _find_external(path, manifest.weights.sha256)
+        return _read_external(manifest, check_path(weights) if weights is not None else external)
     return no_values(manifest) if weights is None else _read_by_name(manifest, check_path(weights))
 
 
@@ -134,11 +136,11 @@ def name_sibling_file(path: Path, digest: str) -> Path:
 
 def _find_external(path: Path, digest: str) -> Path:
     """The weights file: next to the program, or next to the target of a link to the program."""
-    found = name_sibling_file(path, digest)
-    if not found.exists() and path.is_symlink():
+    candidate = name_sibling_file(path, digest)
+    if not candidate.exists() and path.is_symlink():
         linked = name_sibling_file(Path(os.path.realpath(path)), digest)
-        return linked if linked.exists() else found
-    return found
+        return linked if linked.exists() else candidate
+    return candidate
 
 
 def find_sibling_file(path: Path) -> Path | None:
@@ -149,8 +151,8 @@ def find_sibling_file(path: Path) -> Path | None:
         spec = load_artifact(path).manifest.weights
     except (OSError, ArtifactError):
         return None
-    found = name_sibling_file(path, spec.sha256)
-    return found if _is_sibling_file(path, found.name) and found.is_file() else None
+    candidate = name_sibling_file(path, spec.sha256)
+    return candidate if _is_sibling_file(path, candidate.name) and candidate.is_file() else None
 
 
 def _is_sibling_file(path: Path, name: str) -> bool:
@@ -158,13 +160,13 @@ def _is_sibling_file(path: Path, name: str) -> bool:
     return re.fullmatch(pattern, name) is not None
 
 
-def _views(manifest: Manifest, pieces: Mapping[int, memoryview], kind: str) -> ParamValues:
+def _views(manifest: Manifest, pieces: Mapping[int, memoryview], origin: str) -> ParamValues:
     arrays = [
         _view(spec, pieces[index]) if index in pieces else None
         for index, spec in enumerate(manifest.args)
         if spec.role == "param"
     ]
-    return ParamValues(param_specs(manifest), arrays, kind)
+    return ParamValues(param_specs(manifest), arrays, origin)
 
 
 def _view(spec: TensorSpec, piece: memoryview) -> np.ndarray:
@@ -187,7 +189,7 @@ def _read_external(manifest: Manifest, path: Path | None) -> ParamValues:
         raise WeightsError(
             f"the values of the params are in a file that cannot be read: {error.strerror}",
             where=str(path),
-            hint="put it beside the program, or pass its path: nova.load(path, weights=...)",
+            hint="put it next to the program, or pass its path: nova.load(path, weights=...)",
         ) from error
     view = data.data
     if sha256(view).hexdigest() != manifest.weights.sha256:
@@ -211,8 +213,8 @@ def _read_external(manifest: Manifest, path: Path | None) -> ParamValues:
 
 def _read_by_name(manifest: Manifest, path: Path) -> ParamValues:
     params = param_specs(manifest)
-    found = read_safetensors(path)
-    values = choose_values(params, found, [None] * len(params), str(path))
+    tensors = read_safetensors(path)
+    values = choose_values(params, tensors, [None] * len(params), str(path))
     for array in values:
         array.flags.writeable = False
     return ParamValues(params, values, "none")  # the program's own file has none
@@ -223,74 +225,76 @@ def _read_by_name(manifest: Manifest, path: Path) -> ParamValues:
 
 def choose_values(
     params: Sequence[TensorSpec],
-    given: Mapping[str, Any] | Sequence[Any] | None,
-    own: Sequence[np.ndarray | None],
+    supplied: Mapping[str, Any] | Sequence[Any] | None,
+    defaults: Sequence[np.ndarray | None],
     where: str | None = None,
 ) -> list[np.ndarray]:
-    """One array for every param: from `given`, by name or in order, else the program's `own`."""
+    """One array a param: from `supplied`, by name or in order, else from `defaults`."""
     names = [spec.name for spec in params]
-    if given is None:
-        given = {}
-    elif not isinstance(given, Mapping):
-        if len(given) != len(params):
+    if supplied is None:
+        supplied = {}
+    elif not isinstance(supplied, Mapping):
+        if len(supplied) != len(params):
             raise WeightsError(
-                f"{len(given)} values for {len(params)} params: {', '.join(names) or 'none'}",
+                f"{len(supplied)} values for {len(params)} params: {', '.join(names) or 'none'}",
                 where=where,
             )
-        given = dict(zip(names, given, strict=True))
-    given = fit_names(given, names)
-    unknown = [name for name in given if name not in names]
+        supplied = dict(zip(names, supplied, strict=True))
+    supplied = fit_names(supplied, names)
+    unknown = [name for name in supplied if name not in names]
     if unknown:
         raise WeightsError(
             f"the program has no param {listed(unknown)}",
             where=where,
             hint=f"it has {listed(names) if names else 'none'}"
-            + ("; params=[...] gives values in that order" if len(given) == len(names) else ""),
+            + ("; params=[...] gives values in that order" if len(supplied) == len(names) else ""),
         )
-    found = [given.get(spec.name, array) for spec, array in zip(params, own, strict=True)]
-    missing = [name for name, value in zip(names, found, strict=True) if value is None]
+    chosen = [supplied.get(spec.name, array) for spec, array in zip(params, defaults, strict=True)]
+    missing = [name for name, value in zip(names, chosen, strict=True) if value is None]
     if missing:
         raise WeightsError(
             f"there is no value for param {listed(missing)}",
             where=where,
             hint="pass params=, a list in the order of the signature or a dict by name",
         )
-    return [take_argument(_plain(spec), value) for spec, value in zip(params, found, strict=True)]
+    return [take_argument(_plain(spec), value) for spec, value in zip(params, chosen, strict=True)]
 
 
-def fit_names(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def fit_names(supplied: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The values under the names of the program.
 
     A training step calls the parameters of its model `model.<name>`, the model itself does not. A
     state dict has a tied parameter under every name, the program under its first; a file of the
     state dict has copies of it.
     """
-    known = set(names)
+    param_names = set(names)
     fitted: dict[str, Any] = {}
-    for name, value in given.items():
-        other = name.removeprefix(_MODEL) if name.startswith(_MODEL) else _MODEL + name
-        fitted[other if name not in known and other in known and other not in given else name] = (
-            value
-        )
-    own = [value for name, value in fitted.items() if name in known]
+    for name, value in supplied.items():
+        alias = name.removeprefix(_MODEL) if name.startswith(_MODEL) else _MODEL + name
+        fitted[
+            alias
+            if name not in param_names and alias in param_names and alias not in supplied
+            else name
+        ] = value
+    matched = [value for name, value in fitted.items() if name in param_names]
     return {
         name: value
         for name, value in fitted.items()
-        if name in known or not any(_is_tied(value, other) for other in own)
+        if name in param_names or not any(_is_tied(value, alias) for alias in matched)
     }
 
 
-def _is_tied(value: Any, other: Any) -> bool:
+def _is_tied(value: Any, tensor: Any) -> bool:
     """Whether two values are one parameter: the same object or memory, or equal copies in a file.
 
     Copies are recognized by their bytes. Constant arrays do not count: two biases may both be zero.
     """
-    if value is other:
+    if value is tensor:
         return True
-    if tuple(getattr(value, "shape", ())) != tuple(getattr(other, "shape", (None,))):
+    if tuple(getattr(value, "shape", ())) != tuple(getattr(tensor, "shape", (None,))):
         return False
     try:
-        a, b = (as_numpy(v, "a value") for v in (value, other))
+        a, b = (as_numpy(v, "a value") for v in (value, tensor))
     except NovaError:
         return False  # the user of the value reports its type
     if a.dtype != b.dtype or a.size == 0:

@@ -17,7 +17,7 @@ from typing import Any
 from nova import knobs
 from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides, read_overrides
 from nova.codegen.common.search_space import list_variants, merge
-from nova.compiler.stages import MLIR_STAGES, stages_between
+from nova.compiler.stages import passes_between
 from nova.core.log import Progress, log, progress
 from nova.core.settings import Settings
 from nova.core.targets import parse_target
@@ -57,8 +57,7 @@ def tune_settings(
     """
     check_tunable(settings.target)
     started = time.monotonic()
-    for stage in stages_between(after, "buffers"):
-        run_pipeline(module, MLIR_STAGES[stage](settings))
+    run_pipeline(module, passes_between(after, "buffers", settings))
     plain = replace(settings, tune=0.0)
     with progress("tuning", 100) if bar is None else nullcontext(bar) as shown:
         search = _Search(plain, started, settings.tune, shown)
@@ -87,7 +86,7 @@ def _candidates(module: ir.Module, settings: Settings) -> list[_Candidate]:
     )
     constants = constant_arguments(module)
     lowered = copy_module(module)
-    run_pipeline(lowered, MLIR_STAGES["loops"](settings))
+    run_pipeline(lowered, passes_between("buffers", "loops", settings))
     cost = {k.name.value: kernel_ns(k) for k in kernels(lowered)}
     found = [
         _Candidate(k, kernel_digest(k), cost[name] * calls[name], constants.get(name, frozenset()))

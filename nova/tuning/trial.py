@@ -19,8 +19,8 @@ from nova.artifact.format import read_artifact
 from nova.artifact.write import FileSpec, write_artifact
 from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides, write_overrides
 from nova.compiler.driver import build_module
+from nova.compiler.recorder import Recorder
 from nova.compiler.signature import read_signature
-from nova.compiler.stages import Recorder
 from nova.core.settings import Settings
 from nova.ir.bindings import func, ir, memref
 from nova.ir.kernel import Main
@@ -56,8 +56,8 @@ class Trial:
             module = _one_kernel(self.kernel, choices, self.constants)
         # Users see only the compile of the program that they requested.
         with knobs.override(dump=None, log=knobs.get("log") - {"compile", "load"}):
-            built = build_module(module, [self.settings], Recorder(), after="buffers")
-            data = write_artifact(FileSpec(built.variants, tuple(self.specs), ()))
+            [code] = build_module(module, [self.settings], Recorder(), after="buffers")
+            data = write_artifact(FileSpec((code.variant,), tuple(self.specs), ()))
             return Executable(read_artifact(data)).program
 
     def compare(self, first: Any, second: Any) -> tuple[float, float]:

@@ -1,7 +1,8 @@
-/* A libcuda for tests: memory is that of the process, kernels are C functions by name, all happens at once.
+/* A libcuda for tests: memory is that of the process, kernels are C functions by name, all happens
+ * at once.
  *
- * `fake_*` control it: devices, memory, calls that fail, and how often each call was made. A kernel that
- * fails is sticky, as on a GPU: every later call that enqueues or waits gives its number. */
+ * `fake_*` control it: devices, memory, calls that fail, and how often each call was made. A kernel
+ * that fails is sticky, as on a GPU: every later call that enqueues or waits gives its number. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -13,7 +14,12 @@
 #define API __attribute__((visibility("default")))
 
 enum {
-    OK = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_PTX = 218, INVALID_HANDLE = 400,
+    OK = 0,
+    OUT_OF_MEMORY = 2,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_PTX = 218,
+    INVALID_HANDLE = 400,
     NOT_FOUND = 500
 };
 enum { MOST_CALLS = 64, MOST_BLOCKS = 4096 };
@@ -32,7 +38,7 @@ static int devices = 1, major = 9, minor = 0, version = 13000;
 static atomic_int sticky, depth;
 static size_t total = (size_t)1 << 30, used;
 static atomic_ullong next_handle = 16;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards calls, history and blocks */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;   /* guards calls, history and blocks */
 static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER; /* guards the next two */
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static int held;
@@ -69,7 +75,10 @@ static int note(const char *name)
 /* Streams and events are of the device whose context made them, and of use in no other. */
 static _Thread_local int entered[16], own_depth;
 
-static int current(void) { return own_depth > 0 ? entered[own_depth - 1] : 0; }
+static int current(void)
+{
+    return own_depth > 0 ? entered[own_depth - 1] : 0;
+}
 /* Small numbers are CUDA's own streams, which every context has. */
 static int is_foreign(const void *handle)
 {
@@ -101,7 +110,10 @@ API void fake_reset(void)
     devices = 1, major = 9, minor = 0, version = 13000, sticky = 0;
     total = (size_t)1 << 30;
 }
-API void fake_devices(int count, int x, int y) { devices = count, major = x, minor = y; }
+API void fake_devices(int count, int x, int y)
+{
+    devices = count, major = x, minor = y;
+}
 /* From 1 to 0, nobody who waits for the device gets to an end. */
 API void fake_hold(int is_held)
 {
@@ -117,11 +129,26 @@ static void wait_for_device(void)
         pthread_cond_wait(&let_go, &holding);
     pthread_mutex_unlock(&holding);
 }
-API void fake_version(int number) { version = number; }
-API void fake_memory(size_t bytes) { total = bytes; }
-API size_t fake_used(void) { return used; }
-API int fake_depth(void) { return depth; }
-API const char *fake_history(void) { return history; }
+API void fake_version(int number)
+{
+    version = number;
+}
+API void fake_memory(size_t bytes)
+{
+    total = bytes;
+}
+API size_t fake_used(void)
+{
+    return used;
+}
+API int fake_depth(void)
+{
+    return depth;
+}
+API const char *fake_history(void)
+{
+    return history;
+}
 API void fake_forget(void)
 {
     history[0] = '\0';
@@ -136,7 +163,10 @@ API long fake_count(const char *name)
     return 0;
 }
 /* From the end of what is held on, a kernel has failed. */
-API void fake_fault(int result) { sticky = result; }
+API void fake_fault(int result)
+{
+    sticky = result;
+}
 /* The n-th call from now on, and all behind it, give `result`. */
 API void fake_fail(char *name, long n, int result)
 {
@@ -153,8 +183,17 @@ API void fake_fail(char *name, long n, int result)
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
-API int cuInit(unsigned flags) { (void)flags; CALL("cuInit"); return devices ? OK : NO_DEVICE; }
-API int cuDriverGetVersion(int *number) { *number = version; return OK; }
+API int cuInit(unsigned flags)
+{
+    (void)flags;
+    CALL("cuInit");
+    return devices ? OK : NO_DEVICE;
+}
+API int cuDriverGetVersion(int *number)
+{
+    *number = version;
+    return OK;
+}
 API int cuGetErrorName(int result, const char **text)
 {
     *text = result == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
@@ -171,7 +210,11 @@ API int cuGetErrorString(int result, const char **text)
                                     : "something else";
     return OK;
 }
-API int cuDeviceGetCount(int *count) { *count = devices; return OK; }
+API int cuDeviceGetCount(int *count)
+{
+    *count = devices;
+    return OK;
+}
 API int cuDeviceGet(int *device, int ordinal)
 {
     *device = ordinal;
@@ -188,14 +231,24 @@ API int cuDeviceGetAttribute(int *value, int attribute, int device)
     *value = attribute == 75 ? major : attribute == 76 ? minor : 132;
     return OK;
 }
-API int cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; *bytes = total; return OK; }
+API int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+    (void)device;
+    *bytes = total;
+    return OK;
+}
 API int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     CALL("cuDevicePrimaryCtxRetain");
     *context = (void *)(uintptr_t)(0x1000 + device);
     return OK;
 }
-API int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; CALL("cuDevicePrimaryCtxRelease"); return OK; }
+API int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    CALL("cuDevicePrimaryCtxRelease");
+    return OK;
+}
 API int cuCtxPushCurrent_v2(void *context)
 {
     entered[own_depth++] = (int)((uintptr_t)context - 0x1000);
@@ -234,7 +287,8 @@ static const struct {
     kernel *code;
 } kernels[] = {{"scale", scale}, {"add", add}, {"step", step}};
 
-API int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values)
+API int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options,
+                           void **values)
 {
     CALL("cuModuleLoadDataEx");
     char *log = NULL;
@@ -246,13 +300,19 @@ API int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int
             size = (size_t)(uintptr_t)values[i];
     }
     if (strstr(image, "mistake") != NULL) {
-        (void)snprintf(log, size, "ptxas application ptx input, line 7; error: Unknown symbol 'mistake'");
+        (void)snprintf(log, size,
+                       "ptxas application ptx input, line 7; error: Unknown symbol 'mistake'");
         return INVALID_PTX;
     }
     *module = strdup(image);
     return OK;
 }
-API int cuModuleUnload(void *module) { free(module); CALL("cuModuleUnload"); return OK; }
+API int cuModuleUnload(void *module)
+{
+    free(module);
+    CALL("cuModuleUnload");
+    return OK;
+}
 API int cuModuleGetFunction(void **function, void *module, const char *name)
 {
     CALL("cuModuleGetFunction");
@@ -272,7 +332,12 @@ API int cuFuncSetAttribute(void *function, int attribute, int value)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-API int cuMemGetInfo_v2(size_t *left, size_t *all) { *left = total - used; *all = total; return OK; }
+API int cuMemGetInfo_v2(size_t *left, size_t *all)
+{
+    *left = total - used;
+    *all = total;
+    return OK;
+}
 API int cuMemAlloc_v2(uint64_t *address, size_t size)
 {
     CALL("cuMemAlloc");
@@ -316,7 +381,12 @@ API int cuMemHostAlloc(void **memory, size_t size, unsigned flags)
     *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
     return OK;
 }
-API int cuMemFreeHost(void *memory) { CALL("cuMemFreeHost"); free(memory); return OK; }
+API int cuMemFreeHost(void *memory)
+{
+    CALL("cuMemFreeHost");
+    free(memory);
+    return OK;
+}
 API int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream)
 {
     WORK("cuMemcpyHtoDAsync", stream);
@@ -343,8 +413,18 @@ static int handle(void **made)
     *made = (void *)(uintptr_t)((next_handle += 16) + (unsigned)current());
     return OK;
 }
-API int cuStreamCreate(void **stream, unsigned flags) { (void)flags; CALL("cuStreamCreate"); return handle(stream); }
-API int cuStreamDestroy_v2(void *stream) { (void)stream; CALL("cuStreamDestroy"); return OK; }
+API int cuStreamCreate(void **stream, unsigned flags)
+{
+    (void)flags;
+    CALL("cuStreamCreate");
+    return handle(stream);
+}
+API int cuStreamDestroy_v2(void *stream)
+{
+    (void)stream;
+    CALL("cuStreamDestroy");
+    return OK;
+}
 API int cuStreamSynchronize(void *stream)
 {
     CALL("cuStreamSynchronize");
@@ -357,13 +437,27 @@ API int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
     WORK("cuStreamWaitEvent", stream);
     return OK;
 }
-/* An event is the moment at which it was recorded; handles are multiples of 16, the device in the rest. */
+/* An event is the moment at which it was recorded; handles are multiples of 16, the device in the
+ * rest. */
 enum { EVENTS = 1 << 16 };
 static double moments[EVENTS];
-static double *moment_of(void *event) { return &moments[((uintptr_t)event >> 4) % EVENTS]; }
+static double *moment_of(void *event)
+{
+    return &moments[((uintptr_t)event >> 4) % EVENTS];
+}
 
-API int cuEventCreate(void **event, unsigned flags) { (void)flags; CALL("cuEventCreate"); return handle(event); }
-API int cuEventDestroy_v2(void *event) { (void)event; CALL("cuEventDestroy"); return OK; }
+API int cuEventCreate(void **event, unsigned flags)
+{
+    (void)flags;
+    CALL("cuEventCreate");
+    return handle(event);
+}
+API int cuEventDestroy_v2(void *event)
+{
+    (void)event;
+    CALL("cuEventDestroy");
+    return OK;
+}
 API int cuEventRecord(void *event, void *stream)
 {
     WORK("cuEventRecord", stream);
@@ -406,8 +500,9 @@ static void *const *unpack(void **extra, size_t *size)
     *size = *(size_t *)extra[3];
     return extra[1];
 }
-API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                       unsigned shared, void *stream, void **parameters, void **extra)
+API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                       unsigned by, unsigned bz, unsigned shared, void *stream, void **parameters,
+                       void **extra)
 {
     (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)parameters;
     WORK("cuLaunchKernel", stream);
@@ -434,7 +529,12 @@ API int cuGraphCreate(void **made, unsigned flags)
     *made = calloc(1, sizeof(graph));
     return OK;
 }
-API int cuGraphDestroy(void *given) { CALL("cuGraphDestroy"); free(given); return OK; }
+API int cuGraphDestroy(void *given)
+{
+    CALL("cuGraphDestroy");
+    free(given);
+    return OK;
+}
 static void set_node(graph *g, unsigned i, const node_params *params)
 {
     size_t size;
@@ -444,7 +544,8 @@ static void set_node(graph *g, unsigned i, const node_params *params)
     memcpy(g->nodes[i].block, params->block, sizeof params->block);
     memcpy(g->nodes[i].buffer, given, size);
 }
-API int cuGraphAddKernelNode(void **node, void *given, void *const *before, size_t count, const node_params *params)
+API int cuGraphAddKernelNode(void **node, void *given, void *const *before, size_t count,
+                             const node_params *params)
 {
     graph *g = given;
     CALL("cuGraphAddKernelNode");
@@ -462,7 +563,12 @@ API int cuGraphInstantiateWithFlags(void **exec, void *given, unsigned long long
     memcpy(*exec, given, sizeof(graph));
     return OK;
 }
-API int cuGraphExecDestroy(void *exec) { CALL("cuGraphExecDestroy"); free(exec); return OK; }
+API int cuGraphExecDestroy(void *exec)
+{
+    CALL("cuGraphExecDestroy");
+    free(exec);
+    return OK;
+}
 API int cuGraphExecKernelNodeSetParams(void *exec, void *node, const node_params *params)
 {
     CALL("cuGraphExecKernelNodeSetParams");

@@ -1,7 +1,8 @@
-/* A program in C that runs the file of mixed_samples.py on a device: y = 18 x, and a negative x is an error.
+/* A program in C that runs the file of mixed_samples.py on a device: y = 18 x, and a negative x is
+ * an error.
  *
- * run_mixed FILE DEVICE: by the runtime inside of the file, or, when built with LINKED, by the one in libnova.a. What
- * cannot be opened or goes wrong is printed, with its status. */
+ * run_mixed FILE DEVICE: by the runtime inside of the file, or, when built with LINKED, by the one
+ * in libnova.a. What cannot be opened or goes wrong is printed, with its status. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -49,7 +50,8 @@ static void *work(void *model)
     int right = 1;
     for (int run = 0; run < RUNS; run++) {
         fill(x, (float)run);
-        right &= p_nova_run(model, (void *[]){x}, (void *[]){y}, NULL, &error) == NOVA_OK && is_right(x, y);
+        right &= p_nova_run(model, (void *[]){x}, (void *[]){y}, NULL, &error) == NOVA_OK &&
+                 is_right(x, y);
     }
     return (void *)(intptr_t)right;
 }

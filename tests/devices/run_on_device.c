@@ -1,6 +1,8 @@
-/* A program in C: opens a .nova by the runtime inside of it, on a device, and prints what a run gives.
+/* A program in C: opens a .nova by the runtime inside of it, on a device, and prints what a run
+ * gives.
  *
- * run_on_device FILE DEVICE: x is 0, 1, 2, ...; the file is the training step of device_samples.py. */
+ * run_on_device FILE DEVICE: x is 0, 1, 2, ...; the file is the training step of device_samples.py.
+ */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,15 +41,17 @@ int main(int count, char **words)
     for (int run = 0; run < 3 && status == NOVA_OK; run++)
         status = p_nova_run(model, (void *[]){x, w}, (void *[]){y, NULL}, NULL, &error);
     if (status == NOVA_OK) {
-        const nova_device_value arguments[] = {{.host = x}, {.host = w}}, outputs[] = {{.host = y}, {0}};
+        const nova_device_value arguments[] = {{.host = x}, {.host = w}},
+                                outputs[] = {{.host = y}, {0}};
         status = p_nova_run_on(model, arguments, outputs, NULL, &error);
     }
     if (status == NOVA_OK)
-        (void)printf("%s %llu %g %g\n", p_nova_target(model), (unsigned long long)p_nova_workspace_size(model),
-                     (double)w[5], (double)y[5]);
+        (void)printf("%s %llu %g %g\n", p_nova_target(model),
+                     (unsigned long long)p_nova_workspace_size(model), (double)w[5], (double)y[5]);
     else
         (void)printf("%d %s\n", (int)status, error.text);
-    if (status == NOVA_OK && p_nova_run(model, (void *[]){x, NULL}, (void *[]){y, NULL}, NULL, &error) != NOVA_OK)
+    if (status == NOVA_OK &&
+        p_nova_run(model, (void *[]){x, NULL}, (void *[]){y, NULL}, NULL, &error) != NOVA_OK)
         (void)printf("%s\n", error.text);
     p_nova_close(model);
     return status == NOVA_OK ? 0 : 1;

@@ -168,7 +168,7 @@ def test_out_of_bounds_is_reported_by_line() -> None:
         model(np.arange(SIZE, dtype="f4"))
     text = str(caught.value)
     assert "out of bounds: read of 4 bytes" in text
-    assert f"0 bytes behind the end of a buffer of {4 * SIZE} bytes" in text
+    assert f"0 bytes after the end of a buffer of {4 * SIZE} bytes" in text
     assert "scale, line 18 of the PTX: ld.global.f32 %f1, [%rd4+4];" in text
     assert "by thread (31, 0, 0) of block (2, 0, 0)" in text
     good = loaded(sim_contents())
@@ -188,7 +188,7 @@ def test_a_buffer_ends_where_the_next_one_begins() -> None:
     address = caught.value.fault.address
     assert str(caught.value) == (
         f"out of bounds: read of 4 bytes of global memory at {address:#x} "
-        "(0 bytes behind the end of a buffer of 384 bytes)\n"
+        "(0 bytes after the end of a buffer of 384 bytes)\n"
         "  at add, line 37 of the PTX: ld.global.f32 %f1, [%rd4+4];\n"
         "  by thread (31, 0, 0) of block (2, 0, 0)\n"
         "  hint: guard the access, or allocate what the kernel needs"

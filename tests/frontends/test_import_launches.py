@@ -253,7 +253,7 @@ def test_reads_behind_an_array_are_found_where_another_follows(tmp_path: Path) -
         "    %1 = memref.load %x", "    %j = arith.addi %i, %c32 : index\n    %1 = memref.load %x"
     )
     model = load(text, tmp_path)
-    with pytest.raises(SimulationError, match="0 bytes behind the end of a buffer of 256 bytes"):
+    with pytest.raises(SimulationError, match="0 bytes after the end of a buffer of 256 bytes"):
         model.run([np.ones(64, "f4")], [np.ones(64, "f4")])
 
 

@@ -249,7 +249,7 @@ def test_arguments_with_values_become_params(tmp_path: Path, text: str) -> None:
 
 
 def test_weights_in_the_middle_of_the_arguments(tmp_path: Path) -> None:
-    """Params stand behind the inputs, whatever the order was."""
+    """Params follow the inputs, in any order of the source."""
     write_safetensors(tmp_path / "w.safetensors", {"w": W})
     model = nova.translate(STABLEHLO, weights=tmp_path / "w.safetensors").load()
     assert [(a.name, a.role) for a in model.signature.arguments] == [

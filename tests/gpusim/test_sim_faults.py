@@ -46,7 +46,7 @@ def test_a_vector_may_not_reach_behind_the_end():
 def test_the_message_says_how_far():
     text = make_kernel("st.global.u32 [%d0+32], 1;")
     with pytest.raises(
-        SimulationError, match="16 bytes behind the end of an allocation of 16 bytes"
+        SimulationError, match="16 bytes after the end of an allocation of 16 bytes"
     ):
         launch(text, [np.zeros(4, "u4")])
 

@@ -309,7 +309,7 @@ def test_memory_of_the_host():
     assert address % 256 == 0
     memory.write(address + 10, b"abc")
     assert memory.read(address + 10, 3) == b"abc"
-    with pytest.raises(SimulationError, match="4 bytes behind the end of an allocation of 100"):
+    with pytest.raises(SimulationError, match="4 bytes after the end of an allocation of 100"):
         memory.read(address + 104, 1)
     with pytest.raises(SimulationError, match="1 bytes in front of"):
         memory.write(address - 1, b"a")

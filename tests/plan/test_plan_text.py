@@ -64,7 +64,7 @@ def test_refused_with_a_place(body):
 
 def test_a_value_that_the_type_cannot_hold():
     text = "plan {\nslot[0] = full() {dtype=i32, shape=(4), value=1e50} : i32[4]\nreturn slot[0]\n}"
-    with pytest.raises(MLIRSyntaxError, match="is no i32"):
+    with pytest.raises(MLIRSyntaxError, match="does not fit i32"):
         nova.compile_plan(text)
 
 

@@ -17,8 +17,8 @@
  * argument is updated in place, and the result is a copy of it.
  *
  * Failures (other sizes, a NULL where an array or the results belong, a CPU that lacks features, no
- * memory) have no way out through this interface: all fields of all results are zero then, and nova_last_error tells why. Only a failed
- * call leaves a result with allocated == NULL.
+ * memory) have no way out through this interface: all fields of all results are zero then, and
+ * nova_last_error tells why. Only a failed call leaves a result with allocated == NULL.
  *
  * The file's program is opened at the first call and stays open for the rest of the process. Any
  * number of threads may call at once, as long as nothing that one writes is used by another. */
@@ -31,8 +31,8 @@
 #include "nova/model.h"
 
 /* Called by the generated `_mlir_ciface_main`, which has set all of *result to zero; it stays so
- * when the call fails. A NULL result is a failure where the program has results. Takes one descriptor pointer an argument, all owned by the caller.
- * Thread-safe, as above. */
+ * when the call fails. A NULL result is a failure where the program has results. Takes one
+ * descriptor pointer an argument, all owned by the caller. Thread-safe, as above. */
 void nova_ciface(void *result, void *const *descriptors, size_t count);
 
 /* Why the last call of `_mlir_ciface_main` that failed, in any thread, did so: fills *error (NULL

@@ -4,8 +4,8 @@
  *     nova_device_program_create(device, &source, &program, &error);
  *     nova_device_program_run(program, arguments, outputs, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error);
  *
- * A fault of a kernel loses the device's context for the rest of the process: every later call gives
- * NOVA_DEVICE_FAULT with the first reason. Nothing of the CPU is touched by that. */
+ * A fault of a kernel loses the device's context for the rest of the process: every later call
+ * gives NOVA_DEVICE_FAULT with the first reason. Nothing of the CPU is touched by that. */
 #ifndef NOVA_DEVICE_H
 #define NOVA_DEVICE_H
 
@@ -23,14 +23,15 @@
 #include "nova/tables.h"
 #include "nova/tensor.h"
 
-/* In place of a stream: one that Nova picks. Other values are the driver's streams, CUstream; NULL is
- * CUDA's default stream. */
+/* In place of a stream: one that Nova picks. Other values are the driver's streams, CUstream; NULL
+ * is CUDA's default stream. */
 #define NOVA_OWN_STREAM ((void *)UINTPTR_MAX)
 
 typedef struct nova_device nova_device;
 
-/* Opens the context of a device; the caller owns *device and closes it after all that was made of it.
- * Opening costs a tenth of a second for a GPU: keep it. The driver must outlive it. Thread-safe. */
+/* Opens the context of a device; the caller owns *device and closes it after all that was made of
+ * it. Opening costs a tenth of a second for a GPU: keep it. The driver must outlive it.
+ * Thread-safe. */
 nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **device,
                              nova_error *error);
 void nova_device_close(nova_device *device);
@@ -45,34 +46,36 @@ void *nova_device_stream(const nova_device *device);
 /* Waits until all work of a stream has ended. Thread-safe. */
 nova_status nova_device_synchronize(nova_device *device, void *stream, nova_error *error);
 
-/* Remembers where a stream is: an event behind all that it was given. The caller owns *event, and has it taken
- * by nova_device_await, which waits until the device has come there. Thread-safe. */
+/* Remembers where a stream is: an event behind all that it was given. The caller owns *event, and
+ * has it taken by nova_device_await, which waits until the device has come there. Thread-safe. */
 nova_status nova_device_mark(nova_device *device, void *stream, void **event, nova_error *error);
 nova_status nova_device_await(nova_device *device, void *event, nova_error *error);
 
 /* Has work that `later` is given from now on wait for all that `earlier` was given. Thread-safe. */
 nova_status nova_device_order(nova_device *device, void *earlier, void *later, nova_error *error);
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
-/* A block of device memory from the device's pool, at least 256-byte aligned, with arbitrary contents. */
+/* A block of device memory from the device's pool, at least 256-byte aligned, with arbitrary
+ * contents. */
 typedef struct nova_device_block {
     uint64_t address;
-    uint64_t size;  /* at least what was asked for */
-    void *stream;   /* the last one that used it */
+    uint64_t size; /* at least what was asked for */
+    void *stream;  /* the last one that used it */
     struct nova_device_block *next;
 } nova_device_block;
 
-/* Takes a block for work of `stream`: an idle one, else fresh memory. When the device has none left, all
- * idle blocks are freed, and it is tried once more. Thread-safe. */
+/* Takes a block for work of `stream`: an idle one, else fresh memory. When the device has none
+ * left, all idle blocks are freed, and it is tried once more. Thread-safe. */
 nova_status nova_device_take(nova_device *device, uint64_t size, void *stream,
                              nova_device_block **block, nova_error *error);
 
-/* Gives a block back at once; whoever takes it next waits for the work that block->stream has by then.
- * NULL is fine. Thread-safe. */
+/* Gives a block back at once; whoever takes it next waits for the work that block->stream has by
+ * then. NULL is fine. Thread-safe. */
 void nova_device_give(nova_device *device, nova_device_block *block);
 
-/* What the pool holds: bytes that were given back, bytes in use, and how often the driver was asked. */
+/* What the pool holds: bytes that were given back, bytes in use, and how often the driver was
+ * asked. */
 typedef struct nova_device_usage {
     uint64_t idle_bytes, used_bytes, allocations;
 } nova_device_usage;
@@ -82,20 +85,20 @@ nova_device_usage nova_device_memory(nova_device *device);
 /* Frees all idle blocks. Thread-safe. */
 void nova_device_trim(nova_device *device);
 
-/* Copies between plain host memory and the device, when `stream` gets there; both have ended when it
- * returns. Thread-safe. */
+/* Copies between plain host memory and the device, when `stream` gets there; both have ended when
+ * it returns. Thread-safe. */
 nova_status nova_device_upload(nova_device *device, uint64_t to, const void *from, uint64_t size,
                                void *stream, nova_error *error);
 nova_status nova_device_download(nova_device *device, void *to, uint64_t from, uint64_t size,
                                  void *stream, nova_error *error);
 
-/* --- programs -------------------------------------------------------------------------------- */
+/* --- programs --------------------------------------------------------------------------------- */
 
 typedef struct nova_device_program nova_device_program;
 
-/* What a program is made of: checked tables, code for the device, and the values of the constants. Where
- * kernels of the host are between those of the device, `image` has their code, else it may be NULL. All but
- * the image and the block behind the tables may go away afterwards. */
+/* What a program is made of: checked tables, code for the device, and the values of the constants.
+ * Where kernels of the host are between those of the device, `image` has their code, else it may be
+ * NULL. All but the image and the block behind the tables may go away afterwards. */
 typedef struct nova_device_source {
     const nova_tables *tables;
     const nova_device_code *code;
@@ -115,8 +118,8 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
 /* Waits for its runs first. NULL is fine. */
 void nova_device_program_destroy(nova_device_program *program);
 
-/* Whether kernels of the host are between those of the device, which the calling thread and those of the pool run.
- * Thread-safe. */
+/* Whether kernels of the host are between those of the device, which the calling thread and those
+ * of the pool run. Thread-safe. */
 bool nova_device_program_is_mixed(const nova_device_program *program);
 
 /* What a run did and when; see below. */
@@ -126,8 +129,9 @@ typedef struct nova_device_run_options {
     void *stream;             /* NOVA_OWN_STREAM: one of its own */
     nova_device_trace *trace; /* gets what the run does; NULL: nobody looks */
     bool waits;               /* return when all of it has ended, wherever its values are */
-    nova_program_options host; /* how kernels of the host run; its `poll` is also called before each group of them,
-                                  and what has been given to the device is waited for when it stops the run */
+    /* how kernels of the host run; its `poll` is also called before each group of them,
+     * and what has been given to the device is waited for when it stops the run */
+    nova_program_options host;
 } nova_device_run_options;
 
 /* Options for a run on a stream, and no more. */
@@ -135,9 +139,9 @@ typedef struct nova_device_run_options {
 
 /* Runs once. Values on the host are copied there and back, and the call then returns when
  * results and donated arguments are in place; without any of those it returns as soon as all is
- * enqueued, and values on the device must stay until the stream has come to its end. An output that is a
- * donated argument is given as that argument, or as nothing. Thread-safe as long as no two runs write what
- * the other uses. */
+ * enqueued, and values on the device must stay until the stream has come to its end. An output that
+ * is a donated argument is given as that argument, or as nothing. Thread-safe as long as no two
+ * runs write what the other uses. */
 nova_status nova_device_program_run(nova_device_program *program,
                                     const nova_device_value *arguments,
                                     const nova_device_value *outputs,
@@ -150,10 +154,11 @@ typedef struct nova_device_counts {
 
 nova_device_counts nova_device_program_counts(nova_device_program *program);
 
-/* --- traces ---------------------------------------------------------------------------------- */
+/* --- traces ----------------------------------------------------------------------------------- */
 
-/* A run with a trace goes launch by launch, with timed events of the driver around each kernel and each copy.
- * The first four kinds are of the device, the others say what the calling thread did meanwhile. */
+/* A run with a trace goes launch by launch, with timed events of the driver around each kernel and
+ * each copy. The first four kinds are of the device, the others say what the calling thread did
+ * meanwhile. */
 typedef enum nova_span_kind {
     NOVA_SPAN_KERNEL = 0,
     NOVA_SPAN_COPY_IN = 1,
@@ -190,8 +195,8 @@ typedef struct nova_device_timeline {
 nova_status nova_device_trace_create(nova_device *device, nova_device_trace **trace,
                                      nova_error *error);
 
-/* Waits for the run to end; what is in *timeline belongs to the trace. Not before the call that runs has
- * returned. Thread-safe. */
+/* Waits for the run to end; what is in *timeline belongs to the trace. Not before the call that
+ * runs has returned. Thread-safe. */
 void nova_device_trace_read(nova_device_trace *trace, nova_device_timeline *timeline);
 
 /* Waits for the run, too. NULL is fine. */

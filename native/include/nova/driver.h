@@ -1,9 +1,9 @@
 /* What Nova asks of a device: a table of calls, filled by the CUDA driver or by the simulator.
  *
- * Every call returns 0, or a number of the driver's own that `classify` and `explain` know. Calls are
- * thread-safe as those of CUDA are: different threads may use one device, but not one stream's order.
- * Those that take a stream only enqueue; host memory that they name must be pinned and stay as it is until
- * the stream has come to it. */
+ * Every call returns 0, or a number of the driver's own that `classify` and `explain` know. Calls
+ * are thread-safe as those of CUDA are: different threads may use one device, but not one stream's
+ * order. Those that take a stream only enqueue; host memory that they name must be pinned and stay
+ * as it is until the stream has come to it. */
 #ifndef NOVA_DRIVER_H
 #define NOVA_DRIVER_H
 
@@ -28,8 +28,8 @@ typedef struct nova_device_range {
     uint64_t is_read_only;
 } nova_device_range;
 
-/* One launch. `arguments` are its parameters, packed as the device takes them; `ranges` are the memory
- * behind them, which only a driver with `checks_ranges` is given. */
+/* One launch. `arguments` are its parameters, packed as the device takes them; `ranges` are the
+ * memory behind them, which only a driver with `checks_ranges` is given. */
 typedef struct nova_kernel_call {
     void *function;
     const nova_device_launch *shape;
@@ -55,16 +55,16 @@ struct nova_driver {
     int (*describe)(nova_driver *driver, int ordinal, nova_device_info *info);
     int (*memory_left)(nova_driver *driver, uint64_t *bytes); /* of the current context */
 
-    /* The context that all libraries of the process share. `enter` makes it the calling thread's and
-     * `leave` brings the one before it back. */
+    /* The context that all libraries of the process share. `enter` makes it the calling thread's
+     * and `leave` brings the one before it back. */
     int (*context_open)(nova_driver *driver, int ordinal, void **context);
     void (*context_close)(nova_driver *driver, int ordinal, void *context);
     int (*enter)(nova_driver *driver, void *context);
     void (*leave)(nova_driver *driver);
 
     /* `log` gets what the driver's compiler says about PTX that it refuses. */
-    int (*module_load)(nova_driver *driver, const void *image, size_t size, uint32_t kind, char *log,
-                       size_t log_size, void **module);
+    int (*module_load)(nova_driver *driver, const void *image, size_t size, uint32_t kind,
+                       char *log, size_t log_size, void **module);
     void (*module_unload)(nova_driver *driver, void *module);
     int (*function_find)(nova_driver *driver, void *module, const char *name, void **function);
     /* Lets it have so many bytes of dynamic shared memory. */
@@ -72,7 +72,8 @@ struct nova_driver {
 
     int (*memory_take)(nova_driver *driver, uint64_t size, uint64_t *address);
     void (*memory_free)(nova_driver *driver, uint64_t address);
-    /* Says that the contents of memory mean nothing from there on; NULL where nobody wants to know. */
+    /* Says that the contents of memory mean nothing from there on; NULL where nobody wants to know.
+     */
     int (*memory_forget)(nova_driver *driver, uint64_t address, uint64_t size, void *stream);
     int (*pinned_take)(nova_driver *driver, uint64_t size, void **memory);
     void (*pinned_free)(nova_driver *driver, void *memory);
@@ -89,7 +90,8 @@ struct nova_driver {
 
     int (*copy_in)(nova_driver *driver, uint64_t to, const void *from, uint64_t size, void *stream);
     int (*copy_out)(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream);
-    int (*copy_within)(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size, void *stream);
+    int (*copy_within)(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size,
+                       void *stream);
     int (*launch)(nova_driver *driver, const nova_kernel_call *call, void *stream);
 
     /* Launches, one after the other, as one thing that is launched at once; each can be given other
@@ -102,11 +104,12 @@ struct nova_driver {
     int (*graph_launch)(nova_driver *driver, void *graph, void *stream);
 };
 
-/* The driver of the GPUs in this machine: `path` is that of libcuda, NULL for where the system has it. The
- * caller owns *driver; NOVA_NO_DRIVER says what is missing. Thread-safe. */
+/* The driver of the GPUs in this machine: `path` is that of libcuda, NULL for where the system has
+ * it. The caller owns *driver; NOVA_NO_DRIVER says what is missing. Thread-safe. */
 nova_status nova_cuda_open(const char *path, nova_driver **driver, nova_error *error);
 
-/* Not while anything of it is in use; the library stays loaded, as others may use it. NULL is fine. */
+/* Not while anything of it is in use; the library stays loaded, as others may use it. NULL is fine.
+ */
 void nova_cuda_close(nova_driver *driver);
 
 #endif

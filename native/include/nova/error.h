@@ -1,4 +1,5 @@
-/* What went wrong, in words: filled by functions that take a nova_error; they also return a status. */
+/* What went wrong, in words: filled by functions that take a nova_error; they also return a status.
+ */
 #ifndef NOVA_ERROR_H
 #define NOVA_ERROR_H
 

@@ -20,18 +20,20 @@
 typedef struct nova_execution {
     nova_instance *instance; /* to run, wait for, cancel and look at */
     nova_program *program;
-    void *owner;             /* for the holder: polls and callbacks get the execution */
-    unsigned places;         /* threads that a run of it can have */
-    _Atomic int32_t reported; /* what a kernel returned in a run that ended with NOVA_TASK_REPORTED */
+    void *owner;     /* for the holder: polls and callbacks get the execution */
+    unsigned places; /* threads that a run of it can have */
+    /* what a kernel returned in a run that ended with NOVA_TASK_REPORTED */
+    _Atomic int32_t reported;
     uint32_t trace_capacity;
-    char *scratch;           /* an area for each place; NULL when no kernel takes one */
+    char *scratch; /* an area for each place; NULL when no kernel takes one */
     size_t scratch_stride;
     struct nova_execution *next;
     void *pointers[]; /* one for each operand of the tables */
 } nova_execution;
 
-/* Takes an idle one, or makes one, for as many threads as there are now; runs then allocate nothing.
- * With a `trace_capacity` its instance has trace rings. The caller holds it alone. Thread-safe. */
+/* Takes an idle one, or makes one, for as many threads as there are now; runs then allocate
+ * nothing. With a `trace_capacity` its instance has trace rings. The caller holds it alone.
+ * Thread-safe. */
 nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
                                 nova_execution **execution);
 
@@ -45,8 +47,8 @@ nova_status nova_execution_bind(nova_execution *execution, void *const *argument
 /* A nova_execute: runs a task of the execution that `context` is. */
 nova_status nova_execution_task(void *context, uint32_t task, unsigned worker);
 
-/* Threads that its next run should have: the plan, at most `limit` of them (0: those of the pool) and
- * its places. By the holder. */
+/* Threads that its next run should have: the plan, at most `limit` of them (0: those of the pool)
+ * and its places. By the holder. */
 unsigned nova_execution_workers(const nova_execution *execution, unsigned limit);
 
 /* Fills *error (NULL is fine) with what ended a run, and in which task. By the holder. */

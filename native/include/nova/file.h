@@ -46,13 +46,13 @@ typedef struct nova_variant {
     const char *cpu;
     const char *const *features; /* LLVM's names */
     size_t feature_count;
-    nova_tables tables; /* checked */
+    nova_tables tables;       /* checked */
     uint64_t constants_vaddr; /* virtual address of its constants; 0 when it has none */
     uint64_t constants_size;
 } nova_variant;
 
-/* Opens `path`, which may be a link to a file but no pipe or device, copies it into sealed memory and checks all of
- * it but the signature and the CPU; the caller owns *file. Thread-safe. */
+/* Opens `path`, which may be a link to a file but no pipe or device, copies it into sealed memory
+ * and checks all of it but the signature and the CPU; the caller owns *file. Thread-safe. */
 nova_status nova_file_open(const char *path, nova_file **file, nova_error *error);
 
 /* The same checks for bytes in memory, which the caller keeps unchanged until nova_file_close. */
@@ -93,9 +93,9 @@ const nova_device_code *nova_file_devices(const nova_file *file, size_t *count);
 /* Whether a variant runs on a device: its code is in the device images for its `cpu`. Pure. */
 bool nova_variant_is_device(const nova_variant *variant);
 
-/* Which of `count` images a device of compute capability major.minor takes: a cubin for exactly this
- * one, else the PTX for the newest architecture that it can translate; `count` when it takes none.
- * Code for "sm_90a" runs on 9.0 alone. Pure. */
+/* Which of `count` images a device of compute capability major.minor takes: a cubin for exactly
+ * this one, else the PTX for the newest architecture that it can translate; `count` when it takes
+ * none. Code for "sm_90a" runs on 9.0 alone. Pure. */
 size_t nova_device_choose(const nova_device_code *images, size_t count, int major, int minor);
 
 /* The variant that an image is the code of: of the same architecture. Every device variant has one;
@@ -128,9 +128,9 @@ nova_status nova_file_choose(const nova_file *file, size_t *variant, nova_error 
 
 /* Maps the code and data of all variants, with relative relocations applied; refuses a variant that
  * does not run here. Imports stay unbound: only the runtime inside of the file has any, and it
- * serves those who dlopen. Large read-only data of a file from nova_file_open is shared, not copied;
- * an adopted file gives an image over its mapping. The caller owns *image, which may outlive a file
- * that was not adopted. */
+ * serves those who dlopen. Large read-only data of a file from nova_file_open is shared, not
+ * copied; an adopted file gives an image over its mapping. The caller owns *image, which may
+ * outlive a file that was not adopted. */
 nova_status nova_file_load(const nova_file *file, size_t variant, nova_image **image,
                            nova_error *error);
 

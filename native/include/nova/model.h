@@ -22,19 +22,20 @@ typedef struct nova_model nova_model;
 
 /* Opens and checks a file and picks the best variant for this CPU. `path` NULL means the file that
  * holds this code, mapped by dlopen. The caller owns *model; *error (NULL is fine) says why not.
- * Refuses when NOVA_TRUSTED_KEYS is set: signatures are checked by the Python loader. NOVA_THREADS is
- * the number of threads that runs share, by default one for each core of the process.
+ * Refuses when NOVA_TRUSTED_KEYS is set: signatures are checked by the Python loader. NOVA_THREADS
+ * is the number of threads that runs share, by default one for each core of the process.
  * Thread-safe. */
 NOVA_API nova_status nova_open(const char *path, nova_model **model, nova_error *error);
 
-/* The same for a named device: "cpu", "cuda" (the first GPU) or "cuda:1". NULL, as in nova_open, is the CPU
- * where the file has code for it, and the first GPU where it has none. GPUs are reached through the driver
- * of the machine, libcuda.so.1, and opened once for all models. Thread-safe. */
+/* The same for a named device: "cpu", "cuda" (the first GPU) or "cuda:1". NULL, as in nova_open, is
+ * the CPU where the file has code for it, and the first GPU where it has none. GPUs are reached
+ * through the driver of the machine, libcuda.so.1, and opened once for all models. Thread-safe. */
 NOVA_API nova_status nova_open_on(const char *path, const char *device, nova_model **model,
                                   nova_error *error);
 
 /* Waits for runs in flight; none may begin any more. The last one ends the threads of the pool, so
- * that a file can be unloaded. NULL is fine. In a child of fork() it waits for no run of the parent. */
+ * that a file can be unloaded. NULL is fine. In a child of fork() it waits for no run of the
+ * parent. */
 NOVA_API void nova_close(nova_model *model);
 
 /* The signature, owned by the model; NULL for an index that there is not. Here and
@@ -50,19 +51,19 @@ NOVA_API const char *nova_target(const nova_model *model);
 /* Bytes of scratch memory that a run needs of its caller: 0 on a device. Thread-safe. */
 NOVA_API uint64_t nova_workspace_size(const nova_model *model);
 
-/* Runs once, on this thread and those of the pool. Dense row-major arrays, element-aligned, all owned by the caller; what is written
- * overlaps nothing else. arguments[i] may be NULL for a param whose value is in the file and that
- * is not donated, outputs[i] for an output that is a donated argument. `workspace` is 64-byte
- * aligned and as large as nova_workspace_size says, or NULL to take it from the model's pool.
- * Thread-safe as long as no two runs share a workspace or anything that is written. */
+/* Runs once, on this thread and those of the pool. Dense row-major arrays, element-aligned, all
+ * owned by the caller; what is written overlaps nothing else. arguments[i] may be NULL for a param
+ * whose value is in the file and that is not donated, outputs[i] for an output that is a donated
+ * argument. `workspace` is 64-byte aligned and as large as nova_workspace_size says, or NULL to
+ * take it from the model's pool. Thread-safe as long as no two runs share a workspace or anything
+ * that is written. */
 NOVA_API nova_status nova_run(nova_model *model, void *const *arguments, void *const *outputs,
                               void *workspace, nova_error *error);
 
-/* The same for a model on a device, whose values may be there already: those are used where they are. The run
- * is enqueued to `stream`, a CUstream (NULL: the default one), and the call returns at once unless
- * something has to be copied back to the host. Thread-safe as above. */
+/* The same for a model on a device, whose values may be there already: those are used where they
+ * are. The run is enqueued to `stream`, a CUstream (NULL: the default one), and the call returns at
+ * once unless something has to be copied back to the host. Thread-safe as above. */
 NOVA_API nova_status nova_run_on(nova_model *model, const nova_device_value *arguments,
-                                 const nova_device_value *outputs, void *stream,
-                                 nova_error *error);
+                                 const nova_device_value *outputs, void *stream, nova_error *error);
 
 #endif

@@ -22,8 +22,8 @@ typedef int32_t (*nova_reporting_kernel)(void *const *buffers, int64_t begin, in
 typedef void (*nova_scratch_kernel)(void *const *buffers, int64_t begin, int64_t end,
                                     void *scratch);
 
-/* Programs that take less than this many nanoseconds, by the estimate of their tables, run inline on
- * the calling thread, with no synchronization at all. */
+/* Programs that take less than this many nanoseconds, by the estimate of their tables, run inline
+ * on the calling thread, with no synchronization at all. */
 #define NOVA_INLINE_COST UINT64_C(40000)
 
 typedef struct nova_program nova_program;
@@ -48,17 +48,19 @@ uint64_t nova_program_workspace_size(const nova_program *program);
 bool nova_program_is_inline(const nova_program *program);
 
 /* The graph of its tasks, made when first asked for and owned by the program; without tasks in the
- * tables, one task for each launch (or one that does nothing), each after the other. Thread-safe. */
+ * tables, one task for each launch (or one that does nothing), each after the other. Thread-safe.
+ */
 nova_status nova_program_graph(nova_program *program, const nova_graph **graph);
 
-/* Says in words what a task is: kernel, tiles and the user's line, in at most `size` bytes. Thread-safe. */
+/* Says in words what a task is: kernel, tiles and the user's line, in at most `size` bytes.
+ * Thread-safe. */
 void nova_program_describe(const nova_program *program, uint32_t task, char *text, size_t size);
 
 /* Runs once: inline, or as tasks on the pool (nova/scheduler.h) with the caller at work. The caller
  * owns every pointer: a non-NULL one for each argument and output, at least element-aligned, and a
- * 64-byte aligned workspace of nova_program_workspace_size() bytes (NULL when that is 0). *error (NULL
- * is fine) says what went wrong, and in which task. Thread-safe as long as no two runs share a
- * workspace or anything that is written. */
+ * 64-byte aligned workspace of nova_program_workspace_size() bytes (NULL when that is 0). *error
+ * (NULL is fine) says what went wrong, and in which task. Thread-safe as long as no two runs share
+ * a workspace or anything that is written. */
 nova_status nova_program_run(nova_program *program, void *const *arguments, void *const *outputs,
                              void *workspace, nova_error *error);
 
@@ -66,14 +68,15 @@ nova_status nova_program_run(nova_program *program, void *const *arguments, void
 typedef struct nova_program_options {
     unsigned workers;   /* at most this many threads; 0: those of the pool */
     nova_policy policy; /* which task goes first */
-    nova_poll poll;     /* called with `owner` by the calling thread, about every NOVA_POLL_NS between two tasks;
-                           what it returns other than NOVA_OK stops the run; NULL: none */
+    /* called with `owner` by the calling thread, about every NOVA_POLL_NS between two tasks;
+     * what it returns other than NOVA_OK stops the run; NULL: none */
+    nova_poll poll;
     void *owner;
 } nova_program_options;
 
 /* The same as `options` say. A program that runs inline is not stopped. */
-nova_status nova_program_run_by(nova_program *program, void *const *arguments,
-                                void *const *outputs, void *workspace,
-                                const nova_program_options *options, nova_error *error);
+nova_status nova_program_run_by(nova_program *program, void *const *arguments, void *const *outputs,
+                                void *workspace, const nova_program_options *options,
+                                nova_error *error);
 
 #endif

@@ -22,17 +22,17 @@ enum { NOVA_MAX_WORKERS = 256 };
 
 #define NOVA_NO_TASK UINT32_MAX
 
-/* --- graphs --------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 typedef struct nova_graph nova_graph;
 
 /* What a graph is made of; the caller owns it. Tasks and successors
  * stay as long as the graph; core and cost are copied. */
 typedef struct nova_graph_tables {
-    const nova_task *tasks;     /* in topological order: `waits`, `first_successor`, ... are used */
+    const nova_task *tasks; /* in topological order: `waits`, `first_successor`, ... are used */
     const uint32_t *successors;
-    const uint8_t *core;        /* a task: NOVA_MATRIX, NOVA_VECTOR, NOVA_HOST; NULL: all vector */
-    const uint64_t *cost;       /* a task: nanoseconds, roughly; NULL: each costs 1 */
+    const uint8_t *core;  /* a task: NOVA_MATRIX, NOVA_VECTOR, NOVA_HOST; NULL: all vector */
+    const uint64_t *cost; /* a task: nanoseconds, roughly; NULL: each costs 1 */
     uint32_t task_count;
     uint32_t successor_count;
 } nova_graph_tables;
@@ -47,7 +47,7 @@ typedef struct nova_graph_facts {
     uint32_t task_count;
     uint32_t root_count;
     uint32_t host_count;
-    uint32_t width;         /* most tasks at the same time, with a core for each */
+    uint32_t width; /* most tasks at the same time, with a core for each */
     uint64_t total_cost;
     uint64_t critical_cost; /* of the most expensive path: no number of cores is faster */
 } nova_graph_facts;
@@ -76,7 +76,7 @@ nova_graph_facts nova_graph_get_facts(const nova_graph *graph);
  * the graph. Thread-safe. */
 const uint64_t *nova_graph_priorities(const nova_graph *graph);
 
-/* --- the thread plan ------------------------------------------------------------------------ */
+/* --- the thread plan -------------------------------------------------------------------------- */
 
 /* A thread is worth waking when it gets this many nanoseconds of work. */
 #define NOVA_COST_PER_WORKER UINT64_C(20000)
@@ -108,7 +108,7 @@ unsigned nova_workers_count(void);
  * code is unmapped: at exit, idle threads hold no lock and are asleep. Not from a task. */
 void nova_workers_shutdown(void);
 
-/* --- runs ----------------------------------------------------------------------------------- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 typedef struct nova_instance nova_instance;
 
@@ -161,8 +161,8 @@ typedef enum nova_task_state {
 /* Makes an instance with `workers` places (0: nova_workers_count()) and trace rings of
  * `trace_capacity` records a place (0: none), all in one allocation; runs allocate nothing. The
  * caller owns *instance, the graph stays as long as it. Thread-safe. */
-nova_status nova_instance_create(const nova_graph *graph, unsigned workers,
-                                 uint32_t trace_capacity, nova_instance **instance);
+nova_status nova_instance_create(const nova_graph *graph, unsigned workers, uint32_t trace_capacity,
+                                 nova_instance **instance);
 
 /* Waits for a run in flight, then frees. NULL is fine. Not together with any other call. */
 void nova_instance_destroy(nova_instance *instance);
@@ -194,7 +194,7 @@ uint32_t nova_instance_running(const nova_instance *instance, uint32_t *tasks, u
 /* States of all tasks after a run (nova_task_state, one byte each); NOVA_BUSY during one. */
 nova_status nova_instance_states(const nova_instance *instance, uint8_t *states);
 
-/* --- traces --------------------------------------------------------------------------------- */
+/* --- traces ----------------------------------------------------------------------------------- */
 
 #define NOVA_NOT_STOLEN UINT16_MAX
 
@@ -216,7 +216,7 @@ uint64_t nova_instance_trace(const nova_instance *instance, unsigned worker,
 /* CLOCK_MONOTONIC in nanoseconds, the clock of traces and timeouts. Thread-safe. */
 uint64_t nova_clock_ns(void);
 
-/* --- simulation ----------------------------------------------------------------------------- */
+/* --- simulation ------------------------------------------------------------------------------- */
 
 typedef struct nova_simulated {
     uint32_t task;
@@ -227,11 +227,11 @@ typedef struct nova_simulated {
 
 typedef struct nova_simulation {
     uint64_t makespan;
-    uint64_t busy;           /* core time in tasks: the total cost */
+    uint64_t busy; /* core time in tasks: the total cost */
     uint64_t critical_cost;
-    uint64_t lower_bound;    /* max(critical cost, total / cores rounded up, cost on the host) */
+    uint64_t lower_bound; /* max(critical cost, total / cores rounded up, cost on the host) */
     uint32_t executed;
-    uint32_t task;           /* that reported an error; else NOVA_NO_TASK */
+    uint32_t task; /* that reported an error; else NOVA_NO_TASK */
 } nova_simulation;
 
 /* Runs all tasks on this thread as `cores` virtual cores would under `policy`, host tasks on

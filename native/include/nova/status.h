@@ -15,7 +15,8 @@ typedef enum nova_status {
     NOVA_SYSTEM_ERROR = 6,     /* the system refused a call; errno says why */
     NOVA_UNSUPPORTED = 7,      /* code for another CPU or GPU */
     NOVA_REFUSED = 8,          /* a file failed a check */
-    NOVA_CANCELLED = 20,       /* a run was stopped by its owner, or belongs to the parent process */
+    /* a run was stopped by its owner, or belongs to the parent process */
+    NOVA_CANCELLED = 20,
     NOVA_TIMEOUT = 21,         /* a run took longer than it was allowed to */
     NOVA_STALLED = 22,         /* tasks remain that nothing will ever make ready */
     NOVA_BUSY = 23,            /* the instance is in a run already */

@@ -14,8 +14,8 @@
 
 #define NOVA_TABLES_MAGIC "NOVATBL1"
 
-/* Of a block with kernels for a device: how each kernel is launched there is one more array, behind the
- * successors. */
+/* Of a block with kernels for a device: how each kernel is launched there is one more array, behind
+ * the successors. */
 #define NOVA_TABLES_DEVICE_MAGIC "NOVATBL2"
 
 /* The same two with the interfaces of the kernels before the strings; all that Nova writes now. */
@@ -46,11 +46,17 @@ typedef struct nova_buffer {
     uint64_t nbytes;
 } nova_buffer;
 
-/* Kernels of the first three kinds are code in the file. One of the last three is no code: a launch of it
- * copies its one buffer from the memory of the device to that of the host, or back; or it is a loop, and the
- * `grid` launches after it run as long as its one buffer, a byte on the device, is not 0 before them. */
+/* Kernels of the first three kinds are code in the file. One of the last three is no code: a launch
+ * of it copies its one buffer from the memory of the device to that of the host, or back; or it is
+ * a loop, and the `grid` launches after it run as long as its one buffer, a byte on the device, is
+ * not 0 before them. */
 enum {
-    NOVA_MATRIX = 0, NOVA_VECTOR = 1, NOVA_HOST = 2, NOVA_DEVICE = 3, NOVA_TO_HOST = 4, NOVA_TO_DEVICE = 5,
+    NOVA_MATRIX = 0,
+    NOVA_VECTOR = 1,
+    NOVA_HOST = 2,
+    NOVA_DEVICE = 3,
+    NOVA_TO_HOST = 4,
+    NOVA_TO_DEVICE = 5,
     NOVA_WHILE = 6
 };
 
@@ -60,8 +66,8 @@ enum { NOVA_MOST_LOOPS = 32 };
 /* In `core`: the kernel returns an int32_t, where anything but 0 is an error that ends the run. */
 enum { NOVA_REPORTS = 0x100 };
 
-/* In `core`: the kernel takes a fourth argument, memory of `scratch_size` bytes, 64-byte aligned, that
- * nobody else uses meanwhile. Not together with NOVA_REPORTS. */
+/* In `core`: the kernel takes a fourth argument, memory of `scratch_size` bytes, 64-byte aligned,
+ * that nobody else uses meanwhile. Not together with NOVA_REPORTS. */
 enum { NOVA_TAKES_SCRATCH = 0x200 };
 
 /* The kind of core in `core`. */
@@ -108,15 +114,16 @@ typedef struct nova_device_launch {
     uint32_t reserved;
 } nova_device_launch;
 
-/* What the code of a kernel, known by its symbol, was compiled for: nothing else can tell. After the
- * rows come the bytes of each operand, u64, those of one kernel after those of the other. Copies and
- * loops have none. */
+/* What the code of a kernel, known by its symbol, was compiled for: nothing else can tell. After
+ * the rows come the bytes of each operand, u64, those of one kernel after those of the other.
+ * Copies and loops have none. */
 typedef struct nova_interface {
     int64_t grid;
     uint32_t symbol; /* offset of a string: that of the kernel */
     uint32_t reads;
     uint32_t operand_count;
-    uint32_t core; /* that of the kernel, with its flags: which way a copy goes, or what code takes */
+    /* that of the kernel, with its flags: which way a copy goes, or what code takes */
+    uint32_t core;
 } nova_interface;
 
 /* A checked block: pointers into it, valid as long as it is. */

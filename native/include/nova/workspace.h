@@ -7,8 +7,9 @@
 
 #include "nova/status.h"
 
-/* Fresh memory with arbitrary contents, 64-byte aligned (from 2 MiB on 2 MiB aligned and on huge pages,
- * where the system has them); NULL when the size is 0. The caller frees it with free(). Thread-safe. */
+/* Fresh memory with arbitrary contents, 64-byte aligned (from 2 MiB on 2 MiB aligned and on huge
+ * pages, where the system has them); NULL when the size is 0. The caller frees it with free().
+ * Thread-safe. */
 nova_status nova_memory_take(uint64_t size, void **memory);
 
 typedef struct nova_pool nova_pool;

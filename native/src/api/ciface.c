@@ -31,62 +31,63 @@ typedef struct {
     size_t output_count;
     char *block;
     argument *arguments;
-    void **inputs;   /* as nova_run takes them */
-    void **outputs;  /* the same; NULL for those that are a donated argument */
-    void **results;  /* fresh memory, owned until it is handed out */
+    void **inputs;  /* as nova_run takes them */
+    void **outputs; /* the same; NULL for those that are a donated argument */
+    void **results; /* fresh memory, owned until it is handed out */
 } call;
 
-/* --- state of the process -------------------------------------------------------------------- */
+/* --- state of the process --------------------------------------------------------------------- */
 
-static _Atomic(nova_model *) self_model;
-static pthread_mutex_t failure_mutex = PTHREAD_MUTEX_INITIALIZER;
-static nova_error failure; /* guarded by failure_mutex; status NOVA_OK: there is none */
+static _Atomic(nova_model *) ciface_enclosing_model;
+static pthread_mutex_t ciface_failure_mutex = PTHREAD_MUTEX_INITIALIZER;
+/* guarded by ciface_failure_mutex; status NOVA_OK: there is none */
+static nova_error ciface_failure;
 
-static void remember(const nova_error *error)
+static void ciface_remember(const nova_error *error)
 {
-    pthread_mutex_lock(&failure_mutex);
-    failure = *error;
-    pthread_mutex_unlock(&failure_mutex);
+    pthread_mutex_lock(&ciface_failure_mutex);
+    ciface_failure = *error;
+    pthread_mutex_unlock(&ciface_failure_mutex);
 }
 
 nova_status nova_last_error(nova_error *error)
 {
-    pthread_mutex_lock(&failure_mutex);
-    nova_status status = failure.status;
+    pthread_mutex_lock(&ciface_failure_mutex);
+    nova_status status = ciface_failure.status;
     if (status != NOVA_OK && error != NULL)
-        *error = failure;
-    failure.status = NOVA_OK;
-    pthread_mutex_unlock(&failure_mutex);
+        *error = ciface_failure;
+    ciface_failure.status = NOVA_OK;
+    pthread_mutex_unlock(&ciface_failure_mutex);
     return status;
 }
 
 /* The model of this file. Threads that come first may all open it; one of theirs stays. */
-static nova_status open_self(nova_model **model, nova_error *error)
+static nova_status ciface_open_enclosing(nova_model **model, nova_error *error)
 {
-    *model = atomic_load_explicit(&self_model, memory_order_acquire);
+    *model = atomic_load_explicit(&ciface_enclosing_model, memory_order_acquire);
     if (*model != NULL)
         return NOVA_OK;
     nova_status status = nova_open(NULL, model, error);
     if (status != NOVA_OK)
         return status;
     nova_model *other = NULL;
-    if (!atomic_compare_exchange_strong_explicit(&self_model, &other, *model, memory_order_acq_rel,
-                                                 memory_order_acquire)) {
+    if (!atomic_compare_exchange_strong_explicit(&ciface_enclosing_model, &other, *model,
+                                                 memory_order_acq_rel, memory_order_acquire)) {
         nova_close(*model);
         *model = other;
     }
     return NOVA_OK;
 }
 
-/* --- arguments ------------------------------------------------------------------------------- */
+/* --- arguments -------------------------------------------------------------------------------- */
 
-static size_t round_up(size_t size)
+static size_t ciface_round_up(size_t size)
 {
     return (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-static nova_status read_argument(const nova_tensor_info *tensor, const descriptor *from,
-                                 size_t index, nova_strided *array, nova_error *error)
+static nova_status ciface_read_argument(const nova_tensor_info *tensor, const descriptor *from,
+                                        size_t index, nova_strided *array, nova_error *error)
 {
     *array = (nova_strided){.rank = tensor->rank, .element_size = tensor->element_size};
     if (from == NULL)
@@ -112,20 +113,20 @@ static nova_status read_argument(const nova_tensor_info *tensor, const descripto
 }
 
 /* Takes one block for the lists of a call and the scratch memory of its arguments. */
-static nova_status begin(call *call, void *const *descriptors, nova_error *error)
+static nova_status ciface_begin(call *call, void *const *descriptors, nova_error *error)
 {
     size_t count = call->argument_count;
-    size_t pointers = round_up((count + 2 * call->output_count) * sizeof(void *));
-    size_t lists = pointers + round_up(count * sizeof(argument));
+    size_t pointers = ciface_round_up((count + 2 * call->output_count) * sizeof(void *));
+    size_t lists = pointers + ciface_round_up(count * sizeof(argument));
     size_t total = lists + ALIGNMENT; /* never empty */
     for (size_t i = 0; i < count; i++) {
         const nova_tensor_info *tensor = nova_argument(call->model, i);
         nova_strided array;
-        nova_status status = read_argument(tensor, descriptors[i], i, &array, error);
+        nova_status status = ciface_read_argument(tensor, descriptors[i], i, &array, error);
         if (status != NOVA_OK)
             return status;
         if (array.data != NULL && !nova_strided_is_dense(&array))
-            total += round_up((size_t)tensor->nbytes);
+            total += ciface_round_up((size_t)tensor->nbytes);
     }
     call->block = aligned_alloc(ALIGNMENT, total);
     if (call->block == NULL)
@@ -140,26 +141,27 @@ static nova_status begin(call *call, void *const *descriptors, nova_error *error
     for (size_t i = 0; i < count; i++) {
         const nova_tensor_info *tensor = nova_argument(call->model, i);
         argument *argument = &call->arguments[i];
-        (void)read_argument(tensor, descriptors[i], i, &argument->array, NULL); /* checked above */
+        /* checked above */
+        (void)ciface_read_argument(tensor, descriptors[i], i, &argument->array, NULL);
         call->inputs[i] = argument->array.data;
         if (argument->array.data == NULL || nova_strided_is_dense(&argument->array))
             continue;
         argument->scratch = scratch;
         call->inputs[i] = scratch;
         nova_strided_gather(&argument->array, scratch);
-        scratch += round_up((size_t)tensor->nbytes);
+        scratch += ciface_round_up((size_t)tensor->nbytes);
     }
     return NOVA_OK;
 }
 
-/* --- results --------------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------------------- */
 
-static nova_status make_results(call *call, nova_error *error)
+static nova_status ciface_make_results(call *call, nova_error *error)
 {
     for (size_t i = 0; i < call->output_count; i++) {
         const nova_tensor_info *tensor = nova_output(call->model, i);
         size_t nbytes = tensor->nbytes > 0 ? (size_t)tensor->nbytes : 1;
-        call->results[i] = aligned_alloc(ALIGNMENT, round_up(nbytes));
+        call->results[i] = aligned_alloc(ALIGNMENT, ciface_round_up(nbytes));
         if (call->results[i] == NULL)
             return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for output %zu (%s)", i,
                              tensor->name);
@@ -169,7 +171,7 @@ static nova_status make_results(call *call, nova_error *error)
 }
 
 /* Brings updates of strided arguments home, and copies the arguments that are results. */
-static void finish_arguments(call *call)
+static void ciface_finish_arguments(call *call)
 {
     for (size_t i = 0; i < call->argument_count; i++) {
         const argument *argument = &call->arguments[i];
@@ -184,7 +186,7 @@ static void finish_arguments(call *call)
 }
 
 /* Hands the results out. */
-static void fill_descriptors(call *call, void *result)
+static void ciface_fill_descriptors(call *call, void *result)
 {
     int64_t *cursor = result;
     for (size_t i = 0; i < call->output_count; i++) {
@@ -205,19 +207,20 @@ static void fill_descriptors(call *call, void *result)
     }
 }
 
-static void end(call *call)
+static void ciface_end(call *call)
 {
     for (size_t i = 0; call->results != NULL && i < call->output_count; i++)
         free(call->results[i]);
     free(call->block);
 }
 
-/* --- the entry ------------------------------------------------------------------------------- */
+/* --- the entry -------------------------------------------------------------------------------- */
 
-static nova_status run(void *result, void *const *descriptors, size_t count, nova_error *error)
+static nova_status ciface_run(void *result, void *const *descriptors, size_t count,
+                              nova_error *error)
 {
     call call = {0};
-    nova_status status = open_self(&call.model, error);
+    nova_status status = ciface_open_enclosing(&call.model, error);
     if (status != NOVA_OK)
         return status;
     call.argument_count = nova_argument_count(call.model);
@@ -229,22 +232,22 @@ static nova_status run(void *result, void *const *descriptors, size_t count, nov
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                          "the pointer to the descriptors of the %zu results is NULL",
                          call.output_count);
-    status = begin(&call, descriptors, error);
+    status = ciface_begin(&call, descriptors, error);
     if (status == NOVA_OK)
-        status = make_results(&call, error);
+        status = ciface_make_results(&call, error);
     if (status == NOVA_OK)
         status = nova_run(call.model, call.inputs, call.outputs, NULL, error);
     if (status == NOVA_OK) {
-        finish_arguments(&call);
-        fill_descriptors(&call, result);
+        ciface_finish_arguments(&call);
+        ciface_fill_descriptors(&call, result);
     }
-    end(&call);
+    ciface_end(&call);
     return status;
 }
 
 void nova_ciface(void *result, void *const *descriptors, size_t count)
 {
     nova_error error;
-    if (run(result, descriptors, count, &error) != NOVA_OK)
-        remember(&error);
+    if (ciface_run(result, descriptors, count, &error) != NOVA_OK)
+        ciface_remember(&error);
 }

@@ -12,7 +12,7 @@ extern const char nova_section_const_begin[] HIDDEN, nova_section_const_end[] HI
 extern const char nova_section_weights_begin[], nova_section_weights_end[];
 extern const char nova_section_device_begin[], nova_section_device_end[];
 
-static size_t distance(const char *begin, const char *end)
+static size_t enclosing_file_distance(const char *begin, const char *end)
 {
     return (size_t)((uintptr_t)end - (uintptr_t)begin);
 }
@@ -22,15 +22,17 @@ bool nova_enclosing_file(nova_mapped *mapped)
     *mapped = (nova_mapped){
         .start = nova_image_start,
         .manifest = nova_section_manifest_begin,
-        .manifest_size = distance(nova_section_manifest_begin, nova_section_manifest_end),
+        .manifest_size =
+            enclosing_file_distance(nova_section_manifest_begin, nova_section_manifest_end),
         .tables = nova_section_tables_begin,
-        .tables_size = distance(nova_section_tables_begin, nova_section_tables_end),
+        .tables_size = enclosing_file_distance(nova_section_tables_begin, nova_section_tables_end),
         .constants = nova_section_const_begin,
-        .constants_size = distance(nova_section_const_begin, nova_section_const_end),
+        .constants_size = enclosing_file_distance(nova_section_const_begin, nova_section_const_end),
         .weights = nova_section_weights_begin,
-        .weights_size = distance(nova_section_weights_begin, nova_section_weights_end),
+        .weights_size =
+            enclosing_file_distance(nova_section_weights_begin, nova_section_weights_end),
         .device = nova_section_device_begin,
-        .device_size = distance(nova_section_device_begin, nova_section_device_end),
+        .device_size = enclosing_file_distance(nova_section_device_begin, nova_section_device_end),
     };
     return true;
 }

@@ -29,23 +29,23 @@ struct nova_model {
     const nova_tensor_info *outputs;
     size_t argument_count;
     size_t output_count;
-    const char *weights;      /* values of params, or NULL */
+    const char *weights;       /* values of params, or NULL */
     nova_model_device *device; /* what it runs on instead of this CPU, or NULL */
-    bool on_stack;            /* where the pointers of a run are, or else: */
-    uint64_t pointers_offset; /* in the workspace, behind what the program needs */
+    bool on_stack;             /* where the pointers of a run are, or else: */
+    uint64_t pointers_offset;  /* in the workspace, behind what the program needs */
     uint64_t workspace_size;
     pid_t pid;          /* of the process that opened it */
     atomic_size_t runs; /* in flight */
 };
 
-/* --- opening and closing --------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 /* Models that are open: their code must not be unmapped under the pool's threads. */
-static atomic_size_t open_count;
-static atomic_flag configured = ATOMIC_FLAG_INIT;
+static atomic_size_t model_open_count;
+static atomic_flag model_configured = ATOMIC_FLAG_INIT;
 
 /* The first model of the process sets the number of threads that NOVA_THREADS asks for. */
-static nova_status configure_threads(nova_error *error)
+static nova_status model_configure_threads(nova_error *error)
 {
     const char *text = getenv("NOVA_THREADS");
     if (text == NULL || *text == '\0')
@@ -58,7 +58,7 @@ static nova_status configure_threads(nova_error *error)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                          "NOVA_THREADS is '%s': it takes a whole number from 1 to %d", text,
                          NOVA_MAX_WORKERS);
-    if (atomic_flag_test_and_set(&configured))
+    if (atomic_flag_test_and_set(&model_configured))
         return NOVA_OK;
     nova_status status = nova_workers_configure(&(nova_workers_options){.count = count});
     return status == NOVA_OK ? NOVA_OK
@@ -66,7 +66,7 @@ static nova_status configure_threads(nova_error *error)
                                          nova_status_text(status));
 }
 
-static nova_status open_file(const char *path, nova_file **file, nova_error *error)
+static nova_status model_open_file(const char *path, nova_file **file, nova_error *error)
 {
     const char *trusted = getenv("NOVA_TRUSTED_KEYS");
     if (trusted != NULL && *trusted != '\0')
@@ -83,8 +83,8 @@ static nova_status open_file(const char *path, nova_file **file, nova_error *err
 }
 
 /* Whether `device`, or the file where that is NULL, asks for a GPU; its number. */
-static nova_status read_device(const nova_file *file, const char *device, bool *is_gpu, int *number,
-                               nova_error *error)
+static nova_status model_read_device(const nova_file *file, const char *device, bool *is_gpu,
+                                     int *number, nova_error *error)
 {
     *number = 0;
     *is_gpu = false;
@@ -110,7 +110,7 @@ static nova_status read_device(const nova_file *file, const char *device, bool *
 }
 
 /* The same as below on a GPU: variant, program and weights are there when it returns. */
-static nova_status prepare_device(nova_model *model, int number, nova_error *error)
+static nova_status model_prepare_device(nova_model *model, int number, nova_error *error)
 {
     size_t variant;
     nova_status status =
@@ -121,7 +121,7 @@ static nova_status prepare_device(nova_model *model, int number, nova_error *err
 }
 
 /* Everything between a checked file and the first run. */
-static nova_status prepare(nova_model *model, const char *device, nova_error *error)
+static nova_status model_prepare(nova_model *model, const char *device, nova_error *error)
 {
     size_t variant;
     bool is_gpu;
@@ -130,9 +130,9 @@ static nova_status prepare(nova_model *model, const char *device, nova_error *er
     model->outputs = nova_file_outputs(model->file);
     model->argument_count = nova_file_argument_count(model->file);
     model->output_count = nova_file_output_count(model->file);
-    nova_status status = read_device(model->file, device, &is_gpu, &number, error);
+    nova_status status = model_read_device(model->file, device, &is_gpu, &number, error);
     if (status != NOVA_OK || is_gpu)
-        return status == NOVA_OK ? prepare_device(model, number, error) : status;
+        return status == NOVA_OK ? model_prepare_device(model, number, error) : status;
     status = nova_file_choose(model->file, &variant, error);
     if (status == NOVA_OK)
         status = nova_file_load(model->file, variant, &model->image, error);
@@ -174,22 +174,22 @@ nova_status nova_open_on(const char *path, const char *device, nova_model **mode
 {
     if (model == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no place for the model");
-    nova_model *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    nova_model *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the model");
-    made->pid = getpid();
-    atomic_init(&made->runs, 0);
-    atomic_fetch_add_explicit(&open_count, 1, memory_order_relaxed);
-    nova_status status = configure_threads(error);
+    created->pid = getpid();
+    atomic_init(&created->runs, 0);
+    atomic_fetch_add_explicit(&model_open_count, 1, memory_order_relaxed);
+    nova_status status = model_configure_threads(error);
     if (status == NOVA_OK)
-        status = open_file(path, &made->file, error);
+        status = model_open_file(path, &created->file, error);
     if (status == NOVA_OK)
-        status = prepare(made, device, error);
+        status = model_prepare(created, device, error);
     if (status != NOVA_OK) {
-        nova_close(made);
+        nova_close(created);
         return status;
     }
-    *model = made;
+    *model = created;
     return NOVA_OK;
 }
 
@@ -207,11 +207,12 @@ void nova_close(nova_model *model)
     nova_image_destroy(model->image);
     nova_file_close(model->file);
     free(model);
-    if (atomic_fetch_sub_explicit(&open_count, 1, memory_order_acq_rel) == 1)
-        nova_workers_shutdown(); /* dlclose may unmap this code now; a later run makes new threads */
+    if (atomic_fetch_sub_explicit(&model_open_count, 1, memory_order_acq_rel) == 1)
+        /* dlclose may unmap this code now; a later run makes new threads */
+        nova_workers_shutdown();
 }
 
-/* --- looking --------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 size_t nova_argument_count(const nova_model *model)
 {
@@ -243,34 +244,34 @@ uint64_t nova_workspace_size(const nova_model *model)
     return model != NULL ? model->workspace_size : 0;
 }
 
-/* --- running --------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* Kernels never see NULL, not even for an array without elements, which they do not touch. */
-static void *nothing(void)
+static void *model_empty_scratch(void)
 {
-    static const _Alignas(WORKSPACE_ALIGNMENT) char place[WORKSPACE_ALIGNMENT];
-    return (void *)(uintptr_t)place;
+    static const _Alignas(WORKSPACE_ALIGNMENT) char scratch[WORKSPACE_ALIGNMENT];
+    return (void *)(uintptr_t)scratch;
 }
 
-static nova_status check_pointer(const nova_tensor_info *tensor, const char *what, size_t index,
-                                 void **pointer, nova_error *error)
+static nova_status model_check_pointer(const nova_tensor_info *tensor, const char *label,
+                                       size_t index, void **pointer, nova_error *error)
 {
     if (*pointer == NULL && tensor->nbytes == 0)
-        *pointer = nothing();
+        *pointer = model_empty_scratch();
     if (*pointer == NULL)
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "%s %zu (%s) is NULL", what, index,
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "%s %zu (%s) is NULL", label, index,
                          tensor->name);
     if (((uintptr_t)*pointer & ((uintptr_t)tensor->element_size - 1)) != 0) /* a power of two */
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
-                         "%s %zu (%s) is not aligned to its elements of %lld bytes", what, index,
+                         "%s %zu (%s) is not aligned to its elements of %lld bytes", label, index,
                          tensor->name, (long long)tensor->element_size);
     return NOVA_OK;
 }
 
 /* The pointers of a run: values in the file stand in for params that were not given, and an output
  * that is a donated argument is that argument. */
-static nova_status bind(const nova_model *model, void *const *arguments, void *const *outputs,
-                        void **pointers, nova_error *error)
+static nova_status model_bind(const nova_model *model, void *const *arguments, void *const *outputs,
+                              void **pointers, nova_error *error)
 {
     for (size_t i = 0; i < model->argument_count; i++) {
         const nova_tensor_info *tensor = &model->arguments[i];
@@ -283,7 +284,7 @@ static nova_status bind(const nova_model *model, void *const *arguments, void *c
                                  i, tensor->name);
             pointers[i] = (void *)(uintptr_t)(model->weights + tensor->weight);
         }
-        nova_status status = check_pointer(tensor, "argument", i, &pointers[i], error);
+        nova_status status = model_check_pointer(tensor, "argument", i, &pointers[i], error);
         if (status != NOVA_OK)
             return status;
     }
@@ -299,29 +300,28 @@ static nova_status bind(const nova_model *model, void *const *arguments, void *c
                                  tensor->name, (long long)tensor->alias);
             results[i] = argument;
         }
-        nova_status status = check_pointer(tensor, "output", i, &results[i], error);
+        nova_status status = model_check_pointer(tensor, "output", i, &results[i], error);
         if (status != NOVA_OK)
             return status;
     }
     return NOVA_OK;
 }
 
-static nova_status run_in(nova_model *model, void *const *arguments, void *const *outputs,
-                          void *workspace, nova_error *error)
+static nova_status model_run_in(nova_model *model, void *const *arguments, void *const *outputs,
+                                void *workspace, nova_error *error)
 {
     void *on_stack[STACK_POINTERS];
-    void **pointers = model->on_stack
-                          ? on_stack
-                          : (void **)(void *)((char *)workspace + model->pointers_offset);
-    nova_status status = bind(model, arguments, outputs, pointers, error);
+    void **pointers =
+        model->on_stack ? on_stack : (void **)(void *)((char *)workspace + model->pointers_offset);
+    nova_status status = model_bind(model, arguments, outputs, pointers, error);
     if (status != NOVA_OK)
         return status;
     void **results = pointers + model->argument_count;
     return nova_program_run(model->program, pointers, results, workspace, error);
 }
 
-static nova_status run(nova_model *model, void *const *arguments, void *const *outputs,
-                       void *workspace, nova_error *error)
+static nova_status model_run(nova_model *model, void *const *arguments, void *const *outputs,
+                             void *workspace, nova_error *error)
 {
     if ((arguments == NULL && model->argument_count > 0) ||
         (outputs == NULL && model->output_count > 0))
@@ -332,12 +332,12 @@ static nova_status run(nova_model *model, void *const *arguments, void *const *o
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                          "the workspace is not aligned to %d bytes", WORKSPACE_ALIGNMENT);
     if (workspace != NULL)
-        return run_in(model, arguments, outputs, workspace, error);
+        return model_run_in(model, arguments, outputs, workspace, error);
     nova_status status = nova_pool_take(model->pool, &workspace);
     if (status != NOVA_OK)
         return nova_fail(error, status, "", "a workspace of %llu bytes: %s",
                          (unsigned long long)model->workspace_size, nova_status_text(status));
-    status = run_in(model, arguments, outputs, workspace, error);
+    status = model_run_in(model, arguments, outputs, workspace, error);
     nova_pool_give(model->pool, workspace);
     return status;
 }
@@ -348,7 +348,7 @@ nova_status nova_run(nova_model *model, void *const *arguments, void *const *out
     if (model == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no model");
     atomic_fetch_add_explicit(&model->runs, 1, memory_order_relaxed);
-    nova_status status = run(model, arguments, outputs, workspace, error);
+    nova_status status = model_run(model, arguments, outputs, workspace, error);
     atomic_fetch_sub_explicit(&model->runs, 1, memory_order_release);
     return status;
 }
@@ -358,7 +358,8 @@ nova_status nova_run_on(nova_model *model, const nova_device_value *arguments,
 {
     if (model == NULL || (arguments == NULL && model->argument_count > 0) ||
         (outputs == NULL && model->output_count > 0))
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "model, arguments or outputs are missing");
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                         "model, arguments or outputs are missing");
     if (model->device == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                          "the model is on the CPU: run it with nova_run");

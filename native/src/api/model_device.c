@@ -11,8 +11,9 @@ enum { STACK_VALUES = 64, MOST_DEVICES = 64 };
 struct nova_model_device {
     nova_device *device;
     nova_device_program *program;
-    nova_image *image;          /* code of the host; NULL when all is the device's */
-    nova_device_block *weights; /* values of params that are in the file; NULL when there are none */
+    nova_image *image; /* code of the host; NULL when all is the device's */
+    /* values of params that are in the file; NULL when there are none */
+    nova_device_block *weights;
     const nova_tensor_info *arguments;
     const nova_tensor_info *outputs;
     size_t argument_count, output_count;
@@ -20,53 +21,57 @@ struct nova_model_device {
 
 /* --- devices of the process ------------------------------------------------------------------- */
 
-/* Opened once and kept: a context takes a tenth of a second, and all models of a GPU share its pool. The
- * last model that is closed lets go of all, so that the file with this code can be unloaded. */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static nova_driver *driver;
-static nova_device *devices[MOST_DEVICES];
-static size_t users;
+/* Opened once and kept: a context takes a tenth of a second, and all models of a GPU share its
+ * pool. The last model that is closed lets go of all, so that the file with this code can be
+ * unloaded. */
+static pthread_mutex_t model_device_mutex = PTHREAD_MUTEX_INITIALIZER;
+static nova_driver *model_device_driver;
+static nova_device *model_device_devices[MOST_DEVICES];
+static size_t model_device_users;
 
-static void close_all(void)
+static void model_device_close_all(void)
 {
     for (int i = 0; i < MOST_DEVICES; i++) {
-        nova_device_close(devices[i]);
-        devices[i] = NULL;
+        nova_device_close(model_device_devices[i]);
+        model_device_devices[i] = NULL;
     }
-    nova_cuda_close(driver);
-    driver = NULL;
+    nova_cuda_close(model_device_driver);
+    model_device_driver = NULL;
 }
 
-static nova_status take_device(int number, nova_device **device, nova_error *error)
+static nova_status model_device_take(int number, nova_device **device, nova_error *error)
 {
     if (number >= MOST_DEVICES)
         return nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no GPU %d", number);
-    pthread_mutex_lock(&mutex);
-    nova_status status = driver != NULL ? NOVA_OK : nova_cuda_open(NULL, &driver, error);
-    if (status == NOVA_OK && devices[number] == NULL)
-        status = nova_device_open(driver, number, &devices[number], error);
+    pthread_mutex_lock(&model_device_mutex);
+    nova_status status =
+        model_device_driver != NULL ? NOVA_OK : nova_cuda_open(NULL, &model_device_driver, error);
+    if (status == NOVA_OK && model_device_devices[number] == NULL)
+        status =
+            nova_device_open(model_device_driver, number, &model_device_devices[number], error);
     if (status == NOVA_OK) {
-        *device = devices[number];
-        users++;
-    } else if (users == 0) {
-        close_all();
+        *device = model_device_devices[number];
+        model_device_users++;
+    } else if (model_device_users == 0) {
+        model_device_close_all();
     }
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&model_device_mutex);
     return status;
 }
 
-static void give_device(void)
+static void model_device_give(void)
 {
-    pthread_mutex_lock(&mutex);
-    if (--users == 0)
-        close_all();
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_lock(&model_device_mutex);
+    if (--model_device_users == 0)
+        model_device_close_all();
+    pthread_mutex_unlock(&model_device_mutex);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static nova_status choose(const nova_file *file, const nova_device *device,
-                          const nova_device_code **code, size_t *variant, nova_error *error)
+static nova_status model_device_choose(const nova_file *file, const nova_device *device,
+                                       const nova_device_code **code, size_t *variant,
+                                       nova_error *error)
 {
     size_t count;
     const nova_device_code *images = nova_file_devices(file, &count);
@@ -75,15 +80,17 @@ static nova_status choose(const nova_file *file, const nova_device *device,
     if (image < count)
         *variant = nova_file_device_variant(file, &images[image]);
     if (image == count || *variant == nova_file_variant_count(file))
-        return nova_fail(error, NOVA_UNSUPPORTED, "", "no code in the file is for %s, of compute "
-                                                      "capability %d.%d",
+        return nova_fail(error, NOVA_UNSUPPORTED, "",
+                         "no code in the file is for %s, of compute "
+                         "capability %d.%d",
                          info->name, info->major, info->minor);
     *code = &images[image];
     return NOVA_OK;
 }
 
-static nova_status load_program(nova_model_device *made, const nova_file *file,
-                                const nova_device_code *code, size_t variant, nova_error *error)
+static nova_status model_device_load_program(nova_model_device *created, const nova_file *file,
+                                             const nova_device_code *code, size_t variant,
+                                             nova_error *error)
 {
     const nova_variant *chosen = &nova_file_variants(file)[variant];
     const void *constants = NULL;
@@ -93,63 +100,64 @@ static nova_status load_program(nova_model_device *made, const nova_file *file,
         constants = (const char *)constants +
                     (chosen->constants_vaddr - nova_file_section_vaddr(file, ".nova.const"));
     }
-    for (uint32_t i = 0; made->image == NULL && i < chosen->tables.header->kernel_count; i++)
+    for (uint32_t i = 0; created->image == NULL && i < chosen->tables.header->kernel_count; i++)
         if (nova_kernel_is_linked(&chosen->tables.kernels[i])) {
-            nova_status status = nova_file_load(file, variant, &made->image, error);
+            nova_status status = nova_file_load(file, variant, &created->image, error);
             if (status != NOVA_OK)
                 return status;
         }
     const nova_device_source source = {
         .tables = &chosen->tables,
         .code = code,
-        .image = made->image,
+        .image = created->image,
         .constants = constants,
         .constants_size = chosen->constants_size,
-        .arguments = made->arguments,
-        .outputs = made->outputs,
-        .argument_count = made->argument_count,
-        .output_count = made->output_count,
+        .arguments = created->arguments,
+        .outputs = created->outputs,
+        .argument_count = created->argument_count,
+        .output_count = created->output_count,
     };
-    return nova_device_program_create(made->device, &source, &made->program, error);
+    return nova_device_program_create(created->device, &source, &created->program, error);
 }
 
 /* All values in one block, as they lie in the file. */
-static nova_status load_weights(nova_model_device *made, const nova_file *file, nova_error *error)
+static nova_status model_device_load_weights(nova_model_device *created, const nova_file *file,
+                                             nova_error *error)
 {
     const void *weights;
     size_t size;
     if (!nova_file_section(file, ".nova.weights", &weights, &size) || size == 0)
         return NOVA_OK;
-    void *stream = nova_device_stream(made->device);
-    nova_status status = nova_device_take(made->device, size, stream, &made->weights, error);
+    void *stream = nova_device_stream(created->device);
+    nova_status status = nova_device_take(created->device, size, stream, &created->weights, error);
     if (status == NOVA_OK)
-        status = nova_device_upload(made->device, made->weights->address, weights, size, stream,
-                                    error);
-    return status == NOVA_OK ? nova_device_synchronize(made->device, stream, error) : status;
+        status = nova_device_upload(created->device, created->weights->address, weights, size,
+                                    stream, error);
+    return status == NOVA_OK ? nova_device_synchronize(created->device, stream, error) : status;
 }
 
 nova_status nova_model_device_open(const nova_file *file, int number, size_t *variant,
                                    nova_model_device **device, nova_error *error)
 {
-    nova_model_device *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    nova_model_device *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the model");
-    made->arguments = nova_file_arguments(file);
-    made->outputs = nova_file_outputs(file);
-    made->argument_count = nova_file_argument_count(file);
-    made->output_count = nova_file_output_count(file);
+    created->arguments = nova_file_arguments(file);
+    created->outputs = nova_file_outputs(file);
+    created->argument_count = nova_file_argument_count(file);
+    created->output_count = nova_file_output_count(file);
     const nova_device_code *code = NULL;
-    nova_status status = take_device(number, &made->device, error);
+    nova_status status = model_device_take(number, &created->device, error);
     if (status == NOVA_OK)
-        status = choose(file, made->device, &code, variant, error);
+        status = model_device_choose(file, created->device, &code, variant, error);
     if (status == NOVA_OK)
-        status = load_program(made, file, code, *variant, error);
+        status = model_device_load_program(created, file, code, *variant, error);
     if (status == NOVA_OK)
-        status = load_weights(made, file, error);
+        status = model_device_load_weights(created, file, error);
     if (status != NOVA_OK)
-        nova_model_device_close(made);
+        nova_model_device_close(created);
     else
-        *device = made;
+        *device = created;
     return status;
 }
 
@@ -160,7 +168,7 @@ void nova_model_device_close(nova_model_device *device)
     if (device->device != NULL) {
         nova_device_program_destroy(device->program);
         nova_device_give(device->device, device->weights);
-        give_device();
+        model_device_give();
     }
     nova_image_destroy(device->image);
     free(device);
@@ -168,9 +176,10 @@ void nova_model_device_close(nova_model_device *device)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* A param that was not given is the one in the file; an output that is a donated argument is that. */
-static nova_status complete(const nova_model_device *device, nova_device_value *values,
-                            nova_error *error)
+/* A param that was not given is the one in the file; an output that is a donated argument is that.
+ */
+static nova_status model_device_complete(const nova_model_device *device, nova_device_value *values,
+                                         nova_error *error)
 {
     nova_device_value *outputs = values + device->argument_count;
     for (size_t i = 0; i < device->argument_count; i++) {
@@ -203,10 +212,10 @@ static nova_status complete(const nova_model_device *device, nova_device_value *
 }
 
 /* Runs with values that this function may change. */
-static nova_status run(nova_model_device *device, nova_device_value *values, void *stream,
-                       nova_error *error)
+static nova_status model_device_run(nova_model_device *device, nova_device_value *values,
+                                    void *stream, nova_error *error)
 {
-    nova_status status = complete(device, values, error);
+    nova_status status = model_device_complete(device, values, error);
     if (status != NOVA_OK)
         return status;
     return nova_device_program_run(device->program, values, values + device->argument_count,
@@ -217,8 +226,9 @@ static nova_status run(nova_model_device *device, nova_device_value *values, voi
 typedef nova_device_value value_at(const void *arguments, const void *outputs, size_t index,
                                    size_t argument_count);
 
-static nova_status run_values(nova_model_device *device, value_at *from, const void *arguments,
-                              const void *outputs, void *stream, nova_error *error)
+static nova_status model_device_run_values(nova_model_device *device, value_at *from,
+                                           const void *arguments, const void *outputs, void *stream,
+                                           nova_error *error)
 {
     size_t count = device->argument_count + device->output_count;
     nova_device_value on_stack[STACK_VALUES], *values = on_stack;
@@ -229,22 +239,22 @@ static nova_status run_values(nova_model_device *device, value_at *from, const v
     }
     for (size_t i = 0; i < count; i++)
         values[i] = from(arguments, outputs, i, device->argument_count);
-    nova_status status = run(device, values, stream, error);
+    nova_status status = model_device_run(device, values, stream, error);
     if (values != on_stack)
         free(values);
     return status;
 }
 
-static nova_device_value host_at(const void *arguments, const void *outputs, size_t index,
-                                 size_t argument_count)
+static nova_device_value model_device_host_value(const void *arguments, const void *outputs,
+                                                 size_t index, size_t argument_count)
 {
     void *const *list = index < argument_count ? arguments : outputs;
     return (nova_device_value){.host =
                                    list[index < argument_count ? index : index - argument_count]};
 }
 
-static nova_device_value given_at(const void *arguments, const void *outputs, size_t index,
-                                  size_t argument_count)
+static nova_device_value model_device_caller_value(const void *arguments, const void *outputs,
+                                                   size_t index, size_t argument_count)
 {
     const nova_device_value *list = index < argument_count ? arguments : outputs;
     return list[index < argument_count ? index : index - argument_count];
@@ -253,12 +263,13 @@ static nova_device_value given_at(const void *arguments, const void *outputs, si
 nova_status nova_model_device_run_host(nova_model_device *device, void *const *arguments,
                                        void *const *outputs, nova_error *error)
 {
-    return run_values(device, host_at, arguments, outputs, NOVA_OWN_STREAM, error);
+    return model_device_run_values(device, model_device_host_value, arguments, outputs,
+                                   NOVA_OWN_STREAM, error);
 }
 
 nova_status nova_model_device_run(nova_model_device *device, const nova_device_value *arguments,
-                                  const nova_device_value *outputs, void *stream,
-                                  nova_error *error)
+                                  const nova_device_value *outputs, void *stream, nova_error *error)
 {
-    return run_values(device, given_at, arguments, outputs, stream, error);
+    return model_device_run_values(device, model_device_caller_value, arguments, outputs, stream,
+                                   error);
 }

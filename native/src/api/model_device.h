@@ -8,8 +8,8 @@
 
 typedef struct nova_model_device nova_model_device;
 
-/* Loads the code of a file for a GPU, and the values of its params; *variant is the one that runs. The
- * caller owns *device; the file must outlive it. Thread-safe. */
+/* Loads the code of a file for a GPU, and the values of its params; *variant is the one that runs.
+ * The caller owns *device; the file must outlive it. Thread-safe. */
 nova_status nova_model_device_open(const nova_file *file, int number, size_t *variant,
                                    nova_model_device **device, nova_error *error);
 

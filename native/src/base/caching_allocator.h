@@ -1,8 +1,8 @@
-/* Blocks of memory for large results, kept for a while after they are given back and handed out again:
- * memory that was touched before costs no page faults. One store a process.
+/* Blocks of memory for large results, kept for a while after they are given back and handed out
+ * again: memory that was touched before costs no page faults. One store a process.
  *
- * Blocks are of size classes, eight to each power of two. What is idle is bounded: the oldest blocks go
- * back to the system above the limit, and each after it was idle for a while. */
+ * Blocks are of size classes, eight to each power of two. What is idle is bounded: the oldest
+ * blocks go back to the system above the limit, and each after it was idle for a while. */
 #ifndef NOVA_BASE_CACHING_ALLOCATOR_H
 #define NOVA_BASE_CACHING_ALLOCATOR_H
 
@@ -10,13 +10,13 @@
 #include <stdint.h>
 
 typedef struct nova_blocks_info {
-    uint64_t limit;      /* idle bytes that are kept at most */
+    uint64_t limit; /* idle bytes that are kept at most */
     uint64_t idle_bytes;
     uint64_t idle_count;
     uint64_t live_bytes; /* of blocks that somebody holds */
     uint64_t live_count;
-    uint64_t reused;     /* takes that got an idle block */
-    uint64_t mapped;     /* takes that got fresh memory of the system */
+    uint64_t reused; /* takes that got an idle block */
+    uint64_t mapped; /* takes that got fresh memory of the system */
 } nova_blocks_info;
 
 /* Takes at least `size` bytes with arbitrary contents, page-aligned, on huge pages from 2 MiB on
@@ -28,7 +28,7 @@ void *nova_blocks_take(size_t size);
 void nova_blocks_give(void *block);
 
 /* Bytes that a block of nova_blocks_take has room for. Thread-safe. */
-size_t nova_blocks_room(const void *block);
+size_t nova_blocks_capacity(const void *block);
 
 /* Idle bytes that are kept at most (0: none), and for how long. Thread-safe. */
 void nova_blocks_configure(uint64_t limit, uint64_t keep_ns);

@@ -26,8 +26,8 @@ bool nova_strided_repeats(const nova_strided *array)
 }
 
 /* Copies `count` elements that are `step` bytes apart; the dense side moves on by one element. */
-static void copy_row(char *strided, int64_t step, char *dense, int64_t count, int64_t size,
-                     bool to_dense)
+static void strided_copy_row(char *strided, int64_t step, char *dense, int64_t count, int64_t size,
+                             bool to_dense)
 {
     if (step == size) {
         memcpy(to_dense ? dense : strided, to_dense ? strided : dense, (size_t)(count * size));
@@ -39,30 +39,30 @@ static void copy_row(char *strided, int64_t step, char *dense, int64_t count, in
 
 /* Axis 0 is the outermost; returns where the dense side has got to. The depth of the recursion is
  * the rank, which the caller has limited. */
-static char *copy_axes(const nova_strided *array, int32_t axis, char *strided, char *dense,
-                       bool to_dense)
+static char *strided_copy_axes(const nova_strided *array, int32_t axis, char *strided, char *dense,
+                               bool to_dense)
 {
     int64_t size = array->element_size;
     if (axis == array->rank) {
-        copy_row(strided, size, dense, 1, size, to_dense);
+        strided_copy_row(strided, size, dense, 1, size, to_dense);
         return dense + size;
     }
     int64_t count = array->sizes[axis], step = array->strides[axis] * size;
     if (axis == array->rank - 1) {
-        copy_row(strided, step, dense, count, size, to_dense);
+        strided_copy_row(strided, step, dense, count, size, to_dense);
         return dense + count * size;
     }
     for (int64_t i = 0; i < count; i++, strided += step)
-        dense = copy_axes(array, axis + 1, strided, dense, to_dense);
+        dense = strided_copy_axes(array, axis + 1, strided, dense, to_dense);
     return dense;
 }
 
 void nova_strided_gather(const nova_strided *array, void *dense)
 {
-    (void)copy_axes(array, 0, array->data, dense, true);
+    (void)strided_copy_axes(array, 0, array->data, dense, true);
 }
 
 void nova_strided_scatter(const nova_strided *array, const void *dense)
 {
-    (void)copy_axes(array, 0, array->data, (char *)(uintptr_t)dense, false);
+    (void)strided_copy_axes(array, 0, array->data, (char *)(uintptr_t)dense, false);
 }

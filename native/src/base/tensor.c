@@ -3,15 +3,15 @@
 #include <stdbool.h>
 #include <string.h>
 
-static nova_status compute_nbytes(nova_tensor_info *tensor, const char *what, size_t index,
-                                  nova_error *error)
+static nova_status tensor_compute_nbytes(nova_tensor_info *tensor, const char *label, size_t index,
+                                         nova_error *error)
 {
     if (tensor->rank < 0 || tensor->rank > NOVA_MAX_RANK)
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-shape", "%s %zu has %d axes", what,
-                         index, (int)tensor->rank);
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-shape", "%s %zu has %d axes",
+                         label, index, (int)tensor->rank);
     if (tensor->element_size <= 0 || (tensor->shape == NULL && tensor->rank > 0))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-shape",
-                         "%s %zu has no element size or no shape", what, index);
+                         "%s %zu has no element size or no shape", label, index);
     /* Extents of zero are left out: (0, 2**62, 2**62) is refused, as numpy does. */
     int64_t dense = tensor->element_size;
     bool empty = false;
@@ -19,27 +19,27 @@ static nova_status compute_nbytes(nova_tensor_info *tensor, const char *what, si
         int64_t extent = tensor->shape[i];
         if (extent < 0)
             return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-shape",
-                             "%s %zu: extent %lld of axis %d", what, index, (long long)extent,
+                             "%s %zu: extent %lld of axis %d", label, index, (long long)extent,
                              (int)i);
         if (extent == 0)
             empty = true;
         else if (__builtin_mul_overflow(dense, extent, &dense))
             return nova_fail(error, NOVA_OVERFLOW, "manifest-shape",
-                             "%s %zu is larger than an address space", what, index);
+                             "%s %zu is larger than an address space", label, index);
     }
     tensor->nbytes = empty ? 0 : dense;
     return NOVA_OK;
 }
 
-static bool same_array(const nova_tensor_info *a, const nova_tensor_info *b)
+static bool tensor_same_array(const nova_tensor_info *a, const nova_tensor_info *b)
 {
     return a->rank == b->rank && a->element_size == b->element_size &&
-           (a->rank == 0 ||
-            memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0);
+           (a->rank == 0 || memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0);
 }
 
-static nova_status check_alias(const nova_tensor_info *arguments, size_t argument_count,
-                               const nova_tensor_info *output, size_t index, nova_error *error)
+static nova_status tensor_check_alias(const nova_tensor_info *arguments, size_t argument_count,
+                                      const nova_tensor_info *output, size_t index,
+                                      nova_error *error)
 {
     if (output->alias == -1)
         return NOVA_OK;
@@ -47,7 +47,7 @@ static nova_status check_alias(const nova_tensor_info *arguments, size_t argumen
         return nova_fail(error, NOVA_OUT_OF_RANGE, "manifest-alias",
                          "output %zu: alias %lld is no argument", index, (long long)output->alias);
     const nova_tensor_info *target = &arguments[output->alias];
-    if (!target->donated || !same_array(target, output))
+    if (!target->donated || !tensor_same_array(target, output))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-alias",
                          "output %zu: argument %lld is not donated, or has another shape or type",
                          index, (long long)output->alias);
@@ -58,7 +58,7 @@ nova_status nova_tensors_check(nova_tensor_info *arguments, size_t argument_coun
                                nova_tensor_info *outputs, size_t output_count, nova_error *error)
 {
     for (size_t i = 0; i < argument_count; i++) {
-        nova_status status = compute_nbytes(&arguments[i], "argument", i, error);
+        nova_status status = tensor_compute_nbytes(&arguments[i], "argument", i, error);
         if (status != NOVA_OK)
             return status;
         if (arguments[i].alias != -1 || arguments[i].donated > 1)
@@ -66,12 +66,12 @@ nova_status nova_tensors_check(nova_tensor_info *arguments, size_t argument_coun
                              "argument %zu has an alias, or is neither donated nor not", i);
     }
     for (size_t i = 0; i < output_count; i++) {
-        nova_status status = compute_nbytes(&outputs[i], "output", i, error);
+        nova_status status = tensor_compute_nbytes(&outputs[i], "output", i, error);
         if (status == NOVA_OK && outputs[i].donated)
             status = nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-alias",
                                "output %zu is marked as donated", i);
         if (status == NOVA_OK)
-            status = check_alias(arguments, argument_count, &outputs[i], i, error);
+            status = tensor_check_alias(arguments, argument_count, &outputs[i], i, error);
         if (status != NOVA_OK)
             return status;
     }

@@ -7,34 +7,34 @@
 
 /* --- the pool of a program -------------------------------------------------------------------- */
 
-static nova_status make(nova_program *program, unsigned places, uint32_t trace_capacity,
-                        nova_execution **execution)
+static nova_status execution_make(nova_program *program, unsigned slots, uint32_t trace_capacity,
+                                  nova_execution **execution)
 {
     const nova_graph *graph;
     nova_status status = nova_program_graph(program, &graph);
     if (status != NOVA_OK)
         return status;
     uint32_t operands = program->tables.header->operand_count;
-    nova_execution *made = malloc(sizeof *made + operands * sizeof made->pointers[0]);
-    if (made == NULL)
+    nova_execution *created = malloc(sizeof *created + operands * sizeof created->pointers[0]);
+    if (created == NULL)
         return NOVA_OUT_OF_MEMORY;
-    made->program = program;
-    made->places = places;
-    made->trace_capacity = trace_capacity;
-    made->instance = NULL;
+    created->program = program;
+    created->places = slots;
+    created->trace_capacity = trace_capacity;
+    created->instance = NULL;
     /* Whole pages: no two threads write to the same one. */
-    made->scratch_stride = ((size_t)program->tables.header->scratch_size + 4095) & ~(size_t)4095;
+    created->scratch_stride = ((size_t)program->tables.header->scratch_size + 4095) & ~(size_t)4095;
     void *scratch;
-    status = nova_memory_take(made->scratch_stride * places, &scratch);
-    made->scratch = scratch;
+    status = nova_memory_take(created->scratch_stride * slots, &scratch);
+    created->scratch = scratch;
     if (status == NOVA_OK)
-        status = nova_instance_create(graph, places, trace_capacity, &made->instance);
+        status = nova_instance_create(graph, slots, trace_capacity, &created->instance);
     if (status != NOVA_OK) {
-        free(made->scratch);
-        free(made);
+        free(created->scratch);
+        free(created);
         return status;
     }
-    *execution = made;
+    *execution = created;
     return NOVA_OK;
 }
 
@@ -56,35 +56,35 @@ nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
     nova_status status = nova_program_prepare(program, &prepared);
     if (status != NOVA_OK)
         return status;
-    unsigned places = prepared->planned;
-    if (places > 1) {
+    unsigned slots = prepared->planned;
+    if (slots > 1) {
         unsigned most = nova_workers_count();
-        places = places < most ? places : most;
+        slots = slots < most ? slots : most;
     }
-    nova_execution *found = NULL;
+    nova_execution *reusable = NULL;
     if (trace_capacity == 0) {
-        found = atomic_exchange_explicit(&program->warm, NULL, memory_order_acquire);
-        if (found == NULL) {
+        reusable = atomic_exchange_explicit(&program->warm, NULL, memory_order_acquire);
+        if (reusable == NULL) {
             pthread_mutex_lock(&program->mutex);
-            found = program->idle;
-            if (found != NULL) {
-                program->idle = found->next;
+            reusable = program->idle;
+            if (reusable != NULL) {
+                program->idle = reusable->next;
                 program->idle_count--;
             }
             pthread_mutex_unlock(&program->mutex);
         }
     }
-    if (found != NULL && found->places < places) { /* made when there were fewer threads */
-        nova_execution_destroy(found);
-        found = NULL;
+    if (reusable != NULL && reusable->places < slots) { /* made when there were fewer threads */
+        nova_execution_destroy(reusable);
+        reusable = NULL;
     }
-    if (found == NULL)
-        status = make(program, places, trace_capacity, &found);
+    if (reusable == NULL)
+        status = execution_make(program, slots, trace_capacity, &reusable);
     if (status != NOVA_OK)
         return status;
-    found->owner = NULL;
-    atomic_store_explicit(&found->reported, 0, memory_order_relaxed);
-    *execution = found;
+    reusable->owner = NULL;
+    atomic_store_explicit(&reusable->reported, 0, memory_order_relaxed);
+    *execution = reusable;
     return NOVA_OK;
 }
 
@@ -161,7 +161,7 @@ unsigned nova_execution_workers(const nova_execution *execution, unsigned limit)
 }
 
 /* How many tasks wait for ever, and the first of them. */
-static nova_status explain_stall(const nova_execution *execution, nova_error *error)
+static nova_status execution_explain_stall(const nova_execution *execution, nova_error *error)
 {
     const nova_program *program = execution->program;
     const nova_prepared *prepared = atomic_load_explicit(&program->prepared, memory_order_relaxed);
@@ -177,26 +177,26 @@ static nova_status explain_stall(const nova_execution *execution, nova_error *er
             waiting++;
         }
     free(states);
-    char what[256];
-    nova_program_describe(program, first, what, sizeof what);
+    char message[256];
+    nova_program_describe(program, first, message, sizeof message);
     return nova_fail(error, NOVA_STALLED, "", "%s: %u of %u tasks, the first is %s",
-                     nova_status_text(NOVA_STALLED), waiting, count, what);
+                     nova_status_text(NOVA_STALLED), waiting, count, message);
 }
 
 nova_status nova_execution_explain(const nova_execution *execution, const nova_run_result *result,
                                    nova_error *error)
 {
     if (result->status == NOVA_STALLED)
-        return explain_stall(execution, error);
-    char what[256] = "";
+        return execution_explain_stall(execution, error);
+    char message[256] = "";
     uint32_t task = result->task;
     if (task == NOVA_NO_TASK && result->running_count > 0)
         task = result->running[0];
     if (task != NOVA_NO_TASK)
-        nova_program_describe(execution->program, task, what, sizeof what);
+        nova_program_describe(execution->program, task, message, sizeof message);
     if (result->status == NOVA_TASK_REPORTED)
-        return nova_fail(error, result->status, "", "%s reported error %d", what,
+        return nova_fail(error, result->status, "", "%s reported error %d", message,
                          (int)atomic_load_explicit(&execution->reported, memory_order_relaxed));
     return nova_fail(error, result->status, "", "%s%s%s", nova_status_text(result->status),
-                     *what != '\0' ? " at " : "", what);
+                     *message != '\0' ? " at " : "", message);
 }

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Programs with at most this many operands in all keep the pointers of an inline run on the stack. */
+/* Programs with at most this many operands in all keep the pointers of an inline run on the stack.
+ */
 enum { STACK_OPERANDS = 128 };
 
-/* --- making ---------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
-static nova_status bind_kernels(nova_program *program, const nova_image *image, nova_error *error)
+static nova_status program_bind_kernels(nova_program *program, const nova_image *image,
+                                        nova_error *error)
 {
     for (uint32_t i = 0; i < program->tables.header->kernel_count; i++) {
         const nova_kernel_record *record = &program->tables.kernels[i];
@@ -28,8 +30,8 @@ static nova_status bind_kernels(nova_program *program, const nova_image *image, 
     return NOVA_OK;
 }
 
-static nova_status bind_buffers(nova_program *program, const nova_image *image, uint64_t constants,
-                                nova_error *error)
+static nova_status program_bind_buffers(nova_program *program, const nova_image *image,
+                                        uint64_t constants, nova_error *error)
 {
     bool has_constants = false;
     uint64_t end = 0; /* of the constants */
@@ -56,7 +58,7 @@ static nova_status bind_buffers(nova_program *program, const nova_image *image, 
 }
 
 /* Inline runs look at no errors and cannot be stopped: only what is short, and reports none. */
-static bool runs_inline(const nova_tables *tables)
+static bool program_runs_inline(const nova_tables *tables)
 {
     double cost = 0;
     for (uint32_t i = 0; i < tables->header->launch_count; i++) {
@@ -75,37 +77,38 @@ nova_status nova_program_create(const nova_tables *tables, const nova_image *ima
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     const nova_tables_header *header = tables->header;
     if (header->workspace_size > UINT64_MAX / 4)
-        return nova_fail(error, NOVA_OVERFLOW, "tables-workspace",
-                         "a workspace of %llu bytes", (unsigned long long)header->workspace_size);
-    nova_program *made = malloc(sizeof *made + header->kernel_count * sizeof made->kernels[0]);
-    if (made == NULL)
+        return nova_fail(error, NOVA_OVERFLOW, "tables-workspace", "a workspace of %llu bytes",
+                         (unsigned long long)header->workspace_size);
+    nova_program *created =
+        malloc(sizeof *created + header->kernel_count * sizeof created->kernels[0]);
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %u kernels",
                          header->kernel_count);
-    *made = (nova_program){
+    *created = (nova_program){
         .tables = *tables,
         .workspace_size = header->workspace_size,
-        .is_inline = runs_inline(tables),
+        .is_inline = program_runs_inline(tables),
     };
-    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
-        free(made);
+    if (pthread_mutex_init(&created->mutex, NULL) != 0) {
+        free(created);
         return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
     }
-    if (made->is_inline && header->operand_count > STACK_OPERANDS) {
-        made->pointers_offset = (header->workspace_size + 63) & ~UINT64_C(63);
-        made->workspace_size = made->pointers_offset + header->operand_count * sizeof(void *);
+    if (created->is_inline && header->operand_count > STACK_OPERANDS) {
+        created->pointers_offset = (header->workspace_size + 63) & ~UINT64_C(63);
+        created->workspace_size = created->pointers_offset + header->operand_count * sizeof(void *);
     }
-    if (made->is_inline && header->scratch_size > 0) {
-        made->scratch_offset = (made->workspace_size + 63) & ~UINT64_C(63);
-        made->workspace_size = made->scratch_offset + header->scratch_size;
+    if (created->is_inline && header->scratch_size > 0) {
+        created->scratch_offset = (created->workspace_size + 63) & ~UINT64_C(63);
+        created->workspace_size = created->scratch_offset + header->scratch_size;
     }
-    nova_status status = bind_kernels(made, image, error);
+    nova_status status = program_bind_kernels(created, image, error);
     if (status == NOVA_OK)
-        status = bind_buffers(made, image, constants, error);
+        status = program_bind_buffers(created, image, constants, error);
     if (status != NOVA_OK) {
-        nova_program_destroy(made);
+        nova_program_destroy(created);
         return status;
     }
-    *program = made;
+    *program = created;
     return NOVA_OK;
 }
 
@@ -139,10 +142,10 @@ bool nova_program_is_inline(const nova_program *program)
     return program->is_inline;
 }
 
-/* --- running --------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
-bool nova_program_accepts(const nova_program *program, void *const *arguments,
-                          void *const *outputs, const void *workspace)
+bool nova_program_accepts(const nova_program *program, void *const *arguments, void *const *outputs,
+                          const void *workspace)
 {
     return program != NULL && (arguments != NULL || !program->has_arguments) &&
            (outputs != NULL || !program->has_outputs) &&
@@ -153,8 +156,8 @@ void nova_program_bind(const nova_program *program, void *const *arguments, void
                        void *workspace, void **pointers)
 {
     /* An empty workspace still gives its empty buffers an address that is not NULL. */
-    static const char nothing[64];
-    char *base = workspace != NULL ? workspace : (char *)(uintptr_t)nothing;
+    static const char empty[64];
+    char *base = workspace != NULL ? workspace : (char *)(uintptr_t)empty;
     uint32_t count = program->tables.header->operand_count;
     const nova_buffer *buffers = program->tables.buffers;
     const uint32_t *operands = program->tables.operands;
@@ -176,8 +179,8 @@ void nova_program_bind(const nova_program *program, void *const *arguments, void
     }
 }
 
-static void run_inline(const nova_program *program, void *const *arguments, void *const *outputs,
-                       void *workspace)
+static void program_run_inline(const nova_program *program, void *const *arguments,
+                               void *const *outputs, void *workspace)
 {
     void *on_stack[STACK_OPERANDS];
     void **pointers = program->tables.header->operand_count <= STACK_OPERANDS
@@ -199,15 +202,15 @@ static void run_inline(const nova_program *program, void *const *arguments, void
 }
 
 /* A nova_poll of an execution: asks who runs it. */
-static nova_status poll_owner(void *context)
+static nova_status program_poll_owner(void *context)
 {
     const nova_program_options *options = ((nova_execution *)context)->owner;
     return options->poll(options->owner);
 }
 
-static nova_status run_tasks(nova_program *program, void *const *arguments, void *const *outputs,
-                             void *workspace, const nova_program_options *given,
-                             nova_error *error)
+static nova_status program_run_tasks(nova_program *program, void *const *arguments,
+                                     void *const *outputs, void *workspace,
+                                     const nova_program_options *requested, nova_error *error)
 {
     nova_execution *execution;
     nova_status status = nova_execution_take(program, 0, &execution);
@@ -215,11 +218,11 @@ static nova_status run_tasks(nova_program *program, void *const *arguments, void
         return nova_fail(error, status, "", "the run cannot be prepared: %s",
                          nova_status_text(status));
     nova_program_bind(program, arguments, outputs, workspace, execution->pointers);
-    nova_program_options held = *given;
+    nova_program_options held = *requested;
     execution->owner = &held;
     const nova_run_options options = {.workers = nova_execution_workers(execution, held.workers),
                                       .policy = held.policy,
-                                      .poll = held.poll != NULL ? poll_owner : NULL};
+                                      .poll = held.poll != NULL ? program_poll_owner : NULL};
     nova_run_result result = {.task = NOVA_NO_TASK};
     result.status =
         nova_instance_run(execution->instance, nova_execution_task, execution, &options, &result);
@@ -237,14 +240,14 @@ nova_status nova_program_run(nova_program *program, void *const *arguments, void
                                error);
 }
 
-nova_status nova_program_run_by(nova_program *program, void *const *arguments,
-                                void *const *outputs, void *workspace,
-                                const nova_program_options *options, nova_error *error)
+nova_status nova_program_run_by(nova_program *program, void *const *arguments, void *const *outputs,
+                                void *workspace, const nova_program_options *options,
+                                nova_error *error)
 {
     if (!nova_program_accepts(program, arguments, outputs, workspace))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if (!program->is_inline)
-        return run_tasks(program, arguments, outputs, workspace, options, error);
-    run_inline(program, arguments, outputs, workspace);
+        return program_run_tasks(program, arguments, outputs, workspace, options, error);
+    program_run_inline(program, arguments, outputs, workspace);
     return NOVA_OK;
 }

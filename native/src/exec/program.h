@@ -62,8 +62,8 @@ void nova_execution_destroy(nova_execution *execution);
 nova_status nova_program_prepare(nova_program *program, const nova_prepared **prepared);
 
 /* Whether the pointers of a run are there. Pure. */
-bool nova_program_accepts(const nova_program *program, void *const *arguments,
-                          void *const *outputs, const void *workspace);
+bool nova_program_accepts(const nova_program *program, void *const *arguments, void *const *outputs,
+                          const void *workspace);
 
 /* Writes the pointer of every operand of the tables. Pure. */
 void nova_program_bind(const nova_program *program, void *const *arguments, void *const *outputs,

@@ -5,15 +5,16 @@
 
 #include "exec/program.h"
 
-/* Speeds of one core of a common server, as nova/codegen/common/cost.py has them: scalar operations by the
- * kind of work, and bytes. */
-static const double OPERATIONS_PER_NS[] = {64.0, 2.0, 16.0};
-static const double BYTES_PER_NS = 8.0;
+/* Speeds of one core of a common server, as nova/codegen/common/cost.py has them: scalar operations
+ * by the kind of work, and bytes. */
+static const double PROGRAM_GRAPH_OPERATIONS_PER_NS[] = {64.0, 2.0, 16.0};
+static const double PROGRAM_GRAPH_BYTES_PER_NS = 8.0;
 
 double nova_kernel_cost(const nova_kernel_record *kernel, double part)
 {
-    double compute = (double)kernel->flops / OPERATIONS_PER_NS[kernel->core & NOVA_CORE_MASK];
-    double memory = (double)kernel->bytes / BYTES_PER_NS;
+    double compute =
+        (double)kernel->flops / PROGRAM_GRAPH_OPERATIONS_PER_NS[kernel->core & NOVA_CORE_MASK];
+    double memory = (double)kernel->bytes / PROGRAM_GRAPH_BYTES_PER_NS;
     double cost = part * (compute > memory ? compute : memory);
     return cost < 1e15 ? cost : 1e15; /* eleven days */
 }
@@ -29,7 +30,8 @@ void nova_prepared_free(nova_prepared *prepared)
 }
 
 /* One task for each launch, each after the other; one that does nothing when there are none. */
-static bool chain_launches(const nova_tables *tables, nova_prepared *prepared, uint32_t *count)
+static bool program_graph_chain_launches(const nova_tables *tables, nova_prepared *prepared,
+                                         uint32_t *count)
 {
     uint32_t launches = tables->header->launch_count;
     *count = launches > 0 ? launches : 1;
@@ -50,7 +52,7 @@ static bool chain_launches(const nova_tables *tables, nova_prepared *prepared, u
     return true;
 }
 
-static nova_status make_graph(const nova_tables *tables, nova_prepared *prepared)
+static nova_status program_graph_make(const nova_tables *tables, nova_prepared *prepared)
 {
     nova_graph_tables parts = {
         .tasks = tables->tasks,
@@ -59,7 +61,7 @@ static nova_status make_graph(const nova_tables *tables, nova_prepared *prepared
         .successor_count = tables->header->successor_count,
     };
     if (parts.task_count == 0) {
-        if (!chain_launches(tables, prepared, &parts.task_count))
+        if (!program_graph_chain_launches(tables, prepared, &parts.task_count))
             return NOVA_OUT_OF_MEMORY;
         parts.tasks = prepared->tasks;
         parts.successors = prepared->successors;
@@ -76,8 +78,8 @@ static nova_status make_graph(const nova_tables *tables, nova_prepared *prepared
             continue; /* a join: anybody does it */
         const nova_kernel_record *kernel = &tables->kernels[tables->launches[task->launch].kernel];
         core[i] = (uint8_t)(kernel->core & NOVA_CORE_MASK);
-        cost[i] = (uint64_t)nova_kernel_cost(
-            kernel, (double)(task->end - task->begin) / (double)kernel->grid);
+        cost[i] = (uint64_t)nova_kernel_cost(kernel, (double)(task->end - task->begin) /
+                                                         (double)kernel->grid);
     }
     parts.core = core;
     parts.cost = cost;
@@ -92,23 +94,23 @@ static nova_status make_graph(const nova_tables *tables, nova_prepared *prepared
 
 nova_status nova_program_prepare(nova_program *program, const nova_prepared **prepared)
 {
-    nova_prepared *found = atomic_load_explicit(&program->prepared, memory_order_acquire);
-    if (found == NULL) {
-        nova_prepared *made = calloc(1, sizeof *made);
+    nova_prepared *current = atomic_load_explicit(&program->prepared, memory_order_acquire);
+    if (current == NULL) {
+        nova_prepared *created = calloc(1, sizeof *created);
         nova_status status =
-            made != NULL ? make_graph(&program->tables, made) : NOVA_OUT_OF_MEMORY;
+            created != NULL ? program_graph_make(&program->tables, created) : NOVA_OUT_OF_MEMORY;
         if (status != NOVA_OK) {
-            nova_prepared_free(made);
+            nova_prepared_free(created);
             return status;
         }
         /* Threads that come first may all make one; one of theirs stays. */
-        if (atomic_compare_exchange_strong_explicit(&program->prepared, &found, made,
+        if (atomic_compare_exchange_strong_explicit(&program->prepared, &current, created,
                                                     memory_order_acq_rel, memory_order_acquire))
-            found = made;
+            current = created;
         else
-            nova_prepared_free(made);
+            nova_prepared_free(created);
     }
-    *prepared = found;
+    *prepared = current;
     return NOVA_OK;
 }
 
@@ -127,7 +129,9 @@ void nova_program_describe(const nova_program *program, uint32_t number, char *t
 {
     const nova_tables *tables = &program->tables;
     uint32_t count = tables->header->task_count, launches = tables->header->launch_count;
-    uint32_t launch = count == 0 ? number : number < count ? tables->tasks[number].launch : launches;
+    uint32_t launch = count == 0       ? number
+                      : number < count ? tables->tasks[number].launch
+                                       : launches;
     if (launch >= launches) {
         (void)snprintf(text, size, "task %u", number);
         return;

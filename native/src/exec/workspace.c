@@ -46,16 +46,16 @@ nova_status nova_pool_create(uint64_t size, nova_pool **pool)
         return NOVA_INVALID_ARGUMENT;
     if (size > SIZE_MAX / 2)
         return NOVA_OVERFLOW;
-    nova_pool *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    nova_pool *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return NOVA_OUT_OF_MEMORY;
-    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
-        free(made);
+    if (pthread_mutex_init(&created->mutex, NULL) != 0) {
+        free(created);
         return NOVA_SYSTEM_ERROR;
     }
-    made->size = size;
-    atomic_init(&made->warm, NULL);
-    *pool = made;
+    created->size = size;
+    atomic_init(&created->warm, NULL);
+    *pool = created;
     return NOVA_OK;
 }
 

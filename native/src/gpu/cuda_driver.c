@@ -1,4 +1,5 @@
-/* The driver table over libcuda.so.1, which is found at run time: nothing of CUDA is needed to build. */
+/* The driver table over libcuda.so.1, which is found at run time: nothing of CUDA is needed to
+ * build. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,14 +95,14 @@ typedef struct {
     void *nodes[];
 } chain;
 
-static cuda *of(nova_driver *driver)
+static cuda *cuda_context_of(nova_driver *driver)
 {
     return (cuda *)driver;
 }
 
 /* --- what numbers mean ------------------------------------------------------------------------ */
 
-static nova_status classify(nova_driver *driver, int result)
+static nova_status cuda_classify(nova_driver *driver, int result)
 {
     (void)driver;
     switch (result) {
@@ -123,18 +124,17 @@ static nova_status classify(nova_driver *driver, int result)
     enum { LOST = 214, FIRST = 700, LAST = 720, RESOURCES = 701, PEER_ON = 704, PEER_OFF = 705 };
     enum { ACTIVE = 708, PEERS = 711, PINNED = 712, NOT_PINNED = 713 };
     bool harmless = result == RESOURCES || result == PEER_ON || result == PEER_OFF ||
-                    result == ACTIVE || result == PEERS || result == PINNED ||
-                    result == NOT_PINNED;
+                    result == ACTIVE || result == PEERS || result == PINNED || result == NOT_PINNED;
     if (result == LOST || (result >= FIRST && result < LAST && !harmless))
         return NOVA_DEVICE_FAULT;
     return NOVA_DEVICE_CALL;
 }
 
-static void explain(nova_driver *driver, int result, char *text, size_t size)
+static void cuda_explain(nova_driver *driver, int result, char *text, size_t size)
 {
     const char *name = NULL, *words = NULL;
-    (void)of(driver)->error_name(result, &name);
-    (void)of(driver)->error_string(result, &words);
+    (void)cuda_context_of(driver)->error_name(result, &name);
+    (void)cuda_context_of(driver)->error_string(result, &words);
     if (name == NULL || words == NULL)
         (void)snprintf(text, size, "error %d of the CUDA driver", result);
     else
@@ -143,9 +143,9 @@ static void explain(nova_driver *driver, int result, char *text, size_t size)
 
 /* --- devices and contexts --------------------------------------------------------------------- */
 
-static int count(nova_driver *driver, int *number)
+static int cuda_count(nova_driver *driver, int *number)
 {
-    int result = of(driver)->device_count(number);
+    int result = cuda_context_of(driver)->device_count(number);
     if (result == NO_DEVICE) {
         *number = 0;
         return 0;
@@ -153,9 +153,9 @@ static int count(nova_driver *driver, int *number)
     return result;
 }
 
-static int describe(nova_driver *driver, int ordinal, nova_device_info *info)
+static int cuda_describe(nova_driver *driver, int ordinal, nova_device_info *info)
 {
-    const cuda *c = of(driver);
+    const cuda *c = cuda_context_of(driver);
     *info = (nova_device_info){0};
     int device;
     size_t memory = 0;
@@ -174,44 +174,44 @@ static int describe(nova_driver *driver, int ordinal, nova_device_info *info)
     return result;
 }
 
-static int memory_left(nova_driver *driver, uint64_t *bytes)
+static int cuda_memory_left(nova_driver *driver, uint64_t *bytes)
 {
     size_t left = 0, all;
-    int result = of(driver)->memory_info(&left, &all);
+    int result = cuda_context_of(driver)->memory_info(&left, &all);
     *bytes = left;
     return result;
 }
 
-static int context_open(nova_driver *driver, int ordinal, void **context)
+static int cuda_context_open(nova_driver *driver, int ordinal, void **context)
 {
     int device;
-    int result = of(driver)->device_get(&device, ordinal);
-    return result != 0 ? result : of(driver)->context_retain(context, device);
+    int result = cuda_context_of(driver)->device_get(&device, ordinal);
+    return result != 0 ? result : cuda_context_of(driver)->context_retain(context, device);
 }
 
-static void context_close(nova_driver *driver, int ordinal, void *context)
+static void cuda_context_close(nova_driver *driver, int ordinal, void *context)
 {
     (void)context;
     int device;
-    if (of(driver)->device_get(&device, ordinal) == 0)
-        (void)of(driver)->context_release(device);
+    if (cuda_context_of(driver)->device_get(&device, ordinal) == 0)
+        (void)cuda_context_of(driver)->context_release(device);
 }
 
-static int enter(nova_driver *driver, void *context)
+static int cuda_enter(nova_driver *driver, void *context)
 {
-    return of(driver)->context_push(context);
+    return cuda_context_of(driver)->context_push(context);
 }
 
-static void leave(nova_driver *driver)
+static void cuda_leave(nova_driver *driver)
 {
     void *context;
-    (void)of(driver)->context_pop(&context);
+    (void)cuda_context_of(driver)->context_pop(&context);
 }
 
 /* --- code ------------------------------------------------------------------------------------- */
 
-static int module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
-                       char *log, size_t log_size, void **module)
+static int cuda_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
+                            char *log, size_t log_size, void **module)
 {
     int options[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE};
     void *values[] = {log, (void *)(uintptr_t)log_size};
@@ -225,110 +225,112 @@ static int module_load(nova_driver *driver, const void *image, size_t size, uint
         text[size] = '\0';
         image = text;
     }
-    int result = of(driver)->module_load(module, image, 2, options, values);
+    int result = cuda_context_of(driver)->module_load(module, image, 2, options, values);
     log[log_size - 1] = '\0';
     free(text);
     return result;
 }
 
-static void module_unload(nova_driver *driver, void *module)
+static void cuda_module_unload(nova_driver *driver, void *module)
 {
-    (void)of(driver)->module_unload(module);
+    (void)cuda_context_of(driver)->module_unload(module);
 }
 
-static int function_find(nova_driver *driver, void *module, const char *name, void **function)
+static int cuda_function_find(nova_driver *driver, void *module, const char *name, void **function)
 {
-    return of(driver)->module_function(function, module, name);
+    return cuda_context_of(driver)->module_function(function, module, name);
 }
 
-static int function_allow_shared(nova_driver *driver, void *function, uint32_t bytes)
+static int cuda_function_allow_shared(nova_driver *driver, void *function, uint32_t bytes)
 {
-    return of(driver)->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED, (int)bytes);
+    return cuda_context_of(driver)->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED,
+                                                 (int)bytes);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static int memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
+static int cuda_memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
 {
-    return of(driver)->memory_take(address, size);
+    return cuda_context_of(driver)->memory_take(address, size);
 }
 
-static void memory_free(nova_driver *driver, uint64_t address)
+static void cuda_memory_free(nova_driver *driver, uint64_t address)
 {
-    (void)of(driver)->memory_free(address);
+    (void)cuda_context_of(driver)->memory_free(address);
 }
 
-static int pinned_take(nova_driver *driver, uint64_t size, void **memory)
+static int cuda_pinned_take(nova_driver *driver, uint64_t size, void **memory)
 {
-    return of(driver)->pinned_take(memory, size, HOST_PORTABLE);
+    return cuda_context_of(driver)->pinned_take(memory, size, HOST_PORTABLE);
 }
 
-static void pinned_free(nova_driver *driver, void *memory)
+static void cuda_pinned_free(nova_driver *driver, void *memory)
 {
-    (void)of(driver)->pinned_free(memory);
+    (void)cuda_context_of(driver)->pinned_free(memory);
 }
 
-static int copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size, void *stream)
+static int cuda_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
+                        void *stream)
 {
-    return of(driver)->copy_in(to, from, size, stream);
+    return cuda_context_of(driver)->copy_in(to, from, size, stream);
 }
 
-static int copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream)
+static int cuda_copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream)
 {
-    return of(driver)->copy_out(to, from, size, stream);
+    return cuda_context_of(driver)->copy_out(to, from, size, stream);
 }
 
-static int copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size,
-                       void *stream)
+static int cuda_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size,
+                            void *stream)
 {
-    return of(driver)->copy_within(to, from, size, stream);
+    return cuda_context_of(driver)->copy_within(to, from, size, stream);
 }
 
 /* --- streams and events ----------------------------------------------------------------------- */
 
-static int stream_create(nova_driver *driver, void **stream)
+static int cuda_stream_create(nova_driver *driver, void **stream)
 {
-    return of(driver)->stream_create(stream, STREAM_NON_BLOCKING);
+    return cuda_context_of(driver)->stream_create(stream, STREAM_NON_BLOCKING);
 }
 
-static void stream_destroy(nova_driver *driver, void *stream)
+static void cuda_stream_destroy(nova_driver *driver, void *stream)
 {
-    (void)of(driver)->stream_destroy(stream);
+    (void)cuda_context_of(driver)->stream_destroy(stream);
 }
 
-static int stream_synchronize(nova_driver *driver, void *stream)
+static int cuda_stream_synchronize(nova_driver *driver, void *stream)
 {
-    return of(driver)->stream_synchronize(stream);
+    return cuda_context_of(driver)->stream_synchronize(stream);
 }
 
-static int stream_wait(nova_driver *driver, void *stream, void *event)
+static int cuda_stream_wait(nova_driver *driver, void *stream, void *event)
 {
-    return of(driver)->stream_wait(stream, event, 0);
+    return cuda_context_of(driver)->stream_wait(stream, event, 0);
 }
 
-static int event_create(nova_driver *driver, bool timed, void **event)
+static int cuda_event_create(nova_driver *driver, bool timed, void **event)
 {
-    return of(driver)->event_create(event, timed ? 0 : EVENT_DISABLE_TIMING);
+    return cuda_context_of(driver)->event_create(event, timed ? 0 : EVENT_DISABLE_TIMING);
 }
 
-static void event_destroy(nova_driver *driver, void *event)
+static void cuda_event_destroy(nova_driver *driver, void *event)
 {
-    (void)of(driver)->event_destroy(event);
+    (void)cuda_context_of(driver)->event_destroy(event);
 }
 
-static int event_record(nova_driver *driver, void *event, void *stream)
+static int cuda_event_record(nova_driver *driver, void *event, void *stream)
 {
-    return of(driver)->event_record(event, stream);
+    return cuda_context_of(driver)->event_record(event, stream);
 }
 
-static int event_synchronize(nova_driver *driver, void *event)
+static int cuda_event_synchronize(nova_driver *driver, void *event)
 {
-    return of(driver)->event_synchronize(event);
+    return cuda_context_of(driver)->event_synchronize(event);
 }
 
-static int event_elapsed(nova_driver *driver, void *from, void *to, float *milliseconds)
+static int cuda_event_elapsed(nova_driver *driver, void *from, void *to, float *milliseconds)
 {
-    return of(driver)->event_elapsed(milliseconds, from, to);
+    return cuda_context_of(driver)->event_elapsed(milliseconds, from, to);
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
@@ -339,7 +341,7 @@ typedef struct {
     void *list[5];
 } packed;
 
-static void pack(packed *out, const nova_kernel_call *call)
+static void cuda_pack(packed *out, const nova_kernel_call *call)
 {
     enum { BUFFER_POINTER = 1, BUFFER_SIZE = 2 };
     out->size = call->argument_count * sizeof *call->arguments;
@@ -350,119 +352,119 @@ static void pack(packed *out, const nova_kernel_call *call)
     out->list[4] = NULL;
 }
 
-static int launch(nova_driver *driver, const nova_kernel_call *call, void *stream)
+static int cuda_launch(nova_driver *driver, const nova_kernel_call *call, void *stream)
 {
     packed extra;
-    pack(&extra, call);
+    cuda_pack(&extra, call);
     const nova_device_launch *shape = call->shape;
-    return of(driver)->launch(call->function, shape->grid[0], shape->grid[1], shape->grid[2],
-                              shape->block[0], shape->block[1], shape->block[2], shape->shared,
-                              stream, NULL, extra.list);
+    return cuda_context_of(driver)->launch(
+        call->function, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
+        shape->block[1], shape->block[2], shape->shared, stream, NULL, extra.list);
 }
 
-static node_params params_of(const nova_kernel_call *call, packed *extra)
+static node_params cuda_params_of(const nova_kernel_call *call, packed *extra)
 {
-    pack(extra, call);
-    node_params params = {.function = call->function, .shared = call->shape->shared,
-                          .extra = extra->list};
+    cuda_pack(extra, call);
+    node_params params = {
+        .function = call->function, .shared = call->shape->shared, .extra = extra->list};
     memcpy(params.grid, call->shape->grid, sizeof params.grid);
     memcpy(params.block, call->shape->block, sizeof params.block);
     return params;
 }
 
-static void graph_destroy(nova_driver *driver, void *graph)
+static void cuda_graph_destroy(nova_driver *driver, void *graph)
 {
-    chain *made = graph;
-    if (made->exec != NULL)
-        (void)of(driver)->exec_destroy(made->exec);
-    if (made->graph != NULL)
-        (void)of(driver)->graph_destroy(made->graph);
-    free(made);
+    chain *created = graph;
+    if (created->exec != NULL)
+        (void)cuda_context_of(driver)->exec_destroy(created->exec);
+    if (created->graph != NULL)
+        (void)cuda_context_of(driver)->graph_destroy(created->graph);
+    free(created);
 }
 
-static int graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
-                        void **graph)
+static int cuda_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
+                             void **graph)
 {
-    chain *made = calloc(1, sizeof *made + number * sizeof made->nodes[0]);
-    if (made == NULL)
+    chain *created = calloc(1, sizeof *created + number * sizeof created->nodes[0]);
+    if (created == NULL)
         return OUT_OF_MEMORY;
-    int result = of(driver)->graph_create(&made->graph, 0);
+    int result = cuda_context_of(driver)->graph_create(&created->graph, 0);
     for (uint32_t i = 0; result == 0 && i < number; i++) {
         packed extra;
-        node_params params = params_of(&calls[i], &extra);
-        result = of(driver)->graph_add(&made->nodes[i], made->graph,
-                                       i > 0 ? &made->nodes[i - 1] : NULL, i > 0, &params);
+        node_params params = cuda_params_of(&calls[i], &extra);
+        result = cuda_context_of(driver)->graph_add(&created->nodes[i], created->graph,
+                                                    i > 0 ? &created->nodes[i - 1] : NULL, i > 0,
+                                                    &params);
     }
     if (result == 0)
-        result = of(driver)->graph_instantiate(&made->exec, made->graph, 0);
+        result = cuda_context_of(driver)->graph_instantiate(&created->exec, created->graph, 0);
     if (result != 0) {
-        graph_destroy(driver, made);
+        cuda_graph_destroy(driver, created);
         return result;
     }
-    *graph = made;
+    *graph = created;
     return 0;
 }
 
-static int graph_update(nova_driver *driver, void *graph, uint32_t index,
-                        const nova_kernel_call *call)
+static int cuda_graph_update(nova_driver *driver, void *graph, uint32_t index,
+                             const nova_kernel_call *call)
 {
-    chain *made = graph;
+    chain *created = graph;
     packed extra;
-    node_params params = params_of(call, &extra);
-    return of(driver)->exec_set(made->exec, made->nodes[index], &params);
+    node_params params = cuda_params_of(call, &extra);
+    return cuda_context_of(driver)->exec_set(created->exec, created->nodes[index], &params);
 }
 
-static int graph_launch(nova_driver *driver, void *graph, void *stream)
+static int cuda_graph_launch(nova_driver *driver, void *graph, void *stream)
 {
-    return of(driver)->graph_launch(((chain *)graph)->exec, stream);
+    return cuda_context_of(driver)->graph_launch(((chain *)graph)->exec, stream);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static const nova_driver TABLE = {
+static const nova_driver CUDA_TABLE = {
     .name = "cuda",
-    .classify = classify,
-    .explain = explain,
-    .count = count,
-    .describe = describe,
-    .memory_left = memory_left,
-    .context_open = context_open,
-    .context_close = context_close,
-    .enter = enter,
-    .leave = leave,
-    .module_load = module_load,
-    .module_unload = module_unload,
-    .function_find = function_find,
-    .function_allow_shared = function_allow_shared,
-    .memory_take = memory_take,
-    .memory_free = memory_free,
-    .pinned_take = pinned_take,
-    .pinned_free = pinned_free,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_synchronize = stream_synchronize,
-    .stream_wait = stream_wait,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_synchronize = event_synchronize,
-    .event_elapsed = event_elapsed,
-    .copy_in = copy_in,
-    .copy_out = copy_out,
-    .copy_within = copy_within,
-    .launch = launch,
-    .graph_create = graph_create,
-    .graph_destroy = graph_destroy,
-    .graph_update = graph_update,
-    .graph_launch = graph_launch,
+    .classify = cuda_classify,
+    .explain = cuda_explain,
+    .count = cuda_count,
+    .describe = cuda_describe,
+    .memory_left = cuda_memory_left,
+    .context_open = cuda_context_open,
+    .context_close = cuda_context_close,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
+    .module_load = cuda_module_load,
+    .module_unload = cuda_module_unload,
+    .function_find = cuda_function_find,
+    .function_allow_shared = cuda_function_allow_shared,
+    .memory_take = cuda_memory_take,
+    .memory_free = cuda_memory_free,
+    .pinned_take = cuda_pinned_take,
+    .pinned_free = cuda_pinned_free,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .stream_synchronize = cuda_stream_synchronize,
+    .stream_wait = cuda_stream_wait,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_synchronize = cuda_event_synchronize,
+    .event_elapsed = cuda_event_elapsed,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .copy_within = cuda_copy_within,
+    .launch = cuda_launch,
+    .graph_create = cuda_graph_create,
+    .graph_destroy = cuda_graph_destroy,
+    .graph_update = cuda_graph_update,
+    .graph_launch = cuda_graph_launch,
 };
 
-static nova_status find_functions(cuda *c, void *library, nova_error *error)
+static nova_status cuda_find_functions(cuda *c, void *library, nova_error *error)
 {
     static const char *const names[] = {
 #define NAME(symbol, name, parameters) #symbol,
-        FUNCTIONS(NAME)
-    };
+        FUNCTIONS(NAME)};
     enum { COUNT = sizeof names / sizeof *names };
     void *found[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
@@ -478,7 +480,7 @@ static nova_status find_functions(cuda *c, void *library, nova_error *error)
     return NOVA_OK;
 }
 
-static nova_status start(cuda *c, nova_error *error)
+static nova_status cuda_start(cuda *c, nova_error *error)
 {
     int version = 0;
     int result = c->init(0);
@@ -488,13 +490,14 @@ static nova_status start(cuda *c, nova_error *error)
         return nova_fail(error, NOVA_NO_DRIVER, "", "the CUDA driver is there, but no GPU");
     if (result != 0) {
         char text[256];
-        explain(&c->driver, result, text, sizeof text);
+        cuda_explain(&c->driver, result, text, sizeof text);
         return nova_fail(error, NOVA_NO_DRIVER, "", "the CUDA driver does not start: %s", text);
     }
     if (version < LEAST_VERSION)
         return nova_fail(error, NOVA_NO_DRIVER, "",
                          "the CUDA driver is of version %d.%d, and %d.%d is the oldest that Nova "
-                         "knows", version / 1000, version % 1000 / 10, LEAST_VERSION / 1000,
+                         "knows",
+                         version / 1000, version % 1000 / 10, LEAST_VERSION / 1000,
                          LEAST_VERSION % 1000 / 10);
     return NOVA_OK;
 }
@@ -510,18 +513,18 @@ nova_status nova_cuda_open(const char *path, nova_driver **driver, nova_error *e
         return nova_fail(error, NOVA_NO_DRIVER, "", "there is no CUDA driver: %s",
                          why != NULL ? why : "libcuda.so.1 is not there");
     }
-    cuda *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    cuda *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the driver");
-    made->driver = TABLE;
-    nova_status status = find_functions(made, library, error);
+    created->driver = CUDA_TABLE;
+    nova_status status = cuda_find_functions(created, library, error);
     if (status == NOVA_OK)
-        status = start(made, error);
+        status = cuda_start(created, error);
     if (status != NOVA_OK) {
-        free(made);
+        free(created);
         return status;
     }
-    *driver = &made->driver;
+    *driver = &created->driver;
     return NOVA_OK;
 }
 

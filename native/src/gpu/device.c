@@ -7,16 +7,17 @@
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
-static nova_status lost(nova_device *device, nova_error *error)
+static nova_status device_lost(nova_device *device, nova_error *error)
 {
-    char why[sizeof device->lost_why];
+    char why[sizeof device->lost_reason];
     pthread_mutex_lock(&device->mutex);
-    memcpy(why, device->lost_why, sizeof why);
+    memcpy(why, device->lost_reason, sizeof why);
     pthread_mutex_unlock(&device->mutex);
     return nova_fail(error, NOVA_DEVICE_FAULT, "", "%s", why);
 }
 
-nova_status nova_device_check(nova_device *device, int result, const char *what, nova_error *error)
+nova_status nova_device_check(nova_device *device, int result, const char *action,
+                              nova_error *error)
 {
     if (result == 0)
         return NOVA_OK;
@@ -24,20 +25,20 @@ nova_status nova_device_check(nova_device *device, int result, const char *what,
     nova_status status = device->driver->classify(device->driver, result);
     device->driver->explain(device->driver, result, text, sizeof text);
     if (status != NOVA_DEVICE_FAULT)
-        return nova_fail(error, status, "", "%s: %s", what, text);
+        return nova_fail(error, status, "", "%s: %s", action, text);
     pthread_mutex_lock(&device->mutex);
-    if (device->lost_why[0] == '\0')
-        (void)snprintf(device->lost_why, sizeof device->lost_why, "a kernel failed on %.60s: %s",
-                       device->info.name, text);
+    if (device->lost_reason[0] == '\0')
+        (void)snprintf(device->lost_reason, sizeof device->lost_reason,
+                       "a kernel failed on %.60s: %s", device->info.name, text);
     pthread_mutex_unlock(&device->mutex);
     atomic_store_explicit(&device->is_lost, true, memory_order_release);
-    return lost(device, error);
+    return device_lost(device, error);
 }
 
 nova_status nova_device_enter(nova_device *device, nova_error *error)
 {
     if (atomic_load_explicit(&device->is_lost, memory_order_acquire))
-        return lost(device, error);
+        return device_lost(device, error);
     return nova_device_check(device, device->driver->enter(device->driver, device->context),
                              "the device cannot be used", error);
 }
@@ -49,7 +50,7 @@ void nova_device_leave(nova_device *device)
 
 /* --- opening and closing ---------------------------------------------------------------------- */
 
-static nova_status start(nova_device *device, nova_error *error)
+static nova_status device_start(nova_device *device, nova_error *error)
 {
     nova_driver *driver = device->driver;
     nova_status status = nova_device_enter(device, error);
@@ -63,7 +64,7 @@ static nova_status start(nova_device *device, nova_error *error)
     status = nova_device_check(device, result, "the device has no streams", error);
     if (status == NOVA_OK)
         status = nova_device_take_inside(device, NOVA_DEVICE_ALIGNMENT, device->stream,
-                                         &device->nothing, error);
+                                         &device->empty_block, error);
     nova_device_leave(device);
     return status;
 }
@@ -73,58 +74,59 @@ nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **dev
 {
     if (driver == NULL || device == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
-    nova_device *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    nova_device *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the device");
-    made->driver = driver;
-    made->ordinal = ordinal;
-    atomic_init(&made->is_lost, false);
-    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
-        free(made);
+    created->driver = driver;
+    created->ordinal = ordinal;
+    atomic_init(&created->is_lost, false);
+    if (pthread_mutex_init(&created->mutex, NULL) != 0) {
+        free(created);
         return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
     }
     int count = 0;
     nova_status status =
-        nova_device_check(made, driver->count(driver, &count), "no GPU can be asked for", error);
+        nova_device_check(created, driver->count(driver, &count), "no GPU can be asked for", error);
     if (status == NOVA_OK && (ordinal < 0 || ordinal >= count))
-        status = nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no %s %d: this machine has %d",
-                           strcmp(driver->name, "sim") == 0 ? "simulated GPU" : "GPU", ordinal,
-                           count);
+        status =
+            nova_fail(error, NOVA_WRONG_DEVICE, "", "there is no %s %d: this machine has %d",
+                      strcmp(driver->name, "sim") == 0 ? "simulated GPU" : "GPU", ordinal, count);
     if (status == NOVA_OK)
-        status = nova_device_check(made, driver->describe(driver, ordinal, &made->info),
+        status = nova_device_check(created, driver->describe(driver, ordinal, &created->info),
                                    "the GPU does not say what it is", error);
     if (status == NOVA_OK)
-        status = nova_device_check(made, driver->context_open(driver, ordinal, &made->context),
-                                   "the GPU cannot be opened", error);
+        status =
+            nova_device_check(created, driver->context_open(driver, ordinal, &created->context),
+                              "the GPU cannot be opened", error);
     if (status == NOVA_OK)
-        status = start(made, error);
+        status = device_start(created, error);
     if (status != NOVA_OK) {
-        nova_device_close(made);
+        nova_device_close(created);
         return status;
     }
-    *device = made;
+    *device = created;
     return NOVA_OK;
 }
 
-static void stop(nova_device *device)
+static void device_stop(nova_device *device)
 {
     nova_driver *driver = device->driver;
-    nova_device_give(device, device->nothing);
+    nova_device_give(device, device->empty_block);
     nova_device_trim_inside(device);
-    while (device->stages != NULL) {
-        nova_stage *stage = device->stages;
-        device->stages = stage->next;
-        nova_stage_destroy(device, stage);
+    while (device->double_buffers != NULL) {
+        nova_double_buffer *stage = device->double_buffers;
+        device->double_buffers = stage->next;
+        nova_double_buffer_destroy(device, stage);
     }
     while (device->event_count > 0)
         driver->event_destroy(driver, device->events[--device->event_count]);
     while (device->timed_count > 0)
         driver->event_destroy(driver, device->timed[--device->timed_count]);
-    while (device->lanes != NULL) {
-        nova_lane *lane = device->lanes;
-        device->lanes = lane->next;
-        driver->stream_destroy(driver, lane->stream);
-        free(lane);
+    while (device->idle_streams != NULL) {
+        nova_pooled_stream *pooled = device->idle_streams;
+        device->idle_streams = pooled->next;
+        driver->stream_destroy(driver, pooled->stream);
+        free(pooled);
     }
     void *streams[] = {device->stream, device->in, device->out};
     for (int i = 0; i < 3; i++)
@@ -140,7 +142,7 @@ void nova_device_close(nova_device *device)
     if (device->context != NULL) {
         /* Also when it is lost: the driver then refuses, and what is of this process is freed. */
         (void)driver->enter(driver, device->context);
-        stop(device);
+        device_stop(device);
         nova_device_leave(device);
         driver->context_close(driver, device->ordinal, device->context);
     }
@@ -165,7 +167,7 @@ void *nova_device_stream(const nova_device *device)
 
 /* --- streams ---------------------------------------------------------------------------------- */
 
-static void *take_event(nova_device *device)
+static void *device_take_event(nova_device *device)
 {
     pthread_mutex_lock(&device->mutex);
     void *event = device->event_count > 0 ? device->events[--device->event_count] : NULL;
@@ -173,47 +175,48 @@ static void *take_event(nova_device *device)
     return event;
 }
 
-static void give_event(nova_device *device, void *event)
+static void device_give_event(nova_device *device, void *event)
 {
     pthread_mutex_lock(&device->mutex);
-    bool kept = device->event_count < NOVA_IDLE_EVENTS;
-    if (kept)
+    bool is_cached = device->event_count < NOVA_IDLE_EVENTS;
+    if (is_cached)
         device->events[device->event_count++] = event;
     pthread_mutex_unlock(&device->mutex);
-    if (!kept)
+    if (!is_cached)
         device->driver->event_destroy(device->driver, event);
 }
 
-nova_status nova_lane_take(nova_device *device, nova_lane **lane, nova_error *error)
+nova_status nova_pooled_stream_take(nova_device *device, nova_pooled_stream **pooled,
+                                    nova_error *error)
 {
     pthread_mutex_lock(&device->mutex);
-    nova_lane *found = device->lanes;
-    if (found != NULL)
-        device->lanes = found->next;
+    nova_pooled_stream *reusable = device->idle_streams;
+    if (reusable != NULL)
+        device->idle_streams = reusable->next;
     pthread_mutex_unlock(&device->mutex);
-    if (found == NULL) {
-        found = calloc(1, sizeof *found);
-        if (found == NULL)
+    if (reusable == NULL) {
+        reusable = calloc(1, sizeof *reusable);
+        if (reusable == NULL)
             return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a stream");
-        nova_status status =
-            nova_device_check(device, device->driver->stream_create(device->driver, &found->stream),
-                              "the device has no stream for a run", error);
+        nova_status status = nova_device_check(
+            device, device->driver->stream_create(device->driver, &reusable->stream),
+            "the device has no stream for a run", error);
         if (status != NOVA_OK) {
-            free(found);
+            free(reusable);
             return status;
         }
     }
-    *lane = found;
+    *pooled = reusable;
     return NOVA_OK;
 }
 
-void nova_lane_give(nova_device *device, nova_lane *lane)
+void nova_pooled_stream_give(nova_device *device, nova_pooled_stream *pooled)
 {
-    if (lane == NULL)
+    if (pooled == NULL)
         return;
     pthread_mutex_lock(&device->mutex);
-    lane->next = device->lanes;
-    device->lanes = lane;
+    pooled->next = device->idle_streams;
+    device->idle_streams = pooled;
     pthread_mutex_unlock(&device->mutex);
 }
 
@@ -221,14 +224,14 @@ nova_status nova_device_mark_inside(nova_device *device, void *stream, void **ev
                                     nova_error *error)
 {
     nova_driver *driver = device->driver;
-    void *taken = take_event(device);
-    int result = taken != NULL ? 0 : driver->event_create(driver, false, &taken);
+    void *new_event = device_take_event(device);
+    int result = new_event != NULL ? 0 : driver->event_create(driver, false, &new_event);
     if (result == 0) {
-        result = driver->event_record(driver, taken, stream);
+        result = driver->event_record(driver, new_event, stream);
         if (result == 0)
-            *event = taken;
+            *event = new_event;
         else
-            give_event(device, taken);
+            device_give_event(device, new_event);
     }
     return nova_device_check(device, result, "the device has no events", error);
 }
@@ -236,7 +239,7 @@ nova_status nova_device_mark_inside(nova_device *device, void *stream, void **ev
 nova_status nova_device_await_inside(nova_device *device, void *event, nova_error *error)
 {
     int result = device->driver->event_synchronize(device->driver, event);
-    give_event(device, event);
+    device_give_event(device, event);
     return nova_device_check(device, result, "the run did not end", error);
 }
 
@@ -254,7 +257,7 @@ nova_status nova_device_await(nova_device *device, void *event, nova_error *erro
 {
     nova_status status = nova_device_enter(device, error);
     if (status != NOVA_OK) {
-        give_event(device, event); /* of a device that is lost: it is freed with it */
+        device_give_event(device, event); /* of a device that is lost: it is freed with it */
         return status;
     }
     status = nova_device_await_inside(device, event, error);
@@ -274,7 +277,7 @@ nova_status nova_device_order_inside(nova_device *device, void *earlier, void *l
         return status;
     /* The wait is for what was recorded now: the event can be recorded anew at once. */
     int result = driver->stream_wait(driver, later, event);
-    give_event(device, event);
+    device_give_event(device, event);
     return nova_device_check(device, result, "streams cannot be put in order", error);
 }
 
@@ -293,8 +296,7 @@ nova_status nova_device_synchronize(nova_device *device, void *stream, nova_erro
     nova_status status = nova_device_enter(device, error);
     if (status != NOVA_OK)
         return status;
-    status = nova_device_check(device,
-                               device->driver->stream_synchronize(device->driver, stream),
+    status = nova_device_check(device, device->driver->stream_synchronize(device->driver, stream),
                                "the stream did not end", error);
     nova_device_leave(device);
     return status;

@@ -1,8 +1,8 @@
-/* The launches of a run. The first run of an execution launches kernel by kernel. From the second on they are
- * one graph, or one for each step where copies and kernels of the host lie between (hybrid_run.c); other pointers
- * than last time change a graph's launches, which costs much less than a new one.
- * A run that is traced goes launch by launch. Loops wait for their conditions: what is in them is enqueued as often
- * as they say. */
+/* The launches of a run. The first run of an execution launches kernel by kernel. From the second
+ * on they are one graph, or one for each step where copies and kernels of the host lie between
+ * (hybrid_run.c); other pointers than last time change a graph's launches, which costs much less
+ * than a new one. A run that is traced goes launch by launch. Loops wait for their conditions: what
+ * is in them is enqueued as often as they say. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,17 +25,17 @@ uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer)
     }
 }
 
-static int by_address(const void *a, const void *b)
+static int launch_by_address(const void *a, const void *b)
 {
     uint64_t x = ((const nova_device_range *)a)->address;
     uint64_t y = ((const nova_device_range *)b)->address;
     return x < y ? -1 : x > y;
 }
 
-/* The memory of a launch, sorted, with what overlaps as one. Operands that it only reads stand before the
- * others; constants are read whatever else is known. */
-static uint32_t find_ranges(const nova_device_run *r, const nova_launch_record *launch,
-                            nova_device_range *ranges)
+/* The memory of a launch, sorted, with what overlaps as one. Operands that it only reads stand
+ * before the others; constants are read whatever else is known. */
+static uint32_t launch_find_ranges(const nova_device_run *r, const nova_launch_record *launch,
+                                   nova_device_range *ranges)
 {
     const nova_tables *tables = &r->program->tables;
     for (uint32_t k = 0; k < launch->operand_count; k++) {
@@ -47,7 +47,7 @@ static uint32_t find_ranges(const nova_device_run *r, const nova_launch_record *
             .is_read_only = k < launch->reads || buffer->kind == NOVA_CONSTANT,
         };
     }
-    qsort(ranges, launch->operand_count, sizeof *ranges, by_address);
+    qsort(ranges, launch->operand_count, sizeof *ranges, launch_by_address);
     uint32_t count = 0;
     for (uint32_t k = 0; k < launch->operand_count; k++) {
         nova_device_range *last = count > 0 ? &ranges[count - 1] : NULL;
@@ -64,7 +64,7 @@ static uint32_t find_ranges(const nova_device_run *r, const nova_launch_record *
 }
 
 /* All launches with the pointers of this run. */
-static void bind(nova_device_run *r)
+static void launch_bind(nova_device_run *r)
 {
     const nova_tables *tables = &r->program->tables;
     nova_device_execution *execution = r->execution;
@@ -80,29 +80,29 @@ static void bind(nova_device_run *r)
             .arguments = execution->pointers + launch->first_operand,
             .argument_count = launch->operand_count,
             .ranges = ranges,
-            .range_count = checks ? find_ranges(r, launch, ranges) : 0,
+            .range_count = checks ? launch_find_ranges(r, launch, ranges) : 0,
         };
     }
 }
 
-static size_t slots_size(const nova_device_run *r)
+static size_t launch_slots_size(const nova_device_run *r)
 {
     return (r->program->argument_count + r->program->output_count + 1) *
            sizeof *r->execution->slots;
 }
 
 /* A graph of one launch gains nothing. */
-static bool has_graph(const nova_device_step *step)
+static bool launch_has_graph(const nova_device_step *step)
 {
     return step->kind == NOVA_DEVICE_STEP && step->count > 1;
 }
 
 /* The graph for these slots, or NULL. */
-static nova_device_graph *find_graph(const nova_device_run *r)
+static nova_device_graph *launch_find_graph(const nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     for (unsigned i = 0; i < execution->graph_count; i++)
-        if (memcmp(execution->graphs[i].slots, execution->slots, slots_size(r)) == 0)
+        if (memcmp(execution->graphs[i].slots, execution->slots, launch_slots_size(r)) == 0)
             return &execution->graphs[i];
     return NULL;
 }
@@ -118,39 +118,40 @@ void nova_graph_free(const nova_device_program *program, nova_device_graph *grap
     free(graph->pointers);
 }
 
-static nova_status make_graph(nova_device_run *r, nova_device_graph **graph)
+static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **graph)
 {
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
     size_t pointers = r->program->tables.header->operand_count * sizeof *execution->pointers;
-    nova_device_graph made = {.graphs = calloc(r->program->device_count + 1, sizeof *made.graphs),
-                              .slots = malloc(slots_size(r)),
-                              .pointers = malloc(pointers + 8)};
+    nova_device_graph created = {.graphs =
+                                     calloc(r->program->device_count + 1, sizeof *created.graphs),
+                                 .slots = malloc(launch_slots_size(r)),
+                                 .pointers = malloc(pointers + 8)};
     nova_status status = NOVA_OK;
-    if (made.graphs == NULL || made.slots == NULL || made.pointers == NULL)
+    if (created.graphs == NULL || created.slots == NULL || created.pointers == NULL)
         status = nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a graph");
     for (uint32_t i = 0; status == NOVA_OK && i < r->program->step_count; i++) {
         const nova_device_step *step = &r->program->steps[i];
-        if (!has_graph(step))
+        if (!launch_has_graph(step))
             continue;
         int result = driver->graph_create(driver, execution->calls + step->first, step->count,
-                                          &made.graphs[step->number]);
+                                          &created.graphs[step->number]);
         status = nova_run_check(r, result, "the launches cannot be made into a graph");
         r->counts.graphs += status == NOVA_OK;
     }
     if (status != NOVA_OK) {
-        nova_graph_free(r->program, &made);
+        nova_graph_free(r->program, &created);
         return status;
     }
-    memcpy(made.slots, execution->slots, slots_size(r));
-    memcpy(made.pointers, execution->pointers, pointers);
+    memcpy(created.slots, execution->slots, launch_slots_size(r));
+    memcpy(created.pointers, execution->pointers, pointers);
     *graph = &execution->graphs[execution->graph_count++];
-    **graph = made;
+    **graph = created;
     return NOVA_OK;
 }
 
 /* Gives a launch of a graph the pointers of this run. */
-static nova_status update_launch(nova_device_run *r, const nova_device_graph *graph,
+static nova_status launch_update(nova_device_run *r, const nova_device_graph *graph,
                                  const nova_device_step *step, uint32_t index)
 {
     nova_driver *driver = r->device->driver;
@@ -170,7 +171,7 @@ static nova_status update_launch(nova_device_run *r, const nova_device_graph *gr
 }
 
 /* Gives the graph that was not used for the longest time the pointers of this run. */
-static nova_status update_graph(nova_device_run *r, nova_device_graph **graph)
+static nova_status launch_update_graph(nova_device_run *r, nova_device_graph **graph)
 {
     nova_device_execution *execution = r->execution;
     nova_device_graph *oldest = &execution->graphs[0];
@@ -178,16 +179,16 @@ static nova_status update_graph(nova_device_run *r, nova_device_graph **graph)
         if (execution->graphs[i].used < oldest->used)
             oldest = &execution->graphs[i];
     /* Until all launches are changed, the graph is of no use to anybody. */
-    memset(oldest->slots, 0xff, slots_size(r));
+    memset(oldest->slots, 0xff, launch_slots_size(r));
     for (uint32_t i = 0; i < r->program->step_count; i++) {
         const nova_device_step *step = &r->program->steps[i];
-        for (uint32_t k = 0; has_graph(step) && k < step->count; k++) {
-            nova_status status = update_launch(r, oldest, step, k);
+        for (uint32_t k = 0; launch_has_graph(step) && k < step->count; k++) {
+            nova_status status = launch_update(r, oldest, step, k);
             if (status != NOVA_OK)
                 return status;
         }
     }
-    memcpy(oldest->slots, execution->slots, slots_size(r));
+    memcpy(oldest->slots, execution->slots, launch_slots_size(r));
     *graph = oldest;
     return NOVA_OK;
 }
@@ -197,11 +198,11 @@ static nova_status launch_step(nova_device_run *r, const nova_device_graph *grap
                                const nova_device_step *step)
 {
     nova_driver *driver = r->device->driver;
-    if (graph != NULL && has_graph(step)) {
+    if (graph != NULL && launch_has_graph(step)) {
         r->counts.graph_launches++;
-        return nova_run_check(
-            r, driver->graph_launch(driver, graph->graphs[step->number], r->stream),
-            "the graph cannot be launched");
+        return nova_run_check(r,
+                              driver->graph_launch(driver, graph->graphs[step->number], r->stream),
+                              "the graph cannot be launched");
     }
     int result = 0;
     for (uint32_t i = step->first; result == 0 && i < step->first + step->count; i++) {
@@ -214,20 +215,20 @@ static nova_status launch_step(nova_device_run *r, const nova_device_graph *grap
 }
 
 /* Finds or makes the graph for the pointers of this run; NULL where launches go one by one. */
-static nova_status prepare_graph(nova_device_run *r, nova_device_graph **graph)
+static nova_status launch_prepare_graph(nova_device_run *r, nova_device_graph **graph)
 {
     nova_device_execution *execution = r->execution;
-    *graph = r->trace == NULL ? find_graph(r) : NULL;
+    *graph = r->trace == NULL ? launch_find_graph(r) : NULL;
     nova_status status = NOVA_OK;
     if (*graph == NULL) {
-        bind(r);
+        launch_bind(r);
         /* One that is never used again costs. */
         if (!r->program->has_graphs || execution->runs == 0 || r->trace != NULL)
             return NOVA_OK;
-        status = execution->graph_count < NOVA_DEVICE_GRAPHS ? make_graph(r, graph)
-                                                             : update_graph(r, graph);
+        status = execution->graph_count < NOVA_DEVICE_GRAPHS ? launch_make_graph(r, graph)
+                                                             : launch_update_graph(r, graph);
     } else if (r->program->has_single) {
-        bind(r);
+        launch_bind(r);
     }
     if (status == NOVA_OK)
         (*graph)->used = execution->runs;
@@ -235,7 +236,8 @@ static nova_status prepare_graph(nova_device_run *r, nova_device_graph **graph)
 }
 
 /* Whether the body of a loop is to run (again): the one value that a run waits for. */
-static nova_status read_condition(nova_device_run *r, const nova_device_step *loop, bool *holds)
+static nova_status launch_read_condition(nova_device_run *r, const nova_device_step *loop,
+                                         bool *holds)
 {
     nova_driver *driver = r->device->driver;
     const nova_launch_record *launch = nova_step_launch(r->program, loop, 0);
@@ -255,7 +257,8 @@ static nova_status read_condition(nova_device_run *r, const nova_device_step *lo
 }
 
 /* Steps [from, to), of a program or of the body of a loop. */
-static nova_status run_steps(nova_device_run *r, nova_device_graph *graph, uint32_t from, uint32_t to)
+static nova_status launch_run_steps(nova_device_run *r, nova_device_graph *graph, uint32_t from,
+                                    uint32_t to)
 {
     nova_status status = NOVA_OK;
     for (uint32_t i = from; status == NOVA_OK && i < to; i++) {
@@ -265,14 +268,14 @@ static nova_status run_steps(nova_device_run *r, nova_device_graph *graph, uint3
         else if (step->kind == NOVA_COPY_STEP)
             status = nova_run_copies(r, step);
         else if (step->kind == NOVA_HOST_STEP)
-            status = nova_run_island(r, step);
+            status = nova_run_host_region(r, step);
         else {
             bool holds = false;
-            status = read_condition(r, step, &holds);
+            status = launch_read_condition(r, step, &holds);
             while (status == NOVA_OK && holds) {
-                status = run_steps(r, graph, i + 1, step->end);
+                status = launch_run_steps(r, graph, i + 1, step->end);
                 if (status == NOVA_OK)
-                    status = read_condition(r, step, &holds);
+                    status = launch_read_condition(r, step, &holds);
             }
             i = step->end - 1;
         }
@@ -283,10 +286,10 @@ static nova_status run_steps(nova_device_run *r, nova_device_graph *graph, uint3
 nova_status nova_run_launch(nova_device_run *r)
 {
     nova_device_graph *graph;
-    nova_status status = prepare_graph(r, &graph);
+    nova_status status = launch_prepare_graph(r, &graph);
     if (status == NOVA_OK)
-        status = run_steps(r, graph, 0, r->program->step_count);
+        status = launch_run_steps(r, graph, 0, r->program->step_count);
     nova_error ignored;
-    nova_status left = nova_run_leave_mirror(r, status == NOVA_OK ? r->error : &ignored);
+    nova_status left = nova_run_leave_host_shadow(r, status == NOVA_OK ? r->error : &ignored);
     return status != NOVA_OK ? status : left;
 }

@@ -1,5 +1,5 @@
-/* The pool of a device: blocks that were given back are handed out again, so that a program which runs again
- * and again asks the driver for nothing. */
+/* The pool of a device: blocks that were given back are handed out again, so that a program which
+ * runs again and again asks the driver for nothing. */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>
@@ -8,14 +8,15 @@
 enum { MOST_LOOKED_AT = 16 };
 
 /* The class of a size, and the size of its blocks. */
-static unsigned class_of(uint64_t size, uint64_t *rounded)
+static unsigned memory_class_of(uint64_t size, uint64_t *rounded)
 {
     uint64_t units = (size + NOVA_DEVICE_ALIGNMENT - 1) / NOVA_DEVICE_ALIGNMENT;
     if (units <= 4) {
         *rounded = (units == 0 ? 1 : units) * NOVA_DEVICE_ALIGNMENT;
         return units == 0 ? 0 : (unsigned)units - 1;
     }
-    unsigned power = 63u - (unsigned)__builtin_clzll(units - 1); /* 2^power < units <= 2^(power + 1) */
+    /* 2^power < units <= 2^(power + 1) */
+    unsigned power = 63u - (unsigned)__builtin_clzll(units - 1);
     uint64_t step = UINT64_C(1) << (power - 2);
     uint64_t steps = (units + step - 1) / step; /* 5 to 8 */
     *rounded = steps * step * NOVA_DEVICE_ALIGNMENT;
@@ -23,18 +24,18 @@ static unsigned class_of(uint64_t size, uint64_t *rounded)
 }
 
 /* Takes an idle block out of its list: one that `stream` used last, else any. */
-static nova_device_block *find_idle(nova_device *device, unsigned class, const void *stream)
+static nova_device_block *memory_find_idle(nova_device *device, unsigned class, const void *stream)
 {
-    nova_device_block **place = &device->idle[class], **at = place;
+    nova_device_block **list = &device->idle[class], **at = list;
     for (int i = 0; i < MOST_LOOKED_AT && *at != NULL; i++, at = &(*at)->next)
         if ((*at)->stream == stream) {
-            place = at;
+            list = at;
             break;
         }
-    nova_device_block *found = *place;
-    if (found != NULL)
-        *place = found->next;
-    return found;
+    nova_device_block *reusable = *list;
+    if (reusable != NULL)
+        *list = reusable->next;
+    return reusable;
 }
 
 void nova_device_trim_inside(nova_device *device)
@@ -64,7 +65,8 @@ void nova_device_trim(nova_device *device)
     nova_device_leave(device);
 }
 
-static nova_status no_memory(nova_device *device, int result, uint64_t size, nova_error *error)
+static nova_status memory_exhausted(nova_device *device, int result, uint64_t size,
+                                    nova_error *error)
 {
     nova_driver *driver = device->driver;
     if (driver->classify(driver, result) != NOVA_DEVICE_MEMORY)
@@ -74,31 +76,32 @@ static nova_status no_memory(nova_device *device, int result, uint64_t size, nov
     pthread_mutex_lock(&device->mutex);
     uint64_t used = device->usage.used_bytes;
     pthread_mutex_unlock(&device->mutex);
-    return nova_fail(error, NOVA_DEVICE_MEMORY, "",
-                     "%s has no memory for %llu bytes more: %llu of %llu are free, and Nova holds %llu",
-                     device->info.name, (unsigned long long)size, (unsigned long long)left,
-                     (unsigned long long)device->info.memory, (unsigned long long)used);
+    return nova_fail(
+        error, NOVA_DEVICE_MEMORY, "",
+        "%s has no memory for %llu bytes more: %llu of %llu are free, and Nova holds %llu",
+        device->info.name, (unsigned long long)size, (unsigned long long)left,
+        (unsigned long long)device->info.memory, (unsigned long long)used);
 }
 
 /* A block that the driver is asked for. */
-static nova_status make_block(nova_device *device, uint64_t size, nova_device_block **block,
-                              nova_error *error)
+static nova_status memory_make_block(nova_device *device, uint64_t size, nova_device_block **block,
+                                     nova_error *error)
 {
     nova_driver *driver = device->driver;
-    nova_device_block *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    nova_device_block *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a block of the device");
-    made->size = size;
-    int result = driver->memory_take(driver, size, &made->address);
+    created->size = size;
+    int result = driver->memory_take(driver, size, &created->address);
     if (result != 0 && driver->classify(driver, result) == NOVA_DEVICE_MEMORY) {
         nova_device_trim_inside(device);
-        result = driver->memory_take(driver, size, &made->address);
+        result = driver->memory_take(driver, size, &created->address);
     }
     if (result != 0) {
-        free(made);
-        return no_memory(device, result, size, error);
+        free(created);
+        return memory_exhausted(device, result, size, error);
     }
-    *block = made;
+    *block = created;
     return NOVA_OK;
 }
 
@@ -109,31 +112,32 @@ nova_status nova_device_take_inside(nova_device *device, uint64_t size, void *st
     if (size > UINT64_C(1) << 45)
         return nova_fail(error, NOVA_DEVICE_MEMORY, "", "no device has %llu bytes",
                          (unsigned long long)size);
-    unsigned class = class_of(size, &rounded);
+    unsigned class = memory_class_of(size, &rounded);
     pthread_mutex_lock(&device->mutex);
-    nova_device_block *found = find_idle(device, class, stream);
-    if (found != NULL)
+    nova_device_block *reusable = memory_find_idle(device, class, stream);
+    if (reusable != NULL)
         device->usage.idle_bytes -= rounded;
     else
         device->usage.allocations++;
     pthread_mutex_unlock(&device->mutex);
     nova_status status = NOVA_OK;
-    if (found == NULL)
-        status = make_block(device, rounded, &found, error);
-    else if (found->stream != stream)
-        status = nova_device_order_inside(device, found->stream, stream, error);
+    if (reusable == NULL)
+        status = memory_make_block(device, rounded, &reusable, error);
+    else if (reusable->stream != stream)
+        status = nova_device_order_inside(device, reusable->stream, stream, error);
     if (status == NOVA_OK && device->driver->memory_forget != NULL)
         status = nova_device_check(
-            device, device->driver->memory_forget(device->driver, found->address, rounded, stream),
+            device,
+            device->driver->memory_forget(device->driver, reusable->address, rounded, stream),
             "memory of the device cannot be taken", error);
     if (status != NOVA_OK)
         return status; /* a block that cannot be ordered belongs to a device that is lost */
-    found->stream = stream;
-    found->next = NULL;
+    reusable->stream = stream;
+    reusable->next = NULL;
     pthread_mutex_lock(&device->mutex);
     device->usage.used_bytes += rounded;
     pthread_mutex_unlock(&device->mutex);
-    *block = found;
+    *block = reusable;
     return NOVA_OK;
 }
 
@@ -153,7 +157,7 @@ void nova_device_give(nova_device *device, nova_device_block *block)
     if (block == NULL)
         return;
     uint64_t rounded;
-    unsigned class = class_of(block->size, &rounded);
+    unsigned class = memory_class_of(block->size, &rounded);
     pthread_mutex_lock(&device->mutex);
     device->usage.used_bytes -= block->size;
     device->usage.idle_bytes += block->size;

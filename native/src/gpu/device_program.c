@@ -10,66 +10,69 @@ enum { USUAL_SHARED = 48 << 10 };
 
 /* --- executions ------------------------------------------------------------------------------- */
 
-static void execution_destroy(nova_device_program *program, nova_device_execution *execution)
+static void program_execution_destroy(nova_device_program *program,
+                                      nova_device_execution *execution)
 {
     nova_driver *driver = program->device->driver;
     for (unsigned i = 0; i < execution->graph_count; i++)
         nova_graph_free(program, &execution->graphs[i]);
     nova_device_give(program->device, execution->workspace);
-    nova_device_give(program->device, execution->home);
+    nova_device_give(program->device, execution->staging);
     if (execution->copied != NULL)
         driver->event_destroy(driver, execution->copied);
     if (execution->pinned != NULL)
         driver->pinned_free(driver, execution->pinned);
-    nova_lane_give(program->device, execution->lane);
-    nova_mirror_free(program, execution);
+    nova_pooled_stream_give(program->device, execution->pooled_stream);
+    nova_host_shadow_free(program, execution);
     free(execution->slots);
     free(execution->pointers);
-    free(execution->homes);
+    free(execution->staging_offsets);
     free(execution->calls);
     free(execution->ranges);
     free(execution);
 }
 
-static void *array(size_t count, size_t size)
+static void *program_array(size_t count, size_t size)
 {
     return calloc(count + 1, size); /* never NULL for an empty one */
 }
 
-static nova_status execution_create(nova_device_program *program,
-                                    nova_device_execution **execution, nova_error *error)
+static nova_status program_execution_create(nova_device_program *program,
+                                            nova_device_execution **execution, nova_error *error)
 {
     nova_device *device = program->device;
     nova_driver *driver = device->driver;
-    nova_device_execution *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    nova_device_execution *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     size_t values = program->argument_count + program->output_count;
     uint32_t operands = program->tables.header->operand_count;
-    made->slots = array(values + 1, sizeof *made->slots);
-    made->pointers = array(operands, sizeof *made->pointers);
-    made->homes = array(values, sizeof *made->homes);
-    made->calls = array(program->launch_count, sizeof *made->calls);
-    made->ranges = array(operands, sizeof *made->ranges);
+    created->slots = program_array(values + 1, sizeof *created->slots);
+    created->pointers = program_array(operands, sizeof *created->pointers);
+    created->staging_offsets = program_array(values, sizeof *created->staging_offsets);
+    created->calls = program_array(program->launch_count, sizeof *created->calls);
+    created->ranges = program_array(operands, sizeof *created->ranges);
     nova_status status = NOVA_OK;
-    if (!made->slots || !made->pointers || !made->homes || !made->calls || !made->ranges)
+    if (!created->slots || !created->pointers || !created->staging_offsets || !created->calls ||
+        !created->ranges)
         status = nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     if (status == NOVA_OK)
-        status = nova_lane_take(device, &made->lane, error);
+        status = nova_pooled_stream_take(device, &created->pooled_stream, error);
     if (status == NOVA_OK)
-        status = nova_device_check(device, driver->event_create(driver, false, &made->copied),
+        status = nova_device_check(device, driver->event_create(driver, false, &created->copied),
                                    "the device has no events", error);
     if (status == NOVA_OK)
-        made->last = made->lane->stream;
+        created->last = created->pooled_stream->stream;
     if (status == NOVA_OK && program->tables.header->workspace_size > 0)
-        status = nova_device_take_inside(device, program->tables.header->workspace_size,
-                                         made->lane->stream, &made->workspace, error);
+        status =
+            nova_device_take_inside(device, program->tables.header->workspace_size,
+                                    created->pooled_stream->stream, &created->workspace, error);
     if (status == NOVA_OK)
-        status = nova_mirror_create(program, made, error);
+        status = nova_host_shadow_create(program, created, error);
     if (status != NOVA_OK)
-        execution_destroy(program, made);
+        program_execution_destroy(program, created);
     else
-        *execution = made;
+        *execution = created;
     return status;
 }
 
@@ -77,13 +80,13 @@ nova_status nova_device_execution_take(nova_device_program *program,
                                        nova_device_execution **execution, nova_error *error)
 {
     pthread_mutex_lock(&program->mutex);
-    nova_device_execution *found = program->idle;
-    if (found != NULL)
-        program->idle = found->next;
+    nova_device_execution *reusable = program->idle;
+    if (reusable != NULL)
+        program->idle = reusable->next;
     pthread_mutex_unlock(&program->mutex);
-    if (found == NULL)
-        return execution_create(program, execution, error);
-    *execution = found;
+    if (reusable == NULL)
+        return program_execution_create(program, execution, error);
+    *execution = reusable;
     return NOVA_OK;
 }
 
@@ -103,7 +106,7 @@ void nova_device_execution_give(nova_device_program *program, nova_device_execut
 
 bool nova_device_program_is_mixed(const nova_device_program *program)
 {
-    return program->mixture.copy_count + program->mixture.island_count > 0;
+    return program->hybrid.copy_count + program->hybrid.host_region_count > 0;
 }
 
 nova_device_counts nova_device_program_counts(nova_device_program *program)
@@ -116,8 +119,8 @@ nova_device_counts nova_device_program_counts(nova_device_program *program)
 
 /* --- code and constants ----------------------------------------------------------------------- */
 
-static nova_status load_code(nova_device_program *program, const nova_device_code *code,
-                             nova_error *error)
+static nova_status program_load_code(nova_device_program *program, const nova_device_code *code,
+                                     nova_error *error)
 {
     nova_driver *driver = program->device->driver;
     char log[1024] = "", text[200];
@@ -129,11 +132,12 @@ static nova_status load_code(nova_device_program *program, const nova_device_cod
     if (status == NOVA_DEVICE_FAULT || *log == '\0')
         return nova_device_check(program->device, result, "the code cannot be loaded", error);
     driver->explain(driver, result, text, sizeof text);
-    return nova_fail(error, status, "", "the code for %s cannot be loaded: %s: %s", code->arch, text,
-                     log);
+    return nova_fail(error, status, "", "the code for %s cannot be loaded: %s: %s", code->arch,
+                     text, log);
 }
 
-static nova_status find_kernel(nova_device_program *program, uint32_t index, nova_error *error)
+static nova_status program_find_kernel(nova_device_program *program, uint32_t index,
+                                       nova_error *error)
 {
     nova_driver *driver = program->device->driver;
     const nova_tables *tables = &program->tables;
@@ -144,9 +148,9 @@ static nova_status find_kernel(nova_device_program *program, uint32_t index, nov
     void **function = &program->functions[index];
     int result = driver->function_find(driver, program->module, symbol, function);
     if (result != 0) {
-        char what[160];
-        (void)snprintf(what, sizeof what, "the device code gives no kernel %.100s", symbol);
-        return nova_device_check(program->device, result, what, error);
+        char action[160];
+        (void)snprintf(action, sizeof action, "the device code gives no kernel %.100s", symbol);
+        return nova_device_check(program->device, result, action, error);
     }
     uint32_t shared = tables->devices[index].shared;
     if (shared <= USUAL_SHARED)
@@ -156,12 +160,12 @@ static nova_status find_kernel(nova_device_program *program, uint32_t index, nov
                              "a kernel needs more shared memory than the device has", error);
 }
 
-static nova_status find_kernels(nova_device_program *program, nova_error *error)
+static nova_status program_find_kernels(nova_device_program *program, nova_error *error)
 {
     const nova_tables *tables = &program->tables;
     nova_status status = NOVA_OK;
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++)
-        status = find_kernel(program, i, error);
+        status = program_find_kernel(program, i, error);
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
         uint32_t kernel = tables->launches[i].kernel;
         const uint32_t *grid = tables->devices[kernel].grid;
@@ -174,22 +178,23 @@ static nova_status find_kernels(nova_device_program *program, nova_error *error)
     return status;
 }
 
-static nova_status load_constants(nova_device_program *program, const nova_device_source *source,
-                                  nova_error *error)
+static nova_status program_load_constants(nova_device_program *program,
+                                          const nova_device_source *source, nova_error *error)
 {
     nova_device *device = program->device;
-    nova_stage *stage;
+    nova_double_buffer *buffer;
     if (source->constants_size == 0)
         return NOVA_OK;
     nova_status status = nova_device_take_inside(device, source->constants_size, device->stream,
                                                  &program->constants, error);
     if (status == NOVA_OK)
-        status = nova_stage_take(device, &stage, error);
+        status = nova_double_buffer_take(device, &buffer, error);
     if (status != NOVA_OK)
         return status;
-    status = nova_stage_in(device, stage, program->constants->address, source->constants,
-                           source->constants_size, device->stream, error);
-    nova_stage_give(device, stage);
+    status =
+        nova_double_buffer_upload(device, buffer, program->constants->address, source->constants,
+                                  source->constants_size, device->stream, error);
+    nova_double_buffer_give(device, buffer);
     /* Runs on any stream may read them from now on. */
     if (status == NOVA_OK)
         status = nova_device_check(
@@ -200,16 +205,16 @@ static nova_status load_constants(nova_device_program *program, const nova_devic
 
 /* --- making and ending ------------------------------------------------------------------------ */
 
-static nova_status keep_signature(nova_device_program *program, const nova_device_source *source,
-                                  nova_error *error)
+static nova_status program_keep_signature(nova_device_program *program,
+                                          const nova_device_source *source, nova_error *error)
 {
     size_t arguments = source->argument_count, outputs = source->output_count;
     const nova_tables_header *header = program->tables.header;
-    program->nbytes = array(arguments + outputs, sizeof *program->nbytes);
-    program->alias = array(outputs, sizeof *program->alias);
-    program->donated = array(arguments, sizeof *program->donated);
-    program->functions = array(header->kernel_count, sizeof *program->functions);
-    program->launches = array(header->launch_count, sizeof *program->launches);
+    program->nbytes = program_array(arguments + outputs, sizeof *program->nbytes);
+    program->alias = program_array(outputs, sizeof *program->alias);
+    program->donated = program_array(arguments, sizeof *program->donated);
+    program->functions = program_array(header->kernel_count, sizeof *program->functions);
+    program->launches = program_array(header->launch_count, sizeof *program->launches);
     if (!program->nbytes || !program->alias || !program->donated || !program->functions ||
         !program->launches)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
@@ -226,18 +231,18 @@ static nova_status keep_signature(nova_device_program *program, const nova_devic
     return NOVA_OK;
 }
 
-static nova_status build(nova_device_program *program, const nova_device_source *source,
-                         nova_error *error)
+static nova_status program_build(nova_device_program *program, const nova_device_source *source,
+                                 nova_error *error)
 {
-    nova_status status = keep_signature(program, source, error);
+    nova_status status = program_keep_signature(program, source, error);
     if (status == NOVA_OK)
-        status = load_code(program, source->code, error);
+        status = program_load_code(program, source->code, error);
     if (status == NOVA_OK)
-        status = find_kernels(program, error);
+        status = program_find_kernels(program, error);
     if (status == NOVA_OK)
         status = nova_steps_prepare(program, source, error);
     if (status == NOVA_OK)
-        status = load_constants(program, source, error);
+        status = program_load_constants(program, source, error);
     return status;
 }
 
@@ -249,25 +254,25 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if (source->tables->devices == NULL && source->tables->header->kernel_count > 0)
         return nova_fail(error, NOVA_UNSUPPORTED, "tables-code", "the program is for a CPU");
-    nova_device_program *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    nova_device_program *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
-    made->device = device;
-    made->tables = *source->tables;
-    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
-        free(made);
+    created->device = device;
+    created->tables = *source->tables;
+    if (pthread_mutex_init(&created->mutex, NULL) != 0) {
+        free(created);
         return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
     }
     nova_status status = nova_device_enter(device, error);
     if (status == NOVA_OK) {
-        status = build(made, source, error);
+        status = program_build(created, source, error);
         nova_device_leave(device);
     }
     if (status != NOVA_OK) {
-        nova_device_program_destroy(made);
+        nova_device_program_destroy(created);
         return status;
     }
-    *program = made;
+    *program = created;
     return NOVA_OK;
 }
 
@@ -277,13 +282,14 @@ void nova_device_program_destroy(nova_device_program *program)
         return;
     nova_device *device = program->device;
     nova_driver *driver = device->driver;
-    /* Also when the device is lost: the driver then refuses, and what is of this process is freed. */
+    /* Also when the device is lost: the driver then refuses, and what is of this process is freed.
+     */
     (void)driver->enter(driver, device->context);
     while (program->idle != NULL) {
         nova_device_execution *execution = program->idle;
         program->idle = execution->next;
         (void)driver->stream_synchronize(driver, execution->last);
-        execution_destroy(program, execution);
+        program_execution_destroy(program, execution);
     }
     if (program->module != NULL)
         driver->module_unload(driver, program->module);

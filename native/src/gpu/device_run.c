@@ -1,4 +1,5 @@
-/* A run: values on the host are copied to the device, the launches are enqueued, results are copied back. */
+/* A run: values on the host are copied to the device, the launches are enqueued, results are copied
+ * back. */
 #include <string.h>
 
 #include "gpu/device_run.h"
@@ -8,36 +9,36 @@ enum { ACCESS = 16 };
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-static void place(nova_device_run *r, size_t slot)
+static void run_stage_value(nova_device_run *r, size_t slot)
 {
-    r->execution->homes[slot] = r->size;
+    r->execution->staging_offsets[slot] = r->size;
     uint64_t size = (uint64_t)r->program->nbytes[slot];
     r->size += (size + NOVA_DEVICE_ALIGNMENT - 1) & ~(uint64_t)(NOVA_DEVICE_ALIGNMENT - 1);
 }
 
 /* Whether kernels cannot use a value where it is. */
-static bool needs_home(const nova_device_value *value, int64_t nbytes)
+static bool run_needs_staging(const nova_device_value *value, int64_t nbytes)
 {
     return nbytes > 0 && (value->address == 0 || value->address % ACCESS != 0);
 }
 
-/* Gives a place in the home to all that needs one: what only goes in, then what goes in and out, then what
- * only comes out, so that each way is one piece. */
-static nova_status find_places(nova_device_run *r)
+/* Gives a place in the home to all that needs one: what only goes in, then what goes in and out,
+ * then what only comes out, so that each way is one piece. */
+static nova_status run_find_offsets(nova_device_run *r)
 {
     const nova_device_program *program = r->program;
-    uint64_t *homes = r->execution->homes;
+    uint64_t *homes = r->execution->staging_offsets;
     size_t inputs = program->argument_count;
     for (size_t i = 0; i < inputs + program->output_count; i++)
-        homes[i] = NOVA_NO_HOME;
+        homes[i] = NOVA_NOT_STAGED;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < inputs; i++) {
             const nova_device_value *value = &r->arguments[i];
-            if (program->donated[i] != (pass == 1) || !needs_home(value, program->nbytes[i]))
+            if (program->donated[i] != (pass == 1) || !run_needs_staging(value, program->nbytes[i]))
                 continue;
             if (value->address == 0 && value->host == NULL)
                 return nova_fail(r->error, NOVA_INVALID_ARGUMENT, "", "argument %zu is NULL", i);
-            place(r, i);
+            run_stage_value(r, i);
             r->has_host_inputs |= value->address == 0;
             r->has_host_results |= value->address == 0 && program->donated[i];
         }
@@ -47,32 +48,32 @@ static nova_status find_places(nova_device_run *r)
     r->inputs_end = r->size;
     for (size_t i = 0; i < program->output_count; i++) {
         const nova_device_value *value = &r->outputs[i];
-        if (program->alias[i] >= 0 || !needs_home(value, program->nbytes[inputs + i]))
+        if (program->alias[i] >= 0 || !run_needs_staging(value, program->nbytes[inputs + i]))
             continue;
         if (value->address == 0 && value->host == NULL)
             return nova_fail(r->error, NOVA_INVALID_ARGUMENT, "", "output %zu is NULL", i);
-        place(r, inputs + i);
+        run_stage_value(r, inputs + i);
         r->has_host_results |= value->address == 0;
     }
     return NOVA_OK;
 }
 
 /* Makes the home large enough, and as much pinned memory where that is not too much. */
-static nova_status prepare_home(nova_device_run *r)
+static nova_status run_prepare_staging(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
     if (r->size == 0)
         return NOVA_OK;
-    if (execution->home == NULL || execution->home->size < r->size) {
-        nova_device_give(r->device, execution->home);
-        execution->home = NULL;
+    if (execution->staging == NULL || execution->staging->size < r->size) {
+        nova_device_give(r->device, execution->staging);
+        execution->staging = NULL;
         nova_status status =
-            nova_device_take_inside(r->device, r->size, r->stream, &execution->home, r->error);
+            nova_device_take_inside(r->device, r->size, r->stream, &execution->staging, r->error);
         if (status != NOVA_OK)
             return status;
     }
-    execution->home->stream = r->stream;
+    execution->staging->stream = r->stream;
     if (r->size > NOVA_MOST_PINNED || execution->pinned_size >= r->size)
         return NOVA_OK;
     nova_status status = nova_run_free_pinned(r);
@@ -83,40 +84,42 @@ static nova_status prepare_home(nova_device_run *r)
     execution->pinned = NULL;
     execution->pinned_size = 0;
     void *memory;
-    status = nova_device_pin(r->device, execution->home->size, &memory, r->error);
+    status = nova_device_pin(r->device, execution->staging->size, &memory, r->error);
     if (status != NOVA_OK)
         return status;
     execution->pinned = memory;
-    execution->pinned_size = execution->home->size;
-    /* Results are copied in one piece, with what lies between them: that has to hold something. The simulated
-     * device looks at who reads it, and is not told that it was written. */
+    execution->pinned_size = execution->staging->size;
+    /* Results are copied in one piece, with what lies between them: that has to hold something. The
+     * simulated device looks at who reads it, and is not told that it was written. */
     if (driver->checks_ranges)
         return NOVA_OK;
     memset(memory, 0, execution->pinned_size);
     /* Nobody waits: what is written there meanwhile is copied again behind this. */
-    int result = driver->copy_in(driver, execution->home->address, memory, execution->pinned_size, r->stream);
+    int result = driver->copy_in(driver, execution->staging->address, memory,
+                                 execution->pinned_size, r->stream);
     return nova_run_check(r, result, "memory cannot be cleared");
 }
 
-static uint64_t address_of(const nova_device_run *r, const nova_device_value *value, size_t slot)
+static uint64_t run_address_of(const nova_device_run *r, const nova_device_value *value,
+                               size_t slot)
 {
-    uint64_t home = r->execution->homes[slot];
-    if (home != NOVA_NO_HOME)
-        return r->execution->home->address + home;
-    return r->program->nbytes[slot] > 0 ? value->address : r->device->nothing->address;
+    uint64_t staging = r->execution->staging_offsets[slot];
+    if (staging != NOVA_NOT_STAGED)
+        return r->execution->staging->address + staging;
+    return r->program->nbytes[slot] > 0 ? value->address : r->device->empty_block->address;
 }
 
 /* What the pointers of a run are made from. */
-static void fill_slots(nova_device_run *r)
+static void run_fill_slots(nova_device_run *r)
 {
     const nova_device_program *program = r->program;
     uint64_t *slots = r->execution->slots;
     for (size_t i = 0; i < program->argument_count; i++)
-        slots[i] = address_of(r, &r->arguments[i], i);
+        slots[i] = run_address_of(r, &r->arguments[i], i);
     for (size_t i = 0; i < program->output_count; i++) {
         size_t slot = program->argument_count + i;
         slots[slot] = program->alias[i] >= 0 ? slots[program->alias[i]]
-                                             : address_of(r, &r->outputs[i], slot);
+                                             : run_address_of(r, &r->outputs[i], slot);
     }
     slots[program->argument_count + program->output_count] =
         r->execution->workspace != NULL ? r->execution->workspace->address : 0;
@@ -125,17 +128,17 @@ static void fill_slots(nova_device_run *r)
 /* --- the whole -------------------------------------------------------------------------------- */
 
 /* What the run before left is not this one's: a simulator reports who reads it. */
-static nova_status forget(nova_device_run *r)
+static nova_status run_forget(nova_device_run *r)
 {
     nova_driver *driver = r->device->driver;
-    const nova_device_block *workspace = r->execution->workspace, *home = r->execution->home;
+    const nova_device_block *workspace = r->execution->workspace, *staging = r->execution->staging;
     int result = 0;
     if (driver->memory_forget == NULL)
         return NOVA_OK;
     if (workspace != NULL)
         result = driver->memory_forget(driver, workspace->address, workspace->size, r->stream);
     if (result == 0 && r->size > 0)
-        result = driver->memory_forget(driver, home->address, r->size, r->stream);
+        result = driver->memory_forget(driver, staging->address, r->size, r->stream);
     return nova_run_check(r, result, "the workspace cannot be prepared");
 }
 
@@ -143,19 +146,18 @@ static nova_status run_once(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     /* Its workspace and home belong to the run before until that has ended. */
-    nova_status status =
-        nova_device_order_inside(r->device, execution->last, r->stream, r->error);
+    nova_status status = nova_device_order_inside(r->device, execution->last, r->stream, r->error);
     execution->last = r->stream;
     if (execution->workspace != NULL)
         execution->workspace->stream = r->stream;
     if (status == NOVA_OK)
-        status = find_places(r);
+        status = run_find_offsets(r);
     if (status == NOVA_OK)
-        status = prepare_home(r);
+        status = run_prepare_staging(r);
     if (status != NOVA_OK)
         return status;
-    fill_slots(r);
-    status = forget(r);
+    run_fill_slots(r);
+    status = run_forget(r);
     if (status == NOVA_OK)
         status = nova_run_copy_in(r);
     if (status == NOVA_OK)
@@ -167,7 +169,7 @@ static nova_status run_once(nova_device_run *r)
 }
 
 /* Waits until all has ended, for a caller who is to know that, or lets go of what the run uses. */
-static nova_status await_run(nova_device_run *r, nova_error *error)
+static nova_status run_await(nova_device_run *r, nova_error *error)
 {
     void *event;
     nova_status status = nova_device_mark_inside(r->device, r->stream, &event, error);
@@ -186,26 +188,27 @@ nova_status nova_device_program_run(nova_device_program *program,
         (outputs == NULL && program->output_count > 0))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     nova_device_run r = {.program = program,
-             .device = program->device,
-             .arguments = arguments,
-             .outputs = outputs,
-             .options = options,
-             .trace = options->trace,
-             .error = error,
-             .counts = {.runs = 1}};
+                         .device = program->device,
+                         .arguments = arguments,
+                         .outputs = outputs,
+                         .options = options,
+                         .trace = options->trace,
+                         .error = error,
+                         .counts = {.runs = 1}};
     nova_status status = nova_device_enter(r.device, error);
     if (status != NOVA_OK)
         return status;
     status = nova_device_execution_take(program, &r.execution, error);
     if (status == NOVA_OK) {
-        void *own = r.execution->lane->stream;
-        r.stream = options->stream == NOVA_OWN_STREAM ? own : options->stream;
+        void *stream = r.execution->pooled_stream->stream;
+        r.stream = options->stream == NOVA_OWN_STREAM ? stream : options->stream;
         status = run_once(&r);
         nova_error ignored;
         if (status == NOVA_OK && options->waits)
-            status = await_run(&r, error);
+            status = run_await(&r, error);
         else if (status != NOVA_OK && nova_device_program_is_mixed(program))
-            (void)await_run(&r, &ignored); /* kernels before an island that failed use the caller's arrays */
+            /* kernels before an island that failed use the caller's arrays */
+            (void)run_await(&r, &ignored);
         nova_device_execution_give(program, r.execution, &r.counts);
     }
     nova_trace_stop(r.trace);

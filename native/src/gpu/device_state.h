@@ -9,59 +9,65 @@
 #include "nova/program.h"
 
 /* Blocks come in sizes of a quarter of a power of two, from 256 bytes on. */
-enum { NOVA_DEVICE_ALIGNMENT = 256, NOVA_DEVICE_CLASSES = 160, NOVA_IDLE_EVENTS = 32, NOVA_IDLE_TIMED = 1024 };
+enum {
+    NOVA_DEVICE_ALIGNMENT = 256,
+    NOVA_DEVICE_CLASSES = 160,
+    NOVA_IDLE_EVENTS = 32,
+    NOVA_IDLE_TIMED = 1024
+};
 
-/* Two halves of pinned memory, through which large arrays go: while the device copies one, the CPU fills
- * the other. */
-enum { NOVA_STAGE_HALVES = 2 };
-#define NOVA_STAGE_BYTES (UINT64_C(4) << 20)
+/* Two halves of pinned memory, through which large arrays go: while the device copies one, the CPU
+ * fills the other. */
+enum { NOVA_DOUBLE_BUFFER_HALVES = 2 };
+#define NOVA_HALF_BYTES (UINT64_C(4) << 20)
 
-typedef struct nova_stage {
-    char *memory[NOVA_STAGE_HALVES];
-    void *copied[NOVA_STAGE_HALVES]; /* events: the device is done with that half */
-    bool is_busy[NOVA_STAGE_HALVES]; /* whether the event was recorded and not waited for */
-    unsigned turn;
-    struct nova_stage *next;
-} nova_stage;
+typedef struct nova_double_buffer {
+    char *memory[NOVA_DOUBLE_BUFFER_HALVES];
+    void *copied[NOVA_DOUBLE_BUFFER_HALVES]; /* events: the device is done with that half */
+    bool is_busy[NOVA_DOUBLE_BUFFER_HALVES]; /* whether the event was recorded and not waited for */
+    unsigned next_half;
+    struct nova_double_buffer *next;
+} nova_double_buffer;
 
-/* A stream that executions take in turns. It lives as long as the device: memory of the pool knows by its
- * stream who used it last, also when the program of that stream is gone. */
-typedef struct nova_lane {
+/* A stream that executions take in turns. It lives as long as the device: memory of the pool knows
+ * by its stream who used it last, also when the program of that stream is gone. */
+typedef struct nova_pooled_stream {
     void *stream;
-    struct nova_lane *next;
-} nova_lane;
+    struct nova_pooled_stream *next;
+} nova_pooled_stream;
 
 struct nova_device {
     nova_driver *driver;
     int ordinal;
     void *context;
     nova_device_info info;
-    void *stream;               /* of runs on arrays of Nova */
-    void *in, *out;             /* streams of large copies */
-    nova_device_block *nothing; /* what arrays without elements point to */
+    void *stream;                   /* of runs on arrays of Nova */
+    void *in, *out;                 /* streams of large copies */
+    nova_device_block *empty_block; /* what arrays without elements point to */
     atomic_bool is_lost;
     pthread_mutex_t mutex; /* guards all below */
-    char lost_why[448];
+    char lost_reason[448];
     nova_device_block *idle[NOVA_DEVICE_CLASSES];
     nova_device_usage usage;
     void *events[NOVA_IDLE_EVENTS];
     unsigned event_count;
     void *timed[NOVA_IDLE_TIMED]; /* events of traces */
     unsigned timed_count;
-    nova_stage *stages;
-    nova_lane *lanes; /* idle ones */
+    nova_double_buffer *double_buffers;
+    nova_pooled_stream *idle_streams; /* idle ones */
 };
 
 /* --- device.c --------------------------------------------------------------------------------- */
 
-/* Makes the device's context that of the calling thread until nova_device_leave; fails for one that is
- * lost. All functions below are called in between. */
+/* Makes the device's context that of the calling thread until nova_device_leave; fails for one that
+ * is lost. All functions below are called in between. */
 nova_status nova_device_enter(nova_device *device, nova_error *error);
 void nova_device_leave(nova_device *device);
 
-/* NOVA_OK for 0, else the status of the driver's number with `what` could not be done. A fault marks the
- * device as lost. */
-nova_status nova_device_check(nova_device *device, int result, const char *what, nova_error *error);
+/* NOVA_OK for 0, else the status of the driver's number with `action` could not be done. A fault
+ * marks the device as lost. */
+nova_status nova_device_check(nova_device *device, int result, const char *action,
+                              nova_error *error);
 
 /* nova_device_order, inside of enter and leave. */
 nova_status nova_device_order_inside(nova_device *device, void *earlier, void *later,
@@ -73,8 +79,9 @@ nova_status nova_device_mark_inside(nova_device *device, void *stream, void **ev
 nova_status nova_device_await_inside(nova_device *device, void *event, nova_error *error);
 
 /* A stream of its own for an execution. */
-nova_status nova_lane_take(nova_device *device, nova_lane **lane, nova_error *error);
-void nova_lane_give(nova_device *device, nova_lane *lane);
+nova_status nova_pooled_stream_take(nova_device *device, nova_pooled_stream **pooled_stream,
+                                    nova_error *error);
+void nova_pooled_stream_give(nova_device *device, nova_pooled_stream *pooled_stream);
 
 /* --- device_memory.c -------------------------------------------------------------------------- */
 
@@ -87,22 +94,25 @@ nova_status nova_device_pin(nova_device *device, uint64_t size, void **memory, n
 
 /* --- pinned_copy.c ---------------------------------------------------------------------------- */
 
-nova_status nova_stage_take(nova_device *device, nova_stage **stage, nova_error *error);
-void nova_stage_give(nova_device *device, nova_stage *stage);
-void nova_stage_destroy(nova_device *device, nova_stage *stage);
+nova_status nova_double_buffer_take(nova_device *device, nova_double_buffer **buffer,
+                                    nova_error *error);
+void nova_double_buffer_give(nova_device *device, nova_double_buffer *buffer);
+void nova_double_buffer_destroy(nova_device *device, nova_double_buffer *buffer);
 
-/* Copies by way of a stage. `in` returns when `from` has been read and all is enqueued, `out` when `to`
- * has been written. */
-nova_status nova_stage_in(nova_device *device, nova_stage *stage, uint64_t to, const void *from,
-                          uint64_t size, void *stream, nova_error *error);
-nova_status nova_stage_out(nova_device *device, nova_stage *stage, void *to, uint64_t from,
-                           uint64_t size, void *stream, nova_error *error);
+/* Copies by way of a stage. `in` returns when `from` has been read and all is enqueued, `out` when
+ * `to` has been written. */
+nova_status nova_double_buffer_upload(nova_device *device, nova_double_buffer *buffer, uint64_t to,
+                                      const void *from, uint64_t size, void *stream,
+                                      nova_error *error);
+nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer *buffer, void *to,
+                                        uint64_t from, uint64_t size, void *stream,
+                                        nova_error *error);
 
 /* --- device_program.c ------------------------------------------------------------------------- */
 
-/* Launches that follow each other and are done in one go: kernels of the device, by one graph; copies between
- * device and host, with an event behind them; kernels of the host, by its scheduler. A loop is a step of one launch,
- * and the steps up to `end` are its body. */
+/* Launches that follow each other and are done in one go: kernels of the device, by one graph;
+ * copies between device and host, with an event behind them; kernels of the host, by its scheduler.
+ * A loop is a step of one launch, and the steps up to `end` are its body. */
 typedef enum { NOVA_DEVICE_STEP, NOVA_COPY_STEP, NOVA_HOST_STEP, NOVA_LOOP_STEP } nova_step_kind;
 
 typedef struct {
@@ -125,30 +135,31 @@ enum { NOVA_DEVICE_GRAPHS = 4 };
 /* What a run needs, reused from run to run. */
 typedef struct nova_device_execution {
     struct nova_device_execution *next;
-    nova_lane *lane;              /* its own stream, for runs that name none */
-    void *last;                   /* stream of its last run */
-    nova_device_block *workspace; /* NULL when none is needed */
-    nova_device_block *home;      /* copies of what is on the host, or not aligned */
-    char *pinned;                 /* as large, where that is not much */
+    nova_pooled_stream *pooled_stream; /* its own stream, for runs that name none */
+    void *last;                        /* stream of its last run */
+    nova_device_block *workspace;      /* NULL when none is needed */
+    nova_device_block *staging;        /* copies of what is on the host, or not aligned */
+    char *pinned;                      /* as large, where that is not much */
     uint64_t pinned_size;
-    void *copied;       /* event: the device has read the pinned memory */
+    void *copied; /* event: the device has read the pinned memory */
     bool pinned_is_busy;
     uint64_t runs;
     uint64_t *slots;
     uint64_t *pointers;
-    uint64_t *homes;           /* places of arguments and outputs in `home`, or UINT64_MAX */
-    nova_kernel_call *calls;   /* one for each launch that does anything */
-    nova_device_range *ranges; /* one for each operand, when the driver looks at them */
-    char *mirror;              /* pinned: see nova_device_mixture; NULL when there is none */
-    void **copies;             /* events, one for each step of copies: they have ended */
-    void *mirror_free;         /* event: the copies of the last run have ended */
-    bool mirror_is_busy;       /* whether that was recorded and not waited for */
+    /* places of arguments and outputs in `staging`, or UINT64_MAX */
+    uint64_t *staging_offsets;
+    nova_kernel_call *calls;    /* one for each launch that does anything */
+    nova_device_range *ranges;  /* one for each operand, when the driver looks at them */
+    char *host_shadow;          /* pinned: see nova_hybrid_layout; NULL when there is none */
+    void **copies;              /* events, one for each step of copies: they have ended */
+    void *host_shadow_released; /* event: the copies of the last run have ended */
+    bool host_shadow_is_busy;   /* whether that was recorded and not waited for */
     unsigned graph_count;
     nova_device_graph graphs[NOVA_DEVICE_GRAPHS];
 } nova_device_execution;
 
-/* The kernels of a step of the host, as a program of their own: its workspace is the mirror, its arguments are
- * constants. */
+/* The kernels of a step of the host, as a program of their own: its workspace is the mirror, its
+ * arguments are constants. */
 typedef struct {
     nova_program *program;
     nova_tables_header header; /* these are its tables */
@@ -159,31 +170,35 @@ typedef struct {
     nova_task *tasks;
     uint32_t *successors;
     void **constants; /* one for each operand; NULL for what is no constant */
-    uint32_t waits;   /* for the copies up to this step of them; NOVA_NO_STEP: for none of the run */
-} nova_island;
+    /* for the copies up to this step of them; NOVA_NO_STEP: for none of the run */
+    uint32_t waits;
+} nova_host_region;
 
 #define NOVA_NO_STEP UINT32_MAX
 
-/* Of a program that has kernels of the host between those of the device: what those use lies in one piece
- * of the host's memory, the mirror. */
+/* Of a program that has kernels of the host between those of the device: what those use lies in one
+ * piece of the host's memory, the mirror. */
 typedef struct {
-    nova_island *islands;
-    uint32_t island_count, copy_count; /* steps of the host, and of copies */
-    bool *is_original;   /* of launches that do anything: a copy of an argument as the caller gave it */
-    uint64_t *places;    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
-    uint64_t workspace;  /* where that begins in the mirror, with the layout it has on the device */
-    uint64_t layout;     /* bytes of the mirror that have a place */
-    uint64_t size;       /* of the mirror, with what islands need for themselves */
-    char *constants;     /* a copy of those that host kernels use, which start at `first_constant` */
+    nova_host_region *host_regions;
+    uint32_t host_region_count, copy_count; /* steps of the host, and of copies */
+    /* of launches that do anything: a copy of an argument as the caller gave it */
+    bool *is_original;
+    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
+    uint64_t *shadow_offsets;
+    uint64_t workspace; /* where that begins in the mirror, with the layout it has on the device */
+    uint64_t layout;    /* bytes of the mirror that have a place */
+    uint64_t size;      /* of the mirror, with what islands need for themselves */
+    /* a copy of those that host kernels use, which start at `first_constant` */
+    char *constants;
     uint64_t first_constant;
-} nova_device_mixture;
+} nova_hybrid_layout;
 
 struct nova_device_program {
     nova_device *device;
     nova_tables tables; /* pointers into the caller's block */
     void *module;
-    void **functions;   /* one a kernel; code, for one of the host */
-    nova_device_mixture mixture;
+    void **functions; /* one a kernel; code, for one of the host */
+    nova_hybrid_layout hybrid;
     uint32_t *launches; /* those that do anything */
     uint32_t launch_count;
     nova_device_step *steps;
@@ -212,27 +227,28 @@ void nova_graph_free(const nova_device_program *program, nova_device_graph *grap
 /* --- host_shadow.c: where kernels of the host have what they use ------------------------------ */
 
 /* Gives a place to all that kernels of the host and copies are given. */
-nova_status nova_mirror_lay_out(nova_device_program *program, const nova_device_source *source,
-                                nova_error *error);
+nova_status nova_host_shadow_lay_out(nova_device_program *program, const nova_device_source *source,
+                                     nova_error *error);
 
 /* Where an argument or output is counted: an output that is a donated argument is that. */
-size_t nova_mirror_slot(const nova_device_program *program, const nova_buffer *buffer);
+size_t nova_host_shadow_slot(const nova_device_program *program, const nova_buffer *buffer);
 
 /* The offset of a buffer in the mirror. Not of constants, which have an address: */
-uint64_t nova_mirror_offset(const nova_device_program *program, const nova_buffer *buffer);
-void *nova_mirror_constant(const nova_device_program *program, const nova_buffer *buffer);
+uint64_t nova_host_shadow_offset(const nova_device_program *program, const nova_buffer *buffer);
+void *nova_host_shadow_constant(const nova_device_program *program, const nova_buffer *buffer);
 
 /* The mirror of an execution and its events; nothing where the program is not mixed. */
-nova_status nova_mirror_create(const nova_device_program *program,
-                               nova_device_execution *execution, nova_error *error);
-void nova_mirror_free(nova_device_program *program, nova_device_execution *execution);
+nova_status nova_host_shadow_create(const nova_device_program *program,
+                                    nova_device_execution *execution, nova_error *error);
+void nova_host_shadow_free(nova_device_program *program, nova_device_execution *execution);
 
-/* --- host_region.c -------------------------------------------------------------------------- */
+/* --- host_region.c ---------------------------------------------------------------------------- */
 
 /* Makes the program of a step of the host, of the code in `image`. Its arrays are the island's. */
-nova_status nova_island_create(const nova_device_program *program, const nova_device_step *step,
-                               const nova_image *image, nova_island *island, nova_error *error);
-void nova_island_free(nova_island *island);
+nova_status nova_host_region_create(const nova_device_program *program,
+                                    const nova_device_step *step, const nova_image *image,
+                                    nova_host_region *region, nova_error *error);
+void nova_host_region_free(nova_host_region *region);
 
 /* --- device_steps.c --------------------------------------------------------------------------- */
 

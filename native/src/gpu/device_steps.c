@@ -5,20 +5,22 @@
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-static nova_step_kind kind_of(const nova_device_program *program, uint32_t index)
+static nova_step_kind steps_kind(const nova_device_program *program, uint32_t index)
 {
     uint32_t core = nova_launch_core(program, &program->tables.launches[program->launches[index]]);
     if (core == NOVA_WHILE)
         return NOVA_LOOP_STEP;
-    return core == NOVA_DEVICE ? NOVA_DEVICE_STEP : core > NOVA_DEVICE ? NOVA_COPY_STEP : NOVA_HOST_STEP;
+    return core == NOVA_DEVICE  ? NOVA_DEVICE_STEP
+           : core > NOVA_DEVICE ? NOVA_COPY_STEP
+                                : NOVA_HOST_STEP;
 }
 
-/* Whether launch `index` belongs to the step of the one before it. An island is one piece of the tables: launches
- * that do nothing may be inside, if they are of the host as well. */
-static bool continues(const nova_device_program *program, uint32_t index)
+/* Whether launch `index` belongs to the step of the one before it. An island is one piece of the
+ * tables: launches that do nothing may be inside, if they are of the host as well. */
+static bool steps_extends(const nova_device_program *program, uint32_t index)
 {
-    nova_step_kind kind = kind_of(program, index);
-    if (index == 0 || kind == NOVA_LOOP_STEP || kind_of(program, index - 1) != kind)
+    nova_step_kind kind = steps_kind(program, index);
+    if (index == 0 || kind == NOVA_LOOP_STEP || steps_kind(program, index - 1) != kind)
         return false;
     for (uint32_t i = program->launches[index - 1] + 1;
          kind == NOVA_HOST_STEP && i < program->launches[index]; i++)
@@ -28,26 +30,29 @@ static bool continues(const nova_device_program *program, uint32_t index)
 }
 
 /* Whether launch `index` is behind the body of a loop. */
-static bool is_behind(const nova_device_program *program, uint32_t index, const nova_device_step *loop)
+static bool steps_is_after(const nova_device_program *program, uint32_t index,
+                           const nova_device_step *loop)
 {
     uint32_t launch = program->launches[loop->first];
     uint32_t kernel = program->tables.launches[launch].kernel;
     return program->launches[index] > launch + (uint64_t)program->tables.kernels[kernel].grid;
 }
 
-static nova_status make_steps(nova_device_program *program, nova_error *error)
+static nova_status steps_make(nova_device_program *program, nova_error *error)
 {
     uint32_t numbers[4] = {0}, loops[NOVA_MOST_LOOPS], depth = 0;
     program->steps = calloc(program->launch_count + 1, sizeof *program->steps);
     if (program->steps == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     for (uint32_t i = 0; i < program->launch_count; i++) {
-        nova_step_kind kind = kind_of(program, i);
-        bool is_new = !continues(program, i);
-        for (; depth > 0 && is_behind(program, i, &program->steps[loops[depth - 1]]); is_new = true)
+        nova_step_kind kind = steps_kind(program, i);
+        bool is_new = !steps_extends(program, i);
+        for (; depth > 0 && steps_is_after(program, i, &program->steps[loops[depth - 1]]);
+             is_new = true)
             program->steps[loops[--depth]].end = program->step_count;
         if (kind == NOVA_LOOP_STEP)
-            loops[depth++] = program->step_count; /* as many as the tables may have inside of each other */
+            /* as many as the tables may have inside of each other */
+            loops[depth++] = program->step_count;
         if (is_new)
             program->steps[program->step_count++] =
                 (nova_device_step){.kind = kind, .first = i, .number = numbers[kind]++};
@@ -61,58 +66,60 @@ static nova_status make_steps(nova_device_program *program, nova_error *error)
         program->has_single |= step->kind == NOVA_DEVICE_STEP && step->count == 1;
     }
     program->device_count = numbers[NOVA_DEVICE_STEP];
-    program->mixture.copy_count = numbers[NOVA_COPY_STEP];
-    program->mixture.island_count = numbers[NOVA_HOST_STEP];
+    program->hybrid.copy_count = numbers[NOVA_COPY_STEP];
+    program->hybrid.host_region_count = numbers[NOVA_HOST_STEP];
     return NOVA_OK;
 }
 
 /* --- what islands wait for -------------------------------------------------------------------- */
 
 /* Whether a copy and a kernel of the host must not be at work at the same time. */
-static bool meet(const nova_device_program *program, const nova_launch_record *copy,
-                 const nova_launch_record *launch)
+static bool steps_overlaps(const nova_device_program *program, const nova_launch_record *copy,
+                           const nova_launch_record *launch)
 {
     const nova_buffer *moved = nova_operand(program, copy, 0);
-    uint64_t from = nova_mirror_offset(program, moved), to = from + moved->nbytes;
+    uint64_t from = nova_host_shadow_offset(program, moved), to = from + moved->nbytes;
     uint32_t first = nova_launch_core(program, copy) == NOVA_TO_HOST ? 0 : launch->reads;
     for (uint32_t k = first; k < launch->operand_count; k++) {
         const nova_buffer *buffer = nova_operand(program, launch, k);
         if (buffer->kind == NOVA_CONSTANT)
             continue;
-        uint64_t start = nova_mirror_offset(program, buffer);
+        uint64_t start = nova_host_shadow_offset(program, buffer);
         if (start < to && from < start + buffer->nbytes)
             return true;
     }
     return false;
 }
 
-static bool any_meet(const nova_device_program *program, const nova_device_step *copies,
-                     const nova_device_step *island)
+static bool steps_any_overlap(const nova_device_program *program, const nova_device_step *copies,
+                              const nova_device_step *region)
 {
     for (uint32_t i = 0; i < copies->count; i++)
-        for (uint32_t k = 0; k < island->count; k++)
-            if (meet(program, nova_step_launch(program, copies, i),
-                     nova_step_launch(program, island, k)))
+        for (uint32_t k = 0; k < region->count; k++)
+            if (steps_overlaps(program, nova_step_launch(program, copies, i),
+                               nova_step_launch(program, region, k)))
                 return true;
     return false;
 }
 
-/* The last copies before an island that use what it uses: those before them have ended as well then. */
-static uint32_t find_waits(const nova_device_program *program, const nova_device_step *island)
+/* The last copies before an island that use what it uses: those before them have ended as well
+ * then. */
+static uint32_t steps_find_waits(const nova_device_program *program, const nova_device_step *region)
 {
-    for (const nova_device_step *step = island; step-- > program->steps;)
-        if (step->kind == NOVA_COPY_STEP && any_meet(program, step, island))
+    for (const nova_device_step *step = region; step-- > program->steps;)
+        if (step->kind == NOVA_COPY_STEP && steps_any_overlap(program, step, region))
             return step->number;
     return NOVA_NO_STEP;
 }
 
-/* Finds copies to the host of arguments that are still what the caller gave: a kernel changes only donated ones. */
-static nova_status find_originals(nova_device_program *program, nova_error *error)
+/* Finds copies to the host of arguments that are still what the caller gave: a kernel changes only
+ * donated ones. */
+static nova_status steps_find_originals(nova_device_program *program, nova_error *error)
 {
     bool *is_original = calloc(program->launch_count + 1, sizeof *is_original);
-    bool *is_changed = calloc(program->argument_count + program->output_count + 1,
-                              sizeof *is_changed);
-    program->mixture.is_original = is_original;
+    bool *is_changed =
+        calloc(program->argument_count + program->output_count + 1, sizeof *is_changed);
+    program->hybrid.is_original = is_original;
     if (is_original == NULL || is_changed == NULL) {
         free(is_changed);
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
@@ -127,7 +134,7 @@ static nova_status find_originals(nova_device_program *program, nova_error *erro
             const nova_buffer *buffer = nova_operand(program, launch, k);
             if (buffer->kind == NOVA_OUTPUT ||
                 (buffer->kind == NOVA_ARGUMENT && program->donated[buffer->value]))
-                is_changed[nova_mirror_slot(program, buffer)] = true;
+                is_changed[nova_host_shadow_slot(program, buffer)] = true;
         }
     }
     free(is_changed);
@@ -137,42 +144,42 @@ static nova_status find_originals(nova_device_program *program, nova_error *erro
 nova_status nova_steps_prepare(nova_device_program *program, const nova_device_source *source,
                                nova_error *error)
 {
-    nova_device_mixture *mixture = &program->mixture;
-    nova_status status = make_steps(program, error);
-    if (status != NOVA_OK || mixture->copy_count + mixture->island_count == 0)
+    nova_hybrid_layout *hybrid = &program->hybrid;
+    nova_status status = steps_make(program, error);
+    if (status != NOVA_OK || hybrid->copy_count + hybrid->host_region_count == 0)
         return status;
-    status = nova_mirror_lay_out(program, source, error);
+    status = nova_host_shadow_lay_out(program, source, error);
     if (status == NOVA_OK)
-        status = find_originals(program, error);
-    mixture->islands = calloc(mixture->island_count + 1, sizeof *mixture->islands);
-    if (status == NOVA_OK && mixture->islands == NULL)
+        status = steps_find_originals(program, error);
+    hybrid->host_regions = calloc(hybrid->host_region_count + 1, sizeof *hybrid->host_regions);
+    if (status == NOVA_OK && hybrid->host_regions == NULL)
         status = nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
-    if (status == NOVA_OK && mixture->island_count > 0 && source->image == NULL)
+    if (status == NOVA_OK && hybrid->host_region_count > 0 && source->image == NULL)
         status = nova_fail(error, NOVA_UNSUPPORTED, "tables-code",
                            "kernels are pinned to the host, and their code is not there");
     for (uint32_t i = 0; status == NOVA_OK && i < program->step_count; i++) {
         const nova_device_step *step = &program->steps[i];
         if (step->kind != NOVA_HOST_STEP)
             continue;
-        nova_island *island = &mixture->islands[step->number];
-        island->waits = find_waits(program, step);
-        status = nova_island_create(program, step, source->image, island, error);
+        nova_host_region *region = &hybrid->host_regions[step->number];
+        region->waits = steps_find_waits(program, step);
+        status = nova_host_region_create(program, step, source->image, region, error);
         if (status != NOVA_OK)
             break;
-        uint64_t needed = nova_program_workspace_size(island->program);
-        mixture->size = needed > mixture->size ? needed : mixture->size;
+        uint64_t needed = nova_program_workspace_size(region->program);
+        hybrid->size = needed > hybrid->size ? needed : hybrid->size;
     }
     return status;
 }
 
 void nova_steps_free(nova_device_program *program)
 {
-    nova_device_mixture *mixture = &program->mixture;
-    for (uint32_t i = 0; mixture->islands != NULL && i < mixture->island_count; i++)
-        nova_island_free(&mixture->islands[i]);
-    free(mixture->islands);
-    free(mixture->is_original);
-    free(mixture->places);
-    free(mixture->constants);
+    nova_hybrid_layout *hybrid = &program->hybrid;
+    for (uint32_t i = 0; hybrid->host_regions != NULL && i < hybrid->host_region_count; i++)
+        nova_host_region_free(&hybrid->host_regions[i]);
+    free(hybrid->host_regions);
+    free(hybrid->is_original);
+    free(hybrid->shadow_offsets);
+    free(hybrid->constants);
     free(program->steps);
 }

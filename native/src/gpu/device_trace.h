@@ -1,11 +1,12 @@
-/* What a run tells its trace, if it has one; nobody but the files of the device runtime includes this. */
+/* What a run tells its trace, if it has one; nobody but the files of the device runtime includes
+ * this. */
 #ifndef NOVA_GPU_DEVICE_TRACE_H
 #define NOVA_GPU_DEVICE_TRACE_H
 
 #include "gpu/device_state.h"
 
-/* All of these never fail: a span that there is no event or memory for is counted as lost. They are called by
- * the thread that runs, in its device's context. */
+/* All of these never fail: a span that there is no event or memory for is counted as lost. They are
+ * called by the thread that runs, in its device's context. */
 void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
                            uint64_t bytes, void *stream);
 void nova_trace_end_span(nova_device_trace *trace, void *stream);
@@ -43,7 +44,7 @@ static inline void nova_trace_host(nova_device_trace *trace, nova_span_kind kind
 }
 
 /* That is the launches [first, end) of the tables, all of the host. */
-static inline void nova_trace_island(nova_device_trace *trace, uint32_t first, uint32_t end)
+static inline void nova_trace_host_region(nova_device_trace *trace, uint32_t first, uint32_t end)
 {
     if (trace != NULL)
         nova_trace_set_host(trace, NOVA_SPAN_HOST, first, end - first);

@@ -1,5 +1,5 @@
-/* The copies of a run: small ones at once through pinned memory of the execution, large ones in pieces on
- * streams of their own, and arrays on the device that are not aligned. */
+/* The copies of a run: small ones at once through pinned memory of the execution, large ones in
+ * pieces on streams of their own, and arrays on the device that are not aligned. */
 #include <string.h>
 
 #include "gpu/device_run.h"
@@ -18,20 +18,20 @@ nova_status nova_run_free_pinned(nova_device_run *r)
 }
 
 /* Whether an argument comes from the host. */
-static bool is_host_argument(const nova_device_run *r, size_t i)
+static bool transfer_is_host_argument(const nova_device_run *r, size_t i)
 {
-    return r->execution->homes[i] != NOVA_NO_HOME && r->arguments[i].address == 0;
+    return r->execution->staging_offsets[i] != NOVA_NOT_STAGED && r->arguments[i].address == 0;
 }
 
 /* One value on its way, of the nova_span_kind. */
-static void begin_copy(nova_device_run *r, nova_span_kind kind, size_t slot, void *stream)
+static void transfer_begin_copy(nova_device_run *r, nova_span_kind kind, size_t slot, void *stream)
 {
     nova_trace_begin(r->trace, kind, NOVA_NO_LAUNCH, (uint64_t)r->program->nbytes[slot], stream);
     nova_trace_value(r->trace, slot);
 }
 
 /* Small ones: gathered in pinned memory, and copied at once. */
-static nova_status copy_in_small(nova_device_run *r)
+static nova_status transfer_copy_in_small(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
@@ -39,14 +39,14 @@ static nova_status copy_in_small(nova_device_run *r)
     if (status != NOVA_OK)
         return status;
     for (size_t i = 0; i < r->program->argument_count; i++)
-        if (is_host_argument(r, i))
-            memcpy(execution->pinned + execution->homes[i], r->arguments[i].host,
+        if (transfer_is_host_argument(r, i))
+            memcpy(execution->pinned + execution->staging_offsets[i], r->arguments[i].host,
                    (size_t)r->program->nbytes[i]);
     nova_trace_begin(r->trace, NOVA_SPAN_COPY_IN, NOVA_NO_LAUNCH, r->inputs_end, r->stream);
     for (size_t i = 0; r->trace != NULL && i < r->program->argument_count; i++)
-        if (is_host_argument(r, i))
+        if (transfer_is_host_argument(r, i))
             nova_trace_value(r->trace, i);
-    int result = driver->copy_in(driver, execution->home->address, execution->pinned,
+    int result = driver->copy_in(driver, execution->staging->address, execution->pinned,
                                  r->inputs_end, r->stream);
     nova_trace_end(r->trace, r->stream);
     if (result == 0 && !r->has_host_results) { /* nobody will wait for the run */
@@ -57,34 +57,35 @@ static nova_status copy_in_small(nova_device_run *r)
 }
 
 /* Large ones: in pieces, on a stream of their own, while the CPU prepares the next. */
-static nova_status copy_in_large(nova_device_run *r)
+static nova_status transfer_copy_in_large(nova_device_run *r)
 {
     nova_device *device = r->device;
-    nova_stage *stage;
+    nova_double_buffer *buffer;
     /* The home may still be read by the run before this one. */
     nova_status status = nova_device_order_inside(device, r->stream, device->in, r->error);
     if (status == NOVA_OK)
-        status = nova_stage_take(device, &stage, r->error);
+        status = nova_double_buffer_take(device, &buffer, r->error);
     if (status != NOVA_OK)
         return status;
     nova_trace_host(r->trace, NOVA_SPAN_STAGE);
     for (size_t i = 0; status == NOVA_OK && i < r->program->argument_count; i++) {
-        if (!is_host_argument(r, i))
+        if (!transfer_is_host_argument(r, i))
             continue;
-        begin_copy(r, NOVA_SPAN_COPY_IN, i, device->in);
-        status = nova_stage_in(device, stage, r->execution->slots[i], r->arguments[i].host,
-                               (uint64_t)r->program->nbytes[i], device->in, r->error);
+        transfer_begin_copy(r, NOVA_SPAN_COPY_IN, i, device->in);
+        status =
+            nova_double_buffer_upload(device, buffer, r->execution->slots[i], r->arguments[i].host,
+                                      (uint64_t)r->program->nbytes[i], device->in, r->error);
         nova_trace_end(r->trace, device->in);
     }
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
-    nova_stage_give(device, stage);
+    nova_double_buffer_give(device, buffer);
     if (status == NOVA_OK)
         status = nova_device_order_inside(device, device->in, r->stream, r->error);
     return status;
 }
 
 /* Arguments on the device that are not aligned, to their homes or back. */
-static nova_status copy_crooked(nova_device_run *r, bool back)
+static nova_status transfer_copy_unaligned(nova_device_run *r, bool back)
 {
     nova_driver *driver = r->device->driver;
     int result = 0;
@@ -92,11 +93,11 @@ static nova_status copy_crooked(nova_device_run *r, bool back)
     for (size_t i = 0; result == 0 && i < inputs + outputs; i++) {
         uint64_t theirs = i < inputs ? r->arguments[i].address : r->outputs[i - inputs].address;
         bool is_copied = back ? i >= inputs || r->program->donated[i] : i < inputs;
-        if (r->execution->homes[i] == NOVA_NO_HOME || theirs == 0 || !is_copied)
+        if (r->execution->staging_offsets[i] == NOVA_NOT_STAGED || theirs == 0 || !is_copied)
             continue;
-        uint64_t own = r->execution->slots[i], size = (uint64_t)r->program->nbytes[i];
-        begin_copy(r, NOVA_SPAN_COPY_WITHIN, i, r->stream);
-        result = driver->copy_within(driver, back ? theirs : own, back ? own : theirs, size,
+        uint64_t address = r->execution->slots[i], size = (uint64_t)r->program->nbytes[i];
+        transfer_begin_copy(r, NOVA_SPAN_COPY_WITHIN, i, r->stream);
+        result = driver->copy_within(driver, back ? theirs : address, back ? address : theirs, size,
                                      r->stream);
         nova_trace_end(r->trace, r->stream);
     }
@@ -107,34 +108,36 @@ nova_status nova_run_copy_in(nova_device_run *r)
 {
     nova_status status = NOVA_OK;
     if (r->has_host_inputs)
-        status = r->size <= NOVA_MOST_PINNED ? copy_in_small(r) : copy_in_large(r);
+        status =
+            r->size <= NOVA_MOST_PINNED ? transfer_copy_in_small(r) : transfer_copy_in_large(r);
     if (status == NOVA_OK && r->inputs_end > 0)
-        status = copy_crooked(r, false);
+        status = transfer_copy_unaligned(r, false);
     return status;
 }
 
 /* Where slot `i` goes on the host after a run; NULL: nowhere. */
-static void *host_result(const nova_device_run *r, size_t i)
+static void *transfer_host_result(const nova_device_run *r, size_t i)
 {
     size_t inputs = r->program->argument_count;
     const nova_device_value *value = i < inputs ? &r->arguments[i] : &r->outputs[i - inputs];
     bool is_result = i >= inputs || r->program->donated[i];
-    return is_result && r->execution->homes[i] != NOVA_NO_HOME && value->address == 0 ? value->host
-                                                                                  : NULL;
+    return is_result && r->execution->staging_offsets[i] != NOVA_NOT_STAGED && value->address == 0
+               ? value->host
+               : NULL;
 }
 
-static nova_status copy_out_small(nova_device_run *r)
+static nova_status transfer_copy_out_small(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
     size_t count = r->program->argument_count + r->program->output_count;
     nova_trace_begin(r->trace, NOVA_SPAN_COPY_OUT, NOVA_NO_LAUNCH, r->size - r->results, r->stream);
     for (size_t i = 0; r->trace != NULL && i < count; i++)
-        if (host_result(r, i) != NULL)
+        if (transfer_host_result(r, i) != NULL)
             nova_trace_value(r->trace, i);
-    int result = driver->copy_out(driver, execution->pinned + r->results,
-                                  execution->home->address + r->results, r->size - r->results,
-                                  r->stream);
+    int result =
+        driver->copy_out(driver, execution->pinned + r->results,
+                         execution->staging->address + r->results, r->size - r->results, r->stream);
     nova_trace_end(r->trace, r->stream);
     nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     if (result == 0)
@@ -142,41 +145,44 @@ static nova_status copy_out_small(nova_device_run *r)
     nova_trace_host(r->trace, NOVA_SPAN_STAGE);
     nova_status status = nova_run_check(r, result, "the results cannot be copied from the device");
     for (size_t i = 0; status == NOVA_OK && i < count; i++) {
-        void *host = host_result(r, i);
+        void *host = transfer_host_result(r, i);
         if (host != NULL)
-            memcpy(host, execution->pinned + execution->homes[i], (size_t)r->program->nbytes[i]);
+            memcpy(host, execution->pinned + execution->staging_offsets[i],
+                   (size_t)r->program->nbytes[i]);
     }
     return status;
 }
 
-static nova_status copy_out_large(nova_device_run *r)
+static nova_status transfer_copy_out_large(nova_device_run *r)
 {
     nova_device *device = r->device;
-    nova_stage *stage;
+    nova_double_buffer *buffer;
     nova_status status = nova_device_order_inside(device, r->stream, device->out, r->error);
     if (status == NOVA_OK)
-        status = nova_stage_take(device, &stage, r->error);
+        status = nova_double_buffer_take(device, &buffer, r->error);
     if (status != NOVA_OK)
         return status;
     size_t count = r->program->argument_count + r->program->output_count;
     nova_trace_host(r->trace, NOVA_SPAN_STAGE);
     for (size_t i = 0; status == NOVA_OK && i < count; i++) {
-        void *host = host_result(r, i);
+        void *host = transfer_host_result(r, i);
         if (host == NULL)
             continue;
-        begin_copy(r, NOVA_SPAN_COPY_OUT, i, device->out);
-        status = nova_stage_out(device, stage, host, r->execution->slots[i],
-                                (uint64_t)r->program->nbytes[i], device->out, r->error);
+        transfer_begin_copy(r, NOVA_SPAN_COPY_OUT, i, device->out);
+        status =
+            nova_double_buffer_download(device, buffer, host, r->execution->slots[i],
+                                        (uint64_t)r->program->nbytes[i], device->out, r->error);
         nova_trace_end(r->trace, device->out);
     }
-    nova_stage_give(device, stage);
+    nova_double_buffer_give(device, buffer);
     return status;
 }
 
 nova_status nova_run_copy_out(nova_device_run *r)
 {
-    nova_status status = r->size > 0 ? copy_crooked(r, true) : NOVA_OK;
+    nova_status status = r->size > 0 ? transfer_copy_unaligned(r, true) : NOVA_OK;
     if (status == NOVA_OK && r->has_host_results)
-        status = r->size <= NOVA_MOST_PINNED ? copy_out_small(r) : copy_out_large(r);
+        status =
+            r->size <= NOVA_MOST_PINNED ? transfer_copy_out_small(r) : transfer_copy_out_large(r);
     return status;
 }

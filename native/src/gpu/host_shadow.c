@@ -1,18 +1,18 @@
-/* The mirror: memory of the host for all that its kernels use in a program of a device. Values change sides by
- * copies, which are launches of the tables. */
+/* The mirror: memory of the host for all that its kernels use in a program of a device. Values
+ * change sides by copies, which are launches of the tables. */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_PLACE UINT64_MAX
+#define NO_OFFSET UINT64_MAX
 
-static uint64_t aligned(uint64_t size)
+static uint64_t shadow_aligned(uint64_t size)
 {
     return (size + NOVA_DEVICE_ALIGNMENT - 1) & ~(uint64_t)(NOVA_DEVICE_ALIGNMENT - 1);
 }
 
-size_t nova_mirror_slot(const nova_device_program *program, const nova_buffer *buffer)
+size_t nova_host_shadow_slot(const nova_device_program *program, const nova_buffer *buffer)
 {
     if (buffer->kind == NOVA_ARGUMENT)
         return buffer->value;
@@ -20,23 +20,23 @@ size_t nova_mirror_slot(const nova_device_program *program, const nova_buffer *b
     return alias >= 0 ? (size_t)alias : program->argument_count + buffer->value;
 }
 
-static nova_status make_places(nova_device_program *program, nova_error *error)
+static nova_status shadow_assign_offsets(nova_device_program *program, nova_error *error)
 {
     size_t values = program->argument_count + program->output_count;
-    program->mixture.places = malloc((values + 1) * sizeof *program->mixture.places);
-    if (program->mixture.places == NULL)
+    program->hybrid.shadow_offsets = malloc((values + 1) * sizeof *program->hybrid.shadow_offsets);
+    if (program->hybrid.shadow_offsets == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     for (size_t i = 0; i < values; i++)
-        program->mixture.places[i] = NO_PLACE;
+        program->hybrid.shadow_offsets[i] = NO_OFFSET;
     return NOVA_OK;
 }
 
-nova_status nova_mirror_lay_out(nova_device_program *program, const nova_device_source *source,
-                                nova_error *error)
+nova_status nova_host_shadow_lay_out(nova_device_program *program, const nova_device_source *source,
+                                     nova_error *error)
 {
-    nova_device_mixture *mixture = &program->mixture;
+    nova_hybrid_layout *hybrid = &program->hybrid;
     const nova_tables *tables = &program->tables;
-    nova_status status = make_places(program, error);
+    nova_status status = shadow_assign_offsets(program, error);
     if (status != NOVA_OK)
         return status;
     uint64_t workspace = 0, first = UINT64_MAX, end = 0;
@@ -52,70 +52,71 @@ nova_status nova_mirror_lay_out(nova_device_program *program, const nova_device_
             } else if (buffer->kind == NOVA_CONSTANT) {
                 first = buffer->value < first ? buffer->value : first;
                 end = last > end ? last : end;
-            } else if (mixture->places[nova_mirror_slot(program, buffer)] == NO_PLACE) {
-                mixture->places[nova_mirror_slot(program, buffer)] = mixture->layout;
-                mixture->layout = aligned(mixture->layout + buffer->nbytes + 1);
+            } else if (hybrid->shadow_offsets[nova_host_shadow_slot(program, buffer)] ==
+                       NO_OFFSET) {
+                hybrid->shadow_offsets[nova_host_shadow_slot(program, buffer)] = hybrid->layout;
+                hybrid->layout = shadow_aligned(hybrid->layout + buffer->nbytes + 1);
             }
         }
     }
-    mixture->workspace = mixture->layout;
-    mixture->layout = mixture->size = aligned(mixture->workspace + workspace + 1);
+    hybrid->workspace = hybrid->layout;
+    hybrid->layout = hybrid->size = shadow_aligned(hybrid->workspace + workspace + 1);
     if (first >= end)
         return NOVA_OK;
-    mixture->first_constant = first;
-    mixture->constants = aligned_alloc(NOVA_DEVICE_ALIGNMENT, aligned(end - first));
-    if (mixture->constants == NULL)
+    hybrid->first_constant = first;
+    hybrid->constants = aligned_alloc(NOVA_DEVICE_ALIGNMENT, shadow_aligned(end - first));
+    if (hybrid->constants == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the constants");
-    memcpy(mixture->constants, (const char *)source->constants + first, end - first);
+    memcpy(hybrid->constants, (const char *)source->constants + first, end - first);
     return NOVA_OK;
 }
 
-uint64_t nova_mirror_offset(const nova_device_program *program, const nova_buffer *buffer)
+uint64_t nova_host_shadow_offset(const nova_device_program *program, const nova_buffer *buffer)
 {
-    const nova_device_mixture *mixture = &program->mixture;
-    return buffer->kind == NOVA_WORKSPACE ? mixture->workspace + buffer->value
-                                          : mixture->places[nova_mirror_slot(program, buffer)];
+    const nova_hybrid_layout *hybrid = &program->hybrid;
+    return buffer->kind == NOVA_WORKSPACE
+               ? hybrid->workspace + buffer->value
+               : hybrid->shadow_offsets[nova_host_shadow_slot(program, buffer)];
 }
 
-void *nova_mirror_constant(const nova_device_program *program, const nova_buffer *buffer)
+void *nova_host_shadow_constant(const nova_device_program *program, const nova_buffer *buffer)
 {
-    static const _Alignas(64) char nothing[64]; /* where all of them are empty */
-    const nova_device_mixture *mixture = &program->mixture;
-    return mixture->constants != NULL
-               ? mixture->constants + (buffer->value - mixture->first_constant)
-               : (void *)(uintptr_t)nothing;
+    static const _Alignas(64) char empty[64]; /* where all of them are empty */
+    const nova_hybrid_layout *hybrid = &program->hybrid;
+    return hybrid->constants != NULL ? hybrid->constants + (buffer->value - hybrid->first_constant)
+                                     : (void *)(uintptr_t)empty;
 }
 
-nova_status nova_mirror_create(const nova_device_program *program,
-                               nova_device_execution *execution, nova_error *error)
+nova_status nova_host_shadow_create(const nova_device_program *program,
+                                    nova_device_execution *execution, nova_error *error)
 {
-    const nova_device_mixture *mixture = &program->mixture;
+    const nova_hybrid_layout *hybrid = &program->hybrid;
     nova_driver *driver = program->device->driver;
-    if (mixture->island_count + mixture->copy_count == 0)
+    if (hybrid->host_region_count + hybrid->copy_count == 0)
         return NOVA_OK;
     void *memory;
-    nova_status status = nova_device_pin(program->device, mixture->size, &memory, error);
+    nova_status status = nova_device_pin(program->device, hybrid->size, &memory, error);
     if (status != NOVA_OK)
         return status;
-    execution->mirror = memory;
-    execution->copies = calloc(mixture->copy_count + 1, sizeof *execution->copies);
+    execution->host_shadow = memory;
+    execution->copies = calloc(hybrid->copy_count + 1, sizeof *execution->copies);
     if (execution->copies == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
-    int result = driver->event_create(driver, false, &execution->mirror_free);
-    for (uint32_t i = 0; result == 0 && i < mixture->copy_count; i++)
+    int result = driver->event_create(driver, false, &execution->host_shadow_released);
+    for (uint32_t i = 0; result == 0 && i < hybrid->copy_count; i++)
         result = driver->event_create(driver, false, &execution->copies[i]);
     return nova_device_check(program->device, result, "the device has no events", error);
 }
 
-void nova_mirror_free(nova_device_program *program, nova_device_execution *execution)
+void nova_host_shadow_free(nova_device_program *program, nova_device_execution *execution)
 {
     nova_driver *driver = program->device->driver;
-    for (uint32_t i = 0; execution->copies != NULL && i < program->mixture.copy_count; i++)
+    for (uint32_t i = 0; execution->copies != NULL && i < program->hybrid.copy_count; i++)
         if (execution->copies[i] != NULL)
             driver->event_destroy(driver, execution->copies[i]);
     free(execution->copies);
-    if (execution->mirror_free != NULL)
-        driver->event_destroy(driver, execution->mirror_free);
-    if (execution->mirror != NULL)
-        driver->pinned_free(driver, execution->mirror);
+    if (execution->host_shadow_released != NULL)
+        driver->event_destroy(driver, execution->host_shadow_released);
+    if (execution->host_shadow != NULL)
+        driver->pinned_free(driver, execution->host_shadow);
 }

@@ -1,31 +1,32 @@
 /* Programs with kernels of the host between those of the device.
  *
- * A run goes through the steps in order. Those of the device and copies are only enqueued, each step of copies with
- * an event behind it. A step of the host waits for the copies that it needs, then its tasks run on the threads of
- * the process, while the device goes on with what it was given before. */
+ * A run goes through the steps in order. Those of the device and copies are only enqueued, each
+ * step of copies with an event behind it. A step of the host waits for the copies that it needs,
+ * then its tasks run on the threads of the process, while the device goes on with what it was given
+ * before. */
 #include <string.h>
 
 #include "gpu/device_run.h"
 
 /* Waits until nothing of the run before uses the mirror. */
-static nova_status take_mirror(nova_device_run *r)
+static nova_status hybrid_acquire_host_shadow(nova_device_run *r)
 {
     nova_driver *driver = r->device->driver;
-    if (!r->execution->mirror_is_busy)
+    if (!r->execution->host_shadow_is_busy)
         return NOVA_OK;
-    r->execution->mirror_is_busy = false;
+    r->execution->host_shadow_is_busy = false;
     nova_trace_host(r->trace, NOVA_SPAN_WAIT);
-    int result = driver->event_synchronize(driver, r->execution->mirror_free);
+    int result = driver->event_synchronize(driver, r->execution->host_shadow_released);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     return nova_run_check(r, result, "the run before cannot be waited for");
 }
 
-/* The array of the caller that a copy would bring back from the device; NULL where that is on the device only, or not what
- * is copied. */
-static const void *array_at_hand(const nova_device_run *r, const nova_device_step *step,
-                                 uint32_t index)
+/* The array of the caller that a copy would bring back from the device; NULL where that is on the
+ * device only, or not what is copied. */
+static const void *hybrid_array_in_memory(const nova_device_run *r, const nova_device_step *step,
+                                          uint32_t index)
 {
-    if (!r->program->mixture.is_original[step->first + index])
+    if (!r->program->hybrid.is_original[step->first + index])
         return NULL;
     const nova_buffer *buffer =
         nova_operand(r->program, nova_step_launch(r->program, step, index), 0);
@@ -33,38 +34,38 @@ static const void *array_at_hand(const nova_device_run *r, const nova_device_ste
     return value->address == 0 ? value->host : NULL;
 }
 
-static char *place_of(const nova_device_run *r, const nova_buffer *buffer)
+static char *hybrid_shadow_offset(const nova_device_run *r, const nova_buffer *buffer)
 {
-    return r->execution->mirror + nova_mirror_offset(r->program, buffer);
+    return r->execution->host_shadow + nova_host_shadow_offset(r->program, buffer);
 }
 
-/* Fills the mirror with arrays of the caller, which an island needs and copies before it would have brought: the device
- * has its work by now. */
-static nova_status bring_arrays(nova_device_run *r, const nova_device_step *island)
+/* Fills the mirror with arrays of the caller, which an island needs and copies before it would have
+ * brought: the device has its work by now. */
+static nova_status hybrid_refresh_arrays(nova_device_run *r, const nova_device_step *region)
 {
     nova_status status = NOVA_OK;
-    const nova_device_step *step = r->program->steps + r->brought;
-    for (; status == NOVA_OK && step < island; step++)
+    const nova_device_step *step = r->program->steps + r->refreshed_copy_steps;
+    for (; status == NOVA_OK && step < region; step++)
         for (uint32_t i = 0; step->kind == NOVA_COPY_STEP && i < step->count; i++) {
             const nova_launch_record *launch = nova_step_launch(r->program, step, i);
             const nova_buffer *buffer = nova_operand(r->program, launch, 0);
-            const void *given = array_at_hand(r, step, i);
-            if (given == NULL)
+            const void *array = hybrid_array_in_memory(r, step, i);
+            if (array == NULL)
                 continue;
-            status = take_mirror(r);
+            status = hybrid_acquire_host_shadow(r);
             if (status != NOVA_OK)
                 break;
-            memcpy(place_of(r, buffer), given, buffer->nbytes);
+            memcpy(hybrid_shadow_offset(r, buffer), array, buffer->nbytes);
         }
-    r->brought = (uint32_t)(island - r->program->steps);
+    r->refreshed_copy_steps = (uint32_t)(region - r->program->steps);
     return status;
 }
 
-static nova_status copy(nova_device_run *r, const nova_launch_record *launch)
+static nova_status hybrid_copy(nova_device_run *r, const nova_launch_record *launch)
 {
     nova_driver *driver = r->device->driver;
     const nova_buffer *buffer = nova_operand(r->program, launch, 0);
-    char *here = place_of(r, buffer);
+    char *here = hybrid_shadow_offset(r, buffer);
     uint64_t there = nova_run_address(r, buffer);
     bool is_out = nova_launch_core(r->program, launch) == NOVA_TO_HOST;
     nova_trace_begin(r->trace, is_out ? NOVA_SPAN_COPY_OUT : NOVA_SPAN_COPY_IN,
@@ -81,59 +82,60 @@ nova_status nova_run_copies(nova_device_run *r, const nova_device_step *step)
     bool is_enqueued = false;
     nova_status status = NOVA_OK;
     for (uint32_t i = 0; status == NOVA_OK && i < step->count; i++) {
-        if (array_at_hand(r, step, i) != NULL)
+        if (hybrid_array_in_memory(r, step, i) != NULL)
             continue;
-        status = copy(r, nova_step_launch(r->program, step, i));
+        status = hybrid_copy(r, nova_step_launch(r->program, step, i));
         is_enqueued = true;
     }
     if (status != NOVA_OK)
         return status;
-    if (!is_enqueued && r->arrived == step->number) {
-        r->arrived++; /* nothing to wait for */
+    if (!is_enqueued && r->completed_copy_steps == step->number) {
+        r->completed_copy_steps++; /* nothing to wait for */
         return NOVA_OK;
     }
-    return nova_run_check(r,
-                          driver->event_record(driver, r->execution->copies[step->number], r->stream),
-                          "copies between device and host cannot be waited for");
+    return nova_run_check(
+        r, driver->event_record(driver, r->execution->copies[step->number], r->stream),
+        "copies between device and host cannot be waited for");
 }
 
-nova_status nova_run_island(nova_device_run *r, const nova_device_step *step)
+nova_status nova_run_host_region(nova_device_run *r, const nova_device_step *step)
 {
     nova_driver *driver = r->device->driver;
-    const nova_island *island = &r->program->mixture.islands[step->number];
+    const nova_host_region *region = &r->program->hybrid.host_regions[step->number];
     const nova_program_options *host = &r->options->host;
     nova_status status = host->poll != NULL ? host->poll(host->owner) : NOVA_OK;
     if (status != NOVA_OK)
         return nova_fail(r->error, status, "", "%s", nova_status_text(status));
-    if (island->waits != NOVA_NO_STEP && island->waits >= r->arrived) {
+    if (region->waits != NOVA_NO_STEP && region->waits >= r->completed_copy_steps) {
         nova_trace_host(r->trace, NOVA_SPAN_WAIT);
-        int result = driver->event_synchronize(driver, r->execution->copies[island->waits]);
+        int result = driver->event_synchronize(driver, r->execution->copies[region->waits]);
         status = nova_run_check(r, result, "the device cannot be waited for");
-        r->arrived = island->waits + 1;
-        r->execution->mirror_is_busy = false; /* this run's stream is behind that of the run before */
+        r->completed_copy_steps = region->waits + 1;
+        /* this run's stream is behind that of the run before */
+        r->execution->host_shadow_is_busy = false;
     } else {
-        status = take_mirror(r);
+        status = hybrid_acquire_host_shadow(r);
     }
     if (status == NOVA_OK)
-        status = bring_arrays(r, step);
+        status = hybrid_refresh_arrays(r, step);
     if (status != NOVA_OK)
         return status;
-    nova_trace_island(r->trace, r->program->launches[step->first],
-                      r->program->launches[step->first + step->count - 1] + 1);
-    status = nova_program_run_by(island->program, island->constants, NULL, r->execution->mirror,
-                                 host, r->error);
+    nova_trace_host_region(r->trace, r->program->launches[step->first],
+                           r->program->launches[step->first + step->count - 1] + 1);
+    status = nova_program_run_by(region->program, region->constants, NULL,
+                                 r->execution->host_shadow, host, r->error);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
     return status;
 }
 
-nova_status nova_run_leave_mirror(nova_device_run *r, nova_error *error)
+nova_status nova_run_leave_host_shadow(nova_device_run *r, nova_error *error)
 {
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
-    if (execution->mirror == NULL)
+    if (execution->host_shadow == NULL)
         return NOVA_OK;
-    int result = driver->event_record(driver, execution->mirror_free, r->stream);
-    execution->mirror_is_busy = result == 0;
-    return nova_device_check(r->device, result, "copies between device and host cannot be waited for",
-                             error);
+    int result = driver->event_record(driver, execution->host_shadow_released, r->stream);
+    execution->host_shadow_is_busy = result == 0;
+    return nova_device_check(r->device, result,
+                             "copies between device and host cannot be waited for", error);
 }

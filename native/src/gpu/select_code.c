@@ -10,7 +10,7 @@ typedef struct {
     bool is_exact;
 } architecture;
 
-static bool read_architecture(const char *text, architecture *found)
+static bool select_read_architecture(const char *text, architecture *result)
 {
     if (strncmp(text, "sm_", 3) != 0)
         return false;
@@ -22,15 +22,15 @@ static bool read_architecture(const char *text, architecture *found)
         return false;
     /* Code with the letter "f" runs on some later members of a family; which ones differs, so it is
      * taken for its own number only. */
-    *found = (architecture){.number = number, .is_exact = *digit == 'a' || *digit == 'f'};
-    return digit[found->is_exact ? 1 : 0] == '\0';
+    *result = (architecture){.number = number, .is_exact = *digit == 'a' || *digit == 'f'};
+    return digit[result->is_exact ? 1 : 0] == '\0';
 }
 
 /* How good an image is for a device: -1 for one that it does not run. */
-static int rank(const nova_device_code *image, int capability)
+static int select_rank(const nova_device_code *image, int capability)
 {
     architecture of;
-    if (!read_architecture(image->arch, &of))
+    if (!select_read_architecture(image->arch, &of))
         return -1;
     bool is_cubin = image->kind == NOVA_CUBIN;
     if (of.number > capability || ((is_cubin || of.is_exact) && of.number != capability))
@@ -43,9 +43,9 @@ size_t nova_device_choose(const nova_device_code *images, size_t count, int majo
     size_t best = count;
     int best_rank = -1;
     for (size_t i = 0; i < count; i++) {
-        int own = rank(&images[i], 10 * major + minor);
-        if (own > best_rank) {
-            best_rank = own;
+        int rank_here = select_rank(&images[i], 10 * major + minor);
+        if (rank_here > best_rank) {
+            best_rank = rank_here;
             best = i;
         }
     }

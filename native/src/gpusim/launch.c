@@ -20,20 +20,33 @@ int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at,
     return 1;
 }
 
-static void set_specials(const sim_block *block, sim_warp *warp)
+static void launch_set_specials(const sim_block *block, sim_warp *warp)
 {
     const uint32_t *size = block->launch->block, *grid = block->launch->grid;
     for (uint32_t lane = 0; lane < LANES; lane++) {
-        uint32_t place[3], one = (uint32_t)1 << lane;
-        sim_name_thread(block, warp->number * LANES + lane, place);
+        uint32_t index[3], lane_bit = (uint32_t)1 << lane;
+        sim_name_thread(block, warp->number * LANES + lane, index);
         uint32_t values[S_COUNT] = {
-            [S_TID_X] = place[0], [S_TID_Y] = place[1], [S_TID_Z] = place[2],
-            [S_NTID_X] = size[0], [S_NTID_Y] = size[1], [S_NTID_Z] = size[2],
-            [S_CTAID_X] = block->index[0], [S_CTAID_Y] = block->index[1], [S_CTAID_Z] = block->index[2],
-            [S_NCTAID_X] = grid[0], [S_NCTAID_Y] = grid[1], [S_NCTAID_Z] = grid[2],
-            [S_LANEID] = lane, [S_WARPID] = warp->number, [S_NWARPID] = block->warp_count,
-            [S_LANEMASK_EQ] = one, [S_LANEMASK_LT] = one - 1, [S_LANEMASK_LE] = one | (one - 1),
-            [S_LANEMASK_GT] = ~(one | (one - 1)), [S_LANEMASK_GE] = ~(one - 1),
+            [S_TID_X] = index[0],
+            [S_TID_Y] = index[1],
+            [S_TID_Z] = index[2],
+            [S_NTID_X] = size[0],
+            [S_NTID_Y] = size[1],
+            [S_NTID_Z] = size[2],
+            [S_CTAID_X] = block->index[0],
+            [S_CTAID_Y] = block->index[1],
+            [S_CTAID_Z] = block->index[2],
+            [S_NCTAID_X] = grid[0],
+            [S_NCTAID_Y] = grid[1],
+            [S_NCTAID_Z] = grid[2],
+            [S_LANEID] = lane,
+            [S_WARPID] = warp->number,
+            [S_NWARPID] = block->warp_count,
+            [S_LANEMASK_EQ] = lane_bit,
+            [S_LANEMASK_LT] = lane_bit - 1,
+            [S_LANEMASK_LE] = lane_bit | (lane_bit - 1),
+            [S_LANEMASK_GT] = ~(lane_bit | (lane_bit - 1)),
+            [S_LANEMASK_GE] = ~(lane_bit - 1),
         };
         for (uint32_t s = 0; s < S_COUNT; s++)
             warp->registers[s * LANES + lane] = values[s];
@@ -41,39 +54,42 @@ static void set_specials(const sim_block *block, sim_warp *warp)
 }
 
 /* Registers and memory get a pattern that no program should depend on. */
-static void start_block(sim_block *block)
+static void launch_start_block(sim_block *block)
 {
     block->serial++;
     block->acquired = 0;
     memset(block->barriers, 0, sizeof block->barriers);
     for (uint32_t w = 0; w < block->warp_count; w++) {
         sim_warp *warp = block->warps + w;
-        sim_warp fresh = {.registers = warp->registers, .copies = warp->copies, .copy_room = warp->copy_room};
+        sim_warp fresh = {.registers = warp->registers,
+                          .copies = warp->copies,
+                          .copy_capacity = warp->copy_capacity};
         uint32_t count = block->threads - w * LANES;
         fresh.live = count >= LANES ? ~0u : ((uint32_t)1 << count) - 1;
         fresh.number = w, fresh.clock = 1;
         *warp = fresh;
         memset(warp->registers, 0, (size_t)block->kernel->register_words * LANES * 4);
-        set_specials(block, warp);
+        launch_set_specials(block, warp);
     }
     memset(block->shared, 0xa5, block->shared_bytes);
     memset(block->shared_state, 0, block->shared_bytes);
     memset(block->local, 0xa5, (size_t)block->warp_count * LANES * block->kernel->local_bytes);
 }
 
-static int report_deadlock(sim_block *block)
+static int launch_report_deadlock(sim_block *block)
 {
     uint32_t w = 0;
     while (!block->warps[w].waits)
         w++;
     const sim_warp *warp = block->warps + w;
     int lane = lowest(warp->live);
-    return sim_report(block, FAULT_DEADLOCK, block->kernel->code + warp->at_barrier[lane], thread_of(warp, lane));
+    return sim_report(block, FAULT_DEADLOCK, block->kernel->code + warp->at_barrier[lane],
+                      thread_of(warp, lane));
 }
 
-static int run_block(sim_block *block)
+static int launch_run_block(sim_block *block)
 {
-    start_block(block);
+    launch_start_block(block);
     for (;;) {
         uint32_t live = 0, ran = 0;
         for (uint32_t w = 0; w < block->warp_count; w++) {
@@ -88,13 +104,13 @@ static int run_block(sim_block *block)
         if (live == 0)
             return 0;
         if (!sim_release(block) && !ran)
-            return report_deadlock(block);
+            return launch_report_deadlock(block);
     }
 }
 
-/* --- what a launch needs ---------------------------------------------------------------------------- */
+/* --- what a launch needs ---------------------------------------------------------------------- */
 
-static void free_block(sim_block *block)
+static void launch_free_block(sim_block *block)
 {
     for (uint32_t w = 0; block->warps != NULL && w < block->warp_count; w++) {
         free(block->warps[w].registers);
@@ -112,7 +128,7 @@ static void free_block(sim_block *block)
 }
 
 /* Where the shadow of each range begins; gives the words of all, or 0 without memory. */
-static uint64_t lay_out_shadow(sim_block *block)
+static uint64_t launch_lay_out_shadow(sim_block *block)
 {
     const sim_launch *launch = block->launch;
     block->range_words = malloc((launch->range_count + 1) * sizeof *block->range_words);
@@ -124,7 +140,7 @@ static uint64_t lay_out_shadow(sim_block *block)
     return block->range_words == NULL ? 0 : words;
 }
 
-static int prepare_code(sim_block *block)
+static int launch_prepare_code(sim_block *block)
 {
     const sim_kernel *kernel = block->kernel;
     sim_plane *planes = malloc((kernel->constant_count + 1) * sizeof *planes);
@@ -144,7 +160,7 @@ static int prepare_code(sim_block *block)
     return 0;
 }
 
-static int prepare_block(sim_block *block)
+static int launch_prepare_block(sim_block *block)
 {
     const sim_kernel *kernel = block->kernel;
     const sim_launch *launch = block->launch;
@@ -155,8 +171,8 @@ static int prepare_block(sim_block *block)
     block->shared_shadow = calloc(block->shared_bytes / 4 + 2, sizeof *block->shared_shadow);
     block->local = malloc((size_t)block->warp_count * LANES * kernel->local_bytes + 16);
     block->released = calloc(blocks + 1, 1);
-    if (!block->warps || !block->shared || !block->shared_state || !block->shared_shadow || !block->local ||
-        !block->released)
+    if (!block->warps || !block->shared || !block->shared_state || !block->shared_shadow ||
+        !block->local || !block->released)
         return 1;
     for (uint32_t w = 0; w < block->warp_count; w++) {
         size_t bytes = (size_t)kernel->register_words * LANES * 4;
@@ -164,17 +180,17 @@ static int prepare_block(sim_block *block)
         if (block->warps[w].registers == NULL)
             return 1;
     }
-    return prepare_code(block);
+    return launch_prepare_code(block);
 }
 
-static int run_blocks(sim_block *block, uint64_t *steps)
+static int launch_run_blocks(sim_block *block, uint64_t *steps)
 {
     const uint32_t *grid = block->launch->grid;
     for (uint32_t z = 0; z < grid[2]; z++)
         for (uint32_t y = 0; y < grid[1]; y++)
             for (uint32_t x = 0; x < grid[0]; x++) {
                 block->index[0] = x, block->index[1] = y, block->index[2] = z;
-                int failed = run_block(block);
+                int failed = launch_run_block(block);
                 for (uint32_t w = 0; w < block->warp_count; w++)
                     *steps += block->warps[w].steps;
                 if (failed)
@@ -191,10 +207,10 @@ int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *
     block.warp_count = (block.threads + LANES - 1) / LANES;
     block.shared_bytes = kernel->shared_bytes + launch->dynamic_shared;
     uint64_t steps = 0, blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-    int failed = prepare_block(&block);
+    int failed = launch_prepare_block(&block);
     shadow_map *map = NULL;
     if (!failed && launch->check_races) {
-        uint64_t words = lay_out_shadow(&block);
+        uint64_t words = launch_lay_out_shadow(&block);
         map = words ? sim_take_shadow(words, blocks) : NULL;
         failed = map == NULL;
     }
@@ -202,9 +218,9 @@ int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *
         fault->kind = FAULT_MEMORY;
     if (map != NULL)
         block.global_shadow = map->words, block.first_serial = block.serial = map->used;
-    failed = failed || run_blocks(&block, &steps);
+    failed = failed || launch_run_blocks(&block, &steps);
     sim_give_shadow(map, blocks);
-    free_block(&block);
+    launch_free_block(&block);
     if (launch->steps != NULL)
         *launch->steps = steps;
     return failed;

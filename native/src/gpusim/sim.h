@@ -1,7 +1,9 @@
-/* The simulated GPU: executes decoded PTX, a warp of 32 lanes at a time, and reports what a program may not do.
+/* The simulated GPU: executes decoded PTX, a warp of 32 lanes at a time, and reports what a program
+ * may not do.
  *
- * nova/gpusim/ decodes PTX text into the records below. A launch runs its blocks one after the other, the warps of a
- * block in turns between barriers, in an order that depends on nothing: two runs give the same bits. */
+ * nova/gpusim/ decodes PTX text into the records below. A launch runs its blocks one after the
+ * other, the warps of a block in turns between barriers, in an order that depends on nothing: two
+ * runs give the same bits. */
 #ifndef NOVA_GPUSIM_SIM_H
 #define NOVA_GPUSIM_SIM_H
 
@@ -11,8 +13,28 @@
 enum { LANES = 32, MOST_WARPS = 32, BARRIERS = 16, MOST_BLOCKS = 1 << 26, MOST_MOMENTS = 1 << 22 };
 
 typedef enum {
-    T_NONE, T_PRED, T_B8, T_U8, T_S8, T_B16, T_U16, T_S16, T_F16, T_BF16, T_B32, T_U32, T_S32, T_F32, T_F16X2, T_BF16X2,
-    T_TF32, T_B64, T_U64, T_S64, T_F64, T_COUNT
+    T_NONE,
+    T_PRED,
+    T_B8,
+    T_U8,
+    T_S8,
+    T_B16,
+    T_U16,
+    T_S16,
+    T_F16,
+    T_BF16,
+    T_B32,
+    T_U32,
+    T_S32,
+    T_F32,
+    T_F16X2,
+    T_BF16X2,
+    T_TF32,
+    T_B64,
+    T_U64,
+    T_S64,
+    T_F64,
+    T_COUNT
 } sim_type;
 
 typedef enum { SPACE_GENERIC, SPACE_PARAM, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL } sim_space;
@@ -26,30 +48,61 @@ typedef enum { SPACE_GENERIC, SPACE_PARAM, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOC
 
 typedef enum {
     OP_LANES, /* `detail` is a row of the table of lane functions; flags: ARITHMETIC_* */
-    OP_MOVE, OP_PACK, OP_UNPACK,
-    OP_CONVERT, /* flags: CONVERT_* */
+    OP_MOVE,
+    OP_PACK,
+    OP_UNPACK,
+    OP_CONVERT,      /* flags: CONVERT_* */
     OP_CONVERT_PAIR, /* two f32 to a pair of halves, the first to the upper one */
-    OP_COMPARE, /* flags: COMPARE_* */
-    OP_SELECT, OP_PREDICATE,
-    OP_LOAD, OP_STORE, OP_ATOMIC, /* flags: ACCESS_* */
-    OP_ADDRESS,                   /* cvta; flags: 1 towards the space */
-    OP_BRANCH, OP_EXIT, OP_TRAP,
+    OP_COMPARE,      /* flags: COMPARE_* */
+    OP_SELECT,
+    OP_PREDICATE,
+    OP_LOAD,
+    OP_STORE,
+    OP_ATOMIC,  /* flags: ACCESS_* */
+    OP_ADDRESS, /* cvta; flags: 1 towards the space */
+    OP_BRANCH,
+    OP_EXIT,
+    OP_TRAP,
     OP_BARRIER, /* operands: number [, threads]; flags: BARRIER_* */
     OP_WARP_BARRIER,
     OP_FENCE, /* flags: ACCESS_* */
-    OP_SHUFFLE, OP_VOTE, OP_REDUCE, OP_MATCH, OP_ACTIVE, OP_ELECT,
-    OP_COPY, OP_COPY_COMMIT, OP_COPY_WAIT, OP_LOAD_MATRIX, OP_STORE_MATRIX, OP_MULTIPLY,
+    OP_SHUFFLE,
+    OP_VOTE,
+    OP_REDUCE,
+    OP_MATCH,
+    OP_ACTIVE,
+    OP_ELECT,
+    OP_COPY,
+    OP_COPY_COMMIT,
+    OP_COPY_WAIT,
+    OP_LOAD_MATRIX,
+    OP_STORE_MATRIX,
+    OP_MULTIPLY,
     OP_COUNT
 } sim_op;
 
 enum { ROUND_NEAREST, ROUND_ZERO, ROUND_DOWN, ROUND_UP, ROUND_AWAY };
-enum { ARITHMETIC_ROUNDING = 3, ARITHMETIC_FLUSH = 4, ARITHMETIC_SATURATE = 8, ARITHMETIC_RELU = 16 };
 enum {
-    CONVERT_ROUNDING = 7, CONVERT_INTEGRAL = 8, CONVERT_SATURATE = 16, CONVERT_RELU = 32, CONVERT_FLUSH = 64,
+    ARITHMETIC_ROUNDING = 3,
+    ARITHMETIC_FLUSH = 4,
+    ARITHMETIC_SATURATE = 8,
+    ARITHMETIC_RELU = 16
+};
+enum {
+    CONVERT_ROUNDING = 7,
+    CONVERT_INTEGRAL = 8,
+    CONVERT_SATURATE = 16,
+    CONVERT_RELU = 32,
+    CONVERT_FLUSH = 64,
     CONVERT_FINITE = 128
 };
 enum {
-    COMPARE_WHICH = 15, COMPARE_UNORDERED = 16, COMPARE_AND = 32, COMPARE_OR = 64, COMPARE_XOR = 128, COMPARE_FLUSH = 256
+    COMPARE_WHICH = 15,
+    COMPARE_UNORDERED = 16,
+    COMPARE_AND = 32,
+    COMPARE_OR = 64,
+    COMPARE_XOR = 128,
+    COMPARE_FLUSH = 256
 };
 /* STRONG: ordered by the memory model, as atomics are, so that two of them never race. */
 enum { ACCESS_STRONG = 1, ACCESS_ACQUIRE = 2, ACCESS_RELEASE = 4 };
@@ -70,7 +123,7 @@ typedef struct {
     uint32_t flags;                   /* by op */
     int32_t guard;                    /* word of a predicate; -1: always */
     uint8_t unless, results;
-    uint16_t ignored; /* elements of a vector load, a bit each, that nobody reads */
+    uint16_t ignored;         /* elements of a vector load, a bit each, that nobody reads */
     uint32_t first, operands; /* operands[first .. first + operands): results first */
     uint32_t target;          /* of a branch */
     uint32_t line;            /* of the PTX, from 1 */
@@ -89,14 +142,44 @@ typedef struct {
 
 /* Special registers: the first words of a lane. */
 enum {
-    S_TID_X, S_TID_Y, S_TID_Z, S_NTID_X, S_NTID_Y, S_NTID_Z, S_CTAID_X, S_CTAID_Y, S_CTAID_Z, S_NCTAID_X, S_NCTAID_Y,
-    S_NCTAID_Z, S_LANEID, S_WARPID, S_NWARPID, S_LANEMASK_EQ, S_LANEMASK_LT, S_LANEMASK_LE, S_LANEMASK_GT,
-    S_LANEMASK_GE, S_COUNT
+    S_TID_X,
+    S_TID_Y,
+    S_TID_Z,
+    S_NTID_X,
+    S_NTID_Y,
+    S_NTID_Z,
+    S_CTAID_X,
+    S_CTAID_Y,
+    S_CTAID_Z,
+    S_NCTAID_X,
+    S_NCTAID_Y,
+    S_NCTAID_Z,
+    S_LANEID,
+    S_WARPID,
+    S_NWARPID,
+    S_LANEMASK_EQ,
+    S_LANEMASK_LT,
+    S_LANEMASK_LE,
+    S_LANEMASK_GT,
+    S_LANEMASK_GE,
+    S_COUNT
 };
 
 typedef enum {
-    FAULT_NONE, FAULT_BOUNDS, FAULT_ALIGNMENT, FAULT_RACE, FAULT_UNINITIALIZED, FAULT_PENDING_COPY, FAULT_DEADLOCK,
-    FAULT_TRAP, FAULT_READ_ONLY, FAULT_MEMORY, FAULT_STEPS, FAULT_DIVERGED, FAULT_EXCHANGE, FAULT_BARRIER,
+    FAULT_NONE,
+    FAULT_BOUNDS,
+    FAULT_ALIGNMENT,
+    FAULT_RACE,
+    FAULT_UNINITIALIZED,
+    FAULT_PENDING_COPY,
+    FAULT_DEADLOCK,
+    FAULT_TRAP,
+    FAULT_READ_ONLY,
+    FAULT_MEMORY,
+    FAULT_STEPS,
+    FAULT_DIVERGED,
+    FAULT_EXCHANGE,
+    FAULT_BARRIER,
     FAULT_OPERATION
 } sim_fault_kind;
 
@@ -110,9 +193,9 @@ typedef struct {
     uint8_t space, writes, has_other, other_writes;
 } sim_fault;
 
-/* Global memory that kernels may use, sorted by address. `state` has a byte for each of its bytes: 1 once it was
- * written; without it (NULL) reads of bytes that nobody wrote are not reported. `moved` is what is added to an address of
- * a kernel to get that of the host. */
+/* Global memory that kernels may use, sorted by address. `state` has a byte for each of its bytes:
+ * 1 once it was written; without it (NULL) reads of bytes that nobody wrote are not reported.
+ * `moved` is what is added to an address of a kernel to get that of the host. */
 typedef struct {
     uint64_t start, size;
     uint8_t *state;
@@ -131,9 +214,10 @@ typedef struct {
     uint64_t *steps; /* gets the instructions of all warps, unless NULL */
 } sim_launch;
 
-/* Runs a launch to its end; the first fault stops it, is described in *fault, and gives 1. A block has at most
- * 1024 threads, a grid fewer than MOST_BLOCKS blocks: that and the records are the caller's to check. Thread-safe: several launches may run at the same time on
- * memory of their own. */
+/* Runs a launch to its end; the first fault stops it, is described in *fault, and gives 1. A block
+ * has at most 1024 threads, a grid fewer than MOST_BLOCKS blocks: that and the records are the
+ * caller's to check. Thread-safe: several launches may run at the same time on memory of their own.
+ */
 int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *fault);
 
 /* A lane function: its name, and the bits of its result and of up to four operands (0: none). */

@@ -1,11 +1,13 @@
-/* What a running block consists of; shared between the files of the simulator, one thread at a time. */
+/* What a running block consists of; shared between the files of the simulator, one thread at a
+ * time. */
 #ifndef NOVA_GPUSIM_STATE_H
 #define NOVA_GPUSIM_STATE_H
 
 #include "gpusim/isa/lanes.h"
 #include "gpusim/sim.h"
 
-/* Who touched a word of memory last, packed by races.h: block, clock of the warp, thread, bytes. 0: nobody. */
+/* Who touched a word of memory last, packed by races.h: block, clock of the warp, thread, bytes. 0:
+ * nobody. */
 typedef uint64_t sim_stamp;
 
 typedef struct {
@@ -28,22 +30,23 @@ typedef struct {
 typedef struct {
     uint32_t *registers; /* rows of 32 words */
     uint32_t pc[LANES];
-    uint32_t live, parked, deferred; /* lanes: not exited; at a barrier; at an exchange that waits for others */
-    uint32_t at_barrier[LANES];      /* the instruction that a parked lane waits at */
-    uint32_t waits;                  /* number of the barrier that the whole warp waits at, + 1 */
+    /* lanes: not exited; at a barrier; at an exchange that waits for others */
+    uint32_t live, parked, deferred;
+    uint32_t at_barrier[LANES]; /* the instruction that a parked lane waits at */
+    uint32_t waits;             /* number of the barrier that the whole warp waits at, + 1 */
     uint32_t number;
     /* Moments pass at barriers. What warp w did until moment known[w] is visible to this one. */
-    uint32_t clock, known[MOST_WARPS];
+    uint32_t clock, vector_clock[MOST_WARPS];
     uint64_t steps;
     sim_copy *copies;
-    uint32_t copy_count, copy_room;
+    uint32_t copy_count, copy_capacity;
     uint32_t groups[LANES]; /* committed so far */
 } sim_warp;
 
 typedef struct {
-    uint32_t waiting, arrived;  /* warps: mask of those that wait; number of those that went on */
-    uint32_t threads;           /* that it waits for; 0: all of the block */
-    uint32_t known[MOST_WARPS]; /* what those that are here have seen */
+    uint32_t waiting, resumed; /* warps: mask of those that wait; number of those that went on */
+    uint32_t threads;          /* that it waits for; 0: all of the block */
+    uint32_t vector_clock[MOST_WARPS]; /* what those that are here have seen */
 } sim_barrier;
 
 typedef struct {
@@ -64,29 +67,35 @@ typedef struct {
     uint8_t *shared, *shared_state, *local;
     uint32_t shared_bytes;
     sim_shadow *shared_shadow;
-    sim_shadow *global_shadow; /* of all ranges, one behind the other; NULL: races are not looked for */
-    uint64_t *range_words;     /* where a range's begins */
-    uint8_t *released; /* by number of the block: whether it has published what it wrote */
-    uint8_t acquired;  /* whether this one has asked for what others published */
+    /* of all ranges, one behind the other; NULL: races are not looked for */
+    sim_shadow *global_shadow;
+    uint64_t *range_words; /* where a range's begins */
+    uint8_t *released;     /* by number of the block: whether it has published what it wrote */
+    uint8_t acquired;      /* whether this one has asked for what others published */
     uint32_t last_range;
 } sim_block;
 
-/* --- operands ----------------------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------------------- */
 
-static inline const sim_operand *operand(const sim_block *block, const sim_instruction *at, uint32_t number)
+static inline const sim_operand *operand(const sim_block *block, const sim_instruction *at,
+                                         uint32_t number)
 {
     return block->kernel->operands + at->first + number;
 }
 
-static inline const uint32_t *narrow(const sim_block *block, const sim_warp *warp, const sim_operand *o)
+static inline const uint32_t *narrow(const sim_block *block, const sim_warp *warp,
+                                     const sim_operand *o)
 {
-    return o->kind == OPERAND_CONSTANT ? block->constants[o->at].narrow : warp->registers + (size_t)o->at * LANES;
+    return o->kind == OPERAND_CONSTANT ? block->constants[o->at].narrow
+                                       : warp->registers + (size_t)o->at * LANES;
 }
 
-static inline const uint64_t *wide(const sim_block *block, const sim_warp *warp, const sim_operand *o)
+static inline const uint64_t *wide(const sim_block *block, const sim_warp *warp,
+                                   const sim_operand *o)
 {
-    return o->kind == OPERAND_CONSTANT ? block->constants[o->at].wide
-                                       : (const uint64_t *)(warp->registers + (size_t)o->at * LANES);
+    return o->kind == OPERAND_CONSTANT
+               ? block->constants[o->at].wide
+               : (const uint64_t *)(warp->registers + (size_t)o->at * LANES);
 }
 
 /* A predicate as a mask of lanes. */
@@ -97,12 +106,14 @@ static inline uint32_t predicate(const sim_block *block, const sim_warp *warp, c
     return o->negated ? ~value : value;
 }
 
-static inline uint64_t lane_value(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane)
+static inline uint64_t lane_value(const sim_block *block, const sim_warp *warp,
+                                  const sim_operand *o, int lane)
 {
     return o->width == 64 ? wide(block, warp, o)[lane] : narrow(block, warp, o)[lane];
 }
 
-static inline void put_narrow(sim_warp *warp, const sim_operand *o, const uint32_t *values, uint32_t mask)
+static inline void put_narrow(sim_warp *warp, const sim_operand *o, const uint32_t *values,
+                              uint32_t mask)
 {
     if (o->kind != OPERAND_REGISTER)
         return;
@@ -111,7 +122,8 @@ static inline void put_narrow(sim_warp *warp, const sim_operand *o, const uint32
         row[i] = mask >> i & 1 ? values[i] : row[i];
 }
 
-static inline void put_wide(sim_warp *warp, const sim_operand *o, const uint64_t *values, uint32_t mask)
+static inline void put_wide(sim_warp *warp, const sim_operand *o, const uint64_t *values,
+                            uint32_t mask)
 {
     if (o->kind != OPERAND_REGISTER)
         return;
@@ -120,7 +132,8 @@ static inline void put_wide(sim_warp *warp, const sim_operand *o, const uint64_t
         row[i] = mask >> i & 1 ? values[i] : row[i];
 }
 
-static inline void put_predicate(sim_warp *warp, const sim_operand *o, uint32_t value, uint32_t mask)
+static inline void put_predicate(sim_warp *warp, const sim_operand *o, uint32_t value,
+                                 uint32_t mask)
 {
     if (o->kind != OPERAND_REGISTER)
         return;
@@ -139,16 +152,35 @@ static inline void put_lane(sim_warp *warp, const sim_operand *o, int lane, uint
         row[lane] = o->width == 16 ? (uint32_t)(value & 0xffff) : (uint32_t)value;
 }
 
-static inline uint32_t thread_of(const sim_warp *warp, int lane) { return warp->number * LANES + (uint32_t)lane; }
-static inline int lowest(uint32_t mask) { return __builtin_ctz(mask); }
+static inline uint32_t thread_of(const sim_warp *warp, int lane)
+{
+    return warp->number * LANES + (uint32_t)lane;
+}
+static inline int lowest(uint32_t mask)
+{
+    return __builtin_ctz(mask);
+}
 
 static inline uint32_t bytes_of(sim_type type)
 {
     switch (type) {
-    case T_B8: case T_U8: case T_S8: return 1;
-    case T_B16: case T_U16: case T_S16: case T_F16: case T_BF16: return 2;
-    case T_B64: case T_U64: case T_S64: case T_F64: return 8;
-    default: return 4;
+    case T_B8:
+    case T_U8:
+    case T_S8:
+        return 1;
+    case T_B16:
+    case T_U16:
+    case T_S16:
+    case T_F16:
+    case T_BF16:
+        return 2;
+    case T_B64:
+    case T_U64:
+    case T_S64:
+    case T_F64:
+        return 8;
+    default:
+        return 4;
     }
 }
 
@@ -157,22 +189,27 @@ static inline int is_float(sim_type type)
     return type == T_F16 || type == T_BF16 || type == T_F32 || type == T_F64 || type == T_TF32;
 }
 
-static inline int is_signed(sim_type type) { return type == T_S8 || type == T_S16 || type == T_S32 || type == T_S64; }
+static inline int is_signed(sim_type type)
+{
+    return type == T_S8 || type == T_S16 || type == T_S32 || type == T_S64;
+}
 
-/* --- the parts: each gives 0, or 1 after it has described a fault ---------------------------------- */
+/* --- the parts: each gives 0, or 1 after it has described a fault ----------------------------- */
 
 int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread);
 void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out);
 
-/* memory.c: the host address of `bytes` at an address of a space, checked; NULL after a fault. `value` are the bytes that
- * will be written, if they are known. */
-uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
-                   uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value);
+/* memory.c: the host address of `bytes` at an address of a space, checked; NULL after a fault.
+ * `value` are the bytes that will be written, if they are known. */
+uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane,
+                   sim_space space, uint64_t address, uint32_t bytes, sim_access access,
+                   const uint8_t *value);
 int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane);
-int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread, sim_space space,
-                   uint64_t address, uint32_t bytes, sim_access access);
+int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at,
+                   uint32_t thread, sim_space space, uint64_t address, uint32_t bytes,
+                   sim_access access);
 
 /* races.c */
 void sim_fence(sim_block *block, uint32_t flags);
@@ -187,22 +224,25 @@ int sim_copy_wait(sim_block *block, sim_warp *warp, const sim_instruction *at, u
 
 /* convert.c, compare.c */
 void sim_convert(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
-void sim_convert_pair(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
+void sim_convert_pair(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                      uint32_t mask);
 void sim_compare(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 
 /* arithmetic.c: lane functions with their modes */
-void sim_run_lanes(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
+void sim_run_lanes(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                   uint32_t mask);
 
 /* warp_exchange.c: between the lanes of a warp */
-int sim_exchange(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members);
+int sim_exchange(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask,
+                 uint32_t members);
 
 /* tensor_core.c: tensor cores */
 int sim_load_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at);
 int sim_store_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at);
 void sim_multiply(const sim_block *block, sim_warp *warp, const sim_instruction *at);
 
-/* barriers.c: a warp whose lanes are all parked arrives; barriers that are complete let their warps go on; lanes that end
- * must not have gone around one. */
+/* barriers.c: a warp whose lanes are all parked arrives; barriers that are complete let their warps
+ * go on; lanes that end must not have gone around one. */
 int sim_park_warp(sim_block *block, sim_warp *warp);
 int sim_arrive(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, int waits);
 int sim_release(sim_block *block);

@@ -1,9 +1,11 @@
-/* A warp, until it has to wait: lanes at the lowest place go first, so those that took different ways meet again. */
+/* A warp, until it has to wait: lanes at the lowest place go first, so those that took different
+ * ways meet again. */
 #include "gpusim/state.h"
 
 enum { PRED_AND, PRED_OR, PRED_XOR, PRED_NOT, PRED_MOVE };
 
-static void run_move(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static void warp_run_move(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                          uint32_t mask)
 {
     const sim_operand *to = operand(block, at, 0), *from = operand(block, at, 1);
     if (to->width == 64)
@@ -12,29 +14,34 @@ static void run_move(const sim_block *block, sim_warp *warp, const sim_instructi
         put_narrow(warp, to, narrow(block, warp, from), mask);
 }
 
-/* mov with a vector on one side: the first element is the lowest part. flags: bits of an element. */
-static void run_pack(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+/* mov with a vector on one side: the first element is the lowest part. flags: bits of an element.
+ */
+static void warp_run_pack(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                          uint32_t mask)
 {
-    uint32_t bits = at->flags, kept = bits == 32 ? ~0u : (1u << bits) - 1;
+    uint32_t bits = at->flags, low_bits = bits == 32 ? ~0u : (1u << bits) - 1;
     for (int lane = 0; lane < LANES; lane++) {
         if (!(mask >> lane & 1))
             continue;
         if (at->op == OP_PACK) {
             uint64_t value = 0;
             for (uint32_t i = 0; i < at->count; i++)
-                value |= (lane_value(block, warp, operand(block, at, 1 + i), lane) & kept) << (bits * i);
+                value |= (lane_value(block, warp, operand(block, at, 1 + i), lane) & low_bits)
+                         << (bits * i);
             put_lane(warp, operand(block, at, 0), lane, value);
         } else {
             uint64_t value = lane_value(block, warp, operand(block, at, at->count), lane);
             for (uint32_t i = 0; i < at->count; i++)
-                put_lane(warp, operand(block, at, i), lane, value >> (bits * i) & kept);
+                put_lane(warp, operand(block, at, i), lane, value >> (bits * i) & low_bits);
         }
     }
 }
 
-static void run_select(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static void warp_run_select(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                            uint32_t mask)
 {
-    const sim_operand *to = operand(block, at, 0), *a = operand(block, at, 1), *b = operand(block, at, 2);
+    const sim_operand *to = operand(block, at, 0), *a = operand(block, at, 1),
+                      *b = operand(block, at, 2);
     uint32_t first = predicate(block, warp, operand(block, at, 3));
     if (to->width == 64) {
         uint64_t values[LANES];
@@ -51,7 +58,8 @@ static void run_select(const sim_block *block, sim_warp *warp, const sim_instruc
     }
 }
 
-static void run_predicate(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static void warp_run_predicate(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                               uint32_t mask)
 {
     uint32_t a = predicate(block, warp, operand(block, at, 1));
     uint32_t b = at->operands > 2 ? predicate(block, warp, operand(block, at, 2)) : 0;
@@ -64,7 +72,8 @@ static void run_predicate(const sim_block *block, sim_warp *warp, const sim_inst
 }
 
 /* cvta: between generic addresses and those of a space. flags: 1 towards the space. */
-static void run_address(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static void warp_run_address(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                             uint32_t mask)
 {
     uint64_t window = at->space == SPACE_SHARED  ? SHARED_WINDOW
                       : at->space == SPACE_LOCAL ? LOCAL_WINDOW
@@ -73,11 +82,13 @@ static void run_address(const sim_block *block, sim_warp *warp, const sim_instru
     for (int lane = 0; lane < LANES; lane++)
         if (mask >> lane & 1) {
             uint64_t value = lane_value(block, warp, operand(block, at, 1), lane);
-            put_lane(warp, operand(block, at, 0), lane, at->flags & 1 ? value - window : value + window);
+            put_lane(warp, operand(block, at, 0), lane,
+                     at->flags & 1 ? value - window : value + window);
         }
 }
 
-static void run_active(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static void warp_run_active(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                            uint32_t mask)
 {
     for (int lane = 0; lane < LANES; lane++)
         if (mask >> lane & 1)
@@ -85,54 +96,90 @@ static void run_active(const sim_block *block, sim_warp *warp, const sim_instruc
 }
 
 /* Everything that neither jumps nor waits. */
-static int run_plain(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static int warp_run_plain(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                          uint32_t mask)
 {
     switch (at->op) {
-    case OP_LANES: sim_run_lanes(block, warp, at, mask); return 0;
-    case OP_MOVE: run_move(block, warp, at, mask); return 0;
-    case OP_PACK: case OP_UNPACK: run_pack(block, warp, at, mask); return 0;
-    case OP_CONVERT: sim_convert(block, warp, at, mask); return 0;
-    case OP_CONVERT_PAIR: sim_convert_pair(block, warp, at, mask); return 0;
-    case OP_COMPARE: sim_compare(block, warp, at, mask); return 0;
-    case OP_SELECT: run_select(block, warp, at, mask); return 0;
-    case OP_PREDICATE: run_predicate(block, warp, at, mask); return 0;
-    case OP_LOAD: return sim_load(block, warp, at, mask);
-    case OP_STORE: return sim_store(block, warp, at, mask);
-    case OP_ATOMIC: return sim_atomic(block, warp, at, mask);
-    case OP_ADDRESS: run_address(block, warp, at, mask); return 0;
-    case OP_FENCE: sim_fence(block, at->flags); return 0;
-    case OP_ACTIVE: run_active(block, warp, at, mask); return 0;
-    case OP_COPY: return sim_copy_start(block, warp, at, mask);
-    case OP_COPY_COMMIT: sim_copy_commit(warp, mask); return 0;
-    case OP_COPY_WAIT: return sim_copy_wait(block, warp, at, mask);
-    case OP_TRAP: return sim_report(block, FAULT_TRAP, at, thread_of(warp, lowest(mask)));
-    default: return sim_report(block, FAULT_OPERATION, at, thread_of(warp, lowest(mask)));
+    case OP_LANES:
+        sim_run_lanes(block, warp, at, mask);
+        return 0;
+    case OP_MOVE:
+        warp_run_move(block, warp, at, mask);
+        return 0;
+    case OP_PACK:
+    case OP_UNPACK:
+        warp_run_pack(block, warp, at, mask);
+        return 0;
+    case OP_CONVERT:
+        sim_convert(block, warp, at, mask);
+        return 0;
+    case OP_CONVERT_PAIR:
+        sim_convert_pair(block, warp, at, mask);
+        return 0;
+    case OP_COMPARE:
+        sim_compare(block, warp, at, mask);
+        return 0;
+    case OP_SELECT:
+        warp_run_select(block, warp, at, mask);
+        return 0;
+    case OP_PREDICATE:
+        warp_run_predicate(block, warp, at, mask);
+        return 0;
+    case OP_LOAD:
+        return sim_load(block, warp, at, mask);
+    case OP_STORE:
+        return sim_store(block, warp, at, mask);
+    case OP_ATOMIC:
+        return sim_atomic(block, warp, at, mask);
+    case OP_ADDRESS:
+        warp_run_address(block, warp, at, mask);
+        return 0;
+    case OP_FENCE:
+        sim_fence(block, at->flags);
+        return 0;
+    case OP_ACTIVE:
+        warp_run_active(block, warp, at, mask);
+        return 0;
+    case OP_COPY:
+        return sim_copy_start(block, warp, at, mask);
+    case OP_COPY_COMMIT:
+        sim_copy_commit(warp, mask);
+        return 0;
+    case OP_COPY_WAIT:
+        return sim_copy_wait(block, warp, at, mask);
+    case OP_TRAP:
+        return sim_report(block, FAULT_TRAP, at, thread_of(warp, lowest(mask)));
+    default:
+        return sim_report(block, FAULT_OPERATION, at, thread_of(warp, lowest(mask)));
     }
 }
 
-static inline int is_exchange(uint16_t op)
+static inline int warp_is_exchange(uint16_t op)
 {
-    return op == OP_SHUFFLE || op == OP_VOTE || op == OP_REDUCE || op == OP_MATCH || op == OP_ELECT ||
-           op == OP_LOAD_MATRIX || op == OP_STORE_MATRIX || op == OP_MULTIPLY || op == OP_WARP_BARRIER;
+    return op == OP_SHUFFLE || op == OP_VOTE || op == OP_REDUCE || op == OP_MATCH ||
+           op == OP_ELECT || op == OP_LOAD_MATRIX || op == OP_STORE_MATRIX || op == OP_MULTIPLY ||
+           op == OP_WARP_BARRIER;
 }
 
 /* The lanes that an exchange is for: those of the matrix instructions are all. */
-static uint32_t members_of(const sim_block *block, const sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static uint32_t warp_members_of(const sim_block *block, const sim_warp *warp,
+                                const sim_instruction *at, uint32_t mask)
 {
     if (at->op == OP_LOAD_MATRIX || at->op == OP_STORE_MATRIX || at->op == OP_MULTIPLY)
         return ~0u;
     return narrow(block, warp, operand(block, at, at->operands - 1))[lowest(mask)];
 }
 
-static void place_lanes(sim_warp *warp, uint32_t mask, uint32_t pc)
+static void warp_select_path(sim_warp *warp, uint32_t mask, uint32_t pc)
 {
     for (int i = 0; i < LANES; i++)
         if (mask >> i & 1)
             warp->pc[i] = pc;
 }
 
-/* The lanes to run next and how far: up to the place where others wait to be joined. 0: none can run. */
-static uint32_t choose_lanes(const sim_warp *warp, uint32_t *pc, uint32_t *limit)
+/* The lanes to run next and how far: up to the place where others wait to be joined. 0: none can
+ * run. */
+static uint32_t warp_choose_lanes(const sim_warp *warp, uint32_t *pc, uint32_t *limit)
 {
     uint32_t ready = warp->live & ~warp->parked, first = ready & ~warp->deferred, mask = 0;
     if (first == 0)
@@ -155,7 +202,8 @@ static uint32_t choose_lanes(const sim_warp *warp, uint32_t *pc, uint32_t *limit
 }
 
 /* Lanes at a barrier: all that are live must come. Gives 1 after a fault. */
-static int reach_barrier(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t active)
+static int warp_reach_barrier(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                              uint32_t active)
 {
     if (!(at->flags & BARRIER_ARRIVE)) {
         warp->parked |= active;
@@ -173,7 +221,7 @@ int sim_run_warp(sim_block *block, sim_warp *warp)
 {
     const sim_kernel *kernel = block->kernel;
     uint32_t pc, limit, mask;
-    while ((mask = choose_lanes(warp, &pc, &limit)) != 0) {
+    while ((mask = warp_choose_lanes(warp, &pc, &limit)) != 0) {
         for (;;) {
             const sim_instruction *at = kernel->code + pc;
             uint32_t active = mask;
@@ -190,32 +238,32 @@ int sim_run_warp(sim_block *block, sim_warp *warp)
                 if (active == mask)
                     next = at->target;
                 else
-                    place_lanes(warp, active, at->target), mask &= ~active, again = 1;
+                    warp_select_path(warp, active, at->target), mask &= ~active, again = 1;
             } else if (at->op == OP_EXIT) {
                 if (warp->parked && sim_check_exit(block, warp, active))
                     return 1;
                 /* Exchanges do not wait for those that have ended. */
                 warp->live &= ~active, warp->deferred = 0, mask &= ~active, again = 1;
             } else if (at->op == OP_BARRIER) {
-                if (reach_barrier(block, warp, at, active))
+                if (warp_reach_barrier(block, warp, at, active))
                     return 1;
                 again = 1;
-            } else if (is_exchange(at->op)) {
-                uint32_t members = members_of(block, warp, at, active);
+            } else if (warp_is_exchange(at->op)) {
+                uint32_t members = warp_members_of(block, warp, at, active);
                 if (members & warp->live & ~active) {
                     warp->deferred |= active;
-                    place_lanes(warp, active, pc);
-                    place_lanes(warp, mask & ~active, next);
+                    warp_select_path(warp, active, pc);
+                    warp_select_path(warp, mask & ~active, next);
                     break;
                 }
                 warp->deferred &= ~active;
                 if (sim_exchange(block, warp, at, active, members))
                     return 1;
-            } else if (run_plain(block, warp, at, active)) {
+            } else if (warp_run_plain(block, warp, at, active)) {
                 return 1;
             }
             if (again || (limit != UINT32_MAX && (next >= limit || next < pc))) {
-                place_lanes(warp, mask, next);
+                warp_select_path(warp, mask, next);
                 break;
             }
             pc = next;
@@ -223,6 +271,7 @@ int sim_run_warp(sim_block *block, sim_warp *warp)
     }
     uint32_t stuck = warp->live & ~warp->parked;
     if (stuck != 0)
-        return sim_report(block, FAULT_DIVERGED, kernel->code + warp->pc[lowest(stuck)], thread_of(warp, lowest(stuck)));
+        return sim_report(block, FAULT_DIVERGED, kernel->code + warp->pc[lowest(stuck)],
+                          thread_of(warp, lowest(stuck)));
     return 0;
 }

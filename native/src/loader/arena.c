@@ -18,11 +18,11 @@ void *nova_arena_take(nova_arena *arena, uint64_t count, size_t size)
     bytes = (bytes + 7) & ~UINT64_C(7);
     struct nova_chunk *chunk = arena->last;
     if (chunk == NULL || bytes > chunk->size - chunk->used) {
-        size_t room = bytes > CHUNK ? (size_t)bytes : CHUNK;
-        chunk = calloc(1, sizeof *chunk + room);
+        size_t capacity = bytes > CHUNK ? (size_t)bytes : CHUNK;
+        chunk = calloc(1, sizeof *chunk + capacity);
         if (chunk == NULL)
             return NULL;
-        chunk->size = room;
+        chunk->size = capacity;
         chunk->before = arena->last;
         arena->last = chunk;
     }

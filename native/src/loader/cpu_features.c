@@ -7,34 +7,35 @@
 
 #include "loader/reader.h"
 
-/* The levels that a process can be held to, as nova/knobs.py names them; each has the ones before. */
+/* The levels that a process can be held to, as nova/knobs.py names them; each has the ones before.
+ */
 enum { BASELINE = 1, V2, V3, V4, ALL };
 
 static const struct {
     const char *name;
     unsigned char level;
-} LEVELS[] = {
-    {"x86_64", BASELINE}, {"x86_64-v2", V2}, {"x86_64-v3", V3},
+} CPU_LEVELS[] = {
+    {"x86_64", BASELINE}, {"x86_64-v2", V2},     {"x86_64-v3", V3},
     {"x86_64-v4", V4},    {"aarch64", BASELINE},
 };
 
 /* What the program said; 0 where the environment decides. */
-static atomic_uint limit;
+static atomic_uint cpu_limit;
 
 void nova_cpu_limit(unsigned level)
 {
-    atomic_store(&limit, level);
+    atomic_store(&cpu_limit, level);
 }
 
-static unsigned char wanted_level(void)
+static unsigned char cpu_requested_level(void)
 {
-    unsigned said = atomic_load(&limit);
-    if (said != 0)
-        return (unsigned char)(said < ALL ? said : ALL);
+    unsigned level = atomic_load(&cpu_limit);
+    if (level != 0)
+        return (unsigned char)(level < ALL ? level : ALL);
     const char *name = getenv("NOVA_CPU_LEVEL");
-    for (size_t i = 0; name != NULL && i < sizeof LEVELS / sizeof *LEVELS; i++)
-        if (strcmp(LEVELS[i].name, name) == 0)
-            return LEVELS[i].level;
+    for (size_t i = 0; name != NULL && i < sizeof CPU_LEVELS / sizeof *CPU_LEVELS; i++)
+        if (strcmp(CPU_LEVELS[i].name, name) == 0)
+            return CPU_LEVELS[i].level;
     return ALL;
 }
 
@@ -49,10 +50,11 @@ enum { REQUEST_STATE = 0x1023, TILE_DATA = 18 };
 enum { LEAF1_C, LEAF7_B, LEAF7_C, LEAF7_D, LEAF7_1_A, EXTENDED_C };
 enum { PLAIN, YMM, ZMM, TILES };
 
+/* clang-format off */
 static const struct feature {
     const char *name;
     unsigned char word, bit, needs, level;
-} FEATURES[] = {
+} CPU_FEATURES[] = {
     {"sse3", LEAF1_C, 0, PLAIN, V2},
     {"ssse3", LEAF1_C, 9, PLAIN, V2},
     {"sse4.1", LEAF1_C, 19, PLAIN, V2},
@@ -94,30 +96,30 @@ static const struct feature {
     {"amx-int8", LEAF7_D, 25, TILES, ALL},
     {"amx-bf16", LEAF7_D, 22, TILES, ALL},
 };
+/* clang-format on */
 
 uint16_t nova_cpu_machine(void)
 {
     return EM_X86_64;
 }
 
-/* Whether this process may use tiles. The system wants to be asked, as its signal frames grow by 8 KiB,
- * and says no where an alternate stack is too small for them. Asked only when somebody wants to know;
- * asking again changes nothing. */
-static bool may_use_tiles(const nova_cpu *cpu)
+/* Whether this process may use tiles. The system wants to be asked, as its signal frames grow by 8
+ * KiB, and says no where an alternate stack is too small for them. Asked only when somebody wants
+ * to know; asking again changes nothing. */
+static bool cpu_may_use_tiles(const nova_cpu *cpu)
 {
     return !cpu->asks_for_tiles || syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 }
 
-static bool saves(const nova_cpu *cpu, unsigned needs)
+static bool cpu_saves(const nova_cpu *cpu, unsigned needs)
 {
-    return needs == PLAIN || (needs == YMM && cpu->saves_ymm) ||
-           (needs == ZMM && cpu->saves_zmm) ||
-           (needs == TILES && cpu->saves_tiles && may_use_tiles(cpu));
+    return needs == PLAIN || (needs == YMM && cpu->saves_ymm) || (needs == ZMM && cpu->saves_zmm) ||
+           (needs == TILES && cpu->saves_tiles && cpu_may_use_tiles(cpu));
 }
 
 void nova_cpu_read(nova_cpu *cpu)
 {
-    *cpu = (nova_cpu){.level = wanted_level()};
+    *cpu = (nova_cpu){.level = cpu_requested_level()};
     unsigned a, b, c, d;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
         cpu->words[LEAF7_B] = b;
@@ -149,6 +151,7 @@ enum { CAPABILITIES, CAPABILITIES_2 };
 enum { PLAIN };
 
 /* The bits of Linux' <asm/hwcap.h>, which no C library repeats in full. */
+/* clang-format off */
 static const struct feature {
     const char *name;
     unsigned char word, bit, needs, level;
@@ -163,6 +166,7 @@ static const struct feature {
     {"bf16", CAPABILITIES_2, 14, PLAIN, ALL},
     {"i8mm", CAPABILITIES_2, 13, PLAIN, ALL},
 };
+/* clang-format on */
 
 uint16_t nova_cpu_machine(void)
 {
@@ -188,15 +192,15 @@ void nova_cpu_read(nova_cpu *cpu)
 
 bool nova_cpu_has(const nova_cpu *cpu, const char *feature)
 {
-    for (size_t i = 0; i < sizeof FEATURES / sizeof *FEATURES; i++)
-        if (strcmp(FEATURES[i].name, feature) == 0)
-            return FEATURES[i].level <= cpu->level &&
-                   cpu->words[FEATURES[i].word] >> FEATURES[i].bit & 1 &&
-                   saves(cpu, FEATURES[i].needs);
+    for (size_t i = 0; i < sizeof CPU_FEATURES / sizeof *CPU_FEATURES; i++)
+        if (strcmp(CPU_FEATURES[i].name, feature) == 0)
+            return CPU_FEATURES[i].level <= cpu->level &&
+                   cpu->words[CPU_FEATURES[i].word] >> CPU_FEATURES[i].bit & 1 &&
+                   cpu_saves(cpu, CPU_FEATURES[i].needs);
     return false;
 }
 
 const char *nova_cpu_feature(size_t i)
 {
-    return i < sizeof FEATURES / sizeof *FEATURES ? FEATURES[i].name : NULL;
+    return i < sizeof CPU_FEATURES / sizeof *CPU_FEATURES ? CPU_FEATURES[i].name : NULL;
 }

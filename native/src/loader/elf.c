@@ -7,10 +7,10 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are used as they lie in files");
 
 enum {
-    PAGE = 4096,            /* the smallest that any supported system has */
+    PAGE = 4096, /* the smallest that any supported system has */
     MOST_ALIGNMENT = 2 << 20,
-    MOST_ZEROS = 1 << 20,   /* bytes of a segment that the file does not hold */
-    MOST_NAME = 64,         /* of a section: names are compared with each other */
+    MOST_ZEROS = 1 << 20, /* bytes of a segment that the file does not hold */
+    MOST_NAME = 64,       /* of a section: names are compared with each other */
 };
 
 const nova_section *nova_elf_section(const nova_elf *elf, const char *name)
@@ -33,14 +33,14 @@ const nova_segment *nova_elf_segment(const nova_elf *elf, uint64_t vaddr, uint64
     return NULL;
 }
 
-static void extend(nova_elf *elf, uint64_t offset, uint64_t size)
+static void elf_extend(nova_elf *elf, uint64_t offset, uint64_t size)
 {
     elf->end = offset + size > elf->end ? offset + size : elf->end;
 }
 
 /* --- the header ------------------------------------------------------------------------------- */
 
-static nova_status read_header(nova_bytes file, Elf64_Ehdr *header, nova_error *error)
+static nova_status elf_read_header(nova_bytes file, Elf64_Ehdr *header, nova_error *error)
 {
     static const unsigned char ident[EI_NIDENT] = {
         ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT, ELFOSABI_SYSV};
@@ -64,8 +64,8 @@ static nova_status read_header(nova_bytes file, Elf64_Ehdr *header, nova_error *
 
 /* --- segments --------------------------------------------------------------------------------- */
 
-static nova_status check_load(nova_bytes file, const Elf64_Phdr *row, const nova_elf *elf,
-                              nova_error *error)
+static nova_status elf_check_load(nova_bytes file, const Elf64_Phdr *row, const nova_elf *elf,
+                                  nova_error *error)
 {
     size_t i = elf->segment_count;
     if (!nova_fits(row->p_offset, row->p_filesz, file.size))
@@ -85,14 +85,15 @@ static nova_status check_load(nova_bytes file, const Elf64_Phdr *row, const nova
         return REFUSE(error, "segment-flags", "segment %zu has flags %#x", i, row->p_flags);
     /* Sums cannot wrap: a size in memory is at most that of the file and MOST_ZEROS. */
     const nova_segment *before = i > 0 ? &elf->segments[i - 1] : NULL;
-    uint64_t end = before ? (before->vaddr + before->mem_size + PAGE - 1) & ~(uint64_t)(PAGE - 1) : 0;
+    uint64_t end =
+        before ? (before->vaddr + before->mem_size + PAGE - 1) & ~(uint64_t)(PAGE - 1) : 0;
     if (row->p_vaddr < end || (before == NULL && row->p_vaddr != 0))
         return REFUSE(error, "segment-order", "segment %zu overlaps, or leaves address 0 empty", i);
     return NOVA_OK;
 }
 
 /* Those that say something about a loaded segment: it has to hold them. */
-static nova_status check_inside(const Elf64_Phdr *row, nova_elf *elf, nova_error *error)
+static nova_status elf_check_inside(const Elf64_Phdr *row, nova_elf *elf, nova_error *error)
 {
     bool relro = row->p_type == PT_GNU_RELRO;
     const nova_segment *segment =
@@ -111,16 +112,16 @@ static nova_status check_inside(const Elf64_Phdr *row, nova_elf *elf, nova_error
     return NOVA_OK;
 }
 
-static nova_status read_segments(nova_bytes file, const Elf64_Ehdr *header, nova_elf *elf,
-                                 nova_error *error)
+static nova_status elf_read_segments(nova_bytes file, const Elf64_Ehdr *header, nova_elf *elf,
+                                     nova_error *error)
 {
     static const uint32_t once[] = {PT_DYNAMIC, PT_PHDR, PT_GNU_STACK, PT_GNU_RELRO};
-    bool seen[4] = {false};
+    bool is_present[4] = {false};
     uint64_t size = (uint64_t)header->e_phnum * sizeof(Elf64_Phdr);
     if (header->e_phnum > NOVA_MAX_SEGMENTS || !nova_fits(header->e_phoff, size, file.size))
         return REFUSE(error, "elf-segments", "%u program headers at %#" PRIx64, header->e_phnum,
                       header->e_phoff);
-    extend(elf, header->e_phoff, size);
+    elf_extend(elf, header->e_phoff, size);
     /* Loaded segments first: the others may stand before those that they lie in. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < header->e_phnum; i++) {
@@ -130,10 +131,10 @@ static nova_status read_segments(nova_bytes file, const Elf64_Ehdr *header, nova
                 continue;
             nova_status status = NOVA_OK;
             if (pass == 0) {
-                status = check_load(file, &row, elf, error);
+                status = elf_check_load(file, &row, elf, error);
                 if (status != NOVA_OK)
                     return status;
-                extend(elf, row.p_offset, row.p_filesz);
+                elf_extend(elf, row.p_offset, row.p_filesz);
                 elf->segments[elf->segment_count++] = (nova_segment){
                     row.p_offset, row.p_filesz, row.p_vaddr, row.p_memsz, row.p_flags};
                 continue;
@@ -141,34 +142,35 @@ static nova_status read_segments(nova_bytes file, const Elf64_Ehdr *header, nova
             size_t kind = 0;
             while (kind < 4 && once[kind] != row.p_type)
                 kind++;
-            if (kind == 4 || seen[kind])
+            if (kind == 4 || is_present[kind])
                 return REFUSE(error, "segment-kind", "program header %zu of kind %#x", i,
                               row.p_type);
-            seen[kind] = true;
+            is_present[kind] = true;
             if (row.p_type == PT_GNU_STACK) {
                 if (row.p_flags & PF_X || row.p_filesz != 0 || row.p_memsz != 0)
                     status = REFUSE(error, "segment-flags", "the stack would be executable");
             } else {
-                status = check_inside(&row, elf, error);
+                status = elf_check_inside(&row, elf, error);
             }
             if (status != NOVA_OK)
                 return status;
         }
     }
-    if (elf->segment_count == 0 || !seen[0] || !seen[2])
+    if (elf->segment_count == 0 || !is_present[0] || !is_present[2])
         return REFUSE(error, "elf-segments", "no loaded segment, dynamic section or stack header");
     return NOVA_OK;
 }
 
 /* --- sections --------------------------------------------------------------------------------- */
 
-static nova_status check_section(nova_bytes file, const nova_elf *elf, const nova_section *section,
-                                 const Elf64_Shdr *row, nova_error *error)
+static nova_status elf_check_section(nova_bytes file, const nova_elf *elf,
+                                     const nova_section *section, const Elf64_Shdr *row,
+                                     nova_error *error)
 {
-    static const uint32_t kinds[] = {SHT_PROGBITS, SHT_SYMTAB,  SHT_STRTAB, SHT_RELA,
-                                     SHT_HASH,     SHT_DYNAMIC, SHT_NOBITS, SHT_DYNSYM,
-                                     SHT_X86_64_UNWIND};
-    const uint64_t known =
+    static const uint32_t kinds[] = {SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB,
+                                     SHT_RELA,     SHT_HASH,   SHT_DYNAMIC,
+                                     SHT_NOBITS,   SHT_DYNSYM, SHT_X86_64_UNWIND};
+    const uint64_t known_flags =
         SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR | SHF_INFO_LINK | SHF_MERGE | SHF_STRINGS;
     const char *name = section->name;
     bool is_nova = strncmp(name, ".nova.", 6) == 0, loaded = section->flags & SHF_ALLOC;
@@ -179,7 +181,7 @@ static nova_status check_section(nova_bytes file, const nova_elf *elf, const nov
         return REFUSE(error, "section-kind", "section %.40s is of kind %#x", name, section->kind);
     bool misplaced = is_nova && (section->flags & (SHF_WRITE | SHF_EXECINSTR) ||
                                  loaded == (strcmp(name, ".nova.stages") == 0));
-    if (section->flags & ~known || misplaced)
+    if (section->flags & ~known_flags || misplaced)
         return REFUSE(error, "section-flags", "section %.40s has flags %#" PRIx64, name,
                       section->flags);
     if (section->kind != SHT_NOBITS && !nova_fits(section->offset, section->size, file.size))
@@ -209,8 +211,8 @@ static nova_status check_section(nova_bytes file, const nova_elf *elf, const nov
 }
 
 /* Names are used in place: the table has to end with a NUL. */
-static nova_status read_names(nova_bytes file, const Elf64_Ehdr *header, nova_bytes *names,
-                              nova_error *error)
+static nova_status elf_read_names(nova_bytes file, const Elf64_Ehdr *header, nova_bytes *names,
+                                  nova_error *error)
 {
     Elf64_Shdr row;
     if (header->e_shstrndx == 0 || header->e_shstrndx >= header->e_shnum)
@@ -223,7 +225,8 @@ static nova_status read_names(nova_bytes file, const Elf64_Ehdr *header, nova_by
     return NOVA_OK;
 }
 
-static nova_status check_overlaps(const Elf64_Ehdr *header, const nova_elf *elf, nova_error *error)
+static nova_status elf_check_overlaps(const Elf64_Ehdr *header, const nova_elf *elf,
+                                      nova_error *error)
 {
     nova_section parts[NOVA_MAX_SECTIONS + 3] = {
         {.name = "ELF header", .offset = 0, .size = sizeof *header},
@@ -247,25 +250,26 @@ static nova_status check_overlaps(const Elf64_Ehdr *header, const nova_elf *elf,
     return NOVA_OK;
 }
 
-static nova_status read_sections(nova_bytes file, const Elf64_Ehdr *header, nova_elf *elf,
-                                 nova_error *error)
+static nova_status elf_read_sections(nova_bytes file, const Elf64_Ehdr *header, nova_elf *elf,
+                                     nova_error *error)
 {
     uint64_t size = (uint64_t)header->e_shnum * sizeof(Elf64_Shdr);
     if (header->e_shnum < 1 || header->e_shnum > NOVA_MAX_SECTIONS + 1 ||
         !nova_fits(header->e_shoff, size, file.size))
         return REFUSE(error, "elf-sections",
-                      "%u section headers at %#" PRIx64 ": the file was cut short, or is not Nova's",
+                      "%u section headers at %#" PRIx64
+                      ": the file was cut short, or is not Nova's",
                       header->e_shnum, header->e_shoff);
-    extend(elf, header->e_shoff, size);
+    elf_extend(elf, header->e_shoff, size);
     nova_bytes names = {NULL, 0};
-    nova_status status = read_names(file, header, &names, error);
+    nova_status status = elf_read_names(file, header, &names, error);
     for (size_t i = 1; status == NOVA_OK && i < header->e_shnum; i++) {
         Elf64_Shdr row;
         memcpy(&row, file.data + header->e_shoff + i * sizeof row, sizeof row);
         if (row.sh_name >= names.size)
             return REFUSE(error, "section-names", "section %zu has no name", i);
-        uint64_t room = names.size - row.sh_name;
-        if (memchr(names.data + row.sh_name, '\0', room < MOST_NAME ? room : MOST_NAME) == NULL)
+        uint64_t length = names.size - row.sh_name;
+        if (memchr(names.data + row.sh_name, '\0', length < MOST_NAME ? length : MOST_NAME) == NULL)
             return REFUSE(error, "section-names", "the name of section %zu is too long", i);
         nova_section *section = &elf->sections[elf->section_count];
         *section = (nova_section){.name = (const char *)names.data + row.sh_name,
@@ -276,12 +280,12 @@ static nova_status read_sections(nova_bytes file, const Elf64_Ehdr *header, nova
                                   .kind = row.sh_type};
         if (nova_elf_section(elf, section->name) != NULL)
             return REFUSE(error, "section-names", "two sections are called %.40s", section->name);
-        status = check_section(file, elf, section, &row, error);
+        status = elf_check_section(file, elf, section, &row, error);
         if (status == NOVA_OK && section->kind != SHT_NOBITS)
-            extend(elf, section->offset, section->size);
+            elf_extend(elf, section->offset, section->size);
         elf->section_count++;
     }
-    return status == NOVA_OK ? check_overlaps(header, elf, error) : status;
+    return status == NOVA_OK ? elf_check_overlaps(header, elf, error) : status;
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -290,9 +294,9 @@ nova_status nova_elf_read_segments(nova_bytes file, nova_elf *elf, nova_error *e
 {
     Elf64_Ehdr header;
     *elf = (nova_elf){0};
-    nova_status status = read_header(file, &header, error);
+    nova_status status = elf_read_header(file, &header, error);
     elf->machine = status == NOVA_OK ? header.e_machine : 0;
-    return status == NOVA_OK ? read_segments(file, &header, elf, error) : status;
+    return status == NOVA_OK ? elf_read_segments(file, &header, elf, error) : status;
 }
 
 nova_status nova_elf_read(nova_bytes file, nova_elf *elf, nova_error *error)
@@ -302,7 +306,7 @@ nova_status nova_elf_read(nova_bytes file, nova_elf *elf, nova_error *error)
         return status;
     Elf64_Ehdr header;
     memcpy(&header, file.data, sizeof header);
-    status = read_sections(file, &header, elf, error);
+    status = elf_read_sections(file, &header, elf, error);
     if (status != NOVA_OK)
         return status;
     static const char *const needed[] = {".nova.manifest", ".nova.tables"};

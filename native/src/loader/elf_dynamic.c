@@ -1,4 +1,5 @@
-/* The dynamic section, symbols and relocations: nothing in them may run code or name other files. */
+/* The dynamic section, symbols and relocations: nothing in them may run code or name other files.
+ */
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include <elf.h>
@@ -8,8 +9,8 @@
 
 enum { MOST_NAME = 4096 };
 
-/* The tables that the dynamic section points at are found as sections; both must agree, so that what
- * is checked is what the dynamic linker would use. */
+/* The tables that the dynamic section points at are found as sections; both must agree, so that
+ * what is checked is what the dynamic linker would use. */
 typedef struct {
     nova_bytes file;
     const nova_elf *elf;
@@ -20,12 +21,12 @@ typedef struct {
     uint32_t *imported; /* by symbol: whether it is an import */
 } reader;
 
-static nova_status no_memory(const reader *r)
+static nova_status dynamic_out_of_memory(const reader *r)
 {
     return nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for the symbols");
 }
 
-static const char *string_at(const reader *r, uint64_t offset)
+static const char *dynamic_string_at(const reader *r, uint64_t offset)
 {
     return offset < r->strings->size ? (const char *)r->file.data + r->strings->offset + offset
                                      : NULL;
@@ -33,8 +34,8 @@ static const char *string_at(const reader *r, uint64_t offset)
 
 /* --- the dynamic section ---------------------------------------------------------------------- */
 
-static nova_status find_table(const reader *r, const char *name, uint32_t kind, uint64_t entry,
-                              const nova_section **table)
+static nova_status dynamic_find_table(const reader *r, const char *name, uint32_t kind,
+                                      uint64_t entry, const nova_section **table)
 {
     *table = nova_elf_section(r->elf, name);
     if (*table == NULL || (*table)->kind != kind || !((*table)->flags & SHF_ALLOC) ||
@@ -44,34 +45,36 @@ static nova_status find_table(const reader *r, const char *name, uint32_t kind, 
     return NOVA_OK;
 }
 
-static nova_status find_tables(reader *r)
+static nova_status dynamic_find_tables(reader *r)
 {
     const nova_section *dynamic;
-    nova_status status = find_table(r, ".dynamic", SHT_DYNAMIC, sizeof(Elf64_Dyn), &dynamic);
-    if (status == NOVA_OK && (dynamic->offset != r->elf->dynamic_offset ||
-                              dynamic->size != r->elf->dynamic_size))
+    nova_status status =
+        dynamic_find_table(r, ".dynamic", SHT_DYNAMIC, sizeof(Elf64_Dyn), &dynamic);
+    if (status == NOVA_OK &&
+        (dynamic->offset != r->elf->dynamic_offset || dynamic->size != r->elf->dynamic_size))
         status = REFUSE(r->error, "dynamic-tables", "header and section .dynamic do not agree");
     if (status == NOVA_OK)
-        status = find_table(r, ".hash", SHT_HASH, sizeof(uint32_t), &r->hash);
+        status = dynamic_find_table(r, ".hash", SHT_HASH, sizeof(uint32_t), &r->hash);
     if (status == NOVA_OK)
-        status = find_table(r, ".dynsym", SHT_DYNSYM, sizeof(Elf64_Sym), &r->symbols);
+        status = dynamic_find_table(r, ".dynsym", SHT_DYNSYM, sizeof(Elf64_Sym), &r->symbols);
     if (status == NOVA_OK)
-        status = find_table(r, ".dynstr", SHT_STRTAB, 1, &r->strings);
+        status = dynamic_find_table(r, ".dynstr", SHT_STRTAB, 1, &r->strings);
     if (status == NOVA_OK && nova_elf_section(r->elf, ".rela.dyn") != NULL)
-        status = find_table(r, ".rela.dyn", SHT_RELA, sizeof(Elf64_Rela), &r->relocations);
+        status = dynamic_find_table(r, ".rela.dyn", SHT_RELA, sizeof(Elf64_Rela), &r->relocations);
     if (status != NOVA_OK)
         return status;
-    if (*string_at(r, r->strings->size - 1) != '\0')
+    if (*dynamic_string_at(r, r->strings->size - 1) != '\0')
         return REFUSE(r->error, "symbol-name", "the names have no end");
     r->symbol_count = r->symbols->size / sizeof(Elf64_Sym);
     r->relocation_count = r->relocations ? r->relocations->size / sizeof(Elf64_Rela) : 0;
     return NOVA_OK;
 }
 
-/* What a tag of the dynamic section must say; `known` is false for tags that Nova does not write. */
-static bool expected_value(const reader *r, int64_t tag, uint64_t value, bool *known)
+/* What a tag of the dynamic section must say; `is_known` is false for tags that Nova does not
+ * write. */
+static bool dynamic_expected_value(const reader *r, int64_t tag, uint64_t value, bool *is_known)
 {
-    *known = true;
+    *is_known = true;
     switch (tag) {
     case DT_HASH:
         return value == r->hash->vaddr;
@@ -98,16 +101,17 @@ static bool expected_value(const reader *r, int64_t tag, uint64_t value, bool *k
     case DT_FLAGS_1:
         return (value & ~(uint64_t)(DF_1_NOW | DF_1_NODELETE)) == 0;
     case DT_SONAME:
-        return string_at(r, value) != NULL;
+        return dynamic_string_at(r, value) != NULL;
     case DT_NEEDED:
-        return string_at(r, value) != NULL && strcmp(string_at(r, value), "libc.so.6") == 0;
+        return dynamic_string_at(r, value) != NULL &&
+               strcmp(dynamic_string_at(r, value), "libc.so.6") == 0;
     default:
-        *known = false;
+        *is_known = false;
         return false;
     }
 }
 
-static const char *name_of_check(int64_t tag, bool known)
+static const char *dynamic_check_name(int64_t tag, bool is_known)
 {
     switch (tag) {
     case DT_NEEDED:
@@ -125,16 +129,16 @@ static const char *name_of_check(int64_t tag, bool known)
     case DT_PREINIT_ARRAYSZ:
         return "dynamic-initializer";
     default:
-        return known ? "dynamic-tables" : "dynamic-tag";
+        return is_known ? "dynamic-tables" : "dynamic-tag";
     }
 }
 
-static nova_status check_dynamic(const reader *r, uint64_t *relative)
+static nova_status dynamic_check(const reader *r, uint64_t *relative)
 {
     enum { MOST_ENTRIES = 64 };
     static const int64_t needed[] = {DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT};
     static const int64_t with_relocations[] = {DT_RELA, DT_RELASZ, DT_RELAENT};
-    int64_t seen[MOST_ENTRIES];
+    int64_t tags[MOST_ENTRIES];
     size_t count = 0;
     uint64_t rows = r->elf->dynamic_size / sizeof(Elf64_Dyn);
     *relative = 0;
@@ -145,48 +149,47 @@ static nova_status check_dynamic(const reader *r, uint64_t *relative)
         memcpy(&row, r->file.data + r->elf->dynamic_offset + i * sizeof row, sizeof row);
         if (row.d_tag == DT_NULL)
             break;
-        bool known, right = expected_value(r, row.d_tag, row.d_un.d_val, &known);
+        bool is_known, right = dynamic_expected_value(r, row.d_tag, row.d_un.d_val, &is_known);
         for (size_t k = 0; k < count; k++)
-            right = right && seen[k] != row.d_tag;
+            right = right && tags[k] != row.d_tag;
         if (!right)
-            return REFUSE(r->error, name_of_check(row.d_tag, known),
+            return REFUSE(r->error, dynamic_check_name(row.d_tag, is_known),
                           "entry %" PRIu64 " of the dynamic section: tag %#" PRIx64
                           " with value %#" PRIx64,
                           i, (uint64_t)row.d_tag, (uint64_t)row.d_un.d_val);
-        seen[count++] = row.d_tag;
+        tags[count++] = row.d_tag;
         if (row.d_tag == DT_RELACOUNT)
             *relative = row.d_un.d_val;
     }
-    size_t found = 0, wanted = 5 + (r->relocations != NULL ? 3 : 0);
+    size_t table_count = 0, expected = 5 + (r->relocations != NULL ? 3 : 0);
     for (size_t k = 0; k < count; k++) {
         for (size_t i = 0; i < 5; i++)
-            found += seen[k] == needed[i];
+            table_count += tags[k] == needed[i];
         for (size_t i = 0; r->relocations != NULL && i < 3; i++)
-            found += seen[k] == with_relocations[i];
+            table_count += tags[k] == with_relocations[i];
     }
-    if (found != wanted)
+    if (table_count != expected)
         return REFUSE(r->error, "dynamic-tables", "the dynamic section does not name all tables");
     return NOVA_OK;
 }
 
 /* --- symbols ---------------------------------------------------------------------------------- */
 
-static bool is_loaded(const nova_elf *elf, uint64_t vaddr, uint64_t size)
+static bool dynamic_is_loaded(const nova_elf *elf, uint64_t vaddr, uint64_t size)
 {
     for (size_t i = 0; i < elf->segment_count; i++) {
         const nova_segment *segment = &elf->segments[i];
-        if (vaddr >= segment->vaddr &&
-            nova_fits(vaddr - segment->vaddr, size, segment->mem_size))
+        if (vaddr >= segment->vaddr && nova_fits(vaddr - segment->vaddr, size, segment->mem_size))
             return true;
     }
     return false;
 }
 
-static nova_status check_symbol(reader *r, uint64_t index, const Elf64_Sym *row,
-                                const char **name)
+static nova_status dynamic_check_symbol(reader *r, uint64_t index, const Elf64_Sym *row,
+                                        const char **name)
 {
     unsigned kind = ELF64_ST_TYPE(row->st_info), bind = ELF64_ST_BIND(row->st_info);
-    *name = string_at(r, row->st_name);
+    *name = dynamic_string_at(r, row->st_name);
     if (*name == NULL || **name == '\0' || strnlen(*name, MOST_NAME) == MOST_NAME)
         return REFUSE(r->error, "symbol-name", "symbol %" PRIu64 " has no name of its own", index);
     if ((kind != STT_NOTYPE && kind != STT_OBJECT && kind != STT_FUNC) ||
@@ -199,20 +202,20 @@ static nova_status check_symbol(reader *r, uint64_t index, const Elf64_Sym *row,
         return NOVA_OK;
     }
     if (row->st_shndx > r->elf->section_count ||
-        !is_loaded(r->elf, row->st_value, row->st_size))
+        !dynamic_is_loaded(r->elf, row->st_value, row->st_size))
         return REFUSE(r->error, "symbol-address", "symbol %.80s at %#" PRIx64 " is not loaded",
                       *name, (uint64_t)row->st_value);
     return NOVA_OK;
 }
 
-static nova_status read_symbols(reader *r, nova_dynamic *dynamic)
+static nova_status dynamic_read_symbols(reader *r, nova_dynamic *dynamic)
 {
     nova_symbol *symbols = nova_arena_take(r->arena, r->symbol_count, sizeof *symbols);
     const char **imports = nova_arena_take(r->arena, r->symbol_count, sizeof *imports);
     r->imported = nova_arena_take(r->arena, r->symbol_count, sizeof *r->imported);
     uint64_t named = 0; /* bytes of names so far */
     if (symbols == NULL || imports == NULL || r->imported == NULL)
-        return no_memory(r);
+        return dynamic_out_of_memory(r);
     for (uint64_t i = 0; i < r->symbol_count; i++) {
         Elf64_Sym row;
         const char *name;
@@ -223,7 +226,7 @@ static nova_status read_symbols(reader *r, nova_dynamic *dynamic)
                 return REFUSE(r->error, "symbol-table", "the first symbol is not empty");
             continue;
         }
-        nova_status status = check_symbol(r, i, &row, &name);
+        nova_status status = dynamic_check_symbol(r, i, &row, &name);
         if (status != NOVA_OK)
             return status;
         /* Who copies all names takes no more memory than the file has. */
@@ -242,7 +245,7 @@ static nova_status read_symbols(reader *r, nova_dynamic *dynamic)
     return NOVA_OK;
 }
 
-static uint32_t hash_word(const reader *r, uint64_t index)
+static uint32_t dynamic_hash_word(const reader *r, uint64_t index)
 {
     uint32_t word;
     memcpy(&word, r->file.data + r->hash->offset + index * sizeof word, sizeof word);
@@ -250,15 +253,17 @@ static uint32_t hash_word(const reader *r, uint64_t index)
 }
 
 /* The chains of the hash table must stay inside and end: else a lookup would read on, or hang. */
-static nova_status check_hash(const reader *r)
+static nova_status dynamic_check_hash(const reader *r)
 {
     uint64_t words = r->hash->size / sizeof(uint32_t);
-    uint64_t buckets = words >= 2 ? hash_word(r, 0) : 0, chains = words >= 2 ? hash_word(r, 1) : 0;
+    uint64_t buckets = words >= 2 ? dynamic_hash_word(r, 0) : 0,
+             chains = words >= 2 ? dynamic_hash_word(r, 1) : 0;
     if (buckets == 0 || chains != r->symbol_count || words != 2 + buckets + chains)
         return REFUSE(r->error, "symbol-hash", "the hash table has another size");
     uint64_t steps = 0;
     for (uint64_t i = 0; i < buckets; i++) {
-        for (uint64_t at = hash_word(r, 2 + i); at != 0; at = hash_word(r, 2 + buckets + at))
+        for (uint64_t at = dynamic_hash_word(r, 2 + i); at != 0;
+             at = dynamic_hash_word(r, 2 + buckets + at))
             if (at >= chains || ++steps >= chains)
                 return REFUSE(r->error, "symbol-hash", "a chain of the hash table has no end");
     }
@@ -267,7 +272,8 @@ static nova_status check_hash(const reader *r)
 
 /* --- relocations ------------------------------------------------------------------------------ */
 
-static nova_status read_relocations(const reader *r, uint64_t relative, nova_dynamic *dynamic)
+static nova_status dynamic_read_relocations(const reader *r, uint64_t relative,
+                                            nova_dynamic *dynamic)
 {
     bool x86 = r->elf->machine == EM_X86_64;
     const uint32_t relative_kind = x86 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE;
@@ -276,7 +282,7 @@ static nova_status read_relocations(const reader *r, uint64_t relative, nova_dyn
     const nova_segment *last = &r->elf->segments[r->elf->segment_count - 1];
     nova_relocation *list = nova_arena_take(r->arena, r->relocation_count, sizeof *list);
     if (list == NULL)
-        return no_memory(r);
+        return dynamic_out_of_memory(r);
     for (uint64_t i = 0; i < r->relocation_count; i++) {
         Elf64_Rela row;
         memcpy(&row, r->file.data + r->relocations->offset + i * sizeof row, sizeof row);
@@ -288,8 +294,7 @@ static nova_status read_relocations(const reader *r, uint64_t relative, nova_dyn
                           kind);
         if (nova_elf_segment(r->elf, row.r_offset, sizeof(uint64_t), PF_W) == NULL)
             return REFUSE(r->error, "relocation-place",
-                          "relocation %" PRIu64 " writes at %#" PRIx64, i,
-                          (uint64_t)row.r_offset);
+                          "relocation %" PRIu64 " writes at %#" PRIx64, i, (uint64_t)row.r_offset);
         if (is_relative) {
             if (symbol != 0 || (uint64_t)row.r_addend > last->vaddr + last->mem_size)
                 return REFUSE(r->error, "relocation-target",
@@ -313,14 +318,14 @@ nova_status nova_dynamic_check(nova_bytes file, const nova_elf *elf, nova_arena 
     reader r = {.file = file, .elf = elf, .arena = arena, .error = error};
     uint64_t relative;
     *dynamic = (nova_dynamic){0};
-    nova_status status = find_tables(&r);
+    nova_status status = dynamic_find_tables(&r);
     if (status == NOVA_OK)
-        status = check_dynamic(&r, &relative);
+        status = dynamic_check(&r, &relative);
     if (status == NOVA_OK)
-        status = read_symbols(&r, dynamic);
+        status = dynamic_read_symbols(&r, dynamic);
     if (status == NOVA_OK)
-        status = check_hash(&r);
+        status = dynamic_check_hash(&r);
     if (status == NOVA_OK)
-        status = read_relocations(&r, relative, dynamic);
+        status = dynamic_read_relocations(&r, relative, dynamic);
     return status;
 }

@@ -3,7 +3,7 @@
 /* Sorted. The linker (nova/artifact) takes the names from here. They are bound without a version,
  * which gives the oldest one: a function whose meaning changed since (pthread_cond_*) must not be
  * here. */
-static const char *const NAMES[] = {
+static const char *const IMPORTS_NAMES[] = {
     "__errno_location",
     "aligned_alloc",
     "calloc",
@@ -62,14 +62,14 @@ static const char *const NAMES[] = {
     "vsnprintf",
 };
 
-enum { COUNT = sizeof NAMES / sizeof *NAMES };
+enum { COUNT = sizeof IMPORTS_NAMES / sizeof *IMPORTS_NAMES };
 
 bool nova_import_allowed(const char *name)
 {
     size_t low = 0, high = COUNT;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        int order = strcmp(name, NAMES[middle]);
+        int order = strcmp(name, IMPORTS_NAMES[middle]);
         if (order == 0)
             return true;
         if (order < 0)
@@ -82,5 +82,5 @@ bool nova_import_allowed(const char *name)
 
 const char *nova_import_name(size_t i)
 {
-    return i < COUNT ? NAMES[i] : NULL;
+    return i < COUNT ? IMPORTS_NAMES[i] : NULL;
 }

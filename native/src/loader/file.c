@@ -22,28 +22,28 @@ struct nova_file {
     nova_manifest manifest;
 };
 
-static nova_status no_memory(nova_error *error)
+static nova_status file_out_of_memory(nova_error *error)
 {
     return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the file");
 }
 
 /* --- checking them ---------------------------------------------------------------------------- */
 
-static uint64_t section_size(const nova_file *file, const char *name)
+static uint64_t file_section_size(const nova_file *file, const char *name)
 {
     const nova_section *section = nova_elf_section(&file->elf, name);
     return section != NULL ? section->size : 0;
 }
 
-static nova_status read_manifest(nova_file *file, nova_error *error)
+static nova_status file_read_manifest(nova_file *file, nova_error *error)
 {
     const nova_section *section = nova_elf_section(&file->elf, ".nova.manifest");
     const nova_section *device = nova_elf_section(&file->elf, ".nova.device");
     nova_manifest_limits limits = {
         .machine = file->elf.machine,
-        .tables_size = section_size(file, ".nova.tables"),
-        .constants_size = section_size(file, ".nova.const"),
-        .weights_size = section_size(file, ".nova.weights"),
+        .tables_size = file_section_size(file, ".nova.tables"),
+        .constants_size = file_section_size(file, ".nova.const"),
+        .weights_size = file_section_size(file, ".nova.weights"),
     };
     if (device != NULL) {
         limits.device_size = device->size;
@@ -55,7 +55,8 @@ static nova_status read_manifest(nova_file *file, nova_error *error)
                               &file->arena, &file->manifest, error);
 }
 
-static nova_status check_code(const nova_file *file, const nova_tables *tables, nova_error *error)
+static nova_status file_check_code(const nova_file *file, const nova_tables *tables,
+                                   nova_error *error)
 {
     for (uint32_t i = 0; i < tables->header->kernel_count; i++)
         if (nova_kernel_is_linked(&tables->kernels[i]) &&
@@ -66,13 +67,14 @@ static nova_status check_code(const nova_file *file, const nova_tables *tables, 
     return NOVA_OK;
 }
 
-static int compare_names(const void *a, const void *b)
+static int file_compare_names(const void *a, const void *b)
 {
     return strcmp(((const nova_symbol *)a)->name, ((const nova_symbol *)b)->name);
 }
 
 /* The symbol of a name, of symbols in the order of their names; NULL when there is none. */
-static const nova_symbol *find_symbol(const nova_symbol *symbols, size_t count, const char *name)
+static const nova_symbol *file_find_symbol(const nova_symbol *symbols, size_t count,
+                                           const char *name)
 {
     size_t low = 0, high = count;
     while (low < high) {
@@ -88,26 +90,26 @@ static const nova_symbol *find_symbol(const nova_symbol *symbols, size_t count, 
     return NULL;
 }
 
-/* The code of a kernel begins where the symbol of that name is: an address inside of a function would
- * run from its middle. Blocks of an older Nova are not held to it. */
-static nova_status check_entries(nova_file *file, const nova_tables *tables, nova_error *error)
+/* The code of a kernel begins where the symbol of that name is: an address inside of a function
+ * would run from its middle. Blocks of an older Nova are not held to it. */
+static nova_status file_check_entries(nova_file *file, const nova_tables *tables, nova_error *error)
 {
     size_t count = file->dynamic.symbol_count;
     if (tables->interfaces == NULL || file->adopted)
         return NOVA_OK;
     nova_symbol *symbols = nova_arena_take(&file->arena, count, sizeof *symbols);
     if (symbols == NULL)
-        return no_memory(error);
+        return file_out_of_memory(error);
     if (count > 0)
         memcpy(symbols, file->dynamic.symbols, count * sizeof *symbols);
-    qsort(symbols, count, sizeof *symbols, compare_names);
+    qsort(symbols, count, sizeof *symbols, file_compare_names);
     for (uint32_t i = 0; i < tables->header->kernel_count; i++) {
         const nova_kernel_record *kernel = &tables->kernels[i];
         if (!nova_kernel_is_linked(kernel))
             continue;
         const char *name = tables->strings + kernel->symbol;
-        const nova_symbol *found = find_symbol(symbols, count, name);
-        if (found == NULL || found->vaddr != kernel->code)
+        const nova_symbol *symbol = file_find_symbol(symbols, count, name);
+        if (symbol == NULL || symbol->vaddr != kernel->code)
             return REFUSE(error, "tables-kernel-code",
                           "kernel %u: address %#" PRIx64 " is not where %.80s is", i, kernel->code,
                           name);
@@ -115,7 +117,7 @@ static nova_status check_entries(nova_file *file, const nova_tables *tables, nov
     return NOVA_OK;
 }
 
-static int64_t *sizes_of(nova_file *file, const nova_tensor_info *tensors, size_t count)
+static int64_t *file_sizes_of(nova_file *file, const nova_tensor_info *tensors, size_t count)
 {
     int64_t *sizes = nova_arena_take(&file->arena, count, sizeof *sizes);
     for (size_t i = 0; sizes != NULL && i < count; i++)
@@ -123,7 +125,7 @@ static int64_t *sizes_of(nova_file *file, const nova_tensor_info *tensors, size_
     return sizes;
 }
 
-static unsigned char *donated_of(nova_file *file)
+static unsigned char *file_donated_of(nova_file *file)
 {
     size_t count = file->manifest.argument_count;
     unsigned char *donated = nova_arena_take(&file->arena, count, 1);
@@ -132,7 +134,7 @@ static unsigned char *donated_of(nova_file *file)
     return donated;
 }
 
-static nova_status check_variants(nova_file *file, nova_error *error)
+static nova_status file_check_variants(nova_file *file, nova_error *error)
 {
     nova_manifest *manifest = &file->manifest;
     const nova_section *tables = nova_elf_section(&file->elf, ".nova.tables");
@@ -140,13 +142,13 @@ static nova_status check_variants(nova_file *file, nova_error *error)
     nova_tables_limits limits = {
         .argument_count = manifest->argument_count,
         .output_count = manifest->output_count,
-        .argument_nbytes = sizes_of(file, manifest->arguments, manifest->argument_count),
-        .output_nbytes = sizes_of(file, manifest->outputs, manifest->output_count),
-        .argument_donated = donated_of(file),
+        .argument_nbytes = file_sizes_of(file, manifest->arguments, manifest->argument_count),
+        .output_nbytes = file_sizes_of(file, manifest->outputs, manifest->output_count),
+        .argument_donated = file_donated_of(file),
     };
     if (limits.argument_nbytes == NULL || limits.output_nbytes == NULL ||
         limits.argument_donated == NULL)
-        return no_memory(error);
+        return file_out_of_memory(error);
     for (size_t i = 0; i < manifest->variant_count; i++) {
         nova_variant *variant = &manifest->variants[i];
         const nova_range *block = &manifest->tables[i], *range = &manifest->constants[i];
@@ -156,12 +158,13 @@ static nova_status check_variants(nova_file *file, nova_error *error)
             nova_tables_check(file->bytes.data + tables->offset + block->offset,
                               (size_t)block->size, &limits, &variant->tables, error);
         if (status == NOVA_OK)
-            status = check_code(file, &variant->tables, error);
+            status = file_check_code(file, &variant->tables, error);
         if (status == NOVA_OK && manifest->version >= CHECKED_VERSION &&
             variant->tables.interfaces == NULL)
-            status = REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
+            status =
+                REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
         if (status == NOVA_OK)
-            status = check_entries(file, &variant->tables, error);
+            status = file_check_entries(file, &variant->tables, error);
         if (status != NOVA_OK)
             return status;
     }
@@ -169,55 +172,54 @@ static nova_status check_variants(nova_file *file, nova_error *error)
 }
 
 /* In the order of docs/nova-format.md. */
-static nova_status check_file(nova_file *file, nova_error *error)
+static nova_status file_check(nova_file *file, nova_error *error)
 {
     nova_status status = nova_elf_read(file->bytes, &file->elf, error);
     if (status == NOVA_OK)
-        status = read_manifest(file, error);
+        status = file_read_manifest(file, error);
     if (status == NOVA_OK)
         status = nova_seal_check(file->bytes, &file->elf, &file->seal, error);
     if (status == NOVA_OK)
-        status =
-            nova_dynamic_check(file->bytes, &file->elf, &file->arena, &file->dynamic, error);
+        status = nova_dynamic_check(file->bytes, &file->elf, &file->arena, &file->dynamic, error);
     if (status == NOVA_OK)
-        status = check_variants(file, error);
+        status = file_check_variants(file, error);
     return status;
 }
 
 /* --- opening and closing ---------------------------------------------------------------------- */
 
-static nova_status finish(nova_file *made, nova_status status, nova_file **file)
+static nova_status file_finish(nova_file *created, nova_status status, nova_file **file)
 {
     if (status == NOVA_OK) {
-        *file = made;
+        *file = created;
         return status;
     }
     int number = errno;
-    nova_file_close(made);
+    nova_file_close(created);
     errno = number;
     return status;
 }
 
-static nova_file *make(void)
+static nova_file *file_make(void)
 {
-    nova_file *made = calloc(1, sizeof *made);
-    if (made != NULL)
-        made->copy.fd = -1;
-    return made;
+    nova_file *created = calloc(1, sizeof *created);
+    if (created != NULL)
+        created->copy.fd = -1;
+    return created;
 }
 
 nova_status nova_file_open(const char *path, nova_file **file, nova_error *error)
 {
     if (path == NULL || file == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
-    nova_file *made = make();
-    if (made == NULL)
-        return no_memory(error);
-    nova_status status = nova_copy_path(&made->copy, path, error);
-    made->bytes = (nova_bytes){made->copy.data, made->copy.size};
+    nova_file *created = file_make();
+    if (created == NULL)
+        return file_out_of_memory(error);
+    nova_status status = nova_copy_path(&created->copy, path, error);
+    created->bytes = (nova_bytes){created->copy.data, created->copy.size};
     if (status == NOVA_OK)
-        status = check_file(made, error);
-    return finish(made, status, file);
+        status = file_check(created, error);
+    return file_finish(created, status, file);
 }
 
 nova_status nova_file_view(const void *data, size_t size, nova_file **file, nova_error *error)
@@ -226,22 +228,23 @@ nova_status nova_file_view(const void *data, size_t size, nova_file **file, nova
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if (size == 0)
         return REFUSE(error, "open-empty", "the file is empty");
-    nova_file *made = make();
-    if (made == NULL)
-        return no_memory(error);
-    made->bytes = (nova_bytes){data, size};
+    nova_file *created = file_make();
+    if (created == NULL)
+        return file_out_of_memory(error);
+    created->bytes = (nova_bytes){data, size};
     nova_status status = NOVA_OK;
     if ((uintptr_t)data % 8 != 0) { /* the tables are used in place */
-        status = nova_copy_memory(&made->copy, data, size, error);
-        made->bytes.data = made->copy.data;
+        status = nova_copy_memory(&created->copy, data, size, error);
+        created->bytes.data = created->copy.data;
     }
     if (status == NOVA_OK)
-        status = check_file(made, error);
-    return finish(made, status, file);
+        status = file_check(created, error);
+    return file_finish(created, status, file);
 }
 
-/* Addresses equal file offsets: a mapped file is like its bytes, without those that are not loaded. */
-static void add_mapped(nova_file *file, const char *name, const void *data, size_t size)
+/* Addresses equal file offsets: a mapped file is like its bytes, without those that are not loaded.
+ */
+static void file_add_mapped(nova_file *file, const char *name, const void *data, size_t size)
 {
     uint64_t offset = (uintptr_t)data - (uintptr_t)file->bytes.data;
     if (size > 0)
@@ -259,23 +262,23 @@ nova_status nova_file_adopt(const nova_mapped *mapped, nova_file **file, nova_er
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if (mapped->manifest_size == 0 || mapped->tables_size == 0)
         return REFUSE(error, "section-missing", "the mapped file has no manifest or no tables");
-    nova_file *made = make();
-    if (made == NULL)
-        return no_memory(error);
-    made->adopted = true;
+    nova_file *created = file_make();
+    if (created == NULL)
+        return file_out_of_memory(error);
+    created->adopted = true;
     /* The dynamic linker has mapped the headers, which are all that is read by offset. */
-    made->bytes = (nova_bytes){mapped->start, INT64_MAX};
-    nova_status status = nova_elf_read_segments(made->bytes, &made->elf, error);
-    add_mapped(made, ".nova.manifest", mapped->manifest, mapped->manifest_size);
-    add_mapped(made, ".nova.tables", mapped->tables, mapped->tables_size);
-    add_mapped(made, ".nova.const", mapped->constants, mapped->constants_size);
-    add_mapped(made, ".nova.weights", mapped->weights, mapped->weights_size);
-    add_mapped(made, ".nova.device", mapped->device, mapped->device_size);
+    created->bytes = (nova_bytes){mapped->start, INT64_MAX};
+    nova_status status = nova_elf_read_segments(created->bytes, &created->elf, error);
+    file_add_mapped(created, ".nova.manifest", mapped->manifest, mapped->manifest_size);
+    file_add_mapped(created, ".nova.tables", mapped->tables, mapped->tables_size);
+    file_add_mapped(created, ".nova.const", mapped->constants, mapped->constants_size);
+    file_add_mapped(created, ".nova.weights", mapped->weights, mapped->weights_size);
+    file_add_mapped(created, ".nova.device", mapped->device, mapped->device_size);
     if (status == NOVA_OK)
-        status = read_manifest(made, error);
+        status = file_read_manifest(created, error);
     if (status == NOVA_OK)
-        status = check_variants(made, error);
-    return finish(made, status, file);
+        status = file_check_variants(created, error);
+    return file_finish(created, status, file);
 }
 
 void nova_file_close(nova_file *file)
@@ -392,13 +395,13 @@ const unsigned char *nova_file_signature(const nova_file *file)
 
 /* --- choosing and loading --------------------------------------------------------------------- */
 
-static const char *machine_name(uint16_t machine)
+static const char *file_machine_name(uint16_t machine)
 {
     return machine == EM_X86_64 ? "x86_64" : "aarch64";
 }
 
-static void name_missing(const nova_file *file, const nova_cpu *cpu, size_t variant, char *text,
-                         size_t size)
+static void file_name_missing(const nova_file *file, const nova_cpu *cpu, size_t variant,
+                              char *text, size_t size)
 {
     *text = '\0';
     if (nova_variant_is_device(&file->manifest.variants[variant])) {
@@ -406,7 +409,7 @@ static void name_missing(const nova_file *file, const nova_cpu *cpu, size_t vari
         return;
     }
     if (file->elf.machine != nova_cpu_machine()) {
-        (void)snprintf(text, size, "a CPU of %s", machine_name(file->elf.machine));
+        (void)snprintf(text, size, "a CPU of %s", file_machine_name(file->elf.machine));
         return;
     }
     const nova_variant *row = &file->manifest.variants[variant];
@@ -423,7 +426,7 @@ void nova_file_missing(const nova_file *file, size_t variant, char *text, size_t
     if (size == 0)
         return;
     nova_cpu_read(&cpu);
-    name_missing(file, &cpu, variant, text, size);
+    file_name_missing(file, &cpu, variant, text, size);
 }
 
 nova_status nova_file_choose(const nova_file *file, size_t *variant, nova_error *error)
@@ -433,14 +436,15 @@ nova_status nova_file_choose(const nova_file *file, size_t *variant, nova_error 
     size_t used = 0;
     nova_cpu_read(&cpu);
     for (size_t i = 0; i < file->manifest.variant_count; i++) {
-        name_missing(file, &cpu, i, missing, sizeof missing);
+        file_name_missing(file, &cpu, i, missing, sizeof missing);
         if (*missing == '\0') {
             *variant = i;
             return NOVA_OK;
         }
         if (used < sizeof reasons)
-            used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s needs %s", used > 0 ? "; " : "",
-                                     file->manifest.variants[i].target, missing);
+            used +=
+                (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s needs %s",
+                                 used > 0 ? "; " : "", file->manifest.variants[i].target, missing);
     }
     return nova_fail(error, NOVA_UNSUPPORTED, "cpu-features", "%s", reasons);
 }
@@ -470,10 +474,9 @@ nova_status nova_file_load(const nova_file *file, size_t variant, nova_image **i
         .relro_vaddr = elf->relro_vaddr,
         .relro_size = elf->relro_size,
     };
-    nova_status status = file->adopted
-                             ? nova_image_adopt(file->bytes.data, elf->segments,
-                                                elf->segment_count, image)
-                             : nova_image_create_from(&source, image);
+    nova_status status =
+        file->adopted ? nova_image_adopt(file->bytes.data, elf->segments, elf->segment_count, image)
+                      : nova_image_create_from(&source, image);
     if (status != NOVA_OK)
         return nova_fail(error, status, "", "the code cannot be mapped: %s",
                          nova_status_text(status));

@@ -21,21 +21,21 @@ struct nova_image {
     nova_segment segments[];
 };
 
-static uint64_t page_floor(uint64_t value, uint64_t page)
+static uint64_t image_page_floor(uint64_t value, uint64_t page)
 {
     return value & ~(page - 1);
 }
 
 /* Callers have checked that value + page does not overflow. */
-static uint64_t page_ceil(uint64_t value, uint64_t page)
+static uint64_t image_page_ceil(uint64_t value, uint64_t page)
 {
-    return page_floor(value + page - 1, page);
+    return image_page_floor(value + page - 1, page);
 }
 
-static nova_status check_segment(const nova_segment *segment, size_t size, uint64_t page)
+static nova_status image_check_segment(const nova_segment *segment, size_t size, uint64_t page)
 {
-    const uint32_t known = NOVA_EXECUTE | NOVA_WRITE | NOVA_READ;
-    if (segment->flags & ~known || segment->file_size > segment->mem_size)
+    const uint32_t known_flags = NOVA_EXECUTE | NOVA_WRITE | NOVA_READ;
+    if (segment->flags & ~known_flags || segment->file_size > segment->mem_size)
         return NOVA_INVALID_ARGUMENT;
     if (segment->flags & NOVA_WRITE && segment->flags & NOVA_EXECUTE)
         return NOVA_BAD_PROTECTION;
@@ -48,75 +48,76 @@ static nova_status check_segment(const nova_segment *segment, size_t size, uint6
 }
 
 /* Bytes must not overlap, and a page can only have one protection. */
-static nova_status check_pair(const nova_segment *a, const nova_segment *b, uint64_t page)
+static nova_status image_check_pair(const nova_segment *a, const nova_segment *b, uint64_t page)
 {
     if (a->mem_size == 0 || b->mem_size == 0)
         return NOVA_OK;
     if (a->vaddr < b->vaddr + b->mem_size && b->vaddr < a->vaddr + a->mem_size)
         return NOVA_INVALID_ARGUMENT;
     bool share_a_page =
-        page_floor(a->vaddr, page) < page_ceil(b->vaddr + b->mem_size, page) &&
-        page_floor(b->vaddr, page) < page_ceil(a->vaddr + a->mem_size, page);
+        image_page_floor(a->vaddr, page) < image_page_ceil(b->vaddr + b->mem_size, page) &&
+        image_page_floor(b->vaddr, page) < image_page_ceil(a->vaddr + a->mem_size, page);
     return share_a_page && a->flags != b->flags ? NOVA_BAD_PROTECTION : NOVA_OK;
 }
 
-static nova_status check_segments(const nova_segment *segments, size_t count, size_t size,
-                                  uint64_t page)
+static nova_status image_check_segments(const nova_segment *segments, size_t count, size_t size,
+                                        uint64_t page)
 {
     for (size_t i = 0; i < count; i++) {
-        nova_status status = check_segment(&segments[i], size, page);
+        nova_status status = image_check_segment(&segments[i], size, page);
         for (size_t k = 0; status == NOVA_OK && k < i; k++)
-            status = check_pair(&segments[i], &segments[k], page);
+            status = image_check_pair(&segments[i], &segments[k], page);
         if (status != NOVA_OK)
             return status;
     }
     return NOVA_OK;
 }
 
-static nova_status from_errno(void)
+static nova_status image_from_errno(void)
 {
     return errno == ENOMEM ? NOVA_OUT_OF_MEMORY : NOVA_SYSTEM_ERROR;
 }
 
-static nova_status protect(nova_image *image, uint64_t begin, uint64_t end, int protection)
+static nova_status image_protect(nova_image *image, uint64_t begin, uint64_t end, int protection)
 {
-    if (begin < end && mprotect(image->mapping + (begin - image->low), end - begin, protection) != 0)
-        return from_errno();
+    if (begin < end &&
+        mprotect(image->mapping + (begin - image->low), end - begin, protection) != 0)
+        return image_from_errno();
     return NOVA_OK;
 }
 
 /* How many bytes of a segment, from its start, can be pages of the file itself. */
-static uint64_t shared_size(const nova_image_source *source, const nova_segment *segment,
-                            uint64_t page)
+static uint64_t image_shared_size(const nova_image_source *source, const nova_segment *segment,
+                                  uint64_t page)
 {
     if (source->fd < 0 || segment->flags != NOVA_READ || segment->vaddr % page != 0 ||
         segment->file_offset % page != 0)
         return 0;
-    return page_floor(segment->file_size, page);
+    return image_page_floor(segment->file_size, page);
 }
 
 /* Puts the bytes of all segments in place, while nothing is executable. */
-static nova_status fill(nova_image *image, const nova_image_source *source, uint64_t page)
+static nova_status image_fill(nova_image *image, const nova_image_source *source, uint64_t page)
 {
     /* All before the first copy: two segments may share a page. */
     for (size_t i = 0; i < image->segment_count; i++) {
         const nova_segment *segment = &image->segments[i];
-        uint64_t shared = shared_size(source, segment, page);
-        if (shared > 0 && mmap(image->mapping + (segment->vaddr - image->low), shared, PROT_READ,
-                               MAP_PRIVATE | MAP_FIXED, source->fd,
-                               (off_t)segment->file_offset) == MAP_FAILED)
-            return from_errno();
+        uint64_t shared = image_shared_size(source, segment, page);
+        if (shared > 0 &&
+            mmap(image->mapping + (segment->vaddr - image->low), shared, PROT_READ,
+                 MAP_PRIVATE | MAP_FIXED, source->fd, (off_t)segment->file_offset) == MAP_FAILED)
+            return image_from_errno();
         nova_status status = NOVA_OK;
         if (segment->mem_size > shared)
-            status = protect(image, page_floor(segment->vaddr + shared, page),
-                             page_ceil(segment->vaddr + segment->mem_size, page),
-                             PROT_READ | PROT_WRITE);
+            status = image_protect(image, image_page_floor(segment->vaddr + shared, page),
+                                   image_page_ceil(segment->vaddr + segment->mem_size, page),
+                                   PROT_READ | PROT_WRITE);
         if (status != NOVA_OK)
             return status;
     }
     for (size_t i = 0; i < image->segment_count; i++) {
         const nova_segment *segment = &image->segments[i];
-        uint64_t shared = shared_size(source, segment, page);
+        uint64_t shared = image_shared_size(source, segment, page);
         if (segment->file_size > shared)
             memcpy(image->mapping + (segment->vaddr - image->low) + shared,
                    (const char *)source->data + segment->file_offset + shared,
@@ -125,24 +126,24 @@ static nova_status fill(nova_image *image, const nova_image_source *source, uint
     return NOVA_OK;
 }
 
-static nova_status relocate(nova_image *image, const nova_image_source *source)
+static nova_status image_relocate(nova_image *image, const nova_image_source *source)
 {
     for (size_t i = 0; i < source->relocation_count; i++) {
         const nova_relocation *relocation = &source->relocations[i];
         uint64_t value = relocation->value + (relocation->relative ? nova_image_base(image) : 0);
-        void *place;
+        void *address;
         nova_status status =
-            nova_image_find(image, relocation->vaddr, sizeof value, NOVA_WRITE, &place);
+            nova_image_find(image, relocation->vaddr, sizeof value, NOVA_WRITE, &address);
         if (status != NOVA_OK)
             return status;
-        memcpy(place, &value, sizeof value);
+        memcpy(address, &value, sizeof value);
     }
     return NOVA_OK;
 }
 
 /* Makes the processor fetch the instructions that were stored. On AArch64 the builtin would be a
  * call into the compiler's library, which the runtime inside of a file does not have. */
-static void publish_code(char *begin, char *end)
+static void image_publish_code(char *begin, char *end)
 {
 #if defined(__aarch64__)
     uint64_t sizes;
@@ -161,56 +162,59 @@ static void publish_code(char *begin, char *end)
 }
 
 /* The last step. What no segment covers was never readable, so that a stray pointer faults. */
-static nova_status close_pages(nova_image *image, const nova_image_source *source, uint64_t page)
+static nova_status image_close_pages(nova_image *image, const nova_image_source *source,
+                                     uint64_t page)
 {
     for (size_t i = 0; i < image->segment_count; i++) {
         const nova_segment *segment = &image->segments[i];
         if (segment->mem_size == 0)
             continue;
-        uint64_t begin = page_floor(segment->vaddr, page);
-        uint64_t end = page_ceil(segment->vaddr + segment->mem_size, page);
+        uint64_t begin = image_page_floor(segment->vaddr, page);
+        uint64_t end = image_page_ceil(segment->vaddr + segment->mem_size, page);
         int protection = (segment->flags & NOVA_READ ? PROT_READ : 0) |
                          (segment->flags & NOVA_WRITE ? PROT_WRITE : 0) |
                          (segment->flags & NOVA_EXECUTE ? PROT_EXEC : 0);
-        nova_status status = protect(image, begin, end, protection);
+        nova_status status = image_protect(image, begin, end, protection);
         if (status != NOVA_OK)
             return status;
         if (segment->flags & NOVA_EXECUTE && segment->flags & NOVA_READ)
-            publish_code(image->mapping + (begin - image->low), image->mapping + (end - image->low));
+            image_publish_code(image->mapping + (begin - image->low),
+                               image->mapping + (end - image->low));
     }
     if (source->relro_size == 0)
         return NOVA_OK;
-    void *place;
+    void *address;
     nova_status status =
-        nova_image_find(image, source->relro_vaddr, source->relro_size, NOVA_WRITE, &place);
+        nova_image_find(image, source->relro_vaddr, source->relro_size, NOVA_WRITE, &address);
     if (status != NOVA_OK)
         return status;
     /* Like the dynamic linker: the last page only when all of it is meant. */
-    return protect(image, page_floor(source->relro_vaddr, page),
-                   page_floor(source->relro_vaddr + source->relro_size, page), PROT_READ);
+    return image_protect(image, image_page_floor(source->relro_vaddr, page),
+                         image_page_floor(source->relro_vaddr + source->relro_size, page),
+                         PROT_READ);
 }
 
-static nova_status map(nova_image *image, const nova_image_source *source, uint64_t page)
+static nova_status image_map(nova_image *image, const nova_image_source *source, uint64_t page)
 {
     void *mapping = mmap(NULL, image->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED)
-        return from_errno();
+        return image_from_errno();
     image->mapping = mapping;
-    nova_status status = fill(image, source, page);
+    nova_status status = image_fill(image, source, page);
     if (status == NOVA_OK)
-        status = relocate(image, source);
-    return status == NOVA_OK ? close_pages(image, source, page) : status;
+        status = image_relocate(image, source);
+    return status == NOVA_OK ? image_close_pages(image, source, page) : status;
 }
 
-static nova_status make(const nova_segment *segments, size_t count, nova_image **image)
+static nova_status image_make(const nova_segment *segments, size_t count, nova_image **image)
 {
-    nova_image *made = malloc(sizeof *made + count * sizeof *segments);
-    if (made == NULL)
+    nova_image *created = malloc(sizeof *created + count * sizeof *segments);
+    if (created == NULL)
         return NOVA_OUT_OF_MEMORY;
-    *made = (nova_image){.segment_count = count};
+    *created = (nova_image){.segment_count = count};
     if (count > 0)
-        memcpy(made->segments, segments, count * sizeof *segments);
-    *image = made;
+        memcpy(created->segments, segments, count * sizeof *segments);
+    *image = created;
     return NOVA_OK;
 }
 
@@ -224,7 +228,7 @@ nova_status nova_image_create_from(const nova_image_source *source, nova_image *
         return NOVA_OUT_OF_RANGE;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     const nova_segment *segments = source->segments;
-    nova_status status = check_segments(segments, source->segment_count, source->size, page);
+    nova_status status = image_check_segments(segments, source->segment_count, source->size, page);
     if (status != NOVA_OK)
         return status;
 
@@ -232,8 +236,8 @@ nova_status nova_image_create_from(const nova_image_source *source, nova_image *
     for (size_t i = 0; i < source->segment_count; i++) {
         if (segments[i].mem_size == 0)
             continue;
-        uint64_t begin = page_floor(segments[i].vaddr, page);
-        uint64_t end = page_ceil(segments[i].vaddr + segments[i].mem_size, page);
+        uint64_t begin = image_page_floor(segments[i].vaddr, page);
+        uint64_t end = image_page_ceil(segments[i].vaddr + segments[i].mem_size, page);
         low = begin < low ? begin : low;
         high = end > high ? end : high;
     }
@@ -242,29 +246,26 @@ nova_status nova_image_create_from(const nova_image_source *source, nova_image *
     if (high - low > SIZE_MAX / 2)
         return NOVA_OUT_OF_MEMORY;
 
-    nova_image *made;
-    status = make(segments, source->segment_count, &made);
+    nova_image *created;
+    status = image_make(segments, source->segment_count, &created);
     if (status != NOVA_OK)
         return status;
-    made->low = low;
-    made->span = high - low;
-    status = made->span > 0 ? map(made, source, page) : relocate(made, source);
+    created->low = low;
+    created->span = high - low;
+    status = created->span > 0 ? image_map(created, source, page) : image_relocate(created, source);
     if (status != NOVA_OK) {
-        nova_image_destroy(made);
+        nova_image_destroy(created);
         return status;
     }
-    *image = made;
+    *image = created;
     return NOVA_OK;
 }
 
 nova_status nova_image_create(const void *data, size_t size, const nova_segment *segments,
                               size_t segment_count, nova_image **image)
 {
-    const nova_image_source source = {.data = data,
-                                      .size = size,
-                                      .fd = -1,
-                                      .segments = segments,
-                                      .segment_count = segment_count};
+    const nova_image_source source = {
+        .data = data, .size = size, .fd = -1, .segments = segments, .segment_count = segment_count};
     return nova_image_create_from(&source, image);
 }
 
@@ -273,7 +274,7 @@ nova_status nova_image_adopt(const void *base, const nova_segment *segments, siz
 {
     if (base == NULL || image == NULL || (segments == NULL && segment_count > 0))
         return NOVA_INVALID_ARGUMENT;
-    nova_status status = make(segments, segment_count, image);
+    nova_status status = image_make(segments, segment_count, image);
     if (status != NOVA_OK)
         return status;
     (*image)->mapping = (char *)(uintptr_t)base;

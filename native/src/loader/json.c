@@ -6,7 +6,7 @@ enum { MOST_DEPTH = 16 };
 
 /* --- characters of strings -------------------------------------------------------------------- */
 
-static int hex_digit(char c)
+static int json_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -14,13 +14,13 @@ static int hex_digit(char c)
 }
 
 /* Four digits at `at`; -1 when they are not there. */
-static int32_t hex_word(const char *at, const char *end)
+static int32_t json_hex_word(const char *at, const char *end)
 {
     if (end - at < 4)
         return -1;
     int32_t value = 0;
     for (int i = 0; i < 4; i++) {
-        int digit = hex_digit(at[i]);
+        int digit = json_hex_digit(at[i]);
         if (digit < 0)
             return -1;
         value = value << 4 | digit;
@@ -28,25 +28,25 @@ static int32_t hex_word(const char *at, const char *end)
     return value;
 }
 
-static const char SHORT_NAMES[] = "\"\\bfnrt", SHORT_VALUES[] = "\"\\\b\f\n\r\t";
+static const char JSON_SHORT_NAMES[] = "\"\\bfnrt", JSON_SHORT_VALUES[] = "\"\\\b\f\n\r\t";
 
 /* The code point of the escape behind a backslash, stepped over; -1 for one that is not canonical:
  * unknown, needless, a lone surrogate or NUL. */
-static int32_t read_escape(const char **at, const char *end)
+static int32_t json_read_escape(const char **at, const char *end)
 {
     if (*at == end)
         return -1;
     char kind = *(*at)++;
-    const char *found = kind != '\0' ? strchr(SHORT_NAMES, kind) : NULL;
-    if (found != NULL)
-        return SHORT_VALUES[found - SHORT_NAMES];
-    int32_t value = kind == 'u' ? hex_word(*at, end) : -1;
+    const char *short_name = kind != '\0' ? strchr(JSON_SHORT_NAMES, kind) : NULL;
+    if (short_name != NULL)
+        return JSON_SHORT_VALUES[short_name - JSON_SHORT_NAMES];
+    int32_t value = kind == 'u' ? json_hex_word(*at, end) : -1;
     if (value <= 0)
         return -1;
     *at += 4;
     if (value >= 0xd800 && value < 0xdc00) {
         int32_t low = end - *at >= 2 && (*at)[0] == '\\' && (*at)[1] == 'u'
-                          ? hex_word(*at + 2, end)
+                          ? json_hex_word(*at + 2, end)
                           : -1;
         if (low < 0xdc00 || low > 0xdfff)
             return -1;
@@ -55,20 +55,21 @@ static int32_t read_escape(const char **at, const char *end)
     }
     if (value >= 0xdc00 && value <= 0xdfff)
         return -1;
-    if (value < 0x7f && (value >= ' ' || memchr(SHORT_VALUES, value, sizeof SHORT_VALUES - 1)))
+    if (value < 0x7f &&
+        (value >= ' ' || memchr(JSON_SHORT_VALUES, value, sizeof JSON_SHORT_VALUES - 1)))
         return -1;
     return value;
 }
 
 /* The next code point, stepped over; 0 at the closing quote, -1 for what may not stand there. */
-static int32_t read_point(const char **at, const char *end)
+static int32_t json_read_point(const char **at, const char *end)
 {
     if (*at == end || **at < ' ' || **at > '~')
         return -1;
     char c = *(*at)++;
     if (c == '"')
         return 0;
-    return c == '\\' ? read_escape(at, end) : c;
+    return c == '\\' ? json_read_escape(at, end) : c;
 }
 
 /* --- checking --------------------------------------------------------------------------------- */
@@ -78,27 +79,27 @@ typedef struct {
     nova_error *error;
 } checker;
 
-static nova_status bad(const checker *c, const char *what)
+static nova_status json_refuse(const checker *c, const char *message)
 {
     return nova_fail(c->error, NOVA_REFUSED, "manifest-json", "byte %zu: %s",
-                     (size_t)(c->at - c->start), what);
+                     (size_t)(c->at - c->start), message);
 }
 
-static nova_status check_string(checker *c)
+static nova_status json_check_string(checker *c)
 {
     if (c->at == c->end || *c->at != '"')
-        return bad(c, "a string is missing");
+        return json_refuse(c, "a string is missing");
     c->at++;
     for (;;) {
-        int32_t point = read_point(&c->at, c->end);
+        int32_t point = json_read_point(&c->at, c->end);
         if (point < 0)
-            return bad(c, "a string is open or holds what is not canonical");
+            return json_refuse(c, "a string is open or holds what is not canonical");
         if (point == 0)
             return NOVA_OK;
     }
 }
 
-static nova_status check_number(checker *c)
+static nova_status json_check_number(checker *c)
 {
     bool negative = *c->at == '-';
     c->at += negative;
@@ -106,48 +107,48 @@ static nova_status check_number(checker *c)
     uint64_t value = 0;
     for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
         if (c->at - first >= 19)
-            return bad(c, "a number does not fit into 63 bits");
+            return json_refuse(c, "a number does not fit into 63 bits");
         value = value * 10 + (uint64_t)(*c->at - '0');
     }
     if (c->at == first)
-        return bad(c, "no value");
+        return json_refuse(c, "no value");
     if (value > INT64_MAX)
-        return bad(c, "a number does not fit into 63 bits");
+        return json_refuse(c, "a number does not fit into 63 bits");
     if (*first == '0' && (negative || c->at - first > 1))
-        return bad(c, "a number has a needless sign or zero");
+        return json_refuse(c, "a number has a needless sign or zero");
     return NOVA_OK;
 }
 
-static nova_status check_word(checker *c, const char *word)
+static nova_status json_check_word(checker *c, const char *word)
 {
     size_t length = strlen(word);
     if ((size_t)(c->end - c->at) < length || memcmp(c->at, word, length) != 0)
-        return bad(c, "no value");
+        return json_refuse(c, "no value");
     c->at += length;
     return NOVA_OK;
 }
 
 /* Whether the first of two checked strings (behind their quotes) comes first. */
-static bool is_before(const char *a, const char *b, const char *end)
+static bool json_is_before(const char *a, const char *b, const char *end)
 {
     for (;;) {
-        int32_t left = read_point(&a, end), right = read_point(&b, end);
+        int32_t left = json_read_point(&a, end), right = json_read_point(&b, end);
         if (left != right || left == 0)
             return left < right;
     }
 }
 
-static nova_status check_key(checker *c, const char **before)
+static nova_status json_check_key(checker *c, const char **before)
 {
     const char *key = c->at + 1;
-    nova_status status = check_string(c);
+    nova_status status = json_check_string(c);
     if (status != NOVA_OK)
         return status;
-    if (*before != NULL && !is_before(*before, key, c->end))
-        return bad(c, "keys are not sorted, or one is there twice");
+    if (*before != NULL && !json_is_before(*before, key, c->end))
+        return json_refuse(c, "keys are not sorted, or one is there twice");
     *before = key;
     if (c->at == c->end || *c->at != ':')
-        return bad(c, "a colon is missing");
+        return json_refuse(c, "a colon is missing");
     c->at++;
     return NOVA_OK;
 }
@@ -162,13 +163,13 @@ nova_status nova_json_check(const char *text, size_t size, nova_error *error)
     int depth = 0;
     nova_status status = NOVA_OK;
     if (size == 0 || *text != '{')
-        return bad(&c, "not an object"); /* in one, something always follows a number */
+        return json_refuse(&c, "not an object"); /* in one, something always follows a number */
     for (;;) {
         /* A value. */
         char first = c.at < c.end ? *c.at : '\0';
         if (first == '{' || first == '[') {
             if (depth == MOST_DEPTH)
-                return bad(&c, "values are nested too deeply");
+                return json_refuse(&c, "values are nested too deeply");
             c.at++;
             stack[depth].close = first == '{' ? '}' : ']';
             stack[depth++].key = NULL;
@@ -176,18 +177,18 @@ nova_status nova_json_check(const char *text, size_t size, nova_error *error)
                 c.at++;
                 depth--;
             } else {
-                if (first == '{' && (status = check_key(&c, &stack[depth - 1].key)) != NOVA_OK)
+                if (first == '{' && (status = json_check_key(&c, &stack[depth - 1].key)) != NOVA_OK)
                     return status;
                 continue;
             }
         } else if (first == '"') {
-            status = check_string(&c);
+            status = json_check_string(&c);
         } else if (first == 't' || first == 'f') {
-            status = check_word(&c, first == 't' ? "true" : "false");
+            status = json_check_word(&c, first == 't' ? "true" : "false");
         } else if (first == '-' || (first >= '0' && first <= '9')) {
-            status = check_number(&c);
+            status = json_check_number(&c);
         } else {
-            return bad(&c, "no value");
+            return json_refuse(&c, "no value");
         }
         if (status != NOVA_OK)
             return status;
@@ -197,12 +198,12 @@ nova_status nova_json_check(const char *text, size_t size, nova_error *error)
             depth--;
         }
         if (depth == 0)
-            return c.at == c.end ? NOVA_OK : bad(&c, "something follows the value");
+            return c.at == c.end ? NOVA_OK : json_refuse(&c, "something follows the value");
         if (c.at == c.end || *c.at != ',')
-            return bad(&c, "a comma or the end of a list or object is missing");
+            return json_refuse(&c, "a comma or the end of a list or object is missing");
         c.at++;
         if (stack[depth - 1].close == '}' &&
-            (status = check_key(&c, &stack[depth - 1].key)) != NOVA_OK)
+            (status = json_check_key(&c, &stack[depth - 1].key)) != NOVA_OK)
             return status;
     }
 }
@@ -218,7 +219,7 @@ char nova_json_kind(nova_json json)
 }
 
 /* Behind the closing quote; every escape is at least two characters long. */
-static const char *string_end(const char *at)
+static const char *json_string_end(const char *at)
 {
     for (at++; *at != '"'; at++)
         if (*at == '\\')
@@ -242,7 +243,7 @@ void nova_json_skip(nova_json *json)
             json->at++;
             break;
         case '"':
-            json->at = string_end(json->at);
+            json->at = json_string_end(json->at);
             break;
         case '0':
             (void)nova_json_number(json);
@@ -282,30 +283,29 @@ size_t nova_json_count(nova_json json)
 
 void nova_json_key(nova_json *json)
 {
-    json->at = string_end(json->at) + 1;
+    json->at = json_string_end(json->at) + 1;
 }
 
 bool nova_json_key_is(nova_json *json, const char *name)
 {
     /* Names of fields need no escapes; strncmp stops at the closing quote at the latest. */
     size_t length = strlen(name);
-    if (*json->at != '"' || strncmp(json->at + 1, name, length) != 0 ||
-        json->at[1 + length] != '"')
+    if (*json->at != '"' || strncmp(json->at + 1, name, length) != 0 || json->at[1 + length] != '"')
         return false;
     json->at += length + 3;
     return true;
 }
 
-size_t nova_json_room(nova_json json)
+size_t nova_json_capacity(nova_json json)
 {
-    return (size_t)(string_end(json.at) - json.at);
+    return (size_t)(json_string_end(json.at) - json.at);
 }
 
 /* An escape takes six characters a code point of up to three bytes, so it never grows. */
 void nova_json_string(nova_json *json, char *text)
 {
-    const char *end = string_end(json->at), *at = json->at + 1;
-    for (int32_t point; (point = read_point(&at, end)) > 0;) {
+    const char *end = json_string_end(json->at), *at = json->at + 1;
+    for (int32_t point; (point = json_read_point(&at, end)) > 0;) {
         if (point < 0x80) {
             *text++ = (char)point;
             continue;

@@ -1,7 +1,8 @@
-/* Canonical JSON: keys sorted and different, no spaces, ASCII, integers only, nothing nested deeply.
+/* Canonical JSON: keys sorted and different, no spaces, ASCII, integers only, nothing nested
+ * deeply.
  *
- * nova_json_check looks at a whole text, an object, once; the other functions walk a text that it has accepted
- * and therefore cannot fail. manifest.c is the only caller. */
+ * nova_json_check looks at a whole text, an object, once; the other functions walk a text that it
+ * has accepted and therefore cannot fail. manifest.c is the only caller. */
 #ifndef NOVA_LOADER_JSON_H
 #define NOVA_LOADER_JSON_H
 
@@ -25,8 +26,8 @@ char nova_json_kind(nova_json json);
 /* Steps over the value here. */
 void nova_json_skip(nova_json *json);
 
-/* Steps into the list or object here. Then `more` says whether there is another element and steps to
- * it, or says no and steps out. */
+/* Steps into the list or object here. Then `more` says whether there is another element and steps
+ * to it, or says no and steps out. */
 void nova_json_enter(nova_json *json);
 bool nova_json_more(nova_json *json);
 
@@ -38,7 +39,7 @@ void nova_json_key(nova_json *json);
 bool nova_json_key_is(nova_json *json, const char *name);
 
 /* Bytes that the string here needs at most, with its NUL. */
-size_t nova_json_room(nova_json json);
+size_t nova_json_capacity(nova_json json);
 
 /* Steps over the string here and writes it as UTF-8 with a NUL, which is its only one. */
 void nova_json_string(nova_json *json, char *text);

@@ -1,20 +1,21 @@
-/* The manifest against its schema (docs/nova-format.md): keys are sorted, so fields have an order. */
+/* The manifest against its schema (docs/nova-format.md): keys are sorted, so fields have an order.
+ */
 #include <elf.h>
 #include <inttypes.h>
 
 #include "loader/json.h"
 #include "loader/reader.h"
 
-/* Version 3 adds variants for devices, version 4 the interfaces of kernels: what version 2 has is as it
- * was. */
+/* Version 3 adds variants for devices, version 4 the interfaces of kernels: what version 2 has is
+ * as it was. */
 enum { OLDEST_VERSION = 2, FORMAT_VERSION = 4, MOST_VARIANTS = 64, ALIGNMENT = 64 };
 
 static const struct {
     const char *name;
     int64_t size;
-} DTYPES[] = {{"f64", 8}, {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"i64", 8},
-              {"i32", 4}, {"i16", 2}, {"i8", 1},  {"u64", 8}, {"u32", 4},
-              {"u16", 2}, {"u8", 1},  {"bool", 1}};
+} MANIFEST_DTYPES[] = {{"f64", 8}, {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"i64", 8},
+                       {"i32", 4}, {"i16", 2}, {"i8", 1},  {"u64", 8},  {"u32", 4},
+                       {"u16", 2}, {"u8", 1},  {"bool", 1}};
 
 typedef struct {
     nova_json json;
@@ -27,130 +28,136 @@ typedef struct {
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-static nova_status bad(const reader *r, const char *check, const char *field, const char *what)
+static nova_status manifest_refuse(const reader *r, const char *check, const char *field,
+                                   const char *message)
 {
     if (r->list == NULL)
-        return REFUSE(r->error, check, "%s %s", field, what);
-    return REFUSE(r->error, check, "%s[%zu].%s %s", r->list, r->index, field, what);
+        return REFUSE(r->error, check, "%s %s", field, message);
+    return REFUSE(r->error, check, "%s[%zu].%s %s", r->list, r->index, field, message);
 }
 
-static nova_status no_memory(const reader *r)
+static nova_status manifest_out_of_memory(const reader *r)
 {
     return nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for the manifest");
 }
 
 /* Steps to the value of the next field, which must be `name` and of this kind. */
-static nova_status read_field(reader *r, const char *name, char kind)
+static nova_status manifest_read_field(reader *r, const char *name, char kind)
 {
     if (!nova_json_more(&r->json) || !nova_json_key_is(&r->json, name))
-        return bad(r, "manifest-fields", name, "is missing, or an unknown field stands before it");
+        return manifest_refuse(r, "manifest-fields", name,
+                               "is missing, or an unknown field stands before it");
     if (nova_json_kind(r->json) != kind)
-        return bad(r, "manifest-type", name,
-                   kind == '{'   ? "is not an object"
-                   : kind == '[' ? "is not a list"
-                   : kind == '"' ? "is not a string"
-                   : kind == '0' ? "is not an integer"
-                                 : "is not true or false");
+        return manifest_refuse(r, "manifest-type", name,
+                               kind == '{'   ? "is not an object"
+                               : kind == '[' ? "is not a list"
+                               : kind == '"' ? "is not a string"
+                               : kind == '0' ? "is not an integer"
+                                             : "is not true or false");
     return NOVA_OK;
 }
 
-static nova_status end_record(reader *r)
+static nova_status manifest_end_record(reader *r)
 {
     if (nova_json_more(&r->json))
-        return bad(r, "manifest-fields", "the last field", "is followed by an unknown one");
+        return manifest_refuse(r, "manifest-fields", "the last field",
+                               "is followed by an unknown one");
     return NOVA_OK;
 }
 
-static nova_status read_text(reader *r, const char *name, const char **text)
+static nova_status manifest_read_text(reader *r, const char *name, const char **text)
 {
-    nova_status status = read_field(r, name, '"');
+    nova_status status = manifest_read_field(r, name, '"');
     if (status != NOVA_OK)
         return status;
-    char *copy = nova_arena_take(r->arena, nova_json_room(r->json), 1);
+    char *copy = nova_arena_take(r->arena, nova_json_capacity(r->json), 1);
     if (copy == NULL)
-        return no_memory(r);
+        return manifest_out_of_memory(r);
     nova_json_string(&r->json, copy);
     *text = copy;
     return NOVA_OK;
 }
 
 /* One of the words (NULL at the end); gives its index. */
-static nova_status read_word(reader *r, const char *name, const char *const *words, uint32_t *index)
+static nova_status manifest_read_word(reader *r, const char *name, const char *const *words,
+                                      uint32_t *index)
 {
     const char *text;
-    nova_status status = read_text(r, name, &text);
+    nova_status status = manifest_read_text(r, name, &text);
     if (status != NOVA_OK)
         return status;
     for (*index = 0; words[*index] != NULL; ++*index)
         if (strcmp(words[*index], text) == 0)
             return NOVA_OK;
-    return bad(r, "manifest-word", name, "is a word that this version does not know");
+    return manifest_refuse(r, "manifest-word", name, "is a word that this version does not know");
 }
 
-static nova_status read_number(reader *r, const char *name, int64_t least, int64_t *value)
+static nova_status manifest_read_number(reader *r, const char *name, int64_t least, int64_t *value)
 {
-    nova_status status = read_field(r, name, '0');
+    nova_status status = manifest_read_field(r, name, '0');
     if (status != NOVA_OK)
         return status;
     *value = nova_json_number(&r->json);
-    return *value < least ? bad(r, "manifest-range", name, "is too small") : NOVA_OK;
+    return *value < least ? manifest_refuse(r, "manifest-range", name, "is too small") : NOVA_OK;
 }
 
 /* Texts by name, for people and for the cache: nothing here looks at them. */
-static nova_status read_texts(reader *r, const char *name)
+static nova_status manifest_read_texts(reader *r, const char *name)
 {
-    nova_status status = read_field(r, name, '{');
+    nova_status status = manifest_read_field(r, name, '{');
     if (status != NOVA_OK)
         return status;
     for (nova_json_enter(&r->json); nova_json_more(&r->json); nova_json_skip(&r->json)) {
         nova_json_key(&r->json);
         if (nova_json_kind(r->json) != '"')
-            return bad(r, "manifest-type", name, "holds something other than strings");
+            return manifest_refuse(r, "manifest-type", name, "holds something other than strings");
     }
     return NOVA_OK;
 }
 
-static nova_status read_numbers(reader *r, const char *name, const int64_t **numbers, size_t *count)
+static nova_status manifest_read_numbers(reader *r, const char *name, const int64_t **numbers,
+                                         size_t *count)
 {
-    nova_status status = read_field(r, name, '[');
+    nova_status status = manifest_read_field(r, name, '[');
     if (status != NOVA_OK)
         return status;
     *count = nova_json_count(r->json);
     int64_t *list = nova_arena_take(r->arena, *count, sizeof *list);
     if (list == NULL)
-        return no_memory(r);
+        return manifest_out_of_memory(r);
     *numbers = list;
     for (nova_json_enter(&r->json); nova_json_more(&r->json); list++) {
         if (nova_json_kind(r->json) != '0')
-            return bad(r, "manifest-type", name, "holds something other than integers");
+            return manifest_refuse(r, "manifest-type", name, "holds something other than integers");
         *list = nova_json_number(&r->json);
         if (*list < 0)
-            return bad(r, "manifest-range", name, "holds a number below zero");
+            return manifest_refuse(r, "manifest-range", name, "holds a number below zero");
     }
     return NOVA_OK;
 }
 
-static nova_status check_range(reader *r, const char *name, uint64_t offset, uint64_t size,
-                               uint64_t limit)
+static nova_status manifest_check_range(reader *r, const char *name, uint64_t offset, uint64_t size,
+                                        uint64_t limit)
 {
     if (offset % ALIGNMENT != 0)
-        return bad(r, "manifest-alignment", name, "does not start at a multiple of 64");
+        return manifest_refuse(r, "manifest-alignment", name, "does not start at a multiple of 64");
     if (!nova_fits(offset, size, limit))
-        return bad(r, "manifest-range", name, "reaches outside of its section");
+        return manifest_refuse(r, "manifest-range", name, "reaches outside of its section");
     return NOVA_OK;
 }
 
-static nova_status read_range(reader *r, const char *name, uint64_t limit, nova_range *range)
+static nova_status manifest_read_range(reader *r, const char *name, uint64_t limit,
+                                       nova_range *range)
 {
     const int64_t *numbers;
     size_t count;
-    nova_status status = read_numbers(r, name, &numbers, &count);
+    nova_status status = manifest_read_numbers(r, name, &numbers, &count);
     if (status != NOVA_OK)
         return status;
     if (count != 2)
-        return bad(r, "manifest-type", name, "is not an offset and a size");
+        return manifest_refuse(r, "manifest-type", name, "is not an offset and a size");
     *range = (nova_range){(uint64_t)numbers[0], (uint64_t)numbers[1]};
-    return check_range(r, name, range->offset, range->size, limit);
+    return manifest_check_range(r, name, range->offset, range->size, limit);
 }
 
 /* --- lists of records ------------------------------------------------------------------------- */
@@ -158,16 +165,16 @@ static nova_status read_range(reader *r, const char *name, uint64_t limit, nova_
 typedef nova_status read_record(reader *r, void *record, void *context);
 
 /* A list of objects; `records` (NULL: nobody keeps them) gets `size` zeroed bytes for each. */
-static nova_status read_list(reader *r, const char *name, size_t size, read_record *read,
-                             void *context, void **records, size_t *count)
+static nova_status manifest_read_list(reader *r, const char *name, size_t size, read_record *read,
+                                      void *context, void **records, size_t *count)
 {
-    nova_status status = read_field(r, name, '[');
+    nova_status status = manifest_read_field(r, name, '[');
     if (status != NOVA_OK)
         return status;
     *count = nova_json_count(r->json);
     char *record = nova_arena_take(r->arena, *count, size);
     if (record == NULL)
-        return no_memory(r);
+        return manifest_out_of_memory(r);
     *records = record;
     r->list = name;
     nova_json_enter(&r->json);
@@ -177,7 +184,7 @@ static nova_status read_list(reader *r, const char *name, size_t size, read_reco
         nova_json_enter(&r->json);
         status = read(r, record, context);
         if (status == NOVA_OK)
-            status = end_record(r);
+            status = manifest_end_record(r);
         if (status != NOVA_OK)
             return status;
     }
@@ -185,128 +192,131 @@ static nova_status read_list(reader *r, const char *name, size_t size, read_reco
     return NOVA_OK;
 }
 
-static nova_status read_tensor(reader *r, void *record, void *context)
+static nova_status manifest_read_tensor(reader *r, void *record, void *context)
 {
     static const char *const ROLES[] = {"input", "param", "output", NULL};
     nova_tensor_info *tensor = record;
     const bool *is_output = context;
     size_t rank;
-    nova_status status = read_number(r, "alias", -1, &tensor->alias);
+    nova_status status = manifest_read_number(r, "alias", -1, &tensor->alias);
     if (status == NOVA_OK)
-        status = read_field(r, "donated", 't');
+        status = manifest_read_field(r, "donated", 't');
     if (status == NOVA_OK) {
         tensor->donated = nova_json_flag(&r->json);
-        status = read_text(r, "dtype", &tensor->dtype);
+        status = manifest_read_text(r, "dtype", &tensor->dtype);
     }
     if (status == NOVA_OK)
-        status = read_text(r, "name", &tensor->name);
+        status = manifest_read_text(r, "name", &tensor->name);
     if (status == NOVA_OK)
-        status = read_word(r, "role", ROLES, &tensor->role);
+        status = manifest_read_word(r, "role", ROLES, &tensor->role);
     if (status == NOVA_OK)
-        status = read_numbers(r, "shape", &tensor->shape, &rank);
+        status = manifest_read_numbers(r, "shape", &tensor->shape, &rank);
     if (status != NOVA_OK)
         return status;
-    for (size_t i = 0; i < sizeof DTYPES / sizeof *DTYPES; i++)
-        if (strcmp(DTYPES[i].name, tensor->dtype) == 0)
-            tensor->element_size = DTYPES[i].size;
+    for (size_t i = 0; i < sizeof MANIFEST_DTYPES / sizeof *MANIFEST_DTYPES; i++)
+        if (strcmp(MANIFEST_DTYPES[i].name, tensor->dtype) == 0)
+            tensor->element_size = MANIFEST_DTYPES[i].size;
     if (tensor->element_size == 0)
-        return bad(r, "manifest-word", "dtype", "is a type that this version does not know");
+        return manifest_refuse(r, "manifest-word", "dtype",
+                               "is a type that this version does not know");
     if (*is_output != (tensor->role == NOVA_RESULT))
-        return bad(r, "manifest-role", "role", "is not one that stands in this list");
+        return manifest_refuse(r, "manifest-role", "role", "is not one that stands in this list");
     if (r->index > 0 && tensor->role < tensor[-1].role)
-        return bad(r, "manifest-role", "role", "is an input behind a param");
+        return manifest_refuse(r, "manifest-role", "role", "is an input behind a param");
     if (rank > NOVA_MAX_RANK)
-        return bad(r, "manifest-shape", "shape", "has more than 64 axes");
+        return manifest_refuse(r, "manifest-shape", "shape", "has more than 64 axes");
     tensor->rank = (int32_t)rank;
     tensor->weight = NOVA_NO_WEIGHT;
     return NOVA_OK;
 }
 
-static nova_status read_features(reader *r, nova_variant *variant)
+static nova_status manifest_read_features(reader *r, nova_variant *variant)
 {
-    nova_status status = read_field(r, "features", '[');
+    nova_status status = manifest_read_field(r, "features", '[');
     if (status != NOVA_OK)
         return status;
     variant->feature_count = nova_json_count(r->json);
     const char **features = nova_arena_take(r->arena, variant->feature_count, sizeof *features);
     if (features == NULL)
-        return no_memory(r);
+        return manifest_out_of_memory(r);
     variant->features = features;
     nova_json_enter(&r->json);
     for (size_t i = 0; nova_json_more(&r->json); i++) {
         if (nova_json_kind(r->json) != '"')
-            return bad(r, "manifest-type", "features", "holds something other than strings");
-        char *text = nova_arena_take(r->arena, nova_json_room(r->json), 1);
+            return manifest_refuse(r, "manifest-type", "features",
+                                   "holds something other than strings");
+        char *text = nova_arena_take(r->arena, nova_json_capacity(r->json), 1);
         if (text == NULL)
-            return no_memory(r);
+            return manifest_out_of_memory(r);
         nova_json_string(&r->json, text);
         features[i] = text;
         if (*text == '\0')
-            return bad(r, "manifest-word", "features", "holds a name that is empty");
+            return manifest_refuse(r, "manifest-word", "features", "holds a name that is empty");
         if (i > 0 && strcmp(features[i - 1], text) >= 0)
-            return bad(r, "manifest-order", "features", "are not sorted");
+            return manifest_refuse(r, "manifest-order", "features", "are not sorted");
     }
     return NOVA_OK;
 }
 
-static nova_status read_variant(reader *r, void *record, void *context)
+static nova_status manifest_read_variant(reader *r, void *record, void *context)
 {
     nova_manifest *manifest = context;
     nova_variant *variant = record;
     if (r->index >= MOST_VARIANTS)
         return REFUSE(r->error, "manifest-variants", "more than %d variants", MOST_VARIANTS);
     nova_range *tables = &manifest->tables[r->index], *constants = &manifest->constants[r->index];
-    nova_status status = read_range(r, "constants", r->limits->constants_size, constants);
+    nova_status status = manifest_read_range(r, "constants", r->limits->constants_size, constants);
     if (status == NOVA_OK)
-        status = read_text(r, "cpu", &variant->cpu);
+        status = manifest_read_text(r, "cpu", &variant->cpu);
     if (status == NOVA_OK)
-        status = read_features(r, variant);
+        status = manifest_read_features(r, variant);
     if (status == NOVA_OK)
-        status = read_texts(r, "options");
+        status = manifest_read_texts(r, "options");
     if (status == NOVA_OK)
-        status = read_range(r, "tables", r->limits->tables_size, tables);
+        status = manifest_read_range(r, "tables", r->limits->tables_size, tables);
     if (status == NOVA_OK)
-        status = read_text(r, "target", &variant->target);
+        status = manifest_read_text(r, "target", &variant->target);
     return status;
 }
 
 /* Where the values of params are. */
 typedef struct {
     nova_manifest *manifest;
-    unsigned char *seen; /* one a param */
+    unsigned char *has_value; /* one a param */
     bool embedded;
     uint64_t end; /* of the last value */
 } weights_state;
 
-static nova_status read_weight(reader *r, void *record, void *context)
+static nova_status manifest_read_weight(reader *r, void *record, void *context)
 {
     (void)record;
     weights_state *state = context;
     int64_t arg, nbytes, offset;
-    nova_status status = read_number(r, "arg", 0, &arg);
+    nova_status status = manifest_read_number(r, "arg", 0, &arg);
     if (status == NOVA_OK)
-        status = read_number(r, "nbytes", 0, &nbytes);
+        status = manifest_read_number(r, "nbytes", 0, &nbytes);
     if (status == NOVA_OK)
-        status = read_number(r, "offset", 0, &offset);
+        status = manifest_read_number(r, "offset", 0, &offset);
     if (status != NOVA_OK)
         return status;
     if ((uint64_t)arg >= state->manifest->argument_count ||
-        state->manifest->arguments[arg].role != NOVA_PARAM || state->seen[arg])
-        return bad(r, "manifest-weights", "arg", "is no param, or has a value already");
+        state->manifest->arguments[arg].role != NOVA_PARAM || state->has_value[arg])
+        return manifest_refuse(r, "manifest-weights", "arg", "is no param, or has a value already");
     nova_tensor_info *tensor = &state->manifest->arguments[arg];
     if (nbytes != tensor->nbytes)
-        return bad(r, "manifest-weights", "nbytes", "is not the size of the param");
+        return manifest_refuse(r, "manifest-weights", "nbytes", "is not the size of the param");
     if ((uint64_t)offset < state->end)
-        return bad(r, "manifest-weights", "offset", "overlaps the value before it");
-    state->seen[arg] = 1;
+        return manifest_refuse(r, "manifest-weights", "offset", "overlaps the value before it");
+    state->has_value[arg] = 1;
     state->end = (uint64_t)offset + (uint64_t)nbytes; /* both are below 2^63 */
     if (!state->embedded)
         return NOVA_OK;
     tensor->weight = (uint64_t)offset;
-    return check_range(r, "offset", (uint64_t)offset, (uint64_t)nbytes, r->limits->weights_size);
+    return manifest_check_range(r, "offset", (uint64_t)offset, (uint64_t)nbytes,
+                                r->limits->weights_size);
 }
 
-static nova_status read_weights(reader *r, nova_manifest *manifest)
+static nova_status manifest_read_weights(reader *r, nova_manifest *manifest)
 {
     static const char *const KINDS[] = {"none", "embedded", "external", NULL};
     uint32_t kind;
@@ -314,44 +324,46 @@ static nova_status read_weights(reader *r, nova_manifest *manifest)
     void *records;
     size_t count;
     weights_state state = {.manifest = manifest};
-    nova_status status = read_field(r, "weights", '{');
+    nova_status status = manifest_read_field(r, "weights", '{');
     if (status != NOVA_OK)
         return status;
     nova_json_enter(&r->json);
-    status = read_word(r, "kind", KINDS, &kind);
+    status = manifest_read_word(r, "kind", KINDS, &kind);
     if (status == NOVA_OK)
-        status = read_text(r, "sha256", &digest);
+        status = manifest_read_text(r, "sha256", &digest);
     if (status != NOVA_OK)
         return status;
     size_t length = strlen(digest);
     if (strspn(digest, "0123456789abcdef") != length || (length != 0 && length != 64) ||
         (kind == 2 && length == 0))
-        return bad(r, "manifest-weights", "sha256", "is not 64 hexadecimal digits");
+        return manifest_refuse(r, "manifest-weights", "sha256", "is not 64 hexadecimal digits");
     state.embedded = kind == 1;
-    state.seen = nova_arena_take(r->arena, manifest->argument_count, 1);
-    if (state.seen == NULL)
-        return no_memory(r);
-    status = read_list(r, "tensors", 0, read_weight, &state, &records, &count);
+    state.has_value = nova_arena_take(r->arena, manifest->argument_count, 1);
+    if (state.has_value == NULL)
+        return manifest_out_of_memory(r);
+    status = manifest_read_list(r, "tensors", 0, manifest_read_weight, &state, &records, &count);
     if (status == NOVA_OK && kind == 0 && count > 0)
-        return bad(r, "manifest-weights", "tensors", "are there, but the kind is \"none\"");
-    return status == NOVA_OK ? end_record(r) : status;
+        return manifest_refuse(r, "manifest-weights", "tensors",
+                               "are there, but the kind is \"none\"");
+    return status == NOVA_OK ? manifest_end_record(r) : status;
 }
 
-static nova_status read_device(reader *r, void *record, void *context)
+static nova_status manifest_read_device(reader *r, void *record, void *context)
 {
     (void)context;
     static const char *const KINDS[] = {"ptx", "cubin", NULL};
     nova_device_code *code = record;
     int64_t offset, size;
-    nova_status status = read_text(r, "arch", &code->arch);
+    nova_status status = manifest_read_text(r, "arch", &code->arch);
     if (status == NOVA_OK)
-        status = read_word(r, "kind", KINDS, &code->kind);
+        status = manifest_read_word(r, "kind", KINDS, &code->kind);
     if (status == NOVA_OK)
-        status = read_number(r, "offset", 0, &offset);
+        status = manifest_read_number(r, "offset", 0, &offset);
     if (status == NOVA_OK)
-        status = read_number(r, "size", 0, &size);
+        status = manifest_read_number(r, "size", 0, &size);
     if (status == NOVA_OK)
-        status = check_range(r, "offset", (uint64_t)offset, (uint64_t)size, r->limits->device_size);
+        status = manifest_check_range(r, "offset", (uint64_t)offset, (uint64_t)size,
+                                      r->limits->device_size);
     if (status != NOVA_OK)
         return status;
     code->data = (const char *)r->limits->device + offset;
@@ -360,16 +372,18 @@ static nova_status read_device(reader *r, void *record, void *context)
 }
 
 /* Every variant for a device has code for it. */
-static nova_status check_devices(const reader *r, const nova_manifest *manifest)
+static nova_status manifest_check_devices(const reader *r, const nova_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->variant_count; i++) {
         const nova_variant *variant = &manifest->variants[i];
-        bool found = !nova_variant_is_device(variant);
-        for (size_t k = 0; !found && k < manifest->device_count; k++)
-            found = strcmp(manifest->devices[k].arch, variant->cpu) == 0;
-        if (!found)
-            return REFUSE(r->error, "manifest-devices", "variants[%zu] is for %.40s, and no device "
-                                                        "image is", i, variant->cpu);
+        bool has_code = !nova_variant_is_device(variant);
+        for (size_t k = 0; !has_code && k < manifest->device_count; k++)
+            has_code = strcmp(manifest->devices[k].arch, variant->cpu) == 0;
+        if (!has_code)
+            return REFUSE(r->error, "manifest-devices",
+                          "variants[%zu] is for %.40s, and no device "
+                          "image is",
+                          i, variant->cpu);
     }
     return NOVA_OK;
 }
@@ -377,7 +391,7 @@ static nova_status check_devices(const reader *r, const nova_manifest *manifest)
 /* --- the whole -------------------------------------------------------------------------------- */
 
 /* Before the fields: another version may well have others. */
-static nova_status check_version(reader r)
+static nova_status manifest_check_version(reader r)
 {
     int64_t version = -1;
     const char *producer = "an unknown program";
@@ -390,9 +404,9 @@ static nova_status check_version(reader r)
         } else if (nova_json_key_is(&r.json, "producer")) {
             if (nova_json_kind(r.json) == '"') {
                 nova_json string = r.json;
-                char *text = nova_arena_take(r.arena, nova_json_room(r.json), 1);
+                char *text = nova_arena_take(r.arena, nova_json_capacity(r.json), 1);
                 if (text == NULL)
-                    return no_memory(&r);
+                    return manifest_out_of_memory(&r);
                 nova_json_string(&string, text);
                 producer = text;
             }
@@ -401,15 +415,16 @@ static nova_status check_version(reader r)
         }
     }
     if (version < 0)
-        return bad(&r, "manifest-fields", "format_version", "is missing or no version");
+        return manifest_refuse(&r, "manifest-fields", "format_version", "is missing or no version");
     if (version < OLDEST_VERSION || version > FORMAT_VERSION)
         return REFUSE(r.error, "format-version",
                       "the file has version %" PRId64 " (written by %.80s), this reader knows %d "
-                      "to %d", version, producer, OLDEST_VERSION, FORMAT_VERSION);
+                      "to %d",
+                      version, producer, OLDEST_VERSION, FORMAT_VERSION);
     return NOVA_OK;
 }
 
-static nova_status read_manifest(reader *r, nova_manifest *manifest)
+static nova_status manifest_read(reader *r, nova_manifest *manifest)
 {
     static const char *const ARCHES[] = {"x86_64", "aarch64", NULL};
     const uint16_t machines[] = {EM_X86_64, EM_AARCH64};
@@ -418,26 +433,26 @@ static nova_status read_manifest(reader *r, nova_manifest *manifest)
     void *records;
     bool is_output = false;
     nova_json_enter(&r->json);
-    nova_status status = read_word(r, "arch", ARCHES, &arch);
+    nova_status status = manifest_read_word(r, "arch", ARCHES, &arch);
     if (status == NOVA_OK && machines[arch] != r->limits->machine)
-        return bad(r, "manifest-arch", "arch", "is not the machine of the ELF header");
+        return manifest_refuse(r, "manifest-arch", "arch", "is not the machine of the ELF header");
     if (status == NOVA_OK)
-        status = read_list(r, "args", sizeof(nova_tensor_info), read_tensor, &is_output, &records,
-                           &manifest->argument_count);
+        status = manifest_read_list(r, "args", sizeof(nova_tensor_info), manifest_read_tensor,
+                                    &is_output, &records, &manifest->argument_count);
     if (status != NOVA_OK)
         return status;
     manifest->arguments = records;
-    status = read_list(r, "devices", sizeof(nova_device_code), read_device, NULL, &records,
-                       &manifest->device_count);
+    status = manifest_read_list(r, "devices", sizeof(nova_device_code), manifest_read_device, NULL,
+                                &records, &manifest->device_count);
     manifest->devices = records;
     if (status == NOVA_OK)
-        status = read_number(r, "format_version", 0, &manifest->version);
+        status = manifest_read_number(r, "format_version", 0, &manifest->version);
     if (status == NOVA_OK)
-        status = read_texts(r, "key");
+        status = manifest_read_texts(r, "key");
     is_output = true;
     if (status == NOVA_OK)
-        status = read_list(r, "outputs", sizeof(nova_tensor_info), read_tensor, &is_output,
-                           &records, &manifest->output_count);
+        status = manifest_read_list(r, "outputs", sizeof(nova_tensor_info), manifest_read_tensor,
+                                    &is_output, &records, &manifest->output_count);
     if (status != NOVA_OK)
         return status;
     manifest->outputs = records;
@@ -448,21 +463,21 @@ static nova_status read_manifest(reader *r, nova_manifest *manifest)
             r->error->status = NOVA_REFUSED;
         return NOVA_REFUSED;
     }
-    status = read_text(r, "producer", &text);
+    status = manifest_read_text(r, "producer", &text);
     if (status == NOVA_OK)
-        status = read_text(r, "source", &text);
+        status = manifest_read_text(r, "source", &text);
     manifest->tables = nova_arena_take(r->arena, MOST_VARIANTS, sizeof(nova_range));
     manifest->constants = nova_arena_take(r->arena, MOST_VARIANTS, sizeof(nova_range));
     if (manifest->tables == NULL || manifest->constants == NULL)
-        return no_memory(r);
+        return manifest_out_of_memory(r);
     if (status == NOVA_OK)
-        status = read_list(r, "variants", sizeof(nova_variant), read_variant, manifest, &records,
-                           &manifest->variant_count);
+        status = manifest_read_list(r, "variants", sizeof(nova_variant), manifest_read_variant,
+                                    manifest, &records, &manifest->variant_count);
     if (status != NOVA_OK)
         return status;
     manifest->variants = records;
     if (manifest->variant_count == 0)
-        return bad(r, "manifest-variants", "variants", "is empty");
+        return manifest_refuse(r, "manifest-variants", "variants", "is empty");
     /* Each has a block of its own: else a small file could show 64 times its tables. */
     for (size_t i = 1; i < manifest->variant_count; i++) {
         const nova_range *before = &manifest->tables[i - 1];
@@ -470,10 +485,10 @@ static nova_status read_manifest(reader *r, nova_manifest *manifest)
             return REFUSE(r->error, "manifest-order",
                           "the tables of variant %zu do not follow those before them", i);
     }
-    status = check_devices(r, manifest);
+    status = manifest_check_devices(r, manifest);
     if (status == NOVA_OK)
-        status = read_weights(r, manifest);
-    return status == NOVA_OK ? end_record(r) : status;
+        status = manifest_read_weights(r, manifest);
+    return status == NOVA_OK ? manifest_end_record(r) : status;
 }
 
 nova_status nova_manifest_read(const void *text, size_t size, const nova_manifest_limits *limits,
@@ -482,6 +497,6 @@ nova_status nova_manifest_read(const void *text, size_t size, const nova_manifes
     nova_status status = nova_json_check(text, size, error);
     reader r = {.json = {text}, .arena = arena, .limits = limits, .error = error};
     if (status == NOVA_OK)
-        status = check_version(r);
-    return status == NOVA_OK ? read_manifest(&r, manifest) : status;
+        status = manifest_check_version(r);
+    return status == NOVA_OK ? manifest_read(&r, manifest) : status;
 }

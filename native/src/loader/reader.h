@@ -1,7 +1,7 @@
 /* What the files of the reader share; nobody else includes this.
  *
- * file.c calls the others in the order of docs/nova-format.md. Each gets all bytes of the file, never
- * reads outside of them, and takes time linear in their number. */
+ * file.c calls the others in the order of docs/nova-format.md. Each gets all bytes of the file,
+ * never reads outside of them, and takes time linear in their number. */
 #ifndef NOVA_LOADER_READER_H
 #define NOVA_LOADER_READER_H
 
@@ -39,7 +39,7 @@ typedef struct nova_arena {
 void *nova_arena_take(nova_arena *arena, uint64_t count, size_t size);
 void nova_arena_free(nova_arena *arena);
 
-/* --- sealed_copy.c: bytes that nobody can change ----------------------------------------------------- */
+/* --- sealed_copy.c: bytes that nobody can change ---------------------------------------------- */
 
 typedef struct nova_copy {
     void *data; /* NULL: nothing was copied */
@@ -75,11 +75,12 @@ nova_status nova_elf_read_segments(nova_bytes file, nova_elf *elf, nova_error *e
 /* NULL when there is none. */
 const nova_section *nova_elf_section(const nova_elf *elf, const char *name);
 
-/* The segment that holds [vaddr, vaddr + size) in bytes of the file, with all of `flags`; or NULL. */
+/* The segment that holds [vaddr, vaddr + size) in bytes of the file, with all of `flags`; or NULL.
+ */
 const nova_segment *nova_elf_segment(const nova_elf *elf, uint64_t vaddr, uint64_t size,
                                      uint32_t flags);
 
-/* --- elf_dynamic.c: what the dynamic linker would act on ------------------------------------------ */
+/* --- elf_dynamic.c: what the dynamic linker would act on -------------------------------------- */
 
 typedef struct nova_dynamic {
     const nova_symbol *symbols;
@@ -91,7 +92,7 @@ typedef struct nova_dynamic {
 nova_status nova_dynamic_check(nova_bytes file, const nova_elf *elf, nova_arena *arena,
                                nova_dynamic *dynamic, nova_error *error);
 
-/* --- elf_imports.c: functions of the C library that a file may name ------------------------------- */
+/* --- elf_imports.c: functions of the C library that a file may name --------------------------- */
 
 bool nova_import_allowed(const char *name);
 
@@ -148,20 +149,20 @@ typedef struct nova_manifest_limits {
 nova_status nova_manifest_read(const void *text, size_t size, const nova_manifest_limits *limits,
                                nova_arena *arena, nova_manifest *manifest, nova_error *error);
 
-/* --- cpu_features.c ------------------------------------------------------------------------------------ */
+/* --- cpu_features.c --------------------------------------------------------------------------- */
 
 /* This machine's ELF number; 0 when it is neither x86-64 nor AArch64. */
 uint16_t nova_cpu_machine(void);
 
 typedef struct nova_cpu {
-    uint32_t words[8]; /* of cpuid, or of the auxiliary vector */
+    uint32_t words[8];                      /* of cpuid, or of the auxiliary vector */
     bool saves_ymm, saves_zmm, saves_tiles; /* what the system keeps across task switches */
     unsigned char level; /* features beyond it are not there: see nova_cpu_limit */
     bool asks_for_tiles; /* they need a permission of the process: asked for with the question */
 } nova_cpu;
 
-/* Holds this process to a level: 1 for the baseline of the architecture, 2 to 4 for x86-64-v2 to -v4,
- * 5 for all that the processor has, 0 for what NOVA_CPU_LEVEL says. */
+/* Holds this process to a level: 1 for the baseline of the architecture, 2 to 4 for x86-64-v2 to
+ * -v4, 5 for all that the processor has, 0 for what NOVA_CPU_LEVEL says. */
 void nova_cpu_limit(unsigned level);
 
 /* Asks the processor: costs microseconds in a virtual machine, so ask once for many questions. */

@@ -19,7 +19,7 @@ _Static_assert(sizeof(record) == 48 && sizeof(ending) == 56, "as in docs/nova-fo
 enum { SIGNATURE_SIZE = 96 };
 
 /* Sections of Nova are regions of their own: no region may hold one and something else. */
-static bool splits_a_section(const nova_elf *elf, uint64_t begin, uint64_t end)
+static bool seal_splits_section(const nova_elf *elf, uint64_t begin, uint64_t end)
 {
     for (size_t i = 0; i < elf->section_count; i++) {
         const nova_section *section = &elf->sections[i];
@@ -33,8 +33,8 @@ static bool splits_a_section(const nova_elf *elf, uint64_t begin, uint64_t end)
     return false;
 }
 
-static nova_status check_regions(nova_bytes file, const nova_elf *elf, uint64_t end, uint64_t count,
-                                 nova_sha256_blocks *blocks, nova_error *error)
+static nova_status seal_check_regions(nova_bytes file, const nova_elf *elf, uint64_t end,
+                                      uint64_t count, nova_sha256_blocks *blocks, nova_error *error)
 {
     uint64_t position = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -46,7 +46,7 @@ static nova_status check_regions(nova_bytes file, const nova_elf *elf, uint64_t 
             return REFUSE(error, "seal-cover", "the hashes leave out bytes from %" PRIu64,
                           position);
         position += region.size;
-        if (splits_a_section(elf, region.offset, position))
+        if (seal_splits_section(elf, region.offset, position))
             return REFUSE(error, "seal-cover", "a section of Nova shares its hash with others");
         nova_sha256(blocks, file.data + region.offset, (size_t)region.size, digest);
         if (memcmp(digest, region.digest, sizeof digest) != 0)
@@ -68,13 +68,13 @@ nova_status nova_seal_check(nova_bytes file, const nova_elf *elf, nova_seal *sea
     memcpy(&end, file.data + file.size - sizeof end, sizeof end);
     if (memcmp(end.magic, "NOVAEND2", sizeof end.magic) != 0)
         return REFUSE(error, "seal-magic", "no Nova file, or one that was cut short");
-    uint64_t room = file.size - sizeof end;
+    uint64_t length = file.size - sizeof end;
     if ((end.signature_size != 0 && end.signature_size != SIGNATURE_SIZE) ||
-        end.signature_size > room || end.records_size > room - end.signature_size ||
+        end.signature_size > length || end.records_size > length - end.signature_size ||
         end.records_size % sizeof(record) != 0)
         return REFUSE(error, "seal-size", "%" PRIu64 " bytes of hashes in a file of %" PRIu64,
                       end.records_size, file.size);
-    uint64_t start = room - end.signature_size - end.records_size;
+    uint64_t start = length - end.signature_size - end.records_size;
     if (start < elf->end)
         return REFUSE(error, "seal-size", "a part of the ELF file reaches into the seal");
 
@@ -84,7 +84,6 @@ nova_status nova_seal_check(nova_bytes file, const nova_elf *elf, nova_seal *sea
     if (memcmp(digest, end.digest, sizeof digest) != 0)
         return REFUSE(error, "seal-hash", "the table of hashes is damaged");
     seal->digest = file.data + file.size - sizeof end;
-    seal->signature =
-        end.signature_size != 0 ? file.data + start + end.records_size : NULL;
-    return check_regions(file, elf, start, end.records_size / sizeof(record), blocks, error);
+    seal->signature = end.signature_size != 0 ? file.data + start + end.records_size : NULL;
+    return seal_check_regions(file, elf, start, end.records_size / sizeof(record), blocks, error);
 }

@@ -21,33 +21,33 @@ enum { SHARE_SIZE = 1 << 20 };
 #define MOST_BYTES (UINT64_C(1) << 40)
 
 /* Keeps errno for the caller. */
-static nova_status system_error(nova_error *error, const char *what)
+static nova_status sealed_system_error(nova_error *error, const char *action)
 {
     int number = errno;
     char text[128];
     (void)nova_fail(error, number == ENOMEM ? NOVA_OUT_OF_MEMORY : NOVA_SYSTEM_ERROR, "open-failed",
-                    "%s: %s", what, strerror_r(number, text, sizeof text));
+                    "%s: %s", action, strerror_r(number, text, sizeof text));
     errno = number;
     return number == ENOMEM ? NOVA_OUT_OF_MEMORY : NOVA_SYSTEM_ERROR;
 }
 
-static nova_status read_all(int source, char *memory, uint64_t size, nova_error *error)
+static nova_status sealed_read_all(int source, char *memory, uint64_t size, nova_error *error)
 {
-    for (uint64_t done = 0; done < size;) {
-        ssize_t count = pread(source, memory + done, (size_t)(size - done), (off_t)done);
+    for (uint64_t offset = 0; offset < size;) {
+        ssize_t count = pread(source, memory + offset, (size_t)(size - offset), (off_t)offset);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
-            return system_error(error, "the file cannot be read");
+            return sealed_system_error(error, "the file cannot be read");
         if (count == 0)
             return REFUSE(error, "open-size", "the file became shorter while it was read");
-        done += (uint64_t)count;
+        offset += (uint64_t)count;
     }
     return NOVA_OK;
 }
 
 /* A memfd with room for `size` bytes; -1 where the system has none to give. */
-static int make_memfd(uint64_t size)
+static int sealed_make_memfd(uint64_t size)
 {
     int fd = memfd_create("nova", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
@@ -61,16 +61,17 @@ static int make_memfd(uint64_t size)
 
 /* Fills the memfd and seals it; a sealed one can only be mapped again after the writable mapping is
  * gone. The flag says whether a failure was the memfd's: then plain memory will do. */
-static nova_status copy_to_memfd(nova_copy *copy, int source, bool *unusable, nova_error *error)
+static nova_status sealed_copy_to_memfd(nova_copy *copy, int source, bool *unusable,
+                                        nova_error *error)
 {
     size_t size = (size_t)copy->size;
     *unusable = true;
-    copy->fd = make_memfd(size);
+    copy->fd = sealed_make_memfd(size);
     void *memory = copy->fd < 0 ? MAP_FAILED
                                 : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, copy->fd, 0);
     if (memory == MAP_FAILED)
         return NOVA_SYSTEM_ERROR;
-    nova_status status = read_all(source, memory, size, error);
+    nova_status status = sealed_read_all(source, memory, size, error);
     (void)munmap(memory, size);
     *unusable = status == NOVA_OK;
     if (status != NOVA_OK)
@@ -85,19 +86,20 @@ static nova_status copy_to_memfd(nova_copy *copy, int source, bool *unusable, no
 }
 
 /* Memory of this process alone, read-only. */
-static nova_status copy_to_memory(nova_copy *copy, int source, const void *data, nova_error *error)
+static nova_status sealed_copy_to_memory(nova_copy *copy, int source, const void *data,
+                                         nova_error *error)
 {
     size_t size = (size_t)copy->size;
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return system_error(error, "no memory for the file");
+        return sealed_system_error(error, "no memory for the file");
     nova_status status = NOVA_OK;
     if (data != NULL)
         memcpy(memory, data, size);
     else
-        status = read_all(source, memory, size, error);
+        status = sealed_read_all(source, memory, size, error);
     if (status == NOVA_OK && mprotect(memory, size, PROT_READ) != 0)
-        status = system_error(error, "the file's memory cannot be protected");
+        status = sealed_system_error(error, "the file's memory cannot be protected");
     if (status != NOVA_OK) {
         (void)munmap(memory, size);
         return status;
@@ -106,34 +108,34 @@ static nova_status copy_to_memory(nova_copy *copy, int source, const void *data,
     return NOVA_OK;
 }
 
-static nova_status copy_file(nova_copy *copy, int source, nova_error *error)
+static nova_status sealed_copy_file(nova_copy *copy, int source, nova_error *error)
 {
-    struct stat found;
-    if (fstat(source, &found) != 0)
-        return system_error(error, "the file cannot be looked at");
-    if (!S_ISREG(found.st_mode))
+    struct stat info;
+    if (fstat(source, &info) != 0)
+        return sealed_system_error(error, "the file cannot be looked at");
+    if (!S_ISREG(info.st_mode))
         return REFUSE(error, "open-kind", "not a regular file");
-    if (found.st_size <= 0)
+    if (info.st_size <= 0)
         return REFUSE(error, "open-empty", "the file is empty");
-    if ((uint64_t)found.st_size > MOST_BYTES)
-        return REFUSE(error, "open-size", "%lld bytes are too many", (long long)found.st_size);
-    copy->size = (uint64_t)found.st_size;
+    if ((uint64_t)info.st_size > MOST_BYTES)
+        return REFUSE(error, "open-size", "%lld bytes are too many", (long long)info.st_size);
+    copy->size = (uint64_t)info.st_size;
     bool unusable = true;
     nova_status status = NOVA_SYSTEM_ERROR;
-    if (found.st_size >= SHARE_SIZE) {
+    if (info.st_size >= SHARE_SIZE) {
         char magic[SELFMAG]; /* somebody else's file of many gigabytes is not worth a copy */
-        status = read_all(source, magic, sizeof magic, error);
+        status = sealed_read_all(source, magic, sizeof magic, error);
         if (status == NOVA_OK && memcmp(magic, ELFMAG, sizeof magic) != 0)
             status = REFUSE(error, "elf-magic", "not an ELF file");
         if (status != NOVA_OK)
             return status;
-        status = copy_to_memfd(copy, source, &unusable, error);
+        status = sealed_copy_to_memfd(copy, source, &unusable, error);
     }
     if (status != NOVA_OK && unusable) {
         if (copy->fd >= 0)
             (void)close(copy->fd);
         copy->fd = -1;
-        status = copy_to_memory(copy, source, NULL, error);
+        status = sealed_copy_to_memory(copy, source, NULL, error);
     }
     return status;
 }
@@ -149,8 +151,8 @@ nova_status nova_copy_path(nova_copy *copy, const char *path, nova_error *error)
     if (source < 0 && errno == ENXIO)
         return REFUSE(error, "open-kind", "not a regular file");
     if (source < 0)
-        return system_error(error, "the file cannot be opened");
-    nova_status status = copy_file(copy, source, error);
+        return sealed_system_error(error, "the file cannot be opened");
+    nova_status status = sealed_copy_file(copy, source, error);
     int number = errno;
     (void)close(source);
     errno = number;
@@ -160,7 +162,7 @@ nova_status nova_copy_path(nova_copy *copy, const char *path, nova_error *error)
 nova_status nova_copy_memory(nova_copy *copy, const void *data, size_t size, nova_error *error)
 {
     copy->size = size;
-    return copy_to_memory(copy, -1, data, error);
+    return sealed_copy_to_memory(copy, -1, data, error);
 }
 
 void nova_copy_free(nova_copy *copy)

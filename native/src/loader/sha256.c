@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #endif
 
-static const uint32_t K[64] = {
+static const uint32_t SHA256_K[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -16,12 +16,12 @@ static const uint32_t K[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotate(uint32_t value, int bits)
+static uint32_t sha256_rotate(uint32_t value, int bits)
 {
     return value >> bits | value << (32 - bits);
 }
 
-static uint32_t load_word(const unsigned char *data)
+static uint32_t sha256_load_word(const unsigned char *data)
 {
     return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
 }
@@ -31,18 +31,19 @@ void nova_sha256_portable(uint32_t state[8], const unsigned char *data, size_t c
     for (; count > 0; count--, data += 64) {
         uint32_t w[64], s[8];
         for (int i = 0; i < 16; i++)
-            w[i] = load_word(data + 4 * i);
+            w[i] = sha256_load_word(data + 4 * i);
         for (int i = 16; i < 64; i++) {
             uint32_t a = w[i - 15], b = w[i - 2];
-            w[i] = w[i - 16] + w[i - 7] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) +
-                   (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+            w[i] = w[i - 16] + w[i - 7] + (sha256_rotate(a, 7) ^ sha256_rotate(a, 18) ^ a >> 3) +
+                   (sha256_rotate(b, 17) ^ sha256_rotate(b, 19) ^ b >> 10);
         }
         memcpy(s, state, sizeof s);
         for (int i = 0; i < 64; i++) {
             uint32_t e = s[4], a = s[0];
-            uint32_t t1 = s[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
-                          ((e & s[5]) ^ (~e & s[6])) + K[i] + w[i];
-            uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
+            uint32_t t1 = s[7] +
+                          (sha256_rotate(e, 6) ^ sha256_rotate(e, 11) ^ sha256_rotate(e, 25)) +
+                          ((e & s[5]) ^ (~e & s[6])) + SHA256_K[i] + w[i];
+            uint32_t t2 = (sha256_rotate(a, 2) ^ sha256_rotate(a, 13) ^ sha256_rotate(a, 22)) +
                           ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
             memmove(s + 1, s, 7 * sizeof *s);
             s[4] += t1;
@@ -67,12 +68,12 @@ __attribute__((target("sha,sse4.1"))) static void sha256_ni(uint32_t state[8],
         const __m128i abef_before = abef, cdgh_before = cdgh;
         __m128i w[4];
         for (int i = 0; i < 4; i++)
-            w[i] = _mm_shuffle_epi8(
-                _mm_loadu_si128((const __m128i *)(const void *)(data + 16 * i)), order);
+            w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(data + 16 * i)),
+                                    order);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) {
             __m128i words = _mm_add_epi32(
-                w[i & 3], _mm_loadu_si128((const __m128i *)(const void *)(K + 4 * i)));
+                w[i & 3], _mm_loadu_si128((const __m128i *)(const void *)(SHA256_K + 4 * i)));
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, words);
             abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(words, 0x0e));
             if (i < 12) {
@@ -108,12 +109,12 @@ void nova_sha256(nova_sha256_blocks *blocks, const void *data, size_t size,
     uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     unsigned char tail[128] = {0};
-    size_t rest = size % 64, padded = rest < 56 ? 64 : 128;
+    size_t tail_size = size % 64, padded = tail_size < 56 ? 64 : 128;
     if (size >= 64)
         blocks(state, data, size / 64);
-    if (rest > 0)
-        memcpy(tail, (const unsigned char *)data + (size - rest), rest);
-    tail[rest] = 0x80;
+    if (tail_size > 0)
+        memcpy(tail, (const unsigned char *)data + (size - tail_size), tail_size);
+    tail[tail_size] = 0x80;
     uint64_t bits = (uint64_t)size * 8;
     for (int i = 0; i < 8; i++)
         tail[padded - 1 - (size_t)i] = (unsigned char)(bits >> 8 * i);

@@ -27,8 +27,8 @@ enum { ALIGNMENT = 64, MOST_STRING = 16 << 10 };
 /* --- layout ----------------------------------------------------------------------------------- */
 
 /* The next array: `count` records of `size` bytes, then zeros up to a multiple of 8. */
-static bool take(const char *block, uint64_t limit, uint64_t *position, uint64_t count,
-                 uint64_t size, const void **array)
+static bool tables_take(const char *block, uint64_t limit, uint64_t *position, uint64_t count,
+                        uint64_t size, const void **array)
 {
     *array = block + *position;
     uint64_t end = *position + count * size; /* below 2^32 * 48 each: cannot wrap */
@@ -42,11 +42,12 @@ static bool take(const char *block, uint64_t limit, uint64_t *position, uint64_t
     return true;
 }
 
-static nova_status find_arrays(const char *block, size_t size, nova_tables *tables,
-                               nova_error *error)
+static nova_status tables_find_arrays(const char *block, size_t size, nova_tables *tables,
+                                      nova_error *error)
 {
     if (size < sizeof *tables->header)
-        return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header", size);
+        return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header",
+                      size);
     const nova_tables_header *header = tables->header = (const void *)block;
     static const char MAGICS[][9] = {NOVA_TABLES_MAGIC, NOVA_TABLES_DEVICE_MAGIC,
                                      NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC};
@@ -73,9 +74,11 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
         {has_devices ? header->kernel_count : 0, sizeof(nova_device_launch)},
     };
     for (int i = 0; i < 7; i++)
-        if (!take(block, size, &position, layout[i].count, layout[i].size, &arrays[i]))
-            return REFUSE(error, "tables-size", "array %d ends behind the block, or is not padded "
-                                                "with zeros", i);
+        if (!tables_take(block, size, &position, layout[i].count, layout[i].size, &arrays[i]))
+            return REFUSE(error, "tables-size",
+                          "array %d ends behind the block, or is not padded "
+                          "with zeros",
+                          i);
     tables->interfaces = NULL;
     tables->interface_sizes = NULL;
     if (has_interfaces) {
@@ -98,13 +101,13 @@ static nova_status find_arrays(const char *block, size_t size, nova_tables *tabl
 
 /* --- strings ---------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at `at`, which has `room` bytes; 0 when there is none. */
-static uint64_t character_size(const unsigned char *at, uint64_t room)
+/* Bytes of the UTF-8 character at `at`, which has `length` bytes; 0 when there is none. */
+static uint64_t tables_character_size(const unsigned char *at, uint64_t length)
 {
     if (at[0] < 0x80)
         return 1;
     uint64_t size = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
-    if (at[0] < 0xc2 || at[0] > 0xf4 || size > room)
+    if (at[0] < 0xc2 || at[0] > 0xf4 || size > length)
         return 0;
     for (uint64_t i = 1; i < size; i++)
         if ((at[i] & 0xc0) != 0x80)
@@ -116,21 +119,21 @@ static uint64_t character_size(const unsigned char *at, uint64_t room)
     return size;
 }
 
-static nova_status check_strings(const nova_tables *tables, nova_error *error)
+static nova_status tables_check_strings(const nova_tables *tables, nova_error *error)
 {
     uint64_t size = tables->header->string_size;
     const char *strings = tables->strings;
     if (size == 0 || strings[0] != '\0' || strings[size - 1] != '\0')
         return REFUSE(error, "tables-strings", "the strings have no beginning or no end");
     for (uint64_t i = 0, step; i < size; i += step) {
-        step = character_size((const unsigned char *)strings + i, size - i);
+        step = tables_character_size((const unsigned char *)strings + i, size - i);
         if (step == 0)
             return REFUSE(error, "tables-strings", "byte %" PRIu64 " is not UTF-8", i);
     }
     return NOVA_OK;
 }
 
-static bool is_string(const nova_tables *tables, uint32_t offset)
+static bool tables_is_string(const nova_tables *tables, uint32_t offset)
 {
     if (offset >= tables->header->string_size)
         return false;
@@ -140,8 +143,8 @@ static bool is_string(const nova_tables *tables, uint32_t offset)
 
 /* --- buffers, kernels, launches --------------------------------------------------------------- */
 
-static nova_status check_buffer(const nova_tables *tables, uint32_t index,
-                                const nova_tables_limits *limits, nova_error *error)
+static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index,
+                                       const nova_tables_limits *limits, nova_error *error)
 {
     const nova_buffer *buffer = &tables->buffers[index];
     if (buffer->reserved != 0 || buffer->kind > NOVA_CONSTANT)
@@ -158,8 +161,8 @@ static nova_status check_buffer(const nova_tables *tables, uint32_t index,
                           buffer->nbytes, sizes[buffer->value]);
         return NOVA_OK;
     }
-    uint64_t limit = buffer->kind == NOVA_WORKSPACE ? tables->header->workspace_size
-                                                    : limits->constants_size;
+    uint64_t limit =
+        buffer->kind == NOVA_WORKSPACE ? tables->header->workspace_size : limits->constants_size;
     if (buffer->value % ALIGNMENT != 0)
         return REFUSE(error, "tables-buffer-alignment", "buffer %u starts at %" PRIu64, index,
                       buffer->value);
@@ -171,26 +174,31 @@ static nova_status check_buffer(const nova_tables *tables, uint32_t index,
 }
 
 /* What every device has; the driver knows whether this one has it as well. */
-static nova_status check_device_launch(const nova_tables *tables, uint32_t index, nova_error *error)
+static nova_status tables_check_device_launch(const nova_tables *tables, uint32_t index,
+                                              nova_error *error)
 {
     enum { MOST_THREADS = 1024, MOST_DEPTH = 64, MOST_GRID_YZ = 65535, MOST_SHARED = 227 << 10 };
     const nova_kernel_record *kernel = &tables->kernels[index];
     bool is_device = (kernel->core & NOVA_CORE_MASK) == NOVA_DEVICE;
     bool is_linked = nova_kernel_is_linked(kernel);
     if (tables->devices == NULL)
-        return !is_linked ? REFUSE(error, "tables-device", "kernel %u is for a device, and the block "
-                                                           "does not say how to launch it", index)
+        return !is_linked ? REFUSE(error, "tables-device",
+                                   "kernel %u is for a device, and the block "
+                                   "does not say how to launch it",
+                                   index)
                           : NOVA_OK;
     if (!is_linked && !is_device && (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
-        return REFUSE(error, "tables-device", "kernel %u is a copy or a loop, and has code or flags",
-                      index);
+        return REFUSE(error, "tables-device",
+                      "kernel %u is a copy or a loop, and has code or flags", index);
     static const nova_device_launch NONE;
     const nova_device_launch *launch = &tables->devices[index];
     if (!is_device)
         return memcmp(launch, &NONE, sizeof NONE) == 0
                    ? NOVA_OK
-                   : REFUSE(error, "tables-device", "kernel %u is for no device, and is launched on "
-                                                    "one", index);
+                   : REFUSE(error, "tables-device",
+                            "kernel %u is for no device, and is launched on "
+                            "one",
+                            index);
     const uint32_t *grid = launch->grid, *block = launch->block;
     for (int axis = 0; axis < 3; axis++)
         if (block[axis] < 1 || block[axis] > MOST_THREADS)
@@ -202,12 +210,14 @@ static nova_status check_device_launch(const nova_tables *tables, uint32_t index
                       index, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
     if (launch->shared > MOST_SHARED || launch->reserved != 0 || kernel->code != 0 ||
         kernel->core != NOVA_DEVICE)
-        return REFUSE(error, "tables-device", "kernel %u has %u bytes of shared memory, code in the "
-                                              "file, or flags of a CPU", index, launch->shared);
+        return REFUSE(error, "tables-device",
+                      "kernel %u has %u bytes of shared memory, code in the "
+                      "file, or flags of a CPU",
+                      index, launch->shared);
     return NOVA_OK;
 }
 
-static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_error *error)
+static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index, nova_error *error)
 {
     const nova_kernel_record *kernel = &tables->kernels[index];
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
@@ -220,15 +230,17 @@ static nova_status check_kernel(const nova_tables *tables, uint32_t index, nova_
     if (kernel->grid < 0)
         return REFUSE(error, "tables-kernel-grid", "kernel %u has %" PRId64 " tiles", index,
                       kernel->grid);
-    if (!is_string(tables, kernel->name) || !is_string(tables, kernel->symbol) ||
-        !is_string(tables, kernel->location))
-        return REFUSE(error, "tables-kernel-strings", "kernel %u has a name, symbol or location "
-                                                      "that is no string", index);
-    return check_device_launch(tables, index, error);
+    if (!tables_is_string(tables, kernel->name) || !tables_is_string(tables, kernel->symbol) ||
+        !tables_is_string(tables, kernel->location))
+        return REFUSE(error, "tables-kernel-strings",
+                      "kernel %u has a name, symbol or location "
+                      "that is no string",
+                      index);
+    return tables_check_device_launch(tables, index, error);
 }
 
 /* What is copied has a place on both sides that can be written. */
-static nova_status check_copies(const nova_tables *tables, nova_error *error)
+static nova_status tables_check_copies(const nova_tables *tables, nova_error *error)
 {
     for (uint32_t i = 0; i < tables->header->launch_count; i++) {
         const nova_launch_record *launch = &tables->launches[i];
@@ -236,7 +248,8 @@ static nova_status check_copies(const nova_tables *tables, nova_error *error)
             continue;
         if (launch->operand_count != 1 ||
             tables->buffers[tables->operands[launch->first_operand]].kind == NOVA_CONSTANT)
-            return REFUSE(error, "tables-copy", "launch %u copies or tests %u buffers, or a constant", i,
+            return REFUSE(error, "tables-copy",
+                          "launch %u copies or tests %u buffers, or a constant", i,
                           launch->operand_count);
     }
     return NOVA_OK;
@@ -249,23 +262,26 @@ typedef struct {
     uint64_t active; /* the last launch of a kernel that does anything, or 0 */
 } open_loops;
 
-static nova_status begin_loop(const nova_tables *tables, uint32_t index, open_loops *loops,
-                              nova_error *error)
+static nova_status tables_begin_loop(const nova_tables *tables, uint32_t index, open_loops *loops,
+                                     nova_error *error)
 {
     const nova_launch_record *launch = &tables->launches[index];
     int64_t count = tables->kernels[launch->kernel].grid;
     uint64_t limit = loops->depth > 0 ? loops->end[loops->depth - 1] : tables->header->launch_count;
     if (loops->depth == NOVA_MOST_LOOPS || count < 1 || (uint64_t)count > limit - index - 1 ||
         tables->buffers[tables->operands[launch->first_operand]].nbytes != 1)
-        return REFUSE(error, "tables-loop", "launch %u is a loop of %" PRId64 " launches, or its "
-                                            "condition is not a byte", index, count);
+        return REFUSE(error, "tables-loop",
+                      "launch %u is a loop of %" PRId64 " launches, or its "
+                      "condition is not a byte",
+                      index, count);
     loops->begin[loops->depth] = index;
     loops->end[loops->depth++] = index + 1 + (uint64_t)count;
     return NOVA_OK;
 }
 
-/* Ends the loops whose bodies are over before launch `index`. Of nothing that a body does, none would end. */
-static nova_status end_loops(open_loops *loops, uint64_t index, nova_error *error)
+/* Ends the loops whose bodies are over before launch `index`. Of nothing that a body does, none
+ * would end. */
+static nova_status tables_end_loops(open_loops *loops, uint64_t index, nova_error *error)
 {
     while (loops->depth > 0 && index >= loops->end[loops->depth - 1])
         if (loops->active <= loops->begin[--loops->depth])
@@ -274,9 +290,9 @@ static nova_status end_loops(open_loops *loops, uint64_t index, nova_error *erro
     return NOVA_OK;
 }
 
-/* A loop has its condition in one byte, and its body inside of the loop around it. Between its launches there
- * is neither code of the host nor a copy, and there are no tasks, which run once. */
-static nova_status check_loops(const nova_tables *tables, nova_error *error)
+/* A loop has its condition in one byte, and its body inside of the loop around it. Between its
+ * launches there is neither code of the host nor a copy, and there are no tasks, which run once. */
+static nova_status tables_check_loops(const nova_tables *tables, nova_error *error)
 {
     const nova_tables_header *header = tables->header;
     open_loops loops = {.depth = 0};
@@ -285,26 +301,26 @@ static nova_status check_loops(const nova_tables *tables, nova_error *error)
     for (uint32_t i = 0; status == NOVA_OK && i < header->launch_count; i++) {
         uint32_t kernel = tables->launches[i].kernel;
         uint32_t core = tables->kernels[kernel].core & NOVA_CORE_MASK;
-        status = end_loops(&loops, i, error);
+        status = tables_end_loops(&loops, i, error);
         if (core == NOVA_DEVICE) {
             const uint32_t *grid = tables->devices[kernel].grid;
             loops.active = grid[0] != 0 && grid[1] != 0 && grid[2] != 0 ? i : loops.active;
         } else if (core == NOVA_WHILE && status == NOVA_OK) {
             has_loops = true;
-            status = begin_loop(tables, i, &loops, error);
+            status = tables_begin_loop(tables, i, &loops, error);
         } else {
             has_others = true;
         }
     }
     if (status == NOVA_OK)
-        status = end_loops(&loops, header->launch_count, error);
+        status = tables_end_loops(&loops, header->launch_count, error);
     if (status == NOVA_OK && has_loops && has_others)
         status = REFUSE(error, "tables-loop", "there are loops, and tasks or launches of the host");
     return status;
 }
 
 /* Operands stand in the order of the launches, each in one of them: so work stays linear. */
-static nova_status check_launches(const nova_tables *tables, nova_error *error)
+static nova_status tables_check_launches(const nova_tables *tables, nova_error *error)
 {
     const nova_tables_header *header = tables->header;
     uint64_t operand = 0;
@@ -323,22 +339,22 @@ static nova_status check_launches(const nova_tables *tables, nova_error *error)
         operand += launch->operand_count;
     }
     if (operand != header->operand_count)
-        return REFUSE(error, "tables-launch-operands", "the launches take %" PRIu64
-                                                       " operands of %u", operand,
+        return REFUSE(error, "tables-launch-operands",
+                      "the launches take %" PRIu64 " operands of %u", operand,
                       header->operand_count);
     for (uint32_t i = 0; i < header->operand_count; i++)
         if (tables->operands[i] >= header->buffer_count)
             return REFUSE(error, "tables-operand", "operand %u is buffer %u of %u", i,
                           tables->operands[i], header->buffer_count);
-    nova_status status = check_copies(tables, error);
-    return status == NOVA_OK ? check_loops(tables, error) : status;
+    nova_status status = tables_check_copies(tables, error);
+    return status == NOVA_OK ? tables_check_loops(tables, error) : status;
 }
 
 /* --- tasks ------------------------------------------------------------------------------------ */
 
-/* The tasks of every launch, one launch after the other, cover its tiles in order. Those without tiles
- * only join edges. */
-static nova_status check_cover(const nova_tables *tables, nova_error *error)
+/* The tasks of every launch, one launch after the other, cover its tiles in order. Those without
+ * tiles only join edges. */
+static nova_status tables_check_cover(const nova_tables *tables, nova_error *error)
 {
     const nova_tables_header *header = tables->header;
     uint32_t task = 0;
@@ -362,7 +378,8 @@ static nova_status check_cover(const nova_tables *tables, nova_error *error)
     return NOVA_OK;
 }
 
-static nova_status check_successors(const nova_tables *tables, uint32_t *waits, nova_error *error)
+static nova_status tables_check_successors(const nova_tables *tables, uint32_t *waits,
+                                           nova_error *error)
 {
     const nova_tables_header *header = tables->header;
     uint64_t first = 0;
@@ -386,8 +403,8 @@ static nova_status check_successors(const nova_tables *tables, uint32_t *waits, 
         first += task->successor_count;
     }
     if (first != header->successor_count)
-        return REFUSE(error, "tables-task-successors", "the tasks have %" PRIu64
-                                                       " successors of %u", first,
+        return REFUSE(error, "tables-task-successors",
+                      "the tasks have %" PRIu64 " successors of %u", first,
                       header->successor_count);
     for (uint32_t i = 0; i < header->task_count; i++)
         if (tables->tasks[i].waits != waits[i])
@@ -396,20 +413,20 @@ static nova_status check_successors(const nova_tables *tables, uint32_t *waits, 
     return NOVA_OK;
 }
 
-static nova_status check_tasks(const nova_tables *tables, nova_error *error)
+static nova_status tables_check_tasks(const nova_tables *tables, nova_error *error)
 {
     if (tables->header->task_count == 0)
         return tables->header->successor_count == 0
                    ? NOVA_OK
                    : REFUSE(error, "tables-task-successors", "successors without tasks");
-    nova_status status = check_cover(tables, error);
+    nova_status status = tables_check_cover(tables, error);
     if (status != NOVA_OK)
         return status;
     uint32_t *waits = calloc(tables->header->task_count, sizeof *waits);
     if (waits == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check %u tasks",
                          tables->header->task_count);
-    status = check_successors(tables, waits, error);
+    status = tables_check_successors(tables, waits, error);
     free(waits);
     return status;
 }
@@ -421,28 +438,28 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if ((uintptr_t)block % 8 != 0)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the tables are not 8-byte aligned");
-    nova_tables found;
-    nova_status status = find_arrays(block, size, &found, error);
+    nova_tables result;
+    nova_status status = tables_find_arrays(block, size, &result, error);
     if (status == NOVA_OK)
-        status = check_strings(&found, error);
-    if (status == NOVA_OK && found.header->workspace_size > MOST_MEMORY)
+        status = tables_check_strings(&result, error);
+    if (status == NOVA_OK && result.header->workspace_size > MOST_MEMORY)
         status = REFUSE(error, "tables-workspace", "a workspace of %" PRIu64 " bytes",
-                        found.header->workspace_size);
-    if (status == NOVA_OK && (found.header->scratch_size > MOST_SCRATCH ||
-                              found.header->scratch_size % ALIGNMENT != 0))
+                        result.header->workspace_size);
+    if (status == NOVA_OK && (result.header->scratch_size > MOST_SCRATCH ||
+                              result.header->scratch_size % ALIGNMENT != 0))
         status = REFUSE(error, "tables-scratch", "scratch memory of %u bytes",
-                        found.header->scratch_size);
-    for (uint32_t i = 0; status == NOVA_OK && i < found.header->buffer_count; i++)
-        status = check_buffer(&found, i, limits, error);
-    for (uint32_t i = 0; status == NOVA_OK && i < found.header->kernel_count; i++)
-        status = check_kernel(&found, i, error);
+                        result.header->scratch_size);
+    for (uint32_t i = 0; status == NOVA_OK && i < result.header->buffer_count; i++)
+        status = tables_check_buffer(&result, i, limits, error);
+    for (uint32_t i = 0; status == NOVA_OK && i < result.header->kernel_count; i++)
+        status = tables_check_kernel(&result, i, error);
     if (status == NOVA_OK)
-        status = check_launches(&found, error);
+        status = tables_check_launches(&result, error);
     if (status == NOVA_OK)
-        status = check_tasks(&found, error);
+        status = tables_check_tasks(&result, error);
     if (status == NOVA_OK)
-        status = nova_tables_check_flow(&found, limits, error);
+        status = nova_tables_check_flow(&result, limits, error);
     if (status == NOVA_OK)
-        *tables = found;
+        *tables = result;
     return status;
 }

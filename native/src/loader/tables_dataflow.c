@@ -1,11 +1,11 @@
 /* Checks that the launches of a block fit what their kernels were compiled for, and each other.
  *
- * The code of a kernel accesses all bytes of its operands, for every tile of its grid, and nothing can
- * tell so from the code itself. So a block says for each kernel what it was compiled for (its
- * interface), and launches that give it other buffers are refused. Then the launches are followed in
- * order: what one reads, one before it has written, and nothing has written over it. The body of a loop
- * runs any number of times: what it reads must have a value in the first iteration and in later ones, and
- * after the loop only what has a value without it as well has one. */
+ * The code of a kernel accesses all bytes of its operands, for every tile of its grid, and nothing
+ * can tell so from the code itself. So a block says for each kernel what it was compiled for (its
+ * interface), and launches that give it other buffers are refused. Then the launches are followed
+ * in order: what one reads, one before it has written, and nothing has written over it. The body of
+ * a loop runs any number of times: what it reads must have a value in the first iteration and in
+ * later ones, and after the loop only what has a value without it as well has one. */
 #include "loader/tables_dataflow.h"
 
 #include <inttypes.h>
@@ -14,22 +14,23 @@
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
 
-/* Pairs of a write and a buffer that overlaps it: more than any program has, and a second of work. */
+/* Pairs of a write and a buffer that overlaps it: more than any program has, and a second of work.
+ */
 #define MOST_OVERLAPS (UINT64_C(1) << 28)
 
-static uint32_t core_of(const nova_tables *tables, const nova_launch_record *launch)
+static uint32_t dataflow_core_of(const nova_tables *tables, const nova_launch_record *launch)
 {
     return tables->kernels[launch->kernel].core & NOVA_CORE_MASK;
 }
 
 /* Whether a launch runs code: copies and loops do not. They only read their one buffer. */
-static bool runs_code(const nova_tables *tables, const nova_launch_record *launch)
+static bool dataflow_runs_code(const nova_tables *tables, const nova_launch_record *launch)
 {
-    return core_of(tables, launch) < NOVA_TO_HOST;
+    return dataflow_core_of(tables, launch) < NOVA_TO_HOST;
 }
 
 /* Whether `reads` of a launch is known: that of a kernel for a device is not, and is 0. */
-static bool knows_reads(const nova_tables *tables, const nova_launch_record *launch)
+static bool dataflow_knows_reads(const nova_tables *tables, const nova_launch_record *launch)
 {
     return nova_kernel_is_linked(&tables->kernels[launch->kernel]) && launch->reads > 0;
 }
@@ -42,7 +43,8 @@ nova_status nova_interfaces_find(nova_tables *tables, const char *block, uint64_
     uint32_t count = tables->header->kernel_count;
     const nova_interface *rows = (const void *)(block + *position);
     if (*position > limit || (limit - *position) / sizeof *rows < count)
-        return REFUSE(error, "tables-size", "the interfaces of %u kernels end after the block", count);
+        return REFUSE(error, "tables-size", "the interfaces of %u kernels end after the block",
+                      count);
     uint64_t end = *position + (uint64_t)count * sizeof *rows, sizes = 0;
     for (uint32_t i = 0; i < count; i++)
         sizes += rows[i].operand_count;
@@ -56,7 +58,7 @@ nova_status nova_interfaces_find(nova_tables *tables, const char *block, uint64_
 }
 
 /* Where the sizes of each kernel's operands begin. */
-static uint64_t *find_sizes(const nova_tables *tables)
+static uint64_t *dataflow_find_sizes(const nova_tables *tables)
 {
     uint32_t count = tables->header->kernel_count;
     uint64_t *first = calloc((size_t)count + 1, sizeof *first);
@@ -65,35 +67,39 @@ static uint64_t *find_sizes(const nova_tables *tables)
     return first;
 }
 
-static nova_status check_launch(const nova_tables *tables, uint32_t index, const uint64_t *sizes,
-                                const nova_tables_limits *limits, nova_error *error)
+static nova_status dataflow_check_launch(const nova_tables *tables, uint32_t index,
+                                         const uint64_t *sizes, const nova_tables_limits *limits,
+                                         nova_error *error)
 {
     const nova_launch_record *launch = &tables->launches[index];
     const nova_interface *interface = &tables->interfaces[launch->kernel];
     if (launch->operand_count != interface->operand_count || launch->reads != interface->reads)
-        return REFUSE(error, "tables-interface",
-                      "launch %u gives kernel %u %u operands, %u of them to read only; its code takes "
-                      "%u and %u", index, launch->kernel, launch->operand_count, launch->reads,
-                      interface->operand_count, interface->reads);
+        return REFUSE(
+            error, "tables-interface",
+            "launch %u gives kernel %u %u operands, %u of them to read only; its code takes "
+            "%u and %u",
+            index, launch->kernel, launch->operand_count, launch->reads, interface->operand_count,
+            interface->reads);
     for (uint32_t i = 0; i < launch->operand_count; i++) {
         const nova_buffer *buffer = &tables->buffers[tables->operands[launch->first_operand + i]];
         if (buffer->nbytes != sizes[i])
             return REFUSE(error, "tables-interface",
-                          "launch %u: operand %u has %" PRIu64 " bytes, the code of kernel %u takes %"
-                          PRIu64, index, i, buffer->nbytes, launch->kernel, sizes[i]);
-        if (!knows_reads(tables, launch) || i < launch->reads)
+                          "launch %u: operand %u has %" PRIu64
+                          " bytes, the code of kernel %u takes %" PRIu64,
+                          index, i, buffer->nbytes, launch->kernel, sizes[i]);
+        if (!dataflow_knows_reads(tables, launch) || i < launch->reads)
             continue;
-        bool is_kept = buffer->kind == NOVA_ARGUMENT && limits->argument_donated != NULL &&
-                       !limits->argument_donated[buffer->value];
-        if (buffer->kind == NOVA_CONSTANT || is_kept)
-            return REFUSE(error, "tables-write", "launch %u writes operand %u, which is %s", index, i,
-                          is_kept ? "an argument that is not donated" : "a constant");
+        bool is_read_only = buffer->kind == NOVA_ARGUMENT && limits->argument_donated != NULL &&
+                            !limits->argument_donated[buffer->value];
+        if (buffer->kind == NOVA_CONSTANT || is_read_only)
+            return REFUSE(error, "tables-write", "launch %u writes operand %u, which is %s", index,
+                          i, is_read_only ? "an argument that is not donated" : "a constant");
     }
     return NOVA_OK;
 }
 
-static nova_status check_interfaces(const nova_tables *tables, const nova_tables_limits *limits,
-                                    nova_error *error)
+static nova_status dataflow_check_interfaces(const nova_tables *tables,
+                                             const nova_tables_limits *limits, nova_error *error)
 {
     for (uint32_t i = 0; i < tables->header->kernel_count; i++) {
         const nova_interface *interface = &tables->interfaces[i];
@@ -105,16 +111,16 @@ static nova_status check_interfaces(const nova_tables *tables, const nova_tables
             interface->core != tables->kernels[i].core)
             return REFUSE(error, "tables-interface", "kernel %u has the interface of another", i);
     }
-    uint64_t *first = find_sizes(tables);
+    uint64_t *first = dataflow_find_sizes(tables);
     if (first == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check %u kernels",
                          tables->header->kernel_count);
     nova_status status = NOVA_OK;
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++)
-        if (runs_code(tables, &tables->launches[i]))
-            status = check_launch(tables, i,
-                                  tables->interface_sizes + first[tables->launches[i].kernel], limits,
-                                  error);
+        if (dataflow_runs_code(tables, &tables->launches[i]))
+            status = dataflow_check_launch(
+                tables, i, tables->interface_sizes + first[tables->launches[i].kernel], limits,
+                error);
     free(first);
     return status;
 }
@@ -132,46 +138,46 @@ typedef struct {
 typedef struct {
     const nova_tables *tables;
     placed *order;
-    uint32_t *place; /* of each buffer in `order` */
+    uint32_t *rank; /* of each buffer in `order` */
     unsigned char *has, *outputs;
     size_t state; /* bytes of `has` and `outputs`, which follows it */
     uint32_t count;
     uint64_t work;
 } flow;
 
-static int compare(const void *a, const void *b)
+static int dataflow_compare(const void *a, const void *b)
 {
     uint64_t left = ((const placed *)a)->value, right = ((const placed *)b)->value;
     return left < right ? -1 : left > right;
 }
 
-static bool sort_buffers(flow *f, uint64_t output_count)
+static bool dataflow_sort_buffers(flow *f, uint64_t output_count)
 {
     uint32_t buffers = f->tables->header->buffer_count;
     f->order = calloc((size_t)buffers + 1, sizeof *f->order);
-    f->place = calloc((size_t)buffers + 1, sizeof *f->place);
+    f->rank = calloc((size_t)buffers + 1, sizeof *f->rank);
     f->state = (size_t)buffers + (size_t)output_count;
     f->has = calloc(f->state + 1, 1);
-    if (f->order == NULL || f->place == NULL || f->has == NULL)
+    if (f->order == NULL || f->rank == NULL || f->has == NULL)
         return false;
     f->outputs = f->has + buffers;
     for (uint32_t i = 0; i < buffers; i++)
         if (f->tables->buffers[i].kind == NOVA_WORKSPACE && f->tables->buffers[i].nbytes > 0)
             f->order[f->count++] = (placed){.value = f->tables->buffers[i].value, .index = i};
-    qsort(f->order, f->count, sizeof *f->order, compare);
+    qsort(f->order, f->count, sizeof *f->order, dataflow_compare);
     uint64_t reach = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         const nova_buffer *buffer = &f->tables->buffers[f->order[i].index];
         uint64_t end = buffer->value + buffer->nbytes;
         reach = end > reach ? end : reach;
         f->order[i].reach = reach;
-        f->place[f->order[i].index] = i;
+        f->rank[f->order[i].index] = i;
     }
     return true;
 }
 
 /* Those that lie in the other, whichever it is, have a value; the others have lost theirs. */
-static void mark(flow *f, const nova_buffer *written, uint32_t index)
+static void dataflow_mark(flow *f, const nova_buffer *written, uint32_t index)
 {
     const nova_buffer *other = &f->tables->buffers[index];
     uint64_t begin = written->value, end = begin + written->nbytes;
@@ -181,18 +187,18 @@ static void mark(flow *f, const nova_buffer *written, uint32_t index)
     f->has[index] = (low >= begin && high <= end) || (begin >= low && end <= high);
 }
 
-static void write_workspace(flow *f, uint32_t index)
+static void dataflow_write_workspace(flow *f, uint32_t index)
 {
     const nova_buffer *written = &f->tables->buffers[index];
     uint64_t end = written->value + written->nbytes;
-    uint32_t at = f->place[index], i = at;
+    uint32_t at = f->rank[index], i = at;
     for (; i < f->count && f->order[i].value < end; i++, f->work++)
-        mark(f, written, f->order[i].index);
+        dataflow_mark(f, written, f->order[i].index);
     for (i = at; i > 0 && f->order[i - 1].reach > written->value; i--, f->work++)
-        mark(f, written, f->order[i - 1].index);
+        dataflow_mark(f, written, f->order[i - 1].index);
 }
 
-static bool is_ready(const flow *f, uint32_t index)
+static bool dataflow_is_ready(const flow *f, uint32_t index)
 {
     const nova_buffer *buffer = &f->tables->buffers[index];
     if (buffer->nbytes == 0)
@@ -202,7 +208,7 @@ static bool is_ready(const flow *f, uint32_t index)
     return buffer->kind != NOVA_OUTPUT || f->outputs[buffer->value];
 }
 
-static bool overlap(const nova_buffer *a, const nova_buffer *b)
+static bool dataflow_overlap(const nova_buffer *a, const nova_buffer *b)
 {
     bool is_same = a->value == b->value && a->nbytes == b->nbytes;
     return a->kind == NOVA_WORKSPACE && b->kind == NOVA_WORKSPACE && !is_same && a->nbytes > 0 &&
@@ -210,49 +216,52 @@ static bool overlap(const nova_buffer *a, const nova_buffer *b)
 }
 
 /* What a launch writes lies apart from all else it accesses, or in the same place exactly. */
-static nova_status check_operands(flow *f, uint32_t index, nova_error *error)
+static nova_status dataflow_check_operands(flow *f, uint32_t index, nova_error *error)
 {
     const nova_tables *tables = f->tables;
     const nova_launch_record *launch = &tables->launches[index];
-    if (!knows_reads(tables, launch))
+    if (!dataflow_knows_reads(tables, launch))
         return NOVA_OK;
     const uint32_t *operands = tables->operands + launch->first_operand;
     for (uint32_t i = launch->reads; i < launch->operand_count; i++)
         for (uint32_t k = 0; k < i; k++, f->work++)
-            if (overlap(&tables->buffers[operands[i]], &tables->buffers[operands[k]]))
+            if (dataflow_overlap(&tables->buffers[operands[i]], &tables->buffers[operands[k]]))
                 return REFUSE(error, "tables-flow",
-                              "launch %u writes operand %u, which overlaps operand %u", index, i, k);
+                              "launch %u writes operand %u, which overlaps operand %u", index, i,
+                              k);
             else if (f->work > MOST_OVERLAPS)
                 return REFUSE(error, "tables-flow", "too many operands to compare");
     return NOVA_OK;
 }
 
-static nova_status check_reads(const flow *f, uint32_t index, uint32_t reads, nova_error *error)
+static nova_status dataflow_check_reads(const flow *f, uint32_t index, uint32_t reads,
+                                        nova_error *error)
 {
     const uint32_t *operands = f->tables->operands + f->tables->launches[index].first_operand;
     for (uint32_t i = 0; i < reads; i++)
-        if (!is_ready(f, operands[i]))
+        if (!dataflow_is_ready(f, operands[i]))
             return REFUSE(error, "tables-flow",
-                          "launch %u reads buffer %u, which has no value by then", index, operands[i]);
+                          "launch %u reads buffer %u, which has no value by then", index,
+                          operands[i]);
     return NOVA_OK;
 }
 
 /* One launch; `checks` is false where only its effect is wanted. */
-static nova_status follow_launch(flow *f, uint32_t index, bool checks, nova_error *error)
+static nova_status dataflow_follow_launch(flow *f, uint32_t index, bool checks, nova_error *error)
 {
     const nova_tables *tables = f->tables;
     const nova_launch_record *launch = &tables->launches[index];
-    uint32_t reads = runs_code(tables, launch) ? launch->reads : launch->operand_count;
-    nova_status status = checks ? check_operands(f, index, error) : NOVA_OK;
+    uint32_t reads = dataflow_runs_code(tables, launch) ? launch->reads : launch->operand_count;
+    nova_status status = checks ? dataflow_check_operands(f, index, error) : NOVA_OK;
     if (status == NOVA_OK && checks)
-        status = check_reads(f, index, reads, error);
+        status = dataflow_check_reads(f, index, reads, error);
     for (uint32_t k = reads; status == NOVA_OK && k < launch->operand_count; k++) {
         uint32_t operand = tables->operands[launch->first_operand + k];
         const nova_buffer *buffer = &tables->buffers[operand];
         if (buffer->kind == NOVA_OUTPUT)
             f->outputs[buffer->value] = 1;
         else if (buffer->kind == NOVA_WORKSPACE && buffer->nbytes > 0)
-            write_workspace(f, operand);
+            dataflow_write_workspace(f, operand);
     }
     f->work++;
     if (status == NOVA_OK && f->work > MOST_OVERLAPS)
@@ -260,33 +269,35 @@ static nova_status follow_launch(flow *f, uint32_t index, bool checks, nova_erro
     return status;
 }
 
-static nova_status follow_loop(flow *f, uint32_t index, bool checks, nova_error *error);
+static nova_status dataflow_follow_loop(flow *f, uint32_t index, bool checks, nova_error *error);
 
 /* Launches `begin` to `end`. As deep as loops are inside of each other: check_loops has a limit. */
-static nova_status follow(flow *f, uint64_t begin, uint64_t end, bool checks, nova_error *error)
+static nova_status dataflow_follow(flow *f, uint64_t begin, uint64_t end, bool checks,
+                                   nova_error *error)
 {
     const nova_tables *tables = f->tables;
     nova_status status = NOVA_OK;
     for (uint64_t i = begin; status == NOVA_OK && i < end; i++) {
         const nova_launch_record *launch = &tables->launches[i];
-        if (core_of(tables, launch) != NOVA_WHILE) {
-            status = follow_launch(f, (uint32_t)i, checks, error);
+        if (dataflow_core_of(tables, launch) != NOVA_WHILE) {
+            status = dataflow_follow_launch(f, (uint32_t)i, checks, error);
             continue;
         }
-        status = follow_loop(f, (uint32_t)i, checks, error);
+        status = dataflow_follow_loop(f, (uint32_t)i, checks, error);
         i += (uint64_t)tables->kernels[launch->kernel].grid;
     }
     return status;
 }
 
-/* What has a value whenever the condition is looked at: what has one before the loop and after its body.
- * Each launch gives a buffer a value, takes it away or neither, whatever the others have. So one walk over
- * the body finds it, and what has a value there still has one after the next iteration. */
-static nova_status find_head(flow *f, uint64_t begin, uint64_t end, unsigned char *head,
-                             nova_error *error)
+/* What has a value whenever the condition is looked at: what has one before the loop and after its
+ * body. Each launch gives a buffer a value, takes it away or neither, whatever the others have. So
+ * one walk over the body finds it, and what has a value there still has one after the next
+ * iteration. */
+static nova_status dataflow_find_head(flow *f, uint64_t begin, uint64_t end, unsigned char *head,
+                                      nova_error *error)
 {
     memcpy(head, f->has, f->state);
-    nova_status status = follow(f, begin, end, false, error);
+    nova_status status = dataflow_follow(f, begin, end, false, error);
     for (size_t i = 0; status == NOVA_OK && i < f->state; i++)
         head[i] &= f->has[i];
     memcpy(f->has, head, f->state);
@@ -294,47 +305,49 @@ static nova_status find_head(flow *f, uint64_t begin, uint64_t end, unsigned cha
     return status;
 }
 
-static nova_status follow_loop(flow *f, uint32_t index, bool checks, nova_error *error)
+static nova_status dataflow_follow_loop(flow *f, uint32_t index, bool checks, nova_error *error)
 {
     uint64_t begin = (uint64_t)index + 1;
     uint64_t end = begin + (uint64_t)f->tables->kernels[f->tables->launches[index].kernel].grid;
     unsigned char *head = malloc(f->state + 1);
     if (head == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check launch %u", index);
-    nova_status status = find_head(f, begin, end, head, error);
+    nova_status status = dataflow_find_head(f, begin, end, head, error);
     if (status == NOVA_OK)
-        status = follow_launch(f, index, checks, error);
+        status = dataflow_follow_launch(f, index, checks, error);
     if (status == NOVA_OK && checks) {
-        status = follow(f, begin, end, true, error);
+        status = dataflow_follow(f, begin, end, true, error);
         memcpy(f->has, head, f->state);
     }
     free(head);
     return status;
 }
 
-static nova_status check_outputs(const flow *f, nova_error *error)
+static nova_status dataflow_check_outputs(const flow *f, nova_error *error)
 {
     const nova_tables *tables = f->tables;
     for (uint32_t i = 0; i < tables->header->buffer_count; i++)
         if (tables->buffers[i].kind == NOVA_OUTPUT && tables->buffers[i].nbytes > 0 &&
             !f->outputs[tables->buffers[i].value])
-            return REFUSE(error, "tables-flow", "output %" PRIu64 " has no value after the last launch",
+            return REFUSE(error, "tables-flow",
+                          "output %" PRIu64 " has no value after the last launch",
                           tables->buffers[i].value);
     return NOVA_OK;
 }
 
-static nova_status check_flow(const nova_tables *tables, const nova_tables_limits *limits,
-                              nova_error *error)
+static nova_status dataflow_check_order(const nova_tables *tables, const nova_tables_limits *limits,
+                                        nova_error *error)
 {
     flow f = {.tables = tables};
-    nova_status status = sort_buffers(&f, limits->output_count)
-                             ? follow(&f, 0, tables->header->launch_count, true, error)
-                             : nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check %u buffers",
-                                         tables->header->buffer_count);
+    nova_status status =
+        dataflow_sort_buffers(&f, limits->output_count)
+            ? dataflow_follow(&f, 0, tables->header->launch_count, true, error)
+            : nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check %u buffers",
+                        tables->header->buffer_count);
     if (status == NOVA_OK)
-        status = check_outputs(&f, error);
+        status = dataflow_check_outputs(&f, error);
     free(f.order);
-    free(f.place);
+    free(f.rank);
     free(f.has);
     return status;
 }
@@ -344,6 +357,6 @@ nova_status nova_tables_check_flow(const nova_tables *tables, const nova_tables_
 {
     if (tables->interfaces == NULL)
         return NOVA_OK; /* of a Nova before 4: it does not say */
-    nova_status status = check_interfaces(tables, limits, error);
-    return status == NOVA_OK ? check_flow(tables, limits, error) : status;
+    nova_status status = dataflow_check_interfaces(tables, limits, error);
+    return status == NOVA_OK ? dataflow_check_order(tables, limits, error) : status;
 }

@@ -24,7 +24,7 @@ PyObject *make_file_error(void)
     return file_error;
 }
 
-static void raise_file_error(const nova_error *error)
+static void file_raise_error(const nova_error *error)
 {
     PyObject *value = PyObject_CallFunction(file_error, "ss", error->check, error->text);
     PyObject *check = PyUnicode_FromString(error->check), *text = PyUnicode_FromString(error->text);
@@ -38,10 +38,10 @@ static void raise_file_error(const nova_error *error)
 }
 
 /* `path` is NULL where no file was opened; `number` is errno. */
-static PyObject *raise(const nova_error *error, int number, PyObject *path)
+static PyObject *file_raise(const nova_error *error, int number, PyObject *path)
 {
     if (error->status == NOVA_REFUSED || error->status == NOVA_UNSUPPORTED) {
-        raise_file_error(error);
+        file_raise_error(error);
     } else if (error->status == NOVA_SYSTEM_ERROR && path != NULL) {
         errno = number;
         PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path);
@@ -53,7 +53,7 @@ static PyObject *raise(const nova_error *error, int number, PyObject *path)
 
 /* --- making and freeing ----------------------------------------------------------------------- */
 
-static FileObject *allocate(PyTypeObject *type)
+static FileObject *file_allocate(PyTypeObject *type)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     return (FileObject *)alloc(type, 0); /* zeroed */
@@ -66,7 +66,7 @@ static PyObject *file_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:File", names, &path) ||
         !PyUnicode_FSConverter(path, &bytes))
         return NULL;
-    FileObject *self = allocate(type);
+    FileObject *self = file_allocate(type);
     if (self != NULL) {
         nova_error error;
         nova_status status;
@@ -78,7 +78,7 @@ static PyObject *file_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_END_ALLOW_THREADS
         if (status != NOVA_OK) {
             Py_CLEAR(self);
-            raise(&error, number, path);
+            file_raise(&error, number, path);
         }
     }
     Py_DECREF(bytes);
@@ -87,7 +87,7 @@ static PyObject *file_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static PyObject *file_from_bytes(PyObject *type, PyObject *data)
 {
-    FileObject *self = allocate((PyTypeObject *)type);
+    FileObject *self = file_allocate((PyTypeObject *)type);
     if (self == NULL)
         return NULL;
     if (PyObject_GetBuffer(data, &self->view, PyBUF_SIMPLE) < 0) {
@@ -112,7 +112,7 @@ static PyObject *file_from_bytes(PyObject *type, PyObject *data)
     Py_END_ALLOW_THREADS
     if (status != NOVA_OK) {
         Py_DECREF((PyObject *)self);
-        return raise(&error, 0, NULL);
+        return file_raise(&error, 0, NULL);
     }
     return (PyObject *)self;
 }
@@ -139,7 +139,7 @@ static int file_getbuffer(FileObject *self, Py_buffer *view, int flags)
 }
 
 /* A view of some bytes of the file, which it keeps alive. */
-static PyObject *view_of(FileObject *self, const void *part, size_t size)
+static PyObject *file_view_of(FileObject *self, const void *part, size_t size)
 {
     size_t all;
     const char *data = nova_file_data(self->file, &all);
@@ -160,12 +160,12 @@ static PyObject *file_section(FileObject *self, PyObject *name)
     if (text == NULL)
         return NULL;
     if (nova_file_section(self->file, text, &data, &size))
-        return view_of(self, data, size);
+        return file_view_of(self, data, size);
     PyErr_SetObject(PyExc_KeyError, name);
     return NULL;
 }
 
-static const nova_variant *variant_at(FileObject *self, PyObject *number, size_t *index)
+static const nova_variant *file_variant_at(FileObject *self, PyObject *number, size_t *index)
 {
     *index = PyLong_AsSize_t(number);
     if (*index == (size_t)-1 && PyErr_Occurred()) {
@@ -183,15 +183,16 @@ static const nova_variant *variant_at(FileObject *self, PyObject *number, size_t
 static PyObject *file_tables(FileObject *self, PyObject *number)
 {
     size_t index;
-    const nova_variant *variant = variant_at(self, number, &index);
-    return variant == NULL ? NULL
-                           : view_of(self, variant->tables.header, variant->tables.header->size);
+    const nova_variant *variant = file_variant_at(self, number, &index);
+    return variant == NULL
+               ? NULL
+               : file_view_of(self, variant->tables.header, variant->tables.header->size);
 }
 
 static PyObject *file_constants_vaddr(FileObject *self, PyObject *number)
 {
     size_t index;
-    const nova_variant *variant = variant_at(self, number, &index);
+    const nova_variant *variant = file_variant_at(self, number, &index);
     return variant == NULL ? NULL : PyLong_FromUnsignedLongLong(variant->constants_vaddr);
 }
 
@@ -234,18 +235,18 @@ static PyObject *file_signature(FileObject *self, void *closure)
 }
 
 /* Names may hold any bytes; those that are no UTF-8 do not stop anyone from looking at a file. */
-static PyObject *name_of(const char *text)
+static PyObject *file_name_of(const char *text)
 {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
 }
 
-static bool put(PyObject *dict, const char *name, PyObject *value)
+static bool file_put(PyObject *dict, const char *name, PyObject *value)
 {
-    PyObject *key = name_of(name);
-    bool done = key != NULL && value != NULL && PyDict_SetItem(dict, key, value) == 0;
+    PyObject *key = file_name_of(name);
+    bool is_added = key != NULL && value != NULL && PyDict_SetItem(dict, key, value) == 0;
     Py_XDECREF(key);
     Py_XDECREF(value);
-    return done;
+    return is_added;
 }
 
 static PyObject *file_sections(FileObject *self, void *closure)
@@ -255,10 +256,10 @@ static PyObject *file_sections(FileObject *self, void *closure)
     const nova_section *sections = nova_file_sections(self->file, &count);
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict != NULL && i < count; i++)
-        if (!put(dict, sections[i].name,
-                 Py_BuildValue("(KKK)", (unsigned long long)sections[i].vaddr,
-                               (unsigned long long)sections[i].offset,
-                               (unsigned long long)sections[i].size)))
+        if (!file_put(dict, sections[i].name,
+                      Py_BuildValue("(KKK)", (unsigned long long)sections[i].vaddr,
+                                    (unsigned long long)sections[i].offset,
+                                    (unsigned long long)sections[i].size)))
             Py_CLEAR(dict);
     return dict;
 }
@@ -270,7 +271,7 @@ static PyObject *file_symbols(FileObject *self, void *closure)
     const nova_symbol *symbols = nova_file_symbols(self->file, &count);
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict != NULL && i < count; i++)
-        if (!put(dict, symbols[i].name, PyLong_FromUnsignedLongLong(symbols[i].vaddr)))
+        if (!file_put(dict, symbols[i].name, PyLong_FromUnsignedLongLong(symbols[i].vaddr)))
             Py_CLEAR(dict);
     return dict;
 }
@@ -282,7 +283,7 @@ static PyObject *file_imports(FileObject *self, void *closure)
     const char *const *imports = nova_file_imports(self->file, &count);
     PyObject *names = PyTuple_New((Py_ssize_t)count);
     for (size_t i = 0; names != NULL && i < count; i++) {
-        PyObject *name = name_of(imports[i]);
+        PyObject *name = file_name_of(imports[i]);
         if (name == NULL || PyTuple_SetItem(names, (Py_ssize_t)i, name) < 0)
             Py_CLEAR(names);
     }
@@ -295,7 +296,7 @@ static PyObject *file_missing(FileObject *self, PyObject *number)
 {
     size_t index;
     char text[2048];
-    if (variant_at(self, number, &index) == NULL)
+    if (file_variant_at(self, number, &index) == NULL)
         return NULL;
     nova_file_missing(self->file, index, text, sizeof text);
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
@@ -307,14 +308,14 @@ static PyObject *file_choose(FileObject *self, PyObject *unused)
     size_t variant;
     nova_error error;
     if (nova_file_choose(self->file, &variant, &error) != NOVA_OK)
-        return raise(&error, 0, NULL);
+        return file_raise(&error, 0, NULL);
     return PyLong_FromSize_t(variant);
 }
 
 static PyObject *file_load(FileObject *self, PyObject *number)
 {
     size_t index;
-    if (variant_at(self, number, &index) == NULL)
+    if (file_variant_at(self, number, &index) == NULL)
         return NULL;
     nova_image *image;
     nova_error error;
@@ -323,7 +324,7 @@ static PyObject *file_load(FileObject *self, PyObject *number)
     status = nova_file_load(self->file, index, &image, &error);
     Py_END_ALLOW_THREADS
     if (status != NOVA_OK)
-        return raise(&error, 0, NULL);
+        return file_raise(&error, 0, NULL);
     allocfunc alloc = (allocfunc)PyType_GetSlot(image_type, Py_tp_alloc);
     ImageObject *object = (ImageObject *)alloc(image_type, 0);
     if (object == NULL)
@@ -384,7 +385,7 @@ PyType_Spec file_spec = {
 
 /* --- functions of the module ------------------------------------------------------------------ */
 
-static PyObject *tuple_of(const char *(*name)(size_t), const nova_cpu *cpu)
+static PyObject *file_tuple_of(const char *(*name)(size_t), const nova_cpu *cpu)
 {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && name(i) != NULL; i++) {
@@ -405,7 +406,7 @@ PyObject *module_cpu_features(PyObject *module, PyObject *unused)
     (void)module, (void)unused;
     nova_cpu cpu;
     nova_cpu_read(&cpu);
-    return tuple_of(nova_cpu_feature, &cpu);
+    return file_tuple_of(nova_cpu_feature, &cpu);
 }
 
 PyObject *module_limit_cpu(PyObject *module, PyObject *level)
@@ -421,5 +422,5 @@ PyObject *module_limit_cpu(PyObject *module, PyObject *level)
 PyObject *module_allowed_imports(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
-    return tuple_of(nova_import_name, NULL);
+    return file_tuple_of(nova_import_name, NULL);
 }

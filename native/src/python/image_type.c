@@ -1,7 +1,7 @@
 /* Image(data, segments): machine code mapped for as long as the object lives. */
 #include "python/native.h"
 
-static bool parse_segment(PyObject *item, nova_segment *segment)
+static bool image_parse_segment(PyObject *item, nova_segment *segment)
 {
     if (!PyTuple_Check(item) || PyTuple_Size(item) != 5) {
         PyErr_SetString(PyExc_ValueError, "a segment is a tuple (file_offset, file_size, vaddr, "
@@ -43,25 +43,25 @@ static PyObject *image_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Py_buffer view = {0};
     if (segments == NULL) {
         PyErr_NoMemory();
-        goto done;
+        goto cleanup;
     }
     for (Py_ssize_t i = 0; i < count; i++)
-        if (!parse_segment(PyTuple_GetItem(items, i), &segments[i]))
-            goto done;
+        if (!image_parse_segment(PyTuple_GetItem(items, i), &segments[i]))
+            goto cleanup;
     if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
-        goto done;
+        goto cleanup;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     self = (ImageObject *)alloc(type, 0);
     if (self == NULL)
-        goto done;
-    nova_status status = nova_image_create(view.buf, (size_t)view.len, segments, (size_t)count,
-                                           &self->image);
+        goto cleanup;
+    nova_status status =
+        nova_image_create(view.buf, (size_t)view.len, segments, (size_t)count, &self->image);
     if (status != NOVA_OK) {
         raise_status(status, "cannot map the image");
         Py_DECREF((PyObject *)self);
         self = NULL;
     }
-done:
+cleanup:
     if (view.obj != NULL)
         PyBuffer_Release(&view);
     PyMem_Free(segments);

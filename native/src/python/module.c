@@ -7,24 +7,24 @@ PyTypeObject *program_type;
 PyTypeObject *run_type;
 PyTypeObject *stream_type;
 
-static PyObject *exception_for(nova_status status)
+static PyObject *module_exception_for(nova_status status)
 {
     if (status == NOVA_OUT_OF_MEMORY)
         return PyExc_MemoryError;
     return status == NOVA_SYSTEM_ERROR ? PyExc_OSError : PyExc_ValueError;
 }
 
-void raise_status(nova_status status, const char *what)
+void raise_status(nova_status status, const char *context)
 {
-    PyErr_Format(exception_for(status), "%s: %s", what, nova_status_text(status));
+    PyErr_Format(module_exception_for(status), "%s: %s", context, nova_status_text(status));
 }
 
-void raise_run_status(nova_status status, const char *what)
+void raise_run_status(nova_status status, const char *context)
 {
     PyObject *errors = status == NOVA_OUT_OF_MEMORY ? PyImport_ImportModule("nova.errors") : NULL;
     PyObject *type = errors != NULL ? PyObject_GetAttrString(errors, "RunMemoryError") : NULL;
     PyErr_Clear(); /* where only this module is there, Python's own class says as much */
-    PyErr_Format(type != NULL ? type : exception_for(status), "%s: %s", what,
+    PyErr_Format(type != NULL ? type : module_exception_for(status), "%s: %s", context,
                  nova_status_text(status));
     Py_XDECREF(type);
     Py_XDECREF(errors);
@@ -32,10 +32,11 @@ void raise_run_status(nova_status status, const char *what)
 
 void raise_error(const nova_error *error)
 {
-    PyErr_SetString(exception_for(error->status), error->text);
+    PyErr_SetString(module_exception_for(error->status), error->text);
 }
 
-static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **keep)
+static int module_add_type(PyObject *module, PyType_Spec *spec, const char *name,
+                           PyTypeObject **keep)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
     if (type == NULL)
@@ -48,19 +49,22 @@ static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTyp
     return result;
 }
 
-static PyMethodDef functions[] = {
+static PyMethodDef module_functions[] = {
     {"limit_cpu", module_limit_cpu, METH_O,
-     "limit_cpu(level)\n--\n\nHolds the process to a level: 1 is the baseline, 2 to 4 are x86-64-v2 to "
+     "limit_cpu(level)\n--\n\nHolds the process to a level: 1 is the baseline, 2 to 4 are "
+     "x86-64-v2 to "
      "-v4, 5 is all, 0 what NOVA_CPU_LEVEL says."},
     {"cpu_features", module_cpu_features, METH_NOARGS,
      "cpu_features()\n--\n\nWhat this processor and system have, by LLVM's names."},
     {"allowed_imports", module_allowed_imports, METH_NOARGS,
      "allowed_imports()\n--\n\nFunctions of the C library that a file may import, sorted."},
     {"choose_image", module_choose_image, METH_VARARGS,
-     "choose_image(images, major, minor)\n--\n\nThe index of the (kind, arch) that a device of this "
+     "choose_image(images, major, minor)\n--\n\nThe index of the (kind, arch) that a device of "
+     "this "
      "compute capability takes, or None."},
     {"read_dlpack", module_read_dlpack, METH_O,
-     "read_dlpack(capsule, /)\n--\n\n(address, device number, shape, code, bits, is dense) of an array "
+     "read_dlpack(capsule, /)\n--\n\n(address, device number, shape, code, bits, is dense) of an "
+     "array "
      "that DLPack describes."},
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nPlays a task graph on "
@@ -77,7 +81,8 @@ static PyMethodDef functions[] = {
     {"measure_copy", module_measure_copy, METH_VARARGS,
      "measure_copy(nbytes, seconds)\n--\n\nBytes read and written a second by one core."},
     {"trace_into", module_trace_into, METH_O,
-     "trace_into(lists)\n--\n\nHas every run that starts from now on append (program, start, end, workers, policy, lost, "
+     "trace_into(lists)\n--\n\nHas every run that starts from now on append (program, start, end, "
+     "workers, policy, lost, "
      "records) to these lists, or (program, trace) when it is on a device."},
     {"read_device_trace", module_read_device_trace, METH_O,
      "read_device_trace(trace)\n--\n\nWaits for the run: (start, end, lost, spans, numbers of the "
@@ -100,25 +105,26 @@ static PyMethodDef functions[] = {
     {"reap", module_reap, METH_NOARGS,
      "reap()\n--\n\nLets go of the arrays of all submitted runs that ended."},
     {"await_traced", module_await_traced, METH_O,
-     "await_traced(list)\n--\n\nWaits for the submitted runs that append to this list of trace_into()."},
+     "await_traced(list)\n--\n\nWaits for the submitted runs that append to this list of "
+     "trace_into()."},
     {"drain", module_drain, METH_NOARGS,
      "drain()\n--\n\nWaits for all submitted runs; none can be submitted any more."},
     {0},
 };
 
-static PyModuleDef definition = {
+static PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "nova._native",
     .m_doc = "Native half of the runtime: checked files (File), mapped code (Image) and its fast "
              "call path (Program).",
     .m_size = -1, /* one per process, as numpy itself */
-    .m_methods = functions,
+    .m_methods = module_functions,
 };
 
 PyMODINIT_FUNC PyInit__native(void)
 {
     import_array();
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&module_definition);
     if (module == NULL)
         return NULL;
     PyObject *file_error = make_file_error();
@@ -126,12 +132,19 @@ PyMODINIT_FUNC PyInit__native(void)
         const char *name;
         int value;
     } numbers[] = {
-        {"CANCELLED", NOVA_CANCELLED}, {"TIMEOUT", NOVA_TIMEOUT}, {"STALLED", NOVA_STALLED},
-        {"TASK_REPORTED", NOVA_TASK_REPORTED}, {"MAX_THREADS", NOVA_MAX_WORKERS},
-        {"UNSUPPORTED", NOVA_UNSUPPORTED}, {"NO_DRIVER", NOVA_NO_DRIVER},
-        {"WRONG_DEVICE", NOVA_WRONG_DEVICE}, {"DEVICE_MEMORY", NOVA_DEVICE_MEMORY},
-        {"DEVICE_CODE", NOVA_DEVICE_CODE}, {"DEVICE_FAULT", NOVA_DEVICE_FAULT},
-        {"DEVICE_CALL", NOVA_DEVICE_CALL}, {"SIMULATED_FAULT", NOVA_SIMULATED_FAULT},
+        {"CANCELLED", NOVA_CANCELLED},
+        {"TIMEOUT", NOVA_TIMEOUT},
+        {"STALLED", NOVA_STALLED},
+        {"TASK_REPORTED", NOVA_TASK_REPORTED},
+        {"MAX_THREADS", NOVA_MAX_WORKERS},
+        {"UNSUPPORTED", NOVA_UNSUPPORTED},
+        {"NO_DRIVER", NOVA_NO_DRIVER},
+        {"WRONG_DEVICE", NOVA_WRONG_DEVICE},
+        {"DEVICE_MEMORY", NOVA_DEVICE_MEMORY},
+        {"DEVICE_CODE", NOVA_DEVICE_CODE},
+        {"DEVICE_FAULT", NOVA_DEVICE_FAULT},
+        {"DEVICE_CALL", NOVA_DEVICE_CALL},
+        {"SIMULATED_FAULT", NOVA_SIMULATED_FAULT},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0) {
@@ -140,15 +153,15 @@ PyMODINIT_FUNC PyInit__native(void)
             return NULL;
         }
     if (file_error == NULL || PyModule_AddObjectRef(module, "FileError", file_error) < 0 ||
-        add_type(module, &file_spec, "File", NULL) < 0 ||
-        add_type(module, &image_spec, "Image", &image_type) < 0 ||
-        add_type(module, &program_spec, "Program", &program_type) < 0 ||
-        add_type(module, &driver_spec, "Driver", &driver_type) < 0 ||
-        add_type(module, &device_spec, "Device", &device_type) < 0 ||
-        add_type(module, &device_array_spec, "DeviceArray", &device_array_type) < 0 ||
-        add_type(module, &run_spec, "Run", &run_type) < 0 ||
-        add_type(module, &stream_spec, "Stream", &stream_type) < 0 || !init_runs() ||
-        !init_outputs()) {
+        module_add_type(module, &file_spec, "File", NULL) < 0 ||
+        module_add_type(module, &image_spec, "Image", &image_type) < 0 ||
+        module_add_type(module, &program_spec, "Program", &program_type) < 0 ||
+        module_add_type(module, &driver_spec, "Driver", &driver_type) < 0 ||
+        module_add_type(module, &device_spec, "Device", &device_type) < 0 ||
+        module_add_type(module, &device_array_spec, "DeviceArray", &device_array_type) < 0 ||
+        module_add_type(module, &run_spec, "Run", &run_type) < 0 ||
+        module_add_type(module, &stream_spec, "Stream", &stream_type) < 0 || !init_runs() ||
+        !init_result_memory()) {
         Py_DECREF(module);
         return NULL;
     }

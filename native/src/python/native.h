@@ -52,7 +52,8 @@ typedef struct {
     PyObject *convert; /* convert(index, object, is_output) -> ndarray */
     PyObject *label;   /* what traces call it; a str or None */
     PyObject *names;   /* what they call its arguments and outputs: two tuples of str, or None */
-    PyObject *report;  /* report(status, task, running, states, number, cause) -> exception, or None */
+    /* report(status, task, running, states, number, cause) -> exception, or None */
+    PyObject *report;
     nova_program *program;
     nova_pool *pool; /* NULL when no workspace is needed */
     Spec *args;
@@ -76,17 +77,17 @@ typedef struct {
 enum { STACK_SLOTS = 24 };
 
 /* Where results that nobody brings are made. */
-typedef enum { WITH_INPUTS, ON_HOST, ON_DEVICE } Place;
+typedef enum { WITH_INPUTS, ON_HOST, ON_DEVICE } OutputLocation;
 
 /* The arrays of one run; all references in it are owned. Must not be moved. */
 typedef struct {
-    PyObject **given;  /* argument objects as passed by the caller, then outputs as returned */
-    PyObject **arrays; /* the arrays they stand for; NULL where that is `given` itself */
-    void **data;       /* base pointers of the arguments, then of the outputs */
-    Py_ssize_t filled; /* slots of `given` and `arrays` that hold references or NULL */
-    Place place;       /* of a program for a device */
-    void *stream;      /* the same: what runs it, once all arguments are known */
-    PyObject *stack_given[STACK_SLOTS];
+    PyObject **objects; /* argument objects as passed by the caller, then outputs as returned */
+    PyObject **arrays;  /* the arrays they stand for; NULL where that is `objects` itself */
+    void **data;        /* base pointers of the arguments, then of the outputs */
+    Py_ssize_t filled;  /* slots of `objects` and `arrays` that hold references or NULL */
+    OutputLocation location; /* of a program for a device */
+    void *stream;            /* the same: what runs it, once all arguments are known */
+    PyObject *stack_objects[STACK_SLOTS];
     PyObject *stack_arrays[STACK_SLOTS];
     void *stack_data[STACK_SLOTS];
 } Call;
@@ -95,8 +96,8 @@ typedef struct {
 typedef struct Run Run;
 extern Run *runs_in_flight;
 
-/* A call that runs now, on a thread that may have given the GIL away; a list that the GIL guards. It
- * lies on the stack of its thread. */
+/* A call that runs now, on a thread that may have given the GIL away; a list that the GIL guards.
+ * It lies on the stack of its thread. */
 typedef struct Running Running;
 extern Running *calls_running;
 
@@ -111,10 +112,10 @@ extern PyType_Spec file_spec;
 extern PyType_Spec image_spec;
 extern PyType_Spec program_spec;
 
-/* Turns a status into the Python exception that fits, with `what` in front. */
-void raise_status(nova_status status, const char *what);
+/* Turns a status into the Python exception that fits, with `context` in front. */
+void raise_status(nova_status status, const char *context);
 /* The same for a run: nova.RunMemoryError where there is no memory. */
-void raise_run_status(nova_status status, const char *what);
+void raise_run_status(nova_status status, const char *context);
 
 /* The exception for a function that has filled an error. */
 void raise_error(const nova_error *error);
@@ -143,7 +144,8 @@ PyObject *module_sim_lanes(PyObject *module, PyObject *unused);
 extern PyObject *trace_sinks;
 PyObject *module_trace_into(PyObject *module, PyObject *sinks);
 
-/* What `trace_sinks` is when a run starts: the run holds it until it is added. A new reference, or NULL. */
+/* What `trace_sinks` is when a run starts: the run holds it until it is added. A new reference, or
+ * NULL. */
 PyObject *trace_sinks_now(void);
 
 /* Records that each worker may leave in a run with these sinks; 0 for NULL. */
@@ -158,8 +160,9 @@ void trace_add(ProgramObject *self, PyObject *sinks, const nova_execution *execu
 /* Appends to every sink, and takes the reference to the item; one that fails is only a run less. */
 void trace_append(ProgramObject *self, PyObject *sinks, PyObject *item);
 
-/* Runs on devices, which leave (program, capsule); device_trace.c. `begin` gives the trace of a run that starts
- * now, or NULL without sinks; `add` takes it when the run has been enqueued or has ended. With the GIL. */
+/* Runs on devices, which leave (program, capsule); device_trace.c. `begin` gives the trace of a run
+ * that starts now, or NULL without sinks; `add` takes it when the run has been enqueued or has
+ * ended. With the GIL. */
 nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks);
 void device_trace_add(ProgramObject *self, PyObject *sinks, nova_device_trace *trace);
 void device_traces_forget(void);
@@ -184,24 +187,24 @@ bool hold_tables(ProgramObject *self, PyObject *object);
 /* A program without its parts yet; NULL with an exception. */
 ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject *report);
 
-/* The parts of a call that differ for a device; device_call.c. `device_conforms` says whether the program
- * takes an object that is no numpy array as it is, and `device_data` where that is. `device_exchange` gives
- * an array of another library in a form that it takes, or NULL, with an exception only when memory is
- * missing. `device_place`, once
- * all arguments are there, fixes stream and place; `device_execute` runs. */
+/* The parts of a call that differ for a device; device_call.c. `device_conforms` says whether the
+ * program takes an object that is no numpy array as it is, and `device_data` where that is.
+ * `device_exchange` gives an array of another library in a form that it takes, or NULL, with an
+ * exception only when memory is missing. `device_choose_stream`, once all arguments are there,
+ * fixes stream and place; `device_execute` runs. */
 bool device_conforms(const ProgramObject *self, const Spec *spec, PyObject *object);
 void *device_data(PyObject *object);
 PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject *object);
-bool device_place(ProgramObject *self, Call *call);
+bool device_choose_stream(ProgramObject *self, Call *call);
 PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec);
 bool device_execute(ProgramObject *self, Call *call);
 
-/* The values of a run, one for each slot, and their order on the call's stream; *waits says whether their
- * owner may change them as soon as the run is not waited for. False with an exception. */
+/* The values of a run, one for each slot, and their order on the call's stream; *waits says whether
+ * their owner may change them as soon as the run is not waited for. False with an exception. */
 bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, bool *waits);
 
 /* Reads "host", "device" or None; false with an exception. */
-bool read_place(PyObject *object, Place *place);
+bool read_output_location(PyObject *object, OutputLocation *location);
 
 /* The signature of a program while it is read; freed by `signature_free`. */
 typedef struct {
@@ -216,7 +219,8 @@ typedef struct {
 bool read_signature(ProgramObject *self, PyObject *args, PyObject *outputs, Signature *signature);
 void signature_free(Signature *signature);
 
-/* The program's tables, if they fit its signature and constants of this size; false with an exception. */
+/* The program's tables, if they fit its signature and constants of this size; false with an
+ * exception. */
 bool check_tables(const ProgramObject *self, const Signature *signature, uint64_t constants_size,
                   nova_tables *tables);
 
@@ -228,26 +232,29 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* Collects and checks the arrays of a run: those of the tuple or list `arrays`, in order, and `out`
- * (NULL: all outputs are made, where `place` says). False with an exception, and nothing to end. */
-bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out, Place place);
+ * (NULL: all outputs are made, where `location` says). False with an exception, and nothing to end.
+ */
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out,
+                  OutputLocation location);
 
-/* Where outputs= says that results are made, which only a device can choose; false with an exception. */
-bool call_place(ProgramObject *self, PyObject *outputs, Place *place);
+/* Where outputs= says that results are made, which only a device can choose; false with an
+ * exception. */
+bool call_output_location(ProgramObject *self, PyObject *outputs, OutputLocation *location);
 
 /* The result for the caller: one array or a tuple. The call still has to be ended. */
 PyObject *call_result(ProgramObject *self, Call *call);
 void call_end(Call *call);
 
-/* Whether two runs may be in flight together: neither writes what the other one uses. The index of the
- * first argument, or of arguments and outputs, of `call` that is in the way; -1: none. */
+/* Whether two runs may be in flight together: neither writes what the other one uses. The index of
+ * the first argument, or of arguments and outputs, of `call` that is in the way; -1: none. */
 Py_ssize_t call_conflict(ProgramObject *self, const Call *call, ProgramObject *other,
                          const Call *other_call);
 
 /* Raises for slot `index` of a call that a submitted run uses. */
 void raise_in_use(ProgramObject *self, Py_ssize_t index);
 
-/* Whether nothing that runs is in the way of a call, but for runs of `stream` (NULL: none); false with
- * an exception. */
+/* Whether nothing that runs is in the way of a call, but for runs of `stream` (NULL: none); false
+ * with an exception. */
 static inline bool is_anything_running(void)
 {
     return runs_in_flight != NULL || calls_running != NULL;
@@ -256,8 +263,8 @@ static inline bool is_anything_running(void)
 bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream);
 
 /* A new array for an output, with arbitrary contents; NULL with an exception. result_memory.c */
-PyObject *make_output(const Spec *spec);
-bool init_outputs(void);
+PyObject *result_array(const Spec *spec);
+bool init_result_memory(void);
 PyObject *module_configure_outputs(PyObject *module, PyObject *args);
 PyObject *module_clear_outputs(PyObject *module, PyObject *unused);
 PyObject *module_outputs_info(PyObject *module, PyObject *unused);
@@ -271,9 +278,9 @@ void apply_host_settings(nova_program_options *options);
 PyObject *module_configure(PyObject *module, PyObject *args);
 PyObject *module_override(PyObject *module, PyObject *args);
 
-/* The exception for a run that ended with `result`, as `report` makes it; `cause` is an exception that
- * stopped it, or NULL; `dropped` when it was that of a run before it in the stream. A new reference;
- * NULL with an exception. */
+/* The exception for a run that ended with `result`, as `report` makes it; `cause` is an exception
+ * that stopped it, or NULL; `dropped` when it was that of a run before it in the stream. A new
+ * reference; NULL with an exception. */
 PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
                          const nova_run_result *result, PyObject *cause, bool dropped);
 

@@ -1,4 +1,4 @@
-/* measure_flops() and measure_copy(): what one core of this machine does at its best.
+/* peaks_measure_flops() and peaks_measure_copy(): what one core of this machine does at its best.
  *
  * Traces compare with these. The loop of multiply-adds is built for the widest vectors that the CPU
  * has, whatever the module itself was built for: the kernels it is compared with are, too. */
@@ -19,7 +19,7 @@ enum {
     PIECES = 16,   /* of the memory that is copied */
 };
 
-static double now(void)
+static double peaks_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -64,7 +64,7 @@ LOOP(loop_512, TARGET("avx512f"), __m512, _mm512_set1_ps, _mm512_reduce_add_ps)
 LOOP(loop_256, TARGET("avx2,fma"), __m256, _mm256_set1_ps, FIRST_OF_256)
 LOOP(loop_128, , __m128, _mm_set1_ps, _mm_cvtss_f32)
 
-static Loop choose_loop(int *lanes)
+static Loop peaks_choose_loop(int *lanes)
 {
     if (__builtin_cpu_supports("avx512f"))
         return *lanes = 16, loop_512;
@@ -98,58 +98,58 @@ static Loop choose_loop(int *lanes)
 #endif
 
 /* Operations a second in the fastest of the short blocks that fit into `seconds`. */
-static double measure_flops(double seconds)
+static double peaks_measure_flops(double seconds)
 {
     int lanes;
-    Loop loop = choose_loop(&lanes);
-    volatile float kept;
-    double best = 1e30, end = now() + seconds;
+    Loop loop = peaks_choose_loop(&lanes);
+    volatile float sink;
+    double best = 1e30, end = peaks_now() + seconds;
     do {
-        double start = now();
+        double start = peaks_now();
         for (int i = 0; i < 16; i++)
-            kept = loop();
-        double taken = now() - start;
-        if (taken < best)
-            best = taken;
-    } while (now() < end);
-    (void)kept;
+            sink = loop();
+        double elapsed = peaks_now() - start;
+        if (elapsed < best)
+            best = elapsed;
+    } while (peaks_now() < end);
+    (void)sink;
     return 16.0 * ROUNDS * CHAINS * 2.0 * lanes / best;
 }
 
-/* Bytes read and written a second by memcpy, in the fastest of the pieces: a piece is short, so that
- * other processes do not get in between, and was last used a whole round ago. */
-static double measure_copy(char *to, const char *from, size_t nbytes, double seconds)
+/* Bytes read and written a second by memcpy, in the fastest of the pieces: a piece is short, so
+ * that other processes do not get in between, and was last used a whole round ago. */
+static double peaks_measure_copy(char *to, const char *from, size_t nbytes, double seconds)
 {
     size_t piece = nbytes / PIECES > 0 ? nbytes / PIECES : nbytes;
-    double best = 1e30, end = now() + seconds;
+    double best = 1e30, end = peaks_now() + seconds;
     do {
         for (size_t at = 0; at + piece <= nbytes; at += piece) {
-            double start = now();
+            double start = peaks_now();
             memcpy(to + at, from + at, piece);
-            double taken = now() - start;
-            if (taken < best)
-                best = taken;
+            double elapsed = peaks_now() - start;
+            if (elapsed < best)
+                best = elapsed;
         }
-    } while (now() < end);
+    } while (peaks_now() < end);
     return 2.0 * (double)piece / best;
 }
 
 PyObject *module_measure_flops(PyObject *module, PyObject *args)
 {
     (void)module;
-    double seconds, found;
+    double seconds, best;
     if (!PyArg_ParseTuple(args, "d:measure_flops", &seconds))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    found = measure_flops(seconds);
+    best = peaks_measure_flops(seconds);
     Py_END_ALLOW_THREADS
-    return PyFloat_FromDouble(found);
+    return PyFloat_FromDouble(best);
 }
 
 PyObject *module_measure_copy(PyObject *module, PyObject *args)
 {
     (void)module;
-    double seconds, found = 0;
+    double seconds, best = 0;
     Py_ssize_t nbytes;
     if (!PyArg_ParseTuple(args, "nd:measure_copy", &nbytes, &seconds))
         return NULL;
@@ -162,8 +162,8 @@ PyObject *module_measure_copy(PyObject *module, PyObject *args)
         return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
     memset(memory, 1, 2 * (size_t)nbytes); /* every page is there before the clock runs */
-    found = measure_copy(memory, memory + nbytes, (size_t)nbytes, seconds);
+    best = peaks_measure_copy(memory, memory + nbytes, (size_t)nbytes, seconds);
     Py_END_ALLOW_THREADS
     free(memory);
-    return PyFloat_FromDouble(found);
+    return PyFloat_FromDouble(best);
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-/* --- tables ---------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 bool hold_tables(ProgramObject *self, PyObject *object)
 {
@@ -24,7 +24,7 @@ bool hold_tables(ProgramObject *self, PyObject *object)
     return result == 0;
 }
 
-static bool bind_tables(ProgramObject *self, const Signature *signature, uint64_t constants)
+static bool program_bind_tables(ProgramObject *self, const Signature *signature, uint64_t constants)
 {
     nova_error error;
     nova_tables tables;
@@ -44,7 +44,7 @@ static bool bind_tables(ProgramObject *self, const Signature *signature, uint64_
     return status == NOVA_OK;
 }
 
-/* --- the type -------------------------------------------------------------------------------- */
+/* --- the type --------------------------------------------------------------------------------- */
 
 ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject *report)
 {
@@ -66,8 +66,8 @@ ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject 
 
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"image",   "tables",  "constants_vaddr", "args",
-                            "outputs", "convert", "release_gil",     "report", NULL};
+    static char *names[] = {"image",   "tables",      "constants_vaddr", "args", "outputs",
+                            "convert", "release_gil", "report",          NULL};
     PyObject *image, *tables, *vaddr, *arg_rows, *output_rows, *convert, *report = Py_None;
     int release_gil;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!OOOp|O:Program", names, image_type, &image,
@@ -93,7 +93,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
     Signature signature = {0};
     bool ok = read_signature(self, arg_rows, output_rows, &signature) &&
-              hold_tables(self, tables) && bind_tables(self, &signature, constants);
+              hold_tables(self, tables) && program_bind_tables(self, &signature, constants);
     signature_free(&signature);
     if (ok)
         return (PyObject *)self;
@@ -114,7 +114,7 @@ static int program_traverse(ProgramObject *self, visitproc visit, void *arg)
 }
 
 /* Puts None into a slot. */
-static void forget(PyObject **slot)
+static void program_forget(PyObject **slot)
 {
     PyObject *before = *slot, *none = Py_None;
     Py_INCREF(none);
@@ -125,10 +125,10 @@ static void forget(PyObject **slot)
 /* Only functions can close a cycle; image and tables stay, as a call may still be asked for. */
 static int program_clear(ProgramObject *self)
 {
-    forget(&self->convert);
-    forget(&self->label);
-    forget(&self->names);
-    forget(&self->report);
+    program_forget(&self->convert);
+    program_forget(&self->label);
+    program_forget(&self->names);
+    program_forget(&self->report);
     return 0;
 }
 
@@ -196,7 +196,8 @@ static PyObject *program_counts(PyObject *object, PyObject *unused)
 static PyMemberDef program_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(ProgramObject, vectorcall), READONLY, NULL},
     {"image", T_OBJECT_EX, offsetof(ProgramObject, image), READONLY, "The mapped code."},
-    {"device", T_OBJECT, offsetof(ProgramObject, device), READONLY, "The device it is for, or None."},
+    {"device", T_OBJECT, offsetof(ProgramObject, device), READONLY,
+     "The device it is for, or None."},
     {"names", T_OBJECT, offsetof(ProgramObject, names), 0,
      "What traces call its arguments and outputs."},
     {"label", T_OBJECT, offsetof(ProgramObject, label), 0, "What traces call it."},
@@ -214,7 +215,8 @@ static PyGetSetDef program_attributes[] = {
 
 static PyMethodDef program_methods[] = {
     {"run", (PyCFunction)(void (*)(void))program_run, METH_FASTCALL | METH_KEYWORDS,
-     "run(inputs, params=(), out=None, timeout=None, *, outputs=None)\n--\n\nCalls with the arrays of "
+     "run(inputs, params=(), out=None, timeout=None, *, outputs=None)\n--\n\nCalls with the arrays "
+     "of "
      "two lists."},
     {"on_device", (PyCFunction)(void (*)(void))program_on_device,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
@@ -225,7 +227,8 @@ static PyMethodDef program_methods[] = {
     {"set_order", program_set_order, METH_O,
      "set_order(order)\n--\n\nHas all runs take the tasks in this order, on the calling thread."},
     {"submit", (PyCFunction)(void (*)(void))program_submit, METH_VARARGS | METH_KEYWORDS,
-     "submit(arrays, out=None, stream=None, timeout=None, outputs=None)\n--\n\nStarts a run: a Run."},
+     "submit(arrays, out=None, stream=None, timeout=None, outputs=None)\n--\n\nStarts a run: a "
+     "Run."},
     {0},
 };
 

@@ -1,7 +1,8 @@
 /* Memory of large results: blocks of the store, which numpy gives back when the array is gone.
  *
  * numpy lets a block's owner say how it is freed (its handler of memory, NEP 49). So a result is an
- * array that owns its data, as any other: it can be resized, pickled, shared by DLPack and viewed. */
+ * array that owns its data, as any other: it can be resized, pickled, shared by DLPack and viewed.
+ */
 #include "python/native.h"
 
 #include "base/caching_allocator.h"
@@ -9,16 +10,16 @@
 /* Smaller ones are numpy's: the C library reuses their memory too, and a handler costs 0.3 us. */
 enum { LEAST_BYTES = 256 << 10 };
 
-static bool pooled = true; /* guarded by the GIL */
-static PyObject *handler;  /* a capsule; set once by the module's initialisation */
+static bool result_pooled = true; /* guarded by the GIL */
+static PyObject *result_handler;  /* a capsule; set once by the module's initialisation */
 
-static void *take(void *context, size_t size)
+static void *result_take(void *context, size_t size)
 {
     (void)context;
     return nova_blocks_take(size);
 }
 
-static void *take_zeroed(void *context, size_t count, size_t size)
+static void *result_take_zeroed(void *context, size_t count, size_t size)
 {
     (void)context;
     size_t bytes;
@@ -26,74 +27,75 @@ static void *take_zeroed(void *context, size_t count, size_t size)
     return block != NULL ? memset(block, 0, bytes) : NULL;
 }
 
-static void give(void *context, void *block, size_t size)
+static void result_give(void *context, void *block, size_t size)
 {
     (void)context, (void)size;
     nova_blocks_give(block);
 }
 
-static void *resize(void *context, void *block, size_t size)
+static void *result_resize(void *context, void *block, size_t size)
 {
     (void)context;
-    size_t room = block != NULL ? nova_blocks_room(block) : 0;
-    if (size <= room && size >= room / 2)
+    size_t capacity = block != NULL ? nova_blocks_capacity(block) : 0;
+    if (size <= capacity && size >= capacity / 2)
         return block;
     void *other = nova_blocks_take(size);
     if (other == NULL)
         return NULL;
     if (block != NULL)
-        memcpy(other, block, size < room ? size : room);
+        memcpy(other, block, size < capacity ? size : capacity);
     nova_blocks_give(block);
     return other;
 }
 
-bool init_outputs(void)
+bool init_result_memory(void)
 {
     static PyDataMem_Handler functions = {
-        "nova_output", 1, {NULL, take, take_zeroed, resize, give}};
-    handler = PyCapsule_New(&functions, "mem_handler", NULL); /* the name that numpy wants */
-    return handler != NULL;
+        "nova_output", 1, {NULL, result_take, result_take_zeroed, result_resize, result_give}};
+    result_handler = PyCapsule_New(&functions, "mem_handler", NULL); /* the name that numpy wants */
+    return result_handler != NULL;
 }
 
-static PyObject *make_array(const Spec *spec)
+static PyObject *result_make_array(const Spec *spec)
 {
     Py_INCREF((PyObject *)spec->descr); /* stolen by the next call */
     PyObject *array = PyArray_NewFromDescr(&PyArray_Type, spec->descr, spec->rank, spec->dims, NULL,
                                            NULL, 0, NULL);
     if (array == NULL && PyErr_ExceptionMatches(PyExc_MemoryError)) {
-        char what[64];
+        char message[64];
         PyErr_Clear();
-        snprintf(what, sizeof what, "there is no room for a result of %zu bytes", spec->nbytes);
-        raise_run_status(NOVA_OUT_OF_MEMORY, what);
+        snprintf(message, sizeof message, "there is no room for a result of %zu bytes",
+                 spec->nbytes);
+        raise_run_status(NOVA_OUT_OF_MEMORY, message);
     }
     return array;
 }
 
-PyObject *make_output(const Spec *spec)
+PyObject *result_array(const Spec *spec)
 {
-    if (spec->nbytes < LEAST_BYTES || !pooled)
-        return make_array(spec);
-    PyObject *others = PyDataMem_SetHandler(handler); /* in this context */
+    if (spec->nbytes < LEAST_BYTES || !result_pooled)
+        return result_make_array(spec);
+    PyObject *others = PyDataMem_SetHandler(result_handler); /* in this context */
     if (others == NULL)
         return NULL;
-    PyObject *array = make_array(spec);
+    PyObject *array = result_make_array(spec);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *own = PyDataMem_SetHandler(others);
+    PyObject *previous = PyDataMem_SetHandler(others);
     Py_DECREF(others);
-    if (own == NULL) {
+    if (previous == NULL) {
         Py_XDECREF(type);
         Py_XDECREF(value);
         Py_XDECREF(traceback);
         Py_XDECREF(array);
         return NULL;
     }
-    Py_DECREF(own);
+    Py_DECREF(previous);
     PyErr_Restore(type, value, traceback);
     return array;
 }
 
-/* --- functions of the module --------------------------------------------------------------------- */
+/* --- functions of the module ------------------------------------------------------------------ */
 
 PyObject *module_configure_outputs(PyObject *module, PyObject *args)
 {
@@ -106,7 +108,7 @@ PyObject *module_configure_outputs(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "seconds must be 0 or more, and below 1e9");
         return NULL;
     }
-    pooled = limit > 0;
+    result_pooled = limit > 0;
     nova_blocks_configure(limit, (uint64_t)(seconds * 1e9));
     Py_RETURN_NONE;
 }

@@ -1,38 +1,40 @@
 /* simulate(): plays a task graph on virtual cores, without running anything.
  *
- * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked here. */
+ * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked here.
+ */
 #include "python/native.h"
 
 #include "nova/scheduler.h"
 
 typedef struct {
     Py_buffer tasks, successors, kinds, costs;
-} Given;
+} Arguments;
 
-static void release(Given *given)
+static void schedule_sim_release(Arguments *arguments)
 {
-    Py_buffer *all[] = {&given->tasks, &given->successors, &given->kinds, &given->costs};
+    Py_buffer *all[] = {&arguments->tasks, &arguments->successors, &arguments->kinds,
+                        &arguments->costs};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i]->obj != NULL)
             PyBuffer_Release(all[i]);
 }
 
 /* Whether the four arrays belong to the same number of tasks, and can be used in place. */
-static bool fits(const Given *given)
+static bool schedule_sim_fits(const Arguments *arguments)
 {
-    size_t count = (size_t)given->tasks.len / sizeof(nova_task);
-    return (size_t)given->tasks.len == count * sizeof(nova_task) && count <= UINT32_MAX &&
-           (size_t)given->kinds.len == count &&
-           (size_t)given->costs.len == count * sizeof(uint64_t) &&
-           (size_t)given->successors.len % sizeof(uint32_t) == 0 &&
-           (size_t)given->successors.len / sizeof(uint32_t) <= UINT32_MAX &&
-           (uintptr_t)given->tasks.buf % _Alignof(nova_task) == 0 &&
-           (uintptr_t)given->costs.buf % _Alignof(uint64_t) == 0 &&
-           (uintptr_t)given->successors.buf % _Alignof(uint32_t) == 0;
+    size_t count = (size_t)arguments->tasks.len / sizeof(nova_task);
+    return (size_t)arguments->tasks.len == count * sizeof(nova_task) && count <= UINT32_MAX &&
+           (size_t)arguments->kinds.len == count &&
+           (size_t)arguments->costs.len == count * sizeof(uint64_t) &&
+           (size_t)arguments->successors.len % sizeof(uint32_t) == 0 &&
+           (size_t)arguments->successors.len / sizeof(uint32_t) <= UINT32_MAX &&
+           (uintptr_t)arguments->tasks.buf % _Alignof(nova_task) == 0 &&
+           (uintptr_t)arguments->costs.buf % _Alignof(uint64_t) == 0 &&
+           (uintptr_t)arguments->successors.buf % _Alignof(uint32_t) == 0;
 }
 
-static PyObject *play(const nova_graph *graph, unsigned cores, nova_policy policy,
-                      unsigned long long seed)
+static PyObject *schedule_sim_play(const nova_graph *graph, unsigned cores, nova_policy policy,
+                                   unsigned long long seed)
 {
     Py_ssize_t count = nova_graph_get_facts(graph).task_count;
     PyObject *timeline =
@@ -58,32 +60,32 @@ static PyObject *play(const nova_graph *graph, unsigned cores, nova_policy polic
 PyObject *module_simulate(PyObject *module, PyObject *args)
 {
     (void)module;
-    Given given = {0};
+    Arguments arguments = {0};
     unsigned cores;
     int policy;
     unsigned long long seed;
     PyObject *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*IiK:simulate", &given.tasks, &given.successors,
-                          &given.kinds, &given.costs, &cores, &policy, &seed))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*IiK:simulate", &arguments.tasks, &arguments.successors,
+                          &arguments.kinds, &arguments.costs, &cores, &policy, &seed))
         return NULL;
     nova_graph *graph = NULL;
     nova_status status = NOVA_INVALID_ARGUMENT;
-    if (fits(&given)) {
+    if (schedule_sim_fits(&arguments)) {
         const nova_graph_tables tables = {
-            .tasks = given.tasks.buf,
-            .successors = given.successors.buf,
-            .core = given.kinds.buf,
-            .cost = given.costs.buf,
-            .task_count = (uint32_t)((size_t)given.tasks.len / sizeof(nova_task)),
-            .successor_count = (uint32_t)((size_t)given.successors.len / sizeof(uint32_t)),
+            .tasks = arguments.tasks.buf,
+            .successors = arguments.successors.buf,
+            .core = arguments.kinds.buf,
+            .cost = arguments.costs.buf,
+            .task_count = (uint32_t)((size_t)arguments.tasks.len / sizeof(nova_task)),
+            .successor_count = (uint32_t)((size_t)arguments.successors.len / sizeof(uint32_t)),
         };
         status = nova_graph_create(&tables, 0, &graph);
     }
     if (status != NOVA_OK)
         raise_status(status, "these arrays are no task graph");
     else
-        result = play(graph, cores, (nova_policy)policy, seed);
+        result = schedule_sim_play(graph, cores, (nova_policy)policy, seed);
     nova_graph_destroy(graph);
-    release(&given);
+    schedule_sim_release(&arguments);
     return result;
 }

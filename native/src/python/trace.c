@@ -7,7 +7,7 @@
 
 PyObject *trace_sinks;
 
-/* --- traces ------------------------------------------------------------------------------------ */
+/* --- traces ----------------------------------------------------------------------------------- */
 
 PyObject *trace_sinks_now(void)
 {
@@ -26,28 +26,28 @@ uint32_t trace_capacity(const ProgramObject *self, PyObject *sinks)
 }
 
 /* All records of the last run, by their places: bytes, a new reference. */
-static PyObject *read_records(const nova_execution *execution, unsigned places, uint64_t *lost)
+static PyObject *trace_read_records(const nova_execution *execution, unsigned slots, uint64_t *lost)
 {
-    uint64_t kept = 0;
+    uint64_t recorded = 0;
     *lost = 0;
-    for (unsigned i = 0; i < places; i++) {
+    for (unsigned i = 0; i < slots; i++) {
         uint64_t count = nova_instance_trace(execution->instance, i, NULL, 0);
-        uint64_t room = execution->trace_capacity;
-        kept += count < room ? count : room;
-        *lost += count < room ? 0 : count - room;
+        uint64_t capacity = execution->trace_capacity;
+        recorded += count < capacity ? count : capacity;
+        *lost += count < capacity ? 0 : count - capacity;
     }
-    PyObject *block = PyBytes_FromStringAndSize(
-        NULL, (Py_ssize_t)(kept * sizeof(nova_trace_record)));
+    PyObject *block =
+        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(recorded * sizeof(nova_trace_record)));
     if (block == NULL)
         return NULL;
     nova_trace_record *to = (nova_trace_record *)(void *)PyBytes_AsString(block);
-    for (unsigned i = 0; i < places && kept > 0; i++) {
-        uint32_t room = kept < UINT32_MAX ? (uint32_t)kept : UINT32_MAX;
-        uint64_t count = nova_instance_trace(execution->instance, i, to, room);
+    for (unsigned i = 0; i < slots && recorded > 0; i++) {
+        uint32_t capacity = recorded < UINT32_MAX ? (uint32_t)recorded : UINT32_MAX;
+        uint64_t count = nova_instance_trace(execution->instance, i, to, capacity);
         if (count > execution->trace_capacity)
             count = execution->trace_capacity;
         to += count;
-        kept -= count;
+        recorded -= count;
     }
     return block;
 }
@@ -71,7 +71,7 @@ void trace_add(ProgramObject *self, PyObject *sinks, const nova_execution *execu
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback); /* of a run that failed */
     uint64_t lost;
-    PyObject *block = read_records(execution, result->workers, &lost);
+    PyObject *block = trace_read_records(execution, result->workers, &lost);
     if (block != NULL && start_ns == 0) {
         const nova_trace_record *records = (const void *)PyBytes_AsString(block);
         size_t count = (size_t)PyBytes_Size(block) / sizeof *records;
@@ -112,7 +112,7 @@ PyObject *module_trace_into(PyObject *module, PyObject *sinks)
     Py_RETURN_NONE;
 }
 
-/* --- the order of a simulation ------------------------------------------------------------------ */
+/* --- the order of a simulation ---------------------------------------------------------------- */
 
 nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
                          const nova_run_options *options, nova_run_result *result)
@@ -141,7 +141,7 @@ nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
 }
 
 /* Whether `order` has every task once, and none before one that it waits for. */
-static bool is_possible(const nova_tables *tables, const uint32_t *order, uint32_t count)
+static bool trace_is_possible(const nova_tables *tables, const uint32_t *order, uint32_t count)
 {
     uint32_t *waits = PyMem_Calloc((size_t)count + 1, sizeof *waits);
     if (waits == NULL)
@@ -164,7 +164,7 @@ static bool is_possible(const nova_tables *tables, const uint32_t *order, uint32
     return good;
 }
 
-PyObject *program_set_order(PyObject *object, PyObject *given)
+PyObject *program_set_order(PyObject *object, PyObject *sequence)
 {
     ProgramObject *self = (ProgramObject *)object;
     Py_buffer view;
@@ -176,14 +176,14 @@ PyObject *program_set_order(PyObject *object, PyObject *given)
         PyErr_SetString(PyExc_ValueError, "the order of the tasks is set already");
         return NULL;
     }
-    if (PyObject_GetBuffer(given, &view, PyBUF_SIMPLE) < 0)
+    if (PyObject_GetBuffer(sequence, &view, PyBUF_SIMPLE) < 0)
         return NULL;
     size_t count = (size_t)view.len / sizeof(uint32_t);
     uint32_t *order = PyMem_Malloc((size_t)view.len + 1);
     bool good = order != NULL && count < UINT32_MAX && (size_t)view.len % sizeof(uint32_t) == 0;
     if (good) {
         memcpy(order, view.buf, (size_t)view.len);
-        good = is_possible(nova_program_tables(self->program), order, (uint32_t)count);
+        good = trace_is_possible(nova_program_tables(self->program), order, (uint32_t)count);
     }
     PyBuffer_Release(&view);
     if (!good) {

@@ -1,4 +1,5 @@
-/* System calls, as the C library has two versions of its functions for this, and files name none. */
+/* System calls, as the C library has two versions of its functions for this, and files name none.
+ */
 #define _GNU_SOURCE /* syscall */
 
 #include "scheduler/cpu_affinity.h"
@@ -11,7 +12,7 @@
 enum { WORD_BITS = sizeof(unsigned long) * CHAR_BIT, WORDS = 4096 / WORD_BITS };
 
 /* The mask of the calling thread; how many words of it the system wrote. */
-static unsigned read_mask(unsigned long *mask)
+static unsigned affinity_read_mask(unsigned long *mask)
 {
     long bytes = syscall(SYS_sched_getaffinity, 0, WORDS * sizeof *mask, mask);
     return bytes > 0 ? (unsigned)bytes / (unsigned)sizeof *mask : 0;
@@ -20,26 +21,26 @@ static unsigned read_mask(unsigned long *mask)
 unsigned nova_cpus_allowed(void)
 {
     unsigned long mask[WORDS];
-    unsigned words = read_mask(mask), count = 0;
+    unsigned words = affinity_read_mask(mask), count = 0;
     for (unsigned i = 0; i < words; i++)
-        for (unsigned long rest = mask[i]; rest != 0; rest &= rest - 1)
+        for (unsigned long bits = mask[i]; bits != 0; bits &= bits - 1)
             count++;
     return count;
 }
 
 void nova_cpus_bind(unsigned index)
 {
-    unsigned long mask[WORDS], one[WORDS] = {0};
-    unsigned words = read_mask(mask), count = nova_cpus_allowed();
+    unsigned long mask[WORDS], single[WORDS] = {0};
+    unsigned words = affinity_read_mask(mask), count = nova_cpus_allowed();
     if (count == 0)
         return;
-    unsigned left = index % count;
+    unsigned skip = index % count;
     for (unsigned cpu = 0; cpu < words * WORD_BITS; cpu++) {
         unsigned long bit = 1ul << cpu % WORD_BITS;
-        if ((mask[cpu / WORD_BITS] & bit) == 0 || left-- > 0)
+        if ((mask[cpu / WORD_BITS] & bit) == 0 || skip-- > 0)
             continue;
-        one[cpu / WORD_BITS] = bit;
-        (void)syscall(SYS_sched_setaffinity, 0, words * sizeof *one, one);
+        single[cpu / WORD_BITS] = bit;
+        (void)syscall(SYS_sched_setaffinity, 0, words * sizeof *single, single);
         return;
     }
 }
@@ -55,7 +56,7 @@ void nova_cpus_leave(uint32_t cpu)
     if (cpu >= WORDS * WORD_BITS || nova_cpus_current() != cpu || nova_cpus_allowed() < 2)
         return;
     unsigned long mask[WORDS];
-    unsigned words = read_mask(mask);
+    unsigned words = affinity_read_mask(mask);
     if (cpu >= words * WORD_BITS)
         return;
     mask[cpu / WORD_BITS] ^= 1ul << cpu % WORD_BITS;

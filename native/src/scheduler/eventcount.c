@@ -5,72 +5,72 @@
 #include "scheduler/cpu_affinity.h"
 #include "base/futex.h"
 
-void nova_lot_spin(nova_lot *lot)
+void nova_eventcount_start_spinning(nova_eventcount *eventcount)
 {
-    atomic_fetch_add_explicit(&lot->spinning, 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&eventcount->spinning, 1, memory_order_seq_cst);
 }
 
-void nova_lot_stop_spinning(nova_lot *lot)
+void nova_eventcount_stop_spinning(nova_eventcount *eventcount)
 {
-    atomic_fetch_sub_explicit(&lot->spinning, 1, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&eventcount->spinning, 1, memory_order_seq_cst);
 }
 
-uint32_t nova_lot_news(nova_lot *lot)
+uint32_t nova_eventcount_epoch(nova_eventcount *eventcount)
 {
-    return (uint32_t)atomic_load_explicit(&lot->news, memory_order_acquire);
+    return (uint32_t)atomic_load_explicit(&eventcount->epoch, memory_order_acquire);
 }
 
-void nova_lot_park(nova_lot *lot, nova_sleeper *sleeper)
+void nova_eventcount_park(nova_eventcount *eventcount, nova_sleeper *sleeper)
 {
-    pthread_mutex_lock(lot->lock);
-    atomic_store_explicit(&sleeper->called, 0, memory_order_relaxed);
-    sleeper->next = lot->list;
-    lot->list = sleeper;
-    atomic_fetch_add_explicit(&lot->parked, 1, memory_order_seq_cst);
-    pthread_mutex_unlock(lot->lock);
-    nova_lot_stop_spinning(lot);
+    pthread_mutex_lock(eventcount->lock);
+    atomic_store_explicit(&sleeper->notified, 0, memory_order_relaxed);
+    sleeper->next = eventcount->list;
+    eventcount->list = sleeper;
+    atomic_fetch_add_explicit(&eventcount->parked, 1, memory_order_seq_cst);
+    pthread_mutex_unlock(eventcount->lock);
+    nova_eventcount_stop_spinning(eventcount);
 }
 
-void nova_lot_unpark(nova_lot *lot, nova_sleeper *sleeper)
+void nova_eventcount_unpark(nova_eventcount *eventcount, nova_sleeper *sleeper)
 {
-    pthread_mutex_lock(lot->lock);
-    for (nova_sleeper **link = &lot->list; *link != NULL; link = &(*link)->next)
+    pthread_mutex_lock(eventcount->lock);
+    for (nova_sleeper **link = &eventcount->list; *link != NULL; link = &(*link)->next)
         if (*link == sleeper) {
             *link = sleeper->next;
-            atomic_fetch_sub_explicit(&lot->parked, 1, memory_order_seq_cst);
+            atomic_fetch_sub_explicit(&eventcount->parked, 1, memory_order_seq_cst);
             break;
         }
-    pthread_mutex_unlock(lot->lock);
+    pthread_mutex_unlock(eventcount->lock);
 }
 
-void nova_lot_sleep(nova_sleeper *sleeper)
+void nova_eventcount_sleep(nova_sleeper *sleeper)
 {
-    while (atomic_load_explicit(&sleeper->called, memory_order_acquire) == 0)
-        nova_futex_wait(&sleeper->called, 0, UINT64_MAX);
+    while (atomic_load_explicit(&sleeper->notified, memory_order_acquire) == 0)
+        nova_futex_wait(&sleeper->notified, 0, UINT64_MAX);
 }
 
-void nova_lot_call(nova_lot *lot, uint32_t count)
+void nova_eventcount_notify(nova_eventcount *eventcount, uint32_t count)
 {
-    uint32_t spinning = (uint32_t)atomic_load_explicit(&lot->spinning, memory_order_seq_cst);
+    uint32_t spinning = (uint32_t)atomic_load_explicit(&eventcount->spinning, memory_order_seq_cst);
     if (spinning > 0) {
-        atomic_fetch_add_explicit(&lot->news, 1, memory_order_release);
+        atomic_fetch_add_explicit(&eventcount->epoch, 1, memory_order_release);
         if (spinning >= count)
             return;
     }
     for (count -= spinning; count > 0; count--) {
-        if (atomic_load_explicit(&lot->parked, memory_order_seq_cst) == 0)
+        if (atomic_load_explicit(&eventcount->parked, memory_order_seq_cst) == 0)
             return;
-        pthread_mutex_lock(lot->lock);
-        nova_sleeper *sleeper = lot->list;
+        pthread_mutex_lock(eventcount->lock);
+        nova_sleeper *sleeper = eventcount->list;
         if (sleeper != NULL) {
-            lot->list = sleeper->next;
-            atomic_fetch_sub_explicit(&lot->parked, 1, memory_order_seq_cst);
-            sleeper->caller_cpu = nova_cpus_current();
-            atomic_store_explicit(&sleeper->called, 1, memory_order_release);
+            eventcount->list = sleeper->next;
+            atomic_fetch_sub_explicit(&eventcount->parked, 1, memory_order_seq_cst);
+            sleeper->notifier_cpu = nova_cpus_current();
+            atomic_store_explicit(&sleeper->notified, 1, memory_order_release);
         }
-        pthread_mutex_unlock(lot->lock);
+        pthread_mutex_unlock(eventcount->lock);
         if (sleeper == NULL)
             return;
-        nova_futex_wake(&sleeper->called, 1);
+        nova_futex_wake(&sleeper->notified, 1);
     }
 }

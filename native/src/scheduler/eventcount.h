@@ -16,36 +16,36 @@
 
 /* A thread of the pool; lives as long as the lot. */
 typedef struct nova_sleeper {
-    _Atomic uint32_t called; /* set by who took it out of the list; the word it sleeps on */
-    uint32_t caller_cpu;     /* where that thread was; valid once `called` is seen */
+    _Atomic uint32_t notified; /* set by who took it out of the list; the word it sleeps on */
+    uint32_t notifier_cpu;     /* where that thread was; valid once `notified` is seen */
     struct nova_sleeper *next;
 } nova_sleeper;
 
-typedef struct nova_lot {
+typedef struct nova_eventcount {
     _Alignas(64) _Atomic uint32_t spinning;
     _Atomic uint32_t parked;
-    _Atomic uint32_t news; /* changes when spinning threads should look again */
-    pthread_mutex_t *lock; /* guards the list */
-    nova_sleeper *list;    /* newest first: the warmest thread is called first */
-} nova_lot;
+    _Atomic uint32_t epoch; /* changes when spinning threads should look again */
+    pthread_mutex_t *lock;  /* guards the list */
+    nova_sleeper *list;     /* newest first: the warmest thread is called first */
+} nova_eventcount;
 
 /* Starts and ends spinning. Own thread only. */
-void nova_lot_spin(nova_lot *lot);
-void nova_lot_stop_spinning(nova_lot *lot);
+void nova_eventcount_start_spinning(nova_eventcount *eventcount);
+void nova_eventcount_stop_spinning(nova_eventcount *eventcount);
 
 /* A value that changes when a spinning thread should look again. */
-uint32_t nova_lot_news(nova_lot *lot);
+uint32_t nova_eventcount_epoch(nova_eventcount *eventcount);
 
 /* Enters the list and stops spinning. The thread must look for work once more, and then call
- * nova_lot_sleep or nova_lot_unpark. Own thread only. */
-void nova_lot_park(nova_lot *lot, nova_sleeper *sleeper);
-void nova_lot_unpark(nova_lot *lot, nova_sleeper *sleeper);
+ * nova_eventcount_sleep or nova_eventcount_unpark. Own thread only. */
+void nova_eventcount_park(nova_eventcount *eventcount, nova_sleeper *sleeper);
+void nova_eventcount_unpark(nova_eventcount *eventcount, nova_sleeper *sleeper);
 
 /* Sleeps until called. Own thread only. */
-void nova_lot_sleep(nova_sleeper *sleeper);
+void nova_eventcount_sleep(nova_sleeper *sleeper);
 
 /* Makes up to `count` waiting threads look for work, spinning ones first. Call it after the work
  * was published with a sequentially consistent store, without holding the lock. Thread-safe. */
-void nova_lot_call(nova_lot *lot, uint32_t count);
+void nova_eventcount_notify(nova_eventcount *eventcount, uint32_t count);
 
 #endif

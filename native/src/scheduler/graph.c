@@ -17,9 +17,9 @@ typedef struct event {
     int64_t change;
 } event;
 
-/* --- checking -------------------------------------------------------------------------------- */
+/* --- checking --------------------------------------------------------------------------------- */
 
-static nova_status check_tables(const nova_graph_tables *tables)
+static nova_status graph_check_tables(const nova_graph_tables *tables)
 {
     if (tables == NULL || tables->task_count == 0 || tables->tasks == NULL ||
         (tables->successors == NULL && tables->successor_count > 0))
@@ -52,7 +52,8 @@ static nova_status check_tables(const nova_graph_tables *tables)
 
 /* Compares `waits` with the number of tasks that name a task, counted in `named` (zero on
  * entry). */
-static nova_status check_waits(const nova_graph_tables *tables, uint32_t flags, uint32_t *named)
+static nova_status graph_check_waits(const nova_graph_tables *tables, uint32_t flags,
+                                     uint32_t *named)
 {
     for (uint32_t i = 0; i < tables->task_count; i++) {
         const nova_task *task = &tables->tasks[i];
@@ -67,9 +68,9 @@ static nova_status check_waits(const nova_graph_tables *tables, uint32_t flags, 
     return NOVA_OK;
 }
 
-/* --- preparing ------------------------------------------------------------------------------- */
+/* --- preparing -------------------------------------------------------------------------------- */
 
-static int compare_ranked(const void *left, const void *right)
+static int graph_compare_ranked(const void *left, const void *right)
 {
     const ranked *a = left, *b = right;
     if (a->priority != b->priority)
@@ -77,7 +78,7 @@ static int compare_ranked(const void *left, const void *right)
     return a->task < b->task ? -1 : a->task > b->task;
 }
 
-static int compare_events(const void *left, const void *right)
+static int graph_compare_events(const void *left, const void *right)
 {
     const event *a = left, *b = right;
     if (a->time != b->time)
@@ -86,8 +87,8 @@ static int compare_events(const void *left, const void *right)
 }
 
 /* Priorities, and the roots and each task's successors in the order of theirs. */
-static nova_status rank(nova_graph *graph, uint32_t successor_count, uint64_t *priority,
-                        uint32_t *by_priority, uint32_t *ranked_roots)
+static nova_status graph_rank(nova_graph *graph, uint32_t successor_count, uint64_t *priority,
+                              uint32_t *by_priority, uint32_t *ranked_roots)
 {
     ranked *list = malloc(((size_t)graph->facts.root_count + successor_count) * sizeof *list + 1);
     if (list == NULL)
@@ -100,10 +101,11 @@ static nova_status rank(nova_graph *graph, uint32_t successor_count, uint64_t *p
             list[k] = (ranked){priority[successor], successor};
         }
         if (count > INSERTION_MOST) {
-            qsort(list, count, sizeof *list, compare_ranked);
+            qsort(list, count, sizeof *list, graph_compare_ranked);
         } else {
             for (uint32_t k = 1; k < count; k++)
-                for (uint32_t m = k; m > 0 && compare_ranked(&list[m], &list[m - 1]) < 0; m--) {
+                for (uint32_t m = k; m > 0 && graph_compare_ranked(&list[m], &list[m - 1]) < 0;
+                     m--) {
                     ranked swapped = list[m];
                     list[m] = list[m - 1];
                     list[m - 1] = swapped;
@@ -121,7 +123,7 @@ static nova_status rank(nova_graph *graph, uint32_t successor_count, uint64_t *p
     }
     for (uint32_t i = 0; i < graph->facts.root_count; i++)
         list[i] = (ranked){priority[graph->roots[i]], graph->roots[i]};
-    qsort(list, graph->facts.root_count, sizeof *list, compare_ranked);
+    qsort(list, graph->facts.root_count, sizeof *list, graph_compare_ranked);
     for (uint32_t i = 0; i < graph->facts.root_count; i++)
         ranked_roots[i] = list[i].task;
     free(list);
@@ -130,7 +132,7 @@ static nova_status rank(nova_graph *graph, uint32_t successor_count, uint64_t *p
 
 /* The most tasks that run at the same time when each starts as early as it can. Tasks of cost 0
  * count as 1, or they would never overlap. */
-static nova_status measure_width(nova_graph *graph)
+static nova_status graph_measure_width(nova_graph *graph)
 {
     uint32_t count = graph->facts.task_count;
     uint64_t *start = calloc(count, sizeof *start);
@@ -153,7 +155,7 @@ static nova_status measure_width(nova_graph *graph)
                 *later = end;
         }
     }
-    qsort(events, 2 * (size_t)count, sizeof *events, compare_events);
+    qsort(events, 2 * (size_t)count, sizeof *events, graph_compare_events);
     int64_t running = 0, most = 1;
     for (size_t i = 0; i < 2 * (size_t)count; i++) {
         running += events[i].change;
@@ -166,7 +168,7 @@ static nova_status measure_width(nova_graph *graph)
     return NOVA_OK;
 }
 
-static nova_status add_up(nova_graph *graph)
+static nova_status graph_add_up(nova_graph *graph)
 {
     for (uint32_t i = 0; i < graph->facts.task_count; i++) {
         graph->kind_count[graph->core[i]]++;
@@ -178,19 +180,20 @@ static nova_status add_up(nova_graph *graph)
     return NOVA_OK;
 }
 
-static nova_status prepare(const nova_graph_tables *tables, uint32_t flags, nova_graph **graph)
+static nova_status graph_prepare(const nova_graph_tables *tables, uint32_t flags,
+                                 nova_graph **graph)
 {
     size_t count = tables->task_count, edges = tables->successor_count;
-    nova_graph *made =
-        calloc(1, sizeof *made + count * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t) + 1) +
+    nova_graph *created =
+        calloc(1, sizeof *created + count * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t) + 1) +
                       edges * sizeof(uint32_t));
-    if (made == NULL)
+    if (created == NULL)
         return NOVA_OUT_OF_MEMORY;
-    uint64_t *priority = (uint64_t *)(made + 1), *cost = priority + count;
+    uint64_t *priority = (uint64_t *)(created + 1), *cost = priority + count;
     uint32_t *roots = (uint32_t *)(cost + count), *ranked_roots = roots + count;
     uint32_t *by_priority = ranked_roots + count;
     uint8_t *core = (uint8_t *)(by_priority + edges);
-    *made = (nova_graph){
+    *created = (nova_graph){
         .facts = {.task_count = tables->task_count},
         .tasks = tables->tasks,
         .successors = tables->successors,
@@ -205,20 +208,21 @@ static nova_status prepare(const nova_graph_tables *tables, uint32_t flags, nova
         core[i] = tables->core != NULL ? tables->core[i] : NOVA_VECTOR;
         cost[i] = tables->cost != NULL ? tables->cost[i] : 1;
     }
-    nova_status status = check_waits(tables, flags, roots); /* counts where the roots will be */
+    /* counts where the roots will be */
+    nova_status status = graph_check_waits(tables, flags, roots);
     for (uint32_t i = 0; i < tables->task_count; i++)
         if (tables->tasks[i].waits == 0)
-            roots[made->facts.root_count++] = i;
+            roots[created->facts.root_count++] = i;
     if (status == NOVA_OK)
-        status = add_up(made);
+        status = graph_add_up(created);
     if (status == NOVA_OK)
-        status = rank(made, tables->successor_count, priority, by_priority, ranked_roots);
+        status = graph_rank(created, tables->successor_count, priority, by_priority, ranked_roots);
     if (status == NOVA_OK)
-        status = measure_width(made);
+        status = graph_measure_width(created);
     if (status == NOVA_OK)
-        *graph = made;
+        *graph = created;
     else
-        free(made);
+        free(created);
     return status;
 }
 
@@ -226,8 +230,8 @@ nova_status nova_graph_create(const nova_graph_tables *tables, uint32_t flags, n
 {
     if (graph == NULL || (flags & ~(uint32_t)NOVA_GRAPH_MAY_STALL))
         return NOVA_INVALID_ARGUMENT;
-    nova_status status = check_tables(tables);
-    return status == NOVA_OK ? prepare(tables, flags, graph) : status;
+    nova_status status = graph_check_tables(tables);
+    return status == NOVA_OK ? graph_prepare(tables, flags, graph) : status;
 }
 
 nova_status nova_graph_from_tables(const nova_tables *tables, const nova_speeds *speeds,
@@ -243,8 +247,7 @@ nova_status nova_graph_from_tables(const nova_tables *tables, const nova_speeds 
     uint8_t *core = (uint8_t *)(cost + count);
     for (uint32_t i = 0; i < count; i++) {
         const nova_task *task = &tables->tasks[i];
-        const nova_kernel_record *kernel =
-            &tables->kernels[tables->launches[task->launch].kernel];
+        const nova_kernel_record *kernel = &tables->kernels[tables->launches[task->launch].kernel];
         double tiles = (double)(task->end - task->begin);
         double part = kernel->grid > 0 ? tiles / (double)kernel->grid : 0;
         double compute = part * (double)kernel->flops / speeds->flops_per_ns;
@@ -253,7 +256,7 @@ nova_status nova_graph_from_tables(const nova_tables *tables, const nova_speeds 
         cost[i] = longer < 1e15 ? (uint64_t)longer : (uint64_t)1e15; /* eleven days */
         core[i] = (uint8_t)kernel->core;
     }
-    const nova_graph_tables own = {
+    const nova_graph_tables copy = {
         .tasks = tables->tasks,
         .successors = tables->successors,
         .core = core,
@@ -261,7 +264,7 @@ nova_status nova_graph_from_tables(const nova_tables *tables, const nova_speeds 
         .task_count = count,
         .successor_count = tables->header->successor_count,
     };
-    nova_status status = nova_graph_create(&own, 0, graph); /* copies core and cost */
+    nova_status status = nova_graph_create(&copy, 0, graph); /* copies core and cost */
     free(cost);
     return status;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- making ---------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 /* Hands out parts of one allocation; with memory NULL it only adds up. */
 typedef struct arena {
@@ -12,7 +12,7 @@ typedef struct arena {
     size_t used;
 } arena;
 
-static void *carve(arena *arena, size_t count, size_t size)
+static void *instance_carve(arena *arena, size_t count, size_t size)
 {
     void *part = arena->memory != NULL ? arena->memory + arena->used : NULL;
     arena->used += (count * size + 63) & ~(size_t)63;
@@ -20,41 +20,41 @@ static void *carve(arena *arena, size_t count, size_t size)
 }
 
 /* Places every array; the same calls measure and lay out. */
-static void lay_out(nova_instance *run, arena *arena, const nova_graph *graph, unsigned places,
-                    uint32_t trace_capacity)
+static void instance_lay_out(nova_instance *run, arena *arena, const nova_graph *graph,
+                             unsigned slots, uint32_t trace_capacity)
 {
     size_t tasks = graph->facts.task_count;
-    _Atomic uint32_t *remaining = carve(arena, tasks, sizeof(uint32_t));
-    nova_place *place = carve(arena, places, sizeof *place);
-    uint32_t *running = carve(arena, places, sizeof *running);
-    _Atomic uint32_t *host = carve(arena, graph->kind_count[NOVA_HOST], sizeof(uint32_t));
-    uint64_t *ready = carve(arena, trace_capacity > 0 ? tasks : 0, sizeof *ready);
+    _Atomic uint32_t *remaining = instance_carve(arena, tasks, sizeof(uint32_t));
+    nova_worker_slot *slot = instance_carve(arena, slots, sizeof *slot);
+    uint32_t *running = instance_carve(arena, slots, sizeof *running);
+    _Atomic uint32_t *host = instance_carve(arena, graph->kind_count[NOVA_HOST], sizeof(uint32_t));
+    uint64_t *ready = instance_carve(arena, trace_capacity > 0 ? tasks : 0, sizeof *ready);
     if (run != NULL) {
         run->remaining = remaining;
-        run->places = place;
+        run->slots = slot;
         run->running = running;
         run->host.entries = host;
         run->ready_ns = trace_capacity > 0 ? ready : NULL;
     }
-    for (unsigned i = 0; i < places; i++) {
+    for (unsigned i = 0; i < slots; i++) {
         _Atomic uint32_t *queues[2];
         for (int kind = 0; kind < 2; kind++)
-            queues[kind] = carve(arena, graph->kind_count[kind], sizeof(uint32_t));
-        nova_trace_record *ring = carve(arena, trace_capacity, sizeof *ring);
+            queues[kind] = instance_carve(arena, graph->kind_count[kind], sizeof(uint32_t));
+        nova_trace_record *ring = instance_carve(arena, trace_capacity, sizeof *ring);
         if (run == NULL)
             continue;
-        memset(&place[i], 0, sizeof place[i]);
-        place[i].index = i;
-        place[i].random = 2654435761u * (i + 1);
-        place[i].ring = ring;
+        memset(&slot[i], 0, sizeof slot[i]);
+        slot[i].index = i;
+        slot[i].random = 2654435761u * (i + 1);
+        slot[i].ring = ring;
         for (int kind = 0; kind < 2; kind++)
-            place[i].deques[kind].tasks = queues[kind];
-        atomic_store_explicit(&place[i].current, NOVA_NO_TASK, memory_order_relaxed);
+            slot[i].deques[kind].tasks = queues[kind];
+        atomic_store_explicit(&slot[i].current, NOVA_NO_TASK, memory_order_relaxed);
     }
 }
 
-nova_status nova_instance_create(const nova_graph *graph, unsigned workers,
-                                 uint32_t trace_capacity, nova_instance **instance)
+nova_status nova_instance_create(const nova_graph *graph, unsigned workers, uint32_t trace_capacity,
+                                 nova_instance **instance)
 {
     if (graph == NULL || instance == NULL)
         return NOVA_INVALID_ARGUMENT;
@@ -63,23 +63,23 @@ nova_status nova_instance_create(const nova_graph *graph, unsigned workers,
     if (workers > NOVA_MAX_WORKERS)
         return NOVA_OUT_OF_RANGE;
     arena arena = {NULL, 0};
-    carve(&arena, 1, sizeof **instance);
-    lay_out(NULL, &arena, graph, workers, trace_capacity);
+    instance_carve(&arena, 1, sizeof **instance);
+    instance_lay_out(NULL, &arena, graph, workers, trace_capacity);
     /* Not cleared: pages of queues that no run uses are never touched. */
     arena.memory = aligned_alloc(64, arena.used);
     if (arena.memory == NULL)
         return NOVA_OUT_OF_MEMORY;
     arena.used = 0;
-    nova_instance *made = carve(&arena, 1, sizeof *made);
-    memset(made, 0, sizeof *made);
-    made->graph = graph;
-    made->place_count = workers;
-    made->trace_capacity = trace_capacity;
-    made->planned = nova_plan_workers(&graph->facts, NOVA_COST_PER_WORKER, NOVA_MAX_WORKERS);
-    atomic_store_explicit(&made->gate.word, NOVA_GATE_CLOSED, memory_order_relaxed);
-    made->result = (nova_run_result){.task = NOVA_NO_TASK};
-    lay_out(made, &arena, graph, workers, trace_capacity);
-    *instance = made;
+    nova_instance *created = instance_carve(&arena, 1, sizeof *created);
+    memset(created, 0, sizeof *created);
+    created->graph = graph;
+    created->slot_count = workers;
+    created->trace_capacity = trace_capacity;
+    created->planned = nova_plan_workers(&graph->facts, NOVA_COST_PER_WORKER, NOVA_MAX_WORKERS);
+    atomic_store_explicit(&created->latch.word, NOVA_LATCH_CLOSED, memory_order_relaxed);
+    created->result = (nova_run_result){.task = NOVA_NO_TASK};
+    instance_lay_out(created, &arena, graph, workers, trace_capacity);
+    *instance = created;
     return NOVA_OK;
 }
 
@@ -91,12 +91,12 @@ void nova_instance_destroy(nova_instance *instance)
     free(instance);
 }
 
-/* --- the start of a run ---------------------------------------------------------------------- */
+/* --- the start of a run ----------------------------------------------------------------------- */
 
 /* Writes every `stride`-th of `count` roots into a place's queues, so that the first one is taken
  * first: the owner takes the newest, under NOVA_FIFO the oldest. */
-static void deal(nova_instance *run, nova_place *place, const uint32_t *roots, uint32_t count,
-                 uint32_t stride)
+static void instance_distribute(nova_instance *run, nova_worker_slot *slot, const uint32_t *roots,
+                                uint32_t count, uint32_t stride)
 {
     int64_t bottom[2] = {0, 0};
     for (uint32_t k = 0; k < count; k++) {
@@ -105,33 +105,33 @@ static void deal(nova_instance *run, nova_place *place, const uint32_t *roots, u
         if (kind == NOVA_HOST)
             nova_host_queue_push(&run->host, task);
         else
-            nova_deque_stage(&place->deques[kind], bottom[kind]++, task);
+            nova_deque_write(&slot->deques[kind], bottom[kind]++, task);
     }
     for (int kind = 0; kind < 2; kind++)
-        nova_deque_publish(&place->deques[kind], bottom[kind]);
+        nova_deque_publish(&slot->deques[kind], bottom[kind]);
 }
 
 /* By priority, in turns; or blocks of neighbours of about the same cost, so that a place gets
  * the same tiles in every run. */
-static void deal_roots(nova_instance *run)
+static void instance_distribute_roots(nova_instance *run)
 {
     const nova_graph *graph = run->graph;
     uint32_t count = graph->facts.root_count, first = 0;
     if (run->policy == NOVA_CRITICAL_PATH) {
         for (uint32_t i = 0; i < run->workers && i < count; i++)
-            deal(run, &run->places[i], graph->ranked_roots + i,
-                 (count - i + run->workers - 1) / run->workers, run->workers);
+            instance_distribute(run, &run->slots[i], graph->ranked_roots + i,
+                                (count - i + run->workers - 1) / run->workers, run->workers);
         return;
     }
-    uint64_t total = 0, given = 0;
+    uint64_t total = 0, assigned = 0;
     for (uint32_t i = 0; i < count; i++)
         total += graph->cost[graph->roots[i]] + 1;
     for (uint32_t i = 0; i < run->workers; i++) {
         uint64_t goal = total / run->workers * (i + 1);
         uint32_t end = first;
-        while (end < count && (given < goal || i + 1 == run->workers))
-            given += graph->cost[graph->roots[end++]] + 1;
-        deal(run, &run->places[i], graph->roots + first, end - first, 1);
+        while (end < count && (assigned < goal || i + 1 == run->workers))
+            assigned += graph->cost[graph->roots[end++]] + 1;
+        instance_distribute(run, &run->slots[i], graph->roots + first, end - first, 1);
         first = end;
     }
 }
@@ -140,19 +140,19 @@ void nova_instance_reset(nova_instance *run)
 {
     const nova_graph *graph = run->graph;
     uint32_t count = graph->facts.task_count;
-    for (unsigned i = 0; i < run->place_count; i++) {
-        nova_place *place = &run->places[i];
-        atomic_store_explicit(&place->current, NOVA_NO_TASK, memory_order_relaxed);
-        atomic_store_explicit(&place->held, 0, memory_order_relaxed);
-        place->done = place->stolen = 0;
-        place->kept = NOVA_NO_TASK;
-        place->traced = 0;
-        place->origin = NOVA_NOT_STOLEN;
+    for (unsigned i = 0; i < run->slot_count; i++) {
+        nova_worker_slot *slot = &run->slots[i];
+        atomic_store_explicit(&slot->current, NOVA_NO_TASK, memory_order_relaxed);
+        atomic_store_explicit(&slot->held, 0, memory_order_relaxed);
+        slot->done = slot->stolen = 0;
+        slot->interrupted_task = NOVA_NO_TASK;
+        slot->traced = 0;
+        slot->origin = NOVA_NOT_STOLEN;
     }
     atomic_store_explicit(&run->left, count, memory_order_relaxed);
-    atomic_store_explicit(&run->inline_done, 0, memory_order_relaxed);
+    atomic_store_explicit(&run->inline_finished, 0, memory_order_relaxed);
     atomic_store_explicit(&run->busy, 0, memory_order_relaxed);
-    atomic_store_explicit(&run->bell.asleep, 0, memory_order_relaxed);
+    atomic_store_explicit(&run->caller_event.asleep, 0, memory_order_relaxed);
     if (run->trace) {
         uint64_t now = nova_clock_ns();
         for (uint32_t i = 0; i < graph->facts.root_count; i++)
@@ -167,8 +167,8 @@ void nova_instance_reset(nova_instance *run)
     nova_host_queue_reset(&run->host);
     for (unsigned i = 0; i < run->workers; i++)
         for (int kind = 0; kind < 2; kind++)
-            nova_deque_reset(&run->places[i].deques[kind]);
-    deal_roots(run);
+            nova_deque_reset(&run->slots[i].deques[kind]);
+    instance_distribute_roots(run);
 }
 
 /* --- the end of a run, and looking at it ------------------------------------------------------ */
@@ -185,38 +185,37 @@ void nova_instance_conclude(nova_instance *run)
         .running = run->running,
     };
     for (unsigned i = 0; i < run->workers; i++) {
-        nova_place *place = &run->places[i];
-        result.stolen += place->stolen;
-        uint32_t task = atomic_load_explicit(&place->current, memory_order_relaxed);
+        nova_worker_slot *slot = &run->slots[i];
+        result.stolen += slot->stolen;
+        uint32_t task = atomic_load_explicit(&slot->current, memory_order_relaxed);
         if (left > 0 && task != NOVA_NO_TASK && task != result.task)
             run->running[result.running_count++] = task;
-        atomic_store_explicit(&place->current, NOVA_NO_TASK, memory_order_relaxed);
+        atomic_store_explicit(&slot->current, NOVA_NO_TASK, memory_order_relaxed);
     }
     run->result = result;
 }
 
 uint32_t nova_instance_running(const nova_instance *instance, uint32_t *tasks, uint32_t count)
 {
-    uint32_t found = 0;
-    for (unsigned i = 0; i < instance->place_count; i++) {
-        uint32_t task =
-            atomic_load_explicit(&instance->places[i].current, memory_order_relaxed);
+    uint32_t running_count = 0;
+    for (unsigned i = 0; i < instance->slot_count; i++) {
+        uint32_t task = atomic_load_explicit(&instance->slots[i].current, memory_order_relaxed);
         if (task == NOVA_NO_TASK)
             continue;
-        if (found < count)
-            tasks[found] = task;
-        found++;
+        if (running_count < count)
+            tasks[running_count] = task;
+        running_count++;
     }
-    return found < count ? found : count;
+    return running_count < count ? running_count : count;
 }
 
-static void mark_queued(const nova_instance *run, uint8_t *states)
+static void instance_mark_queued(const nova_instance *run, uint8_t *states)
 {
     for (unsigned i = 0; i < run->workers; i++) {
-        if (run->places[i].kept != NOVA_NO_TASK)
-            states[run->places[i].kept] = NOVA_TASK_READY;
+        if (run->slots[i].interrupted_task != NOVA_NO_TASK)
+            states[run->slots[i].interrupted_task] = NOVA_TASK_READY;
         for (int kind = 0; kind < 2; kind++) {
-            nova_deque *deque = &run->places[i].deques[kind];
+            nova_deque *deque = &run->slots[i].deques[kind];
             int64_t top = atomic_load_explicit(&deque->top, memory_order_relaxed);
             int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
             for (; top < bottom; top++)
@@ -225,7 +224,7 @@ static void mark_queued(const nova_instance *run, uint8_t *states)
         }
     }
     uint32_t end = atomic_load_explicit(&run->host.reserved, memory_order_relaxed);
-    for (uint32_t i = atomic_load_explicit(&run->host.taken, memory_order_relaxed); i < end; i++)
+    for (uint32_t i = atomic_load_explicit(&run->host.head, memory_order_relaxed); i < end; i++)
         states[atomic_load_explicit(&run->host.entries[i], memory_order_relaxed) - 1] =
             NOVA_TASK_READY;
 }
@@ -238,17 +237,17 @@ nova_status nova_instance_states(const nova_instance *instance, uint8_t *states)
     if (state != NOVA_STATE_IDLE && state != NOVA_STATE_FINISHED)
         return NOVA_BUSY;
     uint32_t count = instance->graph->facts.task_count;
-    uint32_t in_order = atomic_load_explicit(&instance->inline_done, memory_order_relaxed);
+    uint32_t in_order = atomic_load_explicit(&instance->inline_finished, memory_order_relaxed);
     for (uint32_t i = 0; i < count; i++) {
-        bool done = state == NOVA_STATE_FINISHED;
-        if (done && instance->workers == 1)
-            done = i < in_order;
-        else if (done)
-            done = atomic_load_explicit(&instance->remaining[i], memory_order_relaxed) == 0;
-        states[i] = done ? NOVA_TASK_DONE : NOVA_TASK_WAITING;
+        bool finished = state == NOVA_STATE_FINISHED;
+        if (finished && instance->workers == 1)
+            finished = i < in_order;
+        else if (finished)
+            finished = atomic_load_explicit(&instance->remaining[i], memory_order_relaxed) == 0;
+        states[i] = finished ? NOVA_TASK_DONE : NOVA_TASK_WAITING;
     }
     if (state == NOVA_STATE_FINISHED && instance->workers > 1)
-        mark_queued(instance, states);
+        instance_mark_queued(instance, states);
     if (instance->result.task != NOVA_NO_TASK)
         states[instance->result.task] = NOVA_TASK_FAILED;
     return NOVA_OK;

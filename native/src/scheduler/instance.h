@@ -1,4 +1,5 @@
-/* One run of a graph: what instance.c lays out, run.c and submit.c change and worker_pool.c looks at. */
+/* One run of a graph: what instance.c lays out, run.c and submit.c change and worker_pool.c looks
+ * at. */
 #ifndef NOVA_SCHEDULER_INSTANCE_H
 #define NOVA_SCHEDULER_INSTANCE_H
 
@@ -22,19 +23,20 @@ enum {
 
 /* A place for one thread at a time. Only its holder writes what is not atomic; who holds it is
  * handed over by `held`. */
-typedef struct nova_place {
+typedef struct nova_worker_slot {
     nova_deque deques[2]; /* NOVA_MATRIX, NOVA_VECTOR */
     _Alignas(64) _Atomic uint32_t held;
     _Atomic uint32_t current; /* the task that runs, or NOVA_NO_TASK */
-    uint32_t kept;            /* the task in hand when the run was stopped, or NOVA_NO_TASK */
+    /* the task in hand when the run was stopped, or NOVA_NO_TASK */
+    uint32_t interrupted_task;
     uint32_t index;
-    uint32_t done;            /* tasks that succeeded and are not yet taken off `left` */
+    uint32_t done; /* tasks that succeeded and are not yet taken off `left` */
     uint32_t stolen;
-    uint32_t random;          /* picks the first victim of a steal */
-    uint64_t traced;          /* records written, also those that were overwritten */
+    uint32_t random; /* picks the first victim of a steal */
+    uint64_t traced; /* records written, also those that were overwritten */
     nova_trace_record *ring;
     uint16_t origin; /* of the task in hand: the place it was stolen from, or NOVA_NOT_STOLEN */
-} nova_place;
+} nova_worker_slot;
 
 /* What the caller of a run waits for, on its stack: the instance may be in its next run by then. */
 typedef struct nova_ending {
@@ -46,26 +48,26 @@ typedef struct nova_ending {
 struct nova_instance {
     const nova_graph *graph;
     _Atomic uint32_t *remaining; /* a task: how many it still waits for */
-    nova_place *places;
-    uint64_t *ready_ns;          /* a task; NULL without trace rings */
-    uint32_t *running;           /* a place: the result's list */
-    unsigned place_count;
-    unsigned planned;            /* threads that the plan would use if there were enough */
+    nova_worker_slot *slots;
+    uint64_t *ready_ns; /* a task; NULL without trace rings */
+    uint32_t *running;  /* a place: the result's list */
+    unsigned slot_count;
+    unsigned planned; /* threads that the plan would use if there were enough */
     uint32_t trace_capacity;
 
     /* Set at the start of a run, then only read. */
     nova_execute execute;
     void *context;
     nova_done done;
-    const uint32_t *successors;  /* in the order of the policy */
+    const uint32_t *successors; /* in the order of the policy */
     struct nova_workers *pool;
-    uint64_t deadline_ns;        /* 0: none */
+    uint64_t deadline_ns; /* 0: none */
     nova_policy policy;
-    unsigned workers;            /* places in use */
+    unsigned workers; /* places in use */
     bool trace;
-    nova_poll poll;              /* NULL: none; called by the thread that has `ending` */
-    uint64_t next_poll_ns;       /* of that thread only */
-    nova_ending *ending;         /* of the thread that called nova_instance_run, or NULL */
+    nova_poll poll;        /* NULL: none; called by the thread that has `ending` */
+    uint64_t next_poll_ns; /* of that thread only */
+    nova_ending *ending;   /* of the thread that called nova_instance_run, or NULL */
 
     /* Rarely written: read by everybody between two tasks. The status and task that stopped the
      * run, as status << 32 | task; 0 while it goes on. */
@@ -75,13 +77,13 @@ struct nova_instance {
     _Alignas(64) _Atomic uint32_t left;
     /* Threads that hold or look for a task (low half), and how often one began to (high half). */
     _Atomic uint64_t busy;
-    nova_gate gate;
-    nova_bell bell;
+    nova_latch latch;
+    nova_futex_event caller_event;
     nova_host_queue host;
 
     _Alignas(64) _Atomic uint32_t state;
     _Atomic int pid; /* the process of the run (a child of fork() has another); 0: it is inline */
-    _Atomic uint32_t inline_done; /* a run in place 0 alone: tasks that were done, in order */
+    _Atomic uint32_t inline_finished; /* a run in place 0 alone: tasks that were done, in order */
     nova_run_result result;
     struct nova_instance *next, **link; /* in the pool's list of runs; guarded by its lock */
 };
@@ -115,7 +117,7 @@ void nova_instance_reset(nova_instance *run);
 void nova_instance_conclude(nova_instance *run);
 
 /* Takes a free place; 0 when it is free. By a thread that is in through the gate: there is one. */
-uint32_t nova_instance_take_place(nova_instance *run);
+uint32_t nova_instance_take_slot(nova_instance *run);
 
 /* Runs all tasks in their order, which is topological: nothing has to be counted. In place 0,
  * alone. */

@@ -25,23 +25,23 @@ typedef struct simulation {
     nova_simulation summary;
 } simulation;
 
-/* --- heaps ----------------------------------------------------------------------------------- */
+/* --- heaps ------------------------------------------------------------------------------------ */
 
-static bool precedes(entry a, entry b)
+static bool sim_precedes(entry a, entry b)
 {
     return a.key != b.key ? a.key < b.key : a.value < b.value;
 }
 
-static void heap_add(heap *heap, uint64_t key, uint32_t value)
+static void sim_heap_add(heap *heap, uint64_t key, uint32_t value)
 {
     entry added = {key, value};
     uint32_t at = heap->count++;
-    for (; at > 0 && precedes(added, heap->entries[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at > 0 && sim_precedes(added, heap->entries[(at - 1) / 2]); at = (at - 1) / 2)
         heap->entries[at] = heap->entries[(at - 1) / 2];
     heap->entries[at] = added;
 }
 
-static entry heap_take(heap *heap)
+static entry sim_heap_take(heap *heap)
 {
     entry first = heap->entries[0], last = heap->entries[--heap->count];
     uint32_t at = 0;
@@ -49,10 +49,9 @@ static entry heap_take(heap *heap)
         uint64_t child = 2 * (uint64_t)at + 1;
         if (child >= heap->count)
             break;
-        if (child + 1 < heap->count &&
-            precedes(heap->entries[child + 1], heap->entries[child]))
+        if (child + 1 < heap->count && sim_precedes(heap->entries[child + 1], heap->entries[child]))
             child++;
-        if (!precedes(heap->entries[child], last))
+        if (!sim_precedes(heap->entries[child], last))
             break;
         heap->entries[at] = heap->entries[child];
         at = (uint32_t)child;
@@ -61,10 +60,10 @@ static entry heap_take(heap *heap)
     return first;
 }
 
-/* --- the schedule ---------------------------------------------------------------------------- */
+/* --- the schedule ----------------------------------------------------------------------------- */
 
 /* splitmix64: the same on every machine. */
-static uint64_t mix(uint64_t x)
+static uint64_t sim_mix(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -72,24 +71,24 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static void make_ready(simulation *sim, uint32_t task)
+static void sim_make_ready(simulation *sim, uint32_t task)
 {
     uint64_t arrival = sim->arrivals++, key = arrival;
     if (sim->seed != 0)
-        key = mix(sim->seed ^ mix(arrival));
+        key = sim_mix(sim->seed ^ sim_mix(arrival));
     else if (sim->policy == NOVA_LOCALITY)
         key = ~arrival;
     else if (sim->policy == NOVA_CRITICAL_PATH)
         key = ~sim->graph->priority[task];
-    heap_add(sim->graph->core[task] == NOVA_HOST ? &sim->host : &sim->ready, key, task);
+    sim_heap_add(sim->graph->core[task] == NOVA_HOST ? &sim->host : &sim->ready, key, task);
 }
 
-static nova_status start_task(simulation *sim, uint32_t task, uint32_t core, nova_execute execute,
-                              void *context)
+static nova_status sim_start_task(simulation *sim, uint32_t task, uint32_t core,
+                                  nova_execute execute, void *context)
 {
     uint64_t end = sim->now + sim->graph->cost[task]; /* at most the total cost, which fits */
     sim->task_on[core] = task;
-    heap_add(&sim->running, end, core);
+    sim_heap_add(&sim->running, end, core);
     if (sim->timeline != NULL)
         sim->timeline[sim->summary.executed] = (nova_simulated){task, core, sim->now, end};
     nova_status status = execute != NULL ? execute(context, task, core) : NOVA_OK;
@@ -103,38 +102,38 @@ static nova_status start_task(simulation *sim, uint32_t task, uint32_t core, nov
 }
 
 /* Gives tasks to idle cores until one of them runs out. */
-static nova_status start_tasks(simulation *sim, nova_execute execute, void *context)
+static nova_status sim_start_tasks(simulation *sim, nova_execute execute, void *context)
 {
     nova_status status = NOVA_OK;
     while (status == NOVA_OK && sim->idle.count > 0) {
         bool host = sim->host.count > 0 && sim->idle.entries[0].value == 0;
         if (!host && sim->ready.count == 0)
             break;
-        uint32_t core = heap_take(&sim->idle).value;
-        uint32_t task = heap_take(host ? &sim->host : &sim->ready).value;
-        status = start_task(sim, task, core, execute, context);
+        uint32_t core = sim_heap_take(&sim->idle).value;
+        uint32_t task = sim_heap_take(host ? &sim->host : &sim->ready).value;
+        status = sim_start_task(sim, task, core, execute, context);
     }
     return status;
 }
 
 /* Moves on to the next end of a task, and releases what waits for those that end then. */
-static void finish_tasks(simulation *sim)
+static void sim_finish_tasks(simulation *sim)
 {
     const nova_graph *graph = sim->graph;
     sim->now = sim->running.entries[0].key;
     while (sim->running.count > 0 && sim->running.entries[0].key == sim->now) {
-        uint32_t core = heap_take(&sim->running).value;
+        uint32_t core = sim_heap_take(&sim->running).value;
         const nova_task *task = &graph->tasks[sim->task_on[core]];
         for (uint32_t i = 0; i < task->successor_count; i++) {
             uint32_t successor = graph->successors[task->first_successor + i];
             if (--sim->remaining[successor] == 0)
-                make_ready(sim, successor);
+                sim_make_ready(sim, successor);
         }
-        heap_add(&sim->idle, core, core);
+        sim_heap_add(&sim->idle, core, core);
     }
 }
 
-static void set_bounds(simulation *sim, unsigned cores)
+static void sim_set_bounds(simulation *sim, unsigned cores)
 {
     const nova_graph *graph = sim->graph;
     uint64_t host = 0, bound = graph->facts.total_cost / cores;
@@ -151,22 +150,22 @@ static void set_bounds(simulation *sim, unsigned cores)
     sim->summary.task = NOVA_NO_TASK;
 }
 
-static nova_status play(simulation *sim, unsigned cores, nova_execute execute, void *context)
+static nova_status sim_play(simulation *sim, unsigned cores, nova_execute execute, void *context)
 {
     const nova_graph *graph = sim->graph;
     for (uint32_t i = 0; i < graph->facts.task_count; i++)
         sim->remaining[i] = graph->tasks[i].waits;
     for (unsigned i = 0; i < cores; i++)
-        heap_add(&sim->idle, i, i);
+        sim_heap_add(&sim->idle, i, i);
     for (uint32_t i = 0; i < graph->facts.root_count; i++) {
         /* Newest first would turn them round. */
         bool reverse = sim->policy == NOVA_LOCALITY && sim->seed == 0;
-        make_ready(sim, graph->roots[reverse ? graph->facts.root_count - 1 - i : i]);
+        sim_make_ready(sim, graph->roots[reverse ? graph->facts.root_count - 1 - i : i]);
     }
-    nova_status status = start_tasks(sim, execute, context);
+    nova_status status = sim_start_tasks(sim, execute, context);
     while (status == NOVA_OK && sim->running.count > 0) {
-        finish_tasks(sim);
-        status = start_tasks(sim, execute, context);
+        sim_finish_tasks(sim);
+        status = sim_start_tasks(sim, execute, context);
     }
     sim->summary.makespan = sim->now;
     if (status == NOVA_OK && sim->summary.executed < graph->facts.task_count)
@@ -200,8 +199,8 @@ nova_status nova_simulate(const nova_graph *graph, unsigned cores, nova_policy p
         .task_on = counters + tasks,
         .timeline = timeline,
     };
-    set_bounds(&sim, cores);
-    nova_status status = play(&sim, cores, execute, context);
+    sim_set_bounds(&sim, cores);
+    nova_status status = sim_play(&sim, cores, execute, context);
     if (summary != NULL)
         *summary = sim.summary;
     free(entries);

@@ -8,27 +8,27 @@
 /* Values of nova_ending.ended. */
 enum { GOING = 0, AWAITED = 1, ENDED = 2 };
 
-static const nova_run_options default_options = {.policy = NOVA_LOCALITY};
+static const nova_run_options submit_default_options = {.policy = NOVA_LOCALITY};
 
-static bool in_flight(uint32_t state)
+static bool submit_in_flight(uint32_t state)
 {
     return state != NOVA_STATE_IDLE && state != NOVA_STATE_FINISHED;
 }
 
 /* A run of the parent, seen in a child of fork(): its threads are not here. */
-static bool is_inherited(nova_instance *run)
+static bool submit_is_inherited(nova_instance *run)
 {
     int pid = atomic_load_explicit(&run->pid, memory_order_relaxed);
     return pid != 0 && pid != getpid();
 }
 
-/* --- starting -------------------------------------------------------------------------------- */
+/* --- starting --------------------------------------------------------------------------------- */
 
 /* Takes the instance for a run; NOVA_BUSY when it has one. */
-static nova_status acquire(nova_instance *run)
+static nova_status submit_acquire(nova_instance *run)
 {
     uint32_t state = atomic_load_explicit(&run->state, memory_order_acquire);
-    if (in_flight(state) && !is_inherited(run))
+    if (submit_in_flight(state) && !submit_is_inherited(run))
         return NOVA_BUSY;
     if (!atomic_compare_exchange_strong_explicit(&run->state, &state, NOVA_STATE_STARTING,
                                                  memory_order_acq_rel, memory_order_relaxed))
@@ -37,20 +37,21 @@ static nova_status acquire(nova_instance *run)
 }
 
 /* Fills in what the run is; NOVA_OK leaves it acquired, with the gate closed. */
-static nova_status start(nova_instance *run, nova_execute execute, void *context,
-                         const nova_run_options *options, nova_done done, nova_ending *ending)
+static nova_status submit_start(nova_instance *run, nova_execute execute, void *context,
+                                const nova_run_options *options, nova_done done,
+                                nova_ending *ending)
 {
     bool submitted = ending == NULL;
     if (run == NULL || execute == NULL)
         return NOVA_INVALID_ARGUMENT;
     if (options == NULL)
-        options = &default_options;
+        options = &submit_default_options;
     if ((unsigned)options->policy > NOVA_CRITICAL_PATH ||
         (options->trace && run->trace_capacity == 0))
         return NOVA_INVALID_ARGUMENT;
     unsigned workers = options->workers > 0 ? options->workers : run->planned;
-    if (workers > run->place_count)
-        workers = run->place_count;
+    if (workers > run->slot_count)
+        workers = run->slot_count;
     nova_workers *pool = NULL;
     if (workers > 1 || submitted) {
         pool = nova_workers_get();
@@ -63,15 +64,15 @@ static nova_status start(nova_instance *run, nova_execute execute, void *context
         if (!nova_workers_ensure(pool, threads) && submitted)
             return NOVA_SYSTEM_ERROR;
     }
-    nova_status status = acquire(run);
+    nova_status status = submit_acquire(run);
     if (status != NOVA_OK)
         return status;
     run->execute = execute;
     run->context = context;
     run->done = done;
     run->policy = options->policy;
-    run->successors = options->policy == NOVA_CRITICAL_PATH ? run->graph->by_priority
-                                                            : run->graph->successors;
+    run->successors =
+        options->policy == NOVA_CRITICAL_PATH ? run->graph->by_priority : run->graph->successors;
     run->pool = pool;
     run->workers = workers;
     run->trace = options->trace;
@@ -83,14 +84,14 @@ static nova_status start(nova_instance *run, nova_execute execute, void *context
     if (options->timeout_ns > 0 &&
         __builtin_add_overflow(nova_clock_ns(), options->timeout_ns, &run->deadline_ns))
         run->deadline_ns = 0;
-    atomic_store_explicit(&run->gate.word, NOVA_GATE_CLOSED, memory_order_relaxed);
+    atomic_store_explicit(&run->latch.word, NOVA_LATCH_CLOSED, memory_order_relaxed);
     nova_instance_reset(run);
     atomic_store_explicit(&run->stop, 0, memory_order_relaxed);
     atomic_store_explicit(&run->state, NOVA_STATE_RUNNING, memory_order_seq_cst);
     return NOVA_OK;
 }
 
-/* --- ending ---------------------------------------------------------------------------------- */
+/* --- ending ----------------------------------------------------------------------------------- */
 
 void nova_instance_end(nova_instance *run)
 {
@@ -116,7 +117,7 @@ void nova_instance_end(nova_instance *run)
 
 /* Waits until another thread has ended the run of this caller, who is the only one to sleep
  * here. */
-static void await_ending(nova_workers *pool, nova_ending *ending)
+static void submit_await_end(nova_workers *pool, nova_ending *ending)
 {
     uint32_t spin = atomic_load_explicit(&pool->spin, memory_order_relaxed), going = GOING;
     while (spin-- > 0 && atomic_load_explicit(&ending->ended, memory_order_seq_cst) == GOING)
@@ -129,11 +130,11 @@ static void await_ending(nova_workers *pool, nova_ending *ending)
 }
 
 /* Sleeps until the run has ended; false when the deadline passed first. */
-static bool await_finished(nova_instance *run, uint64_t deadline_ns)
+static bool submit_await_finished(nova_instance *run, uint64_t deadline_ns)
 {
     for (;;) {
         uint32_t state = atomic_load_explicit(&run->state, memory_order_seq_cst);
-        if (!in_flight(state))
+        if (!submit_in_flight(state))
             return true;
         if (deadline_ns != UINT64_MAX && nova_clock_ns() >= deadline_ns)
             return false;
@@ -145,19 +146,19 @@ static bool await_finished(nova_instance *run, uint64_t deadline_ns)
     }
 }
 
-/* --- the API --------------------------------------------------------------------------------- */
+/* --- the API ---------------------------------------------------------------------------------- */
 
 /* Lets threads into a run that was published, and calls as many as find a root there. */
-static void open_gate(nova_instance *run, uint32_t inside)
+static void submit_open_latch(nova_instance *run, uint32_t inside)
 {
     nova_workers *pool = run->pool;
     uint32_t useful = run->graph->facts.root_count;
     if (useful > run->workers)
         useful = run->workers;
     /* A submitted run may be over, and gone, once the gate is open. */
-    atomic_store_explicit(&run->gate.word, inside, memory_order_seq_cst);
+    atomic_store_explicit(&run->latch.word, inside, memory_order_seq_cst);
     if (useful > inside)
-        nova_lot_call(&pool->lot, useful - inside);
+        nova_eventcount_notify(&pool->eventcount, useful - inside);
 }
 
 nova_status nova_instance_run(nova_instance *instance, nova_execute execute, void *context,
@@ -165,7 +166,7 @@ nova_status nova_instance_run(nova_instance *instance, nova_execute execute, voi
 {
     nova_ending ending;
     atomic_init(&ending.ended, GOING);
-    nova_status status = start(instance, execute, context, options, NULL, &ending);
+    nova_status status = submit_start(instance, execute, context, options, NULL, &ending);
     if (status != NOVA_OK)
         return status;
     if (instance->workers == 1) {
@@ -175,13 +176,13 @@ nova_status nova_instance_run(nova_instance *instance, nova_execute execute, voi
         nova_workers *pool = instance->pool;
         bool counted;
         nova_workers_enter(pool, &counted);
-        atomic_store_explicit(&instance->places[0].held, 1, memory_order_relaxed);
+        atomic_store_explicit(&instance->slots[0].held, 1, memory_order_relaxed);
         nova_workers_publish(pool, instance);
-        open_gate(instance, 1);
+        submit_open_latch(instance, 1);
         if (nova_serve(instance, 0, true, UINT64_MAX))
             nova_instance_end(instance);
         else
-            await_ending(pool, &ending);
+            submit_await_end(pool, &ending);
         nova_workers_exit(pool, counted);
     }
     if (result != NULL)
@@ -192,27 +193,28 @@ nova_status nova_instance_run(nova_instance *instance, nova_execute execute, voi
 nova_status nova_instance_submit(nova_instance *instance, nova_execute execute, void *context,
                                  const nova_run_options *options, nova_done done)
 {
-    nova_status status = start(instance, execute, context, options, done, NULL);
+    nova_status status = submit_start(instance, execute, context, options, done, NULL);
     if (status != NOVA_OK)
         return status;
     nova_workers_publish(instance->pool, instance);
-    open_gate(instance, 0);
+    submit_open_latch(instance, 0);
     return NOVA_OK;
 }
 
 /* Works in a run that another thread started, if there is a place. */
-static void help(nova_instance *run, uint64_t deadline_ns)
+static void submit_help(nova_instance *run, uint64_t deadline_ns)
 {
-    if (nova_gate_is_closed(&run->gate) || !nova_gate_enter(&run->gate, run->workers))
+    if (nova_latch_is_closed(&run->latch) || !nova_latch_enter(&run->latch, run->workers))
         return;
     nova_workers *pool = run->pool;
     bool counted;
     nova_workers_enter(pool, &counted);
-    uint32_t index = nova_instance_take_place(run);
+    uint32_t index = nova_instance_take_slot(run);
     if (nova_serve(run, index, index == 0, deadline_ns))
         nova_instance_end(run);
     else
-        nova_lot_call(&pool->lot, 1); /* who cancelled it now may have counted on this thread */
+        /* who cancelled it now may have counted on this thread */
+        nova_eventcount_notify(&pool->eventcount, 1);
     nova_workers_exit(pool, counted);
 }
 
@@ -222,8 +224,8 @@ nova_status nova_instance_wait(nova_instance *instance, uint64_t timeout_ns,
     if (instance == NULL)
         return NOVA_INVALID_ARGUMENT;
     uint32_t state = atomic_load_explicit(&instance->state, memory_order_acquire);
-    if (in_flight(state)) {
-        if (is_inherited(instance)) {
+    if (submit_in_flight(state)) {
+        if (submit_is_inherited(instance)) {
             if (result != NULL)
                 *result = (nova_run_result){.status = NOVA_CANCELLED, .task = NOVA_NO_TASK};
             return NOVA_CANCELLED;
@@ -234,8 +236,8 @@ nova_status nova_instance_wait(nova_instance *instance, uint64_t timeout_ns,
         if (timeout_ns != UINT64_MAX &&
             __builtin_add_overflow(nova_clock_ns(), timeout_ns, &deadline_ns))
             deadline_ns = UINT64_MAX;
-        help(instance, deadline_ns);
-        if (!await_finished(instance, deadline_ns))
+        submit_help(instance, deadline_ns);
+        if (!submit_await_finished(instance, deadline_ns))
             return NOVA_NOT_FINISHED;
     }
     if (result != NULL)
@@ -249,10 +251,10 @@ void nova_instance_cancel(nova_instance *instance)
     if (state != NOVA_STATE_RUNNING && state != NOVA_STATE_AWAITED)
         return;
     nova_instance_stop(instance, NOVA_CANCELLED, NOVA_NO_TASK);
-    if (nova_bell_ring(&instance->bell) || nova_gate_count(&instance->gate) > 0)
+    if (nova_futex_event_signal(&instance->caller_event) || nova_latch_count(&instance->latch) > 0)
         return;
     /* Nobody is in a submitted run: one has to enter to end it. */
     nova_workers *pool = nova_workers_get();
     if (pool != NULL)
-        nova_lot_call(&pool->lot, 1);
+        nova_eventcount_notify(&pool->eventcount, 1);
 }

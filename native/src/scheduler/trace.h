@@ -5,13 +5,13 @@
 #include "scheduler/instance.h"
 
 /* Adds a record to the place's ring, over the oldest one when it is full. Holder only. */
-static inline void nova_trace_add(nova_instance *run, nova_place *place, uint32_t task,
+static inline void nova_trace_add(nova_instance *run, nova_worker_slot *slot, uint32_t task,
                                   uint64_t start_ns, uint64_t end_ns)
 {
-    place->ring[place->traced++ % run->trace_capacity] = (nova_trace_record){
+    slot->ring[slot->traced++ % run->trace_capacity] = (nova_trace_record){
         .task = task,
-        .worker = (uint16_t)place->index,
-        .stolen_from = place->origin,
+        .worker = (uint16_t)slot->index,
+        .stolen_from = slot->origin,
         .ready_ns = run->ready_ns[task],
         .start_ns = start_ns,
         .end_ns = end_ns,

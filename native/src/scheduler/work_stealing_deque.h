@@ -37,7 +37,7 @@ static inline int64_t nova_deque_end(nova_deque *deque)
 }
 
 /* Writes a task that nobody sees before nova_deque_publish(deque, at + 1 or more). Owner only. */
-static inline void nova_deque_stage(nova_deque *deque, int64_t at, uint32_t task)
+static inline void nova_deque_write(nova_deque *deque, int64_t at, uint32_t task)
 {
     atomic_store_explicit(&deque->tasks[at], task, memory_order_relaxed);
 }
@@ -95,7 +95,7 @@ static inline uint32_t nova_deque_steal(nova_deque *deque)
 /* Entries hold task + 1; 0 is a place that was reserved and is not written yet. */
 typedef struct nova_host_queue {
     _Alignas(64) _Atomic uint32_t reserved;
-    _Atomic uint32_t taken; /* written by the reader */
+    _Atomic uint32_t head; /* written by the reader */
     _Atomic uint32_t *entries;
 } nova_host_queue;
 
@@ -103,39 +103,38 @@ typedef struct nova_host_queue {
 static inline void nova_host_queue_reset(nova_host_queue *queue)
 {
     atomic_store_explicit(&queue->reserved, 0, memory_order_relaxed);
-    atomic_store_explicit(&queue->taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&queue->head, 0, memory_order_relaxed);
 }
 
 /* Any thread. */
 static inline void nova_host_queue_push(nova_host_queue *queue, uint32_t task)
 {
-    uint32_t at =
-        (uint32_t)atomic_fetch_add_explicit(&queue->reserved, 1, memory_order_relaxed);
+    uint32_t at = (uint32_t)atomic_fetch_add_explicit(&queue->reserved, 1, memory_order_relaxed);
     atomic_store_explicit(&queue->entries[at], task + 1, memory_order_seq_cst);
 }
 
-/* The oldest task, or NOVA_NO_TASK; `taken` says how many were read. */
-static inline uint32_t nova_host_queue_first(nova_host_queue *queue, uint32_t taken)
+/* The oldest task, or NOVA_NO_TASK; `head` says how many were read. */
+static inline uint32_t nova_host_queue_first(nova_host_queue *queue, uint32_t head)
 {
-    if (taken == (uint32_t)atomic_load_explicit(&queue->reserved, memory_order_seq_cst))
+    if (head == (uint32_t)atomic_load_explicit(&queue->reserved, memory_order_seq_cst))
         return NOVA_NO_TASK;
-    return (uint32_t)atomic_load_explicit(&queue->entries[taken], memory_order_seq_cst) - 1;
+    return (uint32_t)atomic_load_explicit(&queue->entries[head], memory_order_seq_cst) - 1;
 }
 
 /* Any thread. */
 static inline bool nova_host_queue_has_task(nova_host_queue *queue)
 {
-    uint32_t taken = (uint32_t)atomic_load_explicit(&queue->taken, memory_order_seq_cst);
-    return nova_host_queue_first(queue, taken) != NOVA_NO_TASK;
+    uint32_t head = (uint32_t)atomic_load_explicit(&queue->head, memory_order_seq_cst);
+    return nova_host_queue_first(queue, head) != NOVA_NO_TASK;
 }
 
 /* The oldest task, or NOVA_NO_TASK. The holder of place 0 only. */
 static inline uint32_t nova_host_queue_pop(nova_host_queue *queue)
 {
-    uint32_t taken = (uint32_t)atomic_load_explicit(&queue->taken, memory_order_relaxed);
-    uint32_t task = nova_host_queue_first(queue, taken);
+    uint32_t head = (uint32_t)atomic_load_explicit(&queue->head, memory_order_relaxed);
+    uint32_t task = nova_host_queue_first(queue, head);
     if (task != NOVA_NO_TASK)
-        atomic_store_explicit(&queue->taken, taken + 1, memory_order_seq_cst);
+        atomic_store_explicit(&queue->head, head + 1, memory_order_seq_cst);
     return task;
 }
 

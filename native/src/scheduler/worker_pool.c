@@ -8,22 +8,22 @@
 #include "scheduler/cpu_affinity.h"
 #include "base/futex.h"
 
-/* 150 to 500 us on current CPUs: longer than what a program does between two runs, such as loading a
- * batch, and than a kernel that others wait for; to wake a thread takes 50 us and more. */
+/* 150 to 500 us on current CPUs: longer than what a program does between two runs, such as loading
+ * a batch, and than a kernel that others wait for; to wake a thread takes 50 us and more. */
 enum { DEFAULT_SPIN = 10000 };
 
-static _Atomic(nova_workers *) process_pool;
+static _Atomic(nova_workers *) pool_process;
 /* Non-NULL in threads that are counted as active. A key, as files have no thread-local storage. */
-static pthread_key_t active_key;
-static pthread_once_t active_key_once = PTHREAD_ONCE_INIT;
-static _Atomic int active_key_error;
+static pthread_key_t pool_active_key;
+static pthread_once_t pool_active_key_once = PTHREAD_ONCE_INIT;
+static _Atomic int pool_active_key_error;
 
-static void make_active_key(void)
+static void pool_make_active_key(void)
 {
-    atomic_store(&active_key_error, pthread_key_create(&active_key, NULL));
+    atomic_store(&pool_active_key_error, pthread_key_create(&pool_active_key, NULL));
 }
 
-/* --- the pool -------------------------------------------------------------------------------- */
+/* --- the pool --------------------------------------------------------------------------------- */
 
 unsigned nova_workers_available(void)
 {
@@ -35,43 +35,44 @@ unsigned nova_workers_available(void)
     return count > NOVA_MAX_WORKERS ? NOVA_MAX_WORKERS : count;
 }
 
-static nova_workers *make_pool(const nova_workers *parents, pid_t pid)
+static nova_workers *pool_make(const nova_workers *parents, pid_t pid)
 {
-    nova_workers *made = aligned_alloc(64, (sizeof *made + 63) & ~(size_t)63);
-    if (made == NULL)
+    nova_workers *created = aligned_alloc(64, (sizeof *created + 63) & ~(size_t)63);
+    if (created == NULL)
         return NULL;
-    memset(made, 0, sizeof *made);
-    if (pthread_mutex_init(&made->lock, NULL) != 0) {
-        free(made);
+    memset(created, 0, sizeof *created);
+    if (pthread_mutex_init(&created->lock, NULL) != 0) {
+        free(created);
         return NULL;
     }
-    made->pid = pid;
-    made->lot.lock = &made->lock;
+    created->pid = pid;
+    created->eventcount.lock = &created->lock;
     unsigned available = nova_workers_available();
-    atomic_store(&made->limit, parents != NULL ? atomic_load(&parents->limit) : available);
-    atomic_store(&made->spin, parents != NULL ? atomic_load(&parents->spin)
-                              : available > 1 ? DEFAULT_SPIN
-                                              : 1);
-    made->pin = parents != NULL && parents->pin;
-    return made;
+    atomic_store(&created->limit, parents != NULL ? atomic_load(&parents->limit) : available);
+    atomic_store(&created->spin, parents != NULL ? atomic_load(&parents->spin)
+                                 : available > 1 ? DEFAULT_SPIN
+                                                 : 1);
+    created->pin = parents != NULL && parents->pin;
+    return created;
 }
 
 nova_workers *nova_workers_get(void)
 {
     pid_t pid = getpid();
-    nova_workers *pool = atomic_load_explicit(&process_pool, memory_order_acquire);
+    nova_workers *pool = atomic_load_explicit(&pool_process, memory_order_acquire);
     if (pool != NULL && pool->pid == pid)
         return pool;
-    if (pthread_once(&active_key_once, make_active_key) != 0 || atomic_load(&active_key_error) != 0)
+    if (pthread_once(&pool_active_key_once, pool_make_active_key) != 0 ||
+        atomic_load(&pool_active_key_error) != 0)
         return NULL;
     /* The parent's pool is left alone: its lock may be held by a thread that is not here. */
-    nova_workers *made = make_pool(pool, pid);
-    if (made == NULL)
+    nova_workers *created = pool_make(pool, pid);
+    if (created == NULL)
         return NULL;
-    if (atomic_compare_exchange_strong(&process_pool, &pool, made))
-        return made;
-    pthread_mutex_destroy(&made->lock);
-    free(made);
+    if (atomic_compare_exchange_strong(&pool_process, &pool, created))
+        return created;
+    pthread_mutex_destroy(&created->lock);
+    free(created);
     return pool;
 }
 
@@ -94,7 +95,7 @@ nova_status nova_workers_configure(const nova_workers_options *options)
     /* Runs in flight may use the new threads. */
     if (atomic_load(&pool->run_count) > 0) {
         nova_workers_ensure(pool, atomic_load(&pool->limit));
-        nova_lot_call(&pool->lot, atomic_load(&pool->limit));
+        nova_eventcount_notify(&pool->eventcount, atomic_load(&pool->limit));
     }
     return NOVA_OK;
 }
@@ -105,9 +106,9 @@ unsigned nova_workers_count(void)
     return pool != NULL ? atomic_load(&pool->limit) : nova_workers_available();
 }
 
-/* --- active threads -------------------------------------------------------------------------- */
+/* --- active threads --------------------------------------------------------------------------- */
 
-static bool try_activate(nova_workers *pool)
+static bool pool_try_activate(nova_workers *pool)
 {
     uint32_t active = atomic_load_explicit(&pool->active, memory_order_seq_cst);
     while (active < atomic_load_explicit(&pool->limit, memory_order_relaxed))
@@ -122,7 +123,7 @@ void nova_workers_pause(nova_workers *pool)
     atomic_fetch_sub_explicit(&pool->active, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&pool->starved, memory_order_seq_cst) != 0) {
         atomic_store_explicit(&pool->starved, 0, memory_order_seq_cst);
-        nova_lot_call(&pool->lot, 1);
+        nova_eventcount_notify(&pool->eventcount, 1);
     }
 }
 
@@ -134,12 +135,12 @@ void nova_workers_resume(nova_workers *pool)
 void nova_workers_mark(nova_workers *pool)
 {
     /* Without memory for it, the thread counts twice when a task of it starts a run. */
-    (void)pthread_setspecific(active_key, pool);
+    (void)pthread_setspecific(pool_active_key, pool);
 }
 
 void nova_workers_enter(nova_workers *pool, bool *counted)
 {
-    *counted = pthread_getspecific(active_key) == NULL;
+    *counted = pthread_getspecific(pool_active_key) == NULL;
     if (!*counted)
         return;
     nova_workers_mark(pool);
@@ -150,11 +151,11 @@ void nova_workers_exit(nova_workers *pool, bool counted)
 {
     if (!counted)
         return;
-    (void)pthread_setspecific(active_key, NULL);
+    (void)pthread_setspecific(pool_active_key, NULL);
     nova_workers_pause(pool);
 }
 
-/* --- the list of runs ------------------------------------------------------------------------ */
+/* --- the list of runs ------------------------------------------------------------------------- */
 
 void nova_workers_publish(nova_workers *pool, nova_instance *run)
 {
@@ -177,49 +178,49 @@ void nova_workers_withdraw(nova_workers *pool, nova_instance *run)
     bool last = atomic_fetch_sub_explicit(&pool->run_count, 1, memory_order_seq_cst) == 1;
     if (last)
         atomic_fetch_add_explicit(&pool->emptied, 1, memory_order_seq_cst);
-    bool awaited = pool->awaited > 0;
+    bool has_waiters = pool->drain_waiters > 0;
     pthread_mutex_unlock(&pool->lock);
-    if (last && awaited)
+    if (last && has_waiters)
         nova_futex_wake(&pool->emptied, INT_MAX);
 }
 
 /* Whether a thread of the pool has something to do in a run; `lock` is held. */
-static bool wants_thread(nova_instance *run)
+static bool pool_wants_thread(nova_instance *run)
 {
-    uint32_t inside = nova_gate_count(&run->gate);
-    if (nova_gate_is_closed(&run->gate) || inside >= run->workers)
+    uint32_t inside = nova_latch_count(&run->latch);
+    if (nova_latch_is_closed(&run->latch) || inside >= run->workers)
         return false;
     if (run->workers == 1)
         return true; /* its tasks are not queued */
     if (inside == 0 && atomic_load_explicit(&run->stop, memory_order_seq_cst) != 0)
         return true; /* somebody has to end it */
-    uint32_t host_held = atomic_load_explicit(&run->places[0].held, memory_order_seq_cst);
+    uint32_t host_held = atomic_load_explicit(&run->slots[0].held, memory_order_seq_cst);
     return nova_instance_tasks(run, host_held, 1) > 0;
 }
 
 /* The run that wants a thread and has the fewest; *more when there are others. `lock` is held. */
-static nova_instance *choose_run(nova_workers *pool, bool *more)
+static nova_instance *pool_choose_run(nova_workers *pool, bool *more)
 {
     nova_instance *best = NULL;
     *more = false;
     for (nova_instance *run = pool->runs; run != NULL; run = run->next) {
-        if (!wants_thread(run))
+        if (!pool_wants_thread(run))
             continue;
         *more = best != NULL;
-        if (best == NULL || nova_gate_count(&run->gate) < nova_gate_count(&best->gate))
+        if (best == NULL || nova_latch_count(&run->latch) < nova_latch_count(&best->latch))
             best = run;
     }
     return best;
 }
 
 /* Counts a thread of the pool as active, or notes that one wanted to be. */
-static bool activate(nova_workers *pool)
+static bool pool_activate(nova_workers *pool)
 {
-    if (try_activate(pool))
+    if (pool_try_activate(pool))
         return true;
     /* Say so first, then try again: who frees a core in between either is seen, or sees it. */
     atomic_store_explicit(&pool->starved, 1, memory_order_seq_cst);
-    return try_activate(pool);
+    return pool_try_activate(pool);
 }
 
 nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
@@ -230,15 +231,15 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
     bool more = false;
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        run = choose_run(pool, &more);
+        run = pool_choose_run(pool, &more);
         if (run == NULL)
             break;
-        if (!activate(pool)) {
+        if (!pool_activate(pool)) {
             run = NULL;
             break;
         }
-        if (nova_gate_enter(&run->gate, run->workers)) {
-            *index = nova_instance_take_place(run);
+        if (nova_latch_enter(&run->latch, run->workers)) {
+            *index = nova_instance_take_slot(run);
             more = more || nova_instance_tasks(run, *index, 2) > 1;
             break;
         }
@@ -248,6 +249,6 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
     pthread_mutex_unlock(&pool->lock);
     /* Calls that came while this thread was looking may have counted on it: pass one on. */
     if (run != NULL && more)
-        nova_lot_call(&pool->lot, 1);
+        nova_eventcount_notify(&pool->eventcount, 1);
     return run;
 }

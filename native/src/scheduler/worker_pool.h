@@ -28,11 +28,11 @@ typedef struct nova_workers {
     _Atomic uint32_t run_count;
     _Atomic uint32_t thread_count;
     _Atomic uint32_t stopping;
-    nova_lot lot;
-    pthread_mutex_t lock; /* guards the list of runs, the threads and the lot's list */
+    nova_eventcount eventcount;
+    pthread_mutex_t lock;     /* guards the list of runs, the threads and the lot's list */
     _Atomic uint32_t emptied; /* counts how often the last run left the list; slept on */
     nova_instance *runs;
-    uint32_t awaited;         /* threads that wait until there are no runs */
+    uint32_t drain_waiters; /* threads that wait until there are no runs */
     pid_t pid;
     bool pin;
     nova_worker threads[NOVA_MAX_WORKERS];

@@ -9,46 +9,46 @@
 
 /* Sleeps, and does not stay on the CPU of who calls: the system often wakes a thread there although
  * others are idle, and both would take turns for as long as calls follow each other. */
-static void sleep_until_called(nova_worker *self)
+static void worker_sleep_until_notified(nova_worker *self)
 {
-    nova_lot_sleep(&self->sleeper);
+    nova_eventcount_sleep(&self->sleeper);
     if (!self->pinned)
-        nova_cpus_leave(self->sleeper.caller_cpu);
+        nova_cpus_leave(self->sleeper.notifier_cpu);
 }
 
 /* Waits for work: spins, parks, sleeps. NULL: look again. */
-static nova_instance *await_run(nova_workers *pool, nova_worker *self, uint32_t *index)
+static nova_instance *worker_await_run(nova_workers *pool, nova_worker *self, uint32_t *index)
 {
-    nova_lot_spin(&pool->lot);
-    uint32_t news = nova_lot_news(&pool->lot);
+    nova_eventcount_start_spinning(&pool->eventcount);
+    uint32_t epoch = nova_eventcount_epoch(&pool->eventcount);
     nova_instance *run = nova_workers_enter_run(pool, index);
     uint32_t spin = atomic_load_explicit(&pool->spin, memory_order_relaxed);
     if (atomic_load_explicit(&pool->active, memory_order_relaxed) >=
         atomic_load_explicit(&pool->limit, memory_order_relaxed))
         spin = 0; /* somebody needs this core more */
     for (uint32_t i = 0; run == NULL && i < spin; i++) {
-        uint32_t newest = nova_lot_news(&pool->lot);
-        if (newest != news) {
-            news = newest;
+        uint32_t latest_epoch = nova_eventcount_epoch(&pool->eventcount);
+        if (latest_epoch != epoch) {
+            epoch = latest_epoch;
             run = nova_workers_enter_run(pool, index);
         } else {
             nova_relax();
         }
     }
     if (run != NULL) {
-        nova_lot_stop_spinning(&pool->lot);
+        nova_eventcount_stop_spinning(&pool->eventcount);
         return run;
     }
-    nova_lot_park(&pool->lot, &self->sleeper);
+    nova_eventcount_park(&pool->eventcount, &self->sleeper);
     run = nova_workers_enter_run(pool, index);
     if (run != NULL || atomic_load_explicit(&pool->stopping, memory_order_seq_cst) != 0)
-        nova_lot_unpark(&pool->lot, &self->sleeper);
+        nova_eventcount_unpark(&pool->eventcount, &self->sleeper);
     else
-        sleep_until_called(self);
+        worker_sleep_until_notified(self);
     return run;
 }
 
-static void *work(void *argument)
+static void *worker_main(void *argument)
 {
     nova_worker *self = argument;
     nova_workers *pool = self->pool;
@@ -57,7 +57,7 @@ static void *work(void *argument)
         nova_cpus_bind(self->index + 1); /* callers are likely on the first */
     for (;;) {
         uint32_t index;
-        nova_instance *run = await_run(pool, self, &index);
+        nova_instance *run = worker_await_run(pool, self, &index);
         if (run != NULL) {
             if (nova_serve(run, index, false, UINT64_MAX))
                 nova_instance_end(run);
@@ -79,20 +79,20 @@ bool nova_workers_ensure(nova_workers *pool, uint32_t count)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    uint32_t made = atomic_load_explicit(&pool->thread_count, memory_order_relaxed);
+    uint32_t created = atomic_load_explicit(&pool->thread_count, memory_order_relaxed);
     bool stopping = atomic_load_explicit(&pool->stopping, memory_order_relaxed) != 0;
-    for (; made < count && !stopping; made++) {
-        nova_worker *worker = &pool->threads[made];
+    for (; created < count && !stopping; created++) {
+        nova_worker *worker = &pool->threads[created];
         worker->pool = pool;
-        worker->index = made;
+        worker->index = created;
         worker->pinned = pool->pin;
-        if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+        if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0)
             break;
-        atomic_store_explicit(&pool->thread_count, made + 1, memory_order_release);
+        atomic_store_explicit(&pool->thread_count, created + 1, memory_order_release);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_mutex_unlock(&pool->lock);
-    return made > 0 || stopping; /* nova_workers_shutdown makes them when it is done */
+    return created > 0 || stopping; /* nova_workers_shutdown makes them when it is done */
 }
 
 void nova_workers_shutdown(void)
@@ -101,14 +101,14 @@ void nova_workers_shutdown(void)
     if (pool == NULL)
         return;
     pthread_mutex_lock(&pool->lock);
-    pool->awaited++;
+    pool->drain_waiters++;
     while (pool->runs != NULL) {
         uint32_t before = (uint32_t)atomic_load_explicit(&pool->emptied, memory_order_seq_cst);
         pthread_mutex_unlock(&pool->lock);
         nova_futex_wait(&pool->emptied, before, UINT64_MAX);
         pthread_mutex_lock(&pool->lock);
     }
-    pool->awaited--;
+    pool->drain_waiters--;
     bool other = atomic_load(&pool->stopping) != 0;
     uint32_t count = atomic_load(&pool->thread_count);
     if (!other)
@@ -117,8 +117,8 @@ void nova_workers_shutdown(void)
     if (other)
         return;
     /* Spinning threads see it by themselves, before they park. */
-    while (atomic_load_explicit(&pool->lot.parked, memory_order_seq_cst) > 0)
-        nova_lot_call(&pool->lot, NOVA_MAX_WORKERS);
+    while (atomic_load_explicit(&pool->eventcount.parked, memory_order_seq_cst) > 0)
+        nova_eventcount_notify(&pool->eventcount, NOVA_MAX_WORKERS);
     for (uint32_t i = 0; i < count; i++)
         pthread_join(pool->threads[i].thread, NULL);
     pthread_mutex_lock(&pool->lock);

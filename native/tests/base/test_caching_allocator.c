@@ -25,7 +25,7 @@ static void test_sizes(void)
             size_t size = (size_t)wanted;
             char *block = nova_blocks_take(size);
             CHECK(block != NULL && (uintptr_t)block % (size < 2 << 20 ? 4 << 10 : 2 << 20) == 0);
-            size_t room = nova_blocks_room(block);
+            size_t room = nova_blocks_capacity(block);
             CHECK(room >= size && (room <= size + size / 8 || room == 1 << 15));
             block[0] = block[size - 1] = 1;
             nova_blocks_give(block);
@@ -131,8 +131,8 @@ static void test_threads(void)
     CHECK(nova_blocks_get_info().live_count == 0 && nova_blocks_get_info().live_bytes == 0);
 }
 
-/* The child has the blocks, and no thread that trims: it makes one. Not for TSan, which has no threads in
- * the child of a process with some. */
+/* The child has the blocks, and no thread that trims: it makes one. Not for TSan, which has no
+ * threads in the child of a process with some. */
 static void test_fork(void)
 {
 #ifdef __SANITIZE_THREAD__

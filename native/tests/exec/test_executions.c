@@ -1,5 +1,6 @@
-/* Programs that run as tasks: results from many threads at once, no allocation in a run that was there
- * before, errors with their place, and graphs made from launches. Built with malloc wrapped. */
+/* Programs that run as tasks: results from many threads at once, no allocation in a run that was
+ * there before, errors with their place, and graphs made from launches. Built with malloc wrapped.
+ */
 #include <pthread.h>
 
 #include "../support/allocations.h"
@@ -129,8 +130,7 @@ static void test_inline_scratch(void)
     const nova_kernel functions[] = {as_kernel(plus_one_by_scratch)};
     nova_image *image = make_image(functions, 1, NULL, 0);
     const nova_kernel_record kernel = {.grid = TILES, .core = NOVA_MATRIX | NOVA_TAKES_SCRATCH};
-    const nova_buffer buffers[] = {{NOVA_ARGUMENT, 0, 0, 8 * SIZE},
-                                   {NOVA_OUTPUT, 0, 0, 8 * SIZE}};
+    const nova_buffer buffers[] = {{NOVA_ARGUMENT, 0, 0, 8 * SIZE}, {NOVA_OUTPUT, 0, 0, 8 * SIZE}};
     const nova_launch_record launch = {0, 0, 2, 0};
     const uint32_t operands[] = {0, 1};
     const nova_tables_limits limits = {.argument_count = 1, .output_count = 1};

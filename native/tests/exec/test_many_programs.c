@@ -1,5 +1,5 @@
-/* Several programs at once, from several threads, called and submitted, and programs whose kernels run
- * other programs: all on the threads of one pool. */
+/* Several programs at once, from several threads, called and submitted, and programs whose kernels
+ * run other programs: all on the threads of one pool. */
 #include <pthread.h>
 
 #include "../support/check.h"
@@ -33,7 +33,7 @@ static void unload(loaded *it)
     nova_image_destroy(it->image);
 }
 
-/* --- several programs ---------------------------------------------------------------------------- */
+/* --- several programs ------------------------------------------------------------------------- */
 
 static void submit_once(loaded *it, int64_t start)
 {
@@ -72,7 +72,7 @@ static void *call_all(void *number)
     return NULL;
 }
 
-/* --- nested -------------------------------------------------------------------------------------- */
+/* --- nested ----------------------------------------------------------------------------------- */
 
 static void run_level(int level, int64_t start)
 {
@@ -100,7 +100,8 @@ static void *call_nested(void *number)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------- */
+/* -------------------------------------------------------------------------------------------------
+ */
 
 static void in_threads(void *(*work)(void *))
 {

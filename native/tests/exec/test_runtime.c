@@ -6,7 +6,7 @@
 #include "../support/check.h"
 #include "nova.h"
 
-/* --- status --------------------------------------------------------------------------------- */
+/* --- status ----------------------------------------------------------------------------------- */
 
 static void test_status_texts(void)
 {
@@ -18,7 +18,7 @@ static void test_status_texts(void)
     CHECK(strcmp(nova_status_text((nova_status)99), "unknown status") == 0);
 }
 
-/* --- images --------------------------------------------------------------------------------- */
+/* --- images ----------------------------------------------------------------------------------- */
 
 static nova_status map_one(const char *data, size_t size, nova_segment segment)
 {
@@ -85,7 +85,7 @@ static void test_image_refusals(void)
     CHECK(nova_image_create("abcd", 4, pair, 2, &image) == NOVA_BAD_PROTECTION);
 }
 
-/* --- programs ------------------------------------------------------------------------------- */
+/* --- programs --------------------------------------------------------------------------------- */
 
 static void add(void *const *buffers, int64_t begin, int64_t end)
 {
@@ -112,8 +112,7 @@ static nova_status make(const parts *parts, const nova_image *image, nova_progra
     nova_tables tables;
     nova_error error = {0};
     *program = NULL;
-    CHECK(nova_tables_check(block, write_block(parts, block), &limits, &tables, &error) ==
-          NOVA_OK);
+    CHECK(nova_tables_check(block, write_block(parts, block), &limits, &tables, &error) == NOVA_OK);
     nova_status status = nova_program_create(&tables, image, CONSTANTS, program, &error);
     CHECK((status == NOVA_OK) == (*program != NULL));
     CHECK(error.status == status && (status == NOVA_OK || error.text[0] != '\0'));
@@ -212,7 +211,7 @@ static void test_program_refusals(void)
     nova_image_destroy(image);
 }
 
-/* --- tensors -------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 static const int64_t eight[] = {8};
 
@@ -271,11 +270,13 @@ static void test_tensors(void)
     CHECK(nova_tensors_check(&output, 1, NULL, 0, NULL) == NOVA_INVALID_ARGUMENT);
 }
 
-/* --- pool ----------------------------------------------------------------------------------- */
+/* --- pool ------------------------------------------------------------------------------------- */
 
 static void test_pool(void)
 {
-    const struct { uint64_t size, alignment; } cases[] = {{1, 64}, {100, 64}, {5 << 20, 2 << 20}};
+    const struct {
+        uint64_t size, alignment;
+    } cases[] = {{1, 64}, {100, 64}, {5 << 20, 2 << 20}};
     for (int i = 0; i < 3; i++) {
         nova_pool *pool;
         void *blocks[40], *again;

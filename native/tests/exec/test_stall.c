@@ -1,5 +1,5 @@
-/* A program whose graph can never end: the run says so, with the states of all tasks, and the pool goes
- * on. Such tables are refused; so the graph of a good program is replaced by a broken one. */
+/* A program whose graph can never end: the run says so, with the states of all tasks, and the pool
+ * goes on. Such tables are refused; so the graph of a good program is replaced by a broken one. */
 #include "exec/program.h"
 #include "../support/check.h"
 #include "nova.h"

@@ -1,4 +1,5 @@
-/* The device runtime over a libcuda for tests, whose path is the argument: results, threads, faults, leaks. */
+/* The device runtime over a libcuda for tests, whose path is the argument: results, threads,
+ * faults, leaks. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -50,8 +51,13 @@ static nova_status make(nova_device *device, nova_device_program **program, nova
     static const int64_t nbytes[] = {4 * SIZE};
     const nova_tables_limits limits = {
         .argument_count = 1, .output_count = 1, .argument_nbytes = nbytes, .output_nbytes = nbytes};
-    const nova_tensor_info tensor = {
-        .name = "x", .dtype = "f32", .shape = shape, .rank = 1, .element_size = 4, .nbytes = 4 * SIZE, .alias = -1};
+    const nova_tensor_info tensor = {.name = "x",
+                                     .dtype = "f32",
+                                     .shape = shape,
+                                     .rank = 1,
+                                     .element_size = 4,
+                                     .nbytes = 4 * SIZE,
+                                     .alias = -1};
     const nova_device_code code = {.arch = "sm_80", .data = PTX, .size = sizeof PTX - 1};
     nova_tables tables;
     block.header.size = offsetof(__typeof__(block), strings) + block.header.string_size;
@@ -72,7 +78,8 @@ static void run_host(nova_device_program *program, float first)
     for (int i = 0; i < SIZE; i++)
         x[i] = first + (float)i, y[i] = 0;
     const nova_device_value argument = {.host = x}, output = {.host = y};
-    CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_OK);
+    CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(NOVA_OWN_STREAM),
+                                  &error) == NOVA_OK);
     for (int i = 0; i < SIZE; i++)
         CHECK(y[i] == 6 * x[i]);
 }
@@ -90,7 +97,8 @@ static void run_device(nova_device *device, nova_device_program *program, float 
     CHECK(nova_device_take(device, sizeof y, stream, &out, &error) == NOVA_OK);
     CHECK(nova_device_upload(device, in->address, x, sizeof x, stream, &error) == NOVA_OK);
     const nova_device_value argument = {.address = in->address}, output = {.address = out->address};
-    CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(stream), &error) == NOVA_OK);
+    CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(stream), &error) ==
+          NOVA_OK);
     CHECK(nova_device_download(device, y, out->address, sizeof y, stream, &error) == NOVA_OK);
     for (int i = 0; i < SIZE; i++)
         CHECK(y[i] == 6 * x[i]);
@@ -98,7 +106,8 @@ static void run_device(nova_device *device, nova_device_program *program, float 
     nova_device_give(device, out);
 }
 
-/* A traced run: three kernels in their order between a copy in and a copy out, all within the run. */
+/* A traced run: three kernels in their order between a copy in and a copy out, all within the run.
+ */
 static void run_traced(nova_device *device, nova_device_program *program, bool is_read)
 {
     static const uint32_t kinds[] = {NOVA_SPAN_COPY_IN, NOVA_SPAN_KERNEL, NOVA_SPAN_KERNEL,
@@ -134,7 +143,8 @@ static void run_traced(nova_device *device, nova_device_program *program, bool i
             if (span->kind == NOVA_SPAN_KERNEL)
                 CHECK(span->launch == launch++);
             else
-                CHECK(span->launch == NOVA_NO_LAUNCH && span->count == 1 && span->bytes >= 4 * SIZE);
+                CHECK(span->launch == NOVA_NO_LAUNCH && span->count == 1 &&
+                      span->bytes >= 4 * SIZE);
         }
         CHECK(on_device == 5 && on_host > 0 && on_host <= timeline.end_ns - timeline.start_ns);
     }
@@ -256,7 +266,8 @@ static void test_fault(nova_driver *driver)
     run_host(program, 0);
     fail("cuStreamSynchronize", 1, 700);
     for (int i = 0; i < 3; i++) {
-        CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_DEVICE_FAULT);
+        CHECK(nova_device_program_run(program, &argument, &output, &NOVA_RUN_ON(NOVA_OWN_STREAM),
+                                      &error) == NOVA_DEVICE_FAULT);
         CHECK(strstr(error.text, "an illegal memory access") != NULL);
     }
     nova_device_trace *trace;
@@ -279,8 +290,10 @@ static void test_misuse(nova_driver *driver)
     CHECK(nova_device_program_create(device, NULL, &program, &error) == NOVA_INVALID_ARGUMENT);
     CHECK(make(device, &program, &error) == NOVA_OK);
     const nova_device_value nothing = {0};
-    CHECK(nova_device_program_run(program, &nothing, &nothing, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_INVALID_ARGUMENT);
-    CHECK(nova_device_program_run(program, NULL, &nothing, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_device_program_run(program, &nothing, &nothing, &NOVA_RUN_ON(NOVA_OWN_STREAM),
+                                  &error) == NOVA_INVALID_ARGUMENT);
+    CHECK(nova_device_program_run(program, NULL, &nothing, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) ==
+          NOVA_INVALID_ARGUMENT);
     run_host(program, 1);
     nova_device_block *block;
     CHECK(nova_device_take(device, UINT64_MAX, NULL, &block, &error) == NOVA_DEVICE_MEMORY);

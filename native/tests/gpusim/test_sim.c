@@ -1,8 +1,9 @@
-/* The simulated GPU under sanitizers: launches that Python has recorded give the same here, one by one and in several
- * threads; lane functions for newer CPUs give what the plain ones give.
+/* The simulated GPU under sanitizers: launches that Python has recorded give the same here, one by
+ * one and in several threads; lane functions for newer CPUs give what the plain ones give.
  *
- * The file (tests/gpusim/test_sim_sanitized.py writes it) is a row of launches: a `header`, then code, operands, constants,
- * params, and for each range of memory its address, size, whether it has a state, and the bytes before and after. */
+ * The file (tests/gpusim/test_sim_sanitized.py writes it) is a row of launches: a `header`, then
+ * code, operands, constants, params, and for each range of memory its address, size, whether it has
+ * a state, and the bytes before and after. */
 #include "gpusim/sim.h"
 
 #include <pthread.h>
@@ -59,7 +60,8 @@ static void replay(reader *r)
     kernel.code = take(r, h->code * sizeof(sim_instruction));
     kernel.operands = take(r, h->operands * sizeof(sim_operand));
     kernel.constants = take(r, h->constants * sizeof(uint64_t));
-    kernel.register_words = h->sizes[0], kernel.shared_bytes = h->sizes[1], kernel.local_bytes = h->sizes[2];
+    kernel.register_words = h->sizes[0], kernel.shared_bytes = h->sizes[1],
+    kernel.local_bytes = h->sizes[2];
     uint8_t *params = copy_of(take(r, h->params), h->params);
     sim_range ranges[8];
     const uint8_t *after[8];
@@ -84,7 +86,8 @@ static void replay(reader *r)
     qsort(ranges, h->ranges, sizeof *ranges, by_start);
     uint64_t steps = 0;
     sim_launch launch = {.ranges = ranges, .range_count = (uint32_t)h->ranges, .params = params};
-    launch.param_bytes = (uint32_t)h->params, launch.dynamic_shared = h->dynamic, launch.most_steps = h->most_steps;
+    launch.param_bytes = (uint32_t)h->params, launch.dynamic_shared = h->dynamic,
+    launch.most_steps = h->most_steps;
     launch.check_races = (uint8_t)h->check_races, launch.steps = &steps;
     memcpy(launch.grid, h->grid, sizeof launch.grid);
     memcpy(launch.block, h->block, sizeof launch.block);
@@ -171,7 +174,9 @@ static void test_lanes(void)
     compare_rows(NOVA_SIM_HALVES, NOVA_SIM_HALVES_V3);
 }
 #else
-static void test_lanes(void) {}
+static void test_lanes(void)
+{
+}
 #endif
 
 int main(int count, char **arguments)

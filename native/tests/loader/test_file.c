@@ -173,7 +173,8 @@ static void test_json_check(void)
 
 static void test_json_walk(void)
 {
-    const char text[] = "{\"a\":[1,-2,[3]],\"b\":{\"x\":\"\\u00fc\\u20ac\\ud83d\\ude00\\n\"},\"c\":true}";
+    const char text[] =
+        "{\"a\":[1,-2,[3]],\"b\":{\"x\":\"\\u00fc\\u20ac\\ud83d\\ude00\\n\"},\"c\":true}";
     CHECK(check_json(text, sizeof text - 1) == NOVA_OK);
     nova_json json = {text};
     CHECK(nova_json_kind(json) == '{' && nova_json_count(json) == 3);
@@ -191,7 +192,7 @@ static void test_json_walk(void)
     CHECK(nova_json_more(&json));
     nova_json_key(&json);
     CHECK(nova_json_kind(json) == '"');
-    char *string = malloc(nova_json_room(json));
+    char *string = malloc(nova_json_capacity(json));
     nova_json_string(&json, string);
     CHECK(strcmp(string, "\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80\n") == 0);
     free(string);
@@ -208,8 +209,8 @@ static void test_cpu(void)
     nova_cpu_read(&cpu);
     CHECK(nova_cpu_machine() != 0);
     CHECK(!nova_cpu_has(&cpu, "") && !nova_cpu_has(&cpu, "avx9000"));
-    /* A system that saves no vector registers has none of their features. The level is none that the
-     * environment holds this process to. */
+    /* A system that saves no vector registers has none of their features. The level is none that
+     * the environment holds this process to. */
     nova_cpu bare = {.level = UCHAR_MAX};
     memset(bare.words, 0xff, sizeof bare.words);
     for (size_t i = 0; nova_cpu_feature(i) != NULL; i++) {

@@ -71,8 +71,9 @@ static void add_shape(edge_list *list, uint64_t *state, uint32_t shape, uint32_t
             break;
         case 4: /* long and short edges at random */
             for (uint32_t k = below(state, 5); k > 0 && i > 0; k--)
-                connect(list, first + (below(state, 2) ? below(state, i)
-                                                       : i - 1 - below(state, i < 9 ? i : 9)),
+                connect(list,
+                        first + (below(state, 2) ? below(state, i)
+                                                 : i - 1 - below(state, i < 9 ? i : 9)),
                         task);
             break;
         default: /* tasks that have nothing to do with each other */

@@ -14,7 +14,7 @@ typedef struct random_graph {
     uint64_t *cost;
     uint32_t *first_input, *inputs; /* of a task: inputs[first_input[i]] up to first_input[i + 1] */
     uint32_t task_count, edge_count;
-    uint64_t *expected;             /* the values of a sequential run */
+    uint64_t *expected; /* the values of a sequential run */
     nova_graph *graph;
 } random_graph;
 

@@ -24,8 +24,8 @@ static inline shape *shape_make(uint32_t count)
 {
     shape *made = calloc(1, sizeof *made);
     CHECK(made != NULL && count <= MOST_TASKS);
-    made->tables = (nova_graph_tables){made->tasks, made->successors, made->core,
-                                       made->cost,  count,            0};
+    made->tables =
+        (nova_graph_tables){made->tasks, made->successors, made->core, made->cost, count, 0};
     for (uint32_t i = 0; i < count; i++) {
         made->core[i] = NOVA_VECTOR;
         made->cost[i] = 1000;

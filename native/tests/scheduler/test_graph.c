@@ -1,7 +1,7 @@
 /* Graphs, the thread plan and the simulation. */
 #include "shapes.h"
 
-/* --- graphs ---------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 static nova_status create(const shape *shape, uint32_t flags)
 {
@@ -100,8 +100,11 @@ static void test_from_tables(void)
     nova_launch_record launches[] = {{.kernel = 0}, {.kernel = 1}};
     nova_task tasks[] = {{0, 0, 0, 1, 0, 1}, {0, 0, 1, 4, 1, 1}, {1, 2, 0, 1, 2, 0}};
     uint32_t successors[] = {2, 2};
-    nova_tables tables = {.header = &header, .kernels = kernels, .launches = launches,
-                          .tasks = tasks, .successors = successors};
+    nova_tables tables = {.header = &header,
+                          .kernels = kernels,
+                          .launches = launches,
+                          .tasks = tasks,
+                          .successors = successors};
     nova_graph *graph;
     CHECK(nova_graph_from_tables(&tables, &(nova_speeds){10, 0}, &graph) == NOVA_INVALID_ARGUMENT);
     CHECK(nova_graph_from_tables(&tables, &(nova_speeds){10, 3}, &graph) == NOVA_OK);
@@ -111,7 +114,7 @@ static void test_from_tables(void)
     nova_graph_destroy(graph);
 }
 
-/* --- the plan -------------------------------------------------------------------------------- */
+/* --- the plan --------------------------------------------------------------------------------- */
 
 static void test_plan(void)
 {
@@ -120,14 +123,14 @@ static void test_plan(void)
         uint64_t total, critical, per_worker;
         unsigned limit, expected;
     } cases[] = {
-        {64, 10000000, 100000, 20000, 16, 16}, /* enough of everything */
-        {3, 10000000, 100000, 20000, 16, 3},   /* as wide as it is */
+        {64, 10000000, 100000, 20000, 16, 16},  /* enough of everything */
+        {3, 10000000, 100000, 20000, 16, 3},    /* as wide as it is */
         {64, 10000000, 10000000, 20000, 16, 2}, /* a path: at most twice its parallelism */
         {64, 10000000, 4000000, 20000, 16, 6},  /* 2.5 rounds up to 3 */
-        {64, 100000, 1000, 20000, 16, 5},      /* each thread gets its share */
-        {64, 39999, 1000, 20000, 16, 1},       /* inline */
+        {64, 100000, 1000, 20000, 16, 5},       /* each thread gets its share */
+        {64, 39999, 1000, 20000, 16, 1},        /* inline */
         {64, 0, 0, 20000, 16, 1},
-        {64, 0, 0, 0, 16, 16},                 /* costs unknown, waking is free */
+        {64, 0, 0, 0, 16, 16}, /* costs unknown, waking is free */
         {64, 10000000, 100000, 20000, 1, 1},
         {64, 10000000, 100000, 20000, 0, 1},
         {100000, UINT64_MAX, 1, 1, 100000, NOVA_MAX_WORKERS},
@@ -140,7 +143,7 @@ static void test_plan(void)
     }
 }
 
-/* --- simulation ------------------------------------------------------------------------------ */
+/* --- simulation ------------------------------------------------------------------------------- */
 
 typedef struct order {
     uint32_t tasks[64];

@@ -16,10 +16,10 @@
 typedef struct context {
     nova_instance *instance;
     _Atomic uint32_t ran;
-    _Atomic uint32_t open;   /* task 0 waits for this, if it is asked to */
+    _Atomic uint32_t open; /* task 0 waits for this, if it is asked to */
     _Atomic uint32_t entered;
-    _Atomic uint32_t ended;  /* calls of the callback */
-    nova_status status;      /* that the callback got */
+    _Atomic uint32_t ended; /* calls of the callback */
+    nova_status status;     /* that the callback got */
     bool waits;
     const nova_graph *inner;
     unsigned depth;
@@ -51,7 +51,7 @@ static void note_end(void *argument, nova_status status)
     atomic_fetch_add(&context->ended, 1);
 }
 
-/* --- submissions ----------------------------------------------------------------------------- */
+/* --- submissions ------------------------------------------------------------------------------ */
 
 static void test_submit(unsigned workers)
 {
@@ -148,7 +148,7 @@ static void test_several_waiters(unsigned workers)
     shape_free(shape);
 }
 
-/* --- several runs at once -------------------------------------------------------------------- */
+/* --- several runs at once --------------------------------------------------------------------- */
 
 /* Every task runs a graph of its own, some of them submitted first. */
 static nova_status run_inside(void *argument, uint32_t task, unsigned worker)
@@ -206,8 +206,8 @@ typedef struct crowd {
     pthread_t caller;
     const nova_graph *graph;
     _Atomic uint32_t *arrived; /* callers that have begun: only grows */
-    _Atomic uint32_t *inside; /* callers at work */
-    _Atomic uint32_t *helped; /* tasks that others ran while all three were */
+    _Atomic uint32_t *inside;  /* callers at work */
+    _Atomic uint32_t *helped;  /* tasks that others ran while all three were */
 } crowd;
 
 static nova_status work_in_crowd(void *argument, uint32_t task, unsigned worker)
@@ -258,10 +258,8 @@ static void test_no_oversubscription(void)
     pthread_t threads[3];
     crowd crowds[3];
     for (int i = 0; i < 3; i++) {
-        crowds[i] = (crowd){.graph = shape->graph,
-                            .arrived = &arrived,
-                            .inside = &inside,
-                            .helped = &helped};
+        crowds[i] = (crowd){
+            .graph = shape->graph, .arrived = &arrived, .inside = &inside, .helped = &helped};
         CHECK(pthread_create(&threads[i], NULL, run_in_crowd, &crowds[i]) == 0);
     }
     for (int i = 0; i < 3; i++)
@@ -271,7 +269,7 @@ static void test_no_oversubscription(void)
     shape_free(shape);
 }
 
-/* --- the threads ----------------------------------------------------------------------------- */
+/* --- the threads ------------------------------------------------------------------------------ */
 
 static nova_status check_pinned(void *argument, uint32_t task, unsigned worker)
 {
@@ -293,8 +291,8 @@ static void test_pinning(void)
     nova_instance *instance;
     CHECK(nova_instance_create(shape->graph, 2, 0, &instance) == NOVA_OK);
     context context = {0};
-    CHECK(nova_instance_submit(instance, check_pinned, &context,
-                               &(nova_run_options){.workers = 2}, NULL) == NOVA_OK);
+    CHECK(nova_instance_submit(instance, check_pinned, &context, &(nova_run_options){.workers = 2},
+                               NULL) == NOVA_OK);
     while (nova_instance_wait(instance, 0, NULL) == NOVA_NOT_FINISHED)
         pause_ms(1);
     CHECK(atomic_load(&context.ran) == 51); /* all but the root, on threads of the pool */

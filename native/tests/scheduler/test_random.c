@@ -12,9 +12,9 @@
 typedef struct context {
     const random_graph *graph;
     uint64_t *values;
-    uint32_t *times;      /* a task: how often it ran */
+    uint32_t *times;       /* a task: how often it ran */
     uint64_t in_place[64]; /* a place: tasks that ran there; a race if two threads had it at once */
-    pthread_t host;       /* thread that has to run host tasks */
+    pthread_t host;        /* thread that has to run host tasks */
     int has_host;
 } context;
 
@@ -99,8 +99,8 @@ static void test_seed(uint64_t seed, uint32_t most)
 
     clear(&context);
     nova_simulation summary;
-    CHECK(nova_simulate(graph->graph, threads, (nova_policy)(seed % 3), seed % 5, compute,
-                        &context, NULL, &summary) == NOVA_OK);
+    CHECK(nova_simulate(graph->graph, threads, (nova_policy)(seed % 3), seed % 5, compute, &context,
+                        NULL, &summary) == NOVA_OK);
     check(&context, seed);
     CHECK(summary.makespan >= summary.lower_bound && summary.executed == graph->task_count);
     free(context.values);

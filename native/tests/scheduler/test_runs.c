@@ -8,7 +8,7 @@
 #include "../support/allocations.h"
 #include "shapes.h"
 
-/* --- tasks ---------------------------------------------------------------------------------- */
+/* --- tasks ------------------------------------------------------------------------------------ */
 
 typedef struct context {
     nova_instance *instance;
@@ -60,7 +60,7 @@ static nova_status sleep_a_little(void *argument, uint32_t task, unsigned worker
     return NOVA_OK;
 }
 
-/* --- tests ---------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void test_arguments(void)
 {
@@ -68,8 +68,7 @@ static void test_arguments(void)
     nova_instance *instance = instance_with(shape->graph, 2), *other;
     context context = {.special = NOVA_NO_TASK};
     CHECK(nova_instance_create(NULL, 1, 0, &other) == NOVA_INVALID_ARGUMENT);
-    CHECK(nova_instance_create(shape->graph, NOVA_MAX_WORKERS + 1, 0, &other) ==
-          NOVA_OUT_OF_RANGE);
+    CHECK(nova_instance_create(shape->graph, NOVA_MAX_WORKERS + 1, 0, &other) == NOVA_OUT_OF_RANGE);
     CHECK(nova_instance_run(NULL, count_task, &context, NULL, NULL) == NOVA_INVALID_ARGUMENT);
     CHECK(nova_instance_run(instance, NULL, &context, NULL, NULL) == NOVA_INVALID_ARGUMENT);
     nova_run_options options = {.trace = true}; /* has no rings */
@@ -188,8 +187,7 @@ static void test_timeout(unsigned workers)
     nova_run_options options = {.workers = workers, .timeout_ns = 20000000};
     context context = {.special = NOVA_NO_TASK};
     nova_run_result result;
-    CHECK(nova_instance_run(instance, sleep_a_little, &context, &options, &result) ==
-          NOVA_TIMEOUT);
+    CHECK(nova_instance_run(instance, sleep_a_little, &context, &options, &result) == NOVA_TIMEOUT);
     CHECK(result.executed == atomic_load(&context.ran) && result.executed < 2002);
     CHECK(result.running_count >= 1 && result.running_count <= workers);
     options.timeout_ns = UINT64_MAX; /* does not fit: none */

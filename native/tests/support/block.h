@@ -51,8 +51,7 @@ static inline size_t write_graph_block(const parts *parts, const graph_parts *gr
     at = append(block, at, parts->launches, parts->launch_count * sizeof *parts->launches);
     at = append(block, at, parts->operands, parts->operand_count * sizeof *parts->operands);
     at = append(block, at, graph->tasks, graph->task_count * sizeof *graph->tasks);
-    at = append(block, at, graph->successors,
-                graph->successor_count * sizeof *graph->successors);
+    at = append(block, at, graph->successors, graph->successor_count * sizeof *graph->successors);
     nova_tables_header header = {
         .size = at + 1, /* and one string, the empty one */
         .workspace_size = parts->workspace_size,

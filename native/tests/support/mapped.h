@@ -62,6 +62,7 @@ static inline void add_self(void *const *buffers, int64_t begin, int64_t end)
 static inline size_t write_manifest(char *text, size_t size, const char *features,
                                     size_t tables_size)
 {
+    /* clang-format off */
     int length = snprintf(
         text, size,
         "{\"arch\":\"" TEST_ARCH "\",\"args\":["
@@ -80,6 +81,7 @@ static inline size_t write_manifest(char *text, size_t size, const char *feature
         "\"weights\":{\"kind\":\"embedded\",\"sha256\":\"\",\"tensors\":[{\"arg\":4,\"nbytes\":16,"
         "\"offset\":0}]}}",
         features, tables_size);
+    /* clang-format on */
     CHECK(length > 0 && (size_t)length < size);
     return (size_t)length;
 }
@@ -105,19 +107,19 @@ static inline nova_mapped map_file(const char *features)
     static const nova_kernel functions[] = {add_rows, add_one, add_self};
     static const float weights[] = {10, 20, 30, 40};
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), rest = 16 * page;
-    unsigned char *file = mmap(NULL, 2 * page + rest, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *file =
+        mmap(NULL, 2 * page + rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(file != MAP_FAILED);
-    Elf64_Ehdr header = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
-                                     EV_CURRENT},
-                         .e_type = ET_DYN,
-                         .e_machine = TEST_MACHINE,
-                         .e_version = EV_CURRENT,
-                         .e_phoff = sizeof header,
-                         .e_ehsize = sizeof header,
-                         .e_phentsize = sizeof(Elf64_Phdr),
-                         .e_phnum = 5,
-                         .e_shentsize = sizeof(Elf64_Shdr)};
+    Elf64_Ehdr header = {
+        .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+        .e_type = ET_DYN,
+        .e_machine = TEST_MACHINE,
+        .e_version = EV_CURRENT,
+        .e_phoff = sizeof header,
+        .e_ehsize = sizeof header,
+        .e_phentsize = sizeof(Elf64_Phdr),
+        .e_phnum = 5,
+        .e_shentsize = sizeof(Elf64_Shdr)};
     const Elf64_Phdr segments[] = {
         {PT_LOAD, PF_R, 0, 0, 0, page, page, page},
         {PT_LOAD, PF_R | PF_X, page, page, page, page, page, page},

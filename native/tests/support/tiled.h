@@ -67,8 +67,9 @@ static inline nova_program *make_tiled(nova_kernel first, uint32_t flags, nova_i
         {.code = CODE_SIZE, .grid = TILES, .flops = 10000000, .core = NOVA_VECTOR}};
     const nova_launch_record launches[] = {{0, 0, 2, 0}, {1, 2, 2, 0}};
     const uint32_t operands[] = {0, 1, 1, 2};
-    const parts parts = {buffers, 3, kernels, 2, launches, 2, operands, 4, 8 * SIZE,
-                         flags & NOVA_TAKES_SCRATCH ? SCRATCH : 0};
+    const parts parts = {
+        buffers, 3,        kernels, 2,        launches,
+        2,       operands, 4,       8 * SIZE, flags & NOVA_TAKES_SCRATCH ? SCRATCH : 0};
     nova_task tasks[2 * TILES + 1];
     uint32_t successors[2 * TILES];
     for (uint32_t i = 0; i < TILES; i++) {

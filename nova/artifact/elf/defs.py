@@ -56,11 +56,6 @@ DT_STRSZ, DT_SYMENT, DT_FLAGS, DT_FLAGS_1, DT_RELACOUNT = 10, 11, 30, 0x6FFFFFFB
 DF_BIND_NOW, DF_1_NOW, DF_1_NODELETE = 8, 1, 8
 
 
-def align_up(value: int, alignment: int) -> int:
-    """The least multiple of `alignment` (a power of two) that is at least `value`."""
-    return (value + alignment - 1) & -alignment
-
-
 def cut_string(table: bytes, offset: int) -> bytes | None:
     """The NUL-terminated string at `offset` of a string table; None if it is unterminated."""
     if offset >= len(table):

@@ -1,6 +1,6 @@
 """Assigns addresses to the output sections of a shared object and writes its bytes.
 
-`linker.py` provides the sections (sized, without addresses); `place` assigns every section its
+`linker.py` provides the sections (sized, without addresses); `lay_out` assigns every section its
 address and file offset, and `write` combines headers and contents. Addresses equal file offsets, so
 a loader may map the whole file in one piece and then set the protections. The file size of a
 segment equals its memory size: there is no zero fill.
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from nova.artifact.elf import defs as elf
-from nova.artifact.elf.defs import align_up
 from nova.artifact.elf.machine import Machine
 from nova.artifact.elf.shared_object import Buffer
 from nova.core.records import record
+from nova.core.rounding import round_up
 
 # Segments in file order: code and the data within reach of 32-bit offsets first, bulk data last.
 # Those of "relro" become read-only after the loader has relocated them.
@@ -39,7 +39,7 @@ class OutputSection:
     """
 
     name: str
-    kind: int
+    section_type: int
     flags: int
     align: int
     group: str = ""
@@ -52,7 +52,7 @@ class OutputSection:
 
     def append(self, piece: Buffer, align: int = 1, fill: bytes = b"\0") -> int:
         """Append a piece at a multiple of `align`; returns its offset in the section."""
-        gap = align_up(self.size, align) - self.size
+        gap = round_up(self.size, align) - self.size
         if gap:
             self.pieces.append(fill * gap)
         self.pieces.append(piece)
@@ -78,7 +78,7 @@ class Layout:
         return {section.name: index for index, section in enumerate(self.sections, start=1)}
 
 
-def place(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
+def lay_out(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
     """Assign every section its offset (= address), in the order of `_GROUPS`."""
     page = machine.page
     groups = {name: [s for s in sections if s.group == name] for name in _GROUPS}
@@ -87,33 +87,33 @@ def place(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
     position = elf.EHDR.size + header_count * elf.PHDR.size
     headers, ordered = [], []
     for name, members in groups.items():
-        start = 0 if name == "headers" else align_up(position, page)
+        start = 0 if name == "headers" else round_up(position, page)
         position = max(position, start)
         for section in members:
-            section.offset = position = align_up(position, section.align)
+            section.offset = position = round_up(position, section.align)
             position += section.size
             ordered.append(section)
         if name == "relro":
             # The dynamic linker write-protects whole pages, so this segment owns its last page.
-            position = align_up(position, page)
+            position = round_up(position, page)
             relro = _header(elf.PT_GNU_RELRO, elf.PF_R, start, position - start, 1)
         headers.append(_header(elf.PT_LOAD, _GROUPS[name], start, position - start, page))
     loaded_end = position
-    dynamic = next(s for s in sections if s.kind == elf.SHT_DYNAMIC)
+    dynamic = next(s for s in sections if s.section_type == elf.SHT_DYNAMIC)
     flags = elf.PF_R | elf.PF_W
     headers.append(_header(elf.PT_DYNAMIC, flags, dynamic.offset, dynamic.size, dynamic.align))
     headers.append(relro)
     headers.append(_header(elf.PT_GNU_STACK, flags, 0, 0, 16))
     for section in sections:
         if not section.group:
-            section.offset = position = align_up(position, section.align)
+            section.offset = position = round_up(position, section.align)
             position += section.size
             ordered.append(section)
     return Layout(machine, tuple(ordered), tuple(headers), position, loaded_end)
 
 
-def _header(kind: int, flags: int, start: int, size: int, align: int) -> bytes:
-    return elf.PHDR.pack(kind, flags, start, start, start, size, size, align)
+def _header(segment_type: int, flags: int, start: int, size: int, align: int) -> bytes:
+    return elf.PHDR.pack(segment_type, flags, start, start, start, size, size, align)
 
 
 def write(layout: Layout) -> bytearray:
@@ -121,7 +121,7 @@ def write(layout: Layout) -> bytearray:
     indices = layout.indices
     names = b"\0" + b"".join(s.name.encode() + b"\0" for s in layout.sections)
     names_at = layout.end
-    table_at = align_up(names_at + len(names) + len(b".shstrtab\0"), 8)
+    table_at = round_up(names_at + len(names) + len(b".shstrtab\0"), 8)
     count = len(layout.sections) + 2  # the null section, and the section name table
     out = bytearray(table_at + count * elf.SHDR.size)
     view = memoryview(out)  # a bytearray would make a second copy of the stored data
@@ -135,7 +135,7 @@ def write(layout: Layout) -> bytearray:
         table.append(
             elf.SHDR.pack(
                 name_at,
-                section.kind,
+                section.section_type,
                 section.flags,
                 section.offset if section.group else 0,
                 section.offset,

@@ -1,62 +1,17 @@
-"""Builder helpers for schedules: index arithmetic, loops, branches, constants, types.
+"""Builder helpers for schedules: loops, branches, constants, types.
 
-Input: `int`s for static values and `index` values for dynamic ones. Output: ops at the current
-insertion point, constant-folded where operands are static. The GEMM files use it.
+They emit at the insertion point. `nova/ir/index.py` has the index arithmetic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import Index, index
 
 BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i32": 32}
-
-Index: TypeAlias = "ir.Value | int"
-"""A static index (int) or a dynamic one (an `index` value)."""
-
-
-def index(value: Index) -> ir.Value:
-    """`value` as an `index` SSA value."""
-    if isinstance(value, int):
-        return arith.constant(ir.IndexType.get(), value)
-    return value
-
-
-def add(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return left + right
-    if isinstance(left, int):
-        left, right = right, left
-    return left if right == 0 else arith.addi(index(left), index(right))
-
-
-def sub(left: Index, right: Index) -> Index:
-    if isinstance(right, int):
-        return add(left, -right)
-    return arith.subi(index(left), index(right))
-
-
-def mul(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return left * right
-    if isinstance(left, int):
-        left, right = right, left
-    if isinstance(right, int) and right in (0, 1):
-        return left if right else 0
-    return arith.muli(index(left), index(right))
-
-
-def minimum(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return min(left, right)
-    return arith.minsi(index(left), index(right))
-
-
-def compare(predicate: arith.CmpIPredicate, left: Index, right: Index) -> ir.Value:
-    return arith.cmpi(predicate, index(left), index(right))
 
 
 @contextmanager

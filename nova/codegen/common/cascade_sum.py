@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova.codegen.common.combine import combiner, identity
-from nova.codegen.common.index_math import index
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import index
 
 MOST = 64
 """Iterations of a block, and blocks of a block of the next level."""

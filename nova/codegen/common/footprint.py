@@ -23,7 +23,7 @@ from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.linalg_generic import is_generic_op
+from nova.ir.linalg.generic import is_generic_op
 
 Bounds = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}

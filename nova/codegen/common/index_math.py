@@ -1,4 +1,4 @@
-"""Index arithmetic of loop nests: constants, and the movement of an access along a loop."""
+"""Positions of accesses: their movement along a loop, and static distances."""
 
 from __future__ import annotations
 
@@ -7,20 +7,10 @@ from typing import Any
 
 from nova.codegen.common.loop_nest import Loop
 from nova.ir.bindings import arith, ir
+from nova.ir.index import index
 
 Range = tuple[Any, Any]
 """The iterations of a loop that a tile runs: first, and one past the last."""
-
-
-def index(value: int) -> Any:
-    """An index constant."""
-    type_ = ir.IndexType.get()
-    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
-
-
-def round_up(value: int, step: int) -> int:
-    """The smallest multiple of `step` that is not below `value`."""
-    return -(-value // step) * step
 
 
 def advance(bases: Sequence[Any], iv: Any, loop: Loop) -> list[Any]:

@@ -13,7 +13,7 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.gemm.packed_gemm import Contraction
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.linalg_generic import GenericOp
+from nova.ir.linalg.generic import GenericOp
 from nova.ir.walk import defining_op
 
 

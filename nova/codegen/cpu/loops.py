@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova.codegen.common.index_math import Range, index
+from nova.codegen.common.index_math import Range
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.scalar_loops import ScalarLoops
 from nova.codegen.cpu.vector_loops import VectorLoops
 from nova.codegen.cpu.vectorize import find_vector_plan
 from nova.core.targets import Target
+from nova.ir.index import index
 
 __all__ = ["LoopEmitter", "Range", "index"]
 

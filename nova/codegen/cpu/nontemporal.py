@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nova.codegen.common.index_math import at, index
+from nova.codegen.common.index_math import at
 from nova.codegen.common.loop_nest import LoopNest
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, nbytes
+from nova.ir.index import index
 
 _LEAST, _ENOUGH = 8 << 20, 32 << 20
 """Results below the first size stay in a cache; those above the second fit in no cache."""

@@ -14,10 +14,11 @@ from typing import Any
 
 from nova.codegen.common.cascade_sum import LONG, MOST, carried, cascade_of
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import Range, advance, index
+from nova.codegen.common.index_math import Range, advance
 from nova.codegen.common.loop_nest import Loop, LoopNest, innermost
 from nova.core.records import record
 from nova.ir.bindings import ir, scf
+from nova.ir.index import index
 
 _PART = 8
 """Approximate remainder of a vectorized reduction, in elements: less than a vector."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.footprint import find_footprint
-from nova.codegen.common.index_math import distance, round_up
+from nova.codegen.common.index_math import distance
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
 from nova.codegen.common.match_contraction import LoopContraction, match_contraction
 from nova.codegen.common.overrides import read_overrides
@@ -33,6 +33,7 @@ from nova.codegen.cpu.gemm.prepacked_constants import panels_of, read_prepacked
 from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
 from nova.codegen.cpu.loops import LoopEmitter, Range, index
 from nova.codegen.cpu.tile_local import Scratch, first_point, is_scratch, shifted
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.errors import LoweringError, ScheduleError
 from nova.ir.attributes import SCHEDULE
@@ -41,7 +42,7 @@ from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.linalg_generic import is_generic_op
+from nova.ir.linalg.generic import is_generic_op
 from nova.ir.walk import find_ops
 
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64

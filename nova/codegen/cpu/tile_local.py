@@ -20,7 +20,7 @@ from nova.core.records import record
 from nova.ir.attributes import TILE_LOCAL
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
-from nova.ir.linalg_generic import is_generic_op
+from nova.ir.linalg.generic import is_generic_op
 
 _POINT_BYTES = 32 << 10
 """Upper bound of one buffer's bytes per point of the grid: a tile has at least one point."""

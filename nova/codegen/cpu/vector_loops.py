@@ -20,12 +20,13 @@ from typing import Any
 
 from nova.codegen.common.cascade_sum import Body, cascade_of
 from nova.codegen.common.combine import combiner, identity
-from nova.codegen.common.index_math import Range, advance, at, distance, index, shifted
+from nova.codegen.common.index_math import Range, advance, at, distance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.nontemporal import all_aligned, fence_stores, vector_bytes
 from nova.codegen.cpu.vector_body import as_vector, emit_body
 from nova.codegen.cpu.vectorize import VectorPlan
 from nova.ir.bindings import arith, ir, memref, scf, vector
+from nova.ir.index import index
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova.codegen.common.builder import Index, add, index, mul
 from nova.ir.bindings import arith, ir, memref
+from nova.ir.index import Index, add, index, mul
 
 
 def call_intrinsic(

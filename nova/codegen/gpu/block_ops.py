@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.common.combine import Combine
-from nova.codegen.common.index_math import index
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.gpu_bindings import gpu
+from nova.ir.index import index
 
 WARP = 32
 

@@ -16,7 +16,6 @@ from typing import Any
 from nova.codegen.common.cascade_sum import Cascade
 from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import index
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import (
@@ -41,6 +40,7 @@ from nova.codegen.gpu.rowwise_plan import (
 )
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.ir.bindings import arith, ir, memref, scf
+from nova.ir.index import index
 
 _MAX_PARTS = 32
 _MIN_ROWS = 4

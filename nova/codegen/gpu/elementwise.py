@@ -14,10 +14,11 @@ from typing import Any
 
 from nova.codegen.common.cascade_sum import Cascade, cascade_of
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, index, shifted
+from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.memory import load_run, store_run, widest
 from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import index
 
 
 @dataclass(frozen=True)

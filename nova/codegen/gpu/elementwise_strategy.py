@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from nova.codegen.common.index_math import index, round_up
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import WARP, ThreadPosition, is_less, split, when
 from nova.codegen.gpu.device_kernel import SHARED_LIMIT, DeviceKernel, is_tile_local
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, widest_vector
 from nova.codegen.gpu.rowwise_plan import SHORT
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.core.rounding import round_up
 from nova.ir.bindings import arith
+from nova.ir.index import index
 
 _BLOCK_THREADS = 256
 _MANY_POINTS = 4096

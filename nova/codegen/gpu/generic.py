@@ -15,7 +15,7 @@ from typing import Any
 from nova.codegen.common.cascade_sum import Cascade, cascade_of
 from nova.codegen.common.combine import combiner, identity
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, index, round_up
+from nova.codegen.common.index_math import advance
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.argreduce import ArgReduce, find_extreme
@@ -34,8 +34,10 @@ from nova.codegen.gpu.block_ops import (
 from nova.codegen.gpu.device_kernel import DeviceKernel, computes_scalars
 from nova.codegen.gpu.hazards import Hazards
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.core.rounding import round_up
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.clone import clone_into
+from nova.ir.index import index
 
 _MAX_THREADS = 1024
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nova.codegen.common.builder import Index, add, index, splat
+from nova.codegen.common.builder import splat
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.gpu_bindings import gpu, llvm, nvvm
+from nova.ir.index import Index, index
 
 GLOBAL, SHARED = 1, 3
 """Address spaces."""
@@ -22,30 +23,6 @@ _DEPTHS = {"bf16": 16, "f16": 16, "tf32": 8}
 
 
 # --- numbers ------------------------------------------------------------------------------------
-
-
-def divide(left: Index, right: int) -> Index:
-    """The quotient of nonnegative numbers, rounded down."""
-    if isinstance(left, int):
-        return left // right
-    return left if right == 1 else arith.divui(left, index(right))
-
-
-def divide_up(left: Index, right: int) -> Index:
-    """The quotient of nonnegative numbers, rounded up."""
-    return divide(add(left, right - 1), right)
-
-
-def modulo(left: Index, right: int) -> Index:
-    if isinstance(left, int):
-        return left % right
-    return 0 if right == 1 else arith.remui(left, index(right))
-
-
-def exclusive_or(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return left ^ right
-    return left if right == 0 else arith.xori(index(left), index(right))
 
 
 def word(value: Index) -> ir.Value:
@@ -175,15 +152,6 @@ def multiply(
         attributes=attributes,
     ).result
     return [llvm.extractvalue(single, product, [i]) for i in range(4)]
-
-
-def at(base: Index, *offsets: Index) -> Index:
-    """An address plus offsets; static ones last, where they are free (immediates)."""
-    known = sum(o for o in offsets if isinstance(o, int))
-    for offset in offsets:
-        if not isinstance(offset, int):
-            base = add(base, offset)
-    return add(base, known)
 
 
 def round_tf32(value: ir.Value) -> ir.Value:

@@ -14,7 +14,7 @@ from typing import Any
 from nova.codegen.common.builder import splat
 from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, at, index
+from nova.codegen.common.index_math import advance, at
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import (
@@ -40,6 +40,7 @@ from nova.codegen.gpu.rowwise_plan import (
 )
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, memref, scf
+from nova.ir.index import index
 
 Values = list[list[Any]]
 """This thread's part of each of some rows: a list of adjacent elements for each."""

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, index, shifted
+from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.gpu.block_ops import WARP, ThreadPosition, ballot, is_less, split, when
 from nova.codegen.gpu.device_kernel import DeviceKernel
@@ -28,6 +28,7 @@ from nova.codegen.gpu.scatter_plan import (
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.clone import clone_into
+from nova.ir.index import index
 
 
 class ScatterCode:

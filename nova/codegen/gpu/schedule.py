@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from nova.codegen.common.index_math import index
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE
@@ -25,6 +24,7 @@ from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
+from nova.ir.index import index
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     GEMM,

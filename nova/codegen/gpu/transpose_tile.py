@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, at, index, shifted
+from nova.codegen.common.index_math import advance, at, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import (
     WARP,
@@ -31,6 +31,7 @@ from nova.codegen.gpu.elementwise import ElementwiseCode
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root
+from nova.ir.index import index
 
 _SIDE = WARP
 _ROWS = 8

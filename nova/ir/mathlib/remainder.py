@@ -11,6 +11,7 @@ from typing import Any
 
 from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import index
 from nova.ir.mathlib.builder import Builder, Float, where
 
 _PREDICATE = arith.CmpIPredicate
@@ -52,11 +53,9 @@ def _positive_remainder(b: Builder, x: Float, y: Float) -> Float:
     # A remainder is below 2**(mantissa + 1), so this many more bits fit into 64.
     step = 63 - (layout.mantissa + 1)
     start = arith.remui(mx, divisor)
-    index = ir.IndexType.get()
     rounds = arith.divui(arith.addi(shift, const(step - 1)), const(step))
-    zero = arith.ConstantOp(index, ir.IntegerAttr.get(index, 0)).result
-    one = arith.ConstantOp(index, ir.IntegerAttr.get(index, 1)).result
-    loop = scf.ForOp(zero, arith.index_cast(index, rounds), one, [start, shift])
+    zero, one = index(0), index(1)
+    loop = scf.ForOp(zero, arith.index_cast(ir.IndexType.get(), rounds), one, [start, shift])
     with ir.InsertionPoint(loop.body):
         rest, left = loop.inner_iter_args
         now = arith.minui(left, const(step))

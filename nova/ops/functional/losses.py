@@ -31,8 +31,8 @@ def _hinge_embedding_loss(
     F: Any, x: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
 ) -> Any:
     x, target = as_floats(F, x, target)
-    apart = F.relu(number("hinge_embedding_loss", "margin", margin) - x)
-    terms = F.where(F.eq(target, 1.0), x, apart)
+    negatives = F.relu(number("hinge_embedding_loss", "margin", margin) - x)
+    terms = F.where(F.eq(target, 1.0), x, negatives)
     return reduce_terms(F, "hinge_embedding_loss", terms, reduction)
 
 
@@ -49,13 +49,13 @@ def _cosine_embedding_loss(
 ) -> Any:
     x, y, target = as_floats(F, x, y, target)
     require_rank("cosine_embedding_loss", x, 1, 2)
-    products = F.sum(x * y, axis=-1)
+    dot = F.sum(x * y, axis=-1)
     squares = [F.sum(t * t, axis=-1) + 1e-12 for t in (x, y)]
-    cosine = products / F.sqrt(squares[0] * squares[1])
+    cosine = dot / F.sqrt(squares[0] * squares[1])
     if broadcast_shapes(cosine.shape, target.shape) != cosine.shape:
         raise ShapeError(f"cosine_embedding_loss: target {target.shape} for x {x.shape}")
-    apart = F.relu(cosine - number("cosine_embedding_loss", "margin", margin))
-    terms = F.where(F.eq(target, 1.0), 1.0 - cosine, F.where(F.eq(target, -1.0), apart, 0.0))
+    negatives = F.relu(cosine - number("cosine_embedding_loss", "margin", margin))
+    terms = F.where(F.eq(target, 1.0), 1.0 - cosine, F.where(F.eq(target, -1.0), negatives, 0.0))
     return reduce_terms(F, "cosine_embedding_loss", terms, reduction)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.errors import LoweringError
 from nova.ir.attributes import SCRATCH_OFFSETS
 from nova.ir.bindings import ir
@@ -59,7 +60,7 @@ def _layout(kernel: Any) -> tuple[list[tuple[Any, int]], int]:
         size = nbytes(op.result.type)
         if size >= _LEAST_BYTES:
             found.append((op, end))
-            end += -(-size // _ALIGN) * _ALIGN
+            end += round_up(size, _ALIGN)
     if end > _MOST_BYTES:
         raise LoweringError(
             f"@{kernel.name.value} needs {end} bytes for a tile of its own",

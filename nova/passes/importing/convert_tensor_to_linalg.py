@@ -9,7 +9,8 @@ from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.diagnostics import place_of
-from nova.ir.linalg_ops import fill, generic_op, loop_index, yield_op
+from nova.ir.index import add, index
+from nova.ir.linalg.ops import fill, generic_op, loop_index, yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass
 
@@ -114,8 +115,8 @@ def _read_slice(source: Any, type_: Any, box: _Box) -> Any:
     def body(_: list[Any]) -> Any:
         at = []
         for axis, (offset, step) in enumerate(zip(box.offsets, box.steps, strict=True)):
-            own = _loop(box.kept.index(axis)) if axis in box.kept else _index(0)
-            at.append(_add(_scale(own, step), offset))
+            own = _loop(box.kept.index(axis)) if axis in box.kept else index(0)
+            at.append(add(_scale(own, step), offset))
         return tensor.extract(source, at)
 
     return generic(type_, [], body)
@@ -201,12 +202,12 @@ def _concat(op: Any) -> Any:
             size = part.type.shape[axis]
             at = [_loop(i) for i in range(rank)]
             place = _subtract(at[axis], offset)
-            at[axis] = arith.maxsi(arith.minsi(place, _index(size - 1)), _index(0))
+            at[axis] = arith.maxsi(arith.minsi(place, index(size - 1)), index(0))
             element = tensor.extract(part, at)
             if chosen is None:
                 chosen = element
             else:
-                behind = arith.cmpi(arith.CmpIPredicate.sge, place, _index(0))
+                behind = arith.cmpi(arith.CmpIPredicate.sge, place, index(0))
                 chosen = arith.select(behind, element, chosen)
             offset += size
         return chosen
@@ -251,13 +252,13 @@ def _inside(
     at = []
     for place, size, step in zip(places, sizes, steps, strict=True):
         number = place
-        tests = [arith.cmpi(arith.CmpIPredicate.sge, place, _index(0))]
+        tests = [arith.cmpi(arith.CmpIPredicate.sge, place, index(0))]
         if step != 1:
-            number = arith.divsi(place, _index(step))
-            rest = arith.remsi(place, _index(step))
-            tests.append(arith.cmpi(arith.CmpIPredicate.eq, rest, _index(0)))
-        tests.append(arith.cmpi(arith.CmpIPredicate.slt, number, _index(size)))
-        at.append(arith.maxsi(arith.minsi(number, _index(size - 1)), _index(0)))
+            number = arith.divsi(place, index(step))
+            rest = arith.remsi(place, index(step))
+            tests.append(arith.cmpi(arith.CmpIPredicate.eq, rest, index(0)))
+        tests.append(arith.cmpi(arith.CmpIPredicate.slt, number, index(size)))
+        at.append(arith.maxsi(arith.minsi(number, index(size - 1)), index(0)))
         for test in tests:
             inside = test if inside is None else arith.andi(inside, test)
     if inside is None:
@@ -282,25 +283,14 @@ def _number_or_value(value: Any) -> Any:
     return value if number is None else number
 
 
-def _index(value: int) -> Any:
-    type_ = ir.IndexType.get()
-    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
-
-
-def _add(value: Any, offset: Any) -> Any:
-    if isinstance(offset, int):
-        return value if offset == 0 else arith.addi(value, _index(offset))
-    return arith.addi(value, offset)
-
-
 def _subtract(value: Any, offset: Any) -> Any:
     if isinstance(offset, int):
-        return value if offset == 0 else arith.subi(value, _index(offset))
+        return value if offset == 0 else arith.subi(value, index(offset))
     return arith.subi(value, offset)
 
 
 def _scale(value: Any, factor: int) -> Any:
-    return value if factor == 1 else arith.muli(value, _index(factor))
+    return value if factor == 1 else arith.muli(value, index(factor))
 
 
 def _loop(dim: int) -> Any:

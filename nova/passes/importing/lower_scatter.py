@@ -9,8 +9,9 @@ from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, stablehlo, tensor
 from nova.ir.diagnostics import place_of
-from nova.ir.linalg_builder import LinalgBuilder
-from nova.ir.scalarize import emit_scalars
+from nova.ir.index import index
+from nova.ir.linalg.builder import LinalgBuilder
+from nova.ir.linalg.scalarize import emit_scalars
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 
@@ -65,11 +66,11 @@ class _Scatter:
         clamped = []
         for place, size in zip(places, self.operand.type.shape, strict=True):
             for test in (
-                arith.cmpi(arith.CmpIPredicate.sge, place, self._index(0)),
-                arith.cmpi(arith.CmpIPredicate.slt, place, self._index(size)),
+                arith.cmpi(arith.CmpIPredicate.sge, place, index(0)),
+                arith.cmpi(arith.CmpIPredicate.slt, place, index(size)),
             ):
                 inside = test if inside is None else arith.andi(inside, test)
-            clamped.append(arith.maxsi(arith.minsi(place, self._index(size - 1)), self._index(0)))
+            clamped.append(arith.maxsi(arith.minsi(place, index(size - 1)), index(0)))
         old = tensor.extract(state, clamped)
         update = tensor.extract(self.updates, at)
         [new] = emit_scalars(self.op.regions[0].blocks[0], [old, update])
@@ -86,7 +87,7 @@ class _Scatter:
         scattered = [i for axis, i in enumerate(at) if axis not in window_dims]
         window = iter([at[axis] for axis in window_dims])
         rank = len(self.operand.type.shape)
-        places = [self._index(0) if d in left_out else next(window) for d in range(rank)]
+        places = [index(0) if d in left_out else next(window) for d in range(rank)]
         for k, axis in enumerate(numbers.scattered_dims_to_operand_dims):
             places[axis] = arith.addi(places[axis], self._start(scattered, k))
         for own, theirs in zip(batching, numbers.scatter_indices_batching_dims, strict=True):
@@ -99,10 +100,7 @@ class _Scatter:
         at = list(scattered)
         axis = self.numbers.index_vector_dim
         if axis < len(self.indices.type.shape):
-            at.insert(axis, self._index(k))
+            at.insert(axis, index(k))
         wanted = tensor.extract(self.indices, at)
         cast = arith.index_castui if self.unsigned else arith.index_cast
         return cast(self.index_type, wanted)
-
-    def _index(self, value: int) -> Any:
-        return arith.ConstantOp(self.index_type, ir.IntegerAttr.get(self.index_type, value)).result

@@ -14,12 +14,12 @@ from functools import reduce
 from typing import Any
 
 from nova.ir.bindings import ir
-from nova.ir.buffers import VIEWS, buffer_root
+from nova.ir.buffers import TENSOR_VIEWS, VIEWS, buffer_root
 from nova.ir.kernel import Kernel
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import functions_by_name
 
-_VIEWS = VIEWS | {"tensor.collapse_shape", "tensor.expand_shape"}
+_VIEWS = VIEWS | TENSOR_VIEWS
 
 
 def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, Any]]) -> None:
@@ -74,7 +74,7 @@ def _in_block(use: Any) -> Any:
 
 def _maker(block: Any, value: Any) -> Any:
     """The op of `block` that produces `value`: a tensor op, or the first call with the buffer."""
-    value = _root(value)
+    value = buffer_root(value)
     if _is_argument(value):
         return None
     op = value.owner.operation
@@ -88,7 +88,7 @@ def _made_by(named: Mapping[str, Any], maker: Any) -> list[Any]:
     if maker.name != "func.call" or len(maker.results):
         return list(maker.results)
     kernel = named[maker.attributes["callee"].value]
-    return [_root(o) for o in list(maker.operands)[Kernel(kernel).ins :]]
+    return [buffer_root(o) for o in list(maker.operands)[Kernel(kernel).ins :]]
 
 
 def users(value: Any) -> list[Any]:
@@ -118,12 +118,6 @@ def _move_after(maker: Any, last: Any) -> None:
             moved += [u.owner.operation for u in result.uses if u.owner.operation.name in _VIEWS]
     for op in reversed(list(dict.fromkeys(moved))):
         op.move_after(last)
-
-
-def _root(value: Any) -> Any:
-    while isinstance(value, ir.OpResult) and value.owner.operation.name in _VIEWS:
-        value = value.owner.operands[0]
-    return value
 
 
 def _is_argument(value: Any) -> bool:

@@ -12,10 +12,9 @@ from nova.ir.bindings import func, ir, memref, tensor
 from nova.ir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, Main, set_argument_types
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import find_ops, functions, functions_by_name, kernels, main_function
 from nova.passes.base import Pass, UpstreamPass
-from nova.passes.kernels.group_ops import root as reshaped_root
 from nova.passes.kernels.loop_buffers import yield_in_place
 
 _ONE_SHOT = (
@@ -78,12 +77,12 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
     operations = main.entry_block.operations
     returned = operations[len(operations) - 1]
     for value in list(returned.operands)[len(returned.operands) - updates :]:
-        call = reshaped_root(value)
+        call = buffer_root(value)
         if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
             continue
         kernel = named[call.owner.attributes["callee"].value]
         inside = kernel.entry_block.operations
-        made = reshaped_root(inside[len(inside) - 1].operands[call.result_number])
+        made = buffer_root(inside[len(inside) - 1].operands[call.result_number])
         if isinstance(made, ir.OpResult) and is_generic_op(made.owner):
             _own_destination(GenericOp(made.owner.operation), made.result_number)
 

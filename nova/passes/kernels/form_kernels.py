@@ -11,6 +11,7 @@ from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.attributes import DEVICE
 from nova.ir.bindings import func, ir
+from nova.ir.buffers import TENSOR_VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import BARRIER
@@ -20,13 +21,11 @@ from nova.passes.base import Pass
 from nova.passes.kernels.buffer_donation import delay_updates, sink_feeders
 from nova.passes.kernels.form_host_regions import inline_host_regions, islands
 from nova.passes.kernels.group_ops import (
-    VIEWS,
     Group,
     Grouping,
     captured,
     is_init,
     is_scalar,
-    root,
     split_fills,
 )
 
@@ -138,7 +137,7 @@ def _users(value: Any) -> list[Any]:
     users: list[Any] = []
     for use in value.uses:
         user = _in_main(use.owner.operation)
-        if user.name in VIEWS or (len(user.results) and is_scalar(user)):
+        if user.name in TENSOR_VIEWS or (len(user.results) and is_scalar(user)):
             for result in user.results:
                 users += _users(result)
         else:
@@ -184,7 +183,7 @@ class _Outliner:
         if value in self.new or not isinstance(value, ir.OpResult):
             return self.new.get(value, value)
         op = value.owner.operation
-        if op.name in VIEWS:
+        if op.name in TENSOR_VIEWS:
             self._value(op.operands[0])
             clone_into(op, self.new)
         return self.new.get(value, value)
@@ -244,7 +243,7 @@ def _in_main(op: Any) -> Any:
 
 def _is_helper(op: Any) -> bool:
     """Whether every kernel that needs an op rematerializes it."""
-    return is_scalar(op) or op.name == "tensor.empty" or op.name in VIEWS or is_init(op)
+    return is_scalar(op) or op.name == "tensor.empty" or op.name in TENSOR_VIEWS or is_init(op)
 
 
 def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
@@ -259,7 +258,7 @@ def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
         if op in chosen or op in own:
             return
         if op in helpers:
-            if op.name in VIEWS and not _reaches(value, own):
+            if op.name in TENSOR_VIEWS and not _reaches(value, own):
                 return
             for operand in [*op.operands, *captured(op)]:
                 need(operand)
@@ -274,7 +273,7 @@ def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
 
 def _reaches(value: Any, own: set[Any]) -> bool:
     """Whether a reshape is of a value that the group computes (or of none yet)."""
-    source = root(value)
+    source = buffer_root(value)
     if not isinstance(source, ir.OpResult):
         return False
     op = source.owner.operation

@@ -16,10 +16,10 @@ from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.common.match_contraction import match_contraction
 from nova.ir.attention_ops import find_point
 from nova.ir.bindings import ir
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.buffers import TENSOR_VIEWS, buffer_root
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.passes.kernels.code_size import code_size
 
-VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
 _CONSTANTS = {"arith.constant", "tensor.empty"}
 
 
@@ -71,7 +71,7 @@ class Grouping:
             op = op.operation
             if op.name in _CONSTANTS or op.name == "func.return" or is_init(op):
                 continue
-            if op.name in VIEWS or is_scalar(op):
+            if op.name in TENSOR_VIEWS or is_scalar(op):
                 continue
             self._place(op)
         return self.groups
@@ -81,7 +81,7 @@ class Grouping:
         work = structured.work if structured else _opaque_work(op)
         size = code_size(op)
         after = self._latest(_tensor_roots(op))
-        if after <= self._latest(root(v) for v in self.waits.get(op, ())):
+        if after <= self._latest(buffer_root(v) for v in self.waits.get(op, ())):
             after = -1  # an op that has to wait starts a new kernel
         group = self._choose(structured, op, work, size, after)
         group.ops.append(op)
@@ -146,12 +146,12 @@ class Grouping:
         length = 0
         while length < min(len(own), len(group.grid)) and own[length] == group.grid[length]:
             length += 1
-        if any(self.made_by.get(root(v)) is group for v in captured(op.op)):
+        if any(self.made_by.get(buffer_root(v)) is group for v in captured(op.op)):
             return ()  # read at computed indices
         for value, access in zip(op.op.operands, op.accesses, strict=True):
-            if self.made_by.get(root(value)) is not group:
+            if self.made_by.get(buffer_root(value)) is not group:
                 continue
-            if value != root(value):
+            if value != buffer_root(value):
                 return ()  # read through a reshape
             aligned = 0
             while (
@@ -242,7 +242,7 @@ def _tensor_roots(op: Any) -> list[Any]:
     roots = []
     for value in [*op.operands, *captured(op)]:
         if isinstance(value.type, ir.RankedTensorType):
-            roots.append(root(value))
+            roots.append(buffer_root(value))
         elif isinstance(value, ir.OpResult):
             roots += _tensor_roots(value.owner.operation)
     return roots
@@ -251,13 +251,6 @@ def _tensor_roots(op: Any) -> list[Any]:
 def is_scalar(op: Any) -> bool:
     """An op on scalars, a loop of one iteration: every kernel that needs it rematerializes it."""
     return not any(isinstance(r.type, ir.RankedTensorType) for r in op.results)
-
-
-def root(value: Any) -> Any:
-    """The value that `value` is a reshape of."""
-    while isinstance(value, ir.OpResult) and value.owner.operation.name in VIEWS:
-        value = value.owner.operands[0]
-    return value
 
 
 def captured(op: Any) -> list[Any]:

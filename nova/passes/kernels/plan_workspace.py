@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.errors import LoweringError, WorkspaceError
 from nova.ir.attributes import WORKSPACE
-from nova.ir.bindings import arith, func, ir, memref
+from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.ir.diagnostics import place_of
+from nova.ir.index import index
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
@@ -174,11 +175,10 @@ class _Planner:
         i8 = ir.IntegerType.get_signless(8)
         workspace_type = ir.MemRefType.get([layout.size], i8)
         workspace = self.block.add_argument(workspace_type, self.main.location)
-        index = ir.IndexType.get()
         for buffer, offset in zip(buffers, layout.offsets, strict=True):
             op = buffer.owner.operation
             with ir.InsertionPoint(op), op.location:
-                at = arith.ConstantOp(index, ir.IntegerAttr.get(index, offset)).result
+                at = index(offset)
                 view = memref.ViewOp(buffer.type, workspace, at, []).result
             buffer.replace_all_uses_with(view)
             op.erase()

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from nova.core.records import record
+from nova.core.rounding import round_up
 
 ALIGN = 64
 _WINDOWS = (64, 16, 4)
@@ -40,7 +41,7 @@ class Lifetime:
 
     @property
     def space(self) -> int:
-        return (self.nbytes + ALIGN - 1) // ALIGN * ALIGN
+        return round_up(self.nbytes, ALIGN)
 
 
 @record

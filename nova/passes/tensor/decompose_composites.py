@@ -36,7 +36,7 @@ class DecomposeComposites(Pass):
             if row is None or row.kind != "composite":
                 continue
             result_type, attrs, types = op_type(row, op)
-            if self.keep_whole and row.whole is not None and row.whole(types, attrs):
+            if self.keep_whole and row.has_kernel is not None and row.has_kernel(types, attrs):
                 continue
             leaves = [Tensor(t) for t in types]
             node = Tensor(result_type, op=row, inputs=tuple(leaves), attrs=attrs)

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.ir.attributes import FUSION_GUARD
 from nova.ir.bindings import ir
+from nova.ir.buffers import TENSOR_VIEWS, buffer_root
 from nova.ir.dialect import BARRIER, create_barrier
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.kernels.code_size import code_size
-from nova.passes.kernels.group_ops import VIEWS, root
 
 
 @record
@@ -67,7 +67,7 @@ def _only_used_here(value: Any) -> Any | None:
     """The producer of `value`, directly or through reshapes, if it has no other use."""
     while isinstance(value, ir.OpResult) and _has_one_use(value):
         op = value.owner.operation
-        if op.name not in VIEWS:
+        if op.name not in TENSOR_VIEWS:
             return op
         value = op.operands[0]
     return None
@@ -79,7 +79,7 @@ def _has_one_use(value: Any) -> bool:
 
 
 def _is_computed(value: Any) -> bool:
-    made = root(value)
+    made = buffer_root(value)
     return isinstance(made, ir.OpResult) and is_generic_op(made.owner)
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
+from nova.codegen.common.combine import identity
 from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.common.match_contraction import match_contraction
-from nova.codegen.cpu.vectorize import COMBINERS, find_combiners
+from nova.codegen.cpu.vectorize import find_combiners
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.clone import clone_into
-from nova.ir.linalg_generic import GenericOp, is_generic_op
-from nova.ir.linalg_ops import generic_op, loop_index, yield_op
+from nova.ir.index import index
+from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.linalg.ops import generic_op, loop_index, yield_op
 from nova.ir.walk import main_function
 from nova.passes.base import Pass
 
@@ -152,18 +154,12 @@ def _access(map_: Any, dim: int, *, cut: bool) -> Any:
 
 def _filled(shape: list[int], element: Any, name: str) -> Any:
     """A tensor filled with the identity of the op called `name`."""
-    unit = COMBINERS[name]
-    attr: Any = (
-        ir.IntegerAttr.get(element, int(unit))
-        if isinstance(element, ir.IntegerType)
-        else ir.FloatAttr.get(element, float(unit))
-    )
-    value = arith.ConstantOp(element, attr).result
+    value = identity(name, element)
     count = len(shape)
     scalar = ir.AffineMap.get(count, 0, [])
     empty = tensor.EmptyOp(shape, element).result
-    identity = ir.AffineMap.get_identity(count)
-    made = _generic([value], [empty], [scalar, identity], ["parallel"] * count)
+    whole = ir.AffineMap.get_identity(count)
+    made = _generic([value], [empty], [scalar, whole], ["parallel"] * count)
     block = made.regions[0].blocks.append(element, element)
     with ir.InsertionPoint(block):
         yield_op([block.arguments[0]])
@@ -189,9 +185,7 @@ def _copy_body(generic: GenericOp, made: Any, dim: int, length: int) -> None:
             number = int(op.attributes["dim"].value)
             counter = loop_index(number + 1)
             if number == dim:
-                index = ir.IndexType.get()
-                size = arith.ConstantOp(index, ir.IntegerAttr.get(index, length)).result
-                counter = arith.addi(arith.muli(loop_index(0), size), counter)
+                counter = arith.addi(arith.muli(loop_index(0), index(length)), counter)
             mapping[op.results[0]] = counter
 
 

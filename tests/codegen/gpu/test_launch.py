@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nova.codegen.common.index_math import index
 from nova.codegen.gpu.block_ops import split
 from nova.codegen.gpu.hazards import Hazards, touched
 from nova.compiler.stages import start_from_text
 from nova.ir.bindings import func, ir
 from nova.ir.context import make_context
+from nova.ir.index import index
 from nova.ir.walk import find_ops, kernels
 from nova.passes.base import UpstreamPass, run_pipeline
 

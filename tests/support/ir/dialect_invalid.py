@@ -295,7 +295,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "attention_gradient",
         "2x4xf32 3x4xf32 3x4xf32 3x4xf32 3xf32 2xf32",
         "3x4xf32",
-        "g (2, 4) is no gradient of a result (3, 4)",
+        "g (2, 4) is not a gradient of a result (3, 4)",
     ),
     M(
         "attention_gradient",

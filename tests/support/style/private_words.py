@@ -31,10 +31,13 @@ def word(*words: str, instead: str, folders: tuple[str, ...] = ("",)) -> Rule:
     return Rule(instead, words, rf"\b(?:{'|'.join(words)})\b", folders)
 
 
+# Folders where a word has a private meaning only for code of kernels.
+_CODEGEN = ("nova/codegen/", "nova/passes/", "native/", "tests/codegen/", "docs/")
+
 RULES: dict[str, Rule] = {
     "road": word("road", "roads", instead="pipeline, compile session"),
     "strips": word("strips", instead="row panels"),
-    "dots": word("dots", instead="GEMV, dot products"),
+    "dots": word("dots", instead="GEMV, dot products", folders=_CODEGEN),
     "island": word("island", "islands", instead="host region"),
     "feeder": word("feeder", "feeders", instead="producers"),
     "fade": word("fade", "fades", instead="rescale"),
@@ -61,8 +64,8 @@ RULES: dict[str, Rule] = {
     "products": Rule(
         "matmuls, GEMM",
         names=("products",),
-        prose=r"(?<!dot )(?<!inner )(?<!outer )(?<!partial )(?<!Cartesian )\bproducts\b"
-        r"|\bmatrix products?\b",
+        prose=r"(?<!dot )(?<!inner )(?<!outer )(?<!partial )(?<!Cartesian )(?<!sum of )"
+        r"(?<!sums of )\bproducts\b|\bmatrix products?\b",
     ),
     "streaming stores": Rule("non-temporal stores", prose=r"\bstreaming stores?\b"),
     "is no": Rule(
@@ -85,6 +88,9 @@ RULES: dict[str, Rule] = {
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("tests/support/style/", "*"): "the table of the words",
     ("tests/style/", "*"): "tests of the table",
+    ("nova/ops/functional/algebra.py", "products"): "kron, cross and einsum multiply",
+    ("nova/ops/functional/shapes.py", "turn"): "rot90 makes quarter turns",
+    ("nova/ops/reductions.py", "products"): "the gradient of prod multiplies pairs",
 }
 
 

@@ -1,8 +1,9 @@
 /* The simulated GPU behind the table of driver calls: memory of the host, streams that are queues.
  *
- * Nothing runs when it is enqueued. A stream runs when somebody waits for it, and only as far as that needs: work
- * of another stream runs when an event orders it before. So a program that relies on an order which nothing
- * guarantees reads what is not there yet. One lock guards all of a GPU: the launches themselves take the time. */
+ * Nothing runs when it is enqueued. A stream runs when somebody waits for it, and only as far as
+ * that needs: work of another stream runs when an event orders it before. So a program that relies
+ * on an order which nothing guarantees reads what is not there yet. One lock guards all of a GPU:
+ * the launches themselves take the time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 /* --- what numbers mean ------------------------------------------------------------------------ */
 
-static nova_status classify(nova_driver *driver, int result)
+static nova_status driver_classify(nova_driver *driver, int result)
 {
     (void)driver;
     switch (result) {
@@ -26,7 +27,7 @@ static nova_status classify(nova_driver *driver, int result)
     return NOVA_DEVICE_CALL;
 }
 
-static void explain(nova_driver *driver, int result, char *text, size_t size)
+static void driver_explain(nova_driver *driver, int result, char *text, size_t size)
 {
     static const char *const words[] = {
         [SIM_NO_MEMORY] = "this machine has no memory left for the simulation",
@@ -40,32 +41,33 @@ static void explain(nova_driver *driver, int result, char *text, size_t size)
     if (result == SIM_BAD_LAUNCH)
         (void)snprintf(text, size, "%s", s->why);
     else if (result == SIM_FAULT)
-        (void)snprintf(text, size, "kernel %s, line %u of the PTX", s->report.kernel, s->report.fault.line);
+        (void)snprintf(text, size, "kernel %s, line %u of the PTX", s->report.kernel,
+                       s->report.fault.line);
     else
         (void)snprintf(text, size, "%s", words[result]);
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* --- devices and contexts ----------------------------------------------------------------------- */
+/* --- devices and contexts --------------------------------------------------------------------- */
 
 /* The contexts that a thread has entered. */
 enum { MOST_ENTERED = 16 };
-static _Thread_local simulator *entered[MOST_ENTERED];
-static _Thread_local int depth;
+static _Thread_local simulator *driver_entered[MOST_ENTERED];
+static _Thread_local int driver_depth;
 
 simulator *sim_of(nova_driver *driver)
 {
-    return depth > 0 ? entered[depth - 1] : ((sim_driver *)driver)->devices;
+    return driver_depth > 0 ? driver_entered[driver_depth - 1] : ((sim_driver *)driver)->devices;
 }
 
-static int count(nova_driver *driver, int *number)
+static int driver_count(nova_driver *driver, int *number)
 {
     (void)driver;
     *number = DEVICES;
     return SIM_OK;
 }
 
-static int describe(nova_driver *driver, int ordinal, nova_device_info *info)
+static int driver_describe(nova_driver *driver, int ordinal, nova_device_info *info)
 {
     (void)driver;
     *info = (nova_device_info){.major = 9, .multiprocessors = 1, .memory = UINT64_C(1) << 40};
@@ -76,60 +78,60 @@ static int describe(nova_driver *driver, int ordinal, nova_device_info *info)
     return SIM_OK;
 }
 
-static int memory_left(nova_driver *driver, uint64_t *bytes)
+static int driver_memory_left(nova_driver *driver, uint64_t *bytes)
 {
     (void)driver;
     *bytes = 0;
     return SIM_OK;
 }
 
-static int context_open(nova_driver *driver, int ordinal, void **context)
+static int driver_context_open(nova_driver *driver, int ordinal, void **context)
 {
     *context = &((sim_driver *)driver)->devices[ordinal];
     return SIM_OK;
 }
 
-static void context_close(nova_driver *driver, int ordinal, void *context)
+static void driver_context_close(nova_driver *driver, int ordinal, void *context)
 {
     (void)driver, (void)ordinal, (void)context;
 }
 
-static int enter(nova_driver *driver, void *context)
+static int driver_enter(nova_driver *driver, void *context)
 {
     (void)driver;
-    if (depth == MOST_ENTERED)
+    if (driver_depth == MOST_ENTERED)
         return SIM_OTHER_DEVICE;
-    entered[depth++] = context;
+    driver_entered[driver_depth++] = context;
     return SIM_OK;
 }
 
-static void leave(nova_driver *driver)
+static void driver_leave(nova_driver *driver)
 {
     (void)driver;
-    depth--;
+    driver_depth--;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static int memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
+static int driver_memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
 {
     simulator *s = sim_of(driver);
-    block *made = calloc(1, sizeof *made);
+    block *created = calloc(1, sizeof *created);
     void *memory = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     uint8_t *state = calloc(size + 1, 1);
-    if (made == NULL || memory == NULL || state == NULL) {
-        free(made);
+    if (created == NULL || memory == NULL || state == NULL) {
+        free(created);
         free(memory);
         free(state);
         return SIM_NO_MEMORY;
     }
     memset(memory, 0xa5, size);
-    *made = (block){.address = (uintptr_t)memory, .size = size, .state = state};
+    *created = (block){.address = (uintptr_t)memory, .size = size, .state = state};
     pthread_mutex_lock(&s->mutex);
-    made->next = s->blocks;
-    s->blocks = made;
+    created->next = s->blocks;
+    s->blocks = created;
     pthread_mutex_unlock(&s->mutex);
-    *address = made->address;
+    *address = created->address;
     return SIM_OK;
 }
 
@@ -141,7 +143,7 @@ block *sim_find_block(const simulator *s, uint64_t address, uint64_t size)
     return NULL;
 }
 
-static void memory_free(nova_driver *driver, uint64_t address)
+static void driver_memory_free(nova_driver *driver, uint64_t address)
 {
     simulator *s = sim_of(driver);
     pthread_mutex_lock(&s->mutex);
@@ -158,14 +160,14 @@ static void memory_free(nova_driver *driver, uint64_t address)
     pthread_mutex_unlock(&s->mutex);
 }
 
-static int pinned_take(nova_driver *driver, uint64_t size, void **memory)
+static int driver_pinned_take(nova_driver *driver, uint64_t size, void **memory)
 {
     (void)driver;
     *memory = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     return *memory != NULL ? SIM_OK : SIM_NO_MEMORY;
 }
 
-static void pinned_free(nova_driver *driver, void *memory)
+static void driver_pinned_free(nova_driver *driver, void *memory)
 {
     simulator *s = sim_of(driver);
     pthread_mutex_lock(&s->mutex);
@@ -176,27 +178,27 @@ static void pinned_free(nova_driver *driver, void *memory)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static const nova_driver TABLE = {
+static const nova_driver DRIVER_TABLE = {
     .name = "sim",
     .checks_ranges = true,
-    .classify = classify,
-    .explain = explain,
-    .count = count,
-    .describe = describe,
-    .memory_left = memory_left,
-    .context_open = context_open,
-    .context_close = context_close,
-    .enter = enter,
-    .leave = leave,
+    .classify = driver_classify,
+    .explain = driver_explain,
+    .count = driver_count,
+    .describe = driver_describe,
+    .memory_left = driver_memory_left,
+    .context_open = driver_context_open,
+    .context_close = driver_context_close,
+    .enter = driver_enter,
+    .leave = driver_leave,
     .module_load = nova_sim_module_load,
     .module_unload = nova_sim_module_unload,
     .function_find = nova_sim_function_find,
     .function_allow_shared = nova_sim_function_allow_shared,
-    .memory_take = memory_take,
-    .memory_free = memory_free,
+    .memory_take = driver_memory_take,
+    .memory_free = driver_memory_free,
     .memory_forget = nova_sim_memory_forget,
-    .pinned_take = pinned_take,
-    .pinned_free = pinned_free,
+    .pinned_take = driver_pinned_take,
+    .pinned_free = driver_pinned_free,
     .stream_create = nova_sim_stream_create,
     .stream_destroy = nova_sim_stream_destroy,
     .stream_synchronize = nova_sim_stream_synchronize,
@@ -218,18 +220,18 @@ static const nova_driver TABLE = {
 
 nova_status nova_sim_open(nova_driver **driver, nova_error *error)
 {
-    sim_driver *made = calloc(1, sizeof *made);
-    for (int i = 0; made != NULL && i < DEVICES; i++) {
-        made->devices[i].usual.on = &made->devices[i];
-        if (pthread_mutex_init(&made->devices[i].mutex, NULL) != 0) {
-            free(made);
-            made = NULL;
+    sim_driver *created = calloc(1, sizeof *created);
+    for (int i = 0; created != NULL && i < DEVICES; i++) {
+        created->devices[i].usual.on = &created->devices[i];
+        if (pthread_mutex_init(&created->devices[i].mutex, NULL) != 0) {
+            free(created);
+            created = NULL;
         }
     }
-    if (made == NULL)
+    if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the simulator");
-    made->driver = TABLE;
-    *driver = &made->driver;
+    created->driver = DRIVER_TABLE;
+    *driver = &created->driver;
     return NOVA_OK;
 }
 
@@ -253,9 +255,9 @@ bool nova_sim_last_fault(nova_driver *driver, int ordinal, nova_sim_report *repo
 {
     simulator *s = &((sim_driver *)driver)->devices[ordinal];
     pthread_mutex_lock(&s->mutex);
-    bool found = s->has_report;
-    if (found)
+    bool has_report = s->has_report;
+    if (has_report)
         *report = s->report;
     pthread_mutex_unlock(&s->mutex);
-    return found;
+    return has_report;
 }

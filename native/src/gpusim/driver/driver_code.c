@@ -15,19 +15,20 @@ typedef struct {
     uint32_t register_words, shared_bytes, local_bytes, param_bytes, most_threads, required[3];
 } image_row;
 
-static bool fits(uint64_t size, uint64_t at, uint64_t number, uint64_t each)
+static bool code_fits(uint64_t size, uint64_t at, uint64_t number, uint64_t each)
 {
     return at % 8 == 0 && at <= size && number <= (size - at) / each;
 }
 
-static bool read_row(const char *image, uint64_t size, const image_row *row, function *made)
+static bool code_read_row(const char *image, uint64_t size, const image_row *row, function *created)
 {
-    if (!fits(size, row->code, row->length, sizeof(sim_instruction)) || row->length == 0 ||
-        !fits(size, row->operands, row->operand_count, sizeof(sim_operand)) ||
-        !fits(size, row->constants, row->constant_count, sizeof(uint64_t)) || row->name >= size)
+    if (!code_fits(size, row->code, row->length, sizeof(sim_instruction)) || row->length == 0 ||
+        !code_fits(size, row->operands, row->operand_count, sizeof(sim_operand)) ||
+        !code_fits(size, row->constants, row->constant_count, sizeof(uint64_t)) ||
+        row->name >= size)
         return false;
-    made->name = image + row->name;
-    made->kernel = (sim_kernel){
+    created->name = image + row->name;
+    created->kernel = (sim_kernel){
         .code = (const void *)(image + row->code),
         .length = (uint32_t)row->length,
         .operands = (const void *)(image + row->operands),
@@ -37,72 +38,73 @@ static bool read_row(const char *image, uint64_t size, const image_row *row, fun
         .shared_bytes = row->shared_bytes,
         .local_bytes = row->local_bytes,
     };
-    made->param_bytes = row->param_bytes;
-    made->most_threads = row->most_threads;
-    memcpy(made->required, row->required, sizeof made->required);
+    created->param_bytes = row->param_bytes;
+    created->most_threads = row->most_threads;
+    memcpy(created->required, row->required, sizeof created->required);
     return true;
 }
 
-void nova_sim_module_unload(nova_driver *driver, void *given)
+void nova_sim_module_unload(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);
-    module *made = given;
+    module *created = handle;
     pthread_mutex_lock(&s->mutex);
     (void)sim_drain_all(s); /* launches may still be of it */
     pthread_mutex_unlock(&s->mutex);
-    free(made->image);
-    free(made);
+    free(created->image);
+    free(created);
 }
 
-int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind, char *log, size_t log_size,
-                       void **loaded)
+int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
+                         char *log, size_t log_size, void **loaded)
 {
     (void)kind, (void)log_size;
     *log = '\0';
     const image_header *header = image;
     if (size < sizeof *header || memcmp(header->magic, "NOVASIM1", 8) != 0 ||
-        !fits(size, sizeof *header, header->count, sizeof(image_row)) || !fits(size, header->text, header->text_size, 1))
+        !code_fits(size, sizeof *header, header->count, sizeof(image_row)) ||
+        !code_fits(size, header->text, header->text_size, 1))
         return SIM_BAD_CODE;
-    module *made = calloc(1, sizeof *made + header->count * sizeof(function));
+    module *created = calloc(1, sizeof *created + header->count * sizeof(function));
     char *copy = malloc(size + 1);
-    if (made == NULL || copy == NULL) {
-        free(made);
+    if (created == NULL || copy == NULL) {
+        free(created);
         free(copy);
         return SIM_NO_MEMORY;
     }
     memcpy(copy, image, size);
     copy[size] = '\0';
-    made->on = sim_of(driver);
-    made->image = copy;
-    made->text = copy + header->text;
-    made->text_size = header->text_size;
-    made->count = (uint32_t)header->count;
+    created->on = sim_of(driver);
+    created->image = copy;
+    created->text = copy + header->text;
+    created->text_size = header->text_size;
+    created->count = (uint32_t)header->count;
     const image_row *rows = (const void *)(copy + sizeof *header);
-    for (uint32_t i = 0; i < made->count; i++) {
-        made->functions[i].of = made;
-        if (!read_row(copy, size, &rows[i], &made->functions[i])) {
-            nova_sim_module_unload(driver, made);
+    for (uint32_t i = 0; i < created->count; i++) {
+        created->functions[i].of = created;
+        if (!code_read_row(copy, size, &rows[i], &created->functions[i])) {
+            nova_sim_module_unload(driver, created);
             return SIM_BAD_CODE;
         }
     }
-    *loaded = made;
+    *loaded = created;
     return SIM_OK;
 }
 
-int nova_sim_function_find(nova_driver *driver, void *given, const char *name, void **found)
+int nova_sim_function_find(nova_driver *driver, void *handle, const char *name, void **function)
 {
     (void)driver;
-    module *in = given;
+    module *in = handle;
     for (uint32_t i = 0; i < in->count; i++)
         if (strcmp(in->functions[i].name, name) == 0) {
-            *found = &in->functions[i];
+            *function = &in->functions[i];
             return SIM_OK;
         }
     return SIM_NO_KERNEL;
 }
 
-int nova_sim_function_allow_shared(nova_driver *driver, void *given, uint32_t bytes)
+int nova_sim_function_allow_shared(nova_driver *driver, void *handle, uint32_t bytes)
 {
-    (void)driver, (void)given, (void)bytes;
+    (void)driver, (void)handle, (void)bytes;
     return SIM_OK;
 }

@@ -6,7 +6,7 @@
 #include "gpusim/driver/driver_state.h"
 
 /* The text of a line of the PTX, cut to what there is room for. */
-static void copy_line(const module *in, uint32_t number, char *text, size_t size)
+static void launch_copy_line(const module *in, uint32_t number, char *text, size_t size)
 {
     const char *line = in->text, *end = in->text + in->text_size;
     for (uint32_t i = 1; i < number && line < end; i++) {
@@ -18,7 +18,8 @@ static void copy_line(const module *in, uint32_t number, char *text, size_t size
 }
 
 /* Remembers a fault, its line, and the operand that is nearest to where it happened. */
-static void remember(simulator *s, const function *f, const sim_fault *fault, const sim_range *ranges, uint32_t number)
+static void launch_remember(simulator *s, const function *f, const sim_fault *fault,
+                            const sim_range *ranges, uint32_t number)
 {
     nova_sim_report *report = &s->report;
     uint64_t best = UINT64_MAX;
@@ -33,36 +34,36 @@ static void remember(simulator *s, const function *f, const sim_fault *fault, co
         }
     }
     (void)snprintf(report->kernel, sizeof report->kernel, "%s", f->name);
-    copy_line(f->of, fault->line, report->line, sizeof report->line);
+    launch_copy_line(f->of, fault->line, report->line, sizeof report->line);
     s->has_report = true;
 }
 
-/* A launch sees its buffers far apart, wherever they are: behind the end of one nothing begins that an access could take
- * for it. Addresses keep their place in a page, and so their alignment. */
+/* A launch sees its buffers far apart, wherever they are: behind the end of one nothing begins that
+ * an access could take for it. Addresses keep their place in a page, and so their alignment. */
 enum { PAGE = 4096 };
 #define APART (UINT64_C(1) << 36)
 
-static int find_ranges(const simulator *s, const work *w, sim_range *ranges)
+static int launch_find_ranges(const simulator *s, const work *w, sim_range *ranges)
 {
-    const nova_device_range *given = (const void *)(w->data + w->argument_count);
+    const nova_device_range *allowed = (const void *)(w->data + w->argument_count);
     uint64_t end = 0;
     for (uint32_t i = 0; i < w->range_count; i++) {
-        const block *in = sim_find_block(s, given[i].address, given[i].size);
+        const block *in = sim_find_block(s, allowed[i].address, allowed[i].size);
         if (in == NULL)
             return SIM_BAD_ADDRESS;
-        uint64_t start = (end + APART) / PAGE * PAGE + given[i].address % PAGE;
+        uint64_t start = (end + APART) / PAGE * PAGE + allowed[i].address % PAGE;
         ranges[i] = (sim_range){.start = start,
-                                .size = given[i].size,
-                                .state = in->state + (given[i].address - in->address),
-                                .read_only = given[i].is_read_only,
-                                .moved = given[i].address - start};
-        end = start + given[i].size;
+                                .size = allowed[i].size,
+                                .state = in->state + (allowed[i].address - in->address),
+                                .read_only = allowed[i].is_read_only,
+                                .moved = allowed[i].address - start};
+        end = start + allowed[i].size;
     }
     return SIM_OK;
 }
 
 /* Where a launch sees what is at an address. */
-static uint64_t seen_at(const sim_range *ranges, uint32_t count, uint64_t address)
+static uint64_t launch_fault_location(const sim_range *ranges, uint32_t count, uint64_t address)
 {
     for (uint32_t i = 0; i < count; i++)
         if (address - (ranges[i].start + ranges[i].moved) < ranges[i].size)
@@ -70,7 +71,8 @@ static uint64_t seen_at(const sim_range *ranges, uint32_t count, uint64_t addres
     return address;
 }
 
-static int run_launch(simulator *s, const work *w, const sim_range *ranges, const uint64_t *arguments)
+static int launch_run(simulator *s, const work *w, const sim_range *ranges,
+                      const uint64_t *arguments)
 {
     const sim_launch launch = {
         .ranges = ranges,
@@ -86,7 +88,7 @@ static int run_launch(simulator *s, const work *w, const sim_range *ranges, cons
     sim_fault fault;
     if (!nova_sim_run(&w->function->kernel, &launch, &fault))
         return SIM_OK;
-    remember(s, w->function, &fault, ranges, w->range_count);
+    launch_remember(s, w->function, &fault, ranges, w->range_count);
     return SIM_FAULT;
 }
 
@@ -94,11 +96,12 @@ int sim_launch_now(simulator *s, const work *w)
 {
     sim_range *ranges = calloc(w->range_count + 1, sizeof *ranges);
     uint64_t *arguments = calloc(w->argument_count + 1, sizeof *arguments);
-    int result = ranges == NULL || arguments == NULL ? SIM_NO_MEMORY : find_ranges(s, w, ranges);
+    int result =
+        ranges == NULL || arguments == NULL ? SIM_NO_MEMORY : launch_find_ranges(s, w, ranges);
     for (uint32_t i = 0; result == SIM_OK && i < w->argument_count; i++)
-        arguments[i] = seen_at(ranges, w->range_count, w->data[i]);
+        arguments[i] = launch_fault_location(ranges, w->range_count, w->data[i]);
     if (result == SIM_OK)
-        result = run_launch(s, w, ranges, arguments);
+        result = launch_run(s, w, ranges, arguments);
     free(arguments);
     free(ranges);
     return result;

@@ -9,43 +9,45 @@
 /* --- running what was enqueued ---------------------------------------------------------------- */
 
 /* The bytes of a copy, checked; marks them as written where they go to. */
-static int copy(simulator *s, const work *w)
+static int queue_copy(simulator *s, const work *w)
 {
-    block *to = w->what == COPY_OUT ? NULL : sim_find_block(s, w->to, w->size);
-    block *from = w->what == COPY_IN ? NULL : sim_find_block(s, w->from, w->size);
-    if ((w->what != COPY_OUT && to == NULL) || (w->what != COPY_IN && from == NULL))
+    block *to = w->operation == COPY_OUT ? NULL : sim_find_block(s, w->to, w->size);
+    block *from = w->operation == COPY_IN ? NULL : sim_find_block(s, w->from, w->size);
+    if ((w->operation != COPY_OUT && to == NULL) || (w->operation != COPY_IN && from == NULL))
         return SIM_BAD_ADDRESS;
-    void *target = w->what == COPY_OUT ? w->host : (void *)(uintptr_t)w->to;
-    const void *source = w->what == COPY_IN ? w->host : (const void *)(uintptr_t)w->from;
+    void *target = w->operation == COPY_OUT ? w->host : (void *)(uintptr_t)w->to;
+    const void *source = w->operation == COPY_IN ? w->host : (const void *)(uintptr_t)w->from;
     memmove(target, source, w->size);
     if (to != NULL && from != NULL)
-        memmove(to->state + (w->to - to->address), from->state + (w->from - from->address), w->size);
+        memmove(to->state + (w->to - to->address), from->state + (w->from - from->address),
+                w->size);
     else if (to != NULL)
         memset(to->state + (w->to - to->address), 1, w->size);
     return SIM_OK;
 }
 
-static int drain(simulator *s, stream *in, const event *until, uint64_t ticket);
+static int queue_drain(simulator *s, stream *in, const event *until, uint64_t ticket);
 
-/* Whether a stream has come to where `of` was recorded with `ticket`. An event may be recorded anew, also in another
- * stream, before that. */
-static bool is_recorded(const stream *in, const event *of, uint64_t ticket)
+/* Whether a stream has come to where `of` was recorded with `ticket`. An event may be recorded
+ * anew, also in another stream, before that. */
+static bool queue_is_recorded(const stream *in, const event *of, uint64_t ticket)
 {
     for (const work *w = in != NULL ? in->first : NULL; w != NULL; w = w->next)
-        if (w->what == RECORD && w->event == of && w->ticket == ticket)
+        if (w->operation == RECORD && w->event == of && w->ticket == ticket)
             return false;
     return true;
 }
 
-static int do_work(simulator *s, const work *w)
+static int queue_do_work(simulator *s, const work *w)
 {
     block *in;
-    switch (w->what) {
+    switch (w->operation) {
     case LAUNCH:
         return sim_launch_now(s, w);
     case WAIT:
-        return is_recorded(w->recorded, w->event, w->ticket) ? SIM_OK
-                                                             : drain(s, w->recorded, w->event, w->ticket);
+        return queue_is_recorded(w->recorded, w->event, w->ticket)
+                   ? SIM_OK
+                   : queue_drain(s, w->recorded, w->event, w->ticket);
     case RECORD:
         w->event->at_ns = nova_clock_ns();
         return SIM_OK; /* it is no more in its stream */
@@ -55,23 +57,25 @@ static int do_work(simulator *s, const work *w)
             memset(in->state + (w->to - in->address), 0, w->size);
         return in != NULL ? SIM_OK : SIM_BAD_ADDRESS;
     default:
-        return copy(s, w);
+        return queue_copy(s, w);
     }
 }
 
-/* Runs a stream, up to where `until` was recorded with `ticket` (NULL: to its end). After a failure the rest is
- * dropped; what was recorded in it counts as done, so that others do not wait for ever. */
-static int drain(simulator *s, stream *in, const event *until, uint64_t ticket)
+/* Runs a stream, up to where `until` was recorded with `ticket` (NULL: to its end). After a failure
+ * the rest is dropped; what was recorded in it counts as done, so that others do not wait for ever.
+ */
+static int queue_drain(simulator *s, stream *in, const event *until, uint64_t ticket)
 {
     int result = SIM_OK;
-    while (in->first != NULL && (result != SIM_OK || until == NULL || !is_recorded(in, until, ticket))) {
+    while (in->first != NULL &&
+           (result != SIM_OK || until == NULL || !queue_is_recorded(in, until, ticket))) {
         work *w = in->first;
         in->first = w->next;
         if (in->first == NULL)
             in->last = NULL;
-        if (result == SIM_OK || w->what == RECORD) {
-            int own = do_work(s, w);
-            result = result != SIM_OK ? result : own;
+        if (result == SIM_OK || w->operation == RECORD) {
+            int status = queue_do_work(s, w);
+            result = result != SIM_OK ? result : status;
         }
         free(w);
     }
@@ -80,9 +84,9 @@ static int drain(simulator *s, stream *in, const event *until, uint64_t ticket)
 
 int sim_drain_all(simulator *s)
 {
-    int result = drain(s, &s->usual, NULL, 0);
+    int result = queue_drain(s, &s->usual, NULL, 0);
     for (stream *in = s->streams; in != NULL; in = in->next) {
-        int other = drain(s, in, NULL, 0);
+        int other = queue_drain(s, in, NULL, 0);
         result = result != SIM_OK ? result : other;
     }
     return result;
@@ -90,26 +94,27 @@ int sim_drain_all(simulator *s)
 
 /* --- enqueueing ------------------------------------------------------------------------------- */
 
-static stream *stream_of(simulator *s, void *handle)
+static stream *queue_stream_of(simulator *s, void *handle)
 {
     return handle != NULL ? handle : &s->usual;
 }
 
-static int push(simulator *s, void *handle, work *w)
+static int queue_push(simulator *s, void *handle, work *w)
 {
     if (w == NULL)
         return SIM_NO_MEMORY;
-    stream *in = stream_of(s, handle);
-    bool is_own = in->on == s && (w->event == NULL || w->event->on == s) && (w->function == NULL || w->function->of->on == s);
-    if (!is_own) {
+    stream *in = queue_stream_of(s, handle);
+    bool is_same_context = in->on == s && (w->event == NULL || w->event->on == s) &&
+                           (w->function == NULL || w->function->of->on == s);
+    if (!is_same_context) {
         free(w);
         return SIM_OTHER_DEVICE;
     }
     pthread_mutex_lock(&s->mutex);
-    if (w->what == RECORD) {
+    if (w->operation == RECORD) {
         w->ticket = ++w->event->ticket;
         w->event->in = in;
-    } else if (w->what == WAIT) {
+    } else if (w->operation == WAIT) {
         w->ticket = w->event->ticket;
         w->recorded = w->event->in;
     }
@@ -123,41 +128,49 @@ static int push(simulator *s, void *handle, work *w)
     return SIM_OK;
 }
 
-static work *make_work(work given, size_t words)
+static work *queue_make_work(work handle, size_t words)
 {
-    work *made = malloc(sizeof *made + words * sizeof made->data[0]);
-    if (made != NULL)
-        *made = given;
-    return made;
+    work *object = malloc(sizeof *object + words * sizeof object->data[0]);
+    if (object != NULL)
+        *object = handle;
+    return object;
 }
 
-int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size, void *stream)
+int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
+                     void *stream)
 {
-    work w = {.what = COPY_IN, .to = to, .host = (void *)(uintptr_t)from, .size = size};
-    return push(sim_of(driver), stream, make_work(w, 0));
+    work w = {.operation = COPY_IN, .to = to, .host = (void *)(uintptr_t)from, .size = size};
+    return queue_push(sim_of(driver), stream, queue_make_work(w, 0));
 }
 
 int nova_sim_copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream)
 {
-    return push(sim_of(driver), stream, make_work((work){.what = COPY_OUT, .host = to, .from = from, .size = size}, 0));
+    return queue_push(
+        sim_of(driver), stream,
+        queue_make_work((work){.operation = COPY_OUT, .host = to, .from = from, .size = size}, 0));
 }
 
-int nova_sim_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size, void *stream)
+int nova_sim_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size,
+                         void *stream)
 {
-    return push(sim_of(driver), stream, make_work((work){.what = COPY_WITHIN, .to = to, .from = from, .size = size}, 0));
+    return queue_push(
+        sim_of(driver), stream,
+        queue_make_work((work){.operation = COPY_WITHIN, .to = to, .from = from, .size = size}, 0));
 }
 
 int nova_sim_memory_forget(nova_driver *driver, uint64_t address, uint64_t size, void *stream)
 {
-    return push(sim_of(driver), stream, make_work((work){.what = FORGET, .to = address, .size = size}, 0));
+    return queue_push(sim_of(driver), stream,
+                      queue_make_work((work){.operation = FORGET, .to = address, .size = size}, 0));
 }
 
 /* What the driver of a GPU would refuse. */
-static int check_launch(simulator *s, const nova_kernel_call *call)
+static int queue_check_launch(simulator *s, const nova_kernel_call *call)
 {
     const function *f = call->function;
     const uint32_t *grid = call->shape->grid, *size = call->shape->block;
-    uint64_t threads = (uint64_t)size[0] * size[1] * size[2], blocks = (uint64_t)grid[0] * grid[1] * grid[2];
+    uint64_t threads = (uint64_t)size[0] * size[1] * size[2],
+             blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     const char *wrong = NULL;
     if (threads == 0 || threads > 1024 || (f->most_threads != 0 && threads > f->most_threads))
         wrong = "has more threads than it was compiled for";
@@ -177,78 +190,82 @@ static int check_launch(simulator *s, const nova_kernel_call *call)
     return SIM_BAD_LAUNCH;
 }
 
-static work *make_launch(const nova_kernel_call *call)
+static work *queue_make_launch(const nova_kernel_call *call)
 {
     size_t words = sizeof(nova_device_range) / sizeof(uint64_t);
-    work *made = make_work((work){.what = LAUNCH,
-                                  .function = call->function,
-                                  .shape = *call->shape,
-                                  .argument_count = call->argument_count,
-                                  .range_count = call->range_count},
-                           call->argument_count + call->range_count * words);
-    if (made == NULL)
+    work *object = queue_make_work((work){.operation = LAUNCH,
+                                          .function = call->function,
+                                          .shape = *call->shape,
+                                          .argument_count = call->argument_count,
+                                          .range_count = call->range_count},
+                                   call->argument_count + call->range_count * words);
+    if (object == NULL)
         return NULL;
-    memcpy(made->data, call->arguments, call->argument_count * sizeof *call->arguments);
-    memcpy(made->data + call->argument_count, call->ranges, call->range_count * sizeof *call->ranges);
-    return made;
+    memcpy(object->data, call->arguments, call->argument_count * sizeof *call->arguments);
+    memcpy(object->data + call->argument_count, call->ranges,
+           call->range_count * sizeof *call->ranges);
+    return object;
 }
 
 int nova_sim_launch(nova_driver *driver, const nova_kernel_call *call, void *stream)
 {
-    int result = check_launch(sim_of(driver), call);
-    return result != SIM_OK ? result : push(sim_of(driver), stream, make_launch(call));
+    int result = queue_check_launch(sim_of(driver), call);
+    return result != SIM_OK ? result : queue_push(sim_of(driver), stream, queue_make_launch(call));
 }
 
-void nova_sim_graph_destroy(nova_driver *driver, void *given)
+void nova_sim_graph_destroy(nova_driver *driver, void *handle)
 {
     (void)driver;
-    graph *made = given;
-    for (uint32_t i = 0; i < made->count; i++)
-        free(made->calls[i]);
-    free(made);
+    graph *object = handle;
+    for (uint32_t i = 0; i < object->count; i++)
+        free(object->calls[i]);
+    free(object);
 }
 
-int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number, void **created)
+int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
+                          void **created)
 {
-    graph *made = calloc(1, sizeof *made + number * sizeof made->calls[0]);
-    int result = made == NULL ? SIM_NO_MEMORY : SIM_OK;
+    graph *object = calloc(1, sizeof *object + number * sizeof object->calls[0]);
+    int result = object == NULL ? SIM_NO_MEMORY : SIM_OK;
     for (uint32_t i = 0; result == SIM_OK && i < number; i++) {
-        result = check_launch(sim_of(driver), &calls[i]);
-        made->calls[i] = result == SIM_OK ? make_launch(&calls[i]) : NULL;
-        if (result == SIM_OK && made->calls[i] == NULL)
+        result = queue_check_launch(sim_of(driver), &calls[i]);
+        object->calls[i] = result == SIM_OK ? queue_make_launch(&calls[i]) : NULL;
+        if (result == SIM_OK && object->calls[i] == NULL)
             result = SIM_NO_MEMORY;
-        made->count = i + 1;
+        object->count = i + 1;
     }
     if (result == SIM_OK)
-        *created = made;
-    else if (made != NULL)
-        nova_sim_graph_destroy(driver, made);
+        *created = object;
+    else if (object != NULL)
+        nova_sim_graph_destroy(driver, object);
     return result;
 }
 
-int nova_sim_graph_update(nova_driver *driver, void *given, uint32_t index, const nova_kernel_call *call)
+int nova_sim_graph_update(nova_driver *driver, void *handle, uint32_t index,
+                          const nova_kernel_call *call)
 {
     (void)driver;
-    graph *in = given;
-    work *made = make_launch(call);
-    if (made == NULL)
+    graph *in = handle;
+    work *object = queue_make_launch(call);
+    if (object == NULL)
         return SIM_NO_MEMORY;
     free(in->calls[index]);
-    in->calls[index] = made;
+    in->calls[index] = object;
     return SIM_OK;
 }
 
-int nova_sim_graph_launch(nova_driver *driver, void *given, void *stream)
+int nova_sim_graph_launch(nova_driver *driver, void *handle, void *stream)
 {
-    const graph *in = given;
+    const graph *in = handle;
     int result = SIM_OK;
     for (uint32_t i = 0; result == SIM_OK && i < in->count; i++) {
         const work *w = in->calls[i];
-        size_t words = w->argument_count + w->range_count * (sizeof(nova_device_range) / sizeof(uint64_t));
-        work *made = make_work(*w, words);
-        if (made != NULL)
-            memcpy(made->data, w->data, words * sizeof w->data[0]);
-        result = push(sim_of(driver), stream, made);
+        size_t words =
+            w->argument_count + w->range_count * (sizeof(nova_device_range) / sizeof(uint64_t));
+        work *object = queue_make_work(*w, words);
+        if (object != NULL)
+            memcpy(object->data, w->data, words * sizeof w->data[0]);
+        result = queue_push(sim_of(driver), stream, object);
     }
     return result;
 }
@@ -258,76 +275,80 @@ int nova_sim_graph_launch(nova_driver *driver, void *given, void *stream)
 int nova_sim_stream_create(nova_driver *driver, void **created)
 {
     simulator *s = sim_of(driver);
-    stream *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    stream *object = calloc(1, sizeof *object);
+    if (object == NULL)
         return SIM_NO_MEMORY;
-    made->on = s;
+    object->on = s;
     pthread_mutex_lock(&s->mutex);
-    made->next = s->streams;
-    s->streams = made;
+    object->next = s->streams;
+    s->streams = object;
     pthread_mutex_unlock(&s->mutex);
-    *created = made;
+    *created = object;
     return SIM_OK;
 }
 
-/* Its handle stays valid, as blocks and events may name it: all streams are freed with the driver. */
+/* Its handle stays valid, as blocks and events may name it: all streams are freed with the driver.
+ */
 void nova_sim_stream_destroy(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);
     pthread_mutex_lock(&s->mutex);
-    (void)drain(s, stream_of(s, handle), NULL, 0);
+    (void)queue_drain(s, queue_stream_of(s, handle), NULL, 0);
     pthread_mutex_unlock(&s->mutex);
 }
 
 int nova_sim_stream_synchronize(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);
-    if (stream_of(s, handle)->on != s)
+    if (queue_stream_of(s, handle)->on != s)
         return SIM_OTHER_DEVICE;
     pthread_mutex_lock(&s->mutex);
-    int result = drain(s, stream_of(s, handle), NULL, 0);
+    int result = queue_drain(s, queue_stream_of(s, handle), NULL, 0);
     pthread_mutex_unlock(&s->mutex);
     return result;
 }
 
-int nova_sim_stream_wait(nova_driver *driver, void *handle, void *given)
+int nova_sim_stream_wait(nova_driver *driver, void *handle, void *event_handle)
 {
-    return push(sim_of(driver), handle, make_work((work){.what = WAIT, .event = given}, 0));
+    return queue_push(sim_of(driver), handle,
+                      queue_make_work((work){.operation = WAIT, .event = event_handle}, 0));
 }
 
 int nova_sim_event_create(nova_driver *driver, bool timed, void **created)
 {
     (void)timed;
-    event *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    event *object = calloc(1, sizeof *object);
+    if (object == NULL)
         return SIM_NO_MEMORY;
-    made->on = sim_of(driver);
-    *created = made;
+    object->on = sim_of(driver);
+    *created = object;
     return SIM_OK;
 }
 
-void nova_sim_event_destroy(nova_driver *driver, void *given)
+void nova_sim_event_destroy(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);
     pthread_mutex_lock(&s->mutex);
     (void)sim_drain_all(s); /* something may wait for it */
     pthread_mutex_unlock(&s->mutex);
-    free(given);
+    free(handle);
 }
 
-int nova_sim_event_record(nova_driver *driver, void *given, void *handle)
+int nova_sim_event_record(nova_driver *driver, void *event_handle, void *handle)
 {
-    return push(sim_of(driver), handle, make_work((work){.what = RECORD, .event = given}, 0));
+    return queue_push(sim_of(driver), handle,
+                      queue_make_work((work){.operation = RECORD, .event = event_handle}, 0));
 }
 
-int nova_sim_event_synchronize(nova_driver *driver, void *given)
+int nova_sim_event_synchronize(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);
-    event *e = given;
+    event *e = handle;
     if (e->on != s)
         return SIM_OTHER_DEVICE;
     pthread_mutex_lock(&s->mutex);
-    int result = is_recorded(e->in, e, e->ticket) ? SIM_OK : drain(s, e->in, e, e->ticket);
+    int result =
+        queue_is_recorded(e->in, e, e->ticket) ? SIM_OK : queue_drain(s, e->in, e, e->ticket);
     pthread_mutex_unlock(&s->mutex);
     return result;
 }

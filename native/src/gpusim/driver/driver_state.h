@@ -9,7 +9,14 @@
 
 /* Numbers that the table's calls give. */
 enum {
-    SIM_OK, SIM_NO_MEMORY, SIM_FAULT, SIM_BAD_CODE, SIM_NO_KERNEL, SIM_BAD_LAUNCH, SIM_BAD_ADDRESS, SIM_OTHER_DEVICE
+    SIM_OK,
+    SIM_NO_MEMORY,
+    SIM_FAULT,
+    SIM_BAD_CODE,
+    SIM_NO_KERNEL,
+    SIM_BAD_LAUNCH,
+    SIM_BAD_ADDRESS,
+    SIM_OTHER_DEVICE
 };
 
 enum { ALIGNMENT = 256, MOST_SHARED = 227 << 10, DEVICES = NOVA_SIM_DEVICES };
@@ -44,12 +51,12 @@ struct module {
 typedef struct event event;
 typedef struct stream stream;
 
-typedef enum { COPY_IN, COPY_OUT, COPY_WITHIN, FORGET, RECORD, WAIT, LAUNCH } what;
+typedef enum { COPY_IN, COPY_OUT, COPY_WITHIN, FORGET, RECORD, WAIT, LAUNCH } operation;
 
 /* One thing to do; a launch has its arguments and ranges behind it. */
 typedef struct work {
     struct work *next;
-    what what;
+    operation operation;
     uint64_t to, from, size, ticket;
     void *host;
     event *event;
@@ -66,7 +73,8 @@ struct stream {
     stream *next;
 };
 
-/* `ticket` counts how often it was recorded, the last time in the stream `in`; `at_ns` is when that came there. */
+/* `ticket` counts how often it was recorded, the last time in the stream `in`; `at_ns` is when that
+ * came there. */
 struct event {
     const simulator *on;
     uint64_t ticket;
@@ -85,7 +93,7 @@ struct simulator {
     pthread_mutex_t mutex;
     block *blocks;
     stream *streams;
-    stream usual; /* the one that is NULL */
+    stream usual;           /* the one that is NULL */
     nova_sim_report report; /* of the last launch that failed */
     bool has_report;
     char why[160];
@@ -96,7 +104,8 @@ typedef struct {
     simulator devices[DEVICES];
 } sim_driver;
 
-/* The one whose context the calling thread has entered, as with CUDA; the first when it has none. driver.c */
+/* The one whose context the calling thread has entered, as with CUDA; the first when it has none.
+ * driver.c */
 simulator *sim_of(nova_driver *driver);
 
 /* The block that holds all of these bytes, or NULL. With the lock; driver.c. */
@@ -109,28 +118,32 @@ int sim_launch_now(simulator *s, const work *w);
 int sim_drain_all(simulator *s);
 
 /* Calls of the table: driver_code.c, driver_queue.c. */
-void nova_sim_module_unload(nova_driver *driver, void *given);
-int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind, char *log, size_t log_size,
-                         void **loaded);
-int nova_sim_function_find(nova_driver *driver, void *given, const char *name, void **found);
-int nova_sim_function_allow_shared(nova_driver *driver, void *given, uint32_t bytes);
-int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size, void *stream);
+void nova_sim_module_unload(nova_driver *driver, void *handle);
+int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
+                         char *log, size_t log_size, void **loaded);
+int nova_sim_function_find(nova_driver *driver, void *handle, const char *name, void **function);
+int nova_sim_function_allow_shared(nova_driver *driver, void *handle, uint32_t bytes);
+int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
+                     void *stream);
 int nova_sim_copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream);
-int nova_sim_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size, void *stream);
+int nova_sim_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uint64_t size,
+                         void *stream);
 int nova_sim_memory_forget(nova_driver *driver, uint64_t address, uint64_t size, void *stream);
 int nova_sim_launch(nova_driver *driver, const nova_kernel_call *call, void *stream);
-void nova_sim_graph_destroy(nova_driver *driver, void *given);
-int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number, void **created);
-int nova_sim_graph_update(nova_driver *driver, void *given, uint32_t index, const nova_kernel_call *call);
-int nova_sim_graph_launch(nova_driver *driver, void *given, void *stream);
+void nova_sim_graph_destroy(nova_driver *driver, void *handle);
+int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
+                          void **created);
+int nova_sim_graph_update(nova_driver *driver, void *handle, uint32_t index,
+                          const nova_kernel_call *call);
+int nova_sim_graph_launch(nova_driver *driver, void *handle, void *stream);
 int nova_sim_stream_create(nova_driver *driver, void **created);
 void nova_sim_stream_destroy(nova_driver *driver, void *handle);
 int nova_sim_stream_synchronize(nova_driver *driver, void *handle);
-int nova_sim_stream_wait(nova_driver *driver, void *handle, void *given);
+int nova_sim_stream_wait(nova_driver *driver, void *handle, void *event_handle);
 int nova_sim_event_create(nova_driver *driver, bool timed, void **created);
-void nova_sim_event_destroy(nova_driver *driver, void *given);
-int nova_sim_event_record(nova_driver *driver, void *given, void *handle);
-int nova_sim_event_synchronize(nova_driver *driver, void *given);
+void nova_sim_event_destroy(nova_driver *driver, void *handle);
+int nova_sim_event_record(nova_driver *driver, void *event_handle, void *handle);
+int nova_sim_event_synchronize(nova_driver *driver, void *handle);
 int nova_sim_event_elapsed(nova_driver *driver, void *from, void *to, float *milliseconds);
 
 #endif

@@ -10,15 +10,16 @@
 #include "nova/driver.h"
 #include "gpusim/sim.h"
 
-/* As many simulated GPUs has a driver. They share nothing: what belongs to one is refused by the others. */
+/* As many simulated GPUs has a driver. They share nothing: what belongs to one is refused by the
+ * others. */
 enum { NOVA_SIM_DEVICES = 4 };
 
 /* What the last launch that failed did wrong. */
 typedef struct nova_sim_report {
     sim_fault fault;
     char kernel[128];
-    char line[256];         /* of the PTX */
-    uint64_t near_address;  /* the operand that is nearest to a bad address */
+    char line[256];        /* of the PTX */
+    uint64_t near_address; /* the operand that is nearest to a bad address */
     uint64_t near_size;
 } nova_sim_report;
 

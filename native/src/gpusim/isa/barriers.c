@@ -1,12 +1,16 @@
-/* Barriers of a block: warps arrive, and go on together. What they had done until then is known to all of them. */
+/* Barriers of a block: warps arrive, and go on together. What they had done until then is known to
+ * all of them. */
 #include "gpusim/state.h"
 
-static uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static uint32_t barrier_most(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
 
-static void learn(uint32_t *known, const uint32_t *from)
+static void barrier_learn(uint32_t *clock, const uint32_t *from)
 {
     for (int w = 0; w < MOST_WARPS; w++)
-        known[w] = most(known[w], from[w]);
+        clock[w] = barrier_most(clock[w], from[w]);
 }
 
 /* Operands of the instruction: number [, threads]. */
@@ -16,18 +20,18 @@ int sim_arrive(sim_block *block, sim_warp *warp, const sim_instruction *at, int 
     if (at->operands > 1)
         threads = lane_value(block, warp, operand(block, at, 1), lane);
     sim_barrier *barrier = block->barriers + (number < BARRIERS ? number : 0);
-    int begun = barrier->waiting || barrier->arrived;
+    int begun = barrier->waiting || barrier->resumed;
     if (number >= BARRIERS || threads % LANES != 0 || threads > block->warp_count * LANES ||
         (begun && barrier->threads != threads))
         return sim_report(block, FAULT_BARRIER, at, thread_of(warp, lane));
     barrier->threads = (uint32_t)threads;
-    learn(barrier->known, warp->known);
-    barrier->known[warp->number] = warp->clock;
+    barrier_learn(barrier->vector_clock, warp->vector_clock);
+    barrier->vector_clock[warp->number] = warp->clock;
     if (waits) {
         barrier->waiting |= (uint32_t)1 << warp->number;
         warp->waits = (uint32_t)number + 1;
     } else {
-        barrier->arrived++;
+        barrier->resumed++;
         warp->clock++;
     }
     return 0;
@@ -45,14 +49,16 @@ int sim_park_warp(sim_block *block, sim_warp *warp)
             continue;
         const sim_instruction *other = code + warp->at_barrier[lane];
         int aligned = (at->flags | other->flags) & BARRIER_ALIGNED;
-        if ((aligned && other != at) || lane_value(block, warp, operand(block, other, 0), lane) != number)
+        if ((aligned && other != at) ||
+            lane_value(block, warp, operand(block, other, 0), lane) != number)
             return sim_report(block, FAULT_DIVERGED, other, thread_of(warp, lane));
     }
     return sim_arrive(block, warp, at, first, 1);
 }
 
-/* Lanes end while others of the warp wait at a barrier that all of it has to reach: these have gone around it. Those
- * that had ended before the first one came are not waited for, as with a `ret` in front of it. */
+/* Lanes end while others of the warp wait at a barrier that all of it has to reach: these have gone
+ * around it. Those that had ended before the first one came are not waited for, as with a `ret` in
+ * front of it. */
 int sim_check_exit(sim_block *block, const sim_warp *warp, uint32_t ending)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -67,9 +73,9 @@ int sim_check_exit(sim_block *block, const sim_warp *warp, uint32_t ending)
     return 0;
 }
 
-static int is_complete(const sim_block *block, const sim_barrier *barrier)
+static int barrier_is_complete(const sim_block *block, const sim_barrier *barrier)
 {
-    uint32_t warps = (uint32_t)__builtin_popcount(barrier->waiting) + barrier->arrived;
+    uint32_t warps = (uint32_t)__builtin_popcount(barrier->waiting) + barrier->resumed;
     if (barrier->threads)
         return warps * LANES >= barrier->threads;
     for (uint32_t w = 0; w < block->warp_count; w++) /* those that have ended are not waited for */
@@ -84,16 +90,17 @@ int sim_release(sim_block *block)
     int released = 0;
     for (int number = 0; number < BARRIERS; number++) {
         sim_barrier *barrier = block->barriers + number;
-        if (!(barrier->waiting || barrier->arrived) || !is_complete(block, barrier))
+        if (!(barrier->waiting || barrier->resumed) || !barrier_is_complete(block, barrier))
             continue;
         for (uint32_t w = 0; !barrier->threads && w < block->warp_count; w++)
             if (!block->warps[w].live)
-                barrier->known[w] = most(barrier->known[w], block->warps[w].clock);
+                barrier->vector_clock[w] =
+                    barrier_most(barrier->vector_clock[w], block->warps[w].clock);
         for (uint32_t w = 0; w < block->warp_count; w++) {
             sim_warp *warp = block->warps + w;
             if (!(barrier->waiting >> w & 1))
                 continue;
-            learn(warp->known, barrier->known);
+            barrier_learn(warp->vector_clock, barrier->vector_clock);
             warp->clock++, warp->waits = 0, warp->parked = 0;
             released++;
         }

@@ -1,4 +1,5 @@
-/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a mode. */
+/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a mode.
+ */
 #ifndef NOVA_GPUSIM_ISA_FLOAT_BITS_H
 #define NOVA_GPUSIM_ISA_FLOAT_BITS_H
 
@@ -40,14 +41,17 @@ static inline uint64_t bits_of_f64(double value)
     return bits;
 }
 
-static inline float bf16_value(uint32_t bits) { return f32_of(bits << 16); }
+static inline float bf16_value(uint32_t bits)
+{
+    return f32_of(bits << 16);
+}
 
 static inline float f16_value(uint32_t bits)
 {
-    uint32_t sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
-    if (rest >= 0x7c00u)
-        return f32_of(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-    return f32_of(sign | bits_of(f32_of(rest << 13) * 0x1p112f));
+    uint32_t sign = (bits & 0x8000u) << 16, sticky = bits & 0x7fffu;
+    if (sticky >= 0x7c00u)
+        return f32_of(sign | 0x7f800000u | (sticky & 0x3ffu) << 13);
+    return f32_of(sign | bits_of(f32_of(sticky << 13) * 0x1p112f));
 }
 
 /* A format: bits of its fraction, bias of its exponent. */
@@ -58,28 +62,30 @@ static const float_format F16_FORMAT = {10, 15}, BF16_FORMAT = {7, 127}, TF32_FO
                           F32_FORMAT = {23, 127}, F64_FORMAT = {52, 1023};
 
 /* The bits of `magnitude` * 2^exponent, rounded by the mode; its sign only steers the rounding. */
-static inline uint64_t round_magnitude(float_format to, int negative, uint64_t magnitude, int exponent, int mode)
+static inline uint64_t round_magnitude(float_format to, int negative, uint64_t magnitude,
+                                       int exponent, int mode)
 {
     if (magnitude == 0)
         return 0;
     int empty = __builtin_clzll(magnitude), most = exponent - empty + 63, least = 1 - to.bias;
     magnitude <<= empty;
     int shift = 63 - to.fraction + (most < least ? least - most : 0);
-    uint64_t kept = shift > 63 ? 0 : magnitude >> shift;
+    uint64_t significand = shift > 63 ? 0 : magnitude >> shift;
     int half = shift > 64 ? 0 : (int)(magnitude >> (shift - 1) & 1);
-    int rest = shift > 64 || (shift == 64 ? magnitude << 1 : magnitude << (65 - shift)) != 0;
-    int up = mode == ROUND_NEAREST ? half && (rest || (kept & 1))
+    int sticky = shift > 64 || (shift == 64 ? magnitude << 1 : magnitude << (65 - shift)) != 0;
+    int up = mode == ROUND_NEAREST ? half && (sticky || (significand & 1))
              : mode == ROUND_AWAY  ? half
-             : mode == ROUND_DOWN  ? negative && (half || rest)
-             : mode == ROUND_UP    ? !negative && (half || rest)
+             : mode == ROUND_DOWN  ? negative && (half || sticky)
+             : mode == ROUND_UP    ? !negative && (half || sticky)
                                    : 0;
-    kept += (uint64_t)up;
-    uint64_t infinite = (uint64_t)(2 * to.bias + 1) << to.fraction, bits = kept;
+    significand += (uint64_t)up;
+    uint64_t infinite = (uint64_t)(2 * to.bias + 1) << to.fraction, bits = significand;
     if (most >= least)
         bits += (uint64_t)(most + to.bias - 1) << to.fraction;
     if (bits < infinite)
         return bits;
-    int stays = mode == ROUND_ZERO || (mode == ROUND_DOWN && !negative) || (mode == ROUND_UP && negative);
+    int stays =
+        mode == ROUND_ZERO || (mode == ROUND_DOWN && !negative) || (mode == ROUND_UP && negative);
     return stays ? infinite - 1 : infinite;
 }
 
@@ -109,7 +115,8 @@ static inline uint32_t bf16_bits(double value)
     return (signbit(value) ? 0x8000u : 0) | (uint32_t)round_f64(BF16_FORMAT, value, ROUND_NEAREST);
 }
 
-/* x + y in f64, rounded to odd: rounding that to a narrower format is as good as rounding the exact sum. */
+/* x + y in f64, rounded to odd: rounding that to a narrower format is as good as rounding the exact
+ * sum. */
 static inline double odd_sum(double x, double y)
 {
     double sum = x + y;

@@ -1,4 +1,5 @@
-/* The lane functions once more, compiled for CPUs with AVX2 and FMA. The results are the same to the bit. */
+/* The lane functions once more, compiled for CPUs with AVX2 and FMA. The results are the same to
+ * the bit. */
 #if defined __x86_64__
 
 #if defined __clang__

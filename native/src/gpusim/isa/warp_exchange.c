@@ -1,4 +1,5 @@
-/* shfl, vote, redux, match, elect: values between the lanes of a warp. The last operand is the mask of those that take part. */
+/* shfl, vote, redux, match, elect: values between the lanes of a warp. The last operand is the mask
+ * of those that take part. */
 #include "gpusim/state.h"
 
 enum { SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, SHUFFLE_INDEX };
@@ -6,9 +7,10 @@ enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
 enum { R_ADD, R_MIN, R_MAX, R_AND, R_OR, R_XOR };
 enum { MATCH_ANY, MATCH_ALL };
 
-/* Operands: d [, p], a, b, c, members. A lane outside of its segment keeps its own value; one that does not take part has
- * none to give. */
-static int shuffle(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+/* Operands: d [, p], a, b, c, members. A lane outside of its segment keeps its own value; one that
+ * does not take part has none to give. */
+static int exchange_shuffle(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                            uint32_t mask, uint32_t members)
 {
     uint32_t first = at->results;
     const uint32_t *a = narrow(block, warp, operand(block, at, first));
@@ -16,7 +18,8 @@ static int shuffle(sim_block *block, sim_warp *warp, const sim_instruction *at, 
     const uint32_t *c = narrow(block, warp, operand(block, at, first + 2));
     uint32_t values[LANES], inside = 0;
     for (int lane = 0; lane < LANES; lane++) {
-        int by = (int)(b[lane] & 31), clamp = (int)(c[lane] & 31), segment = (int)(c[lane] >> 8 & 31);
+        int by = (int)(b[lane] & 31), clamp = (int)(c[lane] & 31),
+            segment = (int)(c[lane] >> 8 & 31);
         int most = (lane & segment) | (clamp & ~segment), least = lane & segment;
         int from = at->detail == SHUFFLE_UP     ? lane - by
                    : at->detail == SHUFFLE_DOWN ? lane + by
@@ -39,7 +42,7 @@ static int shuffle(sim_block *block, sim_warp *warp, const sim_instruction *at, 
     return 0;
 }
 
-static void put_all(sim_warp *warp, const sim_operand *to, uint32_t value, uint32_t mask)
+static void exchange_put_all(sim_warp *warp, const sim_operand *to, uint32_t value, uint32_t mask)
 {
     uint32_t values[LANES];
     for (int lane = 0; lane < LANES; lane++)
@@ -47,11 +50,12 @@ static void put_all(sim_warp *warp, const sim_operand *to, uint32_t value, uint3
     put_narrow(warp, to, values, mask);
 }
 
-static void vote(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+static void exchange_vote(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                          uint32_t mask, uint32_t members)
 {
     uint32_t votes = predicate(block, warp, operand(block, at, 1)) & members;
     if (at->detail == VOTE_BALLOT) {
-        put_all(warp, operand(block, at, 0), votes, mask);
+        exchange_put_all(warp, operand(block, at, 0), votes, mask);
         return;
     }
     int holds = at->detail == VOTE_ALL   ? votes == members
@@ -60,49 +64,60 @@ static void vote(const sim_block *block, sim_warp *warp, const sim_instruction *
     put_predicate(warp, operand(block, at, 0), holds ? ~0u : 0, mask);
 }
 
-static uint32_t reduced(const sim_instruction *at, uint32_t total, uint32_t value)
+static uint32_t exchange_reduced(const sim_instruction *at, uint32_t total, uint32_t value)
 {
     int less = at->type == T_S32 ? (int32_t)value < (int32_t)total : value < total;
     switch (at->detail) {
-    case R_ADD: return total + value;
-    case R_MIN: return less ? value : total;
-    case R_MAX: return less ? total : value;
-    case R_AND: return total & value;
-    case R_OR: return total | value;
-    default: return total ^ value;
+    case R_ADD:
+        return total + value;
+    case R_MIN:
+        return less ? value : total;
+    case R_MAX:
+        return less ? total : value;
+    case R_AND:
+        return total & value;
+    case R_OR:
+        return total | value;
+    default:
+        return total ^ value;
     }
 }
 
-static void reduce(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+static void exchange_reduce(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                            uint32_t mask, uint32_t members)
 {
     const uint32_t *a = narrow(block, warp, operand(block, at, 1));
     int first = lowest(members);
     uint32_t total = a[first];
     for (int lane = first + 1; lane < LANES; lane++)
         if (members >> lane & 1)
-            total = reduced(at, total, a[lane]);
-    put_all(warp, operand(block, at, 0), total, mask);
+            total = exchange_reduced(at, total, a[lane]);
+    exchange_put_all(warp, operand(block, at, 0), total, mask);
 }
 
-/* match.any: who has my value; match.all: everybody, if all have the same. Operands: d [, p], a, members. */
-static void match(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+/* match.any: who has my value; match.all: everybody, if all have the same. Operands: d [, p], a,
+ * members. */
+static void exchange_match(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                           uint32_t mask, uint32_t members)
 {
     const sim_operand *a = operand(block, at, at->results);
     uint32_t values[LANES] = {0};
     for (int lane = 0; lane < LANES; lane++)
         for (int other = 0; mask >> lane & 1 && other < LANES; other++)
-            if (members >> other & 1 && lane_value(block, warp, a, lane) == lane_value(block, warp, a, other))
+            if (members >> other & 1 &&
+                lane_value(block, warp, a, lane) == lane_value(block, warp, a, other))
                 values[lane] |= (uint32_t)1 << other;
     int same = values[lowest(mask)] == members;
     if (at->detail == MATCH_ANY)
         put_narrow(warp, operand(block, at, 0), values, mask);
     else
-        put_all(warp, operand(block, at, 0), same ? members : 0, mask);
+        exchange_put_all(warp, operand(block, at, 0), same ? members : 0, mask);
     if (at->results > 1)
         put_predicate(warp, operand(block, at, 1), same ? ~0u : 0, mask);
 }
 
-static int whole_warp(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+static int exchange_full_warp(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                              uint32_t mask)
 {
     if (mask != ~0u)
         return sim_report(block, FAULT_DIVERGED, at, thread_of(warp, lowest(mask)));
@@ -114,19 +129,30 @@ static int whole_warp(sim_block *block, sim_warp *warp, const sim_instruction *a
     return 0;
 }
 
-int sim_exchange(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask, uint32_t members)
+int sim_exchange(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask,
+                 uint32_t members)
 {
     members &= warp->live;
     switch (at->op) {
-    case OP_SHUFFLE: return shuffle(block, warp, at, mask, members);
-    case OP_VOTE: vote(block, warp, at, mask, members); return 0;
-    case OP_REDUCE: reduce(block, warp, at, mask, members); return 0;
-    case OP_MATCH: match(block, warp, at, mask, members); return 0;
+    case OP_SHUFFLE:
+        return exchange_shuffle(block, warp, at, mask, members);
+    case OP_VOTE:
+        exchange_vote(block, warp, at, mask, members);
+        return 0;
+    case OP_REDUCE:
+        exchange_reduce(block, warp, at, mask, members);
+        return 0;
+    case OP_MATCH:
+        exchange_match(block, warp, at, mask, members);
+        return 0;
     case OP_ELECT:
-        put_all(warp, operand(block, at, 0), (uint32_t)lowest(members), mask);
+        exchange_put_all(warp, operand(block, at, 0), (uint32_t)lowest(members), mask);
         put_predicate(warp, operand(block, at, 1), members & -members, mask);
         return 0;
-    case OP_WARP_BARRIER: warp->clock++; return 0;
-    default: return whole_warp(block, warp, at, mask);
+    case OP_WARP_BARRIER:
+        warp->clock++;
+        return 0;
+    default:
+        return exchange_full_warp(block, warp, at, mask);
     }
 }

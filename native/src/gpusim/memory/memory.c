@@ -1,4 +1,5 @@
-/* Loads and stores: every access is checked for bounds, alignment, bytes that nobody has written, and races. */
+/* Loads and stores: every access is checked for bounds, alignment, bytes that nobody has written,
+ * and races. */
 #include "gpusim/memory/races.h"
 
 uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane)
@@ -9,8 +10,9 @@ uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_ope
     return base + (uint64_t)o->offset;
 }
 
-int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread, sim_space space,
-                   uint64_t address, uint32_t bytes, sim_access access)
+int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at,
+                   uint32_t thread, sim_space space, uint64_t address, uint32_t bytes,
+                   sim_access access)
 {
     block->fault->address = address;
     block->fault->bytes = bytes;
@@ -19,15 +21,16 @@ int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction 
     return sim_report(block, kind, at, thread);
 }
 
-static inline int is_inside(const sim_range *range, uint64_t address, uint32_t bytes)
+static inline int memory_is_inside(const sim_range *range, uint64_t address, uint32_t bytes)
 {
     return address - range->start < range->size && range->size - (address - range->start) >= bytes;
 }
 
-static const sim_range *find_range(sim_block *block, uint64_t address, uint32_t bytes)
+static const sim_range *memory_find_range(sim_block *block, uint64_t address, uint32_t bytes)
 {
     const sim_launch *launch = block->launch;
-    if (block->last_range < launch->range_count && is_inside(launch->ranges + block->last_range, address, bytes))
+    if (block->last_range < launch->range_count &&
+        memory_is_inside(launch->ranges + block->last_range, address, bytes))
         return launch->ranges + block->last_range;
     uint32_t low = 0, high = launch->range_count;
     while (low < high) {
@@ -37,29 +40,36 @@ static const sim_range *find_range(sim_block *block, uint64_t address, uint32_t 
         else
             high = middle;
     }
-    if (low == 0 || !is_inside(launch->ranges + low - 1, address, bytes))
+    if (low == 0 || !memory_is_inside(launch->ranges + low - 1, address, bytes))
         return NULL;
     block->last_range = low - 1;
     return launch->ranges + low - 1;
 }
 
 /* Whether all bytes have been written, and none is the goal of a copy that is on its way. */
-static inline int all_written(const uint8_t *state, uint32_t bytes)
+static inline int memory_all_written(const uint8_t *state, uint32_t bytes)
 {
-    uint64_t words[4] = {0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u};
+    uint64_t words[4] = {0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u,
+                         0x0101010101010101u};
     switch (bytes) { /* of a known size, so that it is one comparison */
-    case 1: return state[0] == STATE_WRITTEN;
-    case 2: return memcmp(state, words, 2) == 0;
-    case 4: return memcmp(state, words, 4) == 0;
-    case 8: return memcmp(state, words, 8) == 0;
-    case 16: return memcmp(state, words, 16) == 0;
-    default: return memcmp(state, words, bytes) == 0;
+    case 1:
+        return state[0] == STATE_WRITTEN;
+    case 2:
+        return memcmp(state, words, 2) == 0;
+    case 4:
+        return memcmp(state, words, 4) == 0;
+    case 8:
+        return memcmp(state, words, 8) == 0;
+    case 16:
+        return memcmp(state, words, 16) == 0;
+    default:
+        return memcmp(state, words, bytes) == 0;
     }
 }
 
-static inline sim_fault_kind check_state(uint8_t *state, uint32_t bytes, sim_access access)
+static inline sim_fault_kind memory_check_state(uint8_t *state, uint32_t bytes, sim_access access)
 {
-    if (all_written(state, bytes))
+    if (memory_all_written(state, bytes))
         return FAULT_NONE;
     for (uint32_t i = 0; i < bytes; i++)
         if (state[i] & STATE_PENDING)
@@ -68,8 +78,8 @@ static inline sim_fault_kind check_state(uint8_t *state, uint32_t bytes, sim_acc
         memset(state, STATE_WRITTEN, bytes);
         return FAULT_NONE;
     }
-    /* LLVM joins loads of bytes to those of words, with bytes beside that nobody looks at: a word with some that were
-     * written is no mistake. */
+    /* LLVM joins loads of bytes to those of words, with bytes beside that nobody looks at: a word
+     * with some that were written is no mistake. */
     uint32_t part = bytes < 4 ? bytes : 4;
     for (uint32_t first = 0; first < bytes; first += part) {
         int written = 0;
@@ -82,7 +92,7 @@ static inline sim_fault_kind check_state(uint8_t *state, uint32_t bytes, sim_acc
 }
 
 /* The thread whose copy is on its way to a byte of shared memory. */
-static void name_copier(sim_block *block, uint64_t address, uint32_t bytes)
+static void memory_name_copier(sim_block *block, uint64_t address, uint32_t bytes)
 {
     for (uint32_t w = 0; w < block->warp_count; w++)
         for (uint32_t i = 0; i < block->warps[w].copy_count; i++) {
@@ -97,60 +107,68 @@ static void name_copier(sim_block *block, uint64_t address, uint32_t bytes)
 }
 
 /* Notes an access, and reports the race that it is part of. */
-static inline int check_order(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
-                              sim_space space, sim_shadow *word, uint64_t address, uint32_t bytes, sim_access access,
-                              const uint8_t *old, const uint8_t *value)
+static inline int memory_check_order(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                                     uint32_t thread, sim_space space, sim_shadow *word,
+                                     uint64_t address, uint32_t bytes, sim_access access,
+                                     const uint8_t *old, const uint8_t *value)
 {
     sim_stamp with = 0;
     int strong = access == ACCESS_ATOMIC || (at->flags & ACCESS_STRONG);
-    word = find_race(block, warp, thread, space, word, address, bytes, access, strong, old, value, &with);
-    return word != NULL && sim_report_race(block, at, thread, space, address, bytes, access, word, with);
+    word = find_race(block, warp, thread, space, word, address, bytes, access, strong, old, value,
+                     &with);
+    return word != NULL &&
+           sim_report_race(block, at, thread, space, address, bytes, access, word, with);
 }
 
-static inline uint8_t *reach_shared(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
-                                    uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+static inline uint8_t *memory_reach_shared(sim_block *block, sim_warp *warp,
+                                           const sim_instruction *at, uint32_t thread,
+                                           uint64_t address, uint32_t bytes, sim_access access,
+                                           const uint8_t *value)
 {
-    sim_fault_kind kind = check_state(block->shared_state + address, bytes, access);
+    sim_fault_kind kind = memory_check_state(block->shared_state + address, bytes, access);
     if (kind != FAULT_NONE) {
         if (kind == FAULT_PENDING_COPY)
-            name_copier(block, address, bytes);
+            memory_name_copier(block, address, bytes);
         sim_bad_access(block, kind, at, thread, SPACE_SHARED, address, bytes, access);
         return NULL;
     }
-    uint8_t *place = block->shared + address;
+    uint8_t *host = block->shared + address;
     if (block->launch->check_races &&
-        check_order(block, warp, at, thread, SPACE_SHARED, block->shared_shadow + address / 4, address, bytes, access,
-                    place, value))
+        memory_check_order(block, warp, at, thread, SPACE_SHARED,
+                           block->shared_shadow + address / 4, address, bytes, access, host, value))
         return NULL;
-    return place;
+    return host;
 }
 
-static inline uint8_t *reach_global(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t thread,
-                                    uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+static inline uint8_t *memory_reach_global(sim_block *block, sim_warp *warp,
+                                           const sim_instruction *at, uint32_t thread,
+                                           uint64_t address, uint32_t bytes, sim_access access,
+                                           const uint8_t *value)
 {
-    const sim_range *range = find_range(block, address, bytes);
+    const sim_range *range = memory_find_range(block, address, bytes);
     sim_fault_kind kind = FAULT_NONE;
     if (range == NULL)
         kind = FAULT_BOUNDS;
     else if (range->read_only && access != ACCESS_READ)
         kind = FAULT_READ_ONLY;
     else if (range->state != NULL)
-        kind = check_state(range->state + (address - range->start), bytes, access);
+        kind = memory_check_state(range->state + (address - range->start), bytes, access);
     if (kind != FAULT_NONE) {
         sim_bad_access(block, kind, at, thread, SPACE_GLOBAL, address, bytes, access);
         return NULL;
     }
-    uint8_t *place = (uint8_t *)(uintptr_t)(address + range->moved);
+    uint8_t *host = (uint8_t *)(uintptr_t)(address + range->moved);
     if (block->global_shadow != NULL && !range->read_only) {
-        uint64_t word = address / 4 - range->start / 4 + block->range_words[range - block->launch->ranges];
-        if (check_order(block, warp, at, thread, SPACE_GLOBAL, block->global_shadow + word, address, bytes, access,
-                        place, value))
+        uint64_t word =
+            address / 4 - range->start / 4 + block->range_words[range - block->launch->ranges];
+        if (memory_check_order(block, warp, at, thread, SPACE_GLOBAL, block->global_shadow + word,
+                               address, bytes, access, host, value))
             return NULL;
     }
-    return place;
+    return host;
 }
 
-static inline sim_space space_of(uint64_t *address)
+static inline sim_space memory_space_of(uint64_t *address)
 {
     static const uint8_t windows[4] = {SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM};
     uint64_t window = *address >> WINDOW_SHIFT;
@@ -160,27 +178,28 @@ static inline sim_space space_of(uint64_t *address)
     return windows[window];
 }
 
-static inline uint8_t *reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
-                             uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+static inline uint8_t *memory_reach(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                                    int lane, sim_space space, uint64_t address, uint32_t bytes,
+                                    sim_access access, const uint8_t *value)
 {
     uint32_t thread = thread_of(warp, lane);
     if (space == SPACE_GENERIC)
-        space = space_of(&address);
+        space = memory_space_of(&address);
     if ((address & (bytes - 1)) != 0) {
         sim_bad_access(block, FAULT_ALIGNMENT, at, thread, space, address, bytes, access);
         return NULL;
     }
     if (space == SPACE_GLOBAL)
-        return reach_global(block, warp, at, thread, address, bytes, access, value);
-    uint64_t room = space == SPACE_SHARED  ? block->shared_bytes
-                    : space == SPACE_LOCAL ? block->kernel->local_bytes
-                                           : block->launch->param_bytes;
-    if (address >= room || room - address < bytes) {
+        return memory_reach_global(block, warp, at, thread, address, bytes, access, value);
+    uint64_t limit = space == SPACE_SHARED  ? block->shared_bytes
+                     : space == SPACE_LOCAL ? block->kernel->local_bytes
+                                            : block->launch->param_bytes;
+    if (address >= limit || limit - address < bytes) {
         sim_bad_access(block, FAULT_BOUNDS, at, thread, space, address, bytes, access);
         return NULL;
     }
     if (space == SPACE_SHARED)
-        return reach_shared(block, warp, at, thread, address, bytes, access, value);
+        return memory_reach_shared(block, warp, at, thread, address, bytes, access, value);
     if (space == SPACE_LOCAL)
         return block->local + (size_t)thread * block->kernel->local_bytes + address;
     if (access != ACCESS_READ) {
@@ -190,27 +209,32 @@ static inline uint8_t *reach(sim_block *block, sim_warp *warp, const sim_instruc
     return (uint8_t *)(uintptr_t)block->launch->params + address;
 }
 
-uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, sim_space space,
-                   uint64_t address, uint32_t bytes, sim_access access, const uint8_t *value)
+uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane,
+                   sim_space space, uint64_t address, uint32_t bytes, sim_access access,
+                   const uint8_t *value)
 {
-    return reach(block, warp, at, lane, space, address, bytes, access, value);
+    return memory_reach(block, warp, at, lane, space, address, bytes, access, value);
 }
 
-static inline uint64_t read_element(const uint8_t *from, sim_type type, uint32_t size)
+static inline uint64_t memory_read_element(const uint8_t *from, sim_type type, uint32_t size)
 {
     uint64_t value = 0;
     memcpy(&value, from, size);
     switch (type) {
-    case T_S8: return (uint64_t)(int64_t)(int8_t)value;
-    case T_S16: return (uint64_t)(int64_t)(int16_t)value;
-    case T_S32: return (uint64_t)(int64_t)(int32_t)value;
-    default: return value;
+    case T_S8:
+        return (uint64_t)(int64_t)(int8_t)value;
+    case T_S16:
+        return (uint64_t)(int64_t)(int16_t)value;
+    case T_S32:
+        return (uint64_t)(int64_t)(int32_t)value;
+    default:
+        return value;
     }
 }
 
 /* Element `number` of what each lane reads, into its register. */
-static void take_element(const sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask,
-                         uint32_t number, const uint8_t *const *from)
+static void memory_take_element(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                                uint32_t mask, uint32_t number, const uint8_t *const *from)
 {
     const sim_operand *to = operand(block, at, number);
     uint32_t size = bytes_of(at->type), skipped = number * size;
@@ -223,37 +247,42 @@ static void take_element(const sim_block *block, sim_warp *warp, const sim_instr
     }
     for (int lane = 0; lane < LANES; lane++)
         if (mask >> lane & 1)
-            put_lane(warp, to, lane, read_element(from[lane] + skipped, at->type, size));
+            put_lane(warp, to, lane, memory_read_element(from[lane] + skipped, at->type, size));
 }
 
 /* Addresses of all lanes, as sim_address. */
-static void find_addresses(const sim_block *block, const sim_warp *warp, const sim_operand *o, uint64_t *out)
+static void memory_find_addresses(const sim_block *block, const sim_warp *warp,
+                                  const sim_operand *o, uint64_t *out)
 {
     const uint64_t *wide_base = wide(block, warp, o);
     const uint32_t *narrow_base = narrow(block, warp, o);
     for (int lane = 0; lane < LANES; lane++) {
-        uint64_t base = o->kind == OPERAND_NONE ? 0 : o->width == 64 ? wide_base[lane] : narrow_base[lane];
+        uint64_t base = o->kind == OPERAND_NONE ? 0
+                        : o->width == 64        ? wide_base[lane]
+                                                : narrow_base[lane];
         out[lane] = base + (uint64_t)o->offset;
     }
 }
 
 /* A vector of which some elements are ignored: those need not be there. */
-static const uint8_t *reach_some(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, uint64_t address)
+static const uint8_t *memory_reach_local(sim_block *block, sim_warp *warp,
+                                         const sim_instruction *at, int lane, uint64_t address)
 {
     uint32_t size = bytes_of(at->type);
     if ((address & (size * at->count - 1)) != 0) {
-        sim_bad_access(block, FAULT_ALIGNMENT, at, thread_of(warp, lane), at->space, address, size * at->count,
-                       ACCESS_READ);
+        sim_bad_access(block, FAULT_ALIGNMENT, at, thread_of(warp, lane), at->space, address,
+                       size * at->count, ACCESS_READ);
         return NULL;
     }
     const uint8_t *start = NULL;
     for (uint32_t i = 0; i < at->count; i++) {
         if (at->ignored >> i & 1)
             continue;
-        const uint8_t *place = reach(block, warp, at, lane, at->space, address + i * size, size, ACCESS_READ, NULL);
-        if (place == NULL)
+        const uint8_t *host = memory_reach(block, warp, at, lane, at->space, address + i * size,
+                                           size, ACCESS_READ, NULL);
+        if (host == NULL)
             return NULL;
-        start = place - i * size;
+        start = host - i * size;
     }
     return start;
 }
@@ -263,27 +292,29 @@ int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32
     uint32_t size = bytes_of(at->type) * at->count;
     const uint8_t *from[LANES];
     uint64_t addresses[LANES];
-    find_addresses(block, warp, operand(block, at, at->count), addresses);
+    memory_find_addresses(block, warp, operand(block, at, at->count), addresses);
     int last = -1, repeats = 0;
     for (int lane = 0; lane < LANES; lane++) {
         if (!(mask >> lane & 1))
             continue;
         /* A value that many lanes read: two readers of a warp say as much as all of them. */
-        int is_local = at->space == SPACE_LOCAL || addresses[lane] >> WINDOW_SHIFT == LOCAL_WINDOW >> WINDOW_SHIFT;
+        int is_local = at->space == SPACE_LOCAL ||
+                       addresses[lane] >> WINDOW_SHIFT == LOCAL_WINDOW >> WINDOW_SHIFT;
         repeats = last >= 0 && addresses[lane] == addresses[last] && !is_local ? repeats + 1 : 0;
         if (repeats > 1)
             from[lane] = from[last];
         else if (at->ignored != 0 && at->ignored != (1u << at->count) - 1)
-            from[lane] = reach_some(block, warp, at, lane, addresses[lane]);
+            from[lane] = memory_reach_local(block, warp, at, lane, addresses[lane]);
         else
-            from[lane] = reach(block, warp, at, lane, at->space, addresses[lane], size, ACCESS_READ, NULL);
+            from[lane] = memory_reach(block, warp, at, lane, at->space, addresses[lane], size,
+                                      ACCESS_READ, NULL);
         if (from[lane] == NULL)
             return 1;
         last = lane;
     }
     for (uint32_t i = 0; i < at->count; i++)
         if (!(at->ignored >> i & 1))
-            take_element(block, warp, at, mask, i, from);
+            memory_take_element(block, warp, at, mask, i, from);
     sim_fence(block, at->flags & ACCESS_ACQUIRE);
     return 0;
 }
@@ -293,7 +324,7 @@ int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint3
     uint32_t size = bytes_of(at->type), bytes = size * at->count;
     uint64_t addresses[LANES];
     uint8_t values[LANES][32];
-    find_addresses(block, warp, operand(block, at, 0), addresses);
+    memory_find_addresses(block, warp, operand(block, at, 0), addresses);
     sim_fence(block, at->flags & ACCESS_RELEASE);
     for (uint32_t i = 0; i < at->count; i++) {
         const sim_operand *o = operand(block, at, 1 + i);
@@ -305,7 +336,8 @@ int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint3
     for (int lane = 0; lane < LANES; lane++) {
         if (!(mask >> lane & 1))
             continue;
-        uint8_t *to = reach(block, warp, at, lane, at->space, addresses[lane], bytes, ACCESS_WRITE, values[lane]);
+        uint8_t *to = memory_reach(block, warp, at, lane, at->space, addresses[lane], bytes,
+                                   ACCESS_WRITE, values[lane]);
         if (to == NULL)
             return 1;
         memcpy(to, values[lane], bytes);

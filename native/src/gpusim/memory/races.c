@@ -1,7 +1,8 @@
 #include "gpusim/memory/races.h"
 
-int sim_report_race(sim_block *block, const sim_instruction *at, uint32_t thread, sim_space space, uint64_t address,
-                    uint32_t bytes, sim_access access, const sim_shadow *word, sim_stamp with)
+int sim_report_race(sim_block *block, const sim_instruction *at, uint32_t thread, sim_space space,
+                    uint64_t address, uint32_t bytes, sim_access access, const sim_shadow *word,
+                    sim_stamp with)
 {
     sim_fault *fault = block->fault;
     const uint32_t *grid = block->launch->grid;

@@ -1,47 +1,69 @@
-/* Races: two accesses of different threads to the same byte, one of them a write, that nothing orders.
+/* Races: two accesses of different threads to the same byte, one of them a write, that nothing
+ * orders.
  *
- * A warp has a clock that moves on at each barrier, and knows how far the clocks of the others had come when it last met
- * them. Each word of shared and of global memory remembers its last write and its last two readers, so a race is found
- * with any of those three. Two blocks are ordered only if the first has released and the second acquired (a fence, or an
- * access that says so); which of its accesses came before is not looked at. A store that changes nothing does not race
- * with the store before it. */
+ * A warp has a clock that moves on at each barrier, and knows how far the clocks of the others had
+ * come when it last met them. Each word of shared and of global memory remembers its last write and
+ * its last two readers, so a race is found with any of those three. Two blocks are ordered only if
+ * the first has released and the second acquired (a fence, or an access that says so); which of its
+ * accesses came before is not looked at. A store that changes nothing does not race with the store
+ * before it. */
 #ifndef NOVA_GPUSIM_MEMORY_RACES_H
 #define NOVA_GPUSIM_MEMORY_RACES_H
 
 #include "gpusim/state.h"
 
-/* A stamp from its top: block 26 bits, clock 22, thread 10, several threads of the warp, strong, bytes of the word 4. */
-enum { BYTES_BITS = 4, STRONG_AT = 4, SEVERAL_AT = 5, THREAD_AT = 6, WARP_AT = 11, CLOCK_AT = 16, BLOCK_AT = 38 };
+/* A stamp from its top: block 26 bits, clock 22, thread 10, several threads of the warp, strong,
+ * bytes of the word 4. */
+enum {
+    BYTES_BITS = 4,
+    STRONG_AT = 4,
+    SEVERAL_AT = 5,
+    THREAD_AT = 6,
+    WARP_AT = 11,
+    CLOCK_AT = 16,
+    BLOCK_AT = 38
+};
 #define STAMP_STRONG ((sim_stamp)1 << STRONG_AT)
 #define STAMP_SEVERAL ((sim_stamp)1 << SEVERAL_AT)
 #define STAMP_BYTES (((sim_stamp)1 << BYTES_BITS) - 1)
 
-static inline uint32_t block_in(sim_stamp stamp) { return (uint32_t)(stamp >> BLOCK_AT); }
-static inline uint32_t clock_in(sim_stamp stamp) { return (uint32_t)(stamp >> CLOCK_AT) & (MOST_MOMENTS - 1); }
-static inline uint32_t thread_in(sim_stamp stamp) { return (uint32_t)(stamp >> THREAD_AT) & 1023; }
+static inline uint32_t block_in(sim_stamp stamp)
+{
+    return (uint32_t)(stamp >> BLOCK_AT);
+}
+static inline uint32_t clock_in(sim_stamp stamp)
+{
+    return (uint32_t)(stamp >> CLOCK_AT) & (MOST_MOMENTS - 1);
+}
+static inline uint32_t thread_in(sim_stamp stamp)
+{
+    return (uint32_t)(stamp >> THREAD_AT) & 1023;
+}
 
 /* The stamp of an access that touches no byte yet. */
-static inline sim_stamp make_stamp(const sim_block *block, const sim_warp *warp, uint32_t thread, int strong)
+static inline sim_stamp make_stamp(const sim_block *block, const sim_warp *warp, uint32_t thread,
+                                   int strong)
 {
-    return (sim_stamp)block->serial << BLOCK_AT | (sim_stamp)warp->clock << CLOCK_AT | (sim_stamp)thread << THREAD_AT |
-           (strong ? STAMP_STRONG : 0);
+    return (sim_stamp)block->serial << BLOCK_AT | (sim_stamp)warp->clock << CLOCK_AT |
+           (sim_stamp)thread << THREAD_AT | (strong ? STAMP_STRONG : 0);
 }
 
 /* Whether what a stamp tells of came before an access of a thread. */
-static inline int is_ordered(const sim_block *block, const sim_warp *warp, uint32_t thread, sim_space space,
-                             sim_stamp stamp)
+static inline int is_ordered(const sim_block *block, const sim_warp *warp, uint32_t thread,
+                             sim_space space, sim_stamp stamp)
 {
     if (block_in(stamp) != block->serial)
-        return space != SPACE_GLOBAL || block_in(stamp) <= block->first_serial || /* of an earlier launch */
+        return space != SPACE_GLOBAL ||
+               block_in(stamp) <= block->first_serial || /* of an earlier launch */
                (block->acquired && block->released[block_in(stamp) - block->first_serial]);
     uint32_t other = thread_in(stamp);
     if (other / LANES == warp->number)
         return clock_in(stamp) < warp->clock || (other == thread && !(stamp & STAMP_SEVERAL));
-    return warp->known[other / LANES] >= clock_in(stamp);
+    return warp->vector_clock[other / LANES] >= clock_in(stamp);
 }
 
-static inline int conflicts(const sim_block *block, const sim_warp *warp, uint32_t thread, sim_space space,
-                            sim_stamp stamp, sim_stamp mine)
+static inline int conflicts(const sim_block *block, const sim_warp *warp, uint32_t thread,
+                            sim_space space, sim_stamp stamp, sim_stamp mine)
 {
     return (stamp & mine & STAMP_BYTES) != 0 && !(stamp & mine & STAMP_STRONG) &&
            !is_ordered(block, warp, thread, space, stamp);
@@ -53,11 +75,12 @@ static inline void note_lanes(sim_shadow *word, sim_stamp mine)
     uint8_t lane = (uint8_t)(thread_in(mine) % LANES);
     for (int byte = 0; byte < 4; byte++)
         if (mine >> byte & 1)
-            word->lanes[byte] = before >> byte & 1 && word->lanes[byte] != lane ? SEVERAL_LANES : lane;
+            word->lanes[byte] =
+                before >> byte & 1 && word->lanes[byte] != lane ? SEVERAL_LANES : lane;
 }
 
-/* Whether the reads that `read` stands for, of one warp at one moment, were of no other thread where `mine` writes:
- * threads may share a word without sharing a byte. */
+/* Whether the reads that `read` stands for, of one warp at one moment, were of no other thread
+ * where `mine` writes: threads may share a word without sharing a byte. */
 static inline int read_alone(const sim_shadow *word, sim_stamp mine)
 {
     if (word->read >> WARP_AT != mine >> WARP_AT)
@@ -95,18 +118,19 @@ static inline void note_write(sim_shadow *word, sim_stamp mine)
     word->write = mine;
 }
 
-/* `word` is the shadow of the first word that the access touches; `old` what is there now, `value` what will be. Gives the
- * word that has a race, with `with` what it races with; NULL: none. */
-static inline sim_shadow *find_race(const sim_block *block, const sim_warp *warp, uint32_t thread, sim_space space,
-                                    sim_shadow *word, uint64_t address, uint32_t bytes, sim_access access, int strong,
+/* `word` is the shadow of the first word that the access touches; `old` what is there now, `value`
+ * what will be. Gives the word that has a race, with `with` what it races with; NULL: none. */
+static inline sim_shadow *find_race(const sim_block *block, const sim_warp *warp, uint32_t thread,
+                                    sim_space space, sim_shadow *word, uint64_t address,
+                                    uint32_t bytes, sim_access access, int strong,
                                     const uint8_t *old, const uint8_t *value, sim_stamp *with)
 {
     sim_stamp who = make_stamp(block, warp, thread, strong);
     uint32_t skipped = (uint32_t)address & 3;
-    for (uint32_t done = 0; done < bytes; word++, skipped = 0) {
-        uint32_t here = bytes - done < 4 - skipped ? bytes - done : 4 - skipped;
+    for (uint32_t offset = 0; offset < bytes; word++, skipped = 0) {
+        uint32_t here = bytes - offset < 4 - skipped ? bytes - offset : 4 - skipped;
         sim_stamp mine = who | (((sim_stamp)1 << here) - 1) << skipped;
-        done += here;
+        offset += here;
         if (word->write != 0 && conflicts(block, warp, thread, space, word->write, mine) &&
             !(value != NULL && memcmp(old, value, bytes) == 0)) {
             *with = word->write;
@@ -126,7 +150,8 @@ static inline sim_shadow *find_race(const sim_block *block, const sim_warp *warp
 }
 
 /* Describes a race; gives 1. */
-int sim_report_race(sim_block *block, const sim_instruction *at, uint32_t thread, sim_space space, uint64_t address,
-                    uint32_t bytes, sim_access access, const sim_shadow *word, sim_stamp with);
+int sim_report_race(sim_block *block, const sim_instruction *at, uint32_t thread, sim_space space,
+                    uint64_t address, uint32_t bytes, sim_access access, const sim_shadow *word,
+                    sim_stamp with);
 
 #endif

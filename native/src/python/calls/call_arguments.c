@@ -4,19 +4,19 @@
 bool call_begin(Call *call, Py_ssize_t slots)
 {
     call->filled = 0;
-    call->place = WITH_INPUTS;
+    call->location = WITH_INPUTS;
     if (slots <= STACK_SLOTS) {
-        call->given = call->stack_given;
+        call->objects = call->stack_objects;
         call->arrays = call->stack_arrays;
         call->data = call->stack_data;
         return true;
     }
-    call->given = PyMem_Malloc(3 * (size_t)slots * sizeof(void *));
-    if (call->given == NULL) {
+    call->objects = PyMem_Malloc(3 * (size_t)slots * sizeof(void *));
+    if (call->objects == NULL) {
         PyErr_NoMemory();
         return false;
     }
-    call->arrays = call->given + slots;
+    call->arrays = call->objects + slots;
     call->data = (void **)(call->arrays + slots);
     return true;
 }
@@ -24,14 +24,14 @@ bool call_begin(Call *call, Py_ssize_t slots)
 void call_end(Call *call)
 {
     for (Py_ssize_t i = 0; i < call->filled; i++) {
-        Py_XDECREF(call->given[i]);
+        Py_XDECREF(call->objects[i]);
         Py_XDECREF(call->arrays[i]);
     }
-    if (call->given != call->stack_given)
-        PyMem_Free(call->given);
+    if (call->objects != call->stack_objects)
+        PyMem_Free(call->objects);
 }
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 PyObject *ask(ProgramObject *self, Py_ssize_t index, PyObject *object, bool is_output)
 {
@@ -53,22 +53,24 @@ void ask_to_raise(ProgramObject *self, Py_ssize_t index, Py_ssize_t value, bool 
     PyErr_SetString(PyExc_ValueError, otherwise);
 }
 
-/* --- arguments ------------------------------------------------------------------------------- */
+/* --- arguments -------------------------------------------------------------------------------- */
 
-static bool convert_argument(ProgramObject *self, Call *call, Py_ssize_t index)
+static bool arguments_convert(ProgramObject *self, Call *call, Py_ssize_t index)
 {
     PyObject *array = NULL;
     if (self->device != NULL)
-        array = device_exchange(self, &self->args[index], call->given[index]);
+        array = device_exchange(self, &self->args[index], call->objects[index]);
     if (array == NULL && !PyErr_Occurred())
-        array = ask(self, index, call->given[index], false);
+        array = ask(self, index, call->objects[index], false);
     if (array == NULL)
         return false;
     call->arrays[index] = array;
     if (conforms(self, &self->args[index], array))
         return true;
-    PyErr_Format(PyExc_ValueError, "argument %zd: the converted object is no array of the "
-                                   "compiled shape, type and layout", index);
+    PyErr_Format(PyExc_ValueError,
+                 "argument %zd: the converted object is no array of the "
+                 "compiled shape, type and layout",
+                 index);
     return false;
 }
 
@@ -76,10 +78,10 @@ bool add_argument(ProgramObject *self, Call *call, PyObject *object)
 {
     Py_ssize_t index = call->filled++;
     Py_INCREF(object);
-    call->given[index] = object;
+    call->objects[index] = object;
     call->arrays[index] = NULL;
     if (!conforms(self, &self->args[index], object)) {
-        if (!convert_argument(self, call, index))
+        if (!arguments_convert(self, call, index))
             return false;
         object = call->arrays[index];
     }
@@ -99,7 +101,7 @@ bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ssize_t c
 }
 
 /* A donated argument is written while others are read: its bytes must be its own. */
-static bool check_donated(ProgramObject *self, Call *call)
+static bool arguments_check_donated(ProgramObject *self, Call *call)
 {
     size_t bytes = (size_t)self->arg_count * sizeof(void *);
     if (memcmp(self->disjoint, call->data, bytes) == 0)
@@ -108,8 +110,8 @@ static bool check_donated(ProgramObject *self, Call *call)
         if (!(self->args[i].flags & NPY_ARRAY_WRITEABLE))
             continue;
         for (Py_ssize_t k = 0; k < self->arg_count; k++) {
-            if (k != i && overlap(call->data[i], self->args[i].nbytes, call->data[k],
-                                  self->args[k].nbytes)) {
+            if (k != i &&
+                overlap(call->data[i], self->args[i].nbytes, call->data[k], self->args[k].nbytes)) {
                 ask_to_raise(self, -2, i, false, "a donated argument overlaps another argument");
                 return false;
             }
@@ -119,24 +121,26 @@ static bool check_donated(ProgramObject *self, Call *call)
     return true;
 }
 
-/* --- the whole call -------------------------------------------------------------------------- */
+/* --- the whole call --------------------------------------------------------------------------- */
 
 bool call_complete(ProgramObject *self, Call *call, PyObject *out)
 {
-    return (self->donated_count == 0 || check_donated(self, call)) &&
-           (self->device == NULL || device_place(self, call)) && add_outputs(self, call, out);
+    return (self->donated_count == 0 || arguments_check_donated(self, call)) &&
+           (self->device == NULL || device_choose_stream(self, call)) &&
+           add_outputs(self, call, out);
 }
 
-bool call_place(ProgramObject *self, PyObject *outputs, Place *place)
+bool call_output_location(ProgramObject *self, PyObject *outputs, OutputLocation *location)
 {
-    *place = WITH_INPUTS;
+    *location = WITH_INPUTS;
     if (outputs == Py_None || self->device != NULL)
-        return read_place(outputs, place);
+        return read_output_location(outputs, location);
     ask_to_raise(self, -5, 0, true, "a program for a CPU has its results on the host");
     return false;
 }
 
-bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out, Place place)
+bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out,
+                  OutputLocation location)
 {
     Py_ssize_t count = PyTuple_Check(arrays) ? PyTuple_Size(arrays) : PyList_Size(arrays);
     if (count != self->arg_count) {
@@ -146,7 +150,7 @@ bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *o
     }
     if (!call_begin(call, self->arg_count + self->output_count))
         return false;
-    call->place = place;
+    call->location = location;
     if (add_sequence(self, call, arrays, count) && call_complete(self, call, out))
         return true;
     call_end(call);
@@ -155,7 +159,7 @@ bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *o
 
 PyObject *call_result(ProgramObject *self, Call *call)
 {
-    PyObject **outputs = call->given + self->arg_count;
+    PyObject **outputs = call->objects + self->arg_count;
     if (self->output_count == 1) {
         PyObject *result = outputs[0];
         outputs[0] = NULL;

@@ -2,7 +2,7 @@
 #include "python/calls/calls.h"
 
 /* Whether the bytes of output `index` are shared with an argument or an output before it. */
-static bool is_shared(ProgramObject *self, Call *call, Py_ssize_t index, const void *data)
+static bool outputs_is_shared(ProgramObject *self, Call *call, Py_ssize_t index, const void *data)
 {
     size_t nbytes = self->outputs[index].nbytes;
     for (Py_ssize_t i = 0; i < self->arg_count; i++)
@@ -14,14 +14,15 @@ static bool is_shared(ProgramObject *self, Call *call, Py_ssize_t index, const v
     return false;
 }
 
-static bool use_given_output(ProgramObject *self, Call *call, Py_ssize_t index, PyObject *object)
+static bool outputs_use_caller_output(ProgramObject *self, Call *call, Py_ssize_t index,
+                                      PyObject *object)
 {
     const Spec *spec = &self->outputs[index];
     Py_ssize_t slot = call->filled++;
     Py_INCREF(object);
-    call->given[slot] = object;
+    call->objects[slot] = object;
     call->arrays[slot] = NULL;
-    if (conforms(self, spec, object) && !is_shared(self, call, index, data_of(object))) {
+    if (conforms(self, spec, object) && !outputs_is_shared(self, call, index, data_of(object))) {
         call->data[slot] = data_of(object);
         return true;
     }
@@ -30,59 +31,65 @@ static bool use_given_output(ProgramObject *self, Call *call, Py_ssize_t index, 
         return false;
     call->arrays[slot] = array;
     if (!conforms(self, spec, array)) {
-        PyErr_Format(PyExc_ValueError, "output %zd: the object given as out is no writable array "
-                                       "of the compiled shape, type and layout", index);
+        PyErr_Format(PyExc_ValueError,
+                     "output %zd: the object given as out is no writable array "
+                     "of the compiled shape, type and layout",
+                     index);
         return false;
     }
     call->data[slot] = data_of(array);
-    if (is_shared(self, call, index, call->data[slot])) {
+    if (outputs_is_shared(self, call, index, call->data[slot])) {
         PyObject *again = ask(self, index, array, true); /* to raise for the array itself */
         if (again == NULL)
             return false;
         Py_DECREF(again);
-        PyErr_Format(PyExc_ValueError, "output %zd: the array given as out shares memory with an "
-                                       "argument or another output", index);
+        PyErr_Format(PyExc_ValueError,
+                     "output %zd: the array given as out shares memory with an "
+                     "argument or another output",
+                     index);
         return false;
     }
     return true;
 }
 
 /* The output is the donated argument itself, so `out` can only name that very object. */
-static bool use_donated(ProgramObject *self, Call *call, Py_ssize_t index, PyObject *out)
+static bool outputs_use_donated(ProgramObject *self, Call *call, Py_ssize_t index, PyObject *out)
 {
     int alias = self->outputs[index].alias;
-    if (out != NULL && out != call->given[alias]) {
+    if (out != NULL && out != call->objects[alias]) {
         PyObject *array = ask(self, index, out, true);
         if (array == NULL)
             return false;
         Py_DECREF(array);
-        PyErr_Format(PyExc_ValueError, "output %zd is the donated argument %d: out must be that "
-                                       "object or None", index, alias);
+        PyErr_Format(PyExc_ValueError,
+                     "output %zd is the donated argument %d: out must be that "
+                     "object or None",
+                     index, alias);
         return false;
     }
     Py_ssize_t slot = call->filled++;
-    Py_INCREF(call->given[alias]);
-    call->given[slot] = call->given[alias];
+    Py_INCREF(call->objects[alias]);
+    call->objects[slot] = call->objects[alias];
     call->arrays[slot] = NULL;
     call->data[slot] = call->data[alias];
     return true;
 }
 
-static inline bool allocate_output(ProgramObject *self, Call *call, Py_ssize_t index)
+static inline bool outputs_allocate(ProgramObject *self, Call *call, Py_ssize_t index)
 {
-    PyObject *array = self->device == NULL ? make_output(&self->outputs[index])
+    PyObject *array = self->device == NULL ? result_array(&self->outputs[index])
                                            : device_output(self, call, &self->outputs[index]);
     if (array == NULL)
         return false;
     Py_ssize_t slot = call->filled++;
-    call->given[slot] = array;
+    call->objects[slot] = array;
     call->arrays[slot] = NULL;
     call->data[slot] = data_of(array);
     return true;
 }
 
 /* The object for output `index`, borrowed: NULL when Nova is to allocate it. */
-static PyObject *pick_output(PyObject *out, Py_ssize_t index)
+static PyObject *outputs_pick(PyObject *out, Py_ssize_t index)
 {
     PyObject *item = out;
     if (out != NULL && PyList_Check(out))
@@ -104,12 +111,12 @@ bool add_outputs(ProgramObject *self, Call *call, PyObject *out)
         }
     }
     for (Py_ssize_t i = 0; i < self->output_count; i++) {
-        PyObject *item = pick_output(out, i);
+        PyObject *item = outputs_pick(out, i);
         if (item == NULL && PyErr_Occurred())
             return false; /* `convert` shortened the list */
-        bool ok = self->outputs[i].alias >= 0 ? use_donated(self, call, i, item)
-                  : item != NULL              ? use_given_output(self, call, i, item)
-                                              : allocate_output(self, call, i);
+        bool ok = self->outputs[i].alias >= 0 ? outputs_use_donated(self, call, i, item)
+                  : item != NULL              ? outputs_use_caller_output(self, call, i, item)
+                                              : outputs_allocate(self, call, i);
         if (!ok)
             return false;
     }

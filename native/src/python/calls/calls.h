@@ -13,8 +13,8 @@ typedef struct {
     PyThreadState *thread;
 } Caller;
 
-/* Lets Python look at signals, Ctrl-C among them; the exception stays set and stops the run. A nova_poll, whose
- * `owner` is the caller; without the GIL. host_call.c */
+/* Lets Python look at signals, Ctrl-C among them; the exception stays set and stops the run. A
+ * nova_poll, whose `owner` is the caller; without the GIL. host_call.c */
 nova_status caller_poll(void *owner);
 
 static inline bool conforms(const ProgramObject *self, const Spec *spec, PyObject *object)
@@ -35,11 +35,11 @@ static inline bool conforms(const ProgramObject *self, const Spec *spec, PyObjec
 /* Kernels never see NULL, not even for an array without elements. */
 static inline void *data_of(PyObject *array)
 {
-    static _Alignas(64) char nothing[64];
+    static _Alignas(64) char empty[64];
     if (!PyArray_CheckExact(array))
         return device_data(array);
     void *data = PyArray_DATA((PyArrayObject *)array);
-    return data != NULL ? data : nothing;
+    return data != NULL ? data : empty;
 }
 
 static inline bool overlap(const void *a, size_t a_size, const void *b, size_t b_size)

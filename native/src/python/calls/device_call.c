@@ -24,14 +24,14 @@ PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject 
     return exchange_device_array((DeviceObject *)self->device, spec, object);
 }
 
-bool read_place(PyObject *object, Place *place)
+bool read_output_location(PyObject *object, OutputLocation *location)
 {
     if (object == Py_None)
-        *place = WITH_INPUTS;
+        *location = WITH_INPUTS;
     else if (PyUnicode_Check(object) && PyUnicode_CompareWithASCIIString(object, "host") == 0)
-        *place = ON_HOST;
+        *location = ON_HOST;
     else if (PyUnicode_Check(object) && PyUnicode_CompareWithASCIIString(object, "device") == 0)
-        *place = ON_DEVICE;
+        *location = ON_DEVICE;
     else {
         PyErr_Format(PyExc_ValueError, "outputs is %R: it takes 'host', 'device' or None", object);
         return false;
@@ -40,41 +40,41 @@ bool read_place(PyObject *object, Place *place)
 }
 
 /* The array of a slot: what was given, or what that was converted to. */
-static PyObject *array_at(const Call *call, Py_ssize_t slot)
+static PyObject *device_call_array_at(const Call *call, Py_ssize_t slot)
 {
-    return call->arrays[slot] != NULL ? call->arrays[slot] : call->given[slot];
+    return call->arrays[slot] != NULL ? call->arrays[slot] : call->objects[slot];
 }
 
-bool device_place(ProgramObject *self, Call *call)
+bool device_choose_stream(ProgramObject *self, Call *call)
 {
     const DeviceObject *device = (const DeviceObject *)self->device;
     Py_ssize_t deciding = self->input_count > 0 ? self->input_count : self->arg_count;
     bool any = false;
-    void *own = nova_device_stream(device->device);
-    call->stream = own;
+    void *stream = nova_device_stream(device->device);
+    call->stream = stream;
     for (Py_ssize_t i = 0; i < self->arg_count; i++) {
-        PyObject *array = array_at(call, i);
+        PyObject *array = device_call_array_at(call, i);
         if (!is_on_device(array))
             continue;
         any = true;
-        if (i < deciding && call->place == WITH_INPUTS)
-            call->place = ON_DEVICE;
+        if (i < deciding && call->location == WITH_INPUTS)
+            call->location = ON_DEVICE;
         /* Memory of another library is used on that library's stream, which may free it there. */
         const DeviceArrayObject *on_device = (const DeviceArrayObject *)array;
-        if (on_device->owner != NULL && call->stream == own)
+        if (on_device->owner != NULL && call->stream == stream)
             call->stream = on_device->stream;
     }
-    if (call->place == WITH_INPUTS)
-        call->place = ON_HOST;
-    if (!any && call->place == ON_HOST)
+    if (call->location == WITH_INPUTS)
+        call->location = ON_HOST;
+    if (!any && call->location == ON_HOST)
         call->stream = NOVA_OWN_STREAM;
     return true;
 }
 
 PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec)
 {
-    if (call->place == ON_HOST)
-        return make_output(spec);
+    if (call->location == ON_HOST)
+        return result_array(spec);
     return make_device_array((DeviceObject *)self->device, spec, call->stream);
 }
 
@@ -85,7 +85,7 @@ bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, 
     Py_ssize_t count = self->arg_count + self->output_count;
     *waits = false;
     for (Py_ssize_t i = 0; i < count; i++) {
-        bool on_device = is_on_device(array_at(call, i));
+        bool on_device = is_on_device(device_call_array_at(call, i));
         if (on_device)
             values[i] = (nova_device_value){.address = (uintptr_t)call->data[i]};
         else
@@ -94,7 +94,7 @@ bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, 
             call->stream = nova_device_stream(program_device(self));
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *array = array_at(call, i);
+        PyObject *array = device_call_array_at(call, i);
         if (!is_on_device(array))
             continue;
         if (!order_device_array((DeviceArrayObject *)array, call->stream))
@@ -104,9 +104,10 @@ bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, 
     return true;
 }
 
-/* Raises for a run that did not succeed; `cause` is what a signal handler raised, or NULL. Takes it. */
-static void raise_failure(ProgramObject *self, nova_status status, const nova_error *error,
-                          PyObject *cause)
+/* Raises for a run that did not succeed; `cause` is what a signal handler raised, or NULL. Takes
+ * it. */
+static void device_call_raise_failure(ProgramObject *self, nova_status status,
+                                      const nova_error *error, PyObject *cause)
 {
     if (cause == NULL && status != NOVA_CANCELLED) {
         raise_device_error((DeviceObject *)self->device, error);
@@ -148,8 +149,8 @@ bool device_execute(ProgramObject *self, Call *call)
         options.host.poll = caller_poll;
         options.host.owner = &caller;
         caller.thread = PyEval_SaveThread();
-        status = nova_device_program_run(self->on_device, values, values + self->arg_count, &options,
-                                         &error);
+        status = nova_device_program_run(self->on_device, values, values + self->arg_count,
+                                         &options, &error);
         PyEval_RestoreThread(caller.thread);
         device_trace_add(self, sinks, options.trace);
         Py_XDECREF(sinks);
@@ -159,7 +160,7 @@ bool device_execute(ProgramObject *self, Call *call)
         if (cause != NULL && status == NOVA_OK)
             status = NOVA_CANCELLED; /* it was stopped too late, and the exception is still one */
         if (status != NOVA_OK)
-            raise_failure(self, status, &error, cause); /* takes the cause */
+            device_call_raise_failure(self, status, &error, cause); /* takes the cause */
         Py_XDECREF(type);
         Py_XDECREF(traceback);
     }

@@ -10,13 +10,14 @@ nova_status caller_poll(void *owner)
     return result < 0 ? NOVA_CANCELLED : NOVA_OK;
 }
 
-static nova_status poll_signals(void *context)
+static nova_status host_call_poll_signals(void *context)
 {
     return caller_poll(((nova_execution *)context)->owner);
 }
 
 /* Runs as tasks, which can be stopped between them. */
-static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint64_t timeout_ns)
+static bool host_call_execute_tasks(ProgramObject *self, Call *call, void *workspace,
+                                    uint64_t timeout_ns)
 {
     nova_execution *execution;
     PyObject *sinks = trace_sinks_now();
@@ -28,7 +29,7 @@ static bool execute_tasks(ProgramObject *self, Call *call, void *workspace, uint
         return false;
     }
     Caller caller;
-    nova_run_options options = {.timeout_ns = timeout_ns, .poll = poll_signals};
+    nova_run_options options = {.timeout_ns = timeout_ns, .poll = host_call_poll_signals};
     nova_run_result result = {.task = NOVA_NO_TASK};
     execution->owner = &caller;
     apply_settings(execution, &options);
@@ -77,7 +78,7 @@ bool host_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
     /* Runs that are watched are tasks, too. */
     if (timeout_ns != 0 || !nova_program_is_inline(self->program) || trace_sinks != NULL ||
         self->order != NULL) {
-        ok = execute_tasks(self, call, workspace, timeout_ns);
+        ok = host_call_execute_tasks(self, call, workspace, timeout_ns);
     } else {
         nova_status status;
         void **outputs = call->data + self->arg_count;

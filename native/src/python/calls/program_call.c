@@ -1,7 +1,7 @@
 /* Calling a program: its keywords read, the call collected, run, and its result returned. */
 #include "python/calls/calls.h"
 
-static bool execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
+static bool call_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
 {
     if (self->device == NULL)
         return host_execute(self, call, timeout_ns);
@@ -12,14 +12,14 @@ static bool execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
 }
 
 /* All arguments are in `call`: the rest of the way. Always ends the call. */
-static PyObject *finish(ProgramObject *self, Call *call, PyObject *out, uint64_t timeout_ns)
+static PyObject *call_finish(ProgramObject *self, Call *call, PyObject *out, uint64_t timeout_ns)
 {
     PyObject *result = NULL;
     if (call_complete(self, call, out) &&
         (!is_anything_running() || check_in_flight(self, call, NULL))) {
         Running running;
         running_begin(&running, self, call);
-        bool ok = execute(self, call, timeout_ns);
+        bool ok = call_execute(self, call, timeout_ns);
         running_end(&running);
         if (ok)
             result = call_result(self, call);
@@ -28,28 +28,28 @@ static PyObject *finish(ProgramObject *self, Call *call, PyObject *out, uint64_t
     return result;
 }
 
-static void raise_unknown_keyword(const char *function, PyObject *name)
+static void call_raise_unknown_keyword(const char *function, PyObject *name)
 {
     PyErr_Format(PyExc_TypeError, "%s() has no keyword %R", function, name);
 }
 
 /* A keyword of a call: where results go, or, on a device, where they are made. */
-static bool read_keyword(const ProgramObject *self, PyObject *name, PyObject *value, PyObject **out,
-                         Place *place)
+static bool call_read_keyword(const ProgramObject *self, PyObject *name, PyObject *value,
+                              PyObject **out, OutputLocation *location)
 {
     if (PyUnicode_CompareWithASCIIString(name, "out") == 0) {
         *out = value;
         return true;
     }
     if (self->device != NULL && PyUnicode_CompareWithASCIIString(name, "outputs") == 0)
-        return read_place(value, place);
-    raise_unknown_keyword("program", name);
+        return read_output_location(value, location);
+    call_raise_unknown_keyword("program", name);
     return false;
 }
 
 /* `out` is NULL or borrowed. */
 static PyObject *call_positional(ProgramObject *self, PyObject *const *args, Py_ssize_t nargs,
-                                 PyObject *out, Place place)
+                                 PyObject *out, OutputLocation location)
 {
     if (nargs != self->arg_count) {
         ask_to_raise(self, -1, nargs, false, "wrong number of arguments");
@@ -58,14 +58,14 @@ static PyObject *call_positional(ProgramObject *self, PyObject *const *args, Py_
     Call call;
     if (!call_begin(&call, self->arg_count + self->output_count))
         return NULL;
-    call.place = place;
+    call.location = location;
     for (Py_ssize_t i = 0; i < nargs; i++) {
         if (!add_argument(self, &call, args[i])) {
             call_end(&call);
             return NULL;
         }
     }
-    return finish(self, &call, out != Py_None ? out : NULL, 0);
+    return call_finish(self, &call, out != Py_None ? out : NULL, 0);
 }
 
 PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
@@ -74,22 +74,22 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
     /* The top bit says that args[-1] may be overwritten, which nobody here does. */
     Py_ssize_t nargs = (Py_ssize_t)(nargsf & (SIZE_MAX >> 1));
     PyObject *out = NULL;
-    Place place = WITH_INPUTS;
+    OutputLocation location = WITH_INPUTS;
     ProgramObject *self = (ProgramObject *)callable;
     Py_ssize_t count = kwnames != NULL ? PyTuple_Size(kwnames) : 0;
     for (Py_ssize_t i = 0; i < count; i++)
-        if (!read_keyword(self, PyTuple_GetItem(kwnames, i), args[nargs + i], &out, &place))
+        if (!call_read_keyword(self, PyTuple_GetItem(kwnames, i), args[nargs + i], &out, &location))
             return NULL;
-    return call_positional(self, args, nargs, out, place);
+    return call_positional(self, args, nargs, out, location);
 }
 
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     PyObject *key, *value, *out = NULL;
-    Place place = WITH_INPUTS;
+    OutputLocation location = WITH_INPUTS;
     Py_ssize_t position = 0;
     while (kwargs != NULL && PyDict_Next(kwargs, &position, &key, &value))
-        if (!read_keyword((ProgramObject *)self, key, value, &out, &place))
+        if (!call_read_keyword((ProgramObject *)self, key, value, &out, &location))
             return NULL;
     Py_ssize_t nargs = PyTuple_Size(args);
     PyObject **items = PyMem_Malloc(((size_t)nargs + 1) * sizeof *items);
@@ -97,12 +97,12 @@ PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < nargs; i++)
         items[i] = PyTuple_GetItem(args, i);
-    PyObject *result = call_positional((ProgramObject *)self, items, nargs, out, place);
+    PyObject *result = call_positional((ProgramObject *)self, items, nargs, out, location);
     PyMem_Free(items);
     return result;
 }
 
-static Py_ssize_t count_items(ProgramObject *self, PyObject *items, const char *name)
+static Py_ssize_t call_count_items(ProgramObject *self, PyObject *items, const char *name)
 {
     if (items == NULL)
         return 0;
@@ -139,7 +139,7 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
         while (k < MOST && PyUnicode_CompareWithASCIIString(name, names[k]) != 0)
             k++;
         if (k == MOST) {
-            raise_unknown_keyword("run", name);
+            call_raise_unknown_keyword("run", name);
             return NULL;
         }
         if (values[k] != NULL) {
@@ -156,11 +156,11 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
     uint64_t timeout_ns = 0;
     if (values[3] != NULL && !read_timeout(values[3], &timeout_ns))
         return NULL;
-    Place place = WITH_INPUTS;
-    if (values[4] != NULL && !call_place(self, values[4], &place))
+    OutputLocation location = WITH_INPUTS;
+    if (values[4] != NULL && !call_output_location(self, values[4], &location))
         return NULL;
-    Py_ssize_t input_count = count_items(self, values[0], "inputs");
-    Py_ssize_t param_count = input_count < 0 ? -1 : count_items(self, values[1], "params");
+    Py_ssize_t input_count = call_count_items(self, values[0], "inputs");
+    Py_ssize_t param_count = input_count < 0 ? -1 : call_count_items(self, values[1], "params");
     if (param_count < 0)
         return NULL;
     if (input_count + param_count != self->arg_count) {
@@ -170,11 +170,11 @@ PyObject *program_run(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
     Call call;
     if (!call_begin(&call, self->arg_count + self->output_count))
         return NULL;
-    call.place = place;
+    call.location = location;
     if (!add_sequence(self, &call, values[0], input_count) ||
         (param_count > 0 && !add_sequence(self, &call, values[1], param_count))) {
         call_end(&call);
         return NULL;
     }
-    return finish(self, &call, out, timeout_ns);
+    return call_finish(self, &call, out, timeout_ns);
 }

@@ -1,4 +1,5 @@
-/* DeviceArray: memory of a device with a shape and a type, for other libraries to look at without a copy. */
+/* DeviceArray: memory of a device with a shape and a type, for other libraries to look at without a
+ * copy. */
 #include "python/devices/devices.h"
 
 #include <stddef.h>
@@ -7,14 +8,14 @@ PyTypeObject *device_array_type;
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-static int rank_of(const DeviceArrayObject *self)
+static int array_rank_of(const DeviceArrayObject *self)
 {
     return (int)Py_SIZE((PyObject *)self);
 }
 
 /* An array without memory yet; takes no reference to anything but the device and the type. */
-static DeviceArrayObject *allocate(DeviceObject *device, PyArray_Descr *descr, int rank,
-                                   const npy_intp *dims)
+static DeviceArrayObject *array_allocate(DeviceObject *device, PyArray_Descr *descr, int rank,
+                                         const npy_intp *dims)
 {
     DeviceArrayObject *self =
         (DeviceArrayObject *)PyType_GenericAlloc(device_array_type, (Py_ssize_t)rank);
@@ -32,7 +33,7 @@ static DeviceArrayObject *allocate(DeviceObject *device, PyArray_Descr *descr, i
     return self;
 }
 
-static bool take_memory(DeviceArrayObject *self, void *stream)
+static bool array_take_memory(DeviceArrayObject *self, void *stream)
 {
     nova_error error;
     nova_status status =
@@ -48,8 +49,8 @@ static bool take_memory(DeviceArrayObject *self, void *stream)
 
 PyObject *make_device_array(DeviceObject *device, const Spec *spec, void *stream)
 {
-    DeviceArrayObject *self = allocate(device, spec->descr, spec->rank, spec->dims);
-    if (self != NULL && !take_memory(self, stream)) {
+    DeviceArrayObject *self = array_allocate(device, spec->descr, spec->rank, spec->dims);
+    if (self != NULL && !array_take_memory(self, stream)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
@@ -59,7 +60,7 @@ PyObject *make_device_array(DeviceObject *device, const Spec *spec, void *stream
 PyObject *view_device_array(DeviceObject *device, const Spec *spec, uint64_t address, void *stream,
                             PyObject *owner)
 {
-    DeviceArrayObject *self = allocate(device, spec->descr, spec->rank, spec->dims);
+    DeviceArrayObject *self = array_allocate(device, spec->descr, spec->rank, spec->dims);
     if (self == NULL)
         return NULL;
     self->address = address;
@@ -73,20 +74,20 @@ PyObject *view_device_array(DeviceObject *device, const Spec *spec, uint64_t add
 static PyObject *array_of(PyObject *type, PyObject *args)
 {
     (void)type;
-    PyObject *device, *given;
-    if (!PyArg_ParseTuple(args, "O!O!:of", device_type, &device, &PyArray_Type, &given))
+    PyObject *device, *memory;
+    if (!PyArg_ParseTuple(args, "O!O!:of", device_type, &device, &PyArray_Type, &memory))
         return NULL;
-    PyArrayObject *array = (PyArrayObject *)given;
+    PyArrayObject *array = (PyArrayObject *)memory;
     if (!PyArray_IS_C_CONTIGUOUS(array) || PyDataType_REFCHK(PyArray_DESCR(array))) {
         PyErr_SetString(PyExc_ValueError, "the array is not dense, or does not hold numbers");
         return NULL;
     }
-    DeviceArrayObject *self = allocate((DeviceObject *)device, PyArray_DESCR(array),
-                                       PyArray_NDIM(array), PyArray_DIMS(array));
+    DeviceArrayObject *self = array_allocate((DeviceObject *)device, PyArray_DESCR(array),
+                                             PyArray_NDIM(array), PyArray_DIMS(array));
     if (self == NULL)
         return NULL;
     nova_device *target = self->device->device;
-    if (!take_memory(self, nova_device_stream(target))) {
+    if (!array_take_memory(self, nova_device_stream(target))) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
@@ -103,7 +104,8 @@ static PyObject *array_of(PyObject *type, PyObject *args)
     return NULL;
 }
 
-/* DeviceArray.view(device, address, shape, dtype, stream, owner, is_shared): memory of somebody else. */
+/* DeviceArray.view(device, address, shape, dtype, stream, owner, is_shared): memory of somebody
+ * else. */
 static PyObject *array_view(PyObject *type, PyObject *args)
 {
     (void)type;
@@ -130,7 +132,7 @@ static PyObject *array_view(PyObject *type, PyObject *args)
     PyArray_Descr *descr;
     if (!PyArray_DescrConverter(dtype, &descr))
         return NULL;
-    DeviceArrayObject *self = allocate((DeviceObject *)device, descr, (int)rank, dims);
+    DeviceArrayObject *self = array_allocate((DeviceObject *)device, descr, (int)rank, dims);
     Py_DECREF((PyObject *)descr);
     if (self == NULL)
         return NULL;
@@ -164,7 +166,7 @@ bool is_device_array(const DeviceObject *device, const Spec *spec, PyObject *obj
     if (!is_on_device(object))
         return false;
     const DeviceArrayObject *array = (const DeviceArrayObject *)object;
-    if (array->device != device || rank_of(array) != spec->rank)
+    if (array->device != device || array_rank_of(array) != spec->rank)
         return false;
     for (int i = 0; i < spec->rank; i++)
         if (array->dims[i] != spec->dims[i])
@@ -190,7 +192,7 @@ bool order_device_array(DeviceArrayObject *array, void *stream)
 static PyObject *array_shape(DeviceArrayObject *self, void *closure)
 {
     (void)closure;
-    int rank = rank_of(self);
+    int rank = array_rank_of(self);
     PyObject *shape = PyTuple_New(rank);
     for (int i = 0; shape != NULL && i < rank; i++) {
         PyObject *extent = PyLong_FromSsize_t(self->dims[i]);
@@ -241,8 +243,8 @@ static PyObject *array_numpy(DeviceArrayObject *self, PyObject *unused)
 {
     (void)unused;
     Py_INCREF((PyObject *)self->descr); /* stolen by the next call */
-    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, self->descr, rank_of(self), self->dims,
-                                           NULL, NULL, 0, NULL);
+    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, self->descr, array_rank_of(self),
+                                           self->dims, NULL, NULL, 0, NULL);
     if (array == NULL)
         return NULL;
     nova_error error;
@@ -308,7 +310,8 @@ static PyGetSetDef array_attributes[] = {
     {"address", (getter)array_address, NULL, "Where it is on the device.", NULL},
     {"device", (getter)array_device_name, NULL, "Such as \"cuda:0\".", NULL},
     {"native_device", (getter)array_device, NULL, "The device that it is on.", NULL},
-    {"__cuda_array_interface__", (getter)device_array_interface, NULL, "For other libraries.", NULL},
+    {"__cuda_array_interface__", (getter)device_array_interface, NULL, "For other libraries.",
+     NULL},
     {"stream", (getter)array_stream, NULL, "The stream whose work makes its contents.", NULL},
     {0},
 };

@@ -5,7 +5,7 @@
 
 #include "python/devices/dlpack.h"
 
-static bool is_simulated(const DeviceArrayObject *self)
+static bool dlpack_is_simulated(const DeviceArrayObject *self)
 {
     return strcmp(self->device->driver->driver->name, "sim") == 0;
 }
@@ -36,7 +36,7 @@ bool read_dl_type(PyArray_Descr *descr, dl_tensor *tensor)
 }
 
 /* One block: strides are those of a dense array. */
-static int64_t *copy_shape(const DeviceArrayObject *self, int rank)
+static int64_t *dlpack_copy_shape(const DeviceArrayObject *self, int rank)
 {
     int64_t *extents = malloc(2 * ((size_t)rank + 1) * sizeof *extents);
     if (extents == NULL)
@@ -50,18 +50,18 @@ static int64_t *copy_shape(const DeviceArrayObject *self, int rank)
     return extents;
 }
 
-static bool fill(DeviceArrayObject *self, dl_tensor *tensor)
+static bool dlpack_fill(DeviceArrayObject *self, dl_tensor *tensor)
 {
     int rank = (int)Py_SIZE((PyObject *)self);
-    int64_t *extents = copy_shape(self, rank);
+    int64_t *extents = dlpack_copy_shape(self, rank);
     if (extents == NULL || !read_dl_type(self->descr, tensor)) {
         free(extents);
         PyErr_SetString(PyExc_BufferError, "DLPack has no such array");
         return false;
     }
     tensor->data = (void *)(uintptr_t)self->address;
-    tensor->device_type = is_simulated(self) ? DL_CPU : DL_CUDA;
-    tensor->device_id = is_simulated(self) ? 0 : nova_device_ordinal(self->device->device);
+    tensor->device_type = dlpack_is_simulated(self) ? DL_CPU : DL_CUDA;
+    tensor->device_id = dlpack_is_simulated(self) ? 0 : nova_device_ordinal(self->device->device);
     tensor->rank = rank;
     tensor->shape = extents;
     tensor->strides = extents + rank;
@@ -71,7 +71,7 @@ static bool fill(DeviceArrayObject *self, dl_tensor *tensor)
 }
 
 /* Deleters may be called on any thread, with or without the GIL. */
-static void let_go(void *context, int64_t *shape)
+static void dlpack_release(void *context, int64_t *shape)
 {
     free(shape);
     PyGILState_STATE state = PyGILState_Ensure();
@@ -79,73 +79,73 @@ static void let_go(void *context, int64_t *shape)
     PyGILState_Release(state);
 }
 
-static void delete_managed(dl_managed *self)
+static void dlpack_delete_managed(dl_managed *self)
 {
-    let_go(self->context, self->tensor.shape);
+    dlpack_release(self->context, self->tensor.shape);
     free(self);
 }
 
-static void delete_versioned(dl_versioned *self)
+static void dlpack_delete_versioned(dl_versioned *self)
 {
-    let_go(self->context, self->tensor.shape);
+    dlpack_release(self->context, self->tensor.shape);
     free(self);
 }
 
 /* A capsule that nobody used; whoever used it has given it another name. */
-static void drop_managed(PyObject *capsule)
+static void dlpack_drop_managed(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor"))
-        delete_managed(PyCapsule_GetPointer(capsule, "dltensor"));
+        dlpack_delete_managed(PyCapsule_GetPointer(capsule, "dltensor"));
 }
 
-static void drop_versioned(PyObject *capsule)
+static void dlpack_drop_versioned(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
-        delete_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+        dlpack_delete_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
 }
 
-static PyObject *export_managed(DeviceArrayObject *self)
+static PyObject *dlpack_export_managed(DeviceArrayObject *self)
 {
-    dl_managed *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    dl_managed *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return PyErr_NoMemory();
-    if (!fill(self, &made->tensor)) {
-        free(made);
+    if (!dlpack_fill(self, &created->tensor)) {
+        free(created);
         return NULL;
     }
-    made->context = self;
-    made->deleter = delete_managed;
-    PyObject *capsule = PyCapsule_New(made, "dltensor", drop_managed);
+    created->context = self;
+    created->deleter = dlpack_delete_managed;
+    PyObject *capsule = PyCapsule_New(created, "dltensor", dlpack_drop_managed);
     if (capsule == NULL)
-        delete_managed(made);
+        dlpack_delete_managed(created);
     return capsule;
 }
 
-static PyObject *export_versioned(DeviceArrayObject *self)
+static PyObject *dlpack_export_versioned(DeviceArrayObject *self)
 {
-    dl_versioned *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    dl_versioned *created = calloc(1, sizeof *created);
+    if (created == NULL)
         return PyErr_NoMemory();
-    if (!fill(self, &made->tensor)) {
-        free(made);
+    if (!dlpack_fill(self, &created->tensor)) {
+        free(created);
         return NULL;
     }
-    made->major = DL_MAJOR, made->minor = DL_MINOR;
-    made->context = self;
-    made->deleter = delete_versioned;
-    PyObject *capsule = PyCapsule_New(made, "dltensor_versioned", drop_versioned);
+    created->major = DL_MAJOR, created->minor = DL_MINOR;
+    created->context = self;
+    created->deleter = dlpack_delete_versioned;
+    PyObject *capsule = PyCapsule_New(created, "dltensor_versioned", dlpack_drop_versioned);
     if (capsule == NULL)
-        delete_versioned(made);
+        dlpack_delete_versioned(created);
     return capsule;
 }
 
 /* Has the consumer's stream wait, or waits itself where the consumer has none. */
-static bool hand_over(DeviceArrayObject *self, PyObject *handle)
+static bool dlpack_transfer(DeviceArrayObject *self, PyObject *handle)
 {
     nova_device *device = self->device->device;
     nova_error error;
     nova_status status;
-    if (is_simulated(self)) { /* its memory is read by the CPU next */
+    if (dlpack_is_simulated(self)) { /* its memory is read by the CPU next */
         Py_BEGIN_ALLOW_THREADS
         status = nova_device_synchronize(device, self->stream, &error);
         Py_END_ALLOW_THREADS
@@ -180,7 +180,7 @@ PyObject *device_array_dlpack(PyObject *object, PyObject *args, PyObject *kwargs
         int type, id;
         if (!PyArg_ParseTuple(device, "ii", &type, &id))
             return NULL;
-        if (type != (is_simulated(self) ? DL_CPU : DL_CUDA)) {
+        if (type != (dlpack_is_simulated(self) ? DL_CPU : DL_CUDA)) {
             PyErr_SetString(PyExc_BufferError, "a DeviceArray stays on its device: use .numpy()");
             return NULL;
         }
@@ -193,16 +193,16 @@ PyObject *device_array_dlpack(PyObject *object, PyObject *args, PyObject *kwargs
         if (PyErr_Occurred())
             return NULL;
     }
-    if (!hand_over(self, stream))
+    if (!dlpack_transfer(self, stream))
         return NULL;
-    return major >= DL_MAJOR ? export_versioned(self) : export_managed(self);
+    return major >= DL_MAJOR ? dlpack_export_versioned(self) : dlpack_export_managed(self);
 }
 
 PyObject *device_array_dlpack_device(PyObject *object, PyObject *unused)
 {
     (void)unused;
     DeviceArrayObject *self = (DeviceArrayObject *)object;
-    if (is_simulated(self))
+    if (dlpack_is_simulated(self))
         return Py_BuildValue("(ii)", DL_CPU, 0);
     return Py_BuildValue("(ii)", DL_CUDA, nova_device_ordinal(self->device->device));
 }
@@ -211,7 +211,7 @@ PyObject *device_array_interface(PyObject *object, void *closure)
 {
     (void)closure;
     DeviceArrayObject *self = (DeviceArrayObject *)object;
-    if (is_simulated(self) || self->descr->kind == 'V') {
+    if (dlpack_is_simulated(self) || self->descr->kind == 'V') {
         PyErr_SetString(PyExc_AttributeError, "__cuda_array_interface__");
         return NULL;
     }
@@ -219,12 +219,12 @@ PyObject *device_array_interface(PyObject *object, void *closure)
     PyObject *type = PyObject_GetAttrString((PyObject *)self->descr, "str");
     /* 0 is not allowed there, and 1 means the same stream. */
     unsigned long long stream = self->stream != NULL ? (uintptr_t)self->stream : 1;
-    PyObject *made = NULL;
+    PyObject *created = NULL;
     if (shape != NULL && type != NULL)
-        made = Py_BuildValue("{sOsOs(KO)sisK}", "shape", shape, "typestr", type, "data",
-                             (unsigned long long)self->address, Py_False, "version", 3, "stream",
-                             stream);
+        created = Py_BuildValue("{sOsOs(KO)sisK}", "shape", shape, "typestr", type, "data",
+                                (unsigned long long)self->address, Py_False, "version", 3, "stream",
+                                stream);
     Py_XDECREF(shape);
     Py_XDECREF(type);
-    return made;
+    return created;
 }

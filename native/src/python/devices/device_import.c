@@ -1,9 +1,10 @@
-/* Arrays of other libraries on a device: what DLPack says about them, and DeviceArrays over their memory. */
+/* Arrays of other libraries on a device: what DLPack says about them, and DeviceArrays over their
+ * memory. */
 #include "python/devices/devices.h"
 
 #include "python/devices/dlpack.h"
 
-static bool is_dense(const dl_tensor *tensor)
+static bool import_is_dense(const dl_tensor *tensor)
 {
     int64_t stride = 1;
     for (int32_t i = tensor->rank - 1; tensor->strides != NULL && i >= 0; i--) {
@@ -14,8 +15,8 @@ static bool is_dense(const dl_tensor *tensor)
     return true;
 }
 
-/* read_dlpack(capsule): (address, device number, shape, code, bits, is dense) of an array on a GPU; the
- * capsule keeps the array. */
+/* read_dlpack(capsule): (address, device number, shape, code, bits, is dense) of an array on a GPU;
+ * the capsule keeps the array. */
 PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
 {
     (void)module;
@@ -38,43 +39,46 @@ PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
         return NULL;
     unsigned long long address = (uintptr_t)tensor->data + tensor->byte_offset;
     return Py_BuildValue("(KiNiiO)", address, (int)tensor->device_id, shape, (int)tensor->code,
-                         (int)tensor->bits, is_dense(tensor) ? Py_True : Py_False);
+                         (int)tensor->bits, import_is_dense(tensor) ? Py_True : Py_False);
 }
 
-/* --- arrays without a call of Python ------------------------------------------------------------ */
+/* --- arrays without a call of Python ---------------------------------------------------------- */
 
-/* The functions of the type that was asked last, which stays alive for it; NULL when it has none. Guarded by
- * the GIL. */
-static PyTypeObject *known_type;
-static const dl_exchange *known;
+/* The functions of the type that was asked last, which stays alive for it; NULL when it has none.
+ * Guarded by the GIL. */
+static PyTypeObject *import_cached_type;
+static const dl_exchange *import_cached;
 
-static const dl_exchange *find_exchange(PyTypeObject *type)
+static const dl_exchange *import_find_exchange(PyTypeObject *type)
 {
-    if (type == known_type)
-        return known;
-    const dl_exchange *found = NULL;
+    if (type == import_cached_type)
+        return import_cached;
+    const dl_exchange *exchange = NULL;
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
     if (capsule == NULL)
         PyErr_Clear();
     else if (PyCapsule_IsValid(capsule, "dlpack_exchange_api"))
-        found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    if (found != NULL && (found->major != DL_MAJOR || found->view == NULL || found->current_stream == NULL))
-        found = NULL;
+        exchange = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    if (exchange != NULL &&
+        (exchange->major != DL_MAJOR || exchange->view == NULL || exchange->current_stream == NULL))
+        exchange = NULL;
     Py_XDECREF(capsule); /* the type has it */
-    PyTypeObject *before = known_type;
+    PyTypeObject *before = import_cached_type;
     Py_INCREF((PyObject *)type);
-    known_type = type;
-    known = found;
+    import_cached_type = type;
+    import_cached = exchange;
     Py_XDECREF((PyObject *)before);
-    return found;
+    return exchange;
 }
 
-static bool is_wanted(const DeviceObject *device, const Spec *spec, const dl_tensor *tensor)
+static bool import_is_expected(const DeviceObject *device, const Spec *spec,
+                               const dl_tensor *tensor)
 {
-    dl_tensor wanted;
-    if (tensor->device_type != DL_CUDA || tensor->device_id != nova_device_ordinal(device->device) ||
-        tensor->rank != spec->rank || !read_dl_type(spec->descr, &wanted) || tensor->code != wanted.code ||
-        tensor->bits != wanted.bits || tensor->lanes != 1 || !is_dense(tensor))
+    dl_tensor expected;
+    if (tensor->device_type != DL_CUDA ||
+        tensor->device_id != nova_device_ordinal(device->device) || tensor->rank != spec->rank ||
+        !read_dl_type(spec->descr, &expected) || tensor->code != expected.code ||
+        tensor->bits != expected.bits || tensor->lanes != 1 || !import_is_dense(tensor))
         return false;
     for (int i = 0; i < spec->rank; i++)
         if (tensor->shape[i] != spec->dims[i])
@@ -86,10 +90,10 @@ PyObject *exchange_device_array(DeviceObject *device, const Spec *spec, PyObject
 {
     dl_tensor tensor;
     void *stream;
-    const dl_exchange *with = find_exchange(Py_TYPE(object));
+    const dl_exchange *with = import_find_exchange(Py_TYPE(object));
     if (with == NULL || strcmp(device->driver->driver->name, "cuda") != 0)
         return NULL;
-    if (with->view(object, &tensor) != 0 || !is_wanted(device, spec, &tensor) ||
+    if (with->view(object, &tensor) != 0 || !import_is_expected(device, spec, &tensor) ||
         with->current_stream(tensor.device_type, tensor.device_id, &stream) != 0) {
         PyErr_Clear(); /* `convert` looks at it once more, and says what is wrong */
         return NULL;

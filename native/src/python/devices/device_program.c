@@ -1,8 +1,8 @@
 /* Program.on_device: a program for a device, made of its code, tables and constants. */
 #include "python/devices/devices.h"
 
-static bool load(ProgramObject *self, const Signature *signature, nova_device_code code,
-                 const Py_buffer *constants)
+static bool device_program_load(ProgramObject *self, const Signature *signature,
+                                nova_device_code code, const Py_buffer *constants)
 {
     nova_error error;
     nova_tables tables;
@@ -31,8 +31,9 @@ static bool load(ProgramObject *self, const Signature *signature, nova_device_co
 
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"device", "tables",  "kind",    "arch",        "code", "constants",
-                            "args",   "outputs", "convert", "input_count", "image", "report", NULL};
+    static char *names[] = {"device",    "tables", "kind",    "arch",    "code",
+                            "constants", "args",   "outputs", "convert", "input_count",
+                            "image",     "report", NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
@@ -50,7 +51,7 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     ProgramObject *self = program_allocate((PyTypeObject *)type, convert, report);
-    bool made = false;
+    bool created = false;
     if (self != NULL) {
         Py_INCREF(device);
         self->device = device;
@@ -64,13 +65,14 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
             .kind = strcmp(kind, "cubin") == 0 ? NOVA_CUBIN : NOVA_PTX,
         };
         Signature signature = {0};
-        made = read_signature(self, arg_rows, output_rows, &signature) &&
-               hold_tables(self, tables) && load(self, &signature, image, &constants);
+        created = read_signature(self, arg_rows, output_rows, &signature) &&
+                  hold_tables(self, tables) &&
+                  device_program_load(self, &signature, image, &constants);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);
     PyBuffer_Release(&constants);
-    if (!made)
+    if (!created)
         Py_CLEAR(self);
     return (PyObject *)self;
 }

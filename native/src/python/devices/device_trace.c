@@ -1,18 +1,20 @@
-/* Traces of runs on devices, as items of the open traces: a capsule each, which is read when somebody looks.
+/* Traces of runs on devices, as items of the open traces: a capsule each, which is read when
+ * somebody looks.
  *
- * A run that does not wait for its device leaves events that have not been passed yet. Only so many runs may be
- * like that: before one more is added, the oldest is waited for and its events are used again. */
+ * A run that does not wait for its device leaves events that have not been passed yet. Only so many
+ * runs may be like that: before one more is added, the oldest is waited for and its events are used
+ * again. */
 #include "python/native.h"
 
-static const char NAME[] = "nova.device_trace";
+static const char DEVICE_TRACE_NAME[] = "nova.device_trace";
 
 enum { MOST_UNREAD = 32 };
-static PyObject *unread[MOST_UNREAD]; /* capsules or NULL; guarded by the GIL */
-static unsigned next_unread;
+static PyObject *device_trace_unread[MOST_UNREAD]; /* capsules or NULL; guarded by the GIL */
+static unsigned device_trace_next_unread;
 
-static void destroy(PyObject *capsule)
+static void device_trace_destroy(PyObject *capsule)
 {
-    nova_device_trace_destroy(PyCapsule_GetPointer(capsule, NAME));
+    nova_device_trace_destroy(PyCapsule_GetPointer(capsule, DEVICE_TRACE_NAME));
     Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule)); /* the program, and with it the device */
 }
 
@@ -23,35 +25,36 @@ nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks
     nova_device *device = program_device(self);
     nova_device_trace *trace = NULL;
     nova_error ignored; /* a device that is lost says so in the run itself */
-    Py_BEGIN_ALLOW_THREADS
-    (void)nova_device_trace_create(device, &trace, &ignored);
+    Py_BEGIN_ALLOW_THREADS(void)
+    nova_device_trace_create(device, &trace, &ignored);
     Py_END_ALLOW_THREADS
     return trace;
 }
 
-static void settle(PyObject *capsule, nova_device_timeline *timeline)
+static void device_trace_settle(PyObject *capsule, nova_device_timeline *timeline)
 {
-    nova_device_trace *trace = PyCapsule_GetPointer(capsule, NAME);
+    nova_device_trace *trace = PyCapsule_GetPointer(capsule, DEVICE_TRACE_NAME);
     Py_BEGIN_ALLOW_THREADS
     nova_device_trace_read(trace, timeline);
     Py_END_ALLOW_THREADS
 }
 
 /* Keeps a capsule among those that may not have been read, in place of the oldest. */
-static void keep(PyObject *capsule)
+static void device_trace_keep(PyObject *capsule)
 {
     nova_device_timeline unused;
-    if (trace_sinks == NULL) { /* a submitted run that ended after the block: nobody would forget it */
-        settle(capsule, &unused);
+    /* a submitted run that ended after the block: nobody would forget it */
+    if (trace_sinks == NULL) {
+        device_trace_settle(capsule, &unused);
         return;
     }
-    PyObject *oldest = unread[next_unread];
+    PyObject *oldest = device_trace_unread[device_trace_next_unread];
     Py_INCREF(capsule);
-    unread[next_unread] = capsule;
-    next_unread = (next_unread + 1) % MOST_UNREAD;
+    device_trace_unread[device_trace_next_unread] = capsule;
+    device_trace_next_unread = (device_trace_next_unread + 1) % MOST_UNREAD;
     if (oldest == NULL)
         return;
-    settle(oldest, &unused);
+    device_trace_settle(oldest, &unused);
     Py_DECREF(oldest);
 }
 
@@ -61,13 +64,13 @@ void device_trace_add(ProgramObject *self, PyObject *sinks, nova_device_trace *t
         return;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback); /* of a run that failed */
-    PyObject *capsule = PyCapsule_New(trace, NAME, destroy);
+    PyObject *capsule = PyCapsule_New(trace, DEVICE_TRACE_NAME, device_trace_destroy);
     if (capsule == NULL) {
         nova_device_trace_destroy(trace);
     } else {
         Py_INCREF((PyObject *)self);
         (void)PyCapsule_SetContext(capsule, self);
-        keep(capsule);
+        device_trace_keep(capsule);
     }
     trace_append(self, sinks, capsule != NULL ? PyTuple_Pack(2, (PyObject *)self, capsule) : NULL);
     Py_XDECREF(capsule);
@@ -77,18 +80,18 @@ void device_trace_add(ProgramObject *self, PyObject *sinks, nova_device_trace *t
 void device_traces_forget(void)
 {
     for (unsigned i = 0; i < MOST_UNREAD; i++)
-        Py_CLEAR(unread[i]);
+        Py_CLEAR(device_trace_unread[i]);
 }
 
 PyObject *module_read_device_trace(PyObject *module, PyObject *capsule)
 {
     (void)module;
-    if (!PyCapsule_IsValid(capsule, NAME)) {
+    if (!PyCapsule_IsValid(capsule, DEVICE_TRACE_NAME)) {
         PyErr_SetString(PyExc_TypeError, "read_device_trace() takes what a run left in a trace");
         return NULL;
     }
     nova_device_timeline t;
-    settle(capsule, &t);
+    device_trace_settle(capsule, &t);
     return Py_BuildValue("KKKy#y#", (unsigned long long)t.start_ns, (unsigned long long)t.end_ns,
                          (unsigned long long)t.lost, t.spans != NULL ? (const char *)t.spans : "",
                          (Py_ssize_t)(t.span_count * sizeof *t.spans),

@@ -9,7 +9,7 @@ PyTypeObject *device_type;
 /* --- drivers ---------------------------------------------------------------------------------- */
 
 /* DriverError(status, text), for drivers that do not open: there is no device to report it. */
-static PyObject *raise_driver_error(const nova_error *error)
+static PyObject *driver_raise_error(const nova_error *error)
 {
     PyObject *value = Py_BuildValue("(is)", (int)error->status, error->text);
     if (value != NULL)
@@ -18,7 +18,7 @@ static PyObject *raise_driver_error(const nova_error *error)
     return NULL;
 }
 
-static PyObject *make_driver(PyTypeObject *type, nova_driver *driver, void (*close)(nova_driver *))
+static PyObject *driver_make(PyTypeObject *type, nova_driver *driver, void (*close)(nova_driver *))
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     DriverObject *self = (DriverObject *)alloc(type, 0);
@@ -43,8 +43,8 @@ static PyObject *driver_cuda(PyObject *type, PyObject *args)
     status = nova_cuda_open(path, &driver, &error);
     Py_END_ALLOW_THREADS
     if (status != NOVA_OK)
-        return raise_driver_error(&error);
-    return make_driver((PyTypeObject *)type, driver, nova_cuda_close);
+        return driver_raise_error(&error);
+    return driver_make((PyTypeObject *)type, driver, nova_cuda_close);
 }
 
 static PyObject *driver_sim(PyObject *type, PyObject *unused)
@@ -53,11 +53,12 @@ static PyObject *driver_sim(PyObject *type, PyObject *unused)
     nova_driver *driver;
     nova_error error;
     if (nova_sim_open(&driver, &error) != NOVA_OK)
-        return raise_driver_error(&error);
-    return make_driver((PyTypeObject *)type, driver, nova_sim_close);
+        return driver_raise_error(&error);
+    return driver_make((PyTypeObject *)type, driver, nova_sim_close);
 }
 
-/* (kernel, text of the line, (address, size) of the nearest operand, record) of the last launch that failed. */
+/* (kernel, text of the line, (address, size) of the nearest operand, record) of the last launch
+ * that failed. */
 static PyObject *driver_last_fault(DriverObject *self, PyObject *args)
 {
     int ordinal = 0;
@@ -94,7 +95,7 @@ static PyObject *driver_count(DriverObject *self, PyObject *unused)
         return PyLong_FromLong(count);
     nova_error error = {.status = self->driver->classify(self->driver, result)};
     self->driver->explain(self->driver, result, error.text, sizeof error.text);
-    return raise_driver_error(&error);
+    return driver_raise_error(&error);
 }
 
 static PyObject *driver_name(DriverObject *self, void *closure)
@@ -105,7 +106,8 @@ static PyObject *driver_name(DriverObject *self, void *closure)
 
 static PyMethodDef driver_methods[] = {
     {"cuda", driver_cuda, METH_VARARGS | METH_CLASS,
-     "cuda(path=None, /)\n--\n\nThe CUDA driver of this machine; OSError(status, text) without one."},
+     "cuda(path=None, /)\n--\n\nThe CUDA driver of this machine; OSError(status, text) without "
+     "one."},
     {"sim", driver_sim, METH_NOARGS | METH_CLASS,
      "sim()\n--\n\nSimulated GPUs, which take what nova.gpusim.image makes of PTX."},
     {"last_fault", (PyCFunction)driver_last_fault, METH_VARARGS,
@@ -139,11 +141,12 @@ PyType_Spec driver_spec = {
 
 void raise_device_error(const DeviceObject *device, const nova_error *error)
 {
-    PyObject *made = PyObject_CallFunction(device->report, "is", (int)error->status, error->text);
-    if (made == NULL)
+    PyObject *created =
+        PyObject_CallFunction(device->report, "is", (int)error->status, error->text);
+    if (created == NULL)
         return;
-    PyErr_SetObject((PyObject *)Py_TYPE(made), made);
-    Py_DECREF(made);
+    PyErr_SetObject((PyObject *)Py_TYPE(created), created);
+    Py_DECREF(created);
 }
 
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -251,8 +254,7 @@ static PyObject *device_synchronize(DeviceObject *self, PyObject *args)
     PyObject *handle = Py_None;
     if (!PyArg_ParseTuple(args, "|O:synchronize", &handle))
         return NULL;
-    void *stream = handle == Py_None ? nova_device_stream(self->device)
-                                     : PyLong_AsVoidPtr(handle);
+    void *stream = handle == Py_None ? nova_device_stream(self->device) : PyLong_AsVoidPtr(handle);
     if (PyErr_Occurred())
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -284,8 +286,9 @@ static PyMethodDef device_methods[] = {
 };
 
 static PyType_Slot device_slots[] = {
-    {Py_tp_doc, "Device(driver, ordinal, report)\n--\n\nA device, opened; report(status, text) gives "
-                "the exception for what goes wrong."},
+    {Py_tp_doc,
+     "Device(driver, ordinal, report)\n--\n\nA device, opened; report(status, text) gives "
+     "the exception for what goes wrong."},
     {Py_tp_new, device_new},
     {Py_tp_dealloc, device_dealloc},
     {Py_tp_methods, device_methods},

@@ -53,15 +53,16 @@ PyObject *make_device_array(DeviceObject *device, const Spec *spec, void *stream
 /* Whether an object is an array on this device of the type and shape of `spec`. */
 bool is_device_array(const DeviceObject *device, const Spec *spec, PyObject *object);
 
-/* Has `stream` wait for an array, which belongs to that stream from then on; false with an exception. */
+/* Has `stream` wait for an array, which belongs to that stream from then on; false with an
+ * exception. */
 bool order_device_array(DeviceArrayObject *array, void *stream);
 
 /* Memory of `owner` on the device, which is used on its library's stream. A new reference. */
 PyObject *view_device_array(DeviceObject *device, const Spec *spec, uint64_t address, void *stream,
                             PyObject *owner);
 
-/* The same for an array of a library that gives its arrays to C, such as torch: NULL without an exception
- * when it is none, or not of this type and shape on this device. device_import.c */
+/* The same for an array of a library that gives its arrays to C, such as torch: NULL without an
+ * exception when it is none, or not of this type and shape on this device. device_import.c */
 PyObject *exchange_device_array(DeviceObject *device, const Spec *spec, PyObject *object);
 
 /* DLPack's name of a type; false when it has none. */

@@ -34,13 +34,14 @@ typedef struct dl_versioned {
     dl_tensor tensor;
 } dl_versioned;
 
-/* What the capsule `__dlpack_c_exchange_api__` of a type holds: its arrays without a call of Python. The
- * first functions are not used here. */
+/* What the capsule `__dlpack_c_exchange_api__` of a type holds: its arrays without a call of
+ * Python. The first functions are not used here. */
 typedef struct {
     uint32_t major, minor;
     void *previous;
     void *allocate, *from_object, *to_object;
-    int (*view)(void *object, dl_tensor *tensor); /* valid until the caller returns; no order of streams */
+    /* valid until the caller returns; no order of streams */
+    int (*view)(void *object, dl_tensor *tensor);
     int (*current_stream)(int32_t device_type, int32_t device_id, void **stream);
 } dl_exchange;
 

@@ -19,7 +19,7 @@ PyObject *module_choose_image(PyObject *module, PyObject *args)
         if (!PyTuple_Check(row) || !PyArg_ParseTuple(row, "ss", &kind, &images[i].arch)) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_TypeError, "images are tuples (kind, arch)");
-            goto done;
+            goto cleanup;
         }
         images[i].kind = strcmp(kind, "cubin") == 0 ? NOVA_CUBIN : NOVA_PTX;
     }
@@ -28,7 +28,7 @@ PyObject *module_choose_image(PyObject *module, PyObject *args)
         result = PyLong_FromSize_t(chosen);
     else
         result = Py_NewRef(Py_None);
-done:
+cleanup:
     PyMem_Free(images);
     return result;
 }

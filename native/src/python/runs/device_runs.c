@@ -1,8 +1,9 @@
 /* Submitted runs on devices: threads that wait for the device, so that nobody else has to.
  *
- * A run whose arrays are all on the device is enqueued by who submits it, and a thread waits for the event behind
- * it. All others are run by such a thread: it copies from and to the host, and runs kernels of the host. What the
- * device has been given cannot be taken back: a run whose time is over lingers, with its arrays, until it ends. */
+ * A run whose arrays are all on the device is enqueued by who submits it, and a thread waits for
+ * the event behind it. All others are run by such a thread: it copies from and to the host, and
+ * runs kernels of the host. What the device has been given cannot be taken back: a run whose time
+ * is over lingers, with its arrays, until it ends. */
 #include "python/runs/runs.h"
 
 #include <signal.h>
@@ -10,29 +11,29 @@
 enum { MOST_THREADS = 8 };
 
 /* All guarded by `runs_lock`. */
-static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
-static Run *first_waiting, *last_waiting;
-static unsigned thread_count, idle_count; /* idle: without a run, or about to take a waiting one */
-static size_t waiting_count;
-static Run *timed_runs; /* those that have a time limit */
+static pthread_cond_t device_runs_work_available = PTHREAD_COND_INITIALIZER;
+static Run *device_runs_first_waiting, *device_runs_last_waiting;
+/* idle: without a run, or about to take a waiting one */
+static unsigned device_runs_thread_count, device_runs_idle_count;
+static size_t device_runs_waiting_count;
+static Run *device_runs_timed; /* those that have a time limit */
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
-/* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is over. */
-static nova_status look(void *owner)
+/* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is over.
+ */
+static nova_status device_runs_scan(void *owner)
 {
     const Run *run = owner;
     pthread_mutex_lock(&runs_lock);
     (void)device_runs_expire();
-    nova_status status = run->lingers     ? NOVA_TIMEOUT
-                         : run->cancelled ? NOVA_CANCELLED
-                                          : NOVA_OK;
+    nova_status status = run->lingers ? NOVA_TIMEOUT : run->cancelled ? NOVA_CANCELLED : NOVA_OK;
     pthread_mutex_unlock(&runs_lock);
     return status;
 }
 
 /* What a thread does for a run, without any lock; the status of the run. */
-static nova_status run_now(Run *run)
+static nova_status device_runs_run_now(Run *run)
 {
     const ProgramObject *program = run->program;
     nova_device *device = program_device(program);
@@ -42,7 +43,7 @@ static nova_status run_now(Run *run)
                                        .waits = true,
                                        .host = {.workers = run->options.workers,
                                                 .policy = run->options.policy,
-                                                .poll = look,
+                                                .poll = device_runs_scan,
                                                 .owner = run}};
     if (run->options.trace) {
         nova_error ignored; /* a device that is lost says so in the run itself */
@@ -53,24 +54,24 @@ static nova_status run_now(Run *run)
                                    run->values + program->arg_count, &options, &run->failure);
 }
 
-static void *serve(void *unused)
+static void *device_runs_serve(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&runs_lock);
-    for (;; idle_count++) { /* who made the thread has counted it */
-        while (first_waiting == NULL)
-            pthread_cond_wait(&wanted, &runs_lock);
-        idle_count--;
-        Run *run = first_waiting;
-        first_waiting = run->next_waiting;
-        if (first_waiting == NULL)
-            last_waiting = NULL;
-        waiting_count--;
+    for (;; device_runs_idle_count++) { /* who made the thread has counted it */
+        while (device_runs_first_waiting == NULL)
+            pthread_cond_wait(&device_runs_work_available, &runs_lock);
+        device_runs_idle_count--;
+        Run *run = device_runs_first_waiting;
+        device_runs_first_waiting = run->next_waiting;
+        if (device_runs_first_waiting == NULL)
+            device_runs_last_waiting = NULL;
+        device_runs_waiting_count--;
         run->begun = true;
         nova_status status = NOVA_CANCELLED;
         if (!run->cancelled) {
             pthread_mutex_unlock(&runs_lock);
-            status = run_now(run);
+            status = device_runs_run_now(run);
             pthread_mutex_lock(&runs_lock);
         }
         runs_end(run, status);
@@ -78,56 +79,57 @@ static void *serve(void *unused)
     return NULL;
 }
 
-/* Whether there is a thread that can take a run, at once or later. One that is idle takes one run: those
- * that have been handed over and not yet taken need theirs. */
-static bool ensure_thread(void)
+/* Whether there is a thread that can take a run, at once or later. One that is idle takes one run:
+ * those that have been handed over and not yet taken need theirs. */
+static bool device_runs_ensure_thread(void)
 {
-    if (idle_count > waiting_count || thread_count == MOST_THREADS)
+    if (device_runs_idle_count > device_runs_waiting_count ||
+        device_runs_thread_count == MOST_THREADS)
         return true;
     pthread_t thread;
     sigset_t all, before; /* signals are for the program's own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool made = pthread_create(&thread, NULL, serve, NULL) == 0;
+    bool created = pthread_create(&thread, NULL, device_runs_serve, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (made)
+    if (created)
         (void)pthread_detach(thread);
-    thread_count += made;
-    idle_count += made;
-    return thread_count > 0;
+    device_runs_thread_count += created;
+    device_runs_idle_count += created;
+    return device_runs_thread_count > 0;
 }
 
 /* Gives a run to the threads; `runs_lock` is held. */
-static bool hand_over(Run *run)
+static bool device_runs_enqueue(Run *run)
 {
-    if (!ensure_thread())
+    if (!device_runs_ensure_thread())
         return false;
     run->next_waiting = NULL;
-    if (last_waiting != NULL)
-        last_waiting->next_waiting = run;
+    if (device_runs_last_waiting != NULL)
+        device_runs_last_waiting->next_waiting = run;
     else
-        first_waiting = run;
-    last_waiting = run;
-    waiting_count++;
-    pthread_cond_signal(&wanted);
+        device_runs_first_waiting = run;
+    device_runs_last_waiting = run;
+    device_runs_waiting_count++;
+    pthread_cond_signal(&device_runs_work_available);
     return true;
 }
 
-/* --- time limits ------------------------------------------------------------------------------- */
+/* --- time limits ------------------------------------------------------------------------------ */
 
-static void start_clock(Run *run)
+static void device_runs_start_clock(Run *run)
 {
     if (run->options.timeout_ns == 0 ||
         __builtin_add_overflow(nova_clock_ns(), run->options.timeout_ns, &run->deadline_ns))
         return;
-    run->next_timed = timed_runs;
-    timed_runs = run;
+    run->next_timed = device_runs_timed;
+    device_runs_timed = run;
     pthread_cond_signal(&run_noticed); /* it may be the first whose time is over */
 }
 
 void device_run_stop_clock(Run *run)
 {
-    for (Run **link = &timed_runs; *link != NULL; link = &(*link)->next_timed)
+    for (Run **link = &device_runs_timed; *link != NULL; link = &(*link)->next_timed)
         if (*link == run) {
             *link = run->next_timed;
             return;
@@ -137,12 +139,12 @@ void device_run_stop_clock(Run *run)
 uint64_t device_runs_expire(void)
 {
     uint64_t now = nova_clock_ns(), nearest = UINT64_MAX;
-    for (Run *run = timed_runs; run != NULL;) {
+    for (Run *run = device_runs_timed; run != NULL;) {
         Run *next = run->next_timed;
         if (run->deadline_ns <= now) {
             run->lingers = true;
             runs_end(run, NOVA_TIMEOUT);
-            next = timed_runs; /* others may have ended with it */
+            next = device_runs_timed; /* others may have ended with it */
         } else if (run->deadline_ns < nearest) {
             nearest = run->deadline_ns;
         }
@@ -151,7 +153,7 @@ uint64_t device_runs_expire(void)
     return nearest;
 }
 
-/* --- submitting -------------------------------------------------------------------------------- */
+/* --- submitting ------------------------------------------------------------------------------- */
 
 bool device_run_prepare(Run *run)
 {
@@ -178,10 +180,10 @@ bool device_run_prepare(Run *run)
 
 nova_status device_run_start(Run *run)
 {
-    if (!hand_over(run))
+    if (!device_runs_enqueue(run))
         return NOVA_SYSTEM_ERROR;
     run->state = RUNNING;
-    start_clock(run);
+    device_runs_start_clock(run);
     return NOVA_OK;
 }
 
@@ -209,26 +211,25 @@ void device_run_enqueue(Run *run)
     if (run->options.trace)
         (void)nova_device_trace_create(device, &run->trace, &ignored);
     const nova_device_run_options options = {.stream = run->call.stream, .trace = run->trace};
-    nova_status status =
-        nova_device_program_run(program->on_device, run->values, run->values + program->arg_count,
-                                &options, &run->failure);
+    nova_status status = nova_device_program_run(
+        program->on_device, run->values, run->values + program->arg_count, &options, &run->failure);
     if (status == NOVA_OK)
         status = nova_device_mark(device, run->call.stream, &run->event, &run->failure);
     pthread_mutex_lock(&runs_lock);
     if (status != NOVA_OK) {
         runs_end(run, status);
     } else {
-        start_clock(run);
-        if (!hand_over(run)) /* no thread at all: it is waited for here */
+        device_runs_start_clock(run);
+        if (!device_runs_enqueue(run)) /* no thread at all: it is waited for here */
             runs_end(run, nova_device_await(device, run->event, &run->failure));
     }
     pthread_mutex_unlock(&runs_lock);
 }
 
-/* --- the end ----------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* What a run raises. A new reference; NULL with an exception. */
-static PyObject *make_error(Run *run)
+static PyObject *device_runs_make_error(Run *run)
 {
     if (!run->dropped && run->status != NOVA_TIMEOUT && run->status != NOVA_CANCELLED &&
         run->status != NOVA_SYSTEM_ERROR) {
@@ -237,8 +238,7 @@ static PyObject *make_error(Run *run)
     }
     PyObject *cause = run->dropped && run->stream->error != NULL ? run->stream->error : Py_None;
     return PyObject_CallFunction(run->program->report, "iiOOiO", (int)run->status,
-                                 run->dropped ? -2 : -1, Py_None, Py_None, (int)run->begun,
-                                 cause);
+                                 run->dropped ? -2 : -1, Py_None, Py_None, (int)run->begun, cause);
 }
 
 void device_run_conclude(Run *run)
@@ -246,7 +246,7 @@ void device_run_conclude(Run *run)
     if (run->status == NOVA_OK)
         run->result = call_result(run->program, &run->call);
     else
-        run->error = make_error(run);
+        run->error = device_runs_make_error(run);
 }
 
 void device_run_release(Run *run)
@@ -259,9 +259,9 @@ void device_run_release(Run *run)
 
 void device_runs_in_child(void)
 {
-    (void)pthread_cond_init(&wanted, NULL);
-    first_waiting = last_waiting = NULL;
-    thread_count = idle_count = 0;
-    waiting_count = 0;
-    timed_runs = NULL;
+    (void)pthread_cond_init(&device_runs_work_available, NULL);
+    device_runs_first_waiting = device_runs_last_waiting = NULL;
+    device_runs_thread_count = device_runs_idle_count = 0;
+    device_runs_waiting_count = 0;
+    device_runs_timed = NULL;
 }

@@ -32,20 +32,21 @@ void calls_running_in_child(void)
 }
 
 /* Whether a run writes slot `i`. */
-static bool is_written(const ProgramObject *self, Py_ssize_t i)
+static bool conflict_is_written(const ProgramObject *self, Py_ssize_t i)
 {
     return i >= self->arg_count || (self->args[i].flags & NPY_ARRAY_WRITEABLE) != 0;
 }
 
-static size_t slot_size(const ProgramObject *self, Py_ssize_t i)
+static size_t conflict_slot_size(const ProgramObject *self, Py_ssize_t i)
 {
     return i < self->arg_count ? self->args[i].nbytes : self->outputs[i - self->arg_count].nbytes;
 }
 
-static bool slots_overlap(const ProgramObject *self, const Call *call, Py_ssize_t i,
-                          const ProgramObject *other, const Call *other_call, Py_ssize_t k)
+static bool conflict_slots_overlap(const ProgramObject *self, const Call *call, Py_ssize_t i,
+                                   const ProgramObject *other, const Call *other_call, Py_ssize_t k)
 {
-    return overlap(call->data[i], slot_size(self, i), other_call->data[k], slot_size(other, k));
+    return overlap(call->data[i], conflict_slot_size(self, i), other_call->data[k],
+                   conflict_slot_size(other, k));
 }
 
 /* Only what is written is held against all of the other side: programs of many params that are read
@@ -56,12 +57,12 @@ Py_ssize_t call_conflict(ProgramObject *self, const Call *call, ProgramObject *o
     Py_ssize_t count = self->arg_count + self->output_count;
     Py_ssize_t other_count = other->arg_count + other->output_count;
     for (Py_ssize_t i = 0; i < count; i++)
-        for (Py_ssize_t k = 0; is_written(self, i) && k < other_count; k++)
-            if (slots_overlap(self, call, i, other, other_call, k))
+        for (Py_ssize_t k = 0; conflict_is_written(self, i) && k < other_count; k++)
+            if (conflict_slots_overlap(self, call, i, other, other_call, k))
                 return i;
     for (Py_ssize_t k = 0; k < other_count; k++)
-        for (Py_ssize_t i = 0; is_written(other, k) && i < count; i++)
-            if (slots_overlap(self, call, i, other, other_call, k))
+        for (Py_ssize_t i = 0; conflict_is_written(other, k) && i < count; i++)
+            if (conflict_slots_overlap(self, call, i, other, other_call, k))
                 return i;
     return -1;
 }
@@ -85,8 +86,9 @@ bool check_in_flight(ProgramObject *self, const Call *call, PyObject *stream)
         }
     }
     for (Run *run = runs_in_flight; run != NULL; run = run->after) {
-        bool is_behind = stream != NULL && (PyObject *)run->stream == stream && !run_lingers(run);
-        if (is_behind || run_is_over(run))
+        bool is_ordered_after =
+            stream != NULL && (PyObject *)run->stream == stream && !run_lingers(run);
+        if (is_ordered_after || run_is_over(run))
             continue;
         Py_ssize_t index = call_conflict(self, call, run->program, &run->call);
         if (index >= 0) {

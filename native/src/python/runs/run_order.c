@@ -11,12 +11,12 @@ pthread_mutex_t runs_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t run_changed;
 pthread_cond_t run_noticed;
 
-/* --- starting and ending ----------------------------------------------------------------------- */
+/* --- starting and ending ---------------------------------------------------------------------- */
 
-static void on_done(void *context, nova_status status);
+static void order_on_finished(void *context, nova_status status);
 
 /* Starts a run whose turn it is; `runs_lock` is held. A status other than NOVA_OK ends the run. */
-static nova_status start(Run *run)
+static nova_status order_start(Run *run)
 {
     if (run->cancelled || run->dropped)
         return NOVA_CANCELLED;
@@ -31,15 +31,15 @@ static nova_status start(Run *run)
                                      run->call.data + program->arg_count, run->workspace);
     if (status == NOVA_OK) {
         run->state = RUNNING;
-        status = nova_instance_submit(run->execution->instance, nova_execution_task,
-                                      run->execution, &run->options, on_done);
+        status = nova_instance_submit(run->execution->instance, nova_execution_task, run->execution,
+                                      &run->options, order_on_finished);
         run->started = status == NOVA_OK;
     }
     return status;
 }
 
 /* Notes the end of a run; `runs_lock` is held. Returns the run of the stream whose turn it is. */
-static Run *end(Run *run, nova_status status)
+static Run *order_end(Run *run, nova_status status)
 {
     nova_pool_give(run->program->pool, run->workspace);
     run->workspace = NULL;
@@ -49,7 +49,7 @@ static Run *end(Run *run, nova_status status)
     run->state = FINISHED;
     if (run->waiters > 0)
         pthread_cond_broadcast(&run_changed);
-    if (run->waiters == 0 || run->wanted) {
+    if (run->waiters == 0 || run->is_awaited) {
         run->next_finished = finished_runs;
         finished_runs = run;
         run->listed = true;
@@ -77,10 +77,10 @@ static Run *end(Run *run, nova_status status)
 void runs_start(Run *run)
 {
     while (run != NULL && (run->state == QUEUED || run->is_early)) {
-        nova_status status = run->is_early ? run->status : start(run);
+        nova_status status = run->is_early ? run->status : order_start(run);
         if (status == NOVA_OK && !run->is_early)
             return;
-        run = end(run, status);
+        run = order_end(run, status);
     }
 }
 
@@ -97,49 +97,50 @@ void runs_end(Run *run, nova_status status)
     } else if (!run->lingers && run->stream != NULL && run->stream->first != run) {
         run->is_early = true;
         run->status = status;
-        device_run_stop_clock(run); /* only a device begins with one before those before it have ended */
+        /* only a device begins with one before those before it have ended */
+        device_run_stop_clock(run);
     } else {
-        runs_start(end(run, status));
+        runs_start(order_end(run, status));
     }
 }
 
 /* By the thread that ended the run, before its instance can be reused. */
-static void on_done(void *context, nova_status status)
+static void order_on_finished(void *context, nova_status status)
 {
     pthread_mutex_lock(&runs_lock);
     runs_end(((nova_execution *)context)->owner, status);
     pthread_mutex_unlock(&runs_lock);
 }
 
-/* --- fork -------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /* Timed waits count on the clock that nobody sets, in a child as well. */
-static bool init_conditions(void)
+static bool order_init_conditions(void)
 {
     pthread_condattr_t monotonic;
     if (pthread_condattr_init(&monotonic) != 0)
         return false;
-    bool made = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
-                pthread_cond_init(&run_changed, &monotonic) == 0 &&
-                pthread_cond_init(&run_noticed, &monotonic) == 0;
+    bool created = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+                   pthread_cond_init(&run_changed, &monotonic) == 0 &&
+                   pthread_cond_init(&run_noticed, &monotonic) == 0;
     pthread_condattr_destroy(&monotonic);
-    return made;
+    return created;
 }
 
-static void before_fork(void)
+static void order_before_fork(void)
 {
     pthread_mutex_lock(&runs_lock);
 }
 
-static void after_fork(void)
+static void order_after_fork(void)
 {
     pthread_mutex_unlock(&runs_lock);
 }
 
 /* The threads that ran them are not here: all runs of the parent count as cancelled. */
-static void in_child(void)
+static void order_in_child(void)
 {
-    (void)init_conditions();
+    (void)order_init_conditions();
     device_runs_in_child();
     calls_running_in_child();
     finished_runs = spent_runs = NULL;
@@ -163,7 +164,8 @@ static void in_child(void)
 
 bool init_runs(void)
 {
-    if (!init_conditions() || pthread_atfork(before_fork, after_fork, in_child) != 0) {
+    if (!order_init_conditions() ||
+        pthread_atfork(order_before_fork, order_after_fork, order_in_child) != 0) {
         PyErr_SetString(PyExc_OSError, "the system has no room for a condition variable");
         return false;
     }

@@ -43,8 +43,7 @@ PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
             dropped                        ? -2LL
             : result->task == NOVA_NO_TASK ? -1LL
                                            : (long long)result->task,
-            running,
-            states != NULL ? states : Py_None,
+            running, states != NULL ? states : Py_None,
             (int)atomic_load_explicit(&((nova_execution *)(uintptr_t)execution)->reported,
                                       memory_order_relaxed),
             cause != NULL ? cause : Py_None);
@@ -53,15 +52,16 @@ PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
     return error;
 }
 
-/* Takes a run that has ended to be reaped by this thread; else *ended says whether it was before. */
-static bool take_finished(Run *run, bool *ended)
+/* Takes a run that has ended to be reaped by this thread; else *ended says whether it was before.
+ */
+static bool reap_take_finished(Run *run, bool *ended)
 {
     pthread_mutex_lock(&runs_lock);
     *ended = run->state == REAPED;
-    bool taken = run->state == FINISHED;
-    if (taken) {
+    bool is_finished = run->state == FINISHED;
+    if (is_finished) {
         run->state = REAPING;
-        if (run->listed && run->wanted) {
+        if (run->listed && run->is_awaited) {
             Py_INCREF((PyObject *)run); /* the list's own: that of the runs in flight goes */
         } else if (run->listed) {
             Run **link = &finished_runs;
@@ -72,7 +72,7 @@ static bool take_finished(Run *run, bool *ended)
         }
     }
     pthread_mutex_unlock(&runs_lock);
-    return taken;
+    return is_finished;
 }
 
 bool run_is_over(Run *run)
@@ -92,7 +92,7 @@ bool run_lingers(Run *run)
 }
 
 /* The result or the error of a run on this machine's cores. */
-static void conclude(Run *run)
+static void reap_conclude(Run *run)
 {
     nova_run_result outcome = {.task = NOVA_NO_TASK};
     /* The thread that ended it may be about to leave the instance. */
@@ -115,7 +115,7 @@ static void conclude(Run *run)
 }
 
 /* Takes a run out of those in flight, and lets go of its arrays. */
-static void release(Run *run)
+static void reap_release(Run *run)
 {
     if (run->before != NULL)
         run->before->after = run->after;
@@ -131,16 +131,17 @@ static void release(Run *run)
     call_end(&run->call); /* not before it is out of the list: what it frees may look there */
 }
 
-/* Whether it has ended. Makes the result of one that has, and lets go of its arrays, unless it lingers. */
-static bool reap_one(Run *run)
+/* Whether it has ended. Makes the result of one that has, and lets go of its arrays, unless it
+ * lingers. */
+static bool reap_run(Run *run)
 {
     bool ended;
-    if (!take_finished(run, &ended))
+    if (!reap_take_finished(run, &ended))
         return ended;
     if (run->program->device != NULL)
         device_run_conclude(run);
     else
-        conclude(run);
+        reap_conclude(run);
     if (run->result == NULL && run->error == NULL) {
         PyObject *type, *traceback; /* no memory for either: that is the error then */
         PyErr_Fetch(&type, &run->error, &traceback);
@@ -159,7 +160,7 @@ static bool reap_one(Run *run)
     pthread_mutex_unlock(&runs_lock);
     if (lingers)
         return true;
-    release(run);
+    reap_release(run);
     pthread_mutex_lock(&runs_lock);
     run->state = REAPED;
     pthread_mutex_unlock(&runs_lock);
@@ -177,14 +178,14 @@ void runs_release_spent(void)
         pthread_mutex_unlock(&runs_lock);
         if (run == NULL)
             return;
-        release(run);
+        reap_release(run);
         Py_DECREF((PyObject *)run);
     }
 }
 
-/* Whether a run before it in its stream is not reaped yet, maybe by another thread right now. One whose time on a
- * device is over does not wait for those that the device has before it. */
-static bool is_behind(Run *run)
+/* Whether a run before it in its stream is not reaped yet, maybe by another thread right now. One
+ * whose time on a device is over does not wait for those that the device has before it. */
+static bool reap_is_after(Run *run)
 {
     if (run->stream != NULL && !run_lingers(run))
         for (Run *other = run->before; other != NULL; other = other->before)
@@ -196,11 +197,12 @@ static bool is_behind(Run *run)
 void runs_reap(void)
 {
     runs_release_spent();
-    /* A report is Python: other threads may reap while it runs. So look from the start after each, and
-     * leave what comes behind a run that is being reaped to who reaps that: its error comes first. */
+    /* A report is Python: other threads may reap while it runs. So look from the start after each,
+     * and leave what comes behind a run that is being reaped to who reaps that: its error comes
+     * first. */
     for (Run *run = runs_in_flight; run != NULL;) {
-        if (run_state(run) == FINISHED && !is_behind(run)) {
-            reap_one(run);
+        if (run_state(run) == FINISHED && !reap_is_after(run)) {
+            reap_run(run);
             run = runs_in_flight;
         } else {
             run = run->after;
@@ -216,7 +218,7 @@ bool run_reap(Run *run)
         pthread_mutex_unlock(&runs_lock);
     }
     if (run->stream == NULL)
-        return reap_one(run);
+        return reap_run(run);
     if (run_state(run) == FINISHED)
         runs_reap();
     return run_state(run) == REAPED;

@@ -1,7 +1,7 @@
 /* The type Run, and program.submit, which makes one. */
 #include "python/runs/runs.h"
 
-static Run *make_run(ProgramObject *program, Stream *stream)
+static Run *run_make(ProgramObject *program, Stream *stream)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(run_type, Py_tp_alloc);
     Run *run = (Run *)alloc(run_type, 0); /* cleared */
@@ -17,7 +17,7 @@ static Run *make_run(ProgramObject *program, Stream *stream)
 }
 
 /* What a run needs before it can start; false with an exception. */
-static bool prepare(Run *run)
+static bool run_prepare(Run *run)
 {
     ProgramObject *program = run->program;
     if (program->device != NULL)
@@ -34,8 +34,9 @@ static bool prepare(Run *run)
     return true;
 }
 
-/* Puts a run among those in flight, with a reference until it is reaped, and starts it if it can be. */
-static void fly(Run *run)
+/* Puts a run among those in flight, with a reference until it is reaped, and starts it if it can
+ * be. */
+static void run_start(Run *run)
 {
     Py_INCREF((PyObject *)run);
     run->before = newest_run;
@@ -87,26 +88,26 @@ PyObject *program_submit(PyObject *object, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_RuntimeError, "the interpreter exits: no run can be submitted");
         return NULL;
     }
-    Place place;
-    if (!call_place(self, outputs, &place))
+    OutputLocation location;
+    if (!call_output_location(self, outputs, &location))
         return NULL;
     PyObject *order = stream != Py_None ? stream : NULL;
-    Run *run = make_run(self, (Stream *)order);
+    Run *run = run_make(self, (Stream *)order);
     if (run == NULL)
         return NULL;
     if (!read_timeout(timeout, &run->options.timeout_ns) ||
-        !call_collect(self, &run->call, arrays, out != Py_None ? out : NULL, place)) {
+        !call_collect(self, &run->call, arrays, out != Py_None ? out : NULL, location)) {
         Py_DECREF((PyObject *)run);
         return NULL;
     }
-    if ((is_anything_running() && !check_in_flight(self, &run->call, order)) || !prepare(run)) {
+    if ((is_anything_running() && !check_in_flight(self, &run->call, order)) || !run_prepare(run)) {
         PyMem_Free(run->values);
         run->values = NULL;
         call_end(&run->call);
         Py_DECREF((PyObject *)run);
         return NULL;
     }
-    fly(run);
+    run_start(run);
     return (PyObject *)run;
 }
 
@@ -119,7 +120,7 @@ static PyObject *run_wait(Run *self, PyObject *timeout)
     return result < 0 ? NULL : PyBool_FromLong(result);
 }
 
-static PyObject *run_done(Run *self, PyObject *unused)
+static PyObject *run_finished(Run *self, PyObject *unused)
 {
     (void)unused;
     return PyBool_FromLong(run_reap(self));
@@ -131,8 +132,8 @@ static PyObject *run_cancel(Run *self, PyObject *unused)
     pthread_mutex_lock(&runs_lock);
     bool on_device = self->program->device != NULL;
     /* A device cannot be stopped; kernels of the host between its own can. */
-    bool is_late = on_device && self->begun &&
-                   !nova_device_program_is_mixed(self->program->on_device);
+    bool is_late =
+        on_device && self->begun && !nova_device_program_is_mixed(self->program->on_device);
     bool going = self->state < FINISHED && !is_late;
     if (going)
         self->cancelled = true;
@@ -148,7 +149,7 @@ static PyObject *run_watch(Run *self, PyObject *unused)
     pthread_mutex_lock(&runs_lock);
     bool going = self->state < FINISHED;
     if (going)
-        self->wanted = true;
+        self->is_awaited = true;
     pthread_mutex_unlock(&runs_lock);
     return PyBool_FromLong(going);
 }
@@ -203,9 +204,10 @@ static void run_dealloc(Run *self)
 static PyMethodDef run_methods[] = {
     {"wait", (PyCFunction)run_wait, METH_O,
      "wait(timeout)\n--\n\nWaits up to so many seconds (None: without limit); whether it ended."},
-    {"done", (PyCFunction)run_done, METH_NOARGS, "done()\n--\n\nWhether it ended."},
+    {"done", (PyCFunction)run_finished, METH_NOARGS, "done()\n--\n\nWhether it ended."},
     {"cancel", (PyCFunction)run_cancel, METH_NOARGS,
-     "cancel()\n--\n\nAsks it to stop between two tasks; False when it has ended, or only a device has it."},
+     "cancel()\n--\n\nAsks it to stop between two tasks; False when it has ended, or only a device "
+     "has it."},
     {"watch", (PyCFunction)run_watch, METH_NOARGS,
      "watch()\n--\n\nHas await_finished() return it when it ends; False when it has ended."},
     {"outcome", (PyCFunction)run_outcome, METH_NOARGS,

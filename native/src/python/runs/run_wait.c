@@ -25,7 +25,7 @@ bool read_timeout(PyObject *object, uint64_t *timeout_ns)
     return true;
 }
 
-static struct timespec soon(uint64_t ns)
+static struct timespec wait_soon(uint64_t ns)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -36,9 +36,9 @@ static struct timespec soon(uint64_t ns)
 }
 
 /* Waits up to a moment for a run to end. Without the GIL. */
-static void wait_a_moment(Run *run, uint64_t ns)
+static void wait_briefly(Run *run, uint64_t ns)
 {
-    struct timespec until = soon(ns);
+    struct timespec until = wait_soon(ns);
     pthread_mutex_lock(&runs_lock);
     run->waiters++;
     int result = 0;
@@ -49,7 +49,7 @@ static void wait_a_moment(Run *run, uint64_t ns)
 }
 
 /* When the time of a run on a device is over, which ends it; 0: never, or it has not begun. */
-static uint64_t run_deadline(Run *run)
+static uint64_t wait_run_deadline(Run *run)
 {
     pthread_mutex_lock(&runs_lock);
     uint64_t deadline = run->deadline_ns;
@@ -68,14 +68,15 @@ int run_wait_for(Run *run, uint64_t timeout_ns)
         if (now >= until)
             return 0;
         uint64_t ns = until - now < slice ? until - now : slice;
-        uint64_t deadline = run_deadline(run);
+        uint64_t deadline = wait_run_deadline(run);
         if (deadline > now && deadline - now < ns)
             ns = deadline - now;
         Py_BEGIN_ALLOW_THREADS
-        if (run_state(run) >= FINISHED) /* another thread reaps it, or one before it: that is quick */
+        if (run_state(run) >=
+            FINISHED) /* another thread reaps it, or one before it: that is quick */
             (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
         else
-            wait_a_moment(run, ns);
+            wait_briefly(run, ns);
         Py_END_ALLOW_THREADS
         if (PyErr_CheckSignals() < 0)
             return -1;
@@ -92,7 +93,7 @@ PyObject *module_reap(PyObject *module, PyObject *unused)
 }
 
 /* A run in flight that a trace waits for, or NULL. One whose time is over is not waited for. */
-static Run *find_traced(PyObject *sink)
+static Run *wait_find_traced(PyObject *sink)
 {
     for (Run *run = runs_in_flight; run != NULL; run = run->after)
         for (Py_ssize_t i = 0; run->sinks != NULL && i < PyTuple_Size(run->sinks); i++)
@@ -104,7 +105,7 @@ static Run *find_traced(PyObject *sink)
 PyObject *module_await_traced(PyObject *module, PyObject *sink)
 {
     (void)module;
-    for (Run *run = find_traced(sink); run != NULL; run = find_traced(sink)) {
+    for (Run *run = wait_find_traced(sink); run != NULL; run = wait_find_traced(sink)) {
         Py_INCREF((PyObject *)run);
         int result = run_wait_for(run, UINT64_MAX);
         Py_DECREF((PyObject *)run);
@@ -125,7 +126,7 @@ PyObject *module_drain(PyObject *module, PyObject *unused)
         int result = run_wait_for(run, UINT64_MAX);
         while (result > 0 && !run_is_over(run)) {
             Py_BEGIN_ALLOW_THREADS
-            wait_a_moment(run, SLICE_MS * UINT64_C(1000000));
+            wait_briefly(run, SLICE_MS * UINT64_C(1000000));
             Py_END_ALLOW_THREADS
             result = PyErr_CheckSignals() < 0 ? -1 : 1;
         }
@@ -147,7 +148,7 @@ PyObject *module_await_finished(PyObject *module, PyObject *unused)
         uint64_t nearest = device_runs_expire(), now = nova_clock_ns();
         if (finished_runs != NULL || spent_runs != NULL)
             break;
-        struct timespec until = soon(nearest > now ? nearest - now : 0);
+        struct timespec until = wait_soon(nearest > now ? nearest - now : 0);
         if (nearest == UINT64_MAX)
             pthread_cond_wait(&run_noticed, &runs_lock);
         else
@@ -156,8 +157,8 @@ PyObject *module_await_finished(PyObject *module, PyObject *unused)
     pthread_mutex_unlock(&runs_lock);
     Py_END_ALLOW_THREADS
     runs_release_spent();
-    PyObject *found = PyList_New(0);
-    if (found == NULL)
+    PyObject *runs = PyList_New(0);
+    if (runs == NULL)
         return NULL;
     for (;;) {
         pthread_mutex_lock(&runs_lock);
@@ -170,15 +171,15 @@ PyObject *module_await_finished(PyObject *module, PyObject *unused)
         }
         pthread_mutex_unlock(&runs_lock);
         if (run == NULL)
-            return found;
-        int result = run->wanted ? PyList_Append(found, (PyObject *)run) : 0;
+            return runs;
+        int result = run->is_awaited ? PyList_Append(runs, (PyObject *)run) : 0;
         if (!owned) {
             Py_INCREF((PyObject *)run);
             run_reap(run);
         }
         Py_DECREF((PyObject *)run);
         if (result < 0) {
-            Py_DECREF(found);
+            Py_DECREF(runs);
             return NULL;
         }
     }

@@ -1,11 +1,11 @@
 /* Submitted runs, as the files that start, reap, wait for and show them share them.
  *
- * A run is QUEUED behind the run before it in its stream, RUNNING on the pool or on its device, FINISHED
- * when a thread of either has ended it, REAPING while a thread with the GIL makes its result or exception and
- * lets go of its arrays, and REAPED then. Those threads never touch Python: that is why it has steps. One whose
- * time is over is FINISHED while its device works on: it lingers, in flight and with its arrays, until that has
- * ended as well.
- * `runs_lock` guards the states and the streams; it is never held while the GIL is waited for. */
+ * A run is QUEUED behind the run before it in its stream, RUNNING on the pool or on its device,
+ * FINISHED when a thread of either has ended it, REAPING while a thread with the GIL makes its
+ * result or exception and lets go of its arrays, and REAPED then. Those threads never touch Python:
+ * that is why it has steps. One whose time is over is FINISHED while its device works on: it
+ * lingers, in flight and with its arrays, until that has ended as well. `runs_lock` guards the
+ * states and the streams; it is never held while the GIL is waited for. */
 #ifndef NOVA_PYTHON_RUNS_RUNS_H
 #define NOVA_PYTHON_RUNS_RUNS_H
 
@@ -28,28 +28,29 @@ struct Run {
     nova_execution *execution; /* until it is reaped */
     void *workspace;           /* while it is running */
     nova_run_options options;
-    PyObject *sinks;           /* the traces that were open when it was submitted, or NULL; until it is reaped */
-    Call call;                 /* until it is reaped */
-    PyObject *result;          /* when it is reaped: the result or */
-    PyObject *error;           /* the exception */
-    Run *before, *after;       /* in flight; guarded by the GIL */
+    /* the traces that were open when it was submitted, or NULL; until it is reaped */
+    PyObject *sinks;
+    Call call;           /* until it is reaped */
+    PyObject *result;    /* when it is reaped: the result or */
+    PyObject *error;     /* the exception */
+    Run *before, *after; /* in flight; guarded by the GIL */
     /* Guarded by `runs_lock`: */
     State state;
     nova_status status;
-    bool started;        /* its instance was in use */
-    bool cancelled;      /* somebody asked for it */
-    bool dropped;        /* a run before it in the stream failed */
-    bool wanted;         /* by the thread of await_finished, when it has ended */
-    bool listed;         /* among finished_runs */
-    unsigned waiters;    /* threads in wait() */
-    Run *next;           /* in the stream */
-    Run *next_finished;  /* in the list of await_finished */
+    bool started;       /* its instance was in use */
+    bool cancelled;     /* somebody asked for it */
+    bool dropped;       /* a run before it in the stream failed */
+    bool is_awaited;    /* by the thread of await_finished, when it has ended */
+    bool listed;        /* among finished_runs */
+    unsigned waiters;   /* threads in wait() */
+    Run *next;          /* in the stream */
+    Run *next_finished; /* in the list of await_finished */
     /* Of a run on a device: */
     nova_device_value *values; /* until it is reaped */
     nova_device_trace *trace;  /* the same; NULL when nobody traces */
     nova_error failure;
-    void *event;               /* behind one that was enqueued when it was submitted, else NULL */
-    bool is_quick;             /* nothing of it is on the host */
+    void *event;   /* behind one that was enqueued when it was submitted, else NULL */
+    bool is_quick; /* nothing of it is on the host */
     /* And these guarded by `runs_lock`: */
     bool is_enqueued;     /* by who submitted it */
     bool begun;           /* a thread has it: too late to cancel */
@@ -66,12 +67,13 @@ extern Run *finished_runs;         /* for await_finished; `take_finished` says w
 extern Run *newest_run;            /* the other end of runs_in_flight; guarded by the GIL */
 extern bool runs_closing;          /* the interpreter exits; guarded by the GIL */
 
-extern Run *spent_runs;            /* lingered, were reaped before, and have ended now */
+extern Run *spent_runs; /* lingered, were reaped before, and have ended now */
 
 /* Starts a run, and those behind it as long as they end at once; `runs_lock` is held. */
 void runs_start(Run *run);
 
-/* Ends a run, or notes that one which lingers has ended; starts those behind it. `runs_lock` is held. */
+/* Ends a run, or notes that one which lingers has ended; starts those behind it. `runs_lock` is
+ * held. */
 void runs_end(Run *run, nova_status status);
 
 /* Whether nothing uses the arrays of a run any more; and whether it lingers. Take `runs_lock`. */
@@ -88,12 +90,13 @@ void device_run_enqueue(Run *run);
 /* Has a thread do all of a run, when it is its turn; `runs_lock` is held. */
 nova_status device_run_start(Run *run);
 
-/* A run has no time limit any more; ends those whose time is over, and returns when the next one's is.
- * `runs_lock` is held. */
+/* A run has no time limit any more; ends those whose time is over, and returns when the next one's
+ * is. `runs_lock` is held. */
 void device_run_stop_clock(Run *run);
 uint64_t device_runs_expire(void);
 
-/* Makes the result or the error of a run that has ended; lets go of what only it needed. With the GIL. */
+/* Makes the result or the error of a run that has ended; lets go of what only it needed. With the
+ * GIL. */
 void device_run_conclude(Run *run);
 void device_run_release(Run *run);
 
@@ -104,8 +107,8 @@ void calls_running_in_child(void);
 /* Its state at this moment. Takes `runs_lock`. */
 State run_state(Run *run);
 
-/* Whether a run has ended. Makes the result of one that has, behind those before it in its stream: the
- * first error is the one that counts. With the GIL. */
+/* Whether a run has ended. Makes the result of one that has, behind those before it in its stream:
+ * the first error is the one that counts. With the GIL. */
 bool run_reap(Run *run);
 
 /* The same for all runs in flight. With the GIL, which reports of errors may give away. */
@@ -114,8 +117,8 @@ void runs_reap(void);
 /* Lets go of the arrays of runs that lingered and have ended. With the GIL. */
 void runs_release_spent(void);
 
-/* 1 when it has ended, 0 when the time is over (0 ns: only looks), -1 with an exception. With the GIL,
- * which is given away. */
+/* 1 when it has ended, 0 when the time is over (0 ns: only looks), -1 with an exception. With the
+ * GIL, which is given away. */
 int run_wait_for(Run *run, uint64_t timeout_ns);
 
 #endif

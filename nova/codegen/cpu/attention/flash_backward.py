@@ -18,8 +18,7 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from nova.codegen.common.builder import Index, add, index, loop, minimum, mul, splat, sub
-from nova.codegen.common.index_math import round_up
+from nova.codegen.common.builder import loop, splat
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
     Attention,
@@ -46,9 +45,11 @@ from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.loops import Range
 from nova.codegen.cpu.shared_functions import entry_alloca
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.attention_ops import AttentionKind
 from nova.ir.bindings import arith, ir, math, memref, vector
+from nova.ir.index import Index, add, index, minimum, mul, sub
 
 _BLOCK_BYTES = 16 << 10
 """Bytes of a block of rows or keys: about ten such blocks are in use at a time."""

@@ -17,18 +17,7 @@ from functools import cached_property
 from math import inf, prod
 from typing import Any
 
-from nova.codegen.common.builder import (
-    Index,
-    add,
-    element_type,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-)
-from nova.codegen.common.index_math import round_up
+from nova.codegen.common.builder import element_type, loop, splat
 from nova.codegen.cpu.attention.flash_backward import emit_gradient
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
@@ -55,8 +44,10 @@ from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.loops import Range
 from nova.codegen.cpu.shared_functions import entry_alloca
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, math, memref, scf, vector
+from nova.ir.index import Index, add, index, minimum, mul, sub
 
 _BLOCK_BYTES = 32 << 10
 """Bytes of a block of rows, keys or values: four such blocks are in use at a time."""

@@ -11,28 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    compare,
-    element_type,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-    vector_type,
-)
-from nova.codegen.common.index_math import round_up
+from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.widening import widen
 from nova.codegen.cpu.loops import Range
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.attention_ops import AXES, ROLES, AttentionKind, find_point, kind_of_point
 from nova.ir.bindings import arith, ir, memref, scf, vector
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 
 @record

@@ -17,25 +17,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nova.codegen.common.builder import (
-    Index,
-    add,
-    branch,
-    compare,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-    vector_type,
-)
+from nova.codegen.common.builder import branch, loop, splat, vector_type
 from nova.codegen.cpu import x86_intrinsics as x86
 from nova.codegen.cpu.gemm.packed_layout import TILE
 from nova.codegen.cpu.gemm.store_tile import Place
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 _SIDE = 2 * TILE
 """Rows and columns of C in tile registers 0 to 3; A is in 4 and 5, B in 6 and 7."""

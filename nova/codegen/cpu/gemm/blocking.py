@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.common.index_math import round_up
 from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides
 from nova.codegen.cpu.gemm.packed_layout import (
     ELEMENTS,
@@ -22,6 +21,7 @@ from nova.codegen.cpu.gemm.packed_layout import (
     choose_packed_layout,
 )
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.errors import ScheduleError
 

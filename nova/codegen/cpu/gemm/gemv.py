@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova.codegen.common.builder import BITS, Index, add, index, mul, splat, vector_type
+from nova.codegen.common.builder import BITS, splat, vector_type
 from nova.codegen.common.cascade_sum import SUMS
 from nova.codegen.common.combine import reduce_halves
 from nova.codegen.cpu.gemm.blocking import Contraction
@@ -23,6 +23,7 @@ from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile
 from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, index, mul
 
 _LINE = 512
 """Bits of a cache line."""

@@ -10,20 +10,7 @@ from __future__ import annotations
 
 import functools
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    branch,
-    compare,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-    vector_type,
-)
+from nova.codegen.common.builder import BITS, branch, loop, splat, vector_type
 from nova.codegen.cpu.gemm.blocking import edge_rows
 from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.gemm.store_tile import Place, store_tile
@@ -32,6 +19,7 @@ from nova.codegen.cpu.x86_intrinsics import dot_vnni_pairs
 from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, scf, vector
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 _TURN = 24
 """Multiply-adds that hide the overhead of an iteration of the innermost loop; more only take longer

@@ -22,21 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    compare,
-    element_type,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-    vector_type,
-)
-from nova.codegen.common.index_math import round_up
+from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
 from nova.codegen.cpu.gemm.amx_microkernel import multiply_tiles
 from nova.codegen.cpu.gemm.blocking import (
     Contraction,
@@ -52,8 +38,10 @@ from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
 from nova.codegen.cpu.gemm.vnni_packing import pack_vnni_pairs
 from nova.codegen.cpu.shared_functions import entry_alloca, without_end
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 __all__ = [
     "Contraction",

@@ -16,26 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    branch,
-    compare,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-    vector_type,
-)
+from nova.codegen.common.builder import BITS, branch, loop, splat, vector_type
 from nova.codegen.common.widening import widen
 from nova.codegen.cpu.shared_functions import call_shared
 from nova.codegen.cpu.transpose_registers import transpose
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 _CHUNK = 16
 """Steps of k that are copied for all panels before the next: their rows are read as streams."""
@@ -124,7 +113,7 @@ class _Packer:
         vector.store(widen(self.target, value, self.acc_type), self.buffer, [index(place)])
 
     def _pack_lanes(self, block: Block, place: Index) -> None:
-        reach = -(-self.width // self.vl) * self.vl
+        reach = round_up(self.width, self.vl)
         full = compare(arith.CmpIPredicate.sge, block.lanes, reach)
         # LLVM turns masked accesses to 16-bit floats into library calls on some targets.
         edge = self._pack_scalars if BITS[block.type] < 32 else self._pack_masked

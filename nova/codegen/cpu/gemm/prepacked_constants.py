@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nova.codegen.common.index_math import round_up
 from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, with_unit_columns
 from nova.codegen.cpu.gemm.unpacked_tiling import is_best_in_place
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.attributes import PREPACKED
 from nova.ir.buffers import buffer_root

@@ -7,20 +7,10 @@ Output: code at the insertion point that adds the tile to the old values. `micro
 
 from __future__ import annotations
 
-from nova.codegen.common.builder import (
-    Index,
-    add,
-    branch,
-    compare,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-)
+from nova.codegen.common.builder import branch, loop, splat
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 
 @record

@@ -16,28 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-    vector_type,
-)
+from nova.codegen.common.builder import BITS, loop, splat, vector_type
 from nova.codegen.common.cascade_sum import SUMS
-from nova.codegen.common.index_math import round_up
 from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.codegen.cpu.gemm.gemv import emit_gemv
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps, turns
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, UnpackedTile, unpacked_tile
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, index, minimum, mul, sub
 
 _UNROLLED = 4
 """Steps of k in one iteration of the loop of a small matmul."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nova.codegen.common.builder import Index, index, loop, sub
+from nova.codegen.common.builder import loop
 from nova.ir.bindings import arith, ir
+from nova.ir.index import Index, index, sub
 
 Matrix = tuple[ir.Value, Index]
 """A buffer, and the offset of a matrix in it."""

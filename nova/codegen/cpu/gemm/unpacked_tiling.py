@@ -15,11 +15,11 @@ from math import isqrt
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.cascade_sum import LONG
-from nova.codegen.common.index_math import round_up
 from nova.codegen.common.overrides import NO_CHOICES
 from nova.codegen.cpu.gemm.blocking import Contraction, rank_register_tiles, step_cost
 from nova.codegen.cpu.vectorize import has_masks
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
 
 _LEAST_WORK, _MOST_WORK = 256, 1 << 21

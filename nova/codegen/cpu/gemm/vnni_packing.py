@@ -14,26 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nova.codegen.common.builder import (
-    Index,
-    add,
-    branch,
-    compare,
-    element_type,
-    index,
-    loop,
-    minimum,
-    mul,
-    splat,
-    sub,
-    vector_type,
-)
+from nova.codegen.common.builder import branch, element_type, loop, splat, vector_type
 from nova.codegen.cpu.gemm.packed_layout import TILE
 from nova.codegen.cpu.gemm.packing import Block
 from nova.codegen.cpu.shared_functions import call_shared
 from nova.codegen.cpu.transpose_registers import transpose
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 
 def pack_vnni_pairs(

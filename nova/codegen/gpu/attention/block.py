@@ -10,16 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    compare,
-    element_type,
-    index,
-    mul,
-    vector_type,
-)
+from nova.codegen.common.builder import BITS, element_type, vector_type
 from nova.codegen.cpu.attention.tiles import Matrix
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.gemm.epilogue import Core, parts
@@ -31,19 +22,17 @@ from nova.codegen.gpu.gemm.shared_tile import SharedTile
 from nova.codegen.gpu.ptx_ops import (
     GLOBAL,
     SHARED,
-    at,
     barrier,
     commit_copies,
-    divide,
     global_base,
     load,
-    modulo,
     narrow_pair,
     store,
     wait_for_copies,
 )
 from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, scf, vector
+from nova.ir.index import Index, add, compare, divide, index, modulo, mul, offset_by
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -105,7 +94,7 @@ class AttentionBlock(AttentionScores):
 
         def copy(number: Index, buffer: Index) -> None:
             for stager, place in zip(stagers, places, strict=True):
-                stager.copy(at(self.shared, buffer, place), mul(number, size), 0)
+                stager.copy(offset_by(self.shared, buffer, place), mul(number, size), 0)
 
         several = self.plan.stages > 1
         if several:
@@ -146,7 +135,7 @@ class AttentionBlock(AttentionScores):
         plan, tile = self.plan, self.plan.tile("i", "j")
         for row, column, some in parts(core, values):
             chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
-            address = at(self.shared, tile.at(row, chunk), mul(rest, tile.element), place)
+            address = offset_by(self.shared, tile.at(row, chunk), mul(rest, tile.element), place)
             if plan.kind == "tensor":
                 store(narrow_pair(some[0], some[1], plan.element), address, SHARED, 4)
             else:
@@ -179,7 +168,7 @@ class AttentionBlock(AttentionScores):
                     if scale is not None:
                         some = [arith.mulf(value, scale) for value in some]
                     whole = self._stored(some, matrix.type)
-                    address = at(
+                    address = offset_by(
                         global_base(matrix.buffer), mul(matrix.at(row, columns[start]), size)
                     )
                     inside = scf.IfOp(compare(_LESS, columns[start], features))

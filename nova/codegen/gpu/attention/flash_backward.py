@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from math import inf
 
-from nova.codegen.common.builder import Index, add, minimum, mul
 from nova.codegen.gpu.attention.block import AttentionBlock, read_number
 from nova.codegen.gpu.gemm.epilogue import Core
-from nova.codegen.gpu.ptx_ops import at, barrier, divide, divide_up
+from nova.codegen.gpu.ptx_ops import barrier
 from nova.ir.bindings import arith, ir
+from nova.ir.index import Index, add, divide, divide_up, minimum, mul, offset_by
 
 
 def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
@@ -37,7 +37,7 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
     kept = {"d": end, "p": end + plan.weights}
     weights = plan.tile("i", "j")
     for name in fixed:
-        block.stager(name).copy(at(block.shared, offsets[name]), first, 0)
+        block.stager(name).copy(offset_by(block.shared, offsets[name]), first, 0)
     scores, towards = block.core(tiles["q"], tiles["k"]), block.core(tiles["g"], tiles["v"])
     # Result -> its weights, and the rows they are multiplied by.
     uses = {"q": ("d", "k")} if role == "i" else {"k": ("d", "q"), "v": ("p", "g")}
@@ -50,7 +50,7 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
         row, key = (first, passed) if role == "i" else (passed, first)
 
         def place(name: str) -> Index:
-            return at(block.shared, *((buffer,) if name in passing else ()), offsets[name])
+            return offset_by(block.shared, *((buffer,) if name in passing else ()), offsets[name])
 
         products = scores.stage(place("q"), place("k"), scores.zeros())
         slopes = towards.stage(place("g"), place("v"), towards.zeros())
@@ -65,7 +65,7 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
             count = len(core.zeros())
             sums, carried = carried[:count], carried[count:]
             which, other = wanted[name]
-            made += core.stage(at(block.shared, kept[which]), place(other), sums)
+            made += core.stage(offset_by(block.shared, kept[which]), place(other), sums)
         return made
 
     other = "i" if role == "j" else "j"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial, reduce
 from math import inf
 
-from nova.codegen.common.builder import BITS, Index, add, compare, minimum, mul
+from nova.codegen.common.builder import BITS
 from nova.codegen.gpu.attention.block import AttentionBlock
 from nova.codegen.gpu.attention.hidden import multiply_seen
 from nova.codegen.gpu.block_ops import reduce_lanes
@@ -21,17 +21,15 @@ from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import Fragments, TensorCore
 from nova.codegen.gpu.ptx_ops import (
     GLOBAL,
-    at,
     barrier,
     commit_copies,
-    divide_up,
     global_base,
-    modulo,
     store,
     wait_for_copies,
     warp_barrier,
 )
 from nova.ir.bindings import arith, ir, math, scf
+from nova.ir.index import Index, add, compare, divide_up, minimum, modulo, mul, offset_by
 
 _MOST_HELD = 32
 """Registers of a thread that may hold its part of q."""
@@ -61,7 +59,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
             held.extend(scores.hold(block.shared))
 
     def multiply(buffer: Index) -> list[ir.Value]:
-        right = at(block.shared, buffer, ring)
+        right = offset_by(block.shared, buffer, ring)
         if isinstance(scores, TensorCore) and held:
             return scores.stage_held(held, right, scores.zeros())
         return scores.stage(block.shared, right, scores.zeros())
@@ -69,7 +67,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
     def add_values(
         key: Index, buffer: Index, made: list[ir.Value], out: list[ir.Value]
     ) -> list[ir.Value]:
-        right = at(block.shared, buffer, ring + k.nbytes)
+        right = offset_by(block.shared, buffer, ring + k.nbytes)
         if isinstance(scores, TensorCore) and isinstance(values, TensorCore):
             left = scores.as_left(made)
             product = partial(values.stage_held, left, right, out)
@@ -79,7 +77,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
             warp_barrier()
             block.keep(scores, made, kept)
             warp_barrier()
-            product = partial(values.stage, at(block.shared, kept), right, out)
+            product = partial(values.stage, offset_by(block.shared, kept), right, out)
         return multiply_seen(block, values, right, first, key, product)
 
     def body(key: Index, buffer: Index, carried: list[ir.Value]) -> list[ir.Value]:

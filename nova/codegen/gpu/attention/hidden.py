@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from functools import reduce
 from math import inf
 
-from nova.codegen.common.builder import Index, add, compare, element_type, index, mul, splat
+from nova.codegen.common.builder import element_type, splat
 from nova.codegen.gpu.attention.block import AttentionBlock
 from nova.codegen.gpu.block_ops import WARP, ballot
 from nova.codegen.gpu.gemm.epilogue import Core
 from nova.codegen.gpu.gemm.shared_tile import CHUNK, Clean
-from nova.codegen.gpu.ptx_ops import SHARED, at, divide, load, modulo
+from nova.codegen.gpu.ptx_ops import SHARED, load
 from nova.ir.bindings import arith, ir, math, scf, vector
+from nova.ir.index import Index, add, compare, divide, index, modulo, mul, offset_by
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _some_not_finite(block: AttentionBlock, values: Index) -> ir.Value:
     with ir.InsertionPoint(loop.body):
         number = loop.induction_variable
         place = tile.at(divide(number, per_row), modulo(number, per_row))
-        loaded = load(kind, at(values, place), SHARED, CHUNK)
+        loaded = load(kind, offset_by(values, place), SHARED, CHUNK)
         signs = [form.signs(vector.extract(loaded, [], [i])) for i in range(words)]
         scf.YieldOp([reduce(arith.ori, signs, loop.inner_iter_args[0])])
     found = arith.andi(loop.results[0], form.constant(form.sign))
@@ -147,7 +148,7 @@ def _value(block: AttentionBlock, values: Index, row: Index, column: Index) -> i
     """An element of the tile of values, in the accumulator type."""
     tile, element = block.tile("v"), block.plan.element
     chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
-    place = at(values, tile.at(row, chunk), mul(rest, tile.element))
+    place = offset_by(values, tile.at(row, chunk), mul(rest, tile.element))
     if element == "bf16":
         # bf16 is the upper half of an f32.
         half, whole = (ir.IntegerType.get_signless(bits) for bits in (16, 32))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from nova.codegen.common.builder import Index, add, compare, mul, sub
 from nova.codegen.cpu.attention.tiles import Attention, Matrix, find_attention
 from nova.codegen.gpu.attention.block import AttentionBlock
 from nova.codegen.gpu.attention.flash_backward import emit_gradient
@@ -18,12 +17,13 @@ from nova.codegen.gpu.attention.flash_forward import emit_forward
 from nova.codegen.gpu.attention.plan import AttentionPlan, AttentionSizes, plan_attention
 from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.ptx_ops import divide, modulo, shared_base
+from nova.codegen.gpu.ptx_ops import shared_base
 from nova.codegen.gpu.strategy import Strategy
 from nova.errors import LoweringError
 from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.diagnostics import place_of
+from nova.ir.index import Index, add, compare, divide, modulo, mul, sub
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import e, inf, log2
 
-from nova.codegen.common.builder import BITS, Index, add, compare, element_type, minimum, mul, splat
+from nova.codegen.common.builder import BITS, element_type, splat
 from nova.codegen.cpu.attention.tiles import Attention, Matrix
 from nova.codegen.gpu.attention.plan import AttentionPlan
 from nova.codegen.gpu.gemm.epilogue import Core
 from nova.codegen.gpu.ptx_ops import GLOBAL, exponential2, fused, global_base, load
 from nova.ir.bindings import arith, ir, math, scf
+from nova.ir.index import Index, add, compare, minimum, mul
 
 
 @dataclass(frozen=True)

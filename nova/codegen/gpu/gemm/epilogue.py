@@ -11,30 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    compare,
-    element_type,
-    index,
-    loop,
-    mul,
-    splat,
-    vector_type,
-)
+from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
 from nova.codegen.gpu.gemm.plan import GemmPlan, Operand
-from nova.codegen.gpu.ptx_ops import (
-    GLOBAL,
-    SHARED,
-    at,
-    divide,
-    global_base,
-    load,
-    modulo,
-    store,
-)
+from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, store
 from nova.ir.bindings import arith, ir, scf, vector
+from nova.ir.index import Index, add, compare, divide, index, modulo, mul, offset_by
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -96,7 +77,7 @@ def storing(plan: GemmPlan, c: ir.Value) -> Finish:
         number = add(mul(fragment.row, strides[0]), mul(fragment.column, strides[1]))
         for position, step in zip(fragment.around, plan.steps_around(2), strict=True):
             number = add(number, mul(position, step))
-        address = at(global_base(c), mul(number, size), offset * size)
+        address = offset_by(global_base(c), mul(number, size), offset * size)
         value = fragment.value
         if spec.accumulate:
             value = arith.addf(load(value.type, address, GLOBAL, align), value)
@@ -120,7 +101,7 @@ class Results:
         size = BITS[type_] // 8
         base = add(self.shared, mul(core.part, plan.shape.rows * plan.pitch))
         for row, column, values in parts(core, sums):
-            address = at(base, mul(row, plan.pitch), mul(column, size))
+            address = offset_by(base, mul(row, plan.pitch), mul(column, size))
             kind = vector_type(type_, len(values))
             value = vector.from_elements(kind, values) if len(values) > 1 else values[0]
             store(value, address, SHARED, size * len(values))
@@ -147,11 +128,11 @@ class Results:
                 inside = other if inside is None else arith.andi(inside, other)
             only = scf.IfOp(splat(ir.IntegerType.get_signless(1), 1) if inside is None else inside)
             with ir.InsertionPoint(only.then_block):
-                start = at(self.shared, mul(row, plan.pitch), mul(column, size))
+                start = offset_by(self.shared, mul(row, plan.pitch), mul(column, size))
                 align = size * plan.width
                 value = load(kind, start, SHARED, align)
                 for part in range(1, shape.split):
-                    more = load(kind, at(start, part * apart), SHARED, align)
+                    more = load(kind, offset_by(start, part * apart), SHARED, align)
                     value = arith.addf(value, more)
                 at_row, at_column = index(at_row), index(at_column)
                 if plan.swapped:

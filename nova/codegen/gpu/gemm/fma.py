@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nova.codegen.common.builder import Index, add, element_type, index, mul, splat, vector_type
+from nova.codegen.common.builder import element_type, splat, vector_type
 from nova.codegen.gpu.gemm.shared_tile import Clean, SharedTile, TileMatmul
-from nova.codegen.gpu.ptx_ops import SHARED, at, divide, fused, load, modulo
+from nova.codegen.gpu.ptx_ops import SHARED, fused, load
 from nova.ir.bindings import ir, scf, vector
+from nova.ir.index import Index, add, divide, index, modulo, mul, offset_by
 
 LANES = (4, 8)
 """Threads of a warp along rows and along columns."""
@@ -76,13 +77,13 @@ class Strip:
         tile, base = self.tile, add(shared, self.start[0])
         if tile.along_k:
             for row in range(self.count):
-                place = at(base, self.offset(row) * tile.pitch, step * tile.element)
+                place = offset_by(base, self.offset(row) * tile.pitch, step * tile.element)
                 yield self._load(place, self.steps)
             return
         for k in range(step, step + self.steps):
             values: list[ir.Value] = []
             for row in range(0, self.count, self.together):
-                place = at(base, k * tile.pitch, self.offset(row) * tile.element)
+                place = offset_by(base, k * tile.pitch, self.offset(row) * tile.element)
                 values += self._load(place, self.together)
             yield values
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nova.codegen.common.index_math import index
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction, match_contraction
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
@@ -23,6 +22,7 @@ from nova.codegen.gpu.gemm.plan import Around, GemmPlan, GpuGemm
 from nova.codegen.gpu.gemm.select_plan import plan_gemm
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import vector
+from nova.ir.index import index
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: Threa
                 counters[number] = index(counter) if isinstance(counter, int) else counter
         code = ElementwiseCode(grid_rank, vector)
         for op in kernel.ops:
-            if op == match.fill:
+            if match.fill is not None and op == match.fill:
                 continue
             with op.location:
                 if op == match.op:

@@ -14,32 +14,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    compare,
-    index,
-    minimum,
-    mul,
-    sub,
-)
+from nova.codegen.common.builder import BITS
 from nova.codegen.gpu.gemm.epilogue import Core, Finish, Results
 from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import TensorCore
 from nova.codegen.gpu.gemm.pipelined_copies import PipelinedCopies
 from nova.codegen.gpu.gemm.plan import GemmPlan, Operand
 from nova.codegen.gpu.ptx_ops import (
-    at,
     barrier,
     commit_copies,
-    divide,
     global_base,
-    modulo,
     shared_base,
     wait_for_copies,
 )
 from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, offset_by, sub
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -162,7 +151,7 @@ class _Block:
 
         def copy(number: Index, place: Index) -> None:
             k, extra = self._step(number)
-            places = add(shared, place), at(shared, place, plan.left.tile.nbytes)
+            places = add(shared, place), offset_by(shared, place, plan.left.tile.nbytes)
             for side, to, start, further in zip(sides, places, first, extra, strict=True):
                 side.copy(to, start, k, further)
 

@@ -13,20 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from nova.codegen.common.builder import Index, add, mul, splat
+from nova.codegen.common.builder import splat
 from nova.codegen.gpu.gemm.shared_tile import CHUNK, Clean, SharedTile, TileMatmul
-from nova.codegen.gpu.ptx_ops import (
-    SHARED,
-    at,
-    divide,
-    load,
-    load_matrices,
-    modulo,
-    multiply,
-    narrow_pair,
-    round_tf32,
-)
+from nova.codegen.gpu.ptx_ops import SHARED, load, load_matrices, multiply, narrow_pair, round_tf32
 from nova.ir.bindings import arith, ir
+from nova.ir.index import Index, add, divide, modulo, mul, offset_by
 
 _STEP = 32
 """Bytes of k."""
@@ -57,8 +48,10 @@ class Reader:
         if self.tf32 and not tile.along_k:
             places = [self._place_of_word(number, step, matrix) for matrix in range(4)]
             single = ir.F32Type.get()
-            return [round_tf32(load(single, at(shared, *p), SHARED, 4)) for p in places]
-        values = load_matrices(at(shared, *self._place(number, step)), transposed=not tile.along_k)
+            return [round_tf32(load(single, offset_by(shared, *p), SHARED, 4)) for p in places]
+        values = load_matrices(
+            offset_by(shared, *self._place(number, step)), transposed=not tile.along_k
+        )
         if self.tf32:
             single = ir.F32Type.get()
             return [round_tf32(arith.bitcast(single, value)) for value in values]
@@ -95,10 +88,10 @@ class Reader:
         if mixed not in self.known:
             if tile.along_k:
                 row = add(add(self.first, mul(outer_half, 8)), within)
-                chunk = at(mul(self.k_first, _STEP // CHUNK), k_half, mixed)
+                chunk = offset_by(mul(self.k_first, _STEP // CHUNK), k_half, mixed)
             else:
-                row = at(mul(self.k_first, _STEP // tile.element), mul(k_half, 8), within)
-                chunk = at(divide(self.first, tile.per_chunk), outer_half, mixed)
+                row = offset_by(mul(self.k_first, _STEP // tile.element), mul(k_half, 8), within)
+                chunk = offset_by(divide(self.first, tile.per_chunk), outer_half, mixed)
             self.known[mixed] = tile.at(row, chunk)
         return self.known[mixed], rows * tile.pitch + (chunks - mixed) * CHUNK
 
@@ -111,7 +104,7 @@ class Reader:
         chunks = number * 4 + outer_half * 2
         mixed = chunks % 8
         if mixed not in self.known:
-            chunk = at(divide(self.first, 4), divide(group, 4), mixed)
+            chunk = offset_by(divide(self.first, 4), divide(group, 4), mixed)
             row = add(mul(self.k_first, 8), place)
             self.known[mixed] = add(tile.at(row, chunk), mul(modulo(group, 4), 4))
         return self.known[mixed], (step * 8 + k_half * 4) * tile.pitch + (chunks - mixed) * CHUNK
@@ -226,13 +219,15 @@ class TensorCore:
     def rows(self) -> list[Index]:
         """The rows of the tile for which this thread has accumulators."""
         group = divide(self.lane, 4)
-        return [at(self.at_rows, group, 8 * i) for i in range(2 * self._fragments[0])]
+        return [offset_by(self.at_rows, group, 8 * i) for i in range(2 * self._fragments[0])]
 
     def columns(self) -> list[Index]:
         """The columns of the tile for which this thread has accumulators."""
         place = mul(modulo(self.lane, 4), 2)
         count = 2 * self._fragments[1]
-        return [at(self.at_columns, place, 8 * i + k) for i in range(count) for k in range(2)]
+        return [
+            offset_by(self.at_columns, place, 8 * i + k) for i in range(count) for k in range(2)
+        ]
 
     def number(self, row: int, column: int) -> int:
         """The number of the accumulator at these indices of the thread's rows and columns."""

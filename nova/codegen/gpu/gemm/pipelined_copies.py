@@ -13,33 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nova.codegen.common.builder import (
-    BITS,
-    Index,
-    add,
-    compare,
-    element_type,
-    index,
-    minimum,
-    mul,
-    splat,
-    sub,
-    vector_type,
-)
+from nova.codegen.common.builder import BITS, element_type, splat, vector_type
 from nova.codegen.gpu.gemm.plan import Operand
 from nova.codegen.gpu.gemm.shared_tile import CHUNK
-from nova.codegen.gpu.ptx_ops import (
-    GLOBAL,
-    SHARED,
-    at,
-    copy_async,
-    divide,
-    load,
-    modulo,
-    store,
-    word,
-)
+from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, copy_async, load, store, word
 from nova.ir.bindings import arith, ir, scf, vector
+from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, offset_by, sub
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -112,9 +91,9 @@ class PipelinedCopies:
     def _copy(self, shared: Index, first: Index, k: Index, extra: Index) -> None:
         for unit, to in zip(self.units, self.to, strict=True):
             if self.operand.copied:
-                self._copy_unit(at(shared, *to), unit, first, k, extra)
+                self._copy_unit(offset_by(shared, *to), unit, first, k, extra)
             else:
-                self._pass_through(at(shared, *to), unit, first, k, extra)
+                self._pass_through(offset_by(shared, *to), unit, first, k, extra)
 
     # --- asynchronous copies, without registers -------------------------------------------------
 
@@ -127,7 +106,7 @@ class PipelinedCopies:
         more = unit.column // size
         down, right = (o.stride, o.step) if o.tile.along_k else (o.step, o.stride)
         apart = (unit.row * down + more * right) * size
-        source = at(self.base, mul(mine, size), extra, mul(k, o.step * size), apart)
+        source = offset_by(self.base, mul(mine, size), extra, mul(k, o.step * size), apart)
         copy_async(to, source, self.unit, self._valid(unit, first, k))
 
     def _valid(self, unit: _Unit, first: Index, k: Index) -> ir.Value | None:
@@ -175,7 +154,7 @@ class PipelinedCopies:
                 places.append(arith.select(inside, index(place), index(0)))
             number = add(mul(add(places[0], first), o.stride), mul(add(places[1], k), o.step))
             size = BITS[o.type] // 8
-            value = load(kind, at(self.base, mul(number, size), extra), GLOBAL, size)
+            value = load(kind, offset_by(self.base, mul(number, size), extra), GLOBAL, size)
             wide = element_type(self.element)
             if value.type != wide:
                 value = arith.extf(wide, value)

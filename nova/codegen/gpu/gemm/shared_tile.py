@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from nova.codegen.common.builder import Index, add, mul
-from nova.codegen.gpu.ptx_ops import divide, exclusive_or, modulo
 from nova.ir.bindings import ir
+from nova.ir.index import Index, add, divide, exclusive_or, modulo, mul
 
 CHUNK = 16
 """Bytes that one access moves."""

@@ -91,7 +91,7 @@ class Kernel:
 
     def __init__(self, target: Target, spec: Contraction):
         self.spec = spec
-        self.code = load_objects(compile_objects([make_unit(target, spec)], target, 1))
+        self.code = load_objects(compile_objects([make_unit(target, spec)], target))
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 7)
         self.call = kind(address_of(self.code, "kernel"))
 

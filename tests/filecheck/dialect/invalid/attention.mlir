@@ -81,7 +81,7 @@ func.func @attention_gradient_1(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, 
 // -----
 
 func.func @attention_gradient_2(%arg0: tensor<2x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>, %arg3: tensor<3x4xf32>, %arg4: tensor<3xf32>, %arg5: tensor<2xf32>) {
-  // expected-error @+1 {{'nova.attention_gradient' op g (2, 4) is no gradient of a result (3, 4)}}
+  // expected-error @+1 {{'nova.attention_gradient' op g (2, 4) is not a gradient of a result (3, 4)}}
   %0 = "nova.attention_gradient"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5) : (tensor<2x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3xf32>, tensor<2xf32>) -> tensor<3x4xf32>
   return
 }

@@ -18,9 +18,10 @@ from nova.core.dtypes import DType, TensorType, accumulator, bool_, i64
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.dialect import create_barrier
-from nova.ir.linalg_loops import LoopBuilder
-from nova.ir.linalg_ops import contract, fill, generic_op, yield_op
-from nova.ir.scalar import Body, Scalar
+from nova.ir.index import index as index_value
+from nova.ir.linalg.loops import LoopBuilder
+from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
+from nova.ir.linalg.scalar import Body, Scalar
 from nova.ir.types import dense, element_type, tensor_type
 
 Access = Callable[[list[Any]], Sequence[Any]]
@@ -291,10 +292,8 @@ class LinalgBuilder(LoopBuilder):
         body: Callable[[Any, list[Any]], Any],
     ) -> Any:
         """`for i in sizes: acc = body(acc, i)` over a tensor value, in row-major order."""
-        index = ir.IndexType.get()
-        bounds = [arith.ConstantOp(index, ir.IntegerAttr.get(index, n)).result for n in sizes]
-        zero = arith.ConstantOp(index, ir.IntegerAttr.get(index, 0)).result
-        one = arith.ConstantOp(index, ir.IntegerAttr.get(index, 1)).result
+        bounds = [index_value(n) for n in sizes]
+        zero, one = index_value(0), index_value(1)
 
         def nest(acc: Any, indices: list[Any]) -> Any:
             depth = len(indices)

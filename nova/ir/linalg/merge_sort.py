@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova.ir.bindings import arith, ir, scf, tensor
+from nova.ir.index import index
 
 
 class MergeSort:
@@ -28,7 +29,6 @@ class MergeSort:
     ):
         self.values, self.shape, self.axis, self.smaller = list(values), list(shape), axis, smaller
         self.size = self.shape[axis]
-        self.index_type = ir.IndexType.get()
 
     def emit(self) -> list[Any]:
         values = self.values
@@ -47,7 +47,7 @@ class MergeSort:
             if len(row) == len(rows):
                 return self._merge_row(sources, states, row, width)
             return self._loop(
-                (self._index(0), self._index(rows[len(row)]), self._index(1)),
+                (index(0), index(rows[len(row)]), index(1)),
                 states,
                 lambda i, inner: nest(inner, [*row, i]),
             )
@@ -57,7 +57,7 @@ class MergeSort:
     def _merge_row(
         self, sources: list[Any], states: Sequence[Any], row: list[Any], width: int
     ) -> list[Any]:
-        size, half = self._index(self.size), self._index(width)
+        size, half = index(self.size), index(width)
 
         def merge(low: Any, inner: Sequence[Any]) -> list[Any]:
             middle = arith.minsi(arith.addi(low, half), size)
@@ -73,7 +73,7 @@ class MergeSort:
                 # The right one goes first only when it is strictly smaller: equals keep their
                 # order.
                 from_right = arith.andi(has_right, arith.ori(smaller, _not(has_left)))
-                one, zero = self._index(1), self._index(0)
+                one, zero = index(1), index(0)
                 right_step = arith.select(from_right, one, zero)
                 left_step = arith.select(from_right, zero, one)
                 targets = [
@@ -82,14 +82,14 @@ class MergeSort:
                 ]
                 return [arith.addi(left, left_step), arith.addi(right, right_step), *targets]
 
-            done = self._loop((low, high, self._index(1)), [low, middle, *inner], take)
+            done = self._loop((low, high, index(1)), [low, middle, *inner], take)
             return done[2:]
 
-        return self._loop((self._index(0), size, self._index(2 * width)), states, merge)
+        return self._loop((index(0), size, index(2 * width)), states, merge)
 
     def _elements(self, sources: list[Any], row: list[Any], place: Any) -> list[Any]:
         """The elements at `place`; the last one where the run has ended, whose value is unused."""
-        last = arith.minsi(place, self._index(self.size - 1))
+        last = arith.minsi(place, index(self.size - 1))
         return [tensor.extract(s, self._at(row, last)) for s in sources]
 
     def _at(self, row: list[Any], place: Any) -> list[Any]:
@@ -100,9 +100,6 @@ class MergeSort:
         with ir.InsertionPoint(loop.body):
             scf.YieldOp(body(loop.induction_variable, list(loop.inner_iter_args)))
         return list(loop.results)
-
-    def _index(self, value: int) -> Any:
-        return arith.ConstantOp(self.index_type, ir.IntegerAttr.get(self.index_type, value)).result
 
 
 def _not(value: Any) -> Any:

@@ -11,25 +11,20 @@ from typing import Any
 
 from nova.core.dtypes import DType, TensorType, i64
 from nova.ir.bindings import arith, ir, scf, tensor
-from nova.ir.merge_sort import MergeSort
-from nova.ir.scalar import Body, Scalar
+from nova.ir.index import index
+from nova.ir.linalg.merge_sort import MergeSort
+from nova.ir.linalg.scalar import Body, Scalar
 from nova.ir.types import element_type
 
 First = Callable[[Body, list[Scalar]], list[Scalar]]
 Step = Callable[[Body, list[Scalar], list[Scalar], Scalar], list[Scalar]]
 
 
-def index_constant(value: int) -> Any:
-    """A constant of type index."""
-    index = ir.IndexType.get()
-    return arith.ConstantOp(index, ir.IntegerAttr.get(index, value)).result
-
-
 def loop(
     start: int, stop: int, initial: Sequence[Any], body: Callable[..., list[Any]]
 ) -> list[Any]:
     """`for i in range(start, stop): carried = body(i, carried)`."""
-    op = scf.ForOp(index_constant(start), index_constant(stop), index_constant(1), list(initial))
+    op = scf.ForOp(index(start), index(stop), index(1), list(initial))
     with ir.InsertionPoint(op.body):
         scf.YieldOp(body(op.induction_variable, list(op.inner_iter_args)))
     return list(op.results)
@@ -137,7 +132,7 @@ class _Scan:
 
     def advance(self, tensors: list[Any], at: list[Any], i: Any, rest: list[Any]) -> list[Any]:
         """One step, whose state is read from the tensors."""
-        before = arith.subi(i, index_constant(1))
+        before = arith.subi(i, index(1))
         states = [
             Scalar(tensor.extract(t, [*at, before, *rest]), type_, self.body)
             for t, type_ in zip(tensors, self.types, strict=True)
@@ -149,7 +144,7 @@ class _Scan:
 
     def row(self, tensors: list[Any], at: list[Any], trailing: int, size: int) -> list[Any]:
         """All steps of a row, whose state is carried in registers."""
-        rest = [index_constant(0)] * trailing
+        rest = [index(0)] * trailing
         count = len(tensors)
 
         def one_step(i: Any, carried: list[Any]) -> list[Any]:
