@@ -41,8 +41,9 @@ def normalise(text: str) -> str:
             continue  # in a line that has been changed
         start, end = text.rfind("\n", 0, offset) + 1, text.find("\n", offset)
         end = len(text) if end < 0 else end
-        line = _line(text[start:end])
-        if line.startswith("declare ") and _is_declared(line, text):
+        before = text[start:end]
+        line = _line(before)
+        if line != before and line.startswith("declare ") and _is_declared(line, text):
             line = ""
         pieces += [text[end_of_last:start], line]
         end_of_last = end
