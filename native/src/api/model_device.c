@@ -176,8 +176,8 @@ void nova_model_device_close(nova_model_device *device)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* A param that was not given is the one in the file; an output that is a donated argument is that.
- */
+/* A param that was not given is the one in the file; an output that is a donated argument is
+ * that. */
 static nova_status model_device_complete(const nova_model_device *device, nova_device_value *values,
                                          nova_error *error)
 {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Programs with at most this many operands in all keep the pointers of an inline run on the stack.
- */
+/* Programs with at most this many operands in all keep the pointers of an inline run on the
+ * stack. */
 enum { STACK_OPERANDS = 128 };
 
 /* --- making ----------------------------------------------------------------------------------- */

@@ -216,8 +216,8 @@ typedef struct {
 
 /* Runs a launch to its end; the first fault stops it, is described in *fault, and gives 1. A block
  * has at most 1024 threads, a grid fewer than MOST_BLOCKS blocks: that and the records are the
- * caller's to check. Thread-safe: several launches may run at the same time on memory of their own.
- */
+ * caller's to check. Thread-safe: several launches may run at the same time on memory of their
+ * own. */
 int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *fault);
 
 /* A lane function: its name, and the bits of its result and of up to four operands (0: none). */

@@ -14,8 +14,8 @@ static void warp_run_move(const sim_block *block, sim_warp *warp, const sim_inst
         put_narrow(warp, to, narrow(block, warp, from), mask);
 }
 
-/* mov with a vector on one side: the first element is the lowest part. flags: bits of an element.
- */
+/* mov with a vector on one side: the first element is the lowest part. flags: bits of an
+ * element. */
 static void warp_run_pack(const sim_block *block, sim_warp *warp, const sim_instruction *at,
                           uint32_t mask)
 {

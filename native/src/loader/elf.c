@@ -1,4 +1,4 @@
-/* The ELF headers: only what Nova's linker writes is accepted. */
+/* Checks of the ELF headers: only the output of Nova's linker is accepted. */
 #include <elf.h>
 #include <inttypes.h>
 
@@ -122,7 +122,7 @@ static nova_status elf_read_segments(nova_bytes file, const Elf64_Ehdr *header, 
         return REFUSE(error, "elf-segments", "%u program headers at %#" PRIx64, header->e_phnum,
                       header->e_phoff);
     elf_extend(elf, header->e_phoff, size);
-    /* Loaded segments first: the others may stand before those that they lie in. */
+    /* Loaded segments first: other segments may precede those that contain them. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < header->e_phnum; i++) {
             Elf64_Phdr row;
@@ -210,7 +210,7 @@ static nova_status elf_check_section(nova_bytes file, const nova_elf *elf,
     return NOVA_OK;
 }
 
-/* Names are used in place: the table has to end with a NUL. */
+/* Names are used in place: the table must end with a NUL. */
 static nova_status elf_read_names(nova_bytes file, const Elf64_Ehdr *header, nova_bytes *names,
                                   nova_error *error)
 {

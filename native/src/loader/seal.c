@@ -18,7 +18,7 @@ _Static_assert(sizeof(record) == 48 && sizeof(ending) == 56, "as in docs/nova-fo
 
 enum { SIGNATURE_SIZE = 96 };
 
-/* Sections of Nova are regions of their own: no region may hold one and something else. */
+/* Sections of Nova are separate regions: a region may not contain a section and other bytes. */
 static bool seal_splits_section(const nova_elf *elf, uint64_t begin, uint64_t end)
 {
     for (size_t i = 0; i < elf->section_count; i++) {

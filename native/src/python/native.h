@@ -232,8 +232,8 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* Collects and checks the arrays of a run: those of the tuple or list `arrays`, in order, and `out`
- * (NULL: all outputs are made, where `location` says). False with an exception, and nothing to end.
- */
+ * (NULL: all outputs are made, where `location` says). False with an exception, and nothing to
+ * end. */
 bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out,
                   OutputLocation location);
 

@@ -1,8 +1,8 @@
 /* Memory of large results: blocks of the store, which numpy gives back when the array is gone.
  *
  * numpy lets a block's owner say how it is freed (its handler of memory, NEP 49). So a result is an
- * array that owns its data, as any other: it can be resized, pickled, shared by DLPack and viewed.
- */
+ * array that owns its data, as any other: it can be resized, pickled, shared by DLPack and
+ * viewed. */
 #include "python/native.h"
 
 #include "base/caching_allocator.h"

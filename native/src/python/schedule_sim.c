@@ -1,7 +1,7 @@
 /* simulate(): plays a task graph on virtual cores, without running anything.
  *
- * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked here.
- */
+ * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked
+ * here. */
 #include "python/native.h"
 
 #include "nova/scheduler.h"

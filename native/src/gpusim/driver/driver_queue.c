@@ -62,8 +62,8 @@ static int queue_do_work(simulator *s, const work *w)
 }
 
 /* Runs a stream, up to where `until` was recorded with `ticket` (NULL: to its end). After a failure
- * the rest is dropped; what was recorded in it counts as done, so that others do not wait for ever.
- */
+ * the rest is dropped; what was recorded in it counts as done, so that others do not wait for
+ * ever. */
 static int queue_drain(simulator *s, stream *in, const event *until, uint64_t ticket)
 {
     int result = SIM_OK;
@@ -287,8 +287,8 @@ int nova_sim_stream_create(nova_driver *driver, void **created)
     return SIM_OK;
 }
 
-/* Its handle stays valid, as blocks and events may name it: all streams are freed with the driver.
- */
+/* Its handle stays valid, as blocks and events may name it: all streams are freed with the
+ * driver. */
 void nova_sim_stream_destroy(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);

@@ -83,8 +83,8 @@ void sim_copy_commit(sim_warp *warp, uint32_t mask)
         warp->groups[lane] += mask >> lane & 1;
 }
 
-/* target: groups that may still be on their way; UINT32_MAX waits for all copies, committed or not.
- */
+/* target: groups that may still be on their way; UINT32_MAX waits for all copies, committed or
+ * not. */
 int sim_copy_wait(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
     uint32_t pending = 0;

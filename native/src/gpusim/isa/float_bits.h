@@ -1,5 +1,5 @@
-/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a mode.
- */
+/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a
+ * mode. */
 #ifndef NOVA_GPUSIM_ISA_FLOAT_BITS_H
 #define NOVA_GPUSIM_ISA_FLOAT_BITS_H
 

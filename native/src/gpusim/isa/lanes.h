@@ -35,8 +35,8 @@ typedef int64_t s64;
 #define ALL_LANES _Pragma("GCC ivdep") for (int i = 0; i < LANES; i++)
 #endif
 
-/* A function: name, C types of the result and the operands, and an expression over a, b, c and d.
- */
+/* A function: name, C types of the result and the operands, and an expression over a, b, c and
+ * d. */
 #define LANE_FUNCTION(N, O, READ, E)                                                               \
     static void N(void *out, const void *const *in)                                                \
     {                                                                                              \

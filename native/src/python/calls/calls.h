@@ -1,8 +1,8 @@
 /* The arrays of a call, as the files that collect, check and run them share them.
  *
  * Arrays that conform are recognised by comparing a few words. Whatever does not conform goes to
- * the program's `convert`, which returns an array that does or raises; its result is checked again.
- */
+ * the program's `convert`, which returns an array that does or raises; its result is checked
+ * again. */
 #ifndef NOVA_PYTHON_CALLS_CALLS_H
 #define NOVA_PYTHON_CALLS_CALLS_H
 

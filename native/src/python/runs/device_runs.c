@@ -20,8 +20,8 @@ static Run *device_runs_timed; /* those that have a time limit */
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is over.
- */
+/* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is
+ * over. */
 static nova_status device_runs_scan(void *owner)
 {
     const Run *run = owner;

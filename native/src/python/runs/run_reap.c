@@ -52,8 +52,8 @@ PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
     return error;
 }
 
-/* Takes a run that has ended to be reaped by this thread; else *ended says whether it was before.
- */
+/* Takes a run that has ended to be reaped by this thread; else *ended says whether it was
+ * before. */
 static bool reap_take_finished(Run *run, bool *ended)
 {
     pthread_mutex_lock(&runs_lock);
