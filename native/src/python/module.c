@@ -23,7 +23,7 @@ void raise_run_status(nova_status status, const char *context)
 {
     PyObject *errors = status == NOVA_OUT_OF_MEMORY ? PyImport_ImportModule("nova.errors") : NULL;
     PyObject *type = errors != NULL ? PyObject_GetAttrString(errors, "RunMemoryError") : NULL;
-    PyErr_Clear(); /* where only this module is there, Python's own class says as much */
+    PyErr_Clear(); /* without the package `nova`, the built-in class is used */
     PyErr_Format(type != NULL ? type : module_exception_for(status), "%s: %s", context,
                  nova_status_text(status));
     Py_XDECREF(type);

@@ -1,7 +1,7 @@
 /* Program(image, tables, constants_vaddr, args, outputs, convert, release_gil, report=None).
  *
- * Reads the signature, lets the core check the block of tables and bind it to the image. Every
- * wrong index, shape or address is a ValueError here, so that no call can crash. */
+ * Reads the signature, has the core check the block of tables and bind it to the image. Every wrong
+ * index, shape or address is a ValueError here, so that no call can crash. */
 #include "python/native.h"
 
 #include <stddef.h>
@@ -122,7 +122,7 @@ static void program_forget(PyObject **slot)
     Py_XDECREF(before);
 }
 
-/* Only functions can close a cycle; image and tables stay, as a call may still be asked for. */
+/* Only functions can close a cycle; image and tables stay, as the program may still be called. */
 static int program_clear(ProgramObject *self)
 {
     program_forget(&self->convert);

@@ -1,7 +1,7 @@
-/* Memory of large results: blocks of the store, which numpy gives back when the array is gone.
+/* Memory of large results: blocks of the caching allocator, which numpy frees with the array.
  *
- * numpy lets a block's owner say how it is freed (its handler of memory, NEP 49). So a result is an
- * array that owns its data, as any other: it can be resized, pickled, shared by DLPack and
+ * numpy lets the owner of a block define how it is freed (memory handlers, NEP 49). So a result is
+ * an array that owns its data, like any other: it can be resized, pickled, shared by DLPack and
  * viewed. */
 #include "python/native.h"
 

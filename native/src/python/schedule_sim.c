@@ -19,7 +19,7 @@ static void schedule_sim_release(Arguments *arguments)
             PyBuffer_Release(all[i]);
 }
 
-/* Whether the four arrays belong to the same number of tasks, and can be used in place. */
+/* Whether the four arrays have the same number of tasks, and can be used in place. */
 static bool schedule_sim_fits(const Arguments *arguments)
 {
     size_t count = (size_t)arguments->tasks.len / sizeof(nova_task);

@@ -9,7 +9,7 @@
 
 #include "gpusim/sim.h"
 
-/* What the device gives for a NaN that it makes. */
+/* The canonical NaN of the device. */
 #define NAN_F32 0x7fffffffu
 #define NAN_HALF 0x7fffu
 

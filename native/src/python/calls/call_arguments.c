@@ -1,4 +1,4 @@
-/* Collecting a call: its arguments, taken as they are or converted, and checked. */
+/* Collecting the arguments of a call: used in place or converted, and checked. */
 #include "python/calls/calls.h"
 
 bool call_begin(Call *call, Py_ssize_t slots)
@@ -100,7 +100,7 @@ bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ssize_t c
     return true;
 }
 
-/* A donated argument is written while others are read: its bytes must be its own. */
+/* A donated argument is written while others are read: it may overlap no other argument. */
 static bool arguments_check_donated(ProgramObject *self, Call *call)
 {
     size_t bytes = (size_t)self->arg_count * sizeof(void *);

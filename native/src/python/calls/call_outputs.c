@@ -1,4 +1,4 @@
-/* The outputs of a call: given by the caller, donated arguments, or made here. */
+/* The outputs of a call: arrays of the caller, donated arguments, or new arrays. */
 #include "python/calls/calls.h"
 
 /* Whether the bytes of output `index` are shared with an argument or an output before it. */

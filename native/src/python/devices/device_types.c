@@ -1,4 +1,4 @@
-/* Driver and Device: what there is to run on, opened. */
+/* The types Driver and Device. */
 #include "python/devices/devices.h"
 
 #include "gpusim/driver/sim_driver.h"
