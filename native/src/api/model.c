@@ -174,7 +174,7 @@ nova_status nova_open_on(const char *path, const char *device, nova_model **mode
                          nova_error *error)
 {
     if (model == NULL)
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no place for the model");
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the pointer for the model is NULL");
     nova_model *created = calloc(1, sizeof *created);
     if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the model");

@@ -486,7 +486,8 @@ static nova_status cuda_start(cuda *c, nova_error *error)
     if (result == 0)
         result = c->version(&version);
     if (result == NO_DEVICE)
-        return nova_fail(error, NOVA_NO_DRIVER, "", "the CUDA driver is there, but no GPU");
+        return nova_fail(error, NOVA_NO_DRIVER, "",
+                         "the CUDA driver is installed, but there is no GPU");
     if (result != 0) {
         char text[256];
         cuda_explain(&c->driver, result, text, sizeof text);
@@ -504,13 +505,13 @@ static nova_status cuda_start(cuda *c, nova_error *error)
 nova_status nova_cuda_open(const char *path, nova_driver **driver, nova_error *error)
 {
     if (driver == NULL)
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no place for the driver");
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the pointer for the driver is NULL");
     /* Never closed: its effects in this process cannot be undone. */
     void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *why = dlerror();
         return nova_fail(error, NOVA_NO_DRIVER, "", "there is no CUDA driver: %s",
-                         why != NULL ? why : "libcuda.so.1 is not there");
+                         why != NULL ? why : "libcuda.so.1 was not found");
     }
     cuda *created = calloc(1, sizeof *created);
     if (created == NULL)

@@ -93,7 +93,7 @@ nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **dev
                       strcmp(driver->name, "sim") == 0 ? "simulated GPU" : "GPU", ordinal, count);
     if (status == NOVA_OK)
         status = nova_device_check(created, driver->describe(driver, ordinal, &created->info),
-                                   "the GPU does not say what it is", error);
+                                   "the GPU cannot be queried", error);
     if (status == NOVA_OK)
         status =
             nova_device_check(created, driver->context_open(driver, ordinal, &created->context),

@@ -149,7 +149,7 @@ static nova_status program_find_kernel(nova_device_program *program, uint32_t in
     int result = driver->function_find(driver, program->module, symbol, function);
     if (result != 0) {
         char action[160];
-        (void)snprintf(action, sizeof action, "the device code gives no kernel %.100s", symbol);
+        (void)snprintf(action, sizeof action, "the device code has no kernel %.100s", symbol);
         return nova_device_check(program->device, result, action, error);
     }
     uint32_t shared = tables->devices[index].shared;

@@ -14,7 +14,7 @@ nova_status nova_run_free_pinned(nova_device_run *r)
     nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     int result = r->device->driver->event_synchronize(r->device->driver, execution->copied);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
-    return nova_run_check(r, result, "the arguments of the run before cannot be waited for");
+    return nova_run_check(r, result, "the arguments of the previous run cannot be waited for");
 }
 
 /* Whether an argument is on the host. */

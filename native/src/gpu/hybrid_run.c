@@ -17,7 +17,7 @@ static nova_status hybrid_acquire_host_shadow(nova_device_run *r)
     nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     int result = driver->event_synchronize(driver, r->execution->host_shadow_released);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
-    return nova_run_check(r, result, "the run before cannot be waited for");
+    return nova_run_check(r, result, "the previous run cannot be waited for");
 }
 
 /* The caller's array that a copy would read back from the device; NULL if the value is on the

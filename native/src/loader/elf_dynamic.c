@@ -304,8 +304,8 @@ static nova_status dynamic_read_relocations(const reader *r, uint64_t relative,
                 (nova_relocation){row.r_offset, (uint64_t)row.r_addend, true};
         } else if (symbol >= r->symbol_count || !r->imported[symbol] || row.r_addend != 0) {
             return REFUSE(r->error, "relocation-target",
-                          "relocation %" PRIu64 " names symbol %" PRIu64 ", which is no import", i,
-                          symbol);
+                          "relocation %" PRIu64 " names symbol %" PRIu64 ", which is not an import",
+                          i, symbol);
         }
     }
     dynamic->relocations = list;

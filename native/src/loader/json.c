@@ -93,7 +93,7 @@ static nova_status json_check_string(checker *c)
     for (;;) {
         int32_t point = json_read_point(&c->at, c->end);
         if (point < 0)
-            return json_refuse(c, "a string is open or holds what is not canonical");
+            return json_refuse(c, "a string is unterminated or not canonical");
         if (point == 0)
             return NOVA_OK;
     }

@@ -46,7 +46,7 @@ static nova_status manifest_read_field(reader *r, const char *name, char kind)
 {
     if (!nova_json_more(&r->json) || !nova_json_key_is(&r->json, name))
         return manifest_refuse(r, "manifest-fields", name,
-                               "is missing, or an unknown field stands before it");
+                               "is missing, or an unknown field precedes it");
     if (nova_json_kind(r->json) != kind)
         return manifest_refuse(r, "manifest-type", name,
                                kind == '{'   ? "is not an object"
@@ -220,9 +220,9 @@ static nova_status manifest_read_tensor(reader *r, void *record, void *context)
         return manifest_refuse(r, "manifest-word", "dtype",
                                "is a type that this version does not know");
     if (*is_output != (tensor->role == NOVA_RESULT))
-        return manifest_refuse(r, "manifest-role", "role", "is not one that stands in this list");
+        return manifest_refuse(r, "manifest-role", "role", "is not in this list");
     if (r->index > 0 && tensor->role < tensor[-1].role)
-        return manifest_refuse(r, "manifest-role", "role", "is an input behind a param");
+        return manifest_refuse(r, "manifest-role", "role", "is an input after a param");
     if (rank > NOVA_MAX_RANK)
         return manifest_refuse(r, "manifest-shape", "shape", "has more than 64 axes");
     tensor->rank = (int32_t)rank;
@@ -301,7 +301,8 @@ static nova_status manifest_read_weight(reader *r, void *record, void *context)
         return status;
     if ((uint64_t)arg >= state->manifest->argument_count ||
         state->manifest->arguments[arg].role != NOVA_PARAM || state->has_value[arg])
-        return manifest_refuse(r, "manifest-weights", "arg", "is no param, or has a value already");
+        return manifest_refuse(r, "manifest-weights", "arg",
+                               "is not a param, or has a value already");
     nova_tensor_info *tensor = &state->manifest->arguments[arg];
     if (nbytes != tensor->nbytes)
         return manifest_refuse(r, "manifest-weights", "nbytes", "is not the size of the param");

@@ -112,7 +112,7 @@ static nova_status sealed_copy_file(nova_copy *copy, int source, nova_error *err
 {
     struct stat info;
     if (fstat(source, &info) != 0)
-        return sealed_system_error(error, "the file cannot be looked at");
+        return sealed_system_error(error, "the file cannot be inspected");
     if (!S_ISREG(info.st_mode))
         return REFUSE(error, "open-kind", "not a regular file");
     if (info.st_size <= 0)
@@ -147,7 +147,7 @@ nova_status nova_copy_path(nova_copy *copy, const char *path, nova_error *error)
         source = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     while (source < 0 && errno == EINTR);
     if (source < 0 && errno == ELOOP)
-        return REFUSE(error, "open-link", "symbolic links that lead in a circle");
+        return REFUSE(error, "open-link", "a cycle of symbolic links");
     if (source < 0 && errno == ENXIO)
         return REFUSE(error, "open-kind", "not a regular file");
     if (source < 0)

@@ -56,7 +56,7 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
         kind++;
     bool has_devices = kind % 2 == 1, has_interfaces = kind >= 2;
     if (kind == 4)
-        return REFUSE(error, "tables-magic", "the block does not start like one");
+        return REFUSE(error, "tables-magic", "the block has no magic number");
     if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",
                       header->size, size);
@@ -76,7 +76,7 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
     for (int i = 0; i < 7; i++)
         if (!tables_take(block, size, &position, layout[i].count, layout[i].size, &arrays[i]))
             return REFUSE(error, "tables-size",
-                          "array %d ends behind the block, or is not padded "
+                          "array %d ends after the block, or is not padded "
                           "with zeros",
                           i);
     tables->interfaces = NULL;
@@ -87,7 +87,7 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
             return status;
     }
     if (size - position != header->string_size)
-        return REFUSE(error, "tables-size", "the strings do not fill the rest of the block");
+        return REFUSE(error, "tables-size", "the strings do not fill the remainder of the block");
     tables->buffers = arrays[0];
     tables->kernels = arrays[1];
     tables->launches = arrays[2];

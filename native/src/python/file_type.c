@@ -356,7 +356,8 @@ static PyMethodDef file_methods[] = {
     {"constants_vaddr", (PyCFunction)file_constants_vaddr, METH_O,
      "constants_vaddr(variant, /)\n--\n\nWhere its constants are loaded; 0: it has none."},
     {"missing", (PyCFunction)file_missing, METH_O,
-     "missing(variant, /)\n--\n\nWhat this CPU lacks for a variant; empty when it runs here."},
+     "missing(variant, /)\n--\n\nFeatures that this CPU lacks for a variant; empty when it runs "
+     "here."},
     {"choose", (PyCFunction)file_choose, METH_NOARGS,
      "choose()\n--\n\nThe first variant that runs here; FileError when there is none."},
     {"load", (PyCFunction)file_load, METH_O,

@@ -72,7 +72,7 @@ PyObject *module_sim_run(PyObject *module, PyObject *args)
         return NULL;
     PyObject *result = NULL;
     if (!gpusim_fits(&arguments, &launch)) {
-        PyErr_SetString(PyExc_ValueError, "these arrays are no launch");
+        PyErr_SetString(PyExc_ValueError, "these arrays are not a launch");
     } else {
         kernel.code = arguments.code.buf;
         kernel.length = (uint32_t)((size_t)arguments.code.len / sizeof(sim_instruction));

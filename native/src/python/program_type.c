@@ -81,7 +81,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     uint64_t constants = PyLong_AsUnsignedLongLong(vaddr);
     if (PyErr_Occurred()) {
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "constants_vaddr: %R is no address", vaddr);
+        PyErr_Format(PyExc_ValueError, "constants_vaddr: %R is not an address", vaddr);
         return NULL;
     }
     ProgramObject *self = program_allocate(type, convert, report);
@@ -199,7 +199,7 @@ static PyMemberDef program_members[] = {
     {"device", T_OBJECT, offsetof(ProgramObject, device), READONLY,
      "The device it is for, or None."},
     {"names", T_OBJECT, offsetof(ProgramObject, names), 0,
-     "What traces call its arguments and outputs."},
+     "Names of its arguments and outputs in traces."},
     {"label", T_OBJECT, offsetof(ProgramObject, label), 0, "What traces call it."},
     {0},
 };

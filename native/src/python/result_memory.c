@@ -64,7 +64,7 @@ static PyObject *result_make_array(const Spec *spec)
     if (array == NULL && PyErr_ExceptionMatches(PyExc_MemoryError)) {
         char message[64];
         PyErr_Clear();
-        snprintf(message, sizeof message, "there is no room for a result of %zu bytes",
+        snprintf(message, sizeof message, "there is no memory for a result of %zu bytes",
                  spec->nbytes);
         raise_run_status(NOVA_OUT_OF_MEMORY, message);
     }

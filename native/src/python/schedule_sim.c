@@ -82,7 +82,7 @@ PyObject *module_simulate(PyObject *module, PyObject *args)
         status = nova_graph_create(&tables, 0, &graph);
     }
     if (status != NOVA_OK)
-        raise_status(status, "these arrays are no task graph");
+        raise_status(status, "these arrays are not a task graph");
     else
         result = schedule_sim_play(graph, cores, (nova_policy)policy, seed);
     nova_graph_destroy(graph);

@@ -31,7 +31,7 @@ static void driver_explain(nova_driver *driver, int result, char *text, size_t s
 {
     static const char *const words[] = {
         [SIM_NO_MEMORY] = "this machine has no memory left for the simulation",
-        [SIM_BAD_CODE] = "this is no code for the simulator",
+        [SIM_BAD_CODE] = "this is not code for the simulator",
         [SIM_NO_KERNEL] = "it is not in the code",
         [SIM_BAD_ADDRESS] = "an address that is in no block",
         [SIM_OTHER_DEVICE] = "a stream, an event or code of another device",

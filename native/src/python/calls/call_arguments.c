@@ -68,7 +68,7 @@ static bool arguments_convert(ProgramObject *self, Call *call, Py_ssize_t index)
     if (conforms(self, &self->args[index], array))
         return true;
     PyErr_Format(PyExc_ValueError,
-                 "argument %zd: the converted object is no array of the "
+                 "argument %zd: the converted object is not an array of the "
                  "compiled shape, type and layout",
                  index);
     return false;

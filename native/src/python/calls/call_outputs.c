@@ -32,7 +32,7 @@ static bool outputs_use_caller_output(ProgramObject *self, Call *call, Py_ssize_
     call->arrays[slot] = array;
     if (!conforms(self, spec, array)) {
         PyErr_Format(PyExc_ValueError,
-                     "output %zd: the object given as out is no writable array "
+                     "output %zd: the object given as out is not a writable array "
                      "of the compiled shape, type and layout",
                      index);
         return false;

@@ -336,7 +336,7 @@ static PyMethodDef array_methods[] = {
 };
 
 static PyType_Slot array_slots[] = {
-    {Py_tp_doc, "An array in the memory of a device; `of` and runs make them."},
+    {Py_tp_doc, "An array in the memory of a device, created by `of` and by runs."},
     {Py_tp_dealloc, array_dealloc},
     {Py_tp_repr, array_repr},
     {Py_tp_methods, array_methods},

@@ -26,7 +26,7 @@ PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
     else if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
         tensor = &((dl_versioned *)PyCapsule_GetPointer(capsule, "dltensor_versioned"))->tensor;
     if (tensor == NULL || tensor->lanes != 1 || tensor->rank < 0 || tensor->rank > NPY_MAXDIMS) {
-        PyErr_SetString(PyExc_ValueError, "this is no capsule of DLPack");
+        PyErr_SetString(PyExc_ValueError, "this is not a DLPack capsule");
         return NULL;
     }
     PyObject *shape = PyTuple_New(tensor->rank);

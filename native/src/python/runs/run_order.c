@@ -168,7 +168,7 @@ bool init_runs(void)
 {
     if (!order_init_conditions() ||
         pthread_atfork(order_before_fork, order_after_fork, order_in_child) != 0) {
-        PyErr_SetString(PyExc_OSError, "the system has no room for a condition variable");
+        PyErr_SetString(PyExc_OSError, "the system has no memory for a condition variable");
         return false;
     }
     return true;

@@ -215,7 +215,7 @@ static PyMethodDef run_methods[] = {
 };
 
 static PyType_Slot run_slots[] = {
-    {Py_tp_doc, "A submitted run; Program.submit makes it."},
+    {Py_tp_doc, "A submitted run, created by Program.submit."},
     {Py_tp_dealloc, run_dealloc},
     {Py_tp_traverse, run_traverse},
     {Py_tp_clear, run_clear},
