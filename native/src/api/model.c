@@ -89,7 +89,7 @@ static nova_status model_read_device(const nova_file *file, const char *device, 
     *number = 0;
     *is_gpu = false;
     if (device == NULL) {
-        /* device variants follow the CPU variants */
+        /* CPU variants come first, so a file that starts with one for a device has no other */
         *is_gpu = nova_variant_is_device(&nova_file_variants(file)[0]);
         return NOVA_OK;
     }

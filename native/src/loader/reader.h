@@ -62,7 +62,7 @@ typedef struct nova_elf {
     size_t section_count;
     uint64_t dynamic_offset, dynamic_size;
     uint64_t relro_vaddr, relro_size;
-    uint64_t end; /* of the headers' contents: the seal follows */
+    uint64_t end; /* of all parts that the headers describe: the seal follows */
     nova_segment segments[NOVA_MAX_SEGMENTS];
     nova_section sections[NOVA_MAX_SECTIONS]; /* without the empty first one */
 } nova_elf;

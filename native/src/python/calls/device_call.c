@@ -90,7 +90,7 @@ bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, 
             values[i] = (nova_device_value){.address = (uintptr_t)call->data[i]};
         else
             values[i] = (nova_device_value){.host = call->data[i]};
-        if (on_device && call->stream == NOVA_OWN_STREAM) /* only copied out */
+        if (on_device && call->stream == NOVA_OWN_STREAM) /* an output on the device */
             call->stream = nova_device_stream(program_device(self));
     }
     for (Py_ssize_t i = 0; i < count; i++) {

@@ -7,7 +7,7 @@ static Run *run_make(ProgramObject *program, Stream *stream)
     Run *run = (Run *)alloc(run_type, 0); /* cleared */
     if (run == NULL)
         return NULL;
-    run->state = REAPED; /* not started yet */
+    run->state = REAPED; /* there is nothing to reap yet */
     Py_INCREF((PyObject *)program);
     run->program = program;
     Py_XINCREF((PyObject *)stream);

@@ -50,14 +50,14 @@ struct Run {
     nova_device_value *values; /* until it is reaped */
     nova_device_trace *trace;  /* the same; NULL without tracing */
     nova_error failure;
-    void *event;   /* the run enqueued before it when it was submitted, else NULL */
+    void *event;   /* recorded after it, if it was enqueued at submission, else NULL */
     bool is_quick; /* all its values are on the device */
     /* And these guarded by `runs_lock`: */
-    bool is_enqueued;     /* of the submitting thread */
+    bool is_enqueued;     /* by the submitting thread */
     bool begun;           /* a thread has it: too late to cancel */
     bool is_early;        /* it has ended, with `status`, before those before it in the stream */
     bool lingers;         /* past its deadline, while the device still runs */
-    uint64_t deadline_ns; /* in the list of runs with a deadline */
+    uint64_t deadline_ns; /* while it is in the list of runs with a deadline */
     Run *next_waiting, *next_timed, *next_spent;
 };
 
