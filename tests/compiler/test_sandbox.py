@@ -228,7 +228,7 @@ def test_the_program_of_a_file_goes_through_the_child(
     ours = nova.translate(own, targets="x86_64").data
     assert asked == []
     assert nova.translate(nova.load(tmp_path / "p.nova"), targets="x86_64").data
-    assert asked == ["nova.api.translate.session:travel_inside"] and ours
+    assert asked == ["nova.api.translate.session:run_request_in_child"] and ours
 
 
 def test_threads_have_a_child_each() -> None:
