@@ -263,7 +263,7 @@ def test_a_run_without_memory():
         [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert f"refused: there is no room for a result of {1 << 30} bytes" in done.stdout
+    assert f"refused: there is no memory for a result of {1 << 30} bytes" in done.stdout
 
 
 def test_gradient_error_points_at_the_op():
