@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device_samples import SIZE, FakeCuda, model_of
-from mixed_samples import compile_host, make_ptx, mixed_contents
+from hybrid_samples import compile_host, hybrid_contents, make_ptx
 
 import nova
 from nova import _native, errors
@@ -41,12 +41,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def model(host: bytes, device: _native.Device) -> Model:
-    return model_of(mixed_contents(host), device)
+    return model_of(hybrid_contents(host), device)
 
 
 @pytest.fixture
 def simulated(host: bytes) -> Model:
-    return model_of(mixed_contents(host), open_device("sim"))
+    return model_of(hybrid_contents(host), open_device("sim"))
 
 
 def counts(model: Model) -> dict[str, int]:
@@ -123,8 +123,8 @@ def test_runs_behind_each_other_share_the_mirror(simulated: Model) -> None:
     found = [simulated(array) for array in given]
     for number, array in enumerate(found):
         np.testing.assert_array_equal(array.numpy(), 18 * (x + number))
-    mixed = [simulated(x + number, outputs="device") for number in range(4)]
-    for number, array in enumerate(mixed):
+    hybrid = [simulated(x + number, outputs="device") for number in range(4)]
+    for number, array in enumerate(hybrid):
         np.testing.assert_array_equal(array.numpy(), 18 * (x + number))
 
 
@@ -143,7 +143,7 @@ def test_a_steady_state_allocates_nothing(fake: FakeCuda, model: Model) -> None:
 
 def test_islands_run_on_several_threads(host: bytes, device: _native.Device) -> None:
     """The kernel writes which stack it ran on: y = 2 (6 x + stack + x)."""
-    model = model_of(mixed_contents(host, first="stacks"), device)
+    model = model_of(hybrid_contents(host, first="stacks"), device)
 
     def stacks(threads: int) -> set[int]:
         with nova.knobs.override(threads=threads):
@@ -166,7 +166,7 @@ def test_islands_run_on_several_threads(host: bytes, device: _native.Device) -> 
 def slower(request: pytest.FixtureRequest, host: bytes, device: _native.Device) -> Model:
     """A program whose kernels of the host take seconds."""
     where = device if request.param == "cuda" else open_device("sim")
-    return model_of(mixed_contents(host, first="slower"), where)
+    return model_of(hybrid_contents(host, first="slower"), where)
 
 
 def wait_for_its_island() -> None:
@@ -296,7 +296,7 @@ def test_a_fault_of_the_device_while_the_host_waits(fake: FakeCuda, model: Model
 
 def test_a_fault_of_the_simulated_device(host: bytes, simulated: Model) -> None:
     """It is in the graph that the island does not wait for, and told all the same."""
-    wrong = model_of(mixed_contents(host, make_ptx(first=4)), open_device("sim"))
+    wrong = model_of(hybrid_contents(host, make_ptx(first=4)), open_device("sim"))
     for _ in range(3):
         with pytest.raises(errors.SimulationError) as caught:
             wrong(x)
@@ -306,7 +306,7 @@ def test_a_fault_of_the_simulated_device(host: bytes, simulated: Model) -> None:
 
 def test_any_call_may_fail(fake: FakeCuda, host: bytes) -> None:
     """Whatever the driver refuses, and when: an error, nothing left, and the next goes well."""
-    contents = mixed_contents(host)
+    contents = hybrid_contents(host)
 
     def run_all() -> None:
         model = model_of(contents, fake.device())
@@ -341,7 +341,7 @@ def test_code_of_the_host_that_is_not_there(
     from nova.artifact.format import read_artifact
     from nova.artifact.write import write_artifact
 
-    artifact = read_artifact(write_artifact(mixed_contents(host)))
+    artifact = read_artifact(write_artifact(hybrid_contents(host)))
     block = artifact.file.tables(0)
     row = [((SIZE,), np.dtype("f4"), 0)], [((SIZE,), np.dtype("f4"), -1)]
     with pytest.raises(errors.NovaError, match="pinned to the host, and their code is not there"):

@@ -150,10 +150,10 @@ def train(target: str, program: Callable[[Any, Any], Any], pin_update: bool) -> 
 @pytest.mark.parametrize("pin_update", [False, True])
 @pytest.mark.parametrize("program", [middle, two_islands, nova.checkpoint(middle)])
 def test_training(program: Callable[[Any, Any], Any], pin_update: bool) -> None:
-    mixed = train(TARGET, program, pin_update)
-    for own, wanted in zip(mixed, train("cpu", program, pin_update), strict=True):
+    hybrid = train(TARGET, program, pin_update)
+    for own, wanted in zip(hybrid, train("cpu", program, pin_update), strict=True):
         np.testing.assert_allclose(own, wanted, rtol=2e-5, atol=2e-6)
-    assert not np.array_equal(mixed[-1], w)
+    assert not np.array_equal(hybrid[-1], w)
 
 
 def test_gradients_are_pinned_like_their_ops() -> None:
@@ -181,7 +181,7 @@ def test_an_unknown_device_is_an_error() -> None:
     raises = pytest.raises(errors.AttributeValueError, match="no device 'tpu'")
     with raises as caught, nova.device("tpu"):
         pass
-    assert "test_mixed.py" in str(caught.value)
+    assert "test_hybrid.py" in str(caught.value)
 
 
 def test_the_plan_is_text() -> None:
@@ -215,7 +215,7 @@ def test_a_call_inside_of_device_does_not_pin_a_jitted_function() -> None:
 
 
 def test_a_file_for_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "mixed.nova"
+    path = tmp_path / "hybrid.nova"
     made = compiled(middle)
     nova.translate(made, targets=[os.uname().machine, TARGET, "cuda:sm_90a"]).save(path)
     wanted = made.run([x], [w])
