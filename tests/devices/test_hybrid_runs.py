@@ -28,7 +28,7 @@ from nova.runtime.model import Model
 x = np.arange(SIZE, dtype="f4")
 STEADY = (
     *("cuMemcpyHtoDAsync", "cuLaunchKernel", "cuMemcpyDtoHAsync", "cuEventRecord"),
-    *("cuGraphLaunch", "cuEventSynchronize"),  # the device is at work, then the island waits
+    *("cuGraphLaunch", "cuEventSynchronize"),  # the device is at work, then the host region waits
     *("cuMemcpyHtoDAsync", "cuEventRecord", "cuGraphLaunch", "cuEventRecord"),
     *("cuMemcpyDtoHAsync", "cuStreamSynchronize"),
 )
@@ -71,7 +71,7 @@ def test_the_device_has_its_work_before_the_host_waits(fake: FakeCuda, model: Mo
     assert tuple(fake.history) == STEADY
 
 
-def test_kernels_between_islands_are_graphs(fake: FakeCuda, model: Model) -> None:
+def test_kernels_between_host_regions_are_graphs(fake: FakeCuda, model: Model) -> None:
     """Two steps of two launches each, and one of one launch, which needs no graph."""
     model(x)
     assert counts(model)["launches"] == fake.count("cuLaunchKernel") == 5
@@ -106,7 +106,7 @@ def test_other_pointers_change_the_graphs(
 def test_arrays_of_the_device_are_copied_early(
     fake: FakeCuda, device: _native.Device, model: Model
 ) -> None:
-    """The island waits for one event, and the run returns before the device has ended."""
+    """The host region waits for one event, and the run returns before the device has ended."""
     there = DeviceArray.of(device, x)
     for _ in range(3):
         model(there)
@@ -116,8 +116,8 @@ def test_arrays_of_the_device_are_copied_early(
     np.testing.assert_array_equal(found.numpy(), 18 * x)
 
 
-def test_runs_behind_each_other_share_the_mirror(simulated: Model) -> None:
-    """Nobody waits for the first runs: the mirror of one is not overwritten by the next."""
+def test_runs_in_sequence_share_the_host_shadow(simulated: Model) -> None:
+    """No caller waits for the first runs: the host shadow of one is not overwritten by the next."""
     device = open_device("sim")
     given = [DeviceArray.of(device, x + number) for number in range(8)]
     found = [simulated(array) for array in given]
@@ -141,7 +141,7 @@ def test_a_steady_state_allocates_nothing(fake: FakeCuda, model: Model) -> None:
 # --- threads --------------------------------------------------------------------------------------
 
 
-def test_islands_run_on_several_threads(host: bytes, device: _native.Device) -> None:
+def test_host_regions_run_on_several_threads(host: bytes, device: _native.Device) -> None:
     """The kernel writes which stack it ran on: y = 2 (6 x + stack + x)."""
     model = model_of(hybrid_contents(host, first="stacks"), device)
 
@@ -169,7 +169,7 @@ def slower(request: pytest.FixtureRequest, host: bytes, device: _native.Device) 
     return model_of(hybrid_contents(host, first="slower"), where)
 
 
-def wait_for_its_island() -> None:
+def wait_for_its_host_region() -> None:
     """Nothing else takes that much of the processors."""
     start = time.process_time()
     while time.process_time() < start + 0.1:
@@ -177,7 +177,7 @@ def wait_for_its_island() -> None:
 
 
 def check_that_it_was_stopped(model: Model) -> None:
-    """Kernels before the island were launched, those after it were not. The model goes on."""
+    """Kernels before the host region were launched, those after it were not. The model goes on."""
     while counts(model)["runs"] < 1:
         time.sleep(0.001)
     assert counts(model)["launches"] == 3
@@ -200,7 +200,7 @@ def test_a_time_limit_stops_a_run_that_nobody_waits_for(slower: Model) -> None:
 
 def test_a_cancelled_run_stops_between_kernels_of_the_host(slower: Model) -> None:
     future = slower.submit(x)
-    wait_for_its_island()
+    wait_for_its_host_region()
     assert future.cancel()
     with pytest.raises(errors.RunCancelled, match="between kernels of the host"):
         future.result()
@@ -211,7 +211,7 @@ def test_a_cancelled_run_stops_between_kernels_of_the_host(slower: Model) -> Non
 @pytest.mark.parametrize("limit", [None, 60.0])
 def test_ctrl_c_stops_kernels_of_the_host(slower: Model, limit: float | None) -> None:
     def interrupt() -> None:
-        wait_for_its_island()
+        wait_for_its_host_region()
         _thread.interrupt_main()
 
     thread = threading.Thread(target=interrupt)
@@ -295,7 +295,7 @@ def test_a_fault_of_the_device_while_the_host_waits(fake: FakeCuda, model: Model
 
 
 def test_a_fault_of_the_simulated_device(host: bytes, simulated: Model) -> None:
-    """It is in the graph that the island does not wait for, and told all the same."""
+    """It is in the graph that the host region does not wait for, and told all the same."""
     wrong = model_of(hybrid_contents(host, make_ptx(first=4)), open_device("sim"))
     for _ in range(3):
         with pytest.raises(errors.SimulationError) as caught:
