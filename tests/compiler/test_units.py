@@ -61,21 +61,21 @@ def at_loops(plan: Plan, target: str) -> ir.Module:
 
 def lower(module: ir.Module, target: str) -> list[Unit]:
     """All units of a module at `loops`, which is at `llvm` behind this."""
-    way = UnitLowering(module, MLIR_STAGES["llvm"](current_settings(target=target)))
-    return [*way.shared(module_text(module)), *way.kernels()]
+    route = UnitLowering(module, MLIR_STAGES["llvm"](current_settings(target=target)))
+    return [*route.shared(module_text(module)), *route.kernels()]
 
 
 def lower_early(plan: Plan, target: str) -> tuple[ir.Module, list[Unit], int]:
     """The same from a plan: units are taken as soon as they can be, of which there are so many."""
     recorder, settings = Recorder(), current_settings(target=target)
     module = start_from_plan(plan, recorder)
-    way = UnitLowering(module, MLIR_STAGES["llvm"](settings))
+    route = UnitLowering(module, MLIR_STAGES["llvm"](settings))
     units: list[Unit] = []
     run_stages(
-        module, settings, recorder, until="loops", between=lambda: units.extend(way.written())
+        module, settings, recorder, until="loops", between=lambda: units.extend(route.written())
     )
     early = len(units)
-    units += [*way.shared(recorder.texts["loops"]), *way.kernels()]
+    units += [*route.shared(recorder.texts["loops"]), *route.kernels()]
     return module, units, early
 
 
@@ -86,10 +86,10 @@ def units_of(plan: Plan, target: str) -> list[Unit]:
 @pytest.mark.parametrize("target", ["cpu", "x86_64"])
 def test_lowering_in_units_leaves_the_module_that_the_stage_makes(target):
     module = at_loops(network(), target)
-    whole = copy_module(module)
-    run_stages(whole, current_settings(target=target), Recorder(), after="loops")
+    full = copy_module(module)
+    run_stages(full, current_settings(target=target), Recorder(), after="loops")
     lower(module, target)
-    assert module_text(module) == module_text(whole)
+    assert module_text(module) == module_text(full)
 
 
 @pytest.mark.parametrize("plan", [network, lookup])
@@ -122,10 +122,10 @@ def test_every_function_is_in_one_unit_and_each_call_has_a_definition(target):
     everything = set().union(*defined)
     assert sum(map(len, defined)) == len(everything)
     assert any(name.startswith("nova_multiply") for name in everything)
-    for unit, own in zip(units, defined, strict=True):
+    for unit, private in zip(units, defined, strict=True):
         called = set(re.findall(r"\bcall [^@\n]*@((?:nova|kernel)_\w+)\(", unit.text))
-        assert called <= own | set(unit.calls)
-        assert set(unit.calls) <= everything - own
+        assert called <= private | set(unit.calls)
+        assert set(unit.calls) <= everything - private
 
 
 def test_a_unit_without_the_vectorizer_has_no_kernel_with_scalar_loops():

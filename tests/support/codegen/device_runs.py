@@ -63,8 +63,8 @@ class DeviceProgram:
             kernel = self.tables.kernels[launch.kernel]
             shape = kernel.device
             assert shape is not None
-            places = [address(self.tables.buffers[i]) for i in launch.buffers]
-            arguments = struct.pack(f"<{len(places)}Q", *places)
+            positions = [address(self.tables.buffers[i]) for i in launch.buffers]
+            arguments = struct.pack(f"<{len(positions)}Q", *positions)
             module.launch(kernel.symbol, shape.grid, shape.block, shape.shared, arguments, memory)
         return outputs
 
@@ -72,15 +72,15 @@ class DeviceProgram:
 def compile_plan(plan: Plan, target: str = "cuda:sm_90a", **settings: Any) -> DeviceProgram:
     recorder = Recorder()
     module = start_from_plan(plan, recorder)
-    found: list[tuple[Tables, bytes]] = []
+    result: list[tuple[Tables, bytes]] = []
 
     def read(stage: str, module: Any) -> None:
         if stage == "outlined":
-            found.append(read_device_tables(module))
+            result.append(read_device_tables(module))
 
     run_stages(module, Settings(target=target, **settings), recorder, observe=read)
     ptx = compile_ptx(device_ir(module), parse_target(target))
-    return DeviceProgram(plan, *found[0], ptx, recorder.texts)
+    return DeviceProgram(plan, *result[0], ptx, recorder.texts)
 
 
 def compile_function(
@@ -88,10 +88,10 @@ def compile_function(
 ) -> tuple[DeviceProgram, list[np.ndarray]]:
     """A function of tensors for a device, and what the interpreter says of it."""
     tensors = [nova.tensor(a) for a in arrays]
-    made = function(*tensors)
-    outputs = list(made) if isinstance(made, (list, tuple)) else [made]
-    wanted = evaluate(outputs, dict(zip(tensors, arrays, strict=True)))
-    return compile_plan(build_plan(outputs, tensors, []), **settings), wanted
+    created = function(*tensors)
+    outputs = list(created) if isinstance(created, (list, tuple)) else [created]
+    expected = evaluate(outputs, dict(zip(tensors, arrays, strict=True)))
+    return compile_plan(build_plan(outputs, tensors, []), **settings), expected
 
 
 def check(
@@ -101,8 +101,8 @@ def check(
     **settings: Any,
 ) -> DeviceProgram:
     """Run a function on the simulated device, and compare with the interpreter."""
-    program, wanted = compile_function(function, arrays, **settings)
-    for given, right in zip(program.run([a.copy() for a in arrays]), wanted, strict=True):
+    program, expected = compile_function(function, arrays, **settings)
+    for inputs, right in zip(program.run([a.copy() for a in arrays]), expected, strict=True):
         scale = max(1.0, float(np.abs(right.astype(np.float64)).max(initial=0)))
-        np.testing.assert_allclose(given, right, rtol=tolerance, atol=tolerance * scale)
+        np.testing.assert_allclose(inputs, right, rtol=tolerance, atol=tolerance * scale)
     return program

@@ -49,15 +49,15 @@ class Loaded:
         """What the compiler says that tiles [begin, end) of a launch read and write."""
         record = self.tables.launches[launch]
         footprint = self.footprints[record.kernel]
-        found: tuple[Spans, Spans] = ([], [])
-        for spans, arguments in zip(found, (footprint.reads, footprint.writes), strict=True):
+        result: tuple[Spans, Spans] = ([], [])
+        for spans, arguments in zip(result, (footprint.reads, footprint.writes), strict=True):
             for byte_ranges, number in zip(arguments, record.buffers, strict=False):
                 bounds = footprint.touched(byte_ranges, (begin, end)) if begin < end else None
                 if bounds is None:
                     continue
                 space, offset = space_of(self.tables.buffers[number])
                 spans.append((space, offset + int(bounds[0][0]), offset + int(bounds[1][0])))
-        return found
+        return result
 
     def run(self, launch: int, begin: int, end: int, memory: Memory) -> None:
         """Tiles [begin, end) of a launch."""
@@ -110,9 +110,9 @@ def space_of(buffer: Any) -> tuple[tuple[str, int], int]:
 
 def aligned_bytes(size: int, fill: int) -> np.ndarray:
     """Bytes at a multiple of 64, with some more behind them that must not change."""
-    whole = np.full(size + 128, fill, np.uint8)
-    start = -whole.ctypes.data % 64
-    return whole[start : start + size]
+    complete = np.full(size + 128, fill, np.uint8)
+    start = -complete.ctypes.data % 64
+    return complete[start : start + size]
 
 
 def load_plan(plan: Plan, settings: Settings) -> Loaded:
@@ -122,16 +122,16 @@ def load_plan(plan: Plan, settings: Settings) -> Loaded:
 
 def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> Loaded:
     """The same from a module at the stage `after`, which is used up."""
-    found: list[tuple[Tables, bytes, tuple[Footprint, ...]]] = []
+    result: list[tuple[Tables, bytes, tuple[Footprint, ...]]] = []
 
     def observe(stage: str, module: ir.Module) -> None:
         if stage == "loops":
             touched = tuple(load_footprint(kernel) for kernel in kernels(module))
-            found.append((*read_tables(module), touched))
+            result.append((*read_tables(module), touched))
 
     run_stages(module, settings, Recorder(), after=after, observe=observe)
     target = parse_target(settings.target)
     code = load_objects(compile_objects([single_unit(module)], target, 1))
-    tables, constants, footprints = found[0]
+    tables, constants, footprints = result[0]
     entries = tuple(_KERNEL(address_of(code, k.symbol)) for k in tables.kernels)
     return Loaded(tables, constants, footprints, entries, code)
