@@ -53,7 +53,7 @@ from nova.runtime.gpu_executor import load_for
 from nova.runtime.weights import ParamValues
 
 if TYPE_CHECKING:
-    from nova.compiler.driver import CompileResult
+    from nova.compiler.result import CompileResult
 
 _PROGRAMS_IN_MEMORY = 1024
 RUN_MODES = ("native", "sim")
@@ -99,19 +99,19 @@ def compile(
             where=str(user_location()),
             hint="freeze the program that uses the trained params, not the one that trains them",
         )
-    wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    _check_tensors(wanted, inputs, params)
+    results = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    _check_tensors(results, inputs, params)
     if include_backward:
-        if len(wanted) != 1:
+        if len(results) != 1:
             raise GraphError(
-                f"include_backward with {len(wanted)} outputs: it takes one scalar",
+                f"include_backward with {len(results)} outputs: it takes one scalar",
                 hint="compile the loss, or make gradients with nova.backward",
             )
         # Built here and not read from `.grad`, which may hold the sum over several losses.
-        wanted += gradients(wanted[0], params)
+        results += gradients(results[0], params)
     if freeze:
         params = ()  # leaves that are not arguments are constants
-    plan = build_plan(wanted, inputs, params, updates)
+    plan = build_plan(results, inputs, params, updates)
     program = compile_plan(
         plan,
         target=target,
@@ -138,8 +138,8 @@ def carrying(
 def _check_tensors(
     outputs: Sequence[Any], inputs: Sequence[Tensor], params: Sequence[Tensor]
 ) -> None:
-    for name, given in (("inputs", inputs), ("params", params)):
-        if isinstance(given, Tensor):
+    for name, value in (("inputs", inputs), ("params", params)):
+        if isinstance(value, Tensor):
             raise GraphError(f"{name} is a Tensor, not a list of them", hint=f"write {name}=[...]")
     for i, value in enumerate(outputs):
         if not isinstance(value, Tensor):
@@ -203,10 +203,10 @@ def compile_text(text: str, stage: str, settings: Settings, name: str) -> Compil
 def check_target(target: str) -> None:
     """TargetError at the user's line unless `target` names a machine to compile for and run on."""
     try:
-        wanted, here = parse_target(local_target(target) or target), parse_target("cpu")
-        if wanted.arch != here.arch and not wanted.is_device:
+        machine, local = parse_target(local_target(target) or target), parse_target("cpu")
+        if machine.arch != local.arch and not machine.is_device:
             raise TargetError(
-                f"target {target!r}: what compile() gives runs here, and this is {here.arch}",
+                f"target {target!r}: what compile() gives runs here, and this is {local.arch}",
                 hint=f"nova.translate(program, targets={target!r}) writes a file",
             )
     except NovaError as error:
@@ -291,7 +291,8 @@ class _Job:
 
     def _tuned(self, name: str) -> Settings:
         """The settings with the schedules that are fastest on this machine."""
-        from nova.compiler.stages import Recorder, start_from_plan, start_from_text
+        from nova.compiler.recorder import Recorder
+        from nova.compiler.stages import start_from_plan, start_from_text
         from nova.tuning import tune_settings
 
         log("tune", f"{name}: for {self.settings.tune:g} s on {self.settings.target}")
@@ -326,17 +327,17 @@ class _Cache:
                     "the compile was interrupted: nothing was cached", hint="call again to compile"
                 ) from None
 
-        found, was_there = self._programs.get((key, job.device), make)
-        self._count("memory" if was_there else found.origin)
-        if not was_there:
-            return found
+        program, is_hit = self._programs.get((key, job.device), make)
+        self._count("memory" if is_hit else program.origin)
+        if not is_hit:
+            return program
         log("cache", f"hit {key[:12]} in memory")
         return Compiled(
-            found._executable,
+            program._executable,
             job.plan,
             "memory",
-            recorder=found._recorder,
-            contents=found._contents,
+            recorder=program._recorder,
+            contents=program._contents,
             name=name,
         )
 
@@ -354,7 +355,7 @@ class _Cache:
             self._last = recipe
             if disk is not None:
                 disk.put(key, built.data)
-        from nova.compiler.driver import share_bytes  # loaded by the build
+        from nova.compiler.result import share_bytes  # loaded by the build
 
         artifact = read_artifact(built.data)
         built = share_bytes(built, artifact)
@@ -438,7 +439,7 @@ def _installed_versions(packages: Sequence[str]) -> dict[str, str]:
 
     importlib.metadata has them too, but importing it takes longer than a load from the cache.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in sys.path:
         try:
             names = [n for n in os.listdir(folder or ".") if n.endswith(".dist-info")]
@@ -447,8 +448,8 @@ def _installed_versions(packages: Sequence[str]) -> dict[str, str]:
         for name in names:
             package, _, version = name.removesuffix(".dist-info").partition("-")
             if package in packages:
-                found.setdefault(package, version)
-    return {package: found.get(package, "unknown") for package in packages}
+                versions.setdefault(package, version)
+    return {package: versions.get(package, "unknown") for package in packages}
 
 
 # --- immediate evaluation -------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from nova.runtime.weights import ParamValues, read_values
 
 if TYPE_CHECKING:
     from nova.artifact.write import FileSpec
-    from nova.compiler.stages import Recorder
+    from nova.compiler.recorder import Recorder
     from nova.tracing.schedule_sim import Simulation
 
 _checker: list[Callable[..., Any]] = []
@@ -170,20 +170,20 @@ class Compiled(Model):
                 hint=f"{install_command(missing)}, or save it where it was compiled",
             )
         from nova.compiler.driver import build
-        from nova.compiler.module import WHOLE_STAGES, build_text
+        from nova.compiler.module import PROGRAM_STAGES, build_text
 
         manifest, stages = artifact.manifest, artifact.stages()
         settings = [Settings.of(variant.options) for variant in manifest.variants]
-        if manifest.source in WHOLE_STAGES:
+        if manifest.source in PROGRAM_STAGES:
             text = stages[manifest.source]
             contents = build_text(text, manifest.source, settings, manifest.key, self.name).contents
         else:
             key, text = manifest.key, stages["plan"] if self.is_foreign else ""
             built = [
-                build_text(text, "plan", [own], key, self.name).contents
+                build_text(text, "plan", [settings_of_file], key, self.name).contents
                 if self.is_foreign
-                else build(self.plan, own, key).contents
-                for own in settings
+                else build(self.plan, settings_of_file, key).contents
+                for settings_of_file in settings
             ]
             every = [variant for contents in built for variant in contents.variants]
             images = [image for contents in built for image in contents.devices]

@@ -80,7 +80,7 @@ class _Key(NamedTuple):
 
     structure: TreeDef
     leaves: tuple[tuple[TensorType, bool], ...]
-    place: str | None
+    device: str | None
     values: tuple[Any, ...]
 
 
@@ -142,12 +142,14 @@ class JitFunction(Sealed):
         # A separate name for each class: the method of a base class may be called through super().
         name = f"jit of {getattr(self, '__qualname__', self._name)}"
         try:
-            made = vars(instance).get(name)
-            if not isinstance(made, _JitMethod):
-                made = _JitMethod(self._function.__get__(instance, owner), self._options)
+            bound = vars(instance).get(name)
+            if not isinstance(bound, _JitMethod):
+                bound = _JitMethod(self._function.__get__(instance, owner), self._options)
                 is_class = isinstance(instance, type)  # below @classmethod
-                (partial(setattr, instance) if is_class else vars(instance).__setitem__)(name, made)
-            return made
+                (partial(setattr, instance) if is_class else vars(instance).__setitem__)(
+                    name, bound
+                )
+            return bound
         except TypeError:
             raise GraphError(
                 f"{type(instance).__name__} has __slots__ and no __dict__, which would keep the "
@@ -200,59 +202,59 @@ class JitFunction(Sealed):
         # A Python number is not an f64 array: it takes the dtype of the tensor operand next to it.
         numbers = [type(leaf) in _NUMBERS for leaf in leaves]
         types = tuple(zip(map(array_type, arrays), numbers, strict=True))
-        place = None
+        device = None
         if self._options.target is None:
-            place = _common_place(names, arrays, numbers)
+            device = _common_device(names, arrays, numbers)
         if self._roots is None:
             self._roots = find_roots(self._function)
         if len(self._first):
-            return self._find(structure, types, place), arrays
+            return self._find(structure, types, device), arrays
         # Names that a trace assigns look like state until the first trace has ended.
         entries: list[_Entry] = []
 
         def find_first() -> bool:
-            entries.append(self._find(structure, types, place))
+            entries.append(self._find(structure, types, device))
             return True
 
         self._first.get("first", find_first)
-        return entries[0] if entries else self._find(structure, types, place), arrays
+        return entries[0] if entries else self._find(structure, types, device), arrays
 
     def _find(
         self,
         structure: TreeDef,
         types: tuple[tuple[TensorType, bool], ...],
-        place: str | None,
+        device: str | None,
     ) -> _Entry:
         """The program for a signature and the current state; later calls try it first."""
         assert self._roots is not None
         while True:
-            seen = generation[0]
+            count = generation[0]
             state = self._roots.snapshot()
-            key = _Key(structure, types, place, state.values)
-            entry, found = self._entries.get(key, partial(self._compile, key))
+            key = _Key(structure, types, device, state.values)
+            entry, is_hit = self._entries.get(key, partial(self._compile, key))
             if entry.key != key:
                 self._entries.move(key, entry.key)
-            if not found or entry.state.is_same(state):
+            if not is_hit or entry.state.is_same(state):
                 break
             # The same values, but other tensors or arrays than those of the trace.
             self._entries.discard(key, entry)
         with self._lock:
-            self._hits += found
-            self._last_program = self._quick(entry, seen)
+            self._hits += is_hit
+            self._last_program = self._quick(entry, count)
             self._last_key = entry.key
         return entry
 
-    def _quick(self, entry: _Entry, seen: int) -> Any:
+    def _quick(self, entry: _Entry, count: int) -> Any:
         """The fast path of a call: the native program, or one that checks the state before it."""
         if not entry.plain or entry.captured.draws:
             return None
         roots = self._roots
         program = entry.compiled._program
-        if not roots and not entry.captured.count and entry.key.place is None:
+        if not roots and not entry.captured.count and entry.key.device is None:
             return program
         assert roots is not None
-        kind = None if entry.key.place is None else DeviceArray
-        return BoundProgram(program, entry.captured, roots, entry.state, seen, kind)
+        array_class = None if entry.key.device is None else DeviceArray
+        return BoundProgram(program, entry.captured, roots, entry.state, count, array_class)
 
     def _compile(self, key: _Key) -> _Entry:
         structure, leaves = key.structure, key.leaves
@@ -284,7 +286,7 @@ class JitFunction(Sealed):
             tune=options.tune,
             name=self._name,
             run_mode=options.run_mode,
-            device=key.place,
+            device=key.device,
         )
         if options.run_mode == "sim" and not compiled.is_on_device:
             compiled = compiled.simulated(options.sim_cores, options.sim_seed)
@@ -389,23 +391,25 @@ def _check_fields(before: dict[str, Snapshot], after: dict[str, Snapshot]) -> No
         )
 
 
-def _common_place(
+def _common_device(
     names: Sequence[str], arrays: Sequence[Any], numbers: Sequence[bool]
 ) -> str | None:
     """The device that all arrays are on, None for the host; numbers are accepted on any device."""
-    places = {
+    devices = {
         name: place_of(array)
         for name, array, number in zip(names, arrays, numbers, strict=True)
         if not number
     }
-    if len(set(places.values())) > 1:
-        listed = ", ".join(f"{name!r} on {place or 'the host'}" for name, place in places.items())
+    if len(set(devices.values())) > 1:
+        listed = ", ".join(
+            f"{name!r} on {device or 'the host'}" for name, device in devices.items()
+        )
         raise DeviceError(
             f"the arguments are in different places: {listed}",
             where=str(user_location()),
             hint="move them to one with nova.to_device(array, ...) or .numpy()",
         )
-    return next(iter(places.values()), None)
+    return next(iter(devices.values()), None)
 
 
 def _leaf_array(leaf: Any, name: str) -> Any:
@@ -431,8 +435,8 @@ def _leaf_array(leaf: Any, name: str) -> Any:
 
 def array_type(array: Any) -> TensorType:
     """The TensorType of an array, on the host or on a device."""
-    shape, kind = type_on_device(array) or (array.shape, array.dtype)
-    return TensorType(tuple(shape), dtype(kind.newbyteorder("=")))
+    shape, dtype_name = type_on_device(array) or (array.shape, array.dtype)
+    return TensorType(tuple(shape), dtype(dtype_name.newbyteorder("=")))
 
 
 def _as_tensor(value: Any, position: int, function: Callable[..., Any]) -> Tensor:

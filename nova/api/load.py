@@ -54,8 +54,8 @@ def load(
         values = read_values(artifact, path, weights)
         device = device or _usual_device(artifact)
         if device != "cpu":
-            found = load_for(artifact, device)
-            return Compiled(found, None, "file", name=path.name, values=values)
+            executable = load_for(artifact, device)
+            return Compiled(executable, None, "file", name=path.name, values=values)
         if find_variant(artifact) is not None:
             return Compiled(Executable(artifact), None, "file", name=path.name, values=values)
         return _recompile(artifact, path).with_values(values)

@@ -42,12 +42,12 @@ class Image(Protocol):
 
 def arch_number(arch: str) -> int:
     """90 for "sm_90a"; CodegenError if it is not an architecture."""
-    found = _ARCH.fullmatch(arch)
-    if found is None:
+    match = _ARCH.fullmatch(arch)
+    if match is None:
         raise CodegenError(
             f"{arch!r} is no device architecture", hint="they are written sm_80, sm_90a, ..."
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def choose_image(images: Sequence[Image], major: int, minor: int) -> int | None:
@@ -82,8 +82,8 @@ def check_image(image: DeviceImage, symbols: Iterable[str]) -> None:
     text = _COMMENTS.sub(" ", image.data.decode("ascii", "replace"))
     target = _TARGET.search(text)
     if target is None or target[1] != image.arch:
-        found = "none" if target is None else target[1]
-        raise CodegenError(f"the PTX for {image.arch} names the target {found}")
+        arch = "none" if target is None else target[1]
+        raise CodegenError(f"the PTX for {image.arch} names the target {arch}")
     check_calls(text, image.arch)
     missing = sorted(set(symbols) - set(_ENTRY.findall(text)))
     if missing:

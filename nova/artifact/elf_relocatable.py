@@ -44,10 +44,18 @@ def write_relocatable(image: bytes, objects: Sequence[bytes], arch: str) -> byte
     return writer.write(MACHINES[arch].number)
 
 
+def merge_objects(objects: Sequence[bytes], arch: str) -> bytes:
+    """One object with the sections of several, as `ld -r` makes it."""
+    writer = _Writer()
+    for number, data in enumerate(objects):
+        writer.add(data, f"object {number}")
+    return writer.write(MACHINES[arch].number)
+
+
 @dataclass
 class _Section:
     name: str
-    kind: int
+    section_type: int
     flags: int
     align: int
     data: bytes
@@ -70,20 +78,20 @@ class _Writer:
         start, count, names_at = _header(data, label)
         headers = list(elf.SHDR.iter_unpack(data[start : start + count * elf.SHDR.size]))
         names = _body(data, headers[names_at])
-        homes: dict[int, int] = {}
+        new_index: dict[int, int] = {}
         for index, header in enumerate(headers):
-            name, kind, flags, _, _, size, _, _, align, entry = header
-            if flags & elf.SHF_ALLOC and kind != elf.SHT_NOTE:
+            name, section_type, flags, _, _, size, _, _, align, entry = header
+            if flags & elf.SHF_ALLOC and section_type != elf.SHT_NOTE:
                 text = (elf.cut_string(names, name) or b"").decode()
                 self.sections.append(
-                    _Section(text, kind, flags, align, _body(data, header), size, entry)
+                    _Section(text, section_type, flags, align, _body(data, header), size, entry)
                 )
-                homes[index] = len(self.sections)
-        numbers = self._add_symbols(data, headers, homes)
+                new_index[index] = len(self.sections)
+        numbers = self._add_symbols(data, headers, new_index)
         for header in headers:
-            if header[1] == elf.SHT_RELA and header[7] in homes:
+            if header[1] == elf.SHT_RELA and header[7] in new_index:
                 rows = np.frombuffer(_body(data, header), elf.RELA).copy()
-                self.relocations.append((homes[header[7]], (rows, numbers)))
+                self.relocations.append((new_index[header[7]], (rows, numbers)))
 
     def add_image(self, image: bytes) -> None:
         """Add the file, and the symbols of its sections and kernels."""
@@ -99,9 +107,9 @@ class _Writer:
             )
         )
         markers = {IMAGE_START: 0}
-        places = artifact.file.sections
+        sections = artifact.file.sections
         for name in MARKED_SECTIONS:
-            _, offset, size = places.get(f".nova.{name}", (0, 0, 0))
+            _, offset, size = sections.get(f".nova.{name}", (0, 0, 0))
             markers[f"nova_section_{name}_begin"] = offset
             markers[f"nova_section_{name}_end"] = offset + size
         for name, value in markers.items():
@@ -141,10 +149,10 @@ class _Writer:
         return _assemble(sections, machine, table)
 
     def _add_symbols(
-        self, data: bytes, headers: list[tuple[int, ...]], homes: Mapping[int, int]
+        self, data: bytes, headers: list[tuple[int, ...]], new_index: Mapping[int, int]
     ) -> list[_Key]:
         """Map each symbol of an object: a local to its index, a global to its name."""
-        found: list[_Key] = []
+        keys: list[_Key] = []
         for header in headers:
             if header[1] != elf.SHT_SYMTAB:
                 continue
@@ -154,33 +162,35 @@ class _Writer:
                 row = row.copy()
                 section = int(row["section"])
                 if section < elf.SHN_LORESERVE:
-                    row["section"] = homes.get(section, elf.SHN_UNDEF)
+                    row["section"] = new_index.get(section, elf.SHN_UNDEF)
                 if row["info"] >> 4 != elf.STB_LOCAL:
                     self._merge(name, row)
-                    found.append(name)
-                elif section in homes or section >= elf.SHN_LORESERVE:
-                    found.append(len(self.locals))
+                    keys.append(name)
+                elif section in new_index or section >= elf.SHN_LORESERVE:
+                    keys.append(len(self.locals))
                     self.locals.append((name, row))
                 else:  # the null symbol, and those of sections that are not loaded
-                    found.append(None)
-        return found
+                    keys.append(None)
+        return keys
 
     def _merge(self, name: str, row: Any) -> None:
         """One global symbol for a definition and its uses, with the most restrictive visibility."""
-        known = self.globals.get(name)
-        if known is None:
+        earlier = self.globals.get(name)
+        if earlier is None:
             self.globals[name] = row
             return
-        both = known["section"] != elf.SHN_UNDEF and row["section"] != elf.SHN_UNDEF
+        both = earlier["section"] != elf.SHN_UNDEF and row["section"] != elf.SHN_UNDEF
         if both:
             raise CodegenError(f"the symbol {name} is defined twice")
-        chosen = row if row["section"] != elf.SHN_UNDEF else known
-        chosen["other"] = max(int(known["other"]), int(row["other"]), key=lambda v: (v & 3 > 0, v))
+        chosen = row if row["section"] != elf.SHN_UNDEF else earlier
+        chosen["other"] = max(
+            int(earlier["other"]), int(row["other"]), key=lambda v: (v & 3 > 0, v)
+        )
         self.globals[name] = chosen
 
-    def _define(self, name: str, value: int, kind: int, visibility: int) -> None:
+    def _define(self, name: str, value: int, symbol_type: int, visibility: int) -> None:
         row = np.zeros((), elf.SYM)
-        row["info"] = elf.STB_GLOBAL << 4 | kind
+        row["info"] = elf.STB_GLOBAL << 4 | symbol_type
         row["other"] = visibility
         row["section"] = len(self.sections)
         row["value"] = value
@@ -216,11 +226,11 @@ def _assemble(sections: list[_Section], machine: int, symtab: int) -> bytes:
         if section is strings:
             section.data, section.size = bytes(names), len(names)
         out += bytes(round_up(len(out), max(1, section.align)) - len(out))
-        link = {elf.SHT_RELA: symtab, elf.SHT_SYMTAB: symtab + 1}.get(section.kind, 0)
+        link = {elf.SHT_RELA: symtab, elf.SHT_SYMTAB: symtab + 1}.get(section.section_type, 0)
         rows.append(
             elf.SHDR.pack(
-                name, section.kind, section.flags, 0, len(out), section.size, link, section.info,
-                max(1, section.align), section.entry,
+                name, section.section_type, section.flags, 0, len(out), section.size, link,
+                section.info, max(1, section.align), section.entry,
             )
         )  # fmt: skip
         out += section.data
@@ -247,8 +257,8 @@ def _body(data: bytes, header: tuple[int, ...]) -> bytes:
 def _kernels(artifact: Any) -> dict[str, int]:
     """The addresses of the kernels of all variants, by symbol."""
     tables = artifact.section(".nova.tables")
-    found: dict[str, int] = {}
+    addresses: dict[str, int] = {}
     for variant in artifact.manifest.variants:
         offset, size = variant.tables
-        found |= kernel_addresses(tables[offset : offset + size])
-    return found
+        addresses |= kernel_addresses(tables[offset : offset + size])
+    return addresses

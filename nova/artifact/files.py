@@ -47,18 +47,18 @@ def write_atomically(
             file.writelines(pieces)
         return
     remove_abandoned(path.parent)
-    kept = _permissions(like or path) if mode is None else None
+    old_mode = _permissions(like or path) if mode is None else None
     try:
         # Never with more bits than the final file: the data must not be visible in between.
-        created = mode if mode is not None else 0o666 if kept is None else kept & 0o666
+        created = mode if mode is not None else 0o666 if old_mode is None else old_mode & 0o666
         temporary, descriptor = _create(path.parent, created)
     except OSError as error:
         error.filename = os.fspath(path)  # the requested name
         raise
     try:
         with open(descriptor, "wb") as file:
-            if kept is not None:
-                os.fchmod(descriptor, kept)
+            if old_mode is not None:
+                os.fchmod(descriptor, old_mode)
             file.writelines(pieces)
             file.flush()
             if sync:
@@ -98,13 +98,15 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-        raise OSError(number, f"it is not a regular file but {_kind(mode)}", os.fspath(path))
+        raise OSError(
+            number, f"it is not a regular file but {_describe_type(mode)}", os.fspath(path)
+        )
     return open(descriptor, "rb")
 
 
-def _kind(mode: int) -> str:
-    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
+def _describe_type(mode: int) -> str:
+    names = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+    return names.get(stat.S_IFMT(mode), "a device")
 
 
 def is_temporary(name: str) -> bool:
@@ -134,12 +136,12 @@ def _permissions(path: Path) -> int | None:
 def _is_special(path: Path) -> bool:
     """Whether the system owns the name: a device or pipe, or a link in /dev to an open file."""
     try:
-        kind = path.stat().st_mode
+        mode = path.stat().st_mode
     except OSError:
         return False
     if path.is_symlink() and os.path.dirname(os.path.abspath(path)) == "/dev":
         return True
-    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _create(folder: Path, mode: int) -> tuple[Path, int]:

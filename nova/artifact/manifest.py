@@ -119,19 +119,19 @@ def _plain(value: Any) -> Any:
 def from_json(data: bytes) -> Manifest:
     """Parse a manifest that the native reader has accepted; ArtifactError if it is invalid."""
     try:
-        found = json.loads(data)
-        weights = found.pop("weights")
+        document = json.loads(data)
+        weights = document.pop("weights")
         return Manifest(
-            args=_tensors(found.pop("args")),
-            outputs=_tensors(found.pop("outputs")),
-            variants=tuple([_variant(**row) for row in found.pop("variants")]),
+            args=_tensors(document.pop("args")),
+            outputs=_tensors(document.pop("outputs")),
+            variants=tuple([_variant(**row) for row in document.pop("variants")]),
             weights=WeightsSpec(
                 weights["kind"],
                 weights["sha256"],
                 tuple([WeightSpec(**row) for row in weights["tensors"]]),
             ),
-            devices=tuple([DeviceSpec(**row) for row in found.pop("devices")]),
-            **found,
+            devices=tuple([DeviceSpec(**row) for row in document.pop("devices")]),
+            **document,
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         fail("manifest-json", f"{type(error).__name__}: {error}")

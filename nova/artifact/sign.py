@@ -52,17 +52,19 @@ def sign_artifact(data: Buffer, key: str | Path) -> bytes:
 def make_key_pair(prefix: str | Path) -> tuple[Path, Path]:
     """Write `<prefix>.private.pem` and `<prefix>.public.pem`; TrustError if one exists."""
     ed25519, serialization = _library()
-    private, public = (Path(f"{prefix}.{kind}{_SUFFIX}") for kind in ("private", "public"))
+    private, public = (Path(f"{prefix}.{role}{_SUFFIX}") for role in ("private", "public"))
     for path in (private, public):
         if path.exists():
             raise TrustError("there is a key already, which is not replaced", where=str(path))
     key = ed25519.Ed25519PrivateKey.generate()
     pem = serialization.Encoding.PEM
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    shown = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public_bytes = key.public_key().public_bytes(
+        pem, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     try:
         write_atomically(private, secret, mode=0o600)
-        write_atomically(public, shown)
+        write_atomically(public, public_bytes)
     except OSError as error:
         raise TrustError(f"cannot write the keys: {error.strerror}", where=str(prefix)) from error
     return private, public
@@ -86,7 +88,7 @@ def read_private_key(path: str | Path) -> Ed25519PrivateKey:
 
 def read_public_keys(paths: Iterable[str | Path]) -> tuple[bytes, ...]:
     """The 32 bytes of every Ed25519 public key in PEM files, and in folders of `.pem` files."""
-    return tuple([_read_public_key(path) for given in paths for path in _key_files(Path(given))])
+    return tuple([_read_public_key(path) for entry in paths for path in _key_files(Path(entry))])
 
 
 def check_trust(digest: bytes, signature: bytes | None) -> None:
@@ -152,13 +154,13 @@ def _key_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = sorted(path / name for name in os.listdir(path) if name.endswith(_SUFFIX))
+        files = sorted(path / name for name in os.listdir(path) if name.endswith(_SUFFIX))
     except OSError as error:
         raise TrustError(f"cannot read the folder: {error.strerror}", where=str(path)) from error
-    if not found:
+    if not files:
         # Every file would be refused, for a reason that is hard to see.
         raise TrustError(f"the folder has no {_SUFFIX} file", where=str(path))
-    return found
+    return files
 
 
 def _read_public_key(path: Path) -> bytes:

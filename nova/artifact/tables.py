@@ -224,10 +224,10 @@ def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
     for number, kernel in enumerate(tables.kernels):
         first = launched.get(number)
         runs_code = kernel.is_linked or kernel.core == "device"
-        known = first if runs_code and first is not None else LaunchSpec(number, ())
+        example = first if runs_code and first is not None else LaunchSpec(number, ())
         symbol = strings.offset(kernel.symbol)
-        buffers = [tables.buffers[i] for i in known.buffers if i < len(tables.buffers)]
-        interface = (kernel.grid, symbol, known.reads, len(buffers), _core_number(kernel))
+        buffers = [tables.buffers[i] for i in example.buffers if i < len(tables.buffers)]
+        interface = (kernel.grid, symbol, example.reads, len(buffers), _core_number(kernel))
         rows.append(INTERFACE.pack(*interface))
         sizes += [INTERFACE_SIZE.pack(buffer.nbytes) for buffer in buffers]
     return b"".join(rows + sizes)
@@ -238,8 +238,8 @@ def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> N
     view = _View(block)
     for number, row in enumerate(view.rows(1)):
         if _is_linked(row):
-            place = view.starts[1] + number * KERNEL.size
-            Struct("<Q").pack_into(block, place, addresses[view.string(row[6])])
+            offset = view.starts[1] + number * KERNEL.size
+            Struct("<Q").pack_into(block, offset, addresses[view.string(row[6])])
 
 
 def kernel_addresses(block: Buffer) -> dict[str, int]:
@@ -272,8 +272,8 @@ def unpack_tables(block: Buffer) -> Tables:
     successors = [value for (value,) in view.rows(5)]
     return Tables(
         buffers=tuple(
-            BufferSpec(_word(BUFFER_KINDS, kind, "buffer-kind"), value, nbytes)
-            for kind, _, value, nbytes in view.rows(0)
+            BufferSpec(_word(BUFFER_KINDS, space, "buffer-kind"), value, nbytes)
+            for space, _, value, nbytes in view.rows(0)
         ),
         kernels=tuple(
             KernelSpec(
@@ -329,8 +329,8 @@ class _View:
         magic, size, self.workspace_size, self.work, *counts, self.scratch_size = (
             HEADER.unpack_from(block)
         )
-        known = (MAGIC, DEVICE_MAGIC, OLD_MAGIC, OLD_DEVICE_MAGIC)
-        if magic not in known or size != len(block):
+        magics = (MAGIC, DEVICE_MAGIC, OLD_MAGIC, OLD_DEVICE_MAGIC)
+        if magic not in magics or size != len(block):
             fail("tables-header", f"magic {magic!r}, {size} bytes in a block of {len(block)}")
         self.block = block
         self.counts: list[int] = counts

@@ -38,10 +38,10 @@ def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
     """The texts, in their order, as one compressed block."""
     references = _References(constants)
     if isinstance(texts, StageTexts):
-        known = texts.constants
+        table = texts.constants
         shortened = {
             name: expand_text(
-                _shorten(text, references.digits), lambda key: references.data(known.get(key))
+                _shorten(text, references.digits), lambda key: references.data(table.get(key))
             )
             for name, text in texts.compact.items()
         }
@@ -55,13 +55,13 @@ def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
 def _shorten(text: str, refer: Callable[[str], str | None]) -> str:
     doubled = text.replace("\0", "\0\0")
     pieces: list[str] = []
-    done = 0
+    position = 0
     for sampled in _SAMPLED.finditer(doubled[::_STEP]):
-        low = max(done, (sampled.start() - 1) * _STEP + 1)
+        low = max(position, (sampled.start() - 1) * _STEP + 1)
         high = sampled.end() * _STEP
-        pieces += [doubled[done:low], _shorten_piece(doubled[low:high], refer)]
-        done = high
-    return "".join([*pieces, doubled[done:]])
+        pieces += [doubled[position:low], _shorten_piece(doubled[low:high], refer)]
+        position = high
+    return "".join([*pieces, doubled[position:]])
 
 
 def _shorten_piece(text: str, refer: Callable[[str], str | None]) -> str:
@@ -80,12 +80,12 @@ class PackedTexts(Mapping[str, str]):
 
     def __init__(self, texts: Mapping[str, str], constants: memoryview):
         self._texts, self._constants = texts, constants
-        left = _most_referred(len(constants))
+        allowance = _most_referred(len(constants))
         for text in texts.values():
             for match in _REFERENCE.finditer(text):
                 if match[1]:
-                    left -= int(match[2])
-                    _check_reference(int(match[1]), int(match[2]), len(constants), left)
+                    allowance -= int(match[2])
+                    _check_reference(int(match[1]), int(match[2]), len(constants), allowance)
 
     def __getitem__(self, name: str) -> str:
         return _REFERENCE.sub(self._resolve, self._texts[name])
@@ -104,8 +104,8 @@ class PackedTexts(Mapping[str, str]):
         return digits if match[3] == "l" else digits.upper()
 
 
-def _check_reference(offset: int, size: int, available: int, left: int) -> None:
-    if left < 0:
+def _check_reference(offset: int, size: int, available: int, allowance: int) -> None:
+    if allowance < 0:
         fail("stages-size", f"the texts repeat {available} bytes of constants too often")
     if offset + size > available:
         fail("stages-text", f"a text refers to bytes {offset}..{offset + size} of the constants")
@@ -138,18 +138,18 @@ class _References:
 
     def __init__(self, constants: bytes):
         self._constants = constants
-        self._left = _most_referred(len(constants))
-        self._known: dict[str, tuple[str, int]] = {}
+        self._allowance = _most_referred(len(constants))
+        self._references: dict[str, tuple[str, int]] = {}
         self._offsets: dict[int, int] = {}
 
     def digits(self, digits: str) -> str | None:
         """The reference for a run of digits; None if it is not one run, or not of bytes."""
-        if digits not in self._known:
+        if digits not in self._references:
             reference = _reference(self._constants, digits)
             if reference is None:
                 return None
-            self._known[digits] = reference
-        text, size = self._known[digits]
+            self._references[digits] = reference
+        text, size = self._references[digits]
         return text if self._take(size) else digits
 
     def data(self, data: memoryview | None) -> str | None:
@@ -164,9 +164,9 @@ class _References:
         return f"\0{offset},{len(data)},l\0"
 
     def _take(self, size: int) -> bool:
-        if self._left < size:
+        if self._allowance < size:
             return False
-        self._left -= size
+        self._allowance -= size
         return True
 
 

@@ -145,8 +145,8 @@ def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
     """
     names = [variant.target.name for variant in variants]
     if not names or len(set(names)) < len(names):
-        given = ", ".join(names) or "none"
-        raise CodegenError(f"a file needs variants for different targets, not {given}")
+        listed = ", ".join(names) or "none"
+        raise CodegenError(f"a file needs variants for different targets, not {listed}")
     if len({variant.target.arch for variant in variants if not variant.is_device}) > 1:
         raise CodegenError(
             f"one file holds code for one architecture, not {', '.join(names)}",
@@ -197,11 +197,11 @@ def check_devices(variants: Iterable[Variant], images: Iterable[DeviceImage]) ->
     for variant in variants:
         if not variant.is_device:
             continue
-        own = [image for image in images if image.arch == variant.cpu]
-        if not own:
+        target_images = [image for image in images if image.arch == variant.cpu]
+        if not target_images:
             raise CodegenError(f"no device image is for {variant.cpu}, the target of a variant")
         symbols = [k.symbol for k in variant.tables.kernels if k.device is not None]
-        for image in own:
+        for image in target_images:
             check_image(image, symbols)
 
 
@@ -209,17 +209,17 @@ def _suffix(variant: Variant) -> str:
     return f".{variant.target.name}"
 
 
-def _weights(given: Mapping[int, Buffer] | WeightsSpec) -> tuple[WeightsSpec, _Pieces]:
+def _weights(weights: Mapping[int, Buffer] | WeightsSpec) -> tuple[WeightsSpec, _Pieces]:
     pieces = _Pieces()
-    if isinstance(given, WeightsSpec):
-        return given, pieces
-    tensors = [WeightSpec(arg, *pieces.append(given[arg])) for arg in sorted(given)]
+    if isinstance(weights, WeightsSpec):
+        return weights, pieces
+    tensors = [WeightSpec(arg, *pieces.append(weights[arg])) for arg in sorted(weights)]
     return WeightsSpec("embedded", "", tuple(tensors)), pieces
 
 
-def _regions(places: Iterable[tuple[int, int]]) -> list[int]:
+def _regions(regions: Iterable[tuple[int, int]]) -> list[int]:
     """The region bounds of the seal: both ends of each section."""
-    return [bound for offset, size in places for bound in (offset, offset + size)]
+    return [bound for offset, size in regions for bound in (offset, offset + size)]
 
 
 class _Pieces:
@@ -228,15 +228,15 @@ class _Pieces:
     def __init__(self) -> None:
         self.pieces: list[Buffer] = []
         self._size = 0
-        self._known: dict[bytes | memoryview, tuple[int, int]] = {}
+        self._offsets: dict[bytes | memoryview, tuple[int, int]] = {}
 
     def add(self, data: bytes | memoryview) -> tuple[int, int]:
         """Offset and size of `data`; equal bytes are stored once, and empty data is at (0, 0)."""
         if not data:
             return 0, 0
-        if data not in self._known:
-            self._known[data] = self.append(data)
-        return self._known[data]
+        if data not in self._offsets:
+            self._offsets[data] = self.append(data)
+        return self._offsets[data]
 
     def append(self, data: Buffer) -> tuple[int, int]:
         """Offset and size of `data`, which is not copied."""

@@ -86,13 +86,13 @@ class MemoryDependencies:
 
     def _merge(self) -> None:
         """Merge neighbouring intervals with the same readers and writers."""
-        kept = [
+        first_of_run = [
             i
             for i in range(len(self._starts))
             if i == 0
             or self._writers[i] != self._writers[i - 1]
             or self._readers[i] != self._readers[i - 1]
         ]
-        self._starts = [self._starts[i] for i in kept]
-        self._writers = [self._writers[i] for i in kept]
-        self._readers = [self._readers[i] for i in kept]
+        self._starts = [self._starts[i] for i in first_of_run]
+        self._writers = [self._writers[i] for i in first_of_run]
+        self._readers = [self._readers[i] for i in first_of_run]

@@ -15,41 +15,35 @@ from dataclasses import replace
 from nova.artifact.cache.key import cache_key
 from nova.artifact.tables import Tables
 from nova.artifact.write import FileSpec, write_artifact
-from nova.compiler.driver import CompileResult, build, build_module, make_contents
+from nova.compiler.driver import build, build_module, make_contents
+from nova.compiler.recorder import Recorder, ReportingRecorder, apply_reports
+from nova.compiler.result import CompileResult, TargetCode
 from nova.compiler.sandbox import run_sandboxed
-from nova.compiler.session import Program
 from nova.compiler.signature import ProgramSignature, read_signature
-from nova.compiler.stages import (
-    DEVICE_STAGES,
-    MLIR_STAGES,
-    Recorder,
-    ReportingRecorder,
-    follow,
-    start_from_text,
-)
+from nova.compiler.stages import CPU_STAGES, DEVICE_MLIR_STAGES, MLIR_STAGES, start_from_text
 from nova.core.gc_pause import paused_gc
 from nova.core.log import progress
 from nova.core.settings import Settings
 from nova.plan import parse_plan
 
-# The stages whose text is a whole program: after them there are only kernels.
-WHOLE_STAGES = tuple(
-    stage for stage in (*MLIR_STAGES, *DEVICE_STAGES) if stage not in ("llvm", "nvvm")
+# The stages whose text is a complete program: after them there are only kernels.
+PROGRAM_STAGES = tuple(
+    stage for stage in (*MLIR_STAGES, *DEVICE_MLIR_STAGES) if stage not in ("llvm", "nvvm")
 )
 
 
 def build_text(
     text: str, stage: str, settings: Sequence[Settings], key: Mapping[str, str], filename: str
 ) -> CompileResult:
-    """Compile the text of a plan or of one of `WHOLE_STAGES` for every target of `settings`."""
+    """Compile the text of a plan or of one of `PROGRAM_STAGES` for every target of `settings`."""
     recorder = Recorder(cache_key(key)[:12])
-    with progress("compiling", len(MLIR_STAGES) + 2) as bar:
+    with progress("compiling", len(CPU_STAGES)) as bar:
         contents = run_sandboxed(
             f"{__name__}:text_contents",
             *(text, stage, list(settings), dict(key), filename),
             where=filename,
             stage=stage,
-            observe=follow(recorder, bar),
+            observe=apply_reports(recorder, bar),
         )
         started = time.perf_counter()
         contents = replace(contents, stages=recorder.texts)
@@ -65,30 +59,30 @@ def text_contents(
     """In the child: the contents of a file of the text, without the texts, which the caller has."""
     recorder = ReportingRecorder()
     if stage == "plan":
-        (own,) = settings
-        built = build(parse_plan(text, filename), own, key, recorder).contents
-        return replace(built, stages={})
+        (only,) = settings
+        result = build(parse_plan(text, filename), only, key, recorder)
+        return replace(result.contents, stages={})
     started = time.perf_counter()
     module = start_from_text(text, filename)
     signature = read_signature(module)
     recorder.record_module(stage, module, time.perf_counter() - started)
-    program = build_module(module, settings, recorder, after=stage)
-    return module_contents(signature, program, {}, stage, key)
+    codes = build_module(module, settings, recorder, after=stage)
+    return module_contents(signature, codes, {}, stage, key)
 
 
 def module_contents(
     signature: ProgramSignature,
-    program: Program,
+    codes: Sequence[TargetCode],
     texts: Mapping[str, str],
     source: str,
     key: Mapping[str, str],
 ) -> FileSpec:
     """The contents of a program's file; `source` names the stage a re-compile starts from."""
-    numbered = tuple(
-        replace(v, tables=_number_outputs(v.tables, signature.returned)) for v in program.variants
-    )
-    own = replace(program, variants=numbered)
-    return make_contents(signature.args, signature.outputs, own, texts, source, key)
+    numbered = []
+    for code in codes:
+        tables = _number_outputs(code.variant.tables, signature.returned)
+        numbered.append(replace(code, variant=replace(code.variant, tables=tables)))
+    return make_contents(signature.args, signature.outputs, numbered, texts, source, key)
 
 
 def _number_outputs(tables: Tables, returned: Sequence[int]) -> Tables:

@@ -94,9 +94,9 @@ def run_sandboxed(
 class _ChildDied(Exception):
     """The child died: `status` is that of the process, None after a timeout."""
 
-    def __init__(self, status: int | None, said: str):
-        super().__init__(status, said)
-        self.status, self.said = status, said
+    def __init__(self, status: int | None, output: str):
+        super().__init__(status, output)
+        self.status, self.output = status, output
 
 
 class _Call:
@@ -121,22 +121,22 @@ class _Call:
             self.observe(*words)
 
     def explain(self, died: _ChildDied) -> SandboxError:
-        tail = "\n".join(died.said.splitlines()[-_TAIL_LINES:])
-        what = f"stage {self.stage}: the compiler {_ending(died, self.seconds)}"
+        tail = "\n".join(died.output.splitlines()[-_TAIL_LINES:])
+        message = f"stage {self.stage}: the compiler {_ending(died, self.seconds)}"
         if tail:
-            what += f"; it said:\n{tail}"
+            message += f"; it said:\n{tail}"
         hint = (
             "raise the knob text_seconds if the program is that large"
             if died.status is None
             else "the text is not one that MLIR or LLVM can work with; look at what changed last"
         )
-        return SandboxError(what, where=self.where, hint=hint)
+        return SandboxError(message, where=self.where, hint=hint)
 
 
 def _ending(died: _ChildDied, seconds: float) -> str:
     if died.status is None:
         return f"took more than {seconds:g} seconds and was stopped"
-    memory = "out of memory" in died.said or "bad_alloc" in died.said
+    memory = "out of memory" in died.output or "bad_alloc" in died.output
     if died.status < 0:
         name = signal.Signals(-died.status).name
         return f"crashed ({name}{', out of memory' if memory else ''})"
@@ -148,9 +148,9 @@ def _knob_values() -> tuple[dict[str, Any], dict[str, Any]]:
 
     Stages are dumped here, when the child reports them.
     """
-    found = {name: knobs.process_value(name) for name in knobs.KNOBS}
-    here = {"dump": None, "progress": "off"}
-    return {**found, **here}, {**knobs.overridden(), **here}
+    values = {name: knobs.process_value(name) for name in knobs.KNOBS}
+    local = {"dump": None, "progress": "off"}
+    return {**values, **local}, {**knobs.overridden(), **local}
 
 
 def _surroundings() -> dict[str, Any]:
@@ -179,12 +179,16 @@ class _Child:
 
     def __init__(self) -> None:
         self.stderr = _open_scratch()
-        own = sys.modules["nova"]
-        places = {"path": _import_path(), "origin": own.__file__, "folders": list(own.__path__)}
+        package = sys.modules["nova"]
+        origin = {
+            "path": _import_path(),
+            "origin": package.__file__,
+            "folders": list(package.__path__),
+        }
         try:
             # -P: the child imports no modules from the folder of the script.
             self.process = subprocess.Popen(
-                [sys.executable, "-P", str(_START), json.dumps(places)],
+                [sys.executable, "-P", str(_START), json.dumps(origin)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
@@ -199,7 +203,7 @@ class _Child:
         self.calls = 0
         self.resident = 0
         self.is_busy = False
-        self._told: dict[str, Any] | None = None
+        self._sent: dict[str, Any] | None = None
 
     def call(self, call: _Call) -> Any:
         self.calls += 1
@@ -207,23 +211,23 @@ class _Child:
         deadline = time.monotonic() + call.seconds
         self.stderr.truncate(0)
         now = _surroundings()
-        self._send(dump((*call.request, None if now == self._told else now)))
-        self._told = now
+        self._send(dump((*call.request, None if now == self._sent else now)))
+        self._sent = now
         while True:
-            kind, *words = load(self._receive(deadline))
-            if kind == "report":
+            tag, *words = load(self._receive(deadline))
+            if tag == "report":
                 call.see(tuple(words))
                 continue
-            if kind == "log":
+            if tag == "log":
                 log(*words)
                 continue
-            if kind == "warn":
+            if tag == "warn":
                 text, category = words
                 warnings.warn(text, getattr(errors, category, UserWarning), stacklevel=4)
                 continue
             self.is_busy = False
-            self._show_said()
-            if kind == "error":
+            self._forward_stderr()
+            if tag == "error":
                 raise _make_error(call, *words)
             result, self.resident = words
             return result
@@ -243,27 +247,27 @@ class _Child:
     def _read(self, size: int, deadline: float) -> bytes:
         assert self.process.stdout is not None
         file = self.process.stdout.fileno()
-        found = bytearray()
+        received = bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(file, selectors.EVENT_READ)
-            while len(found) < size:
+            while len(received) < size:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise _ChildDied(None, self._said())
-                piece = os.read(file, min(size - len(found), 1 << 20))
+                    raise _ChildDied(None, self._stderr_tail())
+                piece = os.read(file, min(size - len(received), 1 << 20))
                 if not piece:
                     raise self._died()
-                found += piece
-        return bytes(found)
+                received += piece
+        return bytes(received)
 
     def _died(self) -> _ChildDied:
-        return _ChildDied(self.process.wait(), self._said())
+        return _ChildDied(self.process.wait(), self._stderr_tail())
 
-    def _said(self) -> str:
+    def _stderr_tail(self) -> str:
         size = self.stderr.seek(0, os.SEEK_END)
         self.stderr.seek(max(0, size - _TAIL_BYTES))
         return self.stderr.read().decode(errors="replace").strip()
 
-    def _show_said(self) -> None:
+    def _forward_stderr(self) -> None:
         """Forward the stderr of a living child to the caller's stderr."""
         if self.stderr.seek(0, os.SEEK_END):
             self.stderr.seek(0)
@@ -295,15 +299,15 @@ class _Child:
 
 
 def _make_error(
-    call: _Call, name: str, what: str, where: str | None, hint: str | None, more: Any, notes: Any
+    call: _Call, name: str, message: str, where: str | None, hint: str | None, more: Any, notes: Any
 ) -> NovaError:
-    kind = getattr(errors, name, None)
-    assert isinstance(kind, type) and issubclass(kind, NovaError), name
-    if kind is SandboxError:
-        what, where = f"stage {call.stage}: {what}", where or call.where
+    error_class = getattr(errors, name, None)
+    assert isinstance(error_class, type) and issubclass(error_class, NovaError), name
+    if error_class is SandboxError:
+        message, where = f"stage {call.stage}: {message}", where or call.where
     if where is not None and where.startswith("-:") and call.where is not None:
         where = call.where + where[1:]  # MLIR calls text without a name `-`
-    error = kind(what, where=where, hint=hint)
+    error = error_class(message, where=where, hint=hint)
     error.__dict__.update(more)
     for note in notes:
         error.add_note(note)

@@ -110,9 +110,9 @@ def describe_failure(error: Exception) -> SandboxError:
     root = str(Path(__file__).parents[2])
     inner = [frame for frame in frames if frame.filename.startswith(root)] or frames
     at = f"{os.path.relpath(inner[-1].filename, root)}:{inner[-1].lineno}" if inner else "nowhere"
-    said = " ".join(str(error).split())[:400]
+    message = " ".join(str(error).split())[:400]
     return SandboxError(
-        f"it does not take the text: {type(error).__name__}: {said}",
+        f"it does not take the text: {type(error).__name__}: {message}",
         hint=f"raised at {at}; the text breaks a rule that this stage relies on",
     )
 

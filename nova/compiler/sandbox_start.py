@@ -37,9 +37,9 @@ class SameNova(MetaPathFinder):
 
 def main() -> None:
     """Import `sandbox_child` as the caller would, and run it."""
-    given = json.loads(sys.argv[1])
-    sys.path[:] = given["path"]
-    sys.meta_path.insert(0, SameNova(given["origin"], given["folders"]))
+    origin = json.loads(sys.argv[1])
+    sys.path[:] = origin["path"]
+    sys.meta_path.insert(0, SameNova(origin["origin"], origin["folders"]))
     from nova.compiler import sandbox_child
 
     sandbox_child.main()

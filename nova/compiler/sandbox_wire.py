@@ -30,11 +30,11 @@ _GROUPS: dict[bytes, Callable[[Iterable[Any]], Any]] = {
 def dump(value: Any) -> bytes:
     """Encode `value`."""
     parts: list[bytes] = []
-    _put(value, parts)
+    _encode(value, parts)
     return b"".join(parts)
 
 
-def _put(value: Any, parts: list[bytes]) -> None:
+def _encode(value: Any, parts: list[bytes]) -> None:
     if value is None or value is True or value is False:
         parts.append(b"n" if value is None else b"t" if value else b"f")
     elif isinstance(value, str):
@@ -46,17 +46,17 @@ def _put(value: Any, parts: list[bytes]) -> None:
     elif isinstance(value, float):
         parts += (b"d", _FLOAT.pack(value))
     elif is_dataclass(value) and not isinstance(value, type):
-        kind = type(value)
-        _put_bytes(b"r", f"{kind.__module__}:{kind.__qualname__}".encode(), parts)
-        own = [getattr(value, field.name) for field in fields(value)]
-        _put_group(own, parts)
+        value_type = type(value)
+        _put_bytes(b"r", f"{value_type.__module__}:{value_type.__qualname__}".encode(), parts)
+        values = [getattr(value, field.name) for field in fields(value)]
+        _encode_group(values, parts)
     elif isinstance(value, list | tuple | set | frozenset):
         tag = next(t for t, group in _GROUPS.items() if isinstance(value, group))  # type: ignore
         parts.append(tag)
-        _put_group(value, parts)
+        _encode_group(value, parts)
     elif hasattr(value, "items"):
         parts.append(b"m")
-        _put_group([part for pair in value.items() for part in pair], parts)
+        _encode_group([part for pair in value.items() for part in pair], parts)
     else:
         raise TypeError(f"{type(value).__name__} does not go to another process")
 
@@ -65,11 +65,11 @@ def _put_bytes(tag: bytes, data: bytes, parts: list[bytes]) -> None:
     parts += (tag, FRAME.pack(len(data)), data)
 
 
-def _put_group(values: Iterable[Any], parts: list[bytes]) -> None:
-    known = list(values)
-    parts.append(FRAME.pack(len(known)))
-    for value in known:
-        _put(value, parts)
+def _encode_group(values: Iterable[Any], parts: list[bytes]) -> None:
+    items = list(values)
+    parts.append(FRAME.pack(len(items)))
+    for value in items:
+        _encode(value, parts)
 
 
 def load(data: bytes) -> Any:
@@ -123,13 +123,13 @@ class _Reader:
 
     def _record(self, name: str) -> Any:
         values = self._group()
-        module, _, kind = name.partition(":")
+        module, _, class_name = name.partition(":")
         if module.partition(".")[0] != "nova":
             raise ValueError(f"{name} is not a record of Nova")
-        found = getattr(sys.modules.get(module) or import_module(module), kind)
-        if not (isinstance(found, type) and is_dataclass(found)):
+        record_class = getattr(sys.modules.get(module) or import_module(module), class_name)
+        if not (isinstance(record_class, type) and is_dataclass(record_class)):
             raise ValueError(f"{name} is not a record of Nova")
-        made = object.__new__(found)
-        for field, value in zip(fields(found), values, strict=True):
-            object.__setattr__(made, field.name, value)
-        return made
+        instance = object.__new__(record_class)
+        for field, value in zip(fields(record_class), values, strict=True):
+            object.__setattr__(instance, field.name, value)
+        return instance

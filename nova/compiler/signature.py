@@ -63,11 +63,11 @@ def drop_written(main: Any) -> None:
 def keep_signature(module: ir.Module, signature: ProgramSignature | None = None) -> None:
     """Store the signature, if later stages could not infer it from the types of `main`."""
     main = main_function(module)
-    seen = _from_types(main)
-    given = signature or seen
-    lossy = any(array_dtype(s.dtype).kind in "ub" for s in (*given.args, *given.outputs))
-    if lossy or given != seen:
-        specs = [*given.args, *given.outputs]
+    inferred = _from_types(main)
+    signature = signature or inferred
+    lossy = any(array_dtype(s.dtype).kind in "ub" for s in (*signature.args, *signature.outputs))
+    if lossy or signature != inferred:
+        specs = [*signature.args, *signature.outputs]
         SIGNATURE.set(main, ir.ArrayAttr.get([_write_spec(s) for s in specs]))
 
 
@@ -96,30 +96,32 @@ def _read_spec(entry: Any) -> TensorSpec:
 
 def _from_types(main: Any) -> ProgramSignature:
     updated = Main(main).updates
-    given, results = list(main.type.inputs), list(main.type.results)
+    inputs_of_main, results = list(main.type.inputs), list(main.type.results)
     if OUTPUTS.has(main):  # destinations and the workspace are already arguments
         outputs = OUTPUTS.get(main)
-        given, results = given[: -outputs - 1], given[-outputs - 1 : -1]
+        inputs_of_main, results = inputs_of_main[: -outputs - 1], inputs_of_main[-outputs - 1 : -1]
     else:
         results = results[: len(results) - len(updated)]
-    inputs = INPUTS.get(main) if INPUTS.has(main) else len(given)
-    names = _names(main, len(given))
+    inputs = INPUTS.get(main) if INPUTS.has(main) else len(inputs_of_main)
+    names = _names(main, len(inputs_of_main))
     args = []
-    for i, type_ in enumerate(given):
-        kind = nova_type(type_)
+    for i, type_ in enumerate(inputs_of_main):
+        tensor = nova_type(type_)
         role = "input" if i < inputs else "param"
-        args.append(TensorSpec(names[i], kind.shape, kind.dtype.name, role, donated=i in updated))
+        args.append(
+            TensorSpec(names[i], tensor.shape, tensor.dtype.name, role, donated=i in updated)
+        )
     outs = []
     for i, type_ in enumerate(results):
-        kind = nova_type(type_)
-        outs.append(TensorSpec(f"y{i}", kind.shape, kind.dtype.name, "output"))
+        tensor = nova_type(type_)
+        outs.append(TensorSpec(f"y{i}", tensor.shape, tensor.dtype.name, "output"))
     return ProgramSignature(tuple(args), tuple(outs))
 
 
 def _names(main: Any, count: int) -> list[str]:
     attributes = list(main.arg_attrs) if len(main.arguments) else []
     names = [f"arg{i}" for i in range(count)]
-    for i, own in enumerate(attributes[:count]):
-        if NAME.name in own:
-            names[i] = own[NAME.name].value
+    for i, argument_attributes in enumerate(attributes[:count]):
+        if NAME.name in argument_attributes:
+            names[i] = argument_attributes[NAME.name].value
     return names

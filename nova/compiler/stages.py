@@ -1,157 +1,266 @@
-"""The stages of a compile: an ordered table, and one loop that runs, times, dumps and resumes them.
+"""The stages of a compile: one table for each kind of target, and the loop that runs them.
 
     plan -> nova -> linalg -> kernels -> buffers -> loops -> llvm -> ll -> object -> artifact
 
 and for a device, from `buffers` on
 
-    buffers -> device -> outlined -> nvvm -> ll -> ptx -> artifact
+    buffers -> device -> outlined -> nvvm -> ll -> ptx -> cubin -> artifact
 
-Each stage up to `ll` (`ptx`) has a textual form, which `Compiled.stages` keeps and `NOVA_DUMP=dir`
-writes. A compile can start from the text of any of the MLIR stages. Stages from `loops` (`device`)
-on depend on the target: with several targets each target has its own, named `loops@x86_64-v4`. If a
-file is for CPUs and devices, the stages from `linalg` on run for each of the two, and are named
-`linalg@cuda` for devices.
+`TargetCompile.run` is the loop: it runs, times, records and dumps each stage after the one that a
+compile starts from. The text of every stage up to `ll` can replace the results of the stages before
+it, so a compile resumes from an edited text. `cpu/backend.py` and `gpu/backend.py` are the two
+kinds of `TargetCompile`.
+
+Stages up to `ll` (`ptx`) have a textual form, which `Compiled.stages` keeps and `NOVA_DUMP=dir`
+writes. Stages from `loops` (`device`) on depend on the target: with several targets each target has
+its own, named `loops@x86_64-v4`. If a file is for CPUs and devices, the stages from `linalg` on run
+for each of the two, and are named `linalg@cuda` for devices.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from nova import knobs
-from nova.compiler.dump import dump_stage
-from nova.compiler.sandbox_child import report
+from nova.compiler.recorder import Recorder
 from nova.compiler.signature import keep_signature
-from nova.core.constants import Constants, StageTexts
-from nova.core.log import Progress, log
+from nova.compiler.work_queue import WorkQueue
+from nova.core.log import Progress
+from nova.core.records import record
 from nova.core.settings import Settings
 from nova.core.targets import parse_target
 from nova.errors import PipelineError
 from nova.ir.bindings import ir
 from nova.ir.context import make_context, parse_module, verify_module
 from nova.ir.emit import emit_module
-from nova.ir.resources import constants_of
 from nova.passes import pipelines
 from nova.passes.base import Pass, run_verified_once
 from nova.plan import Plan
 
-# Stage -> the passes that lower the previous stage to it.
-MLIR_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
-    "nova": lambda s: [],
-    "linalg": lambda s: pipelines.nova_to_linalg(),
-    "kernels": lambda s: pipelines.linalg_to_kernels(s.serial_work, s.max_workspace),
-    "buffers": lambda s: pipelines.kernels_to_buffers(s.max_workspace),
-    "loops": lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns, s.schedules),
-    "llvm": lambda s: pipelines.loops_to_llvm(s.target, s.fast_math),
-}
-DEVICE_STAGES: dict[str, Callable[[Settings], list[Pass]]] = {
-    "nova": lambda s: [],
-    "linalg": lambda s: pipelines.nova_to_linalg(islands=True),
-    "kernels": lambda s: pipelines.linalg_to_device_kernels(s.serial_work, s.max_workspace),
-    "buffers": lambda s: pipelines.kernels_to_device_buffers(s.max_workspace),
-    "device": lambda s: pipelines.buffers_to_device(s.target, s.tf32),
-    "outlined": lambda s: pipelines.device_to_outlined(),
-    "nvvm": lambda s: pipelines.outlined_to_nvvm(s.fast_math),
-}
-# The stages that are the same for every target of a kind.
-SHARED_STAGES = ("nova", "linalg", "kernels", "buffers")
 
+@record
+class Stage:
+    """A row of the table: how the result of the stage before is lowered.
 
-def stages_of(settings: Settings) -> dict[str, Callable[[Settings], list[Pass]]]:
-    """The stages of the pipeline for the target of `settings`."""
-    return DEVICE_STAGES if parse_target(settings.target).is_device else MLIR_STAGES
-
-
-@dataclass
-class Recorder:
-    """The record of a compile: text, seconds and size of every stage.
-
-    `name` is the folder of the program under `NOVA_DUMP` that gets the texts. They are kept
-    `compact`, with the values of large constants in a table.
+    An MLIR stage has `passes`. The others have code as text or bytes: `generate` names the method
+    of `TargetCompile` that starts it. `is_shared` stages are the same for every target of a kind.
+    A stage that is not `is_required` runs if it is the last one, or if `is_enabled`.
     """
 
-    name: str = "program"
-    compact: dict[str, str] = field(default_factory=dict)
-    constants: Constants = field(default_factory=Constants)
-    seconds: dict[str, float] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-
-    def begin(self, stage: str) -> None:
-        """Report the next stage."""
-
-    def record(self, stage: str, text: str, seconds: float) -> None:
-        """Keep the text of a stage, which may be compact."""
-        self.compact[stage] = text
-        if knobs.get("dump"):
-            dump_stage(self.name, len(self.compact) - 1, stage, self.texts[stage])
-        self.record_size(stage, len(text), seconds)
-
-    def record_module(self, stage: str, module: ir.Module, seconds: float) -> None:
-        """Keep a stage whose result is a module."""
-        self.constants.update(constants_of(module.context))
-        self.record(stage, module_text(module), seconds)
-
-    def add_constants(self, stage: str, data: Mapping[str, bytes]) -> None:
-        """Keep the values of large constants by digest; texts from `stage` on refer to them."""
-        for digest, values in data.items():
-            self.constants.add(values, digest)
-
-    def record_size(self, stage: str, size: int, seconds: float) -> None:
-        """Keep time and size of a stage; the results of the last stages are bytes."""
-        self.seconds[stage] = seconds
-        self.sizes[stage] = size
-        log("compile", f"{stage}: {seconds * 1e3:.1f} ms, {size} bytes")
-
-    @property
-    def texts(self) -> StageTexts:
-        """The full texts, in the order of the compile."""
-        return StageTexts(self.compact, self.constants)
-
-    @property
-    def metrics(self) -> dict[str, dict[str, float]]:
-        return {s: {"seconds": t, "bytes": self.sizes[s]} for s, t in self.seconds.items()}
+    name: str
+    passes: Callable[[Settings], list[Pass]] | None = None
+    generate: str = ""
+    is_shared: bool = False
+    is_required: bool = True
+    is_enabled: Callable[[Settings], bool] = lambda settings: False
 
 
-class ReportingRecorder(Recorder):
-    """The recorder of a compile in a child process: it reports to the recorder of the caller."""
+def _table(*stages: Stage) -> dict[str, Stage]:
+    return {stage.name: stage for stage in stages}
+
+
+CPU_STAGES = _table(
+    Stage("nova", lambda s: [], is_shared=True),
+    Stage("linalg", lambda s: pipelines.nova_to_linalg(), is_shared=True),
+    Stage(
+        "kernels",
+        lambda s: pipelines.linalg_to_kernels(s.serial_work, s.max_workspace),
+        is_shared=True,
+    ),
+    Stage("buffers", lambda s: pipelines.kernels_to_buffers(s.max_workspace), is_shared=True),
+    Stage(
+        "loops",
+        lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns, s.schedules),
+    ),
+    # Kernels are lowered in units. Each unit goes through the stages from here on separately, and
+    # into the work queue for the last: LLVM runs while the next unit is lowered.
+    Stage("llvm", lambda s: pipelines.loops_to_llvm(s.target, s.fast_math)),
+    Stage("ll", generate="translate_units"),
+    # The same code as `object`, for people to read.
+    Stage("asm", generate="emit_assembly", is_required=False),
+    Stage("object", generate="emit_objects"),
+)
+DEVICE_STAGES = _table(
+    Stage("nova", lambda s: [], is_shared=True),
+    Stage("linalg", lambda s: pipelines.nova_to_linalg(islands=True), is_shared=True),
+    Stage(
+        "kernels",
+        lambda s: pipelines.linalg_to_device_kernels(s.serial_work, s.max_workspace),
+        is_shared=True,
+    ),
+    Stage(
+        "buffers", lambda s: pipelines.kernels_to_device_buffers(s.max_workspace), is_shared=True
+    ),
+    Stage("device", lambda s: pipelines.buffers_to_device(s.target, s.tf32)),
+    Stage("outlined", lambda s: pipelines.device_to_outlined()),
+    Stage("nvvm", lambda s: pipelines.outlined_to_nvvm(s.fast_math)),
+    Stage("ll", generate="translate_kernels"),
+    Stage("ptx", generate="emit_ptx"),
+    Stage("cubin", generate="emit_cubin", is_required=False, is_enabled=lambda s: s.cubin),
+)
+# The names of the stages whose result is a module, and of those that targets of a kind share.
+MLIR_STAGES = tuple(stage.name for stage in CPU_STAGES.values() if stage.passes)
+DEVICE_MLIR_STAGES = tuple(stage.name for stage in DEVICE_STAGES.values() if stage.passes)
+SHARED_STAGES = tuple(stage.name for stage in CPU_STAGES.values() if stage.is_shared)
+
+
+def stages_of(settings: Settings) -> dict[str, Stage]:
+    """The table of stages for the target of `settings`."""
+    return DEVICE_STAGES if parse_target(settings.target).is_device else CPU_STAGES
+
+
+def stages_between(after: str, until: str | None, settings: Settings) -> list[Stage]:
+    """The stages after `after`, up to and including `until` or the last one, for a target."""
+    table = stages_of(settings)
+    names = list(table)
+    for name in (after, until or names[-1]):
+        if name not in names:
+            raise PipelineError(f"no stage {name!r}", hint=f"the stages are {', '.join(names)}")
+    last = names[-1] if until is None else until
+    return [
+        stage
+        for stage in list(table.values())[names.index(after) + 1 : names.index(last) + 1]
+        if stage.is_required or stage.name == until or stage.is_enabled(settings)
+    ]
+
+
+def passes_between(after: str, until: str, settings: Settings) -> list[Pass]:
+    """The passes of the MLIR stages after `after`, up to and including `until`."""
+    stages = stages_between(after, until, settings)
+    return [step for stage in stages if stage.passes for step in stage.passes(settings)]
+
+
+@record
+class CompileSession:
+    """What all targets of a compile share.
+
+    If there are `several` targets, the names of their stages have the target as a suffix. `host` is
+    the architecture of the CPU that runs the file.
+    """
+
+    recorder: Recorder
+    queue: WorkQueue
+    bar: Progress
+    several: bool = False
+    host: str = ""
+
+    def suffix(self, settings: Settings) -> str:
+        """The suffix of the names of stages that are specific to one target."""
+        return f"@{settings.target}" if self.several else ""
+
+
+class StageClock:
+    """The seconds of each stage. Stages nest: time in an inner one does not count for the outer."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._told: set[str] = set()
+        self.seconds: dict[str, float] = {}
+        self._inner = 0.0
 
-    def begin(self, stage: str) -> None:
-        report("begin", stage)
-
-    def record(self, stage: str, text: str, seconds: float) -> None:
-        new = [digest for digest in self.constants if digest not in self._told]
-        if new:
-            self._told.update(new)
-            report("add_constants", stage, {d: bytes(self.constants[d]) for d in new})
-        self.compact[stage] = text
-        report("record", stage, text, seconds)
-
-    def record_size(self, stage: str, size: int, seconds: float) -> None:
-        report("record_size", stage, size, seconds)
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        before, self._inner = self._inner, 0.0
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            elapsed = time.perf_counter() - started
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed - self._inner
+            self._inner = before + elapsed
 
 
-def follow(recorder: Recorder, bar: Progress) -> Callable[..., None]:
-    """Apply a report of a `ReportingRecorder` in a child."""
+@record
+class Code:
+    """The result of a code stage: text, or the bytes of one or several files."""
 
-    def see(word: str, stage: str, *values: Any) -> None:
-        bar.advance(stage)
-        getattr(recorder, word)(stage, *values)
-
-    return see
+    data: str | tuple[bytes, ...]
+    seconds: float
 
 
-def module_text(module: ir.Module) -> str:
-    """The compact text of a module that the last pass has verified; printing would verify again.
+class TargetCompile:
+    """The compile of `module` for one target. `suffix` is appended to the names of its stages.
 
-    The values of large constants are in the recorder's table (`nova/core/constants.py`).
+    This class runs MLIR stages. A subclass for a kind of target has the methods of the code stages
+    in its table. They return the text, or a function that waits for the code if the work queue
+    does the work: then `run` returns early, and the next target is lowered meanwhile. `wait`
+    returns the code by stage.
     """
-    return module.operation.get_asm(assume_verified=True)
+
+    def __init__(
+        self,
+        module: ir.Module | None,
+        settings: Settings,
+        session: CompileSession,
+        suffix: str | None = None,
+    ):
+        self._module = module
+        self.settings = settings
+        self.session = session
+        self.suffix = session.suffix(settings) if suffix is None else suffix
+        self.clock = StageClock()
+        self.until: str | None = None
+        self._codes: dict[str, Code] = {}
+        self._started: dict[str, Callable[[], Code]] = {}
+
+    @property
+    def module(self) -> ir.Module:
+        assert self._module is not None  # a compile that resumes from `ll` has none
+        return self._module
+
+    def run(self, after: str, until: str | None = None) -> None:
+        """Run the stages after `after` up to `until`, or all: the loop of the compiler."""
+        recorder, self.until = self.session.recorder, until
+        for stage in stages_between(after, until, self.settings):
+            name = stage.name + self.suffix
+            recorder.begin(name)
+            code: str | Callable[[], Code] | None = None
+            with self.clock.measure(stage.name):
+                if stage.passes is not None:
+                    self.lower(stage.name, stage.passes(self.settings))
+                else:
+                    code = getattr(self, stage.generate)()
+            self.session.bar.advance(name, len(recorder.compact) - 1)
+            seconds = self.clock.seconds[stage.name]
+            if code is None:
+                recorder.record_module(name, self.module, seconds)
+            elif isinstance(code, str):
+                self._codes[stage.name] = Code(code, seconds)
+                recorder.record(name, code, seconds)
+            else:
+                self._started[stage.name] = code
+
+    def lower(self, stage: str, passes: list[Pass]) -> None:
+        """Run the passes of an MLIR stage; subclasses read the tables of the program here."""
+        run_verified_once(self.module, passes, self.part_ready)
+
+    def part_ready(self) -> None:
+        """A pass has finished a part of the module: a subclass may start to compile it."""
+
+    def wait(self) -> dict[str, Code]:
+        """Wait for the code that the queue generates, and record it; all code by stage."""
+        for stage, wait_for_code in self._started.items():
+            code = self._codes[stage] = wait_for_code()
+            if isinstance(code.data, str):
+                self.session.recorder.record(stage + self.suffix, code.data, code.seconds)
+            else:
+                size = sum(map(len, code.data))
+                self.session.recorder.record_size(stage + self.suffix, size, code.seconds)
+        self._started.clear()
+        return self._codes
+
+
+def run_stages(
+    module: ir.Module,
+    settings: Settings,
+    recorder: Recorder,
+    *,
+    after: str = "nova",
+    until: str | None = None,
+) -> None:
+    """Lower `module` from the stage `after` up to the MLIR stage `until`, or the last, in place."""
+    last = DEVICE_MLIR_STAGES if parse_target(settings.target).is_device else MLIR_STAGES
+    session = CompileSession(recorder, WorkQueue(1), Progress("", None))
+    TargetCompile(module, settings, session).run(after, until or last[-1])
 
 
 def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
@@ -168,48 +277,3 @@ def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
 def start_from_text(text: str, filename: str) -> ir.Module:
     """Parse a module from the text of any MLIR stage."""
     return parse_module(text, filename, make_context())
-
-
-def stages_between(after: str, until: str, settings: Settings | None = None) -> list[str]:
-    """The names of the stages after `after`, up to and including `until`, of a target."""
-    names = list(MLIR_STAGES if settings is None else stages_of(settings))
-    for name in (after, until):
-        if name not in names:
-            raise PipelineError(f"no stage {name!r}", hint=f"the stages are {', '.join(names)}")
-    return names[names.index(after) + 1 : names.index(until) + 1]
-
-
-def run_stages(
-    module: ir.Module,
-    settings: Settings,
-    recorder: Recorder,
-    *,
-    after: str = "nova",
-    until: str | None = None,
-    suffix: str = "",
-    observe: Callable[[str, ir.Module], Any] | None = None,
-    between: Callable[[], None] | None = None,
-) -> None:
-    """Lower `module` from the stage `after` through the MLIR stages up to `until`, in place.
-
-    Without `until` all of them run. `suffix` is appended to the recorded stage names. `observe`
-    gets the module after every stage; `between` is called when a pass has finished a part of it.
-    """
-    stages = stages_of(settings)
-    elsewhere = 0.0
-
-    def stop() -> None:
-        nonlocal elsewhere
-        if between is not None:
-            stopped = time.perf_counter()
-            between()
-            elsewhere += time.perf_counter() - stopped
-
-    for name in stages_between(after, until or list(stages)[-1], settings):
-        started, elsewhere = time.perf_counter(), 0.0
-        recorder.begin(name + suffix)
-        run_verified_once(module, stages[name](settings), stop)
-        if observe is not None:
-            observe(name, module)
-        seconds = time.perf_counter() - started - elsewhere
-        recorder.record_module(name + suffix, module, seconds)

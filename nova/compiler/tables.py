@@ -95,12 +95,12 @@ class HostReader:
         outputs = Main(main).outputs
         arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
-        self.place = {
+        self.root_buffers = {
             a: ("arg", i) if i < inputs else ("output", i - inputs)
             for i, a in enumerate(arguments[:-1])
         }
         # A byte view of all of it folds to the workspace itself.
-        self.place[arguments[-1]] = "workspace", 0
+        self.root_buffers[arguments[-1]] = "workspace", 0
         self.workspace_size = Main(main).workspace
 
     def calls(self, block: Any = None, loops: bool = False) -> Iterator[Any]:
@@ -124,9 +124,9 @@ class HostReader:
         """The buffer of a value in main."""
         root = buffer_root(value)
         size = nbytes(root.type)
-        if root in self.place:
-            kind, index = self.place[root]
-            return BufferSpec(kind, index, size)
+        if root in self.root_buffers:
+            space, index = self.root_buffers[root]
+            return BufferSpec(space, index, size)
         op = root.owner.operation
         if op.name == "memref.view":
             return BufferSpec("workspace", _constant_index(op.operands[1]), size)

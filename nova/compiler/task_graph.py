@@ -37,12 +37,12 @@ def make_tasks(
     """The tasks of a program; none if one core runs the launches in order."""
     if sum(kernel_ns(kernels[launch.kernel]) for launch in launches) < _WORTH_SHARING_NS:
         return ()
-    known: dict[int, _Tiles] = {}
+    tiles_of: dict[int, _Tiles] = {}
     graph = _Graph()
     for number, launch in enumerate(launches):
-        if launch.kernel not in known:
-            known[launch.kernel] = _read_tiles(kernels[launch.kernel])
-        tiles = known[launch.kernel]
+        if launch.kernel not in tiles_of:
+            tiles_of[launch.kernel] = _read_tiles(kernels[launch.kernel])
+        tiles = tiles_of[launch.kernel]
         graph.add_launch(number, tiles, [buffers[b] for b in launch.buffers])
     return graph.tasks() if graph.is_wide() else ()
 
@@ -101,7 +101,7 @@ class _Graph:
             for local, buffer in zip(spans, buffers, strict=False):
                 if buffer.kind == "constant":
                     continue
-                memory, start = self._place(buffer)
+                memory, start = self._address(buffer)
                 for (low, high), tasks in local.items():
                     before = memory.before(start + low, start + high, writing=writing)
                     for task in tasks:
@@ -109,7 +109,7 @@ class _Graph:
         first = self._add_tasks(number, tiles.cuts, needed)
         self._record(tiles, buffers, first)
 
-    def _place(self, buffer: BufferSpec) -> tuple[MemoryDependencies, int]:
+    def _address(self, buffer: BufferSpec) -> tuple[MemoryDependencies, int]:
         """The address space of a buffer, and its offset in it."""
         inside = buffer.kind == "workspace"
         space = (buffer.kind, 0 if inside else buffer.value)
@@ -117,16 +117,16 @@ class _Graph:
 
     def _record(self, tiles: _Tiles, buffers: Sequence[BufferSpec], first: int) -> None:
         touched: dict[MemoryDependencies, tuple[list[Any], list[Any]]] = {}
-        for kind, spans in enumerate((tiles.reads, tiles.writes)):
+        for access, spans in enumerate((tiles.reads, tiles.writes)):
             for local, buffer in zip(spans, buffers, strict=False):
                 if buffer.kind == "constant" or not local:
                     continue
-                memory, start = self._place(buffer)
+                memory, start = self._address(buffer)
                 placed = {
                     (start + low, start + high): sum(1 << (first + t) for t in tasks)
                     for (low, high), tasks in local.items()
                 }
-                touched.setdefault(memory, ([], []))[kind].append(placed)
+                touched.setdefault(memory, ([], []))[access].append(placed)
         for memory, (reads, writes) in touched.items():
             memory.record(reads, writes)
 
@@ -141,8 +141,8 @@ class _Graph:
             groups.setdefault(tuple(self._newest(before, join)), []).append(task)
         waits: dict[int, list[int]] = {}
         for before_group, tasks in groups.items():
-            own = self._join(launch, list(before_group), len(tasks))
-            waits |= {t: list(before_group) if own is None else [own] for t in tasks}
+            group_join = self._join(launch, list(before_group), len(tasks))
+            waits |= {t: list(before_group) if group_join is None else [group_join] for t in tasks}
         first = len(self._ranges)
         for task in range(len(needed)):
             self._append(launch, cuts[task], cuts[task + 1], waits[task])
@@ -159,17 +159,17 @@ class _Graph:
 
     def _newest(self, tasks: int, join: int | None) -> list[int]:
         """The tasks of a set without a successor in it; `join` replaces the tasks it joins."""
-        rest = tasks if join is None else tasks & ~self._above[join]
-        found: list[int] = []
+        remaining = tasks if join is None else tasks & ~self._above[join]
+        newest: list[int] = []
         covered = 0
-        while rest:
-            task = rest.bit_length() - 1  # the last one: no task in the set waits for it
-            found.append(task)
+        while remaining:
+            task = remaining.bit_length() - 1  # the last one: no task in the set waits for it
+            newest.append(task)
             covered |= self._above[task]
-            rest &= ~covered
+            remaining &= ~covered
         if join is not None and self._above[join] & ~covered & ~(1 << join):
-            found.append(join)
-        return sorted(found)
+            newest.append(join)
+        return sorted(newest)
 
     def _append(self, launch: int, begin: int, end: int, waits: list[int]) -> int:
         number = len(self._ranges)

@@ -55,10 +55,10 @@ class Constants:
 
     def move_into(self, data: memoryview) -> None:
         """Refer to the copies of constants inside `data`, and drop the others."""
-        for digest, own in self._data.items():
-            offset = find_bytes(data, own)
+        for digest, values in self._data.items():
+            offset = find_bytes(data, values)
             if offset >= 0:
-                self._data[digest] = data[offset : offset + own.nbytes]
+                self._data[digest] = data[offset : offset + values.nbytes]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._data)
@@ -83,12 +83,12 @@ class Constants:
         return None if data is None else data.hex()
 
 
-def find_bytes(data: memoryview, wanted: memoryview) -> int:
-    """The offset of the bytes `wanted` in `data`, a multiple of 64; -1 if they are not there."""
+def find_bytes(data: memoryview, pattern: memoryview) -> int:
+    """The offset of the bytes `pattern` in `data`, a multiple of 64; -1 if they are not there."""
     size = len(data) // 64 * 64
-    for row in np.flatnonzero(_heads(data[:size]) == _heads(wanted[:64])[0]):
+    for row in np.flatnonzero(_heads(data[:size]) == _heads(pattern[:64])[0]):
         offset = 64 * int(row)
-        if data[offset : offset + len(wanted)] == wanted:
+        if data[offset : offset + len(pattern)] == pattern:
             return offset
     return -1
 
@@ -102,14 +102,14 @@ def expand_text(text: str, digits: Digits) -> str:
     """Expand a compact text."""
 
     def in_plan(match: re.Match[str]) -> str:
-        known = digits(match[1])
-        return match[0] if known is None else f"<x{known}>"
+        hex_digits = digits(match[1])
+        return match[0] if hex_digits is None else f"<x{hex_digits}>"
 
     text = _IN_PLAN.sub(in_plan, text)
     lines = [
-        f'      {name}: "0x{_ALIGNMENT}{known}"'
+        f'      {name}: "0x{_ALIGNMENT}{hex_digits}"'
         for name, digest in dict(_IN_MODULE.findall(text)).items()
-        if (known := digits(digest)) is not None
+        if (hex_digits := digits(digest)) is not None
     ]
     if not lines:
         return text

@@ -209,10 +209,10 @@ PROCESSORS = {"x86_64": _X86_64, "aarch64": _AARCH64}
 @cache
 def processor_features(arch: str, name: str) -> frozenset[str]:
     """The features of a processor that is in the table."""
-    own, parents = set(), []
+    features, parents = set(), []
     for word in PROCESSORS[arch][name].split():
         if word.startswith("+"):
-            own.add(word[1:])
+            features.add(word[1:])
         else:
             parents.append(word)
-    return frozenset(own).union(*(processor_features(arch, parent) for parent in parents))
+    return frozenset(features).union(*(processor_features(arch, parent) for parent in parents))

@@ -68,7 +68,7 @@ def _from_dlpack(value: Any, title: str) -> np.ndarray:
 def _check_device(value: Any, title: str) -> None:
     name = str(getattr(value, "device", ""))
     try:
-        kind, number = value.__dlpack_device__()
+        device_type, number = value.__dlpack_device__()
     except (AttributeError, TypeError):
         raise ArgumentTypeError(
             f"{title} is a {type(value).__name__} with __dlpack__ but no __dlpack_device__",
@@ -79,8 +79,8 @@ def _check_device(value: Any, title: str) -> None:
             f"{title} is on {name or 'a device'} that cannot be read: {error}",
             hint="move it to the CPU first",
         ) from None
-    if int(kind) not in _CPU_DEVICES:
-        name = name or f"{_NAMES.get(int(kind), f'device type {int(kind)}')}:{number}"
+    if int(device_type) not in _CPU_DEVICES:
+        name = name or f"{_NAMES.get(int(device_type), f'device type {int(device_type)}')}:{number}"
         raise DeviceError(
             f"{title} is on {name}, the program runs on the CPU",
             hint="move it to the CPU first; all arguments must be on one device",

@@ -125,8 +125,8 @@ def _width(type_: DType) -> int:
 def promote_all(types: Sequence[DType]) -> DType:
     """The common dtype of any number of operands."""
     result = types[0]
-    for other in types[1:]:
-        result = promote(result, other)
+    for dtype_ in types[1:]:
+        result = promote(result, dtype_)
     return result
 
 
@@ -135,13 +135,13 @@ def float_of(a: DType) -> DType:
     return a if a.is_float else f32
 
 
-def weak(value: bool | int | float, other: DType) -> DType:
-    """The dtype of a Python number combined with a tensor of dtype `other` (NEP 50)."""
+def weak(value: bool | int | float, strong: DType) -> DType:
+    """The dtype of a Python number combined with a tensor of dtype `strong` (NEP 50)."""
     if isinstance(value, bool):
-        return other
+        return strong
     if isinstance(value, int):
-        return i64 if other is bool_ else other
-    return float_of(other)
+        return i64 if strong is bool_ else strong
+    return float_of(strong)
 
 
 def constant(value: Any, type_: DType) -> np.ndarray:

@@ -54,17 +54,17 @@ class Progress:
     def __init__(self, title: str, total: int | None):
         self.title = title
         self.total = total
-        self.done = 0
+        self.completed = 0
         self.current = ""
 
-    def advance(self, current: str, done: int | None = None) -> None:
+    def advance(self, current: str, completed: int | None = None) -> None:
         """Set the current item, and how many of `total` parts are done."""
         self.current = current
-        if done is not None:
-            self.done = done
+        if completed is not None:
+            self.completed = completed
 
     def __str__(self) -> str:
-        count = f" {self.done}/{self.total}" if self.total else ""
+        count = f" {self.completed}/{self.total}" if self.total else ""
         return f"{self.title}{count}{' ' if self.current else ''}{self.current}"
 
 
@@ -72,7 +72,7 @@ class Progress:
 def progress(title: str, total: int | None = None) -> Iterator[Progress]:
     """Show the progress of the block after one second, as the knob `progress` says."""
     state = Progress(title, total)
-    if not _wanted():
+    if not _is_enabled():
         yield state
         return
     finished = threading.Event()
@@ -91,7 +91,7 @@ def progress(title: str, total: int | None = None) -> Iterator[Progress]:
         painter.join()
 
 
-def _wanted() -> bool:
+def _is_enabled() -> bool:
     choice = knobs.get("progress")
     # Topic lines already show the progress of a compile; a redrawn line would break them up.
     return choice == "on" or (choice == "auto" and sys.stderr.isatty() and not enabled("compile"))
@@ -145,4 +145,6 @@ def _make_rich_bar() -> RichProgress | None:
 def _paint_rich(bar: RichProgress, state: Progress, finished: threading.Event) -> None:
     with bar:
         task = bar.add_task(str(state), total=state.total)
-        _repeat(lambda: bar.update(task, description=str(state), completed=state.done), finished)
+        _repeat(
+            lambda: bar.update(task, description=str(state), completed=state.completed), finished
+        )

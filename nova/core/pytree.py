@@ -11,7 +11,7 @@ from nova.core.records import record
 class TreeDef:
     """The structure of a pytree: kind is 'leaf', 'none', 'tuple', 'list' or 'dict'."""
 
-    kind: str
+    container: str
     children: tuple[TreeDef, ...] = ()
     keys: tuple[Any, ...] = ()
 
@@ -26,7 +26,7 @@ class TreeDef:
         return result
 
     def _names(self, prefix: str) -> list[str]:
-        if self.kind == "leaf":
+        if self.container == "leaf":
             return [prefix]
         keys = self.keys or range(len(self.children))
         return [
@@ -38,22 +38,22 @@ class TreeDef:
     def is_flat_arguments(self) -> bool:
         """Whether `(args, kwargs)` has only positional leaves."""
         args, kwargs = self.children
-        return not kwargs.children and all(c.kind == "leaf" for c in args.children)
+        return not kwargs.children and all(c.container == "leaf" for c in args.children)
 
     def is_array_or_tuple(self) -> bool:
         """Whether a native program returns exactly this structure."""
-        if self.kind == "tuple":
-            return len(self.children) > 1 and all(c.kind == "leaf" for c in self.children)
-        return self.kind == "leaf"
+        if self.container == "tuple":
+            return len(self.children) > 1 and all(c.container == "leaf" for c in self.children)
+        return self.container == "leaf"
 
     def __str__(self) -> str:
-        if self.kind in ("leaf", "none"):
-            return "*" if self.kind == "leaf" else "None"
-        if self.kind == "dict":
+        if self.container in ("leaf", "none"):
+            return "*" if self.container == "leaf" else "None"
+        if self.container == "dict":
             inner = ", ".join(f"{k}: {c}" for k, c in zip(self.keys, self.children, strict=True))
             return f"{{{inner}}}"
         inner = ", ".join(map(str, self.children))
-        return f"({inner})" if self.kind == "tuple" else f"[{inner}]"
+        return f"({inner})" if self.container == "tuple" else f"[{inner}]"
 
 
 _LEAF, _NONE = TreeDef("leaf"), TreeDef("none")
@@ -72,8 +72,8 @@ def _flatten(value: Any, leaves: list[Any], sort_keys: bool) -> TreeDef:
     if value is None:
         return _NONE
     if type(value) in (tuple, list):
-        kind = "tuple" if type(value) is tuple else "list"
-        return TreeDef(kind, tuple(_flatten(v, leaves, sort_keys) for v in value))
+        container = "tuple" if type(value) is tuple else "list"
+        return TreeDef(container, tuple(_flatten(v, leaves, sort_keys) for v in value))
     if isinstance(value, dict):
         keys = tuple(sorted(value, key=_rank) if sort_keys else value)
         children = tuple(_flatten(value[k], leaves, sort_keys) for k in keys)
@@ -93,11 +93,11 @@ def unflatten(structure: TreeDef, leaves: list[Any]) -> Any:
 
 
 def _unflatten(structure: TreeDef, leaves: Any) -> Any:
-    if structure.kind == "leaf":
+    if structure.container == "leaf":
         return next(leaves)
-    if structure.kind == "none":
+    if structure.container == "none":
         return None
     items = [_unflatten(child, leaves) for child in structure.children]
-    if structure.kind == "dict":
+    if structure.container == "dict":
         return dict(zip(structure.keys, items, strict=True))
-    return tuple(items) if structure.kind == "tuple" else items
+    return tuple(items) if structure.container == "tuple" else items

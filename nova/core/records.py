@@ -24,20 +24,20 @@ def record(cls: type[_T]) -> type[_T]:
     Methods that the class defines itself are kept. Fields may have `compare=False` and
     `repr=False`, and all of them are arguments by position or name; there is no `InitVar`.
     """
-    own = set(vars(cls))
-    made = dataclass(init=False, repr=False, eq=False)(cls)  # compiles nothing
+    defined = set(vars(cls))
+    cls_record = dataclass(init=False, repr=False, eq=False)(cls)  # compiles nothing
     # To mypy, the result of a decorator called as a function is not a dataclass.
-    known = fields(made)  # type: ignore[arg-type]
-    for name, method in _methods(made, known).items():
-        if name not in own:
+    record_fields = fields(cls_record)  # type: ignore[arg-type]
+    for name, method in _methods(cls_record, record_fields).items():
+        if name not in defined:
             method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
-            setattr(made, name, method)
-    return made
+            setattr(cls_record, name, method)
+    return cls_record
 
 
-def _methods(cls: type, known: Sequence[Field[Any]]) -> dict[str, Callable[..., Any]]:
-    values = _values([f.name for f in known if f.compare])
-    shown = [f.name for f in known if f.repr]
+def _methods(cls: type, record_fields: Sequence[Field[Any]]) -> dict[str, Callable[..., Any]]:
+    values = _values([f.name for f in record_fields if f.compare])
+    names = [f.name for f in record_fields if f.repr]
 
     def equal(self: Any, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -49,7 +49,7 @@ def _methods(cls: type, known: Sequence[Field[Any]]) -> dict[str, Callable[..., 
 
     @recursive_repr()
     def show(self: Any) -> str:
-        pairs = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        pairs = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{self.__class__.__qualname__}({pairs})"
 
     def refuse_to_set(self: Any, name: str, value: Any) -> NoReturn:
@@ -59,7 +59,7 @@ def _methods(cls: type, known: Sequence[Field[Any]]) -> dict[str, Callable[..., 
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     return {
-        "__init__": _initializer(cls, known),
+        "__init__": _initializer(cls, record_fields),
         "__eq__": equal,
         "__hash__": digest,
         "__repr__": show,
@@ -75,11 +75,11 @@ def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda self: tuple(getattr(self, name) for name in names)
 
 
-def _initializer(cls: type, known: Sequence[Field[Any]]) -> Callable[..., None]:
+def _initializer(cls: type, record_fields: Sequence[Field[Any]]) -> Callable[..., None]:
     """`__init__`: the only method that must be generated, because its parameters are the fields."""
     scope: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
     parameters, lines = ["self"], []
-    for f in known:
+    for f in record_fields:
         name, value = f.name, f.name
         if f.default is not MISSING:
             scope[f"_of_{name}"] = f.default
@@ -96,5 +96,5 @@ def _initializer(cls: type, known: Sequence[Field[Any]]) -> Callable[..., None]:
     text = f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines or [" pass"])
     # The file name marks it as Nova's code: `user_location` skips it.
     exec(compile(text, f"{__file__}, {cls.__qualname__}", "exec"), scope)
-    made: Callable[..., None] = scope["__init__"]
-    return made
+    initializer: Callable[..., None] = scope["__init__"]
+    return initializer

@@ -35,5 +35,5 @@ class Sealed:
         return "its settings are given when it is made: make a new one"
 
 
-def _has_setter(kind: type, name: str) -> bool:
-    return getattr(getattr(kind, name, None), "fset", None) is not None
+def _has_setter(cls: type, name: str) -> bool:
+    return getattr(getattr(cls, name, None), "fset", None) is not None

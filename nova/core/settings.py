@@ -39,8 +39,8 @@ class Settings:
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
-        found = {f.name: str(getattr(self, f.name)) for f in fields(self)}
-        return {**found, "schedules": " ".join(self.schedules)}
+        values = {f.name: str(getattr(self, f.name)) for f in fields(self)}
+        return {**values, "schedules": " ".join(self.schedules)}
 
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:

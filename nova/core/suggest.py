@@ -11,23 +11,23 @@ from collections.abc import Collection, Iterable
 from nova.errors import UnknownNameError
 
 
-def find_close(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:
+def find_close(word: str, names: Iterable[str], cutoff: float = 0.75) -> str | None:
     """The known word most similar to `word`; None if no word is close."""
     import difflib  # only for a message: it would double the import time of this file
 
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    close = difflib.get_close_matches(word, list(names), n=1, cutoff=cutoff)
     return close[0] if close else None
 
 
-def did_you_mean(word: str, known: Collection[str], otherwise: str) -> str:
+def did_you_mean(word: str, names: Collection[str], otherwise: str) -> str:
     """A hint; if no word is close it is `otherwise`, with all known words in place of `{}`."""
-    close = find_close(word, known, cutoff=0.7)
-    return f"did you mean {close}?" if close else otherwise.format(", ".join(known))
+    close = find_close(word, names, cutoff=0.7)
+    return f"did you mean {close}?" if close else otherwise.format(", ".join(names))
 
 
-def unknown_name(owner: str, name: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name(owner: str, name: str, names: Iterable[str]) -> UnknownNameError:
     """The error for `owner.name`; no hint if no public name is close."""
-    public = [word for word in known if not word.startswith("_")]
+    public = [word for word in names if not word.startswith("_")]
     # A different case counts as close: `nova.Softmax`, `nn.linear`.
     by_lower = {word.lower(): word for word in public}
     # Private names are requested by programs that inspect an object.

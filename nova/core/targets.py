@@ -174,7 +174,7 @@ def parse_target(text: str) -> Target:
 
 def _unknown(text: str) -> TargetError:
     """The error for a text that is not a target, or a target that only a GPU driver knows."""
-    what, devices = f"unknown target {text!r}", ", ".join(DEVICES)
+    message, devices = f"unknown target {text!r}", ", ".join(DEVICES)
     if text == "cuda":
         return TargetError(
             "target 'cuda' is the GPU of one machine, and this needs one with a name, such as "
@@ -183,13 +183,14 @@ def _unknown(text: str) -> TargetError:
         )
     if re.fullmatch(r"(gpu|nvidia|cuda)(:[0-9])?", text.lower()):
         return TargetError(
-            what, hint=f"'cuda' is the GPU of this machine; those with a name are {devices}"
+            message, hint=f"'cuda' is the GPU of this machine; those with a name are {devices}"
         )
     if re.fullmatch(r"(cuda:)?(sm_)?[1-7][0-9]", text.lower()):
-        return TargetError(what, hint="cuda:sm_80 is the oldest GPU that there is code for")
+        return TargetError(message, hint="cuda:sm_80 is the oldest GPU that there is code for")
     if text.partition(":")[0] == "sim":
         return TargetError(
-            what, hint="compile for cuda:sm_80, say, with run_mode='sim'; sim is a device to run on"
+            message,
+            hint="compile for cuda:sm_80, say, with run_mode='sim'; sim is a device to run on",
         )
     import difflib  # only for an error message
 
@@ -199,7 +200,7 @@ def _unknown(text: str) -> TargetError:
         if near:
             break
     return TargetError(
-        what,
+        message,
         hint=(f"did you mean {near[0]!r}? " if near else "")
         + f"targets: {', '.join((*NAMES, *DEVICES))}, and LLVM's names of processors, such as "
         "haswell, znver4 and neoverse-n1",
@@ -296,12 +297,12 @@ def _host() -> Target:
     return _make("cpu", arch, "", model, features, _host_caches())
 
 
-def _follow(known: bool) -> None:
+def _follow(is_known: bool) -> None:
     """Limit the process to the level of the knob, or of the environment."""
     from nova import _native
 
     number = {"all": 5, "x86_64": 1, "x86_64-v2": 2, "x86_64-v3": 3, "x86_64-v4": 4, "aarch64": 1}
-    _native.limit_cpu(number[knobs.get("cpu_level")] if known else 0)
+    _native.limit_cpu(number[knobs.get("cpu_level")] if is_known else 0)
     parse_target.cache_clear()
 
 
@@ -313,11 +314,11 @@ def _host_caches() -> tuple[int, int, int]:
     sizes = dict(enumerate(_COMMON_CACHES, start=1))
     for entry in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
-            kind, level, size = (
+            cache_type, level, size = (
                 (entry / part).read_text().strip() for part in ("type", "level", "size")
             )
         except OSError:
             continue
-        if kind != "Instruction" and (number := re.fullmatch(r"(\d+)([KM]?)", size)):
+        if cache_type != "Instruction" and (number := re.fullmatch(r"(\d+)([KM]?)", size)):
             sizes[int(level)] = int(number[1]) << {"": 0, "K": 10, "M": 20}[number[2]]
     return sizes[1], sizes[2], sizes[3]

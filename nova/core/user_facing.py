@@ -64,23 +64,23 @@ def check_call(
     The first `skipped` parameters are passed by Nova, not by the caller.
     """
     parameters = list(signature(function).parameters.values())[skipped:]
-    known = [p.name for p in parameters if p.name != "self"]
+    names = [p.name for p in parameters if p.name != "self"]
     if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters):
         for keyword in kwargs:
-            if keyword not in known:
-                raise unknown_keyword(f"{name}:", {keyword: None}, known) from None
+            if keyword not in names:
+                raise unknown_keyword(f"{name}:", {keyword: None}, names) from None
     try:
         signature(function).bind(*[None] * skipped, *args, **kwargs)
     except TypeError as error:
         raise ArgumentCountError(
-            f"{name}: {error}", where=str(user_location()), hint=f"it takes ({', '.join(known)})"
+            f"{name}: {error}", where=str(user_location()), hint=f"it takes ({', '.join(names)})"
         ) from None
 
 
 def unknown_keyword(
     function: str,
     unknown: Mapping[str, Any],
-    known: Sequence[str],
+    names: Sequence[str],
     *,
     by_position: Sequence[str] = (),
 ) -> UnknownKeywordError:
@@ -88,8 +88,8 @@ def unknown_keyword(
     from difflib import get_close_matches  # only for an error message
 
     name = next(iter(unknown))
-    close = get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'none'}"
+    close = get_close_matches(name, names, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(names) or 'none'}"
     if name in by_position:
         order = ", ".join(by_position[:8]) + (", ..." if len(by_position) > 8 else "")
         hint = f"arrays are given by position: program({order})"

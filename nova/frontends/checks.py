@@ -14,7 +14,7 @@ from nova.errors import ImportedProgramError, LoweringError, NovaError, Unsuppor
 from nova.ir.bindings import ir
 from nova.ir.context import in_file
 from nova.ir.diagnostics import Diagnostic, file_position
-from nova.ir.linalg_generic import GenericOp
+from nova.ir.linalg.generic import GenericOp
 from nova.ir.mathlib import EXPANSIONS, ROUNDING
 from nova.ir.walk import every_op
 from nova.passes.importing.drop_annotations import is_annotation

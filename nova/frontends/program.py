@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from nova.compiler.recorder import module_text
 from nova.compiler.signature import ProgramSignature, keep_signature, read_signature
-from nova.compiler.stages import module_text
 from nova.errors import LoweringError, NovaError, PassError, UnsupportedOpError
 from nova.frontends.checks import at_file, check_lowered, check_ops, find_frontend
 from nova.frontends.entry import take_entry

@@ -35,7 +35,7 @@ except (ImportError, OSError) as error:
 
 # For every op the bindings try to import a Python module of its dialect until one exists; an empty
 # module ends the search. Nova's ops have no classes. The modules of the other two dialects take 100
-# ms to load, and Nova needs little of them (`nova/ir/linalg_ops.py`); an import by name still gets
+# ms to load, and Nova needs little of them (`nova/ir/linalg/ops.py`); an import by name still gets
 # them.
 _mlir.globals.dialect_search_modules = [__name__, *_mlir.globals.dialect_search_modules]
 for _dialect in ("nova", "linalg", "llvm"):

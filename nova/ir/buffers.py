@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from nova.ir.bindings import ir, memref
-from nova.ir.linalg_ops import generic_op, yield_op
+from nova.ir.linalg.ops import generic_op, yield_op
 
 VIEWS = {"memref.expand_shape", "memref.collapse_shape", "memref.cast", "memref.reinterpret_cast"}
 TENSOR_VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}

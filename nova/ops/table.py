@@ -12,7 +12,7 @@ There are three sorts of row:
 - *sugar* has a `build` column: an ordinary function over tensors that creates no node of its own.
 
 Columns take their dependencies as arguments and import neither the graph nor MLIR: `F` holds the op
-functions (for vjp and compose), `b` is the linalg builder of `nova.ir.linalg_builder` (for lower).
+functions (for vjp and compose), `b` is the linalg builder of `nova.ir.linalg.builder` (for lower).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def gather_arrays(program: Model, args: argparse.Namespace) -> list[np.ndarray]:
     """An array for each argument: by name, then in order, then of the file, then at random."""
     signature, carried = describe_signature(program.artifact), program.params
     tensors = {tensor["name"]: tensor for tensor in signature if tensor["role"] != "output"}
-    given: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     unnamed: list[str] = []
     for word in args.input:
         name, equals, path = word.partition("=")
@@ -56,23 +56,23 @@ def gather_arrays(program: Model, args: argparse.Namespace) -> list[np.ndarray]:
                 where=args.file,
                 hint=f"it takes {', '.join(tensors) or 'none'}",
             )
-        elif name in given:
+        elif name in arrays:
             raise ArgumentNameError(f"two arrays are given for {name!r}", where=args.file)
         else:
-            given[name] = read_npy(Path(path), tensors[name])
-    free = [name for name in tensors if name not in given]
+            arrays[name] = read_npy(Path(path), tensors[name])
+    free = [name for name in tensors if name not in arrays]
     missing = [name for name in free[len(unnamed) :] if name not in carried]
     if len(unnamed) > len(free) or (missing and not args.random):
-        wanted = [name for name in tensors if name not in carried] or tensors
+        required = [name for name in tensors if name not in carried] or tensors
         raise ArgumentCountError(
-            f"{len(unnamed) + len(given)} arrays given, {len(wanted)} wanted: "
-            f"{', '.join(wanted) or 'none'}",
+            f"{len(unnamed) + len(arrays)} arrays given, {len(required)} wanted: "
+            f"{', '.join(required) or 'none'}",
             where=args.file,
             hint="give --input [NAME=]X.npy for each, or --random for the rest",
         )
     for name, path in zip(free, unnamed, strict=False):
-        given[name] = read_npy(Path(path), tensors[name])
+        arrays[name] = read_npy(Path(path), tensors[name])
     random = np.random.default_rng(args.seed)
     for name in missing:
-        given[name] = draw_array(tensors[name], random)
-    return [given[name] if name in given else carried[name] for name in tensors]
+        arrays[name] = draw_array(tensors[name], random)
+    return [arrays[name] if name in arrays else carried[name] for name in tensors]

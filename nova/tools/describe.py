@@ -72,8 +72,8 @@ def describe_signature(artifact: Artifact) -> list[dict[str, Any]]:
 def signature_text(artifact: Artifact) -> str:
     """The signature on one line."""
     manifest = artifact.manifest
-    given = ", ".join(f"{a.name}: {_type_text(a)}" for a in manifest.args)
-    return f"({given}) -> ({', '.join(_type_text(o) for o in manifest.outputs)})"
+    arguments = ", ".join(f"{a.name}: {_type_text(a)}" for a in manifest.args)
+    return f"({arguments}) -> ({', '.join(_type_text(o) for o in manifest.outputs)})"
 
 
 def describe_choice(artifact: Artifact) -> dict[str, Any]:
@@ -110,13 +110,17 @@ def describe_devices(artifact: Artifact) -> list[dict[str, Any]]:
         for n, spec in enumerate(manifest.variants)
         if spec.is_device
     }
-    taken: dict[int, list[str]] = {}
+    chosen_by: dict[int, list[str]] = {}
     for major, minor in _CAPABILITIES:
         choice = find_device(artifact, major, minor)
         if choice is not None:
-            taken.setdefault(choice.image, []).append(f"{major}.{minor}")
+            chosen_by.setdefault(choice.image, []).append(f"{major}.{minor}")
     return [
-        {**asdict(device), "kernels": kernels.get(device.arch, []), "taken_by": taken.get(n, [])}
+        {
+            **asdict(device),
+            "kernels": kernels.get(device.arch, []),
+            "taken_by": chosen_by.get(n, []),
+        }
         for n, device in enumerate(manifest.devices)
     ]
 
@@ -194,7 +198,7 @@ def _type_text(spec: TensorSpec) -> str:
 def _sections(artifact: Artifact) -> list[dict[str, Any]]:
     """The sections of the ELF file in the order of their places."""
     view = memoryview(artifact.data)
-    found = sorted(artifact.file.sections.items(), key=lambda item: item[1][1:])
+    sections = sorted(artifact.file.sections.items(), key=lambda item: item[1][1:])
     return [
         {
             "name": name,
@@ -203,7 +207,7 @@ def _sections(artifact: Artifact) -> list[dict[str, Any]]:
             "loaded": vaddr != 0,
             "sha256": sha256(view[offset : offset + size]).hexdigest(),
         }
-        for name, (vaddr, offset, size) in found
+        for name, (vaddr, offset, size) in sections
     ]
 
 

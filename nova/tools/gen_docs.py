@@ -70,8 +70,8 @@ def render_errors() -> str:
         if heading := re.fullmatch(r"# --- (.+?) -+", line):
             lines += ["", f"## {heading[1].capitalize()}", "", "| class | also | when |"]
             lines.append("|---|---|---|")
-        elif found := re.match(r"class (\w+)\(", line):
-            lines += [] if found[1] == "NovaError" else [_error_row(getattr(errors, found[1]))]
+        elif match := re.match(r"class (\w+)\(", line):
+            lines += [] if match[1] == "NovaError" else [_error_row(getattr(errors, match[1]))]
     return "\n".join(lines) + "\n"
 
 

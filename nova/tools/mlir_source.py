@@ -14,7 +14,7 @@ from nova.ir.context import show_place
 from nova.ir.diagnostics import Diagnostic
 
 SEPARATOR = "// -----"
-_PLACE = re.compile(r"(.*?):(\d+)(?::(\d+))?")
+_POSITION = re.compile(r"(.*?):(\d+)(?::(\d+))?")
 
 
 def split_input(text: str) -> Iterator[str]:
@@ -31,8 +31,8 @@ def render_diagnostic(diagnostic: Diagnostic, filename: str, text: str) -> str:
     """`file:line:col: error: ...` and, for a place in this text, the line with a caret."""
     output = f"{diagnostic.where or filename}: {diagnostic.severity}: {diagnostic.message}\n"
     if diagnostic.file == filename:
-        shown = show_place(text, diagnostic.line, diagnostic.col)
-        output += f"{shown}\n" if shown else ""
+        excerpt = show_place(text, diagnostic.line, diagnostic.col)
+        output += f"{excerpt}\n" if excerpt else ""
     return output + "".join(render_diagnostic(note, filename, text) for note in diagnostic.notes)
 
 
@@ -41,15 +41,15 @@ def describe_error(error: NovaError, filename: str = "") -> Diagnostic:
 
     A place that is all of `filename` is not said again: whoever prints the error names the file.
     """
-    place = _PLACE.fullmatch(error.where or "")
+    position = _POSITION.fullmatch(error.where or "")
     notes = [*getattr(error, "__notes__", ())] + ([error.hint] if error.hint else [])
     return Diagnostic(
         severity="error",
         message=error.what
-        if place or error.where in (None, "", filename)
+        if position or error.where in (None, "", filename)
         else f"{error.what} at {error.where}",
-        file=place.group(1) if place else "",
-        line=int(place.group(2)) if place else 0,
-        col=int(place.group(3) or 0) if place else 0,
+        file=position.group(1) if position else "",
+        line=int(position.group(2)) if position else 0,
+        col=int(position.group(3) or 0) if position else 0,
         notes=tuple(Diagnostic("note", note) for note in notes),
     )

@@ -37,8 +37,8 @@ def main(argv: list[str] | None = None) -> int:
         # The reader left (`| head`); Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"nova {args.command}: {place}{error.strerror}", file=sys.stderr)
+        prefix = f"{error.filename}: " if error.filename else ""
+        print(f"nova {args.command}: {prefix}{error.strerror}", file=sys.stderr)
     except KeyboardInterrupt:
         print(f"nova {args.command}: interrupted", file=sys.stderr)
         return 130
@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _print_warning(message: Warning | str, *place: object, **options: object) -> None:
+def _print_warning(message: Warning | str, *position: object, **options: object) -> None:
     """A warning without the line of this program that it came from."""
     print(f"nova: warning: {message}", file=sys.stderr)
 

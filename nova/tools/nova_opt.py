@@ -53,7 +53,7 @@ _WRITERS = {
 def main(argv: list[str] | None = None) -> int:
     """Run the tool; the return value is the exit status."""
     open_closed_streams()
-    args, rest = _make_parser().parse_known_args(argv)
+    args, extra = _make_parser().parse_known_args(argv)
     filename = "<stdin>" if args.file == "-" else args.file
     source = ""
     try:
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
         source = data.decode("utf-8-sig", errors="replace")
         status, output = run_sandboxed(
             "nova.tools.nova_opt:run_passes",
-            *(data, filename, vars(args), rest),
+            *(data, filename, vars(args), extra),
             where=filename,
             observe=_show_message,
         )
@@ -100,14 +100,14 @@ class _Messages(io.TextIOBase):
 
 
 def run_passes(
-    data: bytes, filename: str, words: dict[str, Any], rest: list[str]
+    data: bytes, filename: str, words: dict[str, Any], extra: list[str]
 ) -> tuple[int, str]:
     """In the child: the exit status and what goes to the output."""
     args = argparse.Namespace(**words)
     with redirect_stderr(_Messages()), make_context() as context:
         text = decode_source(data, filename)
         context.allow_unregistered_dialects = args.allow_unregistered_dialect
-        return _process_all(text, filename, args, _choose_passes(args, rest, context), context)
+        return _process_all(text, filename, args, _choose_passes(args, extra, context), context)
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -146,13 +146,13 @@ def _check_output(output: str) -> None:
         )
 
 
-def _choose_passes(args: argparse.Namespace, rest: list[str], context: ir.Context) -> list[Pass]:
-    for word in rest:
+def _choose_passes(args: argparse.Namespace, extra: list[str], context: ir.Context) -> list[Pass]:
+    for word in extra:
         if not word.startswith("--"):
             raise PipelineError(f"unexpected argument `{word}`", hint="see nova-opt --help")
-    if args.pass_pipeline and rest:
-        raise PipelineError(f"`{rest[0]}` cannot be combined with --pass-pipeline")
-    words = [word.removeprefix("--").partition("=") for word in rest]
+    if args.pass_pipeline and extra:
+        raise PipelineError(f"`{extra[0]}` cannot be combined with --pass-pipeline")
+    words = [word.removeprefix("--").partition("=") for word in extra]
     from_flags = ",".join(f"{name}{{{value}}}" if eq else name for name, eq, value in words)
     passes = parse_pipeline(args.pass_pipeline or from_flags, context)
     for name in args.mlir_print_ir_after:
@@ -168,14 +168,14 @@ def _process_all(
     failed = False
     timing: dict[str, float] = {}
     for part in split_input(text) if args.split_input_file else [text]:
-        said: list[Diagnostic] = []
-        result = _process(part, filename, args, passes, context, said, timing)
+        diagnostics: list[Diagnostic] = []
+        result = _process(part, filename, args, passes, context, diagnostics, timing)
         if result is not None:
             results.append(result)
         if args.verify_diagnostics:
-            said = check_diagnostics(part, filename, said)
-        failed |= bool(said) if args.verify_diagnostics else result is None
-        for diagnostic in said:
+            diagnostics = check_diagnostics(part, filename, diagnostics)
+        failed |= bool(diagnostics) if args.verify_diagnostics else result is None
+        for diagnostic in diagnostics:
             sys.stderr.write(render_diagnostic(diagnostic, filename, text))
     if args.mlir_timing:
         _print_timing(timing)
@@ -188,10 +188,10 @@ def _process(
     args: argparse.Namespace,
     passes: list[Pass],
     context: ir.Context,
-    said: list[Diagnostic],
+    diagnostics: list[Diagnostic],
     timing: dict[str, float],
 ) -> str | None:
-    """The module after the passes, as text; None on failure. `said` gains what MLIR said."""
+    """The module after the passes, as text; None on failure. `diagnostics` gains what MLIR said."""
 
     def print_module(module: ir.Module) -> str:
         text = str(
@@ -200,8 +200,8 @@ def _process(
                 print_generic_op_form=args.mlir_print_op_generic,
             )
         )
-        shown = text if args.mlir_print_op_generic else to_pretty(text)
-        return whole_text(shown, module.context)
+        printed = text if args.mlir_print_op_generic else to_pretty(text)
+        return whole_text(printed, module.context)
 
     def show(step: Pass, module: ir.Module) -> None:
         if args.mlir_print_ir_after_all or _names(step) & set(args.mlir_print_ir_after):
@@ -213,14 +213,16 @@ def _process(
     order = iter(range(1, len(passes) + 1))
     report("begin", "parse")
     try:
-        module = parse_text(take_constants(text, constants_of(context)), filename, context, said)
+        module = parse_text(
+            take_constants(text, constants_of(context)), filename, context, diagnostics
+        )
         report("begin", str(passes[0]) if passes else "print")
         run_pipeline(
             module,
             passes,
             after_each=show,
             timing=timing,
-            on_diagnostic=lambda diagnostic: said.append(in_file(diagnostic, filename)),
+            on_diagnostic=lambda diagnostic: diagnostics.append(in_file(diagnostic, filename)),
         )
     except ir.MLIRError as error:
         failure = Diagnostic("error", f"the text cannot be read: {error}")
@@ -229,8 +231,8 @@ def _process(
     else:
         return print_module(module)
     # An error that MLIR reported is in `said` already, with its notes.
-    if not any(diagnostic.severity == "error" for diagnostic in said):
-        said.append(failure)
+    if not any(diagnostic.severity == "error" for diagnostic in diagnostics):
+        diagnostics.append(failure)
     return None
 
 

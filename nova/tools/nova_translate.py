@@ -17,7 +17,7 @@ from nova.api.translate.request import KERNELS_ONLY
 from nova.artifact.elf.runtime_object import why_no_runtime
 from nova.artifact.sign import read_private_key
 from nova.compiler.dump import write_stage
-from nova.compiler.stages import Recorder
+from nova.compiler.recorder import Recorder
 from nova.core.targets import host_arch, parse_target
 from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source

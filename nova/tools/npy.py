@@ -43,10 +43,12 @@ def _is_raw_bf16(array: np.ndarray, tensor: dict[str, Any]) -> bool:
 
 def draw_array(tensor: dict[str, Any], random: np.random.Generator) -> np.ndarray:
     """Random values: floats are normal, integers from 0 to 9, truth values even."""
-    kind, shape = array_dtype(tensor["dtype"]), tuple(tensor["shape"])
-    if kind.is_float:
-        return random.standard_normal(shape, np.float32).astype(kind.numpy)
-    return random.integers(0, 10 if kind.is_integer else 2, shape).astype(kind.numpy)
+    element_type, shape = array_dtype(tensor["dtype"]), tuple(tensor["shape"])
+    if element_type.is_float:
+        return random.standard_normal(shape, np.float32).astype(element_type.numpy)
+    return random.integers(0, 10 if element_type.is_integer else 2, shape).astype(
+        element_type.numpy
+    )
 
 
 def write_npy(path: Path, array: np.ndarray) -> None:
@@ -60,14 +62,14 @@ def write_npy(path: Path, array: np.ndarray) -> None:
 
 def file_names(names: list[str]) -> list[str]:
     """A file name for each tensor; a name in a file may be hostile, so it stays in the folder."""
-    found: list[str] = []
+    files: list[str] = []
     for number, name in enumerate(names):
         plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:100] or str(number)
         chosen = plain
-        while f"{chosen}.npy" in found:
+        while f"{chosen}.npy" in files:
             chosen += f"-{number}"
-        found.append(f"{chosen}.npy")
-    return found
+        files.append(f"{chosen}.npy")
+    return files
 
 
 def summarize_array(array: np.ndarray) -> dict[str, Any]:

@@ -138,17 +138,17 @@ def _gradient(row: Op) -> str:
 def _types(row: Op) -> str:
     if row.build is not None:
         return "those of its parts"
-    given = {d: _result(row, d) for d in ALL}
-    accepted = [d for d in ALL if given[d] is not None]
-    results = set(given.values())
+    result_types = {d: _result(row, d) for d in ALL}
+    accepted = [d for d in ALL if result_types[d] is not None]
+    results = set(result_types.values())
     if "dtype" in row.attrs and len(results) == 1:
         return "by `dtype`"
     if len(results) == 1:
         only_indices = all(name in _INDEX_OPERANDS for name in row.operands)
-        return f"{'ints' if only_indices else 'any'} → {given[accepted[0]]}"
+        return f"{'ints' if only_indices else 'any'} → {result_types[accepted[0]]}"
     groups: dict[str, list[DType]] = {}
     for d in accepted:
-        out = given[d]
+        out = result_types[d]
         assert out is not None
         groups.setdefault("" if out is d else f" → {out}", []).append(d)
     if len(accepted) == len(ALL) and list(groups) == [""]:

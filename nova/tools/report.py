@@ -39,10 +39,10 @@ def print_tables(tables: Iterable[Table], stream: TextIO | None = None) -> None:
 def render_table(table: Table) -> str:
     """A table as plain text, its columns aligned; numbers under a header to the right."""
     rows, numeric = _prepare(table)
-    shown = [list(table.header), *rows] if table.header else rows
-    widths = [max(len(row[i]) for row in shown) for i in range(len(rows[0]))]
+    all_rows = [list(table.header), *rows] if table.header else rows
+    widths = [max(len(row[i]) for row in all_rows) for i in range(len(rows[0]))]
     lines = [printable(table.title)]
-    for row in shown:
+    for row in all_rows:
         cells = [
             cell.rjust(width) if i in numeric else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
@@ -105,14 +105,14 @@ def _print_rich(tables: list[Table], stream: TextIO) -> bool:
     console = Console(file=stream)
     for number, table in enumerate(tables):
         rows, numeric = _prepare(table)
-        shown = RichTable(box=None, pad_edge=False, show_header=bool(table.header))
+        rich_table = RichTable(box=None, pad_edge=False, show_header=bool(table.header))
         for i, name in enumerate(table.header or [""] * len(rows[0])):
             justify = "right" if i in numeric else "left"
-            shown.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+            rich_table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
         for row in rows:
-            shown.add_row(*(Text(cell) for cell in row))  # as Text: `f32[2]` is no markup
+            rich_table.add_row(*(Text(cell) for cell in row))  # as Text: `f32[2]` is no markup
         if number:
             console.print()
         console.print(Text(printable(table.title), style="bold"))
-        console.print(shown)
+        console.print(rich_table)
     return True

@@ -121,13 +121,13 @@ def render_methods() -> str:
 
 
 def _define_method(name: str, op: Op) -> Iterator[str]:
-    _, *rest = _arguments(op)  # the first operand is the tensor
+    _, *parameters = _arguments(op)  # the first operand is the tensor
     if op.name in SIZES_AS_ARGUMENTS:
         yield "@overload"
-        yield from _define(name, rest, _result(op), "self", indent=4)
+        yield from _define(name, parameters, _result(op), "self", indent=4)
         yield "@overload"
-        rest = [_Argument(f"*{rest[0].name}", "int", False)]
-    yield from _define(name, rest, _result(op), "self", indent=4)
+        parameters = [_Argument(f"*{parameters[0].name}", "int", False)]
+    yield from _define(name, parameters, _result(op), "self", indent=4)
 
 
 def _operators() -> Iterator[str]:
@@ -160,8 +160,8 @@ def _define(
 
 def _arguments(op: Op) -> list[_Argument]:
     if op.build is not None:
-        given = list(inspect.signature(op.build).parameters.values())[1:]
-        return [_sugar_argument(op, parameter) for parameter in given]
+        parameters = list(inspect.signature(op.build).parameters.values())[1:]
+        return [_sugar_argument(op, parameter) for parameter in parameters]
     operands = [
         _Argument(
             name.rstrip("?"),

@@ -47,9 +47,9 @@ class Expectation:
 
 def check_diagnostics(text: str, filename: str, emitted: Iterable[Diagnostic]) -> list[Diagnostic]:
     """What is wrong with `emitted`, by the expectations written in `text`."""
-    found = list(_read_expectations(text, filename))
-    waiting = [one for one in found if isinstance(one, Expectation)]
-    problems = [one for one in found if isinstance(one, Diagnostic)]
+    entries = list(_read_expectations(text, filename))
+    waiting = [entry for entry in entries if isinstance(entry, Expectation)]
+    problems = [entry for entry in entries if isinstance(entry, Diagnostic)]
     for diagnostic in _flatten(emitted):
         match = next((e for e in waiting if e.matches(diagnostic, filename)), None)
         if match:
@@ -86,16 +86,16 @@ def _read_expectations(text: str, filename: str) -> Iterator[Expectation | Diagn
         )
 
 
-def _target_line(place: str | None, number: int, marked: list[bool]) -> int:
-    if place == "unknown":
+def _target_line(marker: str | None, number: int, marked: list[bool]) -> int:
+    if marker == "unknown":
         return 0
-    if place in ("above", "below"):
-        step = 1 if place == "below" else -1
+    if marker in ("above", "below"):
+        step = 1 if marker == "below" else -1
         number += step
         while 1 <= number <= len(marked) and marked[number - 1]:
             number += step
         return number
-    return number + int(place or 0)
+    return number + int(marker or 0)
 
 
 def _compile(text: str, is_regex: bool) -> re.Pattern[str]:

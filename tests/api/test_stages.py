@@ -9,9 +9,10 @@ import pytest
 
 import nova
 from nova.api.compile import clear_memory_cache
-from nova.compiler.cpu.llvm import compile_objects
-from nova.compiler.driver import single_unit
-from nova.compiler.stages import MLIR_STAGES, Recorder, run_stages, start_from_text
+from nova.compiler.cpu.llvm import Unit, compile_objects
+from nova.compiler.cpu.units import translate_module
+from nova.compiler.recorder import Recorder
+from nova.compiler.stages import MLIR_STAGES, run_stages, start_from_text
 from nova.core.settings import Settings
 from nova.core.targets import parse_target
 from nova.errors import PipelineError, PlanSyntaxError
@@ -85,7 +86,7 @@ def test_starting_from_a_stage_gives_the_same_object(compiled, stage):
         recorder = Recorder()
         run_stages(module, Settings(), recorder, after=start)
         assert list(recorder.texts) == TEXTS[TEXTS.index(start) + 1 : -1]
-        objects.append(compile_objects([single_unit(module)], machine, 1))
+        objects.append(compile_objects([Unit(translate_module(module), unroll=False)], machine))
     assert objects[0] == objects[1]
 
 

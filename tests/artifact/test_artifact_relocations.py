@@ -111,7 +111,7 @@ INSTRUCTIONS = {
 }
 
 
-@pytest.mark.parametrize("number", INSTRUCTIONS, ids=lambda n: AARCH64.kinds[n].name)
+@pytest.mark.parametrize("number", INSTRUCTIONS, ids=lambda n: AARCH64.relocation_types[n].name)
 @pytest.mark.parametrize("distance", [0x20, 0x1230, 0x6540])
 @pytest.mark.parametrize("backwards", [False, True])
 def test_aarch64_instruction(number, distance, backwards):
@@ -126,7 +126,7 @@ def test_aarch64_instruction(number, distance, backwards):
     word = int.from_bytes(section(linked, ".text")[location : location + 4], "little")
     assert word & mask == instruction & mask
     aim = start + goal
-    if AARCH64.kinds[number].goal is Goal.SLOT:
+    if AARCH64.relocation_types[number].goal is Goal.SLOT:
         slot = relocations(linked)[0]
         assert (int(slot["kind"]), int(slot["addend"])) == (1027, aim)
         aim = int(slot["offset"])
@@ -151,8 +151,8 @@ def test_aarch64_pointer():
 
 
 def test_every_kind_has_a_test():
-    assert set(AARCH64.kinds) == {*INSTRUCTIONS, 257, 260, 261, 314}
-    assert set(X86_64.kinds) == {kind for _, _, kind in FORMS.values()} | {POINTER}
+    assert set(AARCH64.relocation_types) == {*INSTRUCTIONS, 257, 260, 261, 314}
+    assert set(X86_64.relocation_types) == {kind for _, _, kind in FORMS.values()} | {POINTER}
 
 
 # --- refused --------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_every_kind_has_a_test():
 REACHES = [
     (machine.arch, number)
     for machine in MACHINES.values()
-    for number, kind in machine.kinds.items()
+    for number, kind in machine.relocation_types.items()
     if kind.goal is not Goal.POINTER and kind.low < 0 and kind.width == 4
 ]
 
@@ -170,7 +170,7 @@ REACHES = [
 def test_reach(arch, number, sign):
     """The last number that fits is stored, the next one refused."""
     machine = MACHINES[arch]
-    kind = machine.kinds[number]
+    kind = machine.relocation_types[number]
     step = 4096 if "PG" in kind.name or "PAGE" in kind.name else kind.step
 
     def attempt(addend):

@@ -33,18 +33,18 @@ def program() -> Compiled:
 def test_they_are_made_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Device code is not there before objects are begun: each waits for the other here."""
     begun = threading.Event()
-    compile_ptx, begin = device.compile_ptx, driver.Objects.begin
+    compile_ptx, job = device.compile_ptx, driver.LlvmJob
 
     def ptx(*arguments: Any) -> str:
         assert begun.wait(60), "the host half waits for the device half"
         return compile_ptx(*arguments)
 
-    def objects(*arguments: Any) -> None:
+    def objects(*arguments: Any) -> Any:
         begun.set()
-        begin(*arguments)
+        return job(*arguments)
 
     monkeypatch.setattr(device, "compile_ptx", ptx)
-    monkeypatch.setattr(driver.Objects, "begin", objects)
+    monkeypatch.setattr(driver, "LlvmJob", objects)
     with nova.knobs.override(threads=2):
         assert nova.translate(program(), targets=TARGETS).data
     assert begun.is_set()

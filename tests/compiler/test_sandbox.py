@@ -230,7 +230,7 @@ def test_the_program_of_a_file_goes_through_the_child(
     actual = nova.translate(private, targets="x86_64").data
     assert requested == []
     assert nova.translate(nova.load(tmp_path / "p.nova"), targets="x86_64").data
-    assert requested == ["nova.api.translate.session:travel_inside"] and actual
+    assert requested == ["nova.api.translate.session:run_request_in_child"] and actual
 
 
 def test_threads_have_a_child_each() -> None:

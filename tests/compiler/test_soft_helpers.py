@@ -48,11 +48,11 @@ end:
 def convert(operation: str, source: str, target: str, helper: str, values, dtype):
     """`values` by an instruction that LLVM has to call `helper` for, in code for plain x86-64."""
     text = loop(operation, source, target)
-    [code] = compile_objects([Unit(text, unroll=False, vectorize=False)], TARGET, 1)
+    [code] = compile_objects([Unit(text, unroll=False, vectorize=False)], TARGET)
     assert helper in undefined(code)
     unit = helper_unit([code])
     assert unit is not None
-    [helpers] = compile_objects([unit], TARGET, 1)
+    [helpers] = compile_objects([unit], TARGET)
     assert not undefined(helpers)
     values = np.ascontiguousarray(values)
     out = np.empty(values.shape, dtype)
@@ -128,11 +128,11 @@ define void @run(ptr %x, ptr %y, ptr %out) {{
   ret void
 }}
 """
-    [code] = compile_objects([Unit(text, unroll=False)], TARGET, 1)
+    [code] = compile_objects([Unit(text, unroll=False)], TARGET)
     assert undefined(code) == {name}
     unit = helper_unit([code])
     assert unit is not None
-    run = load_objects([code, *compile_objects([unit], TARGET, 1)]).run
+    run = load_objects([code, *compile_objects([unit], TARGET)]).run
     signed = operation[0] == "s"
     chosen = random.Random(0)
     edges = [1, 2, 3, 2**63, 2**64 - 1, 2**64, 2**64 + 1, 2**127 - 1]
@@ -162,7 +162,7 @@ define void @run(ptr %x, ptr %y, ptr %out) {{
 
 
 def test_nothing_is_added_where_nothing_is_called():
-    [code] = compile_objects([Unit("define void @f() { ret void }", unroll=False)], TARGET, 1)
+    [code] = compile_objects([Unit("define void @f() { ret void }", unroll=False)], TARGET)
     assert helper_unit([code]) is None
 
 
@@ -171,7 +171,7 @@ def test_every_helper_is_code_on_every_architecture():
     for name in ("x86_64", "x86_64-v3", "sapphirerapids", "aarch64", "apple-m1"):
         unit = helper_unit([" ".join(HELPERS).encode()])
         assert unit is not None
-        [data] = compile_objects([unit], parse_target(name), 1)
+        [data] = compile_objects([unit], parse_target(name))
         assert not undefined(data), name
         assert set(HELPERS) <= set(read_object(data, name).defined)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,16 +11,14 @@ import pytest
 
 import nova
 from nova import knobs
-from nova.compiler.cpu.llvm import Unit, compile_objects
+from nova.compiler.cpu.backend import HostCompile
+from nova.compiler.cpu.llvm import LlvmJob, Unit, parse_units, print_units
 from nova.compiler.cpu.units import UnitLowering
 from nova.compiler.driver import build
-from nova.compiler.stages import (
-    MLIR_STAGES,
-    Recorder,
-    module_text,
-    run_stages,
-    start_from_plan,
-)
+from nova.compiler.recorder import Recorder, module_text
+from nova.compiler.stages import CompileSession, passes_between, run_stages, start_from_plan
+from nova.compiler.work_queue import WorkQueue
+from nova.core.log import Progress
 from nova.core.settings import current_settings
 from nova.core.targets import parse_target
 from nova.errors import CodegenError
@@ -60,23 +59,32 @@ def at_loops(plan: Plan, target: str) -> ir.Module:
 
 
 def lower(module: ir.Module, target: str) -> list[Unit]:
-    """All units of a module at `loops`, which is at `llvm` behind this."""
-    route = UnitLowering(module, MLIR_STAGES["llvm"](current_settings(target=target)))
-    return [*route.shared(module_text(module)), *route.kernels()]
+    """All units of a module at `loops`, which is at `llvm` after this."""
+    passes = passes_between("loops", "llvm", current_settings(target=target))
+    lowering = UnitLowering(module, passes)
+    units = [lowering.lower(part) for part in lowering.shared_parts(module_text(module))]
+    units += [lowering.lower(part) for part in lowering.kernel_parts()]
+    return [unit.translate() for unit in units]
+
+
+class CountingCompile(HostCompile):
+    """A compile that counts the units that are ready before the stage `loops` is."""
+
+    early = 0
+
+    def part_ready(self) -> None:
+        super().part_ready()
+        self.early = len(self.units)
 
 
 def lower_early(plan: Plan, target: str) -> tuple[ir.Module, list[Unit], int]:
-    """The same from a plan: units are taken as soon as they can be, of which there are so many."""
+    """The same from a plan, in the loop of the stages, with the number of early units."""
     recorder, settings = Recorder(), current_settings(target=target)
     module = start_from_plan(plan, recorder)
-    route = UnitLowering(module, MLIR_STAGES["llvm"](settings))
-    units: list[Unit] = []
-    run_stages(
-        module, settings, recorder, until="loops", between=lambda: units.extend(route.written())
-    )
-    early = len(units)
-    units += [*route.shared(recorder.texts["loops"]), *route.kernels()]
-    return module, units, early
+    session = CompileSession(recorder, WorkQueue(1), Progress("", None))
+    host = CountingCompile(module, settings, session)
+    host.run("nova", "ll")
+    return module, host.units, host.early
 
 
 def units_of(plan: Plan, target: str) -> list[Unit]:
@@ -151,12 +159,16 @@ def test_the_same_bytes_for_any_number_of_threads():
     assert files[0] == files[1] == files[2]
 
 
+def compile_queued(units: list[Unit], threads: int) -> list[bytes]:
+    with WorkQueue(threads) as queue:
+        jobs = [queue.submit(LlvmJob(unit, parse_target("x86_64")).run) for unit in units]
+        return [job.result() for job in jobs]
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_units_may_come_late_and_objects_keep_their_order(workers):
     texts = [f"define i32 @f{i}() {{\n  ret i32 {i}\n}}\n" for i in range(7)]
-    objects = compile_objects(
-        (Unit(text, unroll=False) for text in texts), parse_target("x86_64"), workers
-    )
+    objects = compile_queued([Unit(text, unroll=False) for text in texts], workers)
     assert [f"f{i}".encode() in data for i, data in enumerate(objects)] == [True] * 7
 
 
@@ -166,6 +178,18 @@ def test_an_error_among_units_is_raised(workers):
     good = "define void @g() {\n  ret void\n}\n"
     units = [Unit(good, unroll=False), Unit(wrong, unroll=False)]
     with pytest.raises(CodegenError, match="missing"):
-        compile_objects(iter(units), parse_target("x86_64"), workers)
+        compile_queued(units, workers)
     units[1] = Unit(wrong, unroll=False, calls=("missing",))
-    assert len(compile_objects(iter(units), parse_target("x86_64"), workers)) == 2
+    assert len(compile_queued(units, workers)) == 2
+
+
+@pytest.mark.parametrize("target", ["x86_64-v3", "aarch64"])
+def test_the_text_of_units_has_their_options(target):
+    units = [*units_of(network(), target), *units_of(lookup(), target)]
+    assert {(u.unroll, u.vectorize) for u in units} >= {(False, True), (False, False)}
+    units = [replace(unit, unroll=not i % 2) for i, unit in enumerate(units_of(network(), target))]
+    again = parse_units(print_units(units))
+    assert [(u.unroll, u.vectorize, u.calls) for u in again] == [
+        (u.unroll, u.vectorize, u.calls) for u in units
+    ]
+    assert [u.text.strip() for u in again] == [u.text.strip() for u in units]

@@ -42,7 +42,7 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch, with_rich: bool
     if not with_rich:
         hide_rich(monkeypatch)
     with knobs.override(progress="auto"), log.progress("kernels", total=3) as state:
-        state.advance("matmul_0", done=1)
+        state.advance("matmul_0", completed=1)
         wait_for(lambda: "kernels 1/3 matmul_0" in terminal.getvalue())
 
 
@@ -76,7 +76,7 @@ def test_progress_off_a_terminal(
 
     with knobs.override(progress="on"), log.progress("kernels", total=2) as state:
         wait_for(lambda: listing("kernels 0/2\n"))
-        state.advance("b", done=1)
+        state.advance("b", completed=1)
         wait_for(lambda: listing("kernels 1/2 b\n"))
     assert said == "kernels 0/2\nkernels 1/2 b\n"
     with knobs.override(progress="auto"), log.progress("kernels"):

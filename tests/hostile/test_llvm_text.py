@@ -19,9 +19,13 @@ import pytest
 from llvm_texts import mutate_text
 
 import nova
-from nova.compiler.cpu import llvm_text
+from nova.api.translate.session import Request
+from nova.compiler.driver import emit_code
+from nova.compiler.recorder import Recorder
 from nova.compiler.sandbox import run_sandboxed
+from nova.core.settings import Settings
 from nova.errors import CodegenError, SandboxError
+from nova.frontends.source import Source
 
 ROOT = Path(__file__).parents[2]
 KINDS = {"x86_64-v3": "obj", "aarch64": "asm", "cuda:sm_80": "ptx"}
@@ -34,8 +38,9 @@ def program() -> nova.Compiled:
 
 
 def compile_foreign(text: str, target: str, emit: str) -> bytes:
-    name = "nova.compiler.cpu.llvm_text:compile_text"
-    code: bytes = run_sandboxed(name, text, target, emit, stage="obj")
+    name = "nova.api.translate.session:run_request_in_child"
+    request = Request(Source("-", text.encode()), [Settings(target)], emit, "ll", "main")
+    code: bytes = run_sandboxed(name, request, stage="obj").data
     return code
 
 
@@ -82,7 +87,9 @@ def test_damaged_texts(
     assert outcomes.total() + len(fatal) == count
     assert outcomes["compiled"] > count / 20 and outcomes["refused"] > count / 2
     for number in fatal[:crashes]:
-        with pytest.raises(SandboxError, match=r"stage obj: the compiler (crashed|ended)"):
+        with pytest.raises(
+            SandboxError, match=r"stage (object|asm|ptx): the compiler (crashed|ended)"
+        ):
             compile_foreign(mutate_text(text, number), target, KINDS[target])
 
 
@@ -110,7 +117,7 @@ def test_a_wrong_text_is_found_without_a_process_of_its_own(program: nova.Compil
     assert "Debug Info Version" in text
     wrong = text.replace("  ret void", "  br label %3", 1)
     with pytest.raises(CodegenError, match="LLVM does not take the module: Entry block"):
-        llvm_text.compile_text(wrong, "x86_64-v3", "obj")
+        emit_code(wrong, Settings("x86_64-v3"), Recorder(), "ll", "obj")
 
 
 def test_debug_information_is_kept() -> None:

@@ -16,7 +16,8 @@ from test_op_gradient import DIFFERENTIABLE, weighted
 
 from nova.compiler.driver import build_module
 from nova.compiler.gpu.ptxas import find_ptxas
-from nova.compiler.stages import Recorder, start_from_plan
+from nova.compiler.recorder import Recorder
+from nova.compiler.stages import start_from_plan
 from nova.core.dtypes import f32, f64
 from nova.core.settings import Settings
 from nova.gpusim import SimModule
@@ -40,13 +41,16 @@ def check_code(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     assert find_ptxas() is not None, "the package nvidia-cuda-nvcc is one of those for tests"
     module = start_from_plan(build_plan(list(outputs), list(inputs), []), Recorder())
     settings = [Settings(target=f"cuda:{arch}", cubin=True) for arch in ARCHITECTURES]
-    program = build_module(module, settings, Recorder())
-    assert sorted((i.kind, i.arch) for i in program.images) == [
+    codes = build_module(module, settings, Recorder())
+    images = [image for code in codes for image in code.images]
+    assert sorted((i.kind, i.arch) for i in images) == [
         (mode, arch) for mode in ("cubin", "ptx") for arch in ARCHITECTURES
     ]
-    texts = [image.data.decode() for image in program.images if image.kind == "ptx"]
-    for variant, text in zip(program.variants, texts, strict=True):
-        assert {kernel.symbol for kernel in variant.tables.kernels} == set(SimModule(text).kernels)
+    texts = [image.data.decode() for image in images if image.kind == "ptx"]
+    for code, text in zip(codes, texts, strict=True):
+        assert {kernel.symbol for kernel in code.variant.tables.kernels} == set(
+            SimModule(text).kernels
+        )
 
 
 @pytest.mark.parametrize("names", groups(list(SAMPLES)), ids=title)

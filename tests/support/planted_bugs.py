@@ -19,13 +19,13 @@ from nova.codegen.cpu import schedule
 from nova.codegen.cpu.gemm import packed_gemm
 from nova.codegen.cpu.loops import LoopEmitter
 from nova.core.dtypes import f32, f64
-from nova.ir import linalg_builder
 from nova.ir.bindings import arith
 from nova.ir.dialect import create_op
 from nova.ir.emit import emit_constant
-from nova.ir.linalg_builder import LinalgBuilder
+from nova.ir.linalg import builder as linalg_builder
+from nova.ir.linalg.builder import LinalgBuilder
+from nova.ir.linalg.scalar import Body
 from nova.ir.mathlib import hyperbolic
-from nova.ir.scalar import Body
 from nova.ops import OPS, indexing
 from nova.passes.kernels import plan_workspace, workspace_layout
 from nova.passes.tensor import canonicalize_nova

@@ -27,8 +27,9 @@ from nova.api.translate.request import (
     settings_of,
 )
 from nova.api.translate.result import Translation
-from nova.api.translate.session import Request, finish, travel, travel_sandboxed
-from nova.compiler.stages import SHARED_STAGES, Recorder
+from nova.api.translate.session import Request, finish, run_request, run_request_sandboxed
+from nova.compiler.recorder import Recorder
+from nova.compiler.stages import SHARED_STAGES
 from nova.core.log import progress
 from nova.core.user_facing import user_facing
 from nova.errors import PipelineError
@@ -89,30 +90,30 @@ def translate(
     start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
     carried = None
     if isinstance(source, Compiled):
-        given, start = source_of(source, start)
+        text, start = source_of(source, start)
         carried = source.carried
     else:
-        given = source if isinstance(source, Source) else read_source(source)
+        text = source if isinstance(source, Source) else read_source(source)
     check_order(start, emit, settings)
     check_assembler(settings, emit)
     if start in SCHEDULED or emit in SHARED_STAGES:
         if tune:
-            which = f"{start} has them already" if start in SCHEDULED else f"{emit} has none yet"
-            raise PipelineError(f"tune is given to choose schedules, and {which}")
-        settings = [replace(own, tune=0.0) for own in settings]
+            reason = f"{start} has them already" if start in SCHEDULED else f"{emit} has none yet"
+            raise PipelineError(f"tune is given to choose schedules, and {reason}")
+        settings = [replace(entry, tune=0.0) for entry in settings]
     values = weights if weights is None or isinstance(weights, Mapping) else _read_values(weights)
     if values is not None and emit != "so":
         raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
     if values and carried is not None:
         values = fit_names(values, [spec.name for spec in carried.params])
-    request = Request(given, settings, emit, start, entry, tuple(values or ()))
-    kept = recorder or Recorder()
+    request = Request(text, settings, emit, start, entry, tuple(values or ()))
+    recorder = recorder or Recorder()
     with progress("translating") as bar:
         bar.advance(start or "import")
         # A program that Nova compiled from a graph is not text from outside.
-        own = isinstance(source, Compiled) and not source.is_foreign
-        arrival = (travel if own else travel_sandboxed)(request, kept, bar)
-        return finish(arrival, request, kept, values or {}, carried)
+        is_trusted = isinstance(source, Compiled) and not source.is_foreign
+        run = run_request if is_trusted else run_request_sandboxed
+        return finish(run(request, recorder, bar), request, recorder, values or {}, carried)
 
 
 def _read_values(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ stage. Called by `nova.translate`.
 from __future__ import annotations
 
 from nova.api.compiled import Compiled
-from nova.compiler.module import WHOLE_STAGES
+from nova.compiler.module import PROGRAM_STAGES
 from nova.errors import GraphError, PipelineError
 from nova.frontends.source import Source
 from nova.ir.context import make_context
@@ -23,7 +23,7 @@ def source_of(program: Compiled, start: str | None) -> tuple[Source, str]:
         return Source(program.name, text.encode()), "nova"
     stages = program.stages
     if start is None:
-        start = next((stage for stage in WHOLE_STAGES if stage in stages), None)
+        start = next((stage for stage in PROGRAM_STAGES if stage in stages), None)
         if start is None:
             raise GraphError(
                 "the program has no text to translate: it was saved without",

@@ -13,7 +13,8 @@ from reprlib import repr
 from typing import Any
 
 from nova.api.compiled import Compiled
-from nova.compiler.stages import DEVICE_STAGES, MLIR_STAGES, SHARED_STAGES, Recorder
+from nova.compiler.recorder import Recorder
+from nova.compiler.stages import CPU_STAGES, DEVICE_STAGES, SHARED_STAGES
 from nova.core.location import user_location
 from nova.core.settings import Settings, current_settings
 from nova.core.targets import parse_target
@@ -37,11 +38,12 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "recorder": ((Recorder, _NONE), "a Recorder"),
 }
 
-# The stages that can be requested, in the order of the CPU and the GPU pipeline; the file is `so`.
-HOST_EMITS = (*MLIR_STAGES, "ll", "asm", "obj", "so")
-DEVICE_EMITS = (*DEVICE_STAGES, "ll", "ptx", "so")
+# The stages that can be requested, in the order of the CPU and the GPU pipeline. The stage `object`
+# is `obj`, and the file is `so`.
+HOST_EMITS = tuple("obj" if stage == "object" else stage for stage in (*CPU_STAGES, "so"))
+DEVICE_EMITS = (*DEVICE_STAGES, "so")
 EMITS = tuple(dict.fromkeys((*HOST_EMITS[:-1], *DEVICE_EMITS)))
-STARTS = tuple(stage for stage in EMITS if stage not in ("asm", "obj", "ptx", "so"))
+STARTS = tuple(stage for stage in EMITS if stage not in ("asm", "obj", "ptx", "cubin", "so"))
 # The text of these stages has its schedules applied already.
 SCHEDULED = ("loops", "llvm", "ll", "device", "outlined", "nvvm")
 # The text of these stages has only kernels.
@@ -51,13 +53,13 @@ KERNELS_ONLY = ("llvm", "nvvm", "ll")
 def check_types(options: Mapping[str, Any]) -> None:
     """Reject arguments of `translate` that have the wrong type or value."""
     for name, value in options.items():
-        kinds, wanted = _TYPES[name]
+        types, description = _TYPES[name]
         has_names = name in ("targets", "weights") and not isinstance(value, str | os.PathLike)
-        if not isinstance(value, kinds) or (has_names and not _are_names(value)):
+        if not isinstance(value, types) or (has_names and not _are_names(value)):
             raise OptionTypeError(
                 f"translate(): {name} is {repr(value)}, of type {type(value).__name__}",
                 where=str(user_location()),
-                hint=f"it takes {wanted}",
+                hint=f"it takes {description}",
             )
 
 
@@ -72,53 +74,52 @@ def settings_of(
         raise TargetError("no target to compile for", hint="targets=('cpu',) is this machine")
     if len(set(targets)) < len(targets):
         raise TargetError(f"a target is given twice: {', '.join(targets)}")
-    known = {name: parse_target(name) for name in targets}
-    archs = {name: target.arch for name, target in known.items() if not target.is_device}
+    parsed = {name: parse_target(name) for name in targets}
+    archs = {name: target.arch for name, target in parsed.items() if not target.is_device}
     if len(set(archs.values())) > 1:
         listed = ", ".join(f"{name} is {arch}" for name, arch in archs.items())
         raise TargetError(
             f"the targets of one file are of one architecture: {listed}",
             hint="translate once for each architecture",
         )
-    if cubin and not any(target.is_device for target in known.values()):
+    if cubin and not any(target.is_device for target in parsed.values()):
         raise TargetError(
             f"cubins are code for devices, and there is none for {', '.join(targets)}",
             hint="give a target such as cuda:sm_90a",
         )
-    found = [current_settings(name, fast_math, tune=tune, cubin=cubin) for name in targets]
-    return [replace(own, tune=own.tune / len(targets)) for own in found]
+    settings = [current_settings(name, fast_math, tune=tune, cubin=cubin) for name in targets]
+    return [replace(entry, tune=entry.tune / len(targets)) for entry in settings]
 
 
 def check_assembler(settings: Sequence[Settings], emit: str) -> None:
     """PtxasError if cubins are requested and no `ptxas` is installed."""
-    if emit in ("so", "obj") and any(
-        s.cubin and parse_target(s.target).is_device for s in settings
-    ):
+    cubins = any(s.cubin and parse_target(s.target).is_device for s in settings)
+    if emit == "cubin" or (emit in ("so", "obj") and cubins):
         from nova.compiler.gpu.ptxas import require_ptxas  # loaded only on demand
 
         require_ptxas()
 
 
-def checked_stage(word: str, known: Sequence[str], what: str) -> str:
-    if word not in known:
+def checked_stage(word: str, names: Sequence[str], parameter: str) -> str:
+    if word not in names:
         from difflib import get_close_matches  # only for an error message
 
-        close = get_close_matches(word, known, 1)
+        close = get_close_matches(word, names, 1)
         raise PipelineError(
-            f"{what}: no stage {word!r}",
-            hint=(f"did you mean {close[0]!r}? " if close else "") + f"one of {', '.join(known)}",
+            f"{parameter}: no stage {word!r}",
+            hint=(f"did you mean {close[0]!r}? " if close else "") + f"one of {', '.join(names)}",
         )
     return word
 
 
 def check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> None:
-    for own in settings:
-        device = parse_target(own.target).is_device
+    for entry in settings:
+        device = parse_target(entry.target).is_device
         stages = DEVICE_EMITS if device else HOST_EMITS
-        for what, stage in (("start from", start), ("emit", emit)):
+        for action, stage in (("start from", start), ("emit", emit)):
             if stage is not None and stage not in stages:
                 raise PipelineError(
-                    f"{what} {stage}: that is no stage on the way to {own.target}",
+                    f"{action} {stage}: that is no stage on the way to {entry.target}",
                     hint=f"its stages are {', '.join(stages)}",
                 )
         if start is not None and stages.index(emit) < stages.index(start):

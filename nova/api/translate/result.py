@@ -16,8 +16,8 @@ from nova.artifact.format import Artifact, read_artifact, save_artifact
 from nova.artifact.seal import PrivateKey, add_signature
 from nova.artifact.sign import read_private_key
 from nova.artifact.write import FileSpec, write_artifact
+from nova.compiler.recorder import Recorder
 from nova.compiler.signature import ProgramSignature
-from nova.compiler.stages import Recorder
 from nova.core.location import user_location
 from nova.errors import NovaError, PipelineError
 from nova.runtime.gpu_executor import load_anywhere
@@ -116,9 +116,9 @@ class Translation:
         params = f", {count} params" if count else ""
         return f"<Translation to a file for {targets}{params}, {len(self.data)} bytes>"
 
-    def _require_file(self, what: str) -> None:
+    def _require_file(self, purpose: str) -> None:
         if self.emit != "so":
             raise PipelineError(
-                f"the translation stopped at {self.emit}: there is no program {what}",
+                f"the translation stopped at {self.emit}: there is no program {purpose}",
                 hint="translate without emit",
             )

@@ -1,14 +1,14 @@
 """The translation session: runs the stages from a source to the file or the requested stage.
 
-`travel` runs the stages of a checked `Request`; `travel_sandboxed` does it in a child process, for
-text that Nova did not write. `finish` writes the file from their results in the caller's process,
-which has the values of weights. Called by `nova.translate`.
+`run_request` runs the stages of a checked `Request`; `run_request_sandboxed` does it in a child
+process, for text that Nova did not write. `finish` writes the file from their results in the
+caller's process, which has the values of weights. Called by `nova.translate`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,21 +17,12 @@ from nova.api.translate.request import DEVICE_EMITS, HOST_EMITS, KERNELS_ONLY, S
 from nova.api.translate.result import Translation
 from nova.artifact.manifest import WeightsSpec
 from nova.artifact.write import FileSpec, write_artifact
-from nova.compiler.cpu.llvm_text import compile_text
-from nova.compiler.driver import build_module, single_unit
+from nova.compiler.driver import build_module, emit_code
 from nova.compiler.module import module_contents
+from nova.compiler.recorder import Recorder, ReportingRecorder, apply_reports, module_text
 from nova.compiler.sandbox import run_sandboxed
 from nova.compiler.signature import ProgramSignature, read_signature
-from nova.compiler.stages import (
-    DEVICE_STAGES,
-    MLIR_STAGES,
-    Recorder,
-    ReportingRecorder,
-    follow,
-    module_text,
-    run_stages,
-    stages_of,
-)
+from nova.compiler.stages import DEVICE_MLIR_STAGES, MLIR_STAGES, run_stages, stages_of
 from nova.core.log import Progress
 from nova.core.settings import Settings
 from nova.core.targets import parse_target
@@ -58,7 +49,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class RequestResult:
     """The results of the stages: `data` of the requested stage, or the contents of a file."""
 
     data: bytes
@@ -66,163 +57,128 @@ class Arrival:
     contents: FileSpec | None = None
 
 
-def travel(request: Request, recorder: Recorder, bar: Progress) -> Arrival:
-    """Run the stages in this process."""
-    return TranslateSession(
-        request.source, list(request.settings), recorder, request.emit, bar
-    ).travel(request.start, request.entry, request.params)
-
-
-def travel_sandboxed(request: Request, recorder: Recorder, bar: Progress) -> Arrival:
+def run_request_sandboxed(request: Request, recorder: Recorder, bar: Progress) -> RequestResult:
     """Run the stages in a child process: some texts make MLIR or LLVM abort, or never return."""
-    begin = request.start or ("bytecode" if request.source.is_bytecode else "import")
-    seconds = knobs.get("text_seconds") + sum(own.tune for own in request.settings)
-    arrival: Arrival = run_sandboxed(
-        f"{__name__}:travel_inside",
+    first = request.start or ("bytecode" if request.source.is_bytecode else "import")
+    seconds = knobs.get("text_seconds") + sum(entry.tune for entry in request.settings)
+    result: RequestResult = run_sandboxed(
+        f"{__name__}:run_request_in_child",
         request,
         where=request.source.name,
-        stage=begin,
+        stage=first,
         seconds=seconds,
-        observe=follow(recorder, bar),
+        observe=apply_reports(recorder, bar),
     )
-    return arrival
+    return result
 
 
-def travel_inside(request: Request) -> Arrival:
-    """In the child: the same; the caller has the texts already."""
-    arrival = travel(request, ReportingRecorder(), Progress("", None))
-    if arrival.contents is None:
-        return arrival
-    return replace(arrival, contents=replace(arrival.contents, stages={}))
+def run_request_in_child(request: Request) -> RequestResult:
+    """In the child: run the stages; the caller has the texts already."""
+    result = run_request(request, ReportingRecorder(), Progress("", None))
+    if result.contents is None:
+        return result
+    return replace(result, contents=replace(result.contents, stages={}))
+
+
+def run_request(request: Request, recorder: Recorder, bar: Progress) -> RequestResult:
+    """Run the stages in this process."""
+    source, emit, start = request.source, request.emit, request.start
+    if start == "ll":
+        recorder.record("ll", source.text, 0.0)
+        return RequestResult(
+            emit_code(source.text, request.settings[0], recorder, "ll", emit, bar), None
+        )
+    module, stage, signature = _begin(request, recorder)
+    if start is None:
+        _check_first(stage, request)
+    settings = [_tune(module, stage, entry, bar) for entry in request.settings]
+    if emit == "nova" and stage != "nova":
+        following = ", ".join(list(stages_of(settings[0]))[1:])
+        raise PipelineError(
+            "the program is never in the nova dialect: it came in another one",
+            hint=f"its stages are {following}",
+        )
+    if emit in MLIR_STAGES or emit in DEVICE_MLIR_STAGES:
+        if emit != stage:
+            run_stages(module, settings[0], recorder, after=stage, until=emit)
+        return RequestResult(module_text(module).encode(), signature)
+    # The text of kernels alone has no launch order: their object has no entry point.
+    if emit not in ("so", "obj") or start in KERNELS_ONLY:
+        return RequestResult(emit_code(module, settings[0], recorder, stage, emit, bar), signature)
+    assert signature is not None
+    first = list(recorder.compact)[-1]
+    codes = build_module(module, settings, recorder, after=stage, bar=bar)
+    contents = module_contents(signature, codes, recorder.texts, first, {})
+    return RequestResult(b"", signature, contents)
+
+
+def _tune(module: ir.Module, stage: str, settings: Settings, bar: Progress) -> Settings:
+    """The settings with the fastest schedules, if the target is tuned."""
+    if not settings.tune:
+        return settings
+    from nova.tuning import tune_settings  # loaded only on demand
+
+    return tune_settings(copy_module(module), stage, settings, bar)
+
+
+def _begin(request: Request, recorder: Recorder) -> tuple[ir.Module, str, ProgramSignature | None]:
+    """The module of the source, its stage and its signature; only kernels have none."""
+    started = time.perf_counter()
+    source, start = request.source, request.start
+    if start is not None and start != "nova":
+        module = parse_source(source)
+        signature = None
+        if start in KERNELS_ONLY:
+            _check_llvm(module, start)
+        else:
+            signature = read_signature(module)
+        recorder.record_module(start, module, time.perf_counter() - started)
+        return module, start, signature
+    imported = import_program(source, request.entry, request.params)
+    seconds = time.perf_counter() - started
+    if imported.frontend != "nova":
+        name = "source" if imported.frontend == "linalg" else imported.frontend
+        recorder.record(name, imported.text, 0.0)
+    recorder.record_module(imported.stage, imported.module, seconds)
+    return imported.module, imported.stage, imported.signature
+
+
+def _check_first(stage: str, request: Request) -> None:
+    """Reject stages before the first stage of an imported program."""
+    for settings in request.settings:
+        stages = DEVICE_EMITS if parse_target(settings.target).is_device else HOST_EMITS
+        if stage not in stages:
+            raise PipelineError(
+                f"the program launches device code, which {settings.target} cannot run",
+                hint="give a target such as cuda:sm_90a, and no others",
+            )
+        if stage in SCHEDULED and settings.tune:
+            raise PipelineError("tune is given to choose schedules, and launches have them")
+        if request.emit != "nova" and stages.index(request.emit) < stages.index(stage):
+            raise PipelineError(f"the program begins at {stage}, and {request.emit} is before it")
 
 
 def finish(
-    arrival: Arrival,
+    result: RequestResult,
     request: Request,
     recorder: Recorder,
     values: Mapping[str, Any],
     carried: ParamValues | None,
 ) -> Translation:
     """The translation; if a file is requested, with the values of weights."""
-    if arrival.contents is None:
-        return Translation(arrival.data, request.emit, arrival.signature, recorder)
-    assert arrival.signature is not None  # a file always has a signature
-    if arrival.contents.devices:
+    if result.contents is None:
+        return Translation(result.data, request.emit, result.signature, recorder)
+    assert result.signature is not None  # a file always has a signature
+    if result.contents.devices:
         from nova.compiler.gpu.ptx_check import check_images  # only for device code
 
-        check_images(arrival.contents.devices)
+        check_images(result.contents.devices)
     started = time.perf_counter()
-    weights, kept = _weights(arrival.signature, request.source.name, values, carried)
-    contents = replace(arrival.contents, stages=recorder.texts, weights=weights)
+    weights, values_outside = _weights(result.signature, request.source.name, values, carried)
+    contents = replace(result.contents, stages=recorder.texts, weights=weights)
     data = write_artifact(contents) if request.emit == "so" else _object(contents)
     recorder.record_size("artifact", len(data), time.perf_counter() - started)
-    return Translation(data, request.emit, arrival.signature, recorder, kept, contents)
-
-
-@dataclass(frozen=True)
-class TranslateSession:
-    """One translation from the source to the requested stage or file."""
-
-    source: Source
-    settings: list[Settings]
-    recorder: Recorder
-    emit: str
-    bar: Progress
-
-    def travel(self, start: str | None, entry: str, params: Sequence[str]) -> Arrival:
-        if start == "ll":
-            return self._emit_code(self.source.text, None)
-        module, stage, signature = self._begin(start, entry, params)
-        if start is None:
-            self._check_begin(stage)
-        self._tune(module, stage, self.bar)
-        if self.emit in MLIR_STAGES or self.emit in DEVICE_STAGES:
-            return self._stop_at(module, stage, signature)
-        # The text of kernels alone has no launch order: their object has no entry point.
-        if self.emit not in ("so", "obj") or start in KERNELS_ONLY:
-            run_stages(module, self.settings[0], self.recorder, after=stage)
-            return self._emit_code(self._llvm_text(module), signature)
-        assert signature is not None
-        source = list(self.recorder.compact)[-1]
-        program = build_module(module, self.settings, self.recorder, after=stage, bar=self.bar)
-        contents = module_contents(signature, program, self.recorder.texts, source, {})
-        return Arrival(b"", signature, contents)
-
-    def _tune(self, module: ir.Module, stage: str, bar: Progress) -> None:
-        """Search schedules for the targets that are tuned."""
-        for number, own in enumerate(self.settings):
-            if own.tune:
-                from nova.tuning import tune_settings  # loaded only on demand
-
-                self.settings[number] = tune_settings(copy_module(module), stage, own, bar)
-
-    def _begin(
-        self, start: str | None, entry: str, params: Sequence[str]
-    ) -> tuple[ir.Module, str, Any]:
-        started = time.perf_counter()
-        if start is not None and start != "nova":
-            module = parse_source(self.source)
-            only_kernels = start in KERNELS_ONLY
-            if only_kernels:
-                _check_llvm(module, start)
-            signature = None if only_kernels else read_signature(module)
-            self.recorder.record_module(start, module, time.perf_counter() - started)
-            return module, start, signature
-        imported = import_program(self.source, entry, params)
-        seconds = time.perf_counter() - started
-        if imported.frontend != "nova":
-            name = "source" if imported.frontend == "linalg" else imported.frontend
-            self.recorder.record(name, imported.text, 0.0)
-        self.recorder.record_module(imported.stage, imported.module, seconds)
-        return imported.module, imported.stage, imported.signature
-
-    def _check_begin(self, stage: str) -> None:
-        """Reject stages before the first stage of an imported program."""
-        for own in self.settings:
-            stages = DEVICE_EMITS if parse_target(own.target).is_device else HOST_EMITS
-            if stage not in stages:
-                raise PipelineError(
-                    f"the program launches device code, which {own.target} cannot run",
-                    hint="give a target such as cuda:sm_90a, and no others",
-                )
-            if stage in SCHEDULED and own.tune:
-                raise PipelineError("tune is given to choose schedules, and launches have them")
-            if self.emit != "nova" and stages.index(self.emit) < stages.index(stage):
-                raise PipelineError(f"the program begins at {stage}, and {self.emit} is before it")
-
-    def _stop_at(self, module: ir.Module, stage: str, signature: Any) -> Arrival:
-        if self.emit == "nova" and stage != "nova":
-            behind = ", ".join(list(stages_of(self.settings[0]))[1:])
-            raise PipelineError(
-                "the program never is in the nova dialect: it came in another one",
-                hint=f"the stages on its way are {behind}",
-            )
-        if self.emit != stage:
-            run_stages(module, self.settings[0], self.recorder, after=stage, until=self.emit)
-        return Arrival(module_text(module).encode(), signature)
-
-    def _llvm_text(self, module: ir.Module) -> str:
-        """The LLVM IR of the kernels for the one target."""
-        if not parse_target(self.settings[0].target).is_device:
-            return single_unit(module).text
-        from nova.compiler.gpu.ptx import device_ir  # only for device code
-
-        return device_ir(module)
-
-    def _emit_code(self, text: str, signature: Any) -> Arrival:
-        """The requested output of an LLVM IR text."""
-        self.recorder.record("ll", text, 0.0)
-        if self.emit == "ll":
-            return Arrival(text.encode(), signature)
-        started = time.perf_counter()
-        self.recorder.begin(self.emit)
-        data = compile_text(text, self.settings[0].target, self.emit)
-        seconds = time.perf_counter() - started
-        if self.emit == "obj":
-            self.recorder.record_size("object", len(data), seconds)
-        else:
-            self.recorder.record(self.emit, data.decode(), seconds)
-        return Arrival(data, signature)
+    return Translation(data, request.emit, result.signature, recorder, values_outside, contents)
 
 
 def _weights(
@@ -237,13 +193,13 @@ def _weights(
     """
     params = {i: spec for i, spec in enumerate(signature.args) if spec.role == "param"}
     specs = list(params.values())
-    own: list[Any] = [] if carried is None else list(carried.host())
-    own = [None] * (len(specs) - len(own)) + own
+    program_values: list[Any] = [] if carried is None else list(carried.host())
+    program_values = [None] * (len(specs) - len(program_values)) + program_values
     if not values and (carried is None or carried.kind != "embedded"):
         if carried is None or not carried.is_complete:
             return WeightsSpec(), None
-        return WeightsSpec(), ParamValues(specs, own, carried.kind)
-    arrays = choose_values(specs, values, own, name)
+        return WeightsSpec(), ParamValues(specs, program_values, carried.kind)
+    arrays = choose_values(specs, values, program_values, name)
     return dict(zip(params, map(bytes_of, arrays), strict=True)), None
 
 
@@ -260,17 +216,17 @@ def _object(contents: FileSpec) -> bytes:
 def _check_llvm(module: ir.Module, stage: str) -> None:
     """Reject ops of an earlier stage: MLIR's translation aborts the process on them."""
     tops = [op.operation for op in module.body.operations]
-    known: tuple[str, ...] = ("llvm.",)
+    dialects: tuple[str, ...] = ("llvm.",)
     if stage == "nvvm":  # the text of a device stage keeps the host code unchanged
-        known = ("llvm.", "nvvm.", "gpu.module")
+        dialects = ("llvm.", "nvvm.", "gpu.module")
         tops = [op for op in tops if op.name == "gpu.module"]
         if not tops:
             raise PipelineError(
                 "no gpu.module: the text is not of the stage nvvm",
                 hint="start from the stage of the text",
             )
-    for op in (inner for top in tops for inner in every_op(top)):
-        if not op.name.startswith(known):
+    for op in (nested for top in tops for nested in every_op(top)):
+        if not op.name.startswith(dialects):
             raise PipelineError(
                 f"{op.name} is not of the stage {stage}", hint="start from the stage of the text"
             )

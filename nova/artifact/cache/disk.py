@@ -199,9 +199,9 @@ class DiskCache:
 
     # --- internals ------------------------------------------------------------------------------
 
-    def _count(self, what: str) -> None:
+    def _count(self, event: str) -> None:
         with self._lock:
-            self._counts[what] += 1
+            self._counts[event] += 1
 
     def _take_lock(self, key: str) -> tuple[Artifact | None, int | None]:
         """The entry that another process has built, or the lock; neither after a timeout."""

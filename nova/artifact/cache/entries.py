@@ -42,22 +42,22 @@ def entry_path(folder: Path, key: str) -> Path:
 
 def scan_folder(folder: Path) -> list[CacheEntry]:
     """The entries, the least recently used first."""
-    found = []
+    entries = []
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as items:
         for item in items:
             key = item.name.removesuffix(_SUFFIX)
             if item.name.endswith(_SUFFIX) and _KEY.fullmatch(key):
                 with suppress(FileNotFoundError):
                     info = item.stat(follow_symlinks=False)
-                    found.append(CacheEntry(key, Path(item.path), info.st_size, info.st_mtime_ns))
-    return sorted(found, key=lambda entry: (entry.used, entry.key))
+                    entries.append(CacheEntry(key, Path(item.path), info.st_size, info.st_mtime_ns))
+    return sorted(entries, key=lambda entry: (entry.used, entry.key))
 
 
 def open_entry(path: Path, key: str) -> Artifact:
     """Read and check one entry, which must be a file of this user and contain its own key."""
     with open(path, "rb", opener=_open_here) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             fail("entry-owner", "not a plain file of this user")
         data = file.read()
     artifact = read_artifact(data)

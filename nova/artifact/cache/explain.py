@@ -59,21 +59,21 @@ def compare_recipes(old: Recipe, new: Recipe) -> str:
     return explain({**old.parts, stage: old.text}, {**new.parts, stage: new.text})
 
 
-def find_nearest(cache: DiskCache, wanted: Recipe) -> Recipe | None:
-    """The entry, other than its own, that has most in common with `wanted`; None without any.
+def find_nearest(cache: DiskCache, missed: Recipe) -> Recipe | None:
+    """The entry, other than its own, that has most in common with `missed`; None without any.
 
     The same program comes before any other; ties go to the last used one.
     """
-    others = (recipe for recipe in _recent_recipes(cache) if recipe.key != wanted.key)
-    return max(others, key=lambda recipe: _likeness(recipe, wanted), default=None)
+    others = (recipe for recipe in _recent_recipes(cache) if recipe.key != missed.key)
+    return max(others, key=lambda recipe: _likeness(recipe, missed), default=None)
 
 
-def explain_miss(cache: DiskCache | None, wanted: Recipe, last: Recipe | None) -> str:
-    """Why `wanted` missed; `last` is the previous compile in this process, if any."""
-    nearest = (find_nearest(cache, wanted) if cache is not None else None) or last
+def explain_miss(cache: DiskCache | None, missed: Recipe, last: Recipe | None) -> str:
+    """Why `missed` missed; `last` is the previous compile in this process, if any."""
+    nearest = (find_nearest(cache, missed) if cache is not None else None) or last
     if nearest is None:
         return "nothing to compare with: the cache is empty"
-    return f"the nearest entry is {nearest.key[:12]}\n{compare_recipes(nearest, wanted)}"
+    return f"the nearest entry is {nearest.key[:12]}\n{compare_recipes(nearest, missed)}"
 
 
 def _recent_recipes(cache: DiskCache) -> Iterator[Recipe]:
@@ -93,7 +93,7 @@ def _recent_entries(cache: DiskCache) -> Iterator[CacheEntry]:
         yield entry
 
 
-def _likeness(recipe: Recipe, wanted: Recipe) -> tuple[float, int]:
-    same = sum(recipe.parts.get(name) == part for name, part in wanted.parts.items())
-    lines, others = set(recipe.text.splitlines()), set(wanted.text.splitlines())
-    return len(lines & others) / (len(lines | others) or 1), same
+def _likeness(recipe: Recipe, missed: Recipe) -> tuple[float, int]:
+    equal = sum(recipe.parts.get(name) == part for name, part in missed.parts.items())
+    lines, others = set(recipe.text.splitlines()), set(missed.text.splitlines())
+    return len(lines & others) / (len(lines | others) or 1), equal

@@ -36,17 +36,17 @@ def tag_folder(folder: Path) -> None:
 def find_problem(folder: Path) -> str | None:
     """Why the folder cannot be used, or None; a folder that does not exist has no problem."""
     try:
-        found = os.stat(folder)
+        status = os.stat(folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
-    if found.st_uid != os.geteuid():
-        return f"belongs to user {found.st_uid}, not to this one"
-    if found.st_mode & 0o077 and not _make_private(folder):
-        return f"is open to other users (mode {found.st_mode & 0o777:o}; chmod 700 it)"
+    if status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid}, not to this one"
+    if status.st_mode & 0o077 and not _make_private(folder):
+        return f"is open to other users (mode {status.st_mode & 0o777:o}; chmod 700 it)"
     return None
 
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from nova.artifact.manifest import canonical_json
 
-_SHOWN = 60
+_MAX_CHARACTERS = 60
 _SEPARATOR = re.compile(r"[, ]")
 
 
@@ -54,4 +54,4 @@ def _word_difference(old: str, new: str) -> str:
 
 
 def _short(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    return repr(text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + "...")

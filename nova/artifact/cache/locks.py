@@ -22,7 +22,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, 
 _BUSY = (BlockingIOError, PermissionError)  # EAGAIN or EACCES, depending on the file system
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between two attempts
 
-_held: set[int] = set()
+_locked: set[int] = set()
 _no_fork = threading.RLock()  # between opening and registering a descriptor
 
 
@@ -34,7 +34,7 @@ def try_lock(folder: Path, key: str) -> int | None:
     with _no_fork:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(folder / LOCK_FILE, flags, 0o600)
-        _held.add(descriptor)
+        _locked.add(descriptor)
     try:
         request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _offset(key), 1, 0)
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
@@ -61,8 +61,8 @@ def wait_for_lock(folder: Path, key: str, seconds: float, unless: Callable[[], b
 def unlock(descriptor: int) -> None:
     """Release a lock; a no-op in a forked child, which does not own it."""
     with _no_fork:
-        if descriptor in _held:
-            _held.remove(descriptor)
+        if descriptor in _locked:
+            _locked.remove(descriptor)
             os.close(descriptor)
 
 
@@ -86,9 +86,9 @@ def _offset(key: str) -> int:
 
 def _forget_in_child() -> None:
     """A forked child shares its parent's file descriptions: it must not keep their locks alive."""
-    for descriptor in _held:
+    for descriptor in _locked:
         os.close(descriptor)
-    _held.clear()
+    _locked.clear()
     _no_fork.release()
 
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nova.artifact.elf.machine import Goal, Ints, Kind, Machine, distance, replace
+from nova.artifact.elf.machine import Goal, Ints, Machine, RelocationType, distance, replace
 
 _PAGE = ~0xFFF  # of `adrp`, independent of the page size of the system
 
 
-def _pages(goal: Ints, place: Ints) -> Ints:
-    return (goal & _PAGE) - (place & _PAGE)
+def _pages(goal: Ints, address: Ints) -> Ints:
+    return (goal & _PAGE) - (address & _PAGE)
 
 
-def _low_bits(goal: Ints, place: Ints) -> Ints:
+def _low_bits(goal: Ints, address: Ints) -> Ints:
     return goal & 0xFFF
 
 
@@ -42,38 +42,40 @@ def _insert_adr(shift: int) -> Callable[[Ints, Ints], Ints]:
     return lambda word, number: high(low(word, number), number)
 
 
-def _data(name: str, width: int, goal: Goal) -> Kind:
+def _data(name: str, width: int, goal: Goal) -> RelocationType:
     reach = 1 << (8 * width - 1)
-    return Kind(f"R_AARCH64_{name}", width, goal, distance, -reach, reach, 1, replace)
+    return RelocationType(f"R_AARCH64_{name}", width, goal, distance, -reach, reach, 1, replace)
 
 
-def _adr(name: str, goal: Goal, number: Callable[[Ints, Ints], Ints], shift: int) -> Kind:
+def _adr(name: str, goal: Goal, number: Callable[[Ints, Ints], Ints], shift: int) -> RelocationType:
     reach = 1 << (20 + shift)
     step = 1 << shift
-    return Kind(f"R_AARCH64_{name}", 4, goal, number, -reach, reach, step, _insert_adr(shift))
+    return RelocationType(
+        f"R_AARCH64_{name}", 4, goal, number, -reach, reach, step, _insert_adr(shift)
+    )
 
 
-def _low(name: str, goal: Goal, shift: int) -> Kind:
+def _low(name: str, goal: Goal, shift: int) -> RelocationType:
     insert = _field(10, 12, shift)
-    return Kind(f"R_AARCH64_{name}", 4, goal, _low_bits, 0, 1 << 12, 1 << shift, insert)
+    return RelocationType(f"R_AARCH64_{name}", 4, goal, _low_bits, 0, 1 << 12, 1 << shift, insert)
 
 
-def _branch(name: str, start: int, bits: int) -> Kind:
+def _branch(name: str, start: int, bits: int) -> RelocationType:
     reach = 1 << (bits + 1)
     insert = _field(start, bits, 2)
-    return Kind(f"R_AARCH64_{name}", 4, Goal.SYMBOL, distance, -reach, reach, 4, insert)
+    return RelocationType(f"R_AARCH64_{name}", 4, Goal.SYMBOL, distance, -reach, reach, 4, insert)
 
 
 def _relax(data: NDArray[np.uint8], relocations: NDArray[Any]) -> None:
     """No relaxation: the two instructions of a load may be separated, so they stay unchanged."""
 
 
-def _stub(place: int, slot: int) -> bytes:
+def _stub(address: int, slot: int) -> bytes:
     """`adrp x16, slot; ldr x17, [x16, slot]; br x17`, then a trap.
 
     x16 and x17 are the intra-procedure-call scratch registers (IP0, IP1) of the ABI.
     """
-    at, goal = np.array([place]), np.array([slot])
+    at, goal = np.array([address]), np.array([slot])
     first = _insert_adr(12)(np.array([0x90000010]), _pages(goal, at))
     second = _field(10, 12, 3)(np.array([0xF9400211]), _low_bits(goal, at))
     return b"".join(int(w).to_bytes(4, "little") for w in (first[0], second[0], 0xD61F0220, 0))
@@ -84,7 +86,7 @@ AARCH64 = Machine(
     number=183,
     page=1 << 16,
     trap=b"\0",  # four of them are `udf`, the undefined instruction
-    kinds={
+    relocation_types={
         257: _data("ABS64", 8, Goal.POINTER),
         260: _data("PREL64", 8, Goal.SYMBOL),
         261: _data("PREL32", 4, Goal.SYMBOL),

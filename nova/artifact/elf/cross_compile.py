@@ -58,8 +58,8 @@ def compile_runtime(arch: str, sources: Path) -> tuple[bytes | None, str]:
         if data is not None:
             return data, ""
         reasons.append(f"{command[0]}: {reason}")
-    wanted = ", ".join(" ".join(words).format(arch=arch) for words in _COMPILERS)
-    return None, "; ".join(reasons) or f"no cross compiler was found ({wanted})"
+    compilers = ", ".join(" ".join(words).format(arch=arch) for words in _COMPILERS)
+    return None, "; ".join(reasons) or f"no cross compiler was found ({compilers})"
 
 
 def _compilers(arch: str) -> Iterator[list[str]]:
@@ -80,8 +80,8 @@ def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | 
     for path in sorted(p for p in sources.rglob("*") if p.is_file()):
         key.update(f"{path.relative_to(sources)}\0".encode() + sha256(path.read_bytes()).digest())
     folder = _cache_folder()
-    kept = folder / f"runtime-{arch}-{key.hexdigest()[:32]}.o" if folder else None
-    data = _read_kept(kept) if kept else None
+    cached = folder / f"runtime-{arch}-{key.hexdigest()[:32]}.o" if folder else None
+    data = _read_kept(cached) if cached else None
     if data is not None:
         return data, ""
     with tempfile.TemporaryDirectory() as scratch:
@@ -97,23 +97,23 @@ def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | 
         link_shared([], [], {}, arch=arch, runtime=data)
     except CodegenError as error:  # it calls a library of its compiler
         return None, error.what
-    if kept:
+    if cached:
         # A read-only folder costs a compile in every process, nothing else.
         with suppress(OSError):
-            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(kept, sha256(data).digest() + data, mode=0o600, sync=False)
+            cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(cached, sha256(data).digest() + data, mode=0o600, sync=False)
     return data, ""
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:
     """Exit code, and the first lines of the output of the command."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, str(error)
-    return done.returncode, " ".join((done.stderr or done.stdout).split("\n")[:3]).strip()
+    return process.returncode, " ".join((process.stderr or process.stdout).split("\n")[:3]).strip()
 
 
 def _cache_folder() -> Path | None:

@@ -92,7 +92,7 @@ def _hash(names: Names) -> bytes:
 
 
 def _entries(
-    names: Names, places: Mapping[str, int], strings: int, relocations: int, relative: int
+    names: Names, offsets: Mapping[str, int], strings: int, relocations: int, relative: int
 ) -> list[tuple[int, int]]:
     entries = []
     if names.imports:
@@ -104,15 +104,15 @@ def _entries(
             (elf.DT_FLAGS_1, elf.DF_1_NOW | elf.DF_1_NODELETE),
         ]
     entries += [
-        (elf.DT_HASH, places.get(".hash", 0)),
-        (elf.DT_STRTAB, places.get(".dynstr", 0)),
-        (elf.DT_SYMTAB, places.get(".dynsym", 0)),
+        (elf.DT_HASH, offsets.get(".hash", 0)),
+        (elf.DT_STRTAB, offsets.get(".dynstr", 0)),
+        (elf.DT_SYMTAB, offsets.get(".dynsym", 0)),
         (elf.DT_STRSZ, strings),
         (elf.DT_SYMENT, elf.SYM.itemsize),
     ]
     if relocations:
         entries += [
-            (elf.DT_RELA, places.get(".rela.dyn", 0)),
+            (elf.DT_RELA, offsets.get(".rela.dyn", 0)),
             (elf.DT_RELASZ, relocations * elf.RELA.itemsize),
             (elf.DT_RELAENT, elf.RELA.itemsize),
             (elf.DT_RELACOUNT, relative),
@@ -129,7 +129,7 @@ def fill_dynamic(
     linkage: Linkage,
 ) -> dict[str, int]:
     """Write the addresses into all tables; returns those of the exported names."""
-    places = {section.name: section.offset for section in layout.sections}
+    section_offsets = {section.name: section.offset for section in layout.sections}
     _, offsets = pack_strings(names.in_order())
     symbols = np.zeros(1 + len(offsets), elf.SYM)
     symbols["name"][1:] = offsets
@@ -139,19 +139,19 @@ def fill_dynamic(
     for row, (name, definition) in enumerate(names.exports.items(), start=first):
         symbols[row] = symbol_row(offsets[row - 1], definition, layout, files, homes, linkage)
         addresses[name] = int(symbols["value"][row])
-    store(out, places[".dynsym"], symbols)
+    store(out, section_offsets[".dynsym"], symbols)
 
-    rows = [(place, layout.machine.relative, 0, addend) for place, addend in linkage.relative]
+    rows = [(offset, layout.machine.relative, 0, addend) for offset, addend in linkage.relative]
     rows += [
         (linkage.slots[name], layout.machine.glob_dat, index, 0)
         for index, name in enumerate(names.imports, start=1)
     ]
     if rows:
-        store(out, places[".rela.dyn"], np.array(rows, elf.RELA))
+        store(out, section_offsets[".rela.dyn"], np.array(rows, elf.RELA))
     strings = next(s.size for s in layout.sections if s.name == ".dynstr")
-    entries = _entries(names, places, strings, len(rows), len(linkage.relative))
+    entries = _entries(names, section_offsets, strings, len(rows), len(linkage.relative))
     packed = b"".join(elf.DYN.pack(*entry) for entry in entries)
-    out[places[".dynamic"] : places[".dynamic"] + len(packed)] = packed
+    out[section_offsets[".dynamic"] : section_offsets[".dynamic"] + len(packed)] = packed
     return addresses
 
 
@@ -172,6 +172,6 @@ def symbol_row(
     return name, info, 0, layout.indices[home], address, int(row["size"])
 
 
-def store(out: bytearray, place: int, rows: Array) -> None:
+def store(out: bytearray, offset: int, rows: Array) -> None:
     """Write an array of records into the file."""
-    out[place : place + rows.nbytes] = rows.tobytes()
+    out[offset : offset + rows.nbytes] = rows.tobytes()

@@ -1,6 +1,6 @@
 """Assigns addresses to the output sections of a shared object and writes its bytes.
 
-`linker.py` provides the sections (sized, without addresses); `place` assigns every section its
+`linker.py` provides the sections (sized, without addresses); `lay_out` assigns every section its
 address and file offset, and `write` combines headers and contents. Addresses equal file offsets, so
 a loader may map the whole file in one piece and then set the protections. The file size of a
 segment equals its memory size: there is no zero fill.
@@ -39,7 +39,7 @@ class OutputSection:
     """
 
     name: str
-    kind: int
+    section_type: int
     flags: int
     align: int
     group: str = ""
@@ -78,7 +78,7 @@ class Layout:
         return {section.name: index for index, section in enumerate(self.sections, start=1)}
 
 
-def place(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
+def lay_out(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
     """Assign every section its offset (= address), in the order of `_GROUPS`."""
     page = machine.page
     groups = {name: [s for s in sections if s.group == name] for name in _GROUPS}
@@ -99,7 +99,7 @@ def place(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
             relro = _header(elf.PT_GNU_RELRO, elf.PF_R, start, position - start, 1)
         headers.append(_header(elf.PT_LOAD, _GROUPS[name], start, position - start, page))
     loaded_end = position
-    dynamic = next(s for s in sections if s.kind == elf.SHT_DYNAMIC)
+    dynamic = next(s for s in sections if s.section_type == elf.SHT_DYNAMIC)
     flags = elf.PF_R | elf.PF_W
     headers.append(_header(elf.PT_DYNAMIC, flags, dynamic.offset, dynamic.size, dynamic.align))
     headers.append(relro)
@@ -112,8 +112,8 @@ def place(machine: Machine, sections: Sequence[OutputSection]) -> Layout:
     return Layout(machine, tuple(ordered), tuple(headers), position, loaded_end)
 
 
-def _header(kind: int, flags: int, start: int, size: int, align: int) -> bytes:
-    return elf.PHDR.pack(kind, flags, start, start, start, size, size, align)
+def _header(segment_type: int, flags: int, start: int, size: int, align: int) -> bytes:
+    return elf.PHDR.pack(segment_type, flags, start, start, start, size, size, align)
 
 
 def write(layout: Layout) -> bytearray:
@@ -135,7 +135,7 @@ def write(layout: Layout) -> bytearray:
         table.append(
             elf.SHDR.pack(
                 name_at,
-                section.kind,
+                section.section_type,
                 section.flags,
                 section.offset if section.group else 0,
                 section.offset,

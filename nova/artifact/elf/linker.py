@@ -13,7 +13,7 @@ from functools import lru_cache
 from nova.artifact.elf import defs as elf
 from nova.artifact.elf.dynamic import Names, dynamic_tables, fill_dynamic
 from nova.artifact.elf.imports import IMAGE_START, MARKED_SECTIONS
-from nova.artifact.elf.layout import OutputSection, place, write
+from nova.artifact.elf.layout import OutputSection, lay_out, write
 from nova.artifact.elf.machine import Machine
 from nova.artifact.elf.object_file import InputSection, ObjectFile
 from nova.artifact.elf.reader import MACHINES, read_object
@@ -72,7 +72,7 @@ def link(
     dynamic = dynamic_tables(names, relocations, len(plan.slots))
     loaded, unloaded = _notes(notes)
     table = listing(files, names, plan)
-    layout = place(
+    layout = lay_out(
         machine,
         [
             section

@@ -29,10 +29,10 @@ class Goal(Enum):
 
 
 @record
-class Kind:
+class RelocationType:
     """One relocation type of the psABI.
 
-    `number(goal + addend, place)` computes the value, a multiple of `step` in the range [`low`,
+    `number(goal + addend, address)` computes the value, a multiple of `step` in the range [`low`,
     `high`); `insert(word, number)` encodes it into the existing `width` bytes.
     """
 
@@ -51,15 +51,15 @@ class Machine:
     """One processor architecture.
 
     `relax(data, relocations)` rewrites loads through the GOT to direct ones if the instruction
-    allows it; the arrays are changed in place, and contain only the candidates. `stub(place, slot)`
-    is code of `stub_size` bytes that jumps to the address in a slot (a PLT entry).
+    allows it; the arrays are changed in place, and contain only the candidates. `stub(address,
+    slot)` is code of `stub_size` bytes that jumps to the address in a slot (a PLT entry).
     """
 
     arch: str
     number: int
     page: int
     trap: bytes
-    kinds: Mapping[int, Kind]
+    relocation_types: Mapping[int, RelocationType]
     names: Mapping[int, str]
     relative: int
     glob_dat: int
@@ -67,16 +67,16 @@ class Machine:
     stub: Callable[[int, int], bytes]
     stub_size: int
 
-    def name_of(self, kind: int) -> str:
+    def name_of(self, number: int) -> str:
         """The name of a relocation type."""
-        if kind in self.kinds:
-            return self.kinds[kind].name
-        return self.names.get(kind, f"number {kind}")
+        if number in self.relocation_types:
+            return self.relocation_types[number].name
+        return self.names.get(number, f"number {number}")
 
 
-def distance(goal: Ints, place: Ints) -> Ints:
+def distance(goal: Ints, address: Ints) -> Ints:
     """PC-relative: the distance from the place to the target."""
-    return goal - place
+    return goal - address
 
 
 def replace(word: Ints, number: Ints) -> Ints:

@@ -65,24 +65,24 @@ class _Reader:
             *self._listed(symbols, strings, sections),
         )
 
-    def refuse(self, what: str, hint: str | None = None) -> NoReturn:
-        raise CodegenError(f"{self.label} cannot be linked: {what}", hint=hint)
+    def refuse(self, message: str, hint: str | None = None) -> NoReturn:
+        raise CodegenError(f"{self.label} cannot be linked: {message}", hint=hint)
 
     def _headers(self) -> tuple[Machine, list[tuple[int, ...]], list[str]]:
         data = self.data
         if len(data) < elf.EHDR.size or data[:4] != elf.MAGIC:
             self.refuse("it is no ELF file")
-        ident, kind, number, _, _, _, start, _, _, _, _, entry, count, strings = (
+        ident, file_type, number, _, _, _, start, _, _, _, _, entry, count, strings = (
             elf.EHDR.unpack_from(data)
         )
         if ident[4:6] != b"\x02\x01":
             self.refuse("it is not 64-bit little-endian ELF")
         machine = next((m for m in MACHINES.values() if m.number == number), None)
         if machine is None:
-            known = ", ".join(f"{m.arch} ({m.number})" for m in MACHINES.values())
-            self.refuse(f"its machine number is {number}; known are {known}")
-        if kind != elf.ET_REL:
-            self.refuse(f"its ELF type is {kind}, not a relocatable object (1)")
+            machines = ", ".join(f"{m.arch} ({m.number})" for m in MACHINES.values())
+            self.refuse(f"its machine number is {number}; known are {machines}")
+        if file_type != elf.ET_REL:
+            self.refuse(f"its ELF type is {file_type}, not a relocatable object (1)")
         if entry != elf.SHDR.size or count == 0 or start + count * entry > len(data):
             self.refuse("its section header table lies outside of the file")
         if strings >= count:
@@ -98,10 +98,10 @@ class _Reader:
         return name.decode("utf-8", "replace")
 
     def _body(self, header: tuple[int, ...], name: str) -> bytes:
-        _, kind, _, _, offset, size, _, _, _, _ = header
-        if kind == elf.SHT_NULL:
+        _, section_type, _, _, offset, size, _, _, _, _ = header
+        if section_type == elf.SHT_NULL:
             return b""
-        if kind == elf.SHT_NOBITS:
+        if section_type == elf.SHT_NOBITS:
             if size > _MOST_ZEROS:
                 self.refuse(f"section {name} asks for {size} zeroed bytes")
             return bytes(size)
@@ -127,19 +127,19 @@ class _Reader:
     def _relocations(
         self, headers: list[tuple[int, ...]], names: list[str]
     ) -> dict[int, list[Array]]:
-        found: dict[int, list[Array]] = {}
+        rows_of: dict[int, list[Array]] = {}
         for header, name in zip(headers, names, strict=True):
             if header[1] == elf.SHT_REL:
                 self.refuse(f"section {name} holds REL records; only RELA are known")
             if header[1] == elf.SHT_RELA:
-                found.setdefault(header[7], []).append(self._records(header, name, elf.RELA))
-        return found
+                rows_of.setdefault(header[7], []).append(self._records(header, name, elf.RELA))
+        return rows_of
 
     def _check_section(self, header: tuple[int, ...], name: str) -> None:
-        _, kind, flags, _, _, _, _, _, align, _ = header
+        _, section_type, flags, _, _, _, _, _, align, _ = header
         if flags & elf.SHF_TLS:
             self.refuse(f"section {name} is thread-local data")
-        if kind in (elf.SHT_INIT_ARRAY, elf.SHT_FINI_ARRAY, elf.SHT_PREINIT_ARRAY) or (
+        if section_type in (elf.SHT_INIT_ARRAY, elf.SHT_FINI_ARRAY, elf.SHT_PREINIT_ARRAY) or (
             name.startswith((".ctors", ".dtors", ".init", ".fini"))
         ):
             self.refuse(f"section {name} holds constructors, which the loader never runs")
@@ -158,18 +158,18 @@ class _Reader:
         global_names: dict[int, str],
     ) -> InputSection:
         data: bytes | bytearray = self._body(header, name)
-        groups = _by_kind(tables)
+        groups = _by_type(tables)
         for number, rows in groups.items():
             self._check_relocations(machine, number, name, len(data), rows, symbols, global_names)
         # Addresses that are known only at load time, or far away, stay in the GOT.
         outside = {i for i, n in global_names.items() if n in IMPORTS or n in MARKERS}
-        for number in [n for n in groups if machine.kinds[n].goal is Goal.SLOT]:
+        for number in [n for n in groups if machine.relocation_types[n].goal is Goal.SLOT]:
             rows = groups.pop(number)
             mask = np.array([symbol not in outside for symbol in rows["symbol"].tolist()])
             near = rows[mask]
             data = bytearray(data)
             machine.relax(np.frombuffer(data, np.uint8), near)
-            groups = _by_kind([*groups.values(), rows[~mask], near])
+            groups = _by_type([*groups.values(), rows[~mask], near])
         return InputSection(name, header[2], max(1, header[8]), data, groups)
 
     def _check_relocations(
@@ -182,7 +182,7 @@ class _Reader:
         symbols: Array,
         global_names: dict[int, str],
     ) -> None:
-        width = machine.kinds[number].width if number in machine.kinds else 0
+        width = machine.relocation_types[number].width if number in machine.relocation_types else 0
         past = rows["offset"] > size - width if size >= width else np.ones(len(rows), bool)
         wrong = (
             (rows["symbol"] >= len(symbols), "names a symbol out of range"),
@@ -194,9 +194,9 @@ class _Reader:
             if mask.any():
                 row = rows[mask][0]
                 symbol = global_names.get(int(row["symbol"]), "")
-                what = f" of '{symbol}'" if symbol else ""
+                owner = f" of '{symbol}'" if symbol else ""
                 self.refuse(
-                    f"relocation {machine.name_of(number)}{what} at {name}+"
+                    f"relocation {machine.name_of(number)}{owner} at {name}+"
                     f"{int(row['offset']):#x} {text}",
                     "emit position-independent code of the small code model" if not width else None,
                 )
@@ -204,14 +204,14 @@ class _Reader:
     def _check_symbols(
         self, symbols: Array, strings: bytes, sections: dict[int, InputSection]
     ) -> None:
-        kinds, homes = symbols["info"] & 15, symbols["section"]
+        symbol_types, homes = symbols["info"] & 15, symbols["section"]
         past = np.zeros(len(symbols), bool)
         for index, section in sections.items():
             past |= (homes == index) & (symbols["value"] > len(section.data))
         reserved = (homes >= elf.SHN_LORESERVE) & (homes != elf.SHN_ABS)
         wrong = (
-            (kinds == elf.STT_TLS, "is thread-local"),
-            (kinds == elf.STT_GNU_IFUNC, "is chosen at load time (ifunc)"),
+            (symbol_types == elf.STT_TLS, "is thread-local"),
+            (symbol_types == elf.STT_GNU_IFUNC, "is chosen at load time (ifunc)"),
             (homes == elf.SHN_COMMON, "is a common block; compile with -fno-common"),
             (reserved, "sits in a reserved section"),
             (past, "lies past the end of its section"),
@@ -234,7 +234,7 @@ class _Reader:
         pointers = 0
         for section in sections.values():
             for number, rows in section.relocations.items():
-                goal = machine.kinds[number].goal
+                goal = machine.relocation_types[number].goal
                 (by_slot if goal is Goal.SLOT else direct).update(rows["symbol"].tolist())
                 pointers += len(rows) if goal is Goal.POINTER else 0
         homes = symbols["section"].tolist()
@@ -246,11 +246,11 @@ class _Reader:
     def _listed(
         self, symbols: Array, strings: bytes, sections: dict[int, InputSection]
     ) -> tuple[Array, Array, bytes]:
-        kept = np.zeros(1 << 16, bool)
-        kept[list(sections)] = True
-        kinds = symbols["info"] & 15
-        mask = (kinds == elf.STT_FUNC) | (kinds == elf.STT_OBJECT)
-        mask &= (symbols["name"] != 0) & kept[symbols["section"]]
+        is_listed = np.zeros(1 << 16, bool)
+        is_listed[list(sections)] = True
+        symbol_types = symbols["info"] & 15
+        mask = (symbol_types == elf.STT_FUNC) | (symbol_types == elf.STT_OBJECT)
+        mask &= (symbols["name"] != 0) & is_listed[symbols["section"]]
         rows = symbols[mask].copy()
         table = bytearray()
         for row in rows:
@@ -260,8 +260,8 @@ class _Reader:
         return np.flatnonzero(mask), rows, bytes(table)
 
 
-def _by_kind(tables: list[Array]) -> dict[int, Array]:
+def _by_type(tables: list[Array]) -> dict[int, Array]:
     """Relocations by type, in the order of the types; type 0 has no effect."""
     rows = np.concatenate(tables) if tables else np.empty(0, elf.RELA)
-    kinds = rows["kind"]
-    return {kind: rows[kinds == kind] for kind in sorted(set(kinds.tolist())) if kind}
+    numbers = rows["kind"]
+    return {number: rows[numbers == number] for number in sorted(set(numbers.tolist())) if number}

@@ -14,7 +14,7 @@ import numpy as np
 from nova.artifact.elf import defs as elf
 from nova.artifact.elf.imports import IMPORTS
 from nova.artifact.elf.layout import Layout
-from nova.artifact.elf.machine import Goal, Ints, Kind
+from nova.artifact.elf.machine import Goal, Ints, RelocationType
 from nova.artifact.elf.object_file import Array, InputSection, ObjectFile
 from nova.artifact.elf.symbols import SymbolTable, Target
 from nova.core.records import record
@@ -72,40 +72,42 @@ def relocate(
     stubs_at: int,
 ) -> Linkage:
     """Patch the file; `markers` are the linker's own symbols, the stubs start at `stubs_at`."""
-    places = {section.name: section.offset for section in layout.sections}
-    bases = [{i: places[name] + start for i, (name, start) in home.items()} for home in homes]
-    own = [_own_addresses(file, base) for file, base in zip(files, bases, strict=True)]
-    got = places.get(".got", 0)
+    offsets = {section.name: section.offset for section in layout.sections}
+    bases = [{i: offsets[name] + start for i, (name, start) in home.items()} for home in homes]
+    addresses = [_symbol_addresses(file, base) for file, base in zip(files, bases, strict=True)]
+    got_offset = offsets.get(".got", 0)
     stubs = {name: stubs_at + offset for name, offset in plan.stubs.items()}
-    for name, place in stubs.items():
-        code = layout.machine.stub(place, got + plan.slots[name])
-        out[place : place + len(code)] = code
+    for name, stub_offset in stubs.items():
+        code = layout.machine.stub(stub_offset, got_offset + plan.slots[name])
+        out[stub_offset : stub_offset + len(code)] = code
 
     def address(target: Target) -> int:
         if isinstance(target, str):
             return stubs[target] if target in IMPORTS else markers[target]
-        return int(own[target[0]][target[1]])
+        return int(addresses[target[0]][target[1]])
 
     relative, imports = [], {}
     for target, offset in plan.slots.items():
         if isinstance(target, str) and target in IMPORTS:
-            imports[target] = got + offset
+            imports[target] = got_offset + offset
         else:
-            relative.append((got + offset, address(target)))
+            relative.append((got_offset + offset, address(target)))
     data = np.frombuffer(out, np.uint8)
-    for file, base, mine, targets in zip(files, bases, own, symbols.targets, strict=True):
-        goals = {Goal.SYMBOL: mine.copy(), Goal.SLOT: np.zeros_like(mine)}
+    for file, base, file_addresses, targets in zip(
+        files, bases, addresses, symbols.targets, strict=True
+    ):
+        goals = {Goal.SYMBOL: file_addresses.copy(), Goal.SLOT: np.zeros_like(file_addresses)}
         for index in file.direct:
             goals[Goal.SYMBOL][index] = address(targets[index])
         for index in file.by_slot:
-            goals[Goal.SLOT][index] = got + plan.slots[targets[index]]
+            goals[Goal.SLOT][index] = got_offset + plan.slots[targets[index]]
         goals[Goal.POINTER] = goals[Goal.SYMBOL]
         for index, section in file.sections.items():
             relative += _patch(data, layout, section, base[index], file, goals)
-    return Linkage(bases, own, sorted(relative), imports)
+    return Linkage(bases, addresses, sorted(relative), imports)
 
 
-def _own_addresses(file: ObjectFile, base: Mapping[int, int]) -> Ints:
+def _symbol_addresses(file: ObjectFile, base: Mapping[int, int]) -> Ints:
     """The address of every symbol that is defined in the object."""
     table: Ints = np.zeros(max(base, default=0) + 2, np.int64)
     for index, start in base.items():
@@ -126,19 +128,19 @@ def _patch(
     """Apply the relocations of one section; returns those that remain for the loader."""
     relative: list[tuple[int, int]] = []
     for number, rows in section.relocations.items():
-        kind = layout.machine.kinds[number]
-        places = base + rows["offset"].astype(np.int64)
-        goal = goals[kind.goal][rows["symbol"]] + rows["addend"]
-        if kind.goal is Goal.POINTER:
+        relocation = layout.machine.relocation_types[number]
+        positions = base + rows["offset"].astype(np.int64)
+        goal = goals[relocation.goal][rows["symbol"]] + rows["addend"]
+        if relocation.goal is Goal.POINTER:
             _check_pointers(section, file, rows, (goal < 0) | (goal > layout.loaded_end))
-            relative += zip(places.tolist(), goal.tolist(), strict=True)
+            relative += zip(positions.tolist(), goal.tolist(), strict=True)
         else:
-            value = kind.number(goal, places)
-            _check_reach(kind, section, file, rows, value)
-            spots = places[:, None] + np.arange(kind.width)
-            record = np.dtype(f"<i{kind.width}")
+            value = relocation.number(goal, positions)
+            _check_reach(relocation, section, file, rows, value)
+            spots = positions[:, None] + np.arange(relocation.width)
+            record = np.dtype(f"<i{relocation.width}")
             words = data[spots].view(record)[:, 0].astype(np.int64)
-            data[spots] = _bytes(kind.insert(words, value), record)
+            data[spots] = _bytes(relocation.insert(words, value), record)
     return relative
 
 
@@ -159,20 +161,20 @@ def _check_pointers(section: InputSection, file: ObjectFile, rows: Array, outsid
 
 
 def _check_reach(
-    kind: Kind, section: InputSection, file: ObjectFile, rows: Array, value: Ints
+    relocation: RelocationType, section: InputSection, file: ObjectFile, rows: Array, value: Ints
 ) -> None:
-    far = (value < kind.low) | (value >= kind.high)
+    far = (value < relocation.low) | (value >= relocation.high)
     if far.any():
         raise CodegenError(
-            f"relocation {kind.name} at {_where(section, file, rows[far][0])} does not reach its "
-            f"goal, which is {int(value[far][0])} bytes away",
+            f"relocation {relocation.name} at {_where(section, file, rows[far][0])} does not reach "
+            f"its goal, which is {int(value[far][0])} bytes away",
             hint="code and the data it uses must lie close together: make the program smaller",
         )
-    odd = value % kind.step != 0
+    odd = value % relocation.step != 0
     if odd.any():
         raise CodegenError(
-            f"relocation {kind.name} at {_where(section, file, rows[odd][0])} needs a goal at a "
-            f"multiple of {kind.step} bytes"
+            f"relocation {relocation.name} at {_where(section, file, rows[odd][0])} needs a goal "
+            f"at a multiple of {relocation.step} bytes"
         )
 
 

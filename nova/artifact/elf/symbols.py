@@ -70,9 +70,9 @@ class SymbolTable:
                 targets[index] = self._placed(number, index)
                 continue
             name = file.names[index]
-            found = self.globals.get(name + self.suffixes[number]) or self.globals.get(name)
-            if found is not None:
-                targets[index] = self._placed(*found)
+            definition = self.globals.get(name + self.suffixes[number]) or self.globals.get(name)
+            if definition is not None:
+                targets[index] = self._placed(*definition)
             elif number == self.runtime and (name in IMPORTS or name in MARKERS):
                 targets[index] = name
             else:

@@ -38,11 +38,11 @@ def listing(files: Sequence[ObjectFile], names: Names, plan: Slots) -> Listing:
     strings.append(texts)
     rows = []
     for file, hidden in zip(files, exported, strict=True):
-        kept = file.rows[~np.isin(file.listed, list(hidden))]
-        kept["name"] += strings.append(file.strings)
-        kept["info"] &= 15  # local in the file, independent of its binding in the object
-        kept["other"] = 0
-        rows.append(kept)
+        visible = file.rows[~np.isin(file.listed, list(hidden))]
+        visible["name"] += strings.append(file.strings)
+        visible["info"] &= 15  # local in the file, independent of its binding in the object
+        visible["other"] = 0
+        rows.append(visible)
     first_global = 1 + sum(map(len, rows)) + len(plan.stubs)
     size = elf.SYM.itemsize * (first_global + len(names.exports))
     table = OutputSection(
@@ -84,5 +84,5 @@ def fill_listing(
         for name, definition in zip(table.exports, names.exports.values(), strict=True)
     ]
     parts.append(np.array(stubs + exports, elf.SYM))
-    place = next(s.offset for s in layout.sections if s.name == ".symtab")
-    store(out, place, np.concatenate(parts))
+    offset = next(s.offset for s in layout.sections if s.name == ".symtab")
+    store(out, offset, np.concatenate(parts))

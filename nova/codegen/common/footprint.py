@@ -23,7 +23,7 @@ from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.linalg_generic import is_generic_op
+from nova.ir.linalg.generic import is_generic_op
 
 Bounds = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}
@@ -181,9 +181,9 @@ def _merged(byte_ranges: Iterable[ByteRange]) -> tuple[ByteRange, ...]:
     """One byte range per set of strides."""
     joined: dict[tuple[int, ...], ByteRange] = {}
     for hull in byte_ranges:
-        other = joined.get(hull.strides, hull)
+        following = joined.get(hull.strides, hull)
         joined[hull.strides] = ByteRange(
-            min(hull.low, other.low), max(hull.high, other.high), hull.strides
+            min(hull.low, following.low), max(hull.high, following.high), hull.strides
         )
     return tuple(joined.values())
 

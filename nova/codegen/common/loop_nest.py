@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from nova.core.records import record
-from nova.ir.linalg_generic import GenericOp, shape_of
+from nova.ir.linalg.generic import GenericOp, shape_of
 
 
 @record

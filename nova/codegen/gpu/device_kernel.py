@@ -23,7 +23,7 @@ from nova.ir.bindings import ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.clone import clone_into
 from nova.ir.kernel import Kernel
-from nova.ir.linalg_generic import is_generic_op
+from nova.ir.linalg.generic import is_generic_op
 from nova.ir.walk import every_op
 
 SHARED_LIMIT = 48 << 10

@@ -11,7 +11,7 @@ from typing import Any
 
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import every_op
 
 

@@ -1,75 +1,144 @@
-"""The host half of a compile: lowers a module at a stage up to `loops` to objects and tables.
+"""The CPU stages: lowers a module, at a stage up to `loops`, to LLVM IR, objects and tables.
 
-`driver.py` calls `build_host` once for each CPU target. `gpu/backend.py` calls it for the
+`driver.py` creates a `HostCompile` for each CPU target. `gpu/backend.py` creates one for the
 host-pinned kernels of a device program.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from nova import knobs
 from nova.artifact.elf.runtime_object import runtime_object
 from nova.artifact.elf.shared_object import prepare_link
 from nova.artifact.write import Variant
-from nova.compiler.cpu.llvm import Objects, Unit, compile_objects
+from nova.compiler.cpu.assembly import join_assembly
+from nova.compiler.cpu.llvm import ASSEMBLY, OBJECT, LlvmJob, Unit, parse_units, print_units
 from nova.compiler.cpu.soft_float import helper_unit
-from nova.compiler.cpu.units import UnitLowering
-from nova.compiler.session import CompileSession, TargetCode
-from nova.compiler.stages import module_text, stages_of
+from nova.compiler.cpu.units import UnitLowering, UnitPart, translate_module
+from nova.compiler.recorder import module_text
+from nova.compiler.result import TargetCode
+from nova.compiler.stages import CPU_STAGES, Code, CompileSession, TargetCompile
 from nova.compiler.tables import read_tables, read_unpacked
+from nova.compiler.work_queue import Pending
 from nova.core.settings import Settings
 from nova.core.targets import llvm_cpu, parse_target
 from nova.ir.bindings import ir
+from nova.passes.base import Pass
+
+# The output of LLVM by the last stage; None is a compile of all stages.
+_OUTPUTS = {"asm": ASSEMBLY, "object": OBJECT, None: OBJECT}
+# The last stages of compiles that divide kernels into units.
+_WITH_UNITS = (*_OUTPUTS, "ll")
 
 
-def build_host(
-    module: ir.Module,
-    settings: Settings,
-    session: CompileSession,
-    after: str,
-    suffix: str | None = None,
-) -> TargetCode:
-    """Compile `module`, at the stage `after`, for the CPU that `settings` name.
+class HostCompile(TargetCompile):
+    """The compile for a CPU. Units of kernels go through `llvm`, `ll` and `object` one by one."""
 
-    `suffix` is appended to stage names; the default is the target.
-    """
-    target = parse_target(settings.target)
-    recorder = session.recorder
-    suffix = session.suffix(settings) if suffix is None else suffix
-    way = UnitLowering(module, stages_of(settings)["llvm"](settings))
-    texts: list[str] = []
-    with Objects(target, knobs.get("threads")) as objects:
+    def __init__(
+        self,
+        module: ir.Module | None,
+        settings: Settings,
+        session: CompileSession,
+        suffix: str | None = None,
+    ):
+        super().__init__(module, settings, session, suffix)
+        self.target = parse_target(settings.target)
+        self.variant: Variant | None = None
+        self.units: list[Unit] = []
+        self._jobs: list[Pending[bytes]] = []
+        if module is not None:
+            passes = CPU_STAGES["llvm"].passes
+            assert passes is not None
+            self._lowering = UnitLowering(module, passes(settings))
 
-        def begin(units: Iterable[Unit]) -> None:
-            for unit in units:
-                texts.append(unit.text)
-                objects.begin(unit)
+    def resume(self, text: str) -> None:
+        """Use a text of the stage `ll`; `run` continues after it."""
+        self.units = parse_units(text)
 
-        if after != "loops":
-            session.run(
-                module,
-                settings,
-                after,
-                until="loops",
-                suffix=suffix,
-                between=lambda: begin(way.written()),
-            )
-        text = module_text(module) if after == "loops" else recorder.compact[f"loops{suffix}"]
-        begin(way.shared(text))
-        # Read while LLVM runs, and before `main` is erased.
-        tables, constants = read_tables(module)
-        unpacked = read_unpacked(module)
-        begin(way.kernels())
-        recorder.record_module(f"llvm{suffix}", module, way.lowering)
-        recorder.record(f"ll{suffix}", "\n".join(texts), way.translating)
-        session.advance(f"object{suffix}")
+    def finish(self) -> TargetCode:
+        """Wait for the objects of a compile of all stages."""
+        variant, objects = self.variant, self.wait()["object"].data
+        assert variant is not None and isinstance(objects, tuple)
+        return TargetCode(replace(variant, objects=objects))
+
+    # --- units ----------------------------------------------------------------------------------
+
+    def part_ready(self) -> None:
+        if self.until in _WITH_UNITS:
+            with self.clock.measure("llvm"):
+                self._compile_parts(self._lowering.ready_parts())
+
+    def lower(self, stage: str, passes: list[Pass]) -> None:
+        if stage != "llvm" or self.until not in _WITH_UNITS:
+            super().lower(stage, passes)
+            return
+        text = self.session.recorder.compact.get(f"loops{self.suffix}") or module_text(self.module)
+        self._compile_parts(self._lowering.shared_parts(text))
+        if self.until is None:
+            # Read while LLVM runs, and before `main` is erased.
+            self.variant = self._read_variant()
+        self._compile_parts(self._lowering.kernel_parts())
+
+    def _compile_parts(self, parts: Iterator[UnitPart]) -> None:
+        """Take each part from `loops` through `llvm` and `ll` into the work queue."""
+        for part in parts:
+            lowered = self._lowering.lower(part)
+            with self.clock.measure("ll"):
+                self.units.append(lowered.translate())
+            self._start_llvm()
+
+    def _start_llvm(self) -> None:
+        """Put the new units into the work queue, if the compile gets that far."""
+        output = _OUTPUTS.get(self.until)
+        if output is not None:
+            for unit in self.units[len(self._jobs) :]:
+                job = LlvmJob(unit, self.target, output)
+                self._jobs.append(self.session.queue.submit(job.run))
+
+    def _read_variant(self) -> Variant:
+        """The program without its objects."""
+        tables, constants = read_tables(self.module)
+        cpu, options = llvm_cpu(self.target), self.settings.items()
+        unpacked = read_unpacked(self.module)
+        return Variant(self.target, cpu, (), tables, constants, options, unpacked)
+
+    # --- code stages ----------------------------------------------------------------------------
+
+    def translate_units(self) -> str:
+        """The stage `ll`: all units, which are already in the queue."""
+        if not self.units and self.until is not None:
+            # A text of the stage `llvm` has all kernels in one module.
+            self.units.append(Unit(translate_module(self.module), unroll=False))
+        return print_units(self.units)
+
+    def emit_assembly(self) -> Callable[[], Code]:
+        """The stage `asm`."""
+        self._start_llvm()
+        return self._wait_for_assembly
+
+    def emit_objects(self) -> Callable[[], Code]:
+        """The stage `object`."""
+        self._start_llvm()
+        if self.until is None:
+            prepare_link(runtime_object(self.target.arch))  # overlaps with LLVM
+        return self._wait_for_objects
+
+    def _wait_for_assembly(self) -> Code:
         started = time.perf_counter()
-        prepare_link(runtime_object(target.arch))  # overlaps with LLVM
-        code = tuple(objects.finish())
-        if (helpers := helper_unit(code)) is not None:
-            code += tuple(compile_objects([helpers], target, 1))
-    recorder.record_size(f"object{suffix}", sum(map(len, code)), time.perf_counter() - started)
-    options = settings.items()
-    return TargetCode(Variant(target, llvm_cpu(target), code, tables, constants, options, unpacked))
+        text = join_assembly([code.decode() for code in self._wait_for_units()])
+        return Code(text, time.perf_counter() - started)
+
+    def _wait_for_objects(self) -> Code:
+        started = time.perf_counter()
+        return Code(self._wait_for_units(), time.perf_counter() - started)
+
+    def _wait_for_units(self) -> tuple[bytes, ...]:
+        """The output of LLVM for every unit, and for the helper functions that they call."""
+        code = tuple(job.result() for job in self._jobs)
+        helpers = helper_unit(code)
+        if helpers is None:
+            return code
+        output = _OUTPUTS[self.until]
+        return (*code, LlvmJob(helpers, self.target, output).run())

@@ -53,10 +53,10 @@ def triple(arch: str) -> str:
 @cache
 def known_names(arch: str) -> tuple[list[str], list[str]]:
     """The processor and feature names in LLVM's help text."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _ASK, triple(arch)], capture_output=True, text=True, check=True
     )
-    processors, features = done.stderr.split("Available features for this target:")
+    processors, features = process.stderr.split("Available features for this target:")
     return _NAME.findall(processors), _NAME.findall(features)
 
 
@@ -99,9 +99,11 @@ def probe(arch: str, callers: Sequence[Caller], features: Sequence[str]) -> list
     machine = llvm.Target.from_triple(triple(arch)).create_target_machine(cpu=base)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
     builder.getModulePassManager().run(module, builder)
-    left = {int(m[1]): {int(i) for i in _CALL.findall(m[0])} for m in _CALLER.finditer(str(module))}
+    pending = {
+        int(m[1]): {int(i) for i in _CALL.findall(m[0])} for m in _CALLER.finditer(str(module))
+    }
     return [
-        {name for i, name in enumerate(features) if i not in left[number]}
+        {name for i, name in enumerate(features) if i not in pending[number]}
         for number in range(len(callers))
     ]
 
@@ -109,10 +111,10 @@ def probe(arch: str, callers: Sequence[Caller], features: Sequence[str]) -> list
 def processors(arch: str) -> dict[str, tuple[str, ...]]:
     """Every LLVM processor with 64-bit code, and its features among those that Nova knows."""
     table = FLAGS[arch]
-    found = [n for n in known_names(arch)[0] if n not in _NOT_PROCESSORS]
-    names = usable(arch, found)
-    asked = [feature for feature in table if feature not in UNPROBED]
-    answers = probe(arch, [Caller(name) for name in names], asked)
+    names = [n for n in known_names(arch)[0] if n not in _NOT_PROCESSORS]
+    names = usable(arch, names)
+    probed = [feature for feature in table if feature not in UNPROBED]
+    answers = probe(arch, [Caller(name) for name in names], probed)
     return {
         name: tuple(f for f in table if f in answer or _follows(f, answer))
         for name, answer in zip(names, answers, strict=True)
@@ -128,11 +130,13 @@ def _rows(table: Mapping[str, tuple[str, ...]]) -> str:
     """The table as text: a name, and its features in addition to those of an earlier name."""
     lines: list[str] = []
     before: dict[str, tuple[str, ...]] = {}
-    for name, own in sorted(table.items(), key=lambda row: (len(row[1]), row[1], row[0])):
-        parents = [p for p, had in before.items() if set(had) <= set(own)]
+    for name, features in sorted(table.items(), key=lambda row: (len(row[1]), row[1], row[0])):
+        parents = [
+            p for p, features_before in before.items() if set(features_before) <= set(features)
+        ]
         parent = max(parents, key=lambda p: len(before[p]), default="")
-        more = [f for f in own if f not in before.get(parent, ())]
-        before[name] = own
+        more = [f for f in features if f not in before.get(parent, ())]
+        before[name] = features
         words = [*([parent] if parent else []), *(f"+{f}" for f in more)]
         lines += _wrapped(name, words)
     return "\n".join(lines)

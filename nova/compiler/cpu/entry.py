@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from nova.compiler.cpu.llvm import Unit, compile_objects
+from nova.compiler.cpu.llvm import LlvmJob, Unit
 from nova.core.targets import parse_target
 
 ENTRY, RUNTIME = "_mlir_ciface_main", "nova_ciface"
@@ -43,7 +43,7 @@ run:
 def compile_entry(arch: str, arguments: int, ranks: tuple[int, ...]) -> bytes:
     """The object, for the baseline processor of the architecture: it runs before the CPU check."""
     unit = Unit(entry_text(arguments, ranks), unroll=False, calls=(RUNTIME,), vectorize=False)
-    return compile_objects([unit], parse_target(arch), 1)[0]
+    return LlvmJob(unit, parse_target(arch)).run()
 
 
 def entry_text(arguments: int, ranks: tuple[int, ...]) -> str:

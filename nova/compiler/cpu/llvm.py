@@ -8,7 +8,7 @@ that the target can select, and may not call functions that the object does not 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import PyDLL, c_char_p, string_at
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,6 @@ from typing import Any
 
 from nova.compiler.cpu.llvm_bindings import NewPassManager, ffi
 from nova.compiler.cpu.llvm_bindings import binding as llvm
-from nova.compiler.worker_pool import Workers
 from nova.core.targets import Target
 from nova.errors import CodegenError
 
@@ -32,7 +31,9 @@ _INTRINSICS = re.compile(
 )
 # Anchored by a newline instead of `^`, so the search skips to the starts of lines.
 _DECLARED = re.compile(r"\ndeclare [^@]*@([\w.\"$-]+)\(")
-_UNITS = re.compile(r"^(?=; ModuleID = )", re.MULTILINE)
+_MODULE = "; ModuleID = "
+_UNITS = re.compile(rf"^(?={_MODULE})", re.MULTILINE)
+_OPTION = re.compile(r" (unroll|vectorize)=(true|false)\b")
 _TARGET = re.compile(r"^target (?:triple|datalayout) = .*\n", re.MULTILINE)
 _DEFINED = re.compile(r"\ndefine [^@]*@([\w.\"$-]+)\(")
 # LLVM's parser verifies this flag and aborts if it is wrong. MLIR always emits it; without debug
@@ -58,6 +59,38 @@ class Unit:
     unroll: bool
     calls: tuple[str, ...] = ()
     vectorize: bool = True
+
+
+def print_units(units: Iterable[Unit]) -> str:
+    """The text of the stage `ll`: the modules of the units, with the options in their first lines.
+
+    A text without options compiles with the defaults, `unroll=false vectorize=true`.
+    """
+    texts = []
+    for unit in units:
+        first, end, body = unit.text.partition("\n")
+        if first.startswith(_MODULE):
+            first += f" unroll={unit.unroll} vectorize={unit.vectorize}".lower()
+        texts.append(first + end + body)
+    return "\n".join(texts)
+
+
+def parse_units(text: str) -> list[Unit]:
+    """The units of a text of the stage `ll`, which may have been edited."""
+    texts = [part for part in _UNITS.split(text) if part.strip()] or [text]
+    defined = [{*_DEFINED.findall("\n" + part)} for part in texts]
+    units = []
+    for part, names in zip(texts, defined, strict=True):
+        first, end, body = part.partition("\n")
+        options = dict(_OPTION.findall(first)) if first.startswith(_MODULE) else {}
+        if options:
+            part = _OPTION.sub("", first) + end + body
+        declared = set(_DECLARED.findall("\n" + part)) - names
+        calls = declared & set().union(*defined)
+        unroll = options.get("unroll") == "true"
+        vectorize = options.get("vectorize") != "false"
+        units.append(Unit(part, unroll, tuple(sorted(calls)), vectorize))
+    return units
 
 
 @cache
@@ -104,91 +137,44 @@ def is_portable(intrinsic: str) -> bool:
     return bool(_INTRINSICS.match(intrinsic)) and not intrinsic.startswith("llvm.x86.")
 
 
-def compile_objects(units: Iterable[Unit], target: Target, workers: int) -> list[bytes]:
-    """One object per unit, on up to `workers` threads, which start while units arrive."""
-    with Objects(target, workers) as objects:
-        for unit in units:
-            objects.begin(unit)
-        return objects.finish()
-
-
-class Objects:
-    """Units that compile to objects concurrently with the caller, on up to `workers` threads.
-
-    With one worker they wait for `finish`. Leaving the `with` waits for all threads.
-    """
-
-    def __init__(self, target: Target, workers: int):
-        initialise()
-        self._target = target
-        self._workers = Workers(workers) if workers > 1 else None
-        self._jobs: list[_Job] = []
-        self._results: list[Callable[[], bytes]] = []
-
-    def begin(self, unit: Unit) -> None:
-        """Add one unit."""
-        job = _Job(unit, self._target)
-        self._jobs.append(job)  # LLVM's memory for it is freed here, not in a thread
-        self._results.append(self._workers.start(job.run) if self._workers else job.run)
-
-    def finish(self) -> list[bytes]:
-        """The objects of all units, in their order."""
-        return [result() for result in self._results]
-
-    def __enter__(self) -> Objects:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._workers is not None:
-            self._workers.__exit__(*error)
+def compile_objects(units: Iterable[Unit], target: Target) -> list[bytes]:
+    """One object per unit, compiled in this thread."""
+    return [LlvmJob(unit, target).run() for unit in units]
 
 
 def assembly(unit: Unit, target: Target) -> str:
     """The assembly of a unit, for people to read."""
-    job = _Job(unit, target)
-    return str(job.machine.emit_assembly(job.optimise()))
+    return LlvmJob(unit, target, ASSEMBLY).run().decode()
 
 
-def optimised_ir(unit: Unit, target: Target) -> str:
-    """The IR after LLVM's optimizations, for people to read."""
-    return str(_Job(unit, target).optimise())
-
-
-class _Job:
-    """One unit in LLVM: created by the thread that lowers units, run by a worker.
+class LlvmJob:
+    """One unit in LLVM: created by the thread that lowers units, run by a thread of the work queue.
 
     Each call of LLVM releases the GIL, and waits for it again while the other thread runs in MLIR,
-    which takes some milliseconds. So a worker makes the three long calls, and all short calls are
+    which takes some milliseconds. So `run` makes the three long calls, and all short calls are
     made here or keep the GIL. llvmlite also serializes every call with one lock. A module has its
     own context, which makes the long calls safe to run concurrently, so they bypass the lock.
     """
 
-    def __init__(self, unit: Unit, target: Target):
+    def __init__(self, unit: Unit, target: Target, output: int = OBJECT):
         check_text(unit.text, unit.calls)
         self.machine = target_machine(target)
         self.manager, self.builder = _pipeline(unit, self.machine)
         self.context = llvm.create_context()
+        self.output = output
         header = (
             f'target datalayout = "{self.machine.target_data}"\ntarget triple = "{target.triple}"\n'
         )
-        # The text of a whole program is the concatenation of the texts of its units.
         text = _TARGET.sub("", unit.text) if "target triple" in unit.text else unit.text
-        parts = filter(str.strip, _UNITS.split(text))
-        self.texts = [(header + part).encode() for part in parts]
+        self.text = (header + text).encode()
 
     def run(self) -> bytes:
-        """Compile and return the object."""
-        return emit(self.machine, self.optimise(), OBJECT)
+        """Compile and return the object, or the assembly."""
+        return emit(self.machine, self.optimise(), self.output)
 
     def optimise(self) -> Any:
         """The module after LLVM's passes."""
-        module, *others = [parse_module(text, self.context) for text in self.texts]
-        for other in others:
-            try:
-                module.link_in(other)
-            except RuntimeError as error:
-                module.close()
-                raise CodegenError(f"LLVM does not link the modules: {error}") from error
+        module = parse_module(self.text, self.context)
         run_passes(self.manager, module, self.builder)
         return module
 
@@ -254,10 +240,10 @@ def run_passes(manager: Any, module: Any, builder: Any) -> None:
     _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, builder)
 
 
-def emit(machine: Any, module: Any, kind: int) -> bytes:
-    """The code of such a module: an object or assembly text."""
+def emit(machine: Any, module: Any, output: int) -> bytes:
+    """The code of such a module: an `OBJECT` or `ASSEMBLY` text."""
     error = ffi.OutputString(owned=False)
-    buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, kind, error)
+    buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, output, error)
     if not buffer:
         module.close()
         raise CodegenError(f"LLVM could not emit the code: {error}")
@@ -275,7 +261,7 @@ def _unlocked(name: str) -> Any:
 @cache
 def _quick(name: str) -> Any:
     """A short LLVM function, called without releasing the GIL."""
-    same = _unlocked(name)
+    typed = _unlocked(name)
     function = getattr(PyDLL(ffi.lib._lib._name), name)
-    function.argtypes, function.restype = same.argtypes, same.restype
+    function.argtypes, function.restype = typed.argtypes, typed.restype
     return function

@@ -34,28 +34,36 @@ _SIGNS = [re.compile(sign) for sign in ("bfloat", "bf16", "f0x", "inf", "nan", r
 
 def normalise(text: str) -> str:
     """The same module in the older syntax."""
-    places = sorted(match.start() for sign in _SIGNS for match in sign.finditer(text))
-    pieces, done = [], 0
-    for place in places:
-        if place < done:
+    offsets = sorted(match.start() for sign in _SIGNS for match in sign.finditer(text))
+    pieces, end_of_last = [], 0
+    for offset in offsets:
+        if offset < end_of_last:
             continue  # in a line that has been changed
-        start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
+        start, end = text.rfind("\n", 0, offset) + 1, text.find("\n", offset)
         end = len(text) if end < 0 else end
         line = _line(text[start:end])
-        if line.startswith("declare ") and _is_declared(line, text):
+        if line.startswith("declare ") and _renamed_to_declared(text[start:end], line, text):
             line = ""
-        pieces += [text[done:start], line]
-        done = end
-    return "".join([*pieces, text[done:]])
+        pieces += [text[end_of_last:start], line]
+        end_of_last = end
+    return "".join([*pieces, text[end_of_last:]])
 
 
-def _is_declared(line: str, text: str) -> bool:
-    """Whether `text` itself declares the function: one of i16, which one of bf16 has become."""
-    name = line[line.index("@") : line.index("(", line.index("@")) + 1]
-    return any(
+def _renamed_to_declared(old: str, new: str, text: str) -> bool:
+    """Whether the new name of a function is one that `text` itself declares.
+
+    An intrinsic of bf16 becomes that of i16, which the module may use, too.
+    """
+    name = _declared_name(new)
+    return name != _declared_name(old) and any(
         text.startswith("declare ", text.rfind("\n", 0, use.start()) + 1)
         for use in re.finditer(re.escape(name), text)
     )
+
+
+def _declared_name(line: str) -> str:
+    start = line.index("@")
+    return line[start : line.index("(", start) + 1]
 
 
 def _line(line: str) -> str:
@@ -85,19 +93,19 @@ def _special(text: str) -> float:
     return -value if text.startswith("-") else value
 
 
-def _from_bits(bits: str, kind: str) -> str:
+def _from_bits(bits: str, float_type: str) -> str:
     if len(bits) == 4:
-        return _signed(int(bits, 16)) if kind == "bfloat" else f"0xH{bits.upper()}"
+        return _signed(int(bits, 16)) if float_type == "bfloat" else f"0xH{bits.upper()}"
     raw = bytes.fromhex(bits)
     return _exact(struct.unpack(">f" if len(raw) == 4 else ">d", raw)[0])
 
 
-def _from_value(value: float, kind: str) -> str:
-    if kind == "half":
+def _from_value(value: float, float_type: str) -> str:
+    if float_type == "half":
         return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
-    if kind == "bfloat":
+    if float_type == "bfloat":
         return _signed(int(converted(np.asarray(value, np.float64), bf16).view(np.uint16)))
-    return _exact(float(np.float32(value)) if kind == "float" else value)
+    return _exact(float(np.float32(value)) if float_type == "float" else value)
 
 
 def _signed(bits: int) -> str:

@@ -42,7 +42,7 @@ def _narrowing(name: str, source: _Format, target: _Format) -> str:
     drop = source.fraction - target.fraction
     offset = source.bias - target.bias
     smallest = (offset + 1) << source.fraction if offset else 0  # the smallest normal result
-    one = 1 << source.fraction
+    implicit_bit = 1 << source.fraction
     quiet = target.infinity | 1 << (target.fraction - 1)
     return f"""
 define hidden {target.type} @{name}({source.type} %x) #0 {{
@@ -55,8 +55,8 @@ define hidden {target.type} @{name}({source.type} %x) #0 {{
   %n.2 = add {s} %n.1, %odd.n
   %normal = lshr {s} %n.2, {drop}
   %exponent = lshr {s} %magnitude, {source.fraction}
-  %fraction = and {s} %magnitude, {one - 1}
-  %full = or {s} %fraction, {one}
+  %fraction = and {s} %magnitude, {implicit_bit - 1}
+  %full = or {s} %fraction, {implicit_bit}
   %is.normal = icmp ne {s} %exponent, 0
   %digits = select i1 %is.normal, {s} %full, {s} %fraction
   %distance.0 = sub {s} {drop + 1 + offset}, %exponent
@@ -181,8 +181,8 @@ def helper_unit(objects: Iterable[bytes]) -> Unit | None:
     """A unit with the functions that objects call; None if they call none."""
     # A name is a whole string in the string table of an object. A false match, of a name that is
     # data, only adds an unused function.
-    found = [name for name in HELPERS if any(name.encode() in data for data in objects)]
-    if not found:
+    names = [name for name in HELPERS if any(name.encode() in data for data in objects)]
+    if not names:
         return None
-    text = "".join(HELPERS[name] for name in found) + _ATTRIBUTES
+    text = "".join(HELPERS[name] for name in names) + _ATTRIBUTES
     return Unit(text, unroll=False, vectorize=False)

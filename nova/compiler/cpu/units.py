@@ -2,14 +2,13 @@
 
 In: a module at the stage `loops`, or being lowered to it. Out: units for
 `nova/compiler/cpu/llvm.py`, shared functions first and then the units that take longest, so that
-LLVM runs while the next units are lowered. The module is at the stage `llvm` after the last unit
-has been taken. `nova/compiler/cpu/backend.py` calls this.
+LLVM runs while the next units are lowered. The module is at the stage `llvm` after the last part
+has been lowered. `nova/compiler/cpu/backend.py` calls this.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,123 +37,136 @@ _CALL = re.compile(r"\bcall @(\w+)\(")
 
 
 @record
-class _Part:
-    """The functions of one unit, and the LLVM options for them."""
+class UnitPart:
+    """The functions of one unit, and the LLVM options for them.
+
+    The functions of a `detached` part are in a copy of a part of the module.
+    """
 
     functions: list[Any]
     size: int
     unroll: bool = False
     vectorize: bool = True
+    detached: bool = False
 
     @property
     def cost(self) -> int:
         return self.size * (_VECTORIZED_COST if self.vectorize else 1)
 
 
-class UnitLowering:
-    """Lowers the code of a module from `loops` to LLVM IR; `passes` lead to `llvm`.
+@record
+class LoweredUnit:
+    """The functions of a unit at the stage `llvm`, in a module; `calls` are functions of others."""
 
-    `written` yields units of shared functions while the module is still being lowered to `loops`;
-    it may be called after each kernel, or not at all. `shared` yields the remaining shared
-    functions, and `kernels` the kernels; call them in this order, with the text of the stage. The
-    caller owns `main` and everything that is not code until the last one starts. `lowering` and
-    `translating` are the seconds that both have taken so far.
+    module: ir.Module
+    part: UnitPart
+    calls: tuple[str, ...]
+
+    def translate(self) -> Unit:
+        """The unit in LLVM IR: its stage `ll`."""
+        return Unit(
+            translate_module(self.module), self.part.unroll, self.calls, self.part.vectorize
+        )
+
+
+class UnitLowering:
+    """Divides the code of a module at `loops` into parts, and lowers each to the stage `llvm`.
+
+    `ready_parts` yields parts of shared functions while the module is still being lowered to
+    `loops`; it may be called after each kernel, or not at all. `shared_parts` yields the remaining
+    shared functions, and `kernel_parts` the kernels. Call them in this order, and `lower` for each
+    part before the next one is taken. The caller owns `main` and everything that is not code until
+    `kernel_parts` starts.
     """
 
     def __init__(self, module: ir.Module, passes: Sequence[Pass]):
         self.module = module
         self.passes = passes
-        self.lowering = 0.0
-        self.translating = 0.0
         self._texts: dict[str, str] = {}
         self._declared: dict[str, dict[str, Any]] = {}
         self._math: set[str] = set()
-        self._seen = 0  # ops in the module when `written` last looked for functions
-        self._lowered: list[ir.Module] = []  # results of `written`, to be put into the module
+        self._op_count = 0  # ops in the module when `ready_parts` last looked for functions
+        self._detached: list[ir.Module] = []  # lowered parts, to be put into the module
 
-    def written(self) -> Iterator[Unit]:
-        """Units of new shared functions since the last call, if they are many.
+    def ready_parts(self) -> Iterator[UnitPart]:
+        """Parts of new shared functions since the last call, if they are large enough.
 
         They are lowered as they will be at `loops`: a copy gets the cleanup passes of that stage.
         """
         count = len(self.module.body.operations)
-        if count == self._seen:  # called after each of many kernels
+        if count == self._op_count:  # called after each of many kernels
             return
-        self._seen = count
+        self._op_count = count
         new = [op for op in self._functions(SHARED) if _name(op) not in self._declared]
         if not new:
             return
-        started = time.perf_counter()
-        cut = self._cut(new, list(self._declared))
+        copy = self._cut(new, list(self._declared))
         self._declare_shared(new)
-        run_pipeline(cut, tidy_loops(), verify=False)
-        self._texts |= _function_texts(cut.operation.get_asm(assume_verified=True))
-        self.lowering += time.perf_counter() - started
-        for part in self._together(_functions(cut, SHARED)[: len(new)]):
-            unit, lowered = self._unit(part)
-            self._lowered.append(lowered)
-            yield unit
+        run_pipeline(copy, tidy_loops(), verify=False)
+        self._texts |= _function_texts(copy.operation.get_asm(assume_verified=True))
+        for part in self._shared_parts(_functions(copy, SHARED)[: len(new)]):
+            yield replace(part, detached=True)
 
-    def shared(self, text: str) -> Iterator[Unit]:
-        """Units of shared functions; `text` is that of the module."""
+    def shared_parts(self, text: str) -> Iterator[UnitPart]:
+        """Parts of shared functions; `text` is that of the module."""
         self._texts = _function_texts(text)
         self._declare_shared(self._functions(SHARED))
-        while self._lowered:
-            self._put_back(self._lowered.pop())
-        # The same parts as from `written`: units do not depend on the stage a compile starts from.
-        left = {_name(op): op for op in self._functions(SHARED)}
+        while self._detached:
+            self._put_back(self._detached.pop())
+        # The same parts as from `ready_parts`: units are the same from any stage a compile starts.
+        remaining = {_name(op): op for op in self._functions(SHARED)}
         for kernel in self._functions(KERNEL):
-            names = self._reached(kernel, left)
-            for part in self._together([left.pop(name) for name in left.copy() if name in names]):
-                yield self._replaced(part)
+            callees = self._callees(kernel, remaining)
+            names = [name for name in remaining if name in callees]
+            yield from self._shared_parts([remaining.pop(name) for name in names])
 
-    def kernels(self) -> Iterator[Unit]:
-        """Units of kernels: one for tiny kernels, others for those with and without scalar loops.
+    def kernel_parts(self) -> Iterator[UnitPart]:
+        """Parts of kernels: one for tiny kernels, others for those with and without scalar loops.
 
         Shared functions that are too few for a separate unit are included.
         """
         run_pipeline(self.module, [DropHostCode()], verify=False)
         kernels = self._functions(KERNEL)
         tiny = [op for op in kernels if _work(op) <= _UNROLLED_WORK]
-        rest = [op for op in kernels if _work(op) > _UNROLLED_WORK] + self._functions(SHARED)
-        parts = [_Part(tiny, sum(map(self._size, tiny)), unroll=True)] if tiny else []
-        parts += self._divide_kinds(rest)
+        large = [op for op in kernels if _work(op) > _UNROLLED_WORK] + self._functions(SHARED)
+        parts = [UnitPart(tiny, sum(map(self._size, tiny)), unroll=True)] if tiny else []
+        parts += self._divide_by_loops(large)
         # A long unit at the end would run alone on one thread.
-        for part in sorted(parts, key=lambda part: -part.cost):
-            yield self._replaced(part)
+        yield from sorted(parts, key=lambda part: -part.cost)
 
     def _functions(self, attribute: Flag) -> list[Any]:
         return _functions(self.module, attribute)
 
     # --- dividing -------------------------------------------------------------------------------
 
-    def _together(self, functions: list[Any]) -> list[_Part]:
+    def _shared_parts(self, functions: list[Any]) -> list[UnitPart]:
         """Functions that became ready at the same time, as parts; empty if they are small."""
         scalar = [op for op in functions if SCALAR_LOOPS.has(op)]
         vector = [op for op in functions if not SCALAR_LOOPS.has(op)]
         parts = [
-            _Part(members, sum(map(self._size, members)), vectorize=members is scalar)
+            UnitPart(members, sum(map(self._size, members)), vectorize=members is scalar)
             for members in (scalar, vector)
         ]
         return [part for part in parts if part.size >= _LEAST_SHARED]
 
-    def _reached(self, kernel: Any, left: Mapping[str, Any]) -> set[str]:
-        """The functions in `left` that a kernel calls, directly or indirectly."""
-        found: set[str] = set()
-        waiting = [self._text(kernel)]
-        while waiting:
-            for name in self._called(waiting.pop()) - found:
-                if name in left:
-                    found.add(name)
-                    waiting.append(self._text(left[name]))
-        return found
+    def _callees(self, kernel: Any, functions: Mapping[str, Any]) -> set[str]:
+        """The `functions` that a kernel calls, directly or indirectly."""
+        callees: set[str] = set()
+        worklist = [self._text(kernel)]
+        while worklist:
+            for name in self._called(worklist.pop()) - callees:
+                if name in functions:
+                    callees.add(name)
+                    worklist.append(self._text(functions[name]))
+        return callees
 
-    def _divide_kinds(self, functions: list[Any]) -> list[_Part]:
+    def _divide_by_loops(self, functions: list[Any]) -> list[UnitPart]:
+        """Divide functions with scalar loops, which LLVM vectorizes, and those without."""
         scalar = [op for op in functions if SCALAR_LOOPS.has(op)]
         vector = [op for op in functions if not SCALAR_LOOPS.has(op)]
         return self._divide(scalar) + [replace(p, vectorize=False) for p in self._divide(vector)]
 
-    def _divide(self, functions: list[Any]) -> list[_Part]:
+    def _divide(self, functions: list[Any]) -> list[UnitPart]:
         """Divide the functions into parts of about the same size."""
         count = max(1, min(_MOST_OBJECTS, len(functions) // _KERNELS_PER_OBJECT))
         members: list[list[Any]] = [[] for _ in range(count)]
@@ -163,7 +175,7 @@ class UnitLowering:
             smallest = sizes.index(min(sizes))
             members[smallest].append(op)
             sizes[smallest] += size
-        return [_Part(*part) for part in zip(members, sizes, strict=True) if part[0]]
+        return [UnitPart(*part) for part in zip(members, sizes, strict=True) if part[0]]
 
     def _size(self, function: Any) -> int:
         return len(self._text(function))
@@ -177,39 +189,30 @@ class UnitLowering:
 
     # --- lowering -------------------------------------------------------------------------------
 
-    def _replaced(self, part: _Part) -> Unit:
-        """The unit of functions of the module; the lowered functions replace them."""
-        unit, lowered = self._unit(part)
-        started = time.perf_counter()
-        self._put_back(lowered)
-        self.lowering += time.perf_counter() - started
-        return unit
-
-    def _unit(self, part: _Part) -> tuple[Unit, ir.Module]:
-        """A unit, and its functions at the stage `llvm`."""
-        started = time.perf_counter()
-        own = {_name(op) for op in part.functions}
+    def lower(self, part: UnitPart) -> LoweredUnit:
+        """Lower a part to the stage `llvm`; the result replaces its functions in the module."""
+        defined = {_name(op) for op in part.functions}
         text = "\n".join(map(self._text, part.functions))
-        elsewhere = sorted(self._called(text) - own)
-        cut = self._cut(part.functions, elsewhere)
-        run_verified_once(cut, [step for step in self.passes if step.concerns(text)])
-        lowered = time.perf_counter()
-        self.lowering += lowered - started
-        code = unit_text(cut)
-        self.translating += time.perf_counter() - lowered
-        return Unit(code, part.unroll, tuple(elsewhere), part.vectorize), cut
+        calls = sorted(self._called(text) - defined)
+        copy = self._cut(part.functions, calls)
+        run_verified_once(copy, [step for step in self.passes if step.concerns(text)])
+        if part.detached:
+            self._detached.append(copy)
+        else:
+            self._put_back(copy)
+        return LoweredUnit(copy, part, tuple(calls))
 
     def _cut(self, functions: Sequence[Any], declared: Sequence[str]) -> ir.Module:
         """A module with copies of functions, and declarations of their callees."""
         with self.module.context, ir.Location.unknown():
-            cut = ir.Module.create()
-            with ir.InsertionPoint(cut.body):
+            copy = ir.Module.create()
+            with ir.InsertionPoint(copy.body):
                 for op in functions:
                     op.clone()
                 for name in declared:
                     attributes = self._declared[name]
                     ir.Operation.create("func.func", attributes=attributes, regions=1)
-        return cut
+        return copy
 
     def _declare_shared(self, functions: Sequence[Any]) -> None:
         self._declared |= {_name(op): _declaration(op) for op in functions}
@@ -219,19 +222,18 @@ class UnitLowering:
 
         Math functions, of which every unit has a copy, appear once in the module.
         """
-        made = [op.operation for op in lowered.body.operations if op.operation.regions[0].blocks]
-        own = [op for op in made if not MATH.has(op) or _name(op) not in self._math]
-        self._math.update(_name(op) for op in made if MATH.has(op))
-        made = own
-        names = {_name(op).removesuffix(BODY) for op in made}
+        defined = [op.operation for op in lowered.body.operations if op.operation.regions[0].blocks]
+        new = [op for op in defined if not MATH.has(op) or _name(op) not in self._math]
+        self._math.update(_name(op) for op in defined if MATH.has(op))
+        names = {_name(op).removesuffix(BODY) for op in new}
         code = self._functions(KERNEL) + self._functions(SHARED)
-        place = {name: op for op in code if (name := _name(op)) in names}
-        before = next(iter(place.values()))
-        for op in made:
-            before = place.get(_name(op).removesuffix(BODY), before)
+        replaced = {name: op for op in code if (name := _name(op)) in names}
+        before = next(iter(replaced.values()))
+        for op in new:
+            before = replaced.get(_name(op).removesuffix(BODY), before)
             with ir.InsertionPoint(before):
                 op.clone()
-        for op in place.values():
+        for op in replaced.values():
             op.erase()
 
 
@@ -243,16 +245,16 @@ def _functions(module: ir.Module, attribute: Flag) -> list[Any]:
 
 def _function_texts(text: str) -> dict[str, str]:
     """The text of each function: counting and searching it is much faster than walking the ops."""
-    found = list(_FUNCTION.finditer(text))
-    ends = [match.start() for match in found[1:]] + [len(text)]
+    heads = list(_FUNCTION.finditer(text))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
     # The end of the module follows the last function.
-    return {m[1]: text[m.start() : end].rstrip("} \n") for m, end in zip(found, ends, strict=True)}
+    return {m[1]: text[m.start() : end].rstrip("} \n") for m, end in zip(heads, ends, strict=True)}
 
 
 def _declaration(function: Any) -> dict[str, Any]:
     """The attributes of a declaration of a shared function."""
-    kept = ("sym_name", "function_type", "sym_visibility", "arg_attrs", SHARED.name)
-    return {name: function.attributes[name] for name in kept if name in function.attributes}
+    names = ("sym_name", "function_type", "sym_visibility", "arg_attrs", SHARED.name)
+    return {name: function.attributes[name] for name in names if name in function.attributes}
 
 
 def _name(function: Any) -> str:
@@ -263,6 +265,6 @@ def _work(kernel: Any) -> int:
     return Kernel(kernel).work
 
 
-def unit_text(module: ir.Module) -> str:
+def translate_module(module: ir.Module) -> str:
     """LLVM IR of a module at the stage `llvm`."""
     return normalise(llvm.translate_module_to_llvmir(module.operation))

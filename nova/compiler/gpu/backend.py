@@ -1,28 +1,30 @@
-"""The device half of a compile: lowers a module at a stage up to `nvvm` to tables and images.
+"""The GPU stages: lowers a module, at a stage up to `nvvm`, to tables and device images.
 
-`driver.py` calls `begin_device` once for each device target.
+`driver.py` creates a `DeviceCompile` for each device target.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from nova.artifact.device_image import DeviceImage
 from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import Variant
-from nova.compiler.cpu.backend import build_host
+from nova.compiler.cpu.backend import HostCompile
 from nova.compiler.gpu.ptx import compile_ptx, device_ir
 from nova.compiler.hybrid.copies import Step
 from nova.compiler.hybrid.split import join_host, pinned_functions, split_pinned
-from nova.compiler.session import CompileSession, TargetCode
-from nova.compiler.stages import SHARED_STAGES
+from nova.compiler.result import TargetCode
+from nova.compiler.stages import SHARED_STAGES, Code, CompileSession, TargetCompile
 from nova.compiler.tables import HostReader, location_text
+from nova.compiler.work_queue import Pending
+from nova.core.records import record
 from nova.core.settings import Settings
-from nova.core.targets import parse_target
+from nova.core.targets import Target, parse_target
 from nova.errors import LoweringError
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
@@ -30,84 +32,125 @@ from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.launches import read_launch
 from nova.ir.walk import find_ops, kernels
+from nova.passes.base import Pass
 from nova.passes.kernels.plan_tasks import moved_bytes
 
 
-def begin_device(
-    module: ir.Module, settings: Settings, session: CompileSession, after: str
-) -> Callable[[], TargetCode]:
-    """Compile `module`, at the stage `after`, for the device target of `settings`.
+class DeviceCompile(TargetCompile):
+    """The compile for a GPU. Host-pinned kernels are compiled first, for the host's CPU."""
 
-    The MLIR stages run now. LLVM and the assembler start, and run concurrently with the caller. The
-    result waits for them.
-    """
-    suffix = session.suffix(settings)
-    found: list[tuple[Tables, bytes]] = []
-    host = _build_pinned(module, settings, session) if after == SHARED_STAGES[-1] else None
+    def __init__(
+        self,
+        module: ir.Module | None,
+        settings: Settings,
+        session: CompileSession,
+        suffix: str | None = None,
+    ):
+        super().__init__(module, settings, session, suffix)
+        self.target = parse_target(settings.target)
+        self._host: HostCompile | None = None
+        self._tables: tuple[Tables, bytes] | None = None
+        self._text = ""
+        self._job: Pending[_DeviceCode] | None = None
 
-    def read(stage: str, module: ir.Module) -> None:
-        if stage == "outlined":
-            found.append(read_device_tables(module, host))
+    def resume(self, text: str) -> None:
+        """Use a text of the stage `ll`; `run` continues after it."""
+        self._text = text
 
-    read(after, module)
-    session.run(module, settings, after, suffix=suffix, observe=read)
-    started = time.perf_counter()
-    text = device_ir(module)
-    session.recorder.record(f"ll{suffix}", text, time.perf_counter() - started)
-    session.advance(f"ptx{suffix}")
-    waiting = session.start(partial(_compile, text, settings))
+    def run(self, after: str, until: str | None = None) -> None:
+        if until is None:
+            if after == SHARED_STAGES[-1]:
+                self._host = self._compile_pinned()
+            if after == "outlined":
+                self._read_tables()
+        super().run(after, until)
 
-    def finish() -> TargetCode:
-        code = waiting()
-        session.recorder.record(f"ptx{suffix}", code.ptx, code.ptx_seconds)
-        target = parse_target(settings.target)
-        images = [DeviceImage("ptx", target.cpu, code.ptx.encode())]
-        if code.cubin is not None:
-            session.recorder.record_size(f"cubin{suffix}", len(code.cubin), code.cubin_seconds)
-            images.append(DeviceImage("cubin", target.cpu, code.cubin))
-        tables, constants = found[0]
-        objects, unpacked = (host.objects, host.unpacked) if host is not None else ((), b"")
-        options = settings.items()
-        variant = Variant(target, target.cpu, objects, tables, constants, options, unpacked)
+    def lower(self, stage: str, passes: list[Pass]) -> None:
+        super().lower(stage, passes)
+        if stage == "outlined" and self.until is None:
+            self._read_tables()
+
+    def finish(self) -> TargetCode:
+        """Wait for the device code of a compile of all stages."""
+        codes = self.wait()
+        images = [DeviceImage("ptx", self.target.cpu, _bytes(codes["ptx"]))]
+        if "cubin" in codes:
+            images.append(DeviceImage("cubin", self.target.cpu, _bytes(codes["cubin"])))
+        assert self._tables is not None
+        tables, constants = self._tables
+        host = None if self._host is None else self._host.finish().variant
+        objects, unpacked = ((), b"") if host is None else (host.objects, host.unpacked)
+        options = self.settings.items()
+        variant = Variant(
+            self.target, self.target.cpu, objects, tables, constants, options, unpacked
+        )
         return TargetCode(variant, tuple(images))
 
-    return finish
+    def _compile_pinned(self) -> HostCompile | None:
+        """Compile the host-pinned kernels and remove them from the module; None without any.
+
+        They are compiled for the baseline CPU of the architecture: any host of the device can run
+        them.
+        """
+        pinned = split_pinned(self.module)
+        if pinned is None:
+            return None
+        settings = replace(self.settings, target=self.session.host, schedules=())
+        suffix = f"@{self.session.host}{self.session.suffix(self.settings)}"
+        host = HostCompile(pinned, settings, self.session, suffix)
+        host.run(SHARED_STAGES[-1])
+        return host
+
+    def _read_tables(self) -> None:
+        host = None if self._host is None else self._host.variant
+        self._tables = read_device_tables(self.module, host)
+
+    # --- code stages ----------------------------------------------------------------------------
+
+    def translate_kernels(self) -> str:
+        """The stage `ll`."""
+        self._text = device_ir(self.module)
+        return self._text
+
+    def emit_ptx(self) -> Callable[[], Code]:
+        """The stage `ptx`, and `cubin` if it follows: the queue generates both."""
+        is_last = self.until == "ptx"
+        cubin = self.until == "cubin" or (self.settings.cubin and not is_last)
+        self._job = self.session.queue.submit(partial(_compile, self._text, self.target, cubin))
+        return lambda: self._wait().ptx
+
+    def emit_cubin(self) -> Callable[[], Code]:
+        """The stage `cubin`."""
+        return lambda: self._wait().cubin
+
+    def _wait(self) -> _DeviceCode:
+        assert self._job is not None
+        return self._job.result()
 
 
-def _build_pinned(module: ir.Module, settings: Settings, session: CompileSession) -> Variant | None:
-    """Compile the host-pinned kernels and remove them from `module`; None if there are none.
+@record
+class _DeviceCode:
+    """Device code; the cubin is empty if it is not requested."""
 
-    They are compiled for the baseline CPU of the architecture: any host of the device can run them.
-    """
-    pinned = split_pinned(module)
-    if pinned is None:
-        return None
-    own = replace(settings, target=session.host, schedules=())
-    suffix = f"@{session.host}{session.suffix(settings)}"
-    return build_host(pinned, own, session, SHARED_STAGES[-1], suffix).variant
+    ptx: Code
+    cubin: Code
 
 
-@dataclass(frozen=True)
-class _Code:
-    """Device code, and the seconds to compile it."""
-
-    ptx: str
-    ptx_seconds: float
-    cubin: bytes | None
-    cubin_seconds: float
+def _bytes(code: Code) -> bytes:
+    return code.data.encode() if isinstance(code.data, str) else b"".join(code.data)
 
 
-def _compile(text: str, settings: Settings) -> _Code:
+def _compile(text: str, target: Target, cubin: bool) -> _DeviceCode:
     started = time.perf_counter()
-    target = parse_target(settings.target)
     ptx = compile_ptx(text, target)
-    between = time.perf_counter()
-    cubin = None
-    if settings.cubin:
+    compiled = time.perf_counter()
+    image: tuple[bytes, ...] = ()
+    if cubin:
         from nova.compiler.gpu.ptxas import assemble  # only if cubins are requested
 
-        cubin = assemble(ptx, target.cpu).cubin
-    return _Code(ptx, between - started, cubin, time.perf_counter() - between)
+        image = (assemble(ptx, target.cpu).cubin,)
+    seconds = time.perf_counter() - compiled
+    return _DeviceCode(Code(ptx, compiled - started), Code(image, seconds))
 
 
 def read_device_tables(module: ir.Module, host: Variant | None = None) -> tuple[Tables, bytes]:
@@ -132,12 +175,12 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
         )
     functions = {f.name.value: f for f in kernels(module)} | pinned
     specs: list[KernelSpec] = []
-    known: dict[str, tuple[int, list[int]] | None] = {}
+    launch_of: dict[str, tuple[int, list[int]] | None] = {}
     for name, function in functions.items():
-        found = None if name in pinned else _launch_of(function)
-        known[name] = None if found is None else (len(specs), found[1])
-        if found is not None:
-            specs.append(found[0])
+        launch = None if name in pinned else _launch_of(function)
+        launch_of[name] = None if launch is None else (len(specs), launch[1])
+        if launch is not None:
+            specs.append(launch[0])
     launches: list[LaunchSpec] = []
     steps: list[Step] = []
 
@@ -154,8 +197,8 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
             name = call.callee.value
             operands = list(call.operation.operands)
             launch = None
-            if (place := known[name]) is not None:  # None: an empty grid
-                number, order = place
+            if (numbered := launch_of[name]) is not None:  # None: an empty grid
+                number, order = numbered
                 launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
                 launches.append(launch)
             if host is not None:
@@ -225,9 +268,9 @@ def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
     )
     roots = [buffer_root(value) for value in launch.operands]
     if foreign := [root for root in roots if root not in position]:
-        what = foreign[0].owner.operation.name
+        producer = foreign[0].owner.operation.name
         raise LoweringError(
-            f"@{function.name.value} launches a kernel on the result of {what}",
+            f"@{function.name.value} launches a kernel on the result of {producer}",
             where=place_of(launches[0].location),
         )
     return spec, [position[root] for root in roots]

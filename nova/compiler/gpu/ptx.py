@@ -41,7 +41,7 @@ def device_ir(module: ir.Module) -> str:
     """The LLVM IR of all device functions of a module."""
     with module.context, ir.Location.unknown():
         part = ir.Module.create()
-        known: set[str] = set()
+        shared_names: set[str] = set()
         with ir.InsertionPoint(part.body):
             for outer in module.body.operations:
                 if outer.operation.name != "gpu.module":
@@ -49,7 +49,7 @@ def device_ir(module: ir.Module) -> str:
                 _check_lowered(outer.operation)
                 for op in outer.operation.regions[0].blocks[0].operations:
                     if op.operation.name == "llvm.mlir.global":
-                        _clone_variable(op.operation, known)
+                        _clone_variable(op.operation, shared_names)
                     else:
                         op.operation.clone()
         return normalise(llvm.translate_module_to_llvmir(part.operation))
@@ -79,7 +79,7 @@ def _is_wide(value: Any) -> bool:
     return isinstance(value.type, ir.IntegerType) and value.type.width > 64
 
 
-def _clone_variable(op: Any, known: set[str]) -> None:
+def _clone_variable(op: Any, shared_names: set[str]) -> None:
     """Copy a variable of a device module; its name may also be used in other modules.
 
     The conversion to NVVM represents dynamic shared memory, whose size is set at the launch, as a
@@ -90,9 +90,9 @@ def _clone_variable(op: Any, known: set[str]) -> None:
     if not name.startswith(_SHARED):
         op.clone()
         return
-    if name in known:
+    if name in shared_names:
         return
-    known.add(name)
+    shared_names.add(name)
     copy = op.clone()
     copy.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
 

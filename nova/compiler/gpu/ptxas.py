@@ -52,15 +52,15 @@ class Assembled:
 
 def find_ptxas() -> Path | None:
     """The path of the assembler, or None."""
-    given = knobs.get("ptxas")
-    if given is not None:
-        found = shutil.which(given)
-        if found is None:
+    name = knobs.get("ptxas")
+    if name is not None:
+        path = shutil.which(name)
+        if path is None:
             raise PtxasError(
-                f"there is no program {given}",
+                f"there is no program {name}",
                 hint="NOVA_PTXAS and nova.knobs.ptxas name the assembler ptxas",
             )
-        return Path(found)
+        return Path(path)
     on_path = shutil.which("ptxas")
     return Path(on_path) if on_path else _find_in_packages()
 
@@ -75,13 +75,13 @@ def _find_in_packages() -> Path | None:
 
 def require_ptxas() -> Path:
     """The path of the assembler; PtxasError if there is none."""
-    found = find_ptxas()
-    if found is None:
+    program = find_ptxas()
+    if program is None:
         raise PtxasError(
             "cubins are asked for, and there is no ptxas here",
             hint=f"pip install {_PACKAGE}, or name it with NOVA_PTXAS; PTX alone needs none",
         )
-    return found
+    return program
 
 
 def ptxas_version() -> str:
@@ -92,13 +92,15 @@ def ptxas_version() -> str:
 @cache
 def _version_of(program: Path) -> str:
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        process = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, check=False
+        )
     except OSError as error:
         raise PtxasError(f"{program} does not run: {error.strerror}", hint=_IS_IT) from None
-    found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
-    if done.returncode or found is None:
+    version = re.search(r"V(\d+\.\d+\.\d+)", process.stdout)
+    if process.returncode or version is None:
         raise PtxasError(f"{program} does not say which version it is", hint=_IS_IT)
-    return found[1]
+    return version[1]
 
 
 def assemble(ptx: str, arch: str) -> Assembled:
@@ -107,9 +109,9 @@ def assemble(ptx: str, arch: str) -> Assembled:
     A kernel that spills keeps registers in local memory: this usually means a bad schedule and is
     rarely intended.
     """
-    done = _assemble(ptx, arch)
-    refuse_spills(done.kernels, arch, knobs.get("spills"))
-    return done
+    assembled = _assemble(ptx, arch)
+    refuse_spills(assembled.kernels, arch, knobs.get("spills"))
+    return assembled
 
 
 def use_of_kernels(ptx: str, arch: str) -> dict[str, KernelUse]:
@@ -124,42 +126,42 @@ def _assemble(ptx: str, arch: str) -> Assembled:
         # Names without a folder: the output must not depend on the temporary folder.
         words = [str(program), "-v", f"-arch={arch}", "kernels.ptx", "-o", "kernels.cubin"]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 words, cwd=folder, capture_output=True, text=True, check=False, timeout=_SECONDS
             )
         except subprocess.TimeoutExpired:
             raise PtxasError(f"ptxas took longer than {_SECONDS} s for {arch}") from None
         except OSError as error:
             raise PtxasError(f"{program} does not run: {error.strerror}", hint=_IS_IT) from None
-        said = done.stdout + done.stderr
-        if done.returncode:
-            what = _kernel_at(ptx, said) or "the code"
-            raise PtxasError(f"ptxas does not take {what} for {arch}:\n{said.strip()}")
+        output = process.stdout + process.stderr
+        if process.returncode:
+            subject = _kernel_at(ptx, output) or "the code"
+            raise PtxasError(f"ptxas does not take {subject} for {arch}:\n{output.strip()}")
         try:
             cubin = (Path(folder) / "kernels.cubin").read_bytes()
         except FileNotFoundError:
             raise PtxasError(f"{program} wrote no cubin for {arch}", hint=_IS_IT) from None
-    for line in said.splitlines():
+    for line in output.splitlines():
         if "warning" in line:
             log("compile", f"ptxas for {arch}: {line}")
-    return Assembled(cubin, read_uses(said))
+    return Assembled(cubin, read_uses(output))
 
 
-def _kernel_at(ptx: str, said: str) -> str | None:
+def _kernel_at(ptx: str, output: str) -> str | None:
     """The kernel that contains the first line of a ptxas error."""
-    line = re.search(r"line (\d+)", said)
+    line = re.search(r"line (\d+)", output)
     if line is None:
         return None
     before = ptx.splitlines()[: int(line[1])]
-    names = [found[1] for text in before if (found := _ENTRY.search(text))]
+    names = [entry[1] for text in before if (entry := _ENTRY.search(text))]
     return names[-1] if names else None
 
 
-def read_uses(said: str) -> dict[str, KernelUse]:
+def read_uses(output: str) -> dict[str, KernelUse]:
     """Parse the resource usage of each kernel from `ptxas -v`."""
     return {
         match[1]: KernelUse(int(match[5] or 0), int(match[2]), int(match[3]) + int(match[4]))
-        for match in _FUNCTION.finditer(said)
+        for match in _FUNCTION.finditer(output)
     }
 
 

@@ -40,89 +40,89 @@ def place_copies(steps: Sequence[Step]) -> dict[int, list[Copy]]:
     All inputs of a host region are copied at once, after the last device step that produces one of
     them; arguments are available at the beginning. Outputs of a host region are copied at its end.
     """
-    sides = _Sides()
+    locations = _Locations()
     placed: dict[int, list[Copy]] = {}
     needed: dict[int, list[tuple[int, BufferSpec]]] = {}  # region: producer, buffer
     ends = _host_region_ends(steps)
 
-    def to_device(made: int, buffer: BufferSpec) -> None:
-        placed.setdefault(ends[made], []).append(Copy(buffer, to_host=False))
+    def to_device(producer: int, buffer: BufferSpec) -> None:
+        placed.setdefault(ends[producer], []).append(Copy(buffer, to_host=False))
 
-    for place, step in enumerate(steps):
-        for made, buffer in sides.before(step, place):
+    for position, step in enumerate(steps):
+        for producer, buffer in locations.before(step, position):
             if step.on_host:
-                needed.setdefault(ends[place], []).append((made, buffer))
+                needed.setdefault(ends[position], []).append((producer, buffer))
             else:
-                to_device(made, buffer)
-    for made, buffer in sides.at_end():
-        to_device(made, buffer)
+                to_device(producer, buffer)
+    for producer, buffer in locations.at_end():
+        to_device(producer, buffer)
     for rows in needed.values():
-        last = max(made for made, _ in rows)
-        for made, buffer in rows:
-            behind = last if made >= 0 else made
-            placed.setdefault(behind, []).append(Copy(buffer, to_host=True))
+        last = max(producer for producer, _ in rows)
+        for producer, buffer in rows:
+            position = last if producer >= 0 else producer
+            placed.setdefault(position, []).append(Copy(buffer, to_host=True))
     return placed
 
 
 def _host_region_ends(steps: Sequence[Step]) -> list[int]:
     """For each step: the last step of its host region."""
     ends = list(range(len(steps)))
-    for place in reversed(range(len(steps) - 1)):
-        if steps[place].on_host and steps[place + 1].on_host:
-            ends[place] = ends[place + 1]
+    for position in reversed(range(len(steps) - 1)):
+        if steps[position].on_host and steps[position + 1].on_host:
+            ends[position] = ends[position + 1]
     return ends
 
 
-_SIDES = {False: "device", True: "host"}
+_MEMORIES = {False: "device", True: "host"}
 
 
 @dataclass
-class _Sides:
+class _Locations:
     """Tracks which sides (host, device) have the value of each buffer, and its producer.
 
     Arguments start on the device, and constants are on both sides. The value of an unknown buffer
     is not needed.
     """
 
-    sides: dict[BufferSpec, set[str]] = field(default_factory=dict)
-    made: dict[BufferSpec, int] = field(default_factory=dict)
+    locations: dict[BufferSpec, set[str]] = field(default_factory=dict)
+    producers: dict[BufferSpec, int] = field(default_factory=dict)
 
-    def before(self, step: Step, place: int) -> list[tuple[int, BufferSpec]]:
+    def before(self, step: Step, position: int) -> list[tuple[int, BufferSpec]]:
         """The copies to the side of `step` that it needs; `step` then counts as executed."""
-        side = _SIDES[step.on_host]
+        memory = _MEMORIES[step.on_host]
         moved = []
         for buffer in dict.fromkeys(step.reads):
             if buffer.kind == "arg":
-                self.sides.setdefault(buffer, {"device"})
-            if buffer.nbytes and side not in self.sides.get(buffer, {side}):
-                moved.append((self.made.get(buffer, -1), buffer))
-                self.sides[buffer].add(side)
+                self.locations.setdefault(buffer, {"device"})
+            if buffer.nbytes and memory not in self.locations.get(buffer, {memory}):
+                moved.append((self.producers.get(buffer, -1), buffer))
+                self.locations[buffer].add(memory)
         for buffer in step.writes:
-            for old in list(_overlapping(buffer, self.sides)):
-                del self.sides[old]
+            for old in list(_overlapping(buffer, self.locations)):
+                del self.locations[old]
         for buffer in step.writes:
-            self.sides[buffer] = {side}
-            self.made[buffer] = place
+            self.locations[buffer] = {memory}
+            self.producers[buffer] = position
         return moved
 
     def at_end(self) -> list[tuple[int, BufferSpec]]:
         """The final copies to the device: results, and arguments that were updated."""
         return [
-            (self.made[buffer], buffer)
-            for buffer, sides in self.sides.items()
-            if buffer.kind in ("arg", "output") and buffer.nbytes and "device" not in sides
+            (self.producers[buffer], buffer)
+            for buffer, locations in self.locations.items()
+            if buffer.kind in ("arg", "output") and buffer.nbytes and "device" not in locations
         ]
 
 
-def _overlapping(buffer: BufferSpec, known: Iterable[BufferSpec]) -> Iterator[BufferSpec]:
+def _overlapping(buffer: BufferSpec, candidates: Iterable[BufferSpec]) -> Iterator[BufferSpec]:
     """The buffers that a write to `buffer` clobbers: values in the workspace share memory."""
-    for other in known:
-        if other.kind != buffer.kind:
+    for candidate in candidates:
+        if candidate.kind != buffer.kind:
             continue
         if buffer.kind != "workspace":
-            if other.value == buffer.value:
-                yield other
-        elif other.value < buffer.value + buffer.nbytes and buffer.value < (
-            other.value + other.nbytes
+            if candidate.value == buffer.value:
+                yield candidate
+        elif candidate.value < buffer.value + buffer.nbytes and buffer.value < (
+            candidate.value + candidate.nbytes
         ):
-            yield other
+            yield candidate

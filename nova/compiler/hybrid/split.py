@@ -51,9 +51,9 @@ def split_pinned(module: ir.Module) -> ir.Module | None:
 def _declare(function: Any) -> None:
     """Replace a function by its declaration."""
     with ir.InsertionPoint(function), function.location:
-        made = func.FuncOp(function.name.value, function.type, visibility="private")
+        declaration = func.FuncOp(function.name.value, function.type, visibility="private")
         for attribute in (DEVICE, INS):
-            attribute.copy(function, made)
+            attribute.copy(function, declaration)
     function.operation.erase()
 
 
@@ -82,20 +82,20 @@ def join_host(
             ids.append(number(replace(buffer, value=buffer.value + shift)))
         return LaunchSpec(first_host + launch.kernel, tuple(ids), launch.reads)
 
-    done = [step for step in steps if step.on_host or step.launch is not None]
-    if len(host.tables.launches) != sum(step.on_host for step in done):
+    calls = [step for step in steps if step.on_host or step.launch is not None]
+    if len(host.tables.launches) != sum(step.on_host for step in calls):
         raise LoweringError("the two halves of the program do not have the same launches")
-    copies = place_copies(done)
+    copies = place_copies(calls)
     waiting = iter(host.tables.launches)
     launches: list[LaunchSpec] = []
     host_at: list[int] = []
-    for place, step in enumerate((None, *done), -1):
+    for position, step in enumerate((None, *calls), -1):
         if step is not None and step.on_host:
             host_at.append(len(launches))
             launches.append(host_launch(next(waiting)))
         elif step is not None and step.launch is not None:
             launches.append(step.launch)
-        for moved in copies.get(place, ()):
+        for moved in copies.get(position, ()):
             launches.append(LaunchSpec(first_copy + (not moved.to_host), (number(moved.buffer),)))
     joined = replace(
         tables,

@@ -43,13 +43,13 @@ def join_tasks(
             groups.append(_Group(launch))
         if launch in host:
             groups[-1].tasks += by_launch.get(launch, [])
-    made = _Joined()
+    joined = _Joined()
     for group in groups:
         if group.launch not in host:
-            made.add_launch(group.launch)
+            joined.add_launch(group.launch)
         elif group.tasks:
-            made.add_host_region([(host_at[tasks[n].launch], n, tasks[n]) for n in group.tasks])
-    return made.specs()
+            joined.add_host_region([(host_at[tasks[n].launch], n, tasks[n]) for n in group.tasks])
+    return joined.specs()
 
 
 class _Joined:
@@ -69,18 +69,18 @@ class _Joined:
         old = {number for _, number, _ in rows}
         named = {s for _, _, task in rows for s in task.successors if s in old}
         self._close(rows[0][0], len(old - named))
-        place = {}
+        new_number = {}
         for launch, number, task in rows:
             if number in named:
-                place[number] = self._append(launch, task.begin, task.end)
+                new_number[number] = self._append(launch, task.begin, task.end)
             else:
-                place[number] = self._after_all(launch, task.begin, task.end)
+                new_number[number] = self._after_all(launch, task.begin, task.end)
         ends = []
         for _, number, task in rows:
-            inside = [place[s] for s in task.successors if s in place]
-            self._after[place[number]] += inside
+            inside = [new_number[s] for s in task.successors if s in new_number]
+            self._after[new_number[number]] += inside
             if not inside:
-                ends.append(place[number])
+                ends.append(new_number[number])
         self._ends = ends
 
     def _close(self, launch: int, followers: int) -> None:

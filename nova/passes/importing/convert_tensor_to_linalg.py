@@ -10,7 +10,7 @@ from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.diagnostics import place_of
 from nova.ir.index import add, index
-from nova.ir.linalg_ops import fill, generic_op, loop_index, yield_op
+from nova.ir.linalg.ops import fill, generic_op, loop_index, yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass
 

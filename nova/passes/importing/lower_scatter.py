@@ -10,8 +10,8 @@ from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, stablehlo, tensor
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
-from nova.ir.linalg_builder import LinalgBuilder
-from nova.ir.scalarize import emit_scalars
+from nova.ir.linalg.builder import LinalgBuilder
+from nova.ir.linalg.scalarize import emit_scalars
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf, tensor
-from nova.ir.linalg_builder import LinalgBuilder
-from nova.ir.linalg_ops import fill
-from nova.ir.scalarize import emit_scalars
+from nova.ir.linalg.builder import LinalgBuilder
+from nova.ir.linalg.ops import fill
+from nova.ir.linalg.scalarize import emit_scalars
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 

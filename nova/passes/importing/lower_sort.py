@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.merge_sort import MergeSort
-from nova.ir.scalarize import emit_scalars
+from nova.ir.linalg.merge_sort import MergeSort
+from nova.ir.linalg.scalarize import emit_scalars
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import ir
-from nova.ir.linalg_generic import Access, GenericOp, shape_of
+from nova.ir.linalg.generic import Access, GenericOp, shape_of
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 from nova.passes.importing.convert_tensor_to_linalg import slice_front

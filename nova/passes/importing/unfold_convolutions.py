@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from nova.codegen.common.match_contraction import is_multiply_add
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.linalg_generic import GenericOp
+from nova.ir.linalg.generic import GenericOp
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 from nova.passes.importing.convert_tensor_to_linalg import generic

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.ir.bindings import arith, ir
 from nova.ir.clone import clone_into
-from nova.ir.linalg_generic import GenericOp
-from nova.ir.linalg_ops import generic_op, yield_op
+from nova.ir.linalg.generic import GenericOp
+from nova.ir.linalg.ops import generic_op, yield_op
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 from nova.passes.tensor.raise_to_contract import converted

@@ -16,7 +16,7 @@ from typing import Any
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, VIEWS, buffer_root
 from nova.ir.kernel import Kernel
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import functions_by_name
 
 _VIEWS = VIEWS | TENSOR_VIEWS

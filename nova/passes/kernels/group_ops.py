@@ -17,7 +17,7 @@ from nova.codegen.common.match_contraction import match_contraction
 from nova.ir.attention_ops import find_point
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, buffer_root
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.passes.kernels.code_size import code_size
 
 _CONSTANTS = {"arith.constant", "tensor.empty"}

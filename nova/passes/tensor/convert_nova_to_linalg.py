@@ -11,7 +11,7 @@ from nova.ir.attention_ops import OPS as ATTENTION
 from nova.ir.bindings import arith, func, ir
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import full_name
-from nova.ir.linalg_builder import LinalgBuilder, Operand
+from nova.ir.linalg.builder import LinalgBuilder, Operand
 from nova.ir.op_attributes import from_attributes
 from nova.ir.resources import retyped
 from nova.ir.types import nova_type, tensor_type

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir, tensor
-from nova.ir.linalg_generic import GenericOp, is_generic_op
-from nova.ir.linalg_ops import contract, fill
+from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.linalg.ops import contract, fill
 from nova.ir.walk import functions
 from nova.passes.base import Pass
 

@@ -9,7 +9,7 @@ from nova.ir.attributes import FUSION_GUARD
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, buffer_root
 from nova.ir.dialect import BARRIER, create_barrier
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.kernels.code_size import code_size

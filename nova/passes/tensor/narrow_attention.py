@@ -9,7 +9,7 @@ from nova.ir.attention_ops import find_point
 from nova.ir.attributes import DEVICE
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.clone import clone_into
-from nova.ir.linalg_ops import yield_op
+from nova.ir.linalg.ops import yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass
 

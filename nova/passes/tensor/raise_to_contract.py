@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from nova.codegen.common.match_contraction import is_multiply_add
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, tensor
-from nova.ir.linalg_generic import GenericOp, is_generic_op
-from nova.ir.linalg_ops import contract, fill, generic_op, yield_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
 from nova.ir.walk import defining_op, find_ops
 from nova.passes.base import Pass
 

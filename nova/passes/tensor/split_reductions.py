@@ -16,8 +16,8 @@ from nova.core.records import record
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.clone import clone_into
 from nova.ir.index import index
-from nova.ir.linalg_generic import GenericOp, is_generic_op
-from nova.ir.linalg_ops import generic_op, loop_index, yield_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.linalg.ops import generic_op, loop_index, yield_op
 from nova.ir.walk import main_function
 from nova.passes.base import Pass
 

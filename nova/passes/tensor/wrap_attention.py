@@ -17,7 +17,7 @@ from nova.ir.attention_ops import (
 )
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir, tensor
-from nova.ir.linalg_ops import generic_op, yield_op
+from nova.ir.linalg.ops import generic_op, yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass
 

@@ -54,7 +54,7 @@ def list_entries(cache: DiskCache, args: argparse.Namespace) -> int:
     """All entries, the last used first, and their total against the bound."""
     entries = cache.entries()[::-1]
     total = sum(entry.nbytes for entry in entries)
-    found = {
+    listing = {
         "folder": str(cache.folder),
         "on": knobs.get("cache"),
         "nbytes": total,
@@ -62,10 +62,10 @@ def list_entries(cache: DiskCache, args: argparse.Namespace) -> int:
         "entries": [_describe_entry(cache, entry) for entry in entries],
     }
     if args.json:
-        print_json(found)
+        print_json(listing)
         return 0
     share = f"{format_bytes(total)} of {format_bytes(cache.max_bytes)}"
-    state = "" if found["on"] else ", switched off by NOVA_CACHE"
+    state = "" if listing["on"] else ", switched off by NOVA_CACHE"
     rows = [
         (
             entry["key"][:12],
@@ -74,7 +74,7 @@ def list_entries(cache: DiskCache, args: argparse.Namespace) -> int:
             entry["target"],
             entry["signature"],
         )
-        for entry in found["entries"]
+        for entry in listing["entries"]
     ]
     summary = [("entries", len(entries)), ("size", share)]
     print_tables(
@@ -89,11 +89,11 @@ def list_entries(cache: DiskCache, args: argparse.Namespace) -> int:
 def show(cache: DiskCache, args: argparse.Namespace) -> int:
     """One entry, as `nova inspect` shows a file."""
     entry, artifact = _open(cache, args.keys[0])
-    found = {"file": str(entry.path), **describe(artifact)}
+    description = {"file": str(entry.path), **describe(artifact)}
     if args.json:
-        print_json(found)
+        print_json(description)
     else:
-        print_tables(inspect.make_tables(found))
+        print_tables(inspect.make_tables(description))
     return 0
 
 
@@ -112,11 +112,11 @@ def clear(cache: DiskCache, args: argparse.Namespace) -> int:
 def verify(cache: DiskCache, args: argparse.Namespace) -> int:
     """Check every entry as a load does; damaged ones are named, and stay."""
     count = len(cache.entries())
-    damaged = {path.stem: what for path, what in cache.verify().items()}
+    damaged = {path.stem: problem for path, problem in cache.verify().items()}
     if args.json:
         print_json({"entries": count, "damaged": damaged})
     elif damaged:
-        rows = [(key[:12], what) for key, what in damaged.items()]
+        rows = [(key[:12], problem) for key, problem in damaged.items()]
         print_tables([Table(f"{len(damaged)} of {_count(count)} damaged", ("key", "why"), rows)])
     else:
         print(f"{_count(count)}, none damaged")
@@ -158,7 +158,7 @@ _ACTIONS = {
 
 
 def _describe_entry(cache: DiskCache, entry: CacheEntry) -> dict[str, Any]:
-    found = {
+    description = {
         "key": entry.key,
         "nbytes": entry.nbytes,
         "age": round(time.time() - entry.used / 1e9, 3),
@@ -166,10 +166,10 @@ def _describe_entry(cache: DiskCache, entry: CacheEntry) -> dict[str, Any]:
     try:
         artifact = cache.read(entry)
     except (ArtifactError, OSError) as error:
-        what = error.what if isinstance(error, ArtifactError) else str(error.strerror)
-        return {**found, "target": "?", "signature": f"damaged: {what}"}
+        problem = error.what if isinstance(error, ArtifactError) else str(error.strerror)
+        return {**description, "target": "?", "signature": f"damaged: {problem}"}
     targets = " ".join(variant["target"] for variant in describe_variants(artifact))
-    return {**found, "target": targets, "signature": signature_text(artifact)}
+    return {**description, "target": targets, "signature": signature_text(artifact)}
 
 
 def _find(cache: DiskCache, start: str) -> CacheEntry:
@@ -192,13 +192,13 @@ def _open(cache: DiskCache, start: str) -> tuple[CacheEntry, Artifact]:
 
 
 def _nearest(cache: DiskCache, recipe: Recipe) -> Recipe:
-    found = find_nearest(cache, recipe)
-    if found is None:
+    nearest = find_nearest(cache, recipe)
+    if nearest is None:
         raise CacheKeyError(
             f"{recipe.key[:12]} is the only entry: there is nothing to compare it with",
             where=str(cache.folder),
         )
-    return found
+    return nearest
 
 
 def _count(number: int) -> str:

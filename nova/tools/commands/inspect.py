@@ -32,20 +32,31 @@ def run(args: argparse.Namespace) -> int:
     if args.stage is not None:
         _print_stage(artifact.stages(), args.stage, args.file)
         return 0
-    found = {"file": args.file, **describe(artifact)}
+    description = {"file": args.file, **describe(artifact)}
     if args.json:
-        print_json(found)
+        print_json(description)
     else:
-        print_tables(make_tables(found))
+        print_tables(make_tables(description))
     return 0
 
 
-def make_tables(found: dict[str, Any]) -> list[Table]:
+def make_tables(description: dict[str, Any]) -> list[Table]:
     """The description of a file as tables."""
-    tables = [_summary(found), _signature(found), _variants(found), _tasks(found)]
-    tables += [_kernels(variant) for variant in found["variants"]]
-    tables += [_schedules(found), _packed(found)]
-    tables += [_features(found), _weights(found), _devices(found), _sections(found), _key(found)]
+    tables = [
+        _summary(description),
+        _signature(description),
+        _variants(description),
+        _tasks(description),
+    ]
+    tables += [_kernels(variant) for variant in description["variants"]]
+    tables += [_schedules(description), _packed(description)]
+    tables += [
+        _features(description),
+        _weights(description),
+        _devices(description),
+        _sections(description),
+        _key(description),
+    ]
     return tables
 
 
@@ -59,19 +70,19 @@ def _print_stage(stages: Mapping[str, str], name: str, file: str) -> None:
     sys.stdout.write(stages[name])
 
 
-def _summary(found: dict[str, Any]) -> Table:
-    weights = found["weights"]
+def _summary(description: dict[str, Any]) -> Table:
+    weights = description["weights"]
     rows = [
-        ("format", found["format"]),
-        ("written by", found["producer"]),
-        ("size", f"{format_bytes(found['nbytes'])} ({found['nbytes']} bytes)"),
-        ("sha256", found["sha256"]),
-        ("signed by", _signer(found["signed"])),
+        ("format", description["format"]),
+        ("written by", description["producer"]),
+        ("size", f"{format_bytes(description['nbytes'])} ({description['nbytes']} bytes)"),
+        ("sha256", description["sha256"]),
+        ("signed by", _signer(description["signed"])),
         ("weights", _weights_line(weights)),
-        ("stages", " ".join(found["stages"]) or "none"),
-        ("runs here", _choice(found["chosen"])),
+        ("stages", " ".join(description["stages"]) or "none"),
+        ("runs here", _choice(description["chosen"])),
     ]
-    return Table(found["file"], (), rows)
+    return Table(description["file"], (), rows)
 
 
 def _signer(signed: dict[str, Any] | None) -> str:
@@ -98,29 +109,29 @@ def _choice(chosen: dict[str, Any]) -> str:
     return chosen["why"] if chosen["variant"] is not None else f"nothing: {chosen['why']}"
 
 
-def _signature(found: dict[str, Any]) -> Table:
+def _signature(description: dict[str, Any]) -> Table:
     rows = []
-    for tensor in found["signature"]:
+    for tensor in description["signature"]:
         shape = ",".join(map(str, tensor["shape"]))
         notes = "updated in place" if tensor["donated"] else ""
         if tensor["alias"] >= 0:
-            notes = f"written into {found['signature'][tensor['alias']]['name']}"
+            notes = f"written into {description['signature'][tensor['alias']]['name']}"
         size = format_bytes(tensor["nbytes"])
         rows.append((tensor["role"], tensor["name"], f"{tensor['dtype']}[{shape}]", size, notes))
     return Table("signature", ("role", "name", "type", "size", ""), rows)
 
 
-def _variants(found: dict[str, Any]) -> Table:
+def _variants(description: dict[str, Any]) -> Table:
     header = ("target", "cpu", "here", "workspace", "constants", "kernels", "launches", "tasks")
     rows = []
-    for number, variant in enumerate(found["variants"]):
-        taken = number == found["chosen"]["variant"]
+    for number, variant in enumerate(description["variants"]):
+        is_chosen = number == description["chosen"]["variant"]
         lacks = f"needs {' '.join(variant['missing'])}"
         rows.append(
             (
                 variant["target"],
                 variant["cpu"],
-                "taken" if taken else "fits" if variant["fits"] else lacks,
+                "taken" if is_chosen else "fits" if variant["fits"] else lacks,
                 format_bytes(variant["workspace"]),
                 format_bytes(variant["constants"]),
                 len(variant["kernels"]),
@@ -131,8 +142,8 @@ def _variants(found: dict[str, Any]) -> Table:
     return Table("variants", header, rows)
 
 
-def _tasks(found: dict[str, Any]) -> Table:
-    graphs = [(v["target"], v["task_graph"]) for v in found["variants"] if v["tasks"]]
+def _tasks(description: dict[str, Any]) -> Table:
+    graphs = [(v["target"], v["task_graph"]) for v in description["variants"] if v["tasks"]]
     rows = [(t, g["tasks"], g["edges"], g["levels"], g["widest"]) for t, g in graphs]
     return Table("task graphs", ("target", "tasks", "edges", "levels", "widest"), rows)
 
@@ -156,15 +167,15 @@ def _tiles(kernel: dict[str, Any]) -> str:
     return f"{grid} of {block}{shared}"
 
 
-def _schedules(found: dict[str, Any]) -> Table:
-    rows = [(v["target"], k, s) for v in found["variants"] for k, s in v["schedules"].items()]
+def _schedules(description: dict[str, Any]) -> Table:
+    rows = [(v["target"], k, s) for v in description["variants"] for k, s in v["schedules"].items()]
     return Table("chosen schedules", ("target", "kernel", "schedule"), rows)
 
 
-def _packed(found: dict[str, Any]) -> Table:
+def _packed(description: dict[str, Any]) -> Table:
     rows = [
         (v["target"], kernel, *numbers)
-        for v in found["variants"]
+        for v in description["variants"]
         for kernel, text in v["packed"].items()
         for numbers in re.findall(r"array<i64: (\d+), (\d+), (\d+)>", text)
     ]
@@ -172,17 +183,19 @@ def _packed(found: dict[str, Any]) -> Table:
     return Table("packed constants", header, rows)
 
 
-def _features(found: dict[str, Any]) -> Table:
-    rows = [(v["target"], " ".join(v["features"]) or "none") for v in found["variants"]]
+def _features(description: dict[str, Any]) -> Table:
+    rows = [(v["target"], " ".join(v["features"]) or "none") for v in description["variants"]]
     return Table("needed CPU features, above the baseline", (), rows)
 
 
-def _weights(found: dict[str, Any]) -> Table:
-    rows = [(w["name"], w["type"], w["offset"], w["nbytes"]) for w in found["weights"]["tensors"]]
+def _weights(description: dict[str, Any]) -> Table:
+    rows = [
+        (w["name"], w["type"], w["offset"], w["nbytes"]) for w in description["weights"]["tensors"]
+    ]
     return Table("weights", ("param", "type", "offset", "bytes"), rows)
 
 
-def _devices(found: dict[str, Any]) -> Table:
+def _devices(description: dict[str, Any]) -> Table:
     rows = [
         (
             d["kind"],
@@ -191,19 +204,19 @@ def _devices(found: dict[str, Any]) -> Table:
             len(d["kernels"]),
             " ".join(d["taken_by"]) or "none",
         )
-        for d in found["devices"]
+        for d in description["devices"]
     ]
     header = ("kind", "arch", "size", "kernels", "taken by compute capability")
     return Table("device images", header, rows)
 
 
-def _sections(found: dict[str, Any]) -> Table:
+def _sections(description: dict[str, Any]) -> Table:
     rows = [
         (s["name"], s["offset"], s["nbytes"], "yes" if s["loaded"] else "no", s["sha256"])
-        for s in found["sections"]
+        for s in description["sections"]
     ]
     return Table("sections", ("name", "offset", "bytes", "loaded", "sha256"), rows)
 
 
-def _key(found: dict[str, Any]) -> Table:
-    return Table("cache key", (), list(found["key"].items()))
+def _key(description: dict[str, Any]) -> Table:
+    return Table("cache key", (), list(description["key"].items()))

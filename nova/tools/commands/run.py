@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
         results = _on_host(results)
     except SignatureError as error:
         raise type(error)(error.what, where=args.file, hint=error.hint) from None
-    shown = _name_results(results, arrays, arguments, outputs)
-    for path, (_, array) in zip(targets, shown, strict=bool(targets)):
+    named_results = _name_results(results, arrays, arguments, outputs)
+    for path, (_, array) in zip(targets, named_results, strict=bool(targets)):
         write_npy(path, array)
     answer: dict[str, Any] = {
         "file": args.file,
@@ -63,14 +63,14 @@ def run(args: argparse.Namespace) -> int:
         "why": program.why,
         "results": [
             {"name": n, "dtype": str(a.dtype), "shape": list(a.shape), **summarize_array(a)}
-            for n, a in shown
+            for n, a in named_results
         ],
         "written": [str(path) for path in targets],
     }
     if args.repeat:
-        taken = [v["target"] for v in describe_variants(program.artifact)].index(program.target)
+        chosen = [v["target"] for v in describe_variants(program.artifact)].index(program.target)
         times = _measure(lambda: program(*arrays), args.warmup, args.repeat)
-        answer["timing"] = _summarize_times(times, describe_variants(program.artifact)[taken])
+        answer["timing"] = _summarize_times(times, describe_variants(program.artifact)[chosen])
     if args.json:
         print_json(answer)
     else:

@@ -89,10 +89,13 @@ def _trace(args: argparse.Namespace) -> Trace:
 
 def _refuse_cores(args: argparse.Namespace) -> None:
     """Options about cores of this machine mean nothing for a program on a device."""
-    for option, what in (("sim", "replays tasks on cores"), ("threads", "is how many cores work")):
+    for option, effect in (
+        ("sim", "replays tasks on cores"),
+        ("threads", "is how many cores work"),
+    ):
         if getattr(args, option) is not None:
             raise AttributeValueError(
-                f"--{option} {what}, and the program runs on a device",
+                f"--{option} {effect}, and the program runs on a device",
                 where=args.file,
                 hint=f"leave --{option} out, or --device cpu where the file has code for it",
             )

@@ -17,7 +17,8 @@ import nova
 from nova.artifact.tables import KernelSpec, Tables
 from nova.compiler.gpu.backend import read_device_tables
 from nova.compiler.gpu.ptx import compile_ptx, device_ir
-from nova.compiler.stages import Recorder, run_stages, start_from_plan
+from nova.compiler.recorder import Recorder
+from nova.compiler.stages import run_stages, start_from_plan
 from nova.core.settings import Settings
 from nova.core.targets import parse_target
 from nova.gpusim.memory import SimMemory
@@ -72,15 +73,12 @@ class DeviceProgram:
 def compile_plan(plan: Plan, target: str = "cuda:sm_90a", **settings: Any) -> DeviceProgram:
     recorder = Recorder()
     module = start_from_plan(plan, recorder)
-    result: list[tuple[Tables, bytes]] = []
-
-    def read(stage: str, module: Any) -> None:
-        if stage == "outlined":
-            result.append(read_device_tables(module))
-
-    run_stages(module, Settings(target=target, **settings), recorder, observe=read)
+    options = Settings(target=target, **settings)
+    run_stages(module, options, recorder, until="outlined")
+    tables, constants = read_device_tables(module)
+    run_stages(module, options, recorder, after="outlined")
     ptx = compile_ptx(device_ir(module), parse_target(target))
-    return DeviceProgram(plan, *result[0], ptx, recorder.texts)
+    return DeviceProgram(plan, tables, constants, ptx, recorder.texts)
 
 
 def compile_function(

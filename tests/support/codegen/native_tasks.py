@@ -16,9 +16,10 @@ from native_code import address_of, load_objects
 
 from nova.artifact.tables import Tables
 from nova.codegen.common.footprint import Footprint, load_footprint
-from nova.compiler.cpu.llvm import compile_objects
-from nova.compiler.driver import single_unit
-from nova.compiler.stages import Recorder, run_stages
+from nova.compiler.cpu.llvm import Unit, compile_objects
+from nova.compiler.cpu.units import translate_module
+from nova.compiler.recorder import Recorder
+from nova.compiler.stages import run_stages
 from nova.compiler.tables import read_tables
 from nova.core.settings import Settings
 from nova.core.targets import parse_target
@@ -122,16 +123,13 @@ def load_plan(plan: Plan, settings: Settings) -> Loaded:
 
 def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> Loaded:
     """The same from a module at the stage `after`, which is used up."""
-    result: list[tuple[Tables, bytes, tuple[Footprint, ...]]] = []
-
-    def observe(stage: str, module: ir.Module) -> None:
-        if stage == "loops":
-            touched = tuple(load_footprint(kernel) for kernel in kernels(module))
-            result.append((*read_tables(module), touched))
-
-    run_stages(module, settings, Recorder(), after=after, observe=observe)
+    recorder = Recorder()
+    if after != "loops":
+        run_stages(module, settings, recorder, after=after, until="loops")
+    tables, constants = read_tables(module)
+    footprints = tuple(load_footprint(kernel) for kernel in kernels(module))
+    run_stages(module, settings, recorder, after="loops")
     target = parse_target(settings.target)
-    code = load_objects(compile_objects([single_unit(module)], target, 1))
-    tables, constants, footprints = result[0]
+    code = load_objects(compile_objects([Unit(translate_module(module), unroll=False)], target))
     entries = tuple(_KERNEL(address_of(code, k.symbol)) for k in tables.kernels)
     return Loaded(tables, constants, footprints, entries, code)

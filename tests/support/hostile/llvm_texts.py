@@ -13,7 +13,9 @@ import re
 import sys
 from pathlib import Path
 
-from nova.compiler.cpu.llvm_text import compile_text
+from nova.compiler.driver import emit_code
+from nova.compiler.recorder import Recorder
+from nova.core.settings import Settings
 from nova.errors import CodegenError
 
 WORD = re.compile(r'[%@!#]?[\w.$-]+|"[^"\n]*"|[^\s\w]')
@@ -142,7 +144,7 @@ def main(path: str, emit: str, target: str, first: int, last: int) -> None:
     for number in range(first, last):
         print(number, end=" ", flush=True)
         try:
-            compile_text(mutate_text(text, number), target, emit)
+            emit_code(mutate_text(text, number), Settings(target), Recorder(), "ll", emit)
             print("compiled", flush=True)
         except CodegenError as error:
             print("refused:", error.what.splitlines()[0], flush=True)

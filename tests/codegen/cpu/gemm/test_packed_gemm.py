@@ -91,7 +91,7 @@ class Kernel:
 
     def __init__(self, target: Target, spec: Contraction):
         self.spec = spec
-        self.code = load_objects(compile_objects([make_unit(target, spec)], target, 1))
+        self.code = load_objects(compile_objects([make_unit(target, spec)], target))
         mode = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 7)
         self.call = mode(address_of(self.code, "kernel"))
 
@@ -291,7 +291,7 @@ def test_contiguous_columns_over_k_blocks(level):
     """Copied in use where all rows are packed at once, and packed before where they are not."""
     target = parse_target(level)
     for mc in (None, 20):
-        spec = replace(dense(100, 50, 700), choices=ScheduleOverrides(mc=mc))
+        spec = replace(dense(100, 50, 700), overrides=ScheduleOverrides(mc=mc))
         tiling = choose_tiling(target, spec)
         assert tiling.k_blocks > 1
         assert tiling.copying == (mc is None)

@@ -19,9 +19,9 @@ from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.dialect import create_barrier
 from nova.ir.index import index as index_value
-from nova.ir.linalg_loops import LoopBuilder
-from nova.ir.linalg_ops import contract, fill, generic_op, yield_op
-from nova.ir.scalar import Body, Scalar
+from nova.ir.linalg.loops import LoopBuilder
+from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
+from nova.ir.linalg.scalar import Body, Scalar
 from nova.ir.types import dense, element_type, tensor_type
 
 Access = Callable[[list[Any]], Sequence[Any]]

@@ -15,7 +15,7 @@ from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
-from nova.ir.linalg_generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 
 
 def emit_scalars(block: Any, arguments: Sequence[Any]) -> list[Any]:

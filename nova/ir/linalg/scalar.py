@@ -15,7 +15,7 @@ from nova.core.dtypes import DType, accumulator, bool_, f32, i64
 from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, math, tensor
-from nova.ir.linalg_ops import loop_index
+from nova.ir.linalg.ops import loop_index
 from nova.ir.types import element_type
 
 # Predicates of arith.cmpf (ordered, except ne) and arith.cmpi by signedness.

@@ -12,8 +12,8 @@ from typing import Any
 from nova.core.dtypes import DType, TensorType, i64
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
-from nova.ir.merge_sort import MergeSort
-from nova.ir.scalar import Body, Scalar
+from nova.ir.linalg.merge_sort import MergeSort
+from nova.ir.linalg.scalar import Body, Scalar
 from nova.ir.types import element_type
 
 First = Callable[[Body, list[Scalar]], list[Scalar]]
