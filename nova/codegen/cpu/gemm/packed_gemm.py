@@ -41,11 +41,11 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
-_ROW_PANEL_BYTES, _MOST_PANELS, _MOST_K_BLOCKS = 128 << 10, 1 << 20, 4
+_ROW_PANEL_BYTES, _MAX_PANELS, _MAX_K_BLOCKS = 128 << 10, 1 << 20, 4
 """Bytes of a row panel of C, so that it stays in L2 next to the data of its epilogue; bytes of the
 columns of B that are packed for a tile; and the number of blocks of k, each emitted separately."""
 
-_LEAST_ROWS, _LEAST_DEPTH = 192, 128
+_MIN_ROWS, _MIN_DEPTH = 192, 128
 """The least tile that is worth row panels: with fewer rows, packing columns while they are used is
 better, and shallow matmuls lose nothing in small tiles, which balance better over many cores."""
 
@@ -73,13 +73,13 @@ def row_panels_of(target: Target, spec: Contraction, rows: int, columns: int) ->
     Rows and columns are those of C after `with_unit_columns`.
     """
     inner = with_unit_columns(spec)
-    if is_unpacked(target, inner) or spec.k < _LEAST_DEPTH or rows < _LEAST_ROWS:
+    if is_unpacked(target, inner) or spec.k < _MIN_DEPTH or rows < _MIN_ROWS:
         return None
     tiling, size = choose_tiling(target, inner), BITS[spec.acc_type] // 8
-    if tiling.form is not ELEMENTS or tiling.k_blocks > _MOST_K_BLOCKS:
+    if tiling.form is not ELEMENTS or tiling.k_blocks > _MAX_K_BLOCKS:
         return None
     panels = round_up(columns, tiling.nr) * spec.k * size
-    if not spec.packed and panels > _MOST_PANELS:
+    if not spec.packed and panels > _MAX_PANELS:
         return None
     most = max(1, min(_ROW_PANEL_BYTES, target.l2_bytes // 4) // (columns * size) // tiling.mr)
     pieces = -(-rows // (most * tiling.mr))

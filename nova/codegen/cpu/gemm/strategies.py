@@ -23,7 +23,7 @@ Values3 = tuple[ir.Value, ir.Value, ir.Value]
 Ranges = tuple[ir.Value, ir.Value, ir.Value, ir.Value]
 """First row, one past the last row, first column, one past the last column."""
 
-_LEAST_FLOPS, _LEAST_SIDE = 32_768, 4
+_MIN_FLOPS, _MIN_SIDE = 32_768, 4
 """The least contraction for which packing pays."""
 
 
@@ -61,7 +61,7 @@ def _packing_pays(target: Target, spec: Contraction) -> bool:
     """Whether there is enough work, and more than a thin slice of C."""
     short, long = sorted((spec.m, spec.n))
     lanes = target.lanes(BITS[spec.acc_type])
-    return flops(spec) >= _LEAST_FLOPS and short >= _LEAST_SIDE and long >= lanes
+    return flops(spec) >= _MIN_FLOPS and short >= _MIN_SIDE and long >= lanes
 
 
 def _unpacked_tiles(target: Target, spec: Contraction) -> GemmTiles:
