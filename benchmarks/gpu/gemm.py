@@ -119,7 +119,7 @@ def emit(folder: Path, only: str) -> None:
             warps = tuple(int(w) for w in fields.pop("warps").split("x"))
             numbers = {name: int(value) for name, value in fields.items()}
             shape = Shape(**{"split": 1, "speed": 1.0, **numbers, "warps": warps})
-            plan = make_plan(plan.product, plan.kind, plan.element, shape)
+            plan = make_plan(plan.gemm, plan.core_type, plan.element, shape)
         from benchmarks.gpu.launch import product_ptx
 
         ptx, order = product_ptx(plan, spec)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nova.codegen.common.builder import element_type
 from nova.codegen.cpu.gemm.blocking import Contraction
-from nova.codegen.gpu.gemm.epilogue import storing
+from nova.codegen.gpu.gemm.epilogue import store_epilogue
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import GemmPlan
 from nova.compiler.gpu.ptx import compile_ptx, device_ir
@@ -89,7 +89,7 @@ def product_ptx(plan: GemmPlan, spec: Contraction, arch: str = "sm_90a") -> tupl
 
     def body(data: Sequence[ir.Value], block: ir.Value, thread: ir.Value) -> None:
         a, b, c = data
-        emit_gemm(plan, a, b, storing(plan, c), block=block, thread=thread)
+        emit_gemm(plan, a, b, store_epilogue(plan, c), block=block, thread=thread)
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
     return launch_ptx(buffers, body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm, arch=arch)

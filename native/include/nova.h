@@ -1,7 +1,7 @@
-/* The Nova runtime: everything a C program needs to run compiled programs.
+/* The Nova runtime: the C API to run compiled programs.
  *
- * Depends on libc and pthreads only. Every function that can fail returns a nova_status and changes
- * nothing when it fails; none aborts the process or prints. Start with nova/model.h. */
+ * Depends on libc and pthreads only. Every function that can fail returns a nova_status and has
+ * no effect when it fails; none aborts the process or prints. Start with nova/model.h. */
 #ifndef NOVA_H
 #define NOVA_H
 

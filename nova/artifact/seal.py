@@ -81,7 +81,7 @@ def region_starts(data: Buffer) -> list[int]:
 
 def _end(view: memoryview) -> tuple[bytes, int, int, bytes]:
     if len(view) < END.size or view[-len(MAGIC) :] != MAGIC:
-        fail("seal-magic", "no Nova file, or one that was cut short")
+        fail("seal-magic", "not a Nova file, or a truncated one")
     digest, records, signed, magic = END.unpack_from(view, len(view) - END.size)
     if signed not in (0, SIGNATURE_SIZE) or END.size + records + signed > len(view):
         fail("seal-size", f"{records} bytes of hashes in a file of {len(view)}")

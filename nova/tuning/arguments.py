@@ -49,11 +49,11 @@ def make_arguments(kernel: Any, specs: Sequence[TensorSpec]) -> list[np.ndarray]
 
 
 def _array(random: np.random.Generator, spec: TensorSpec, low: int, high: int) -> np.ndarray:
-    kind = array_dtype(spec.dtype)
-    if kind.is_float:
+    dtype = array_dtype(spec.dtype)
+    if dtype.is_float:
         # Neither zero nor so large that their sums overflow, like the values of a model.
         values = random.random(spec.shape, np.float32)
-        return np.add(values, 0.125, out=values).astype(kind.numpy, copy=False)
+        return np.add(values, 0.125, out=values).astype(dtype.numpy, copy=False)
     if spec.dtype == "bool":
         return random.integers(0, 2, spec.shape).astype(np.bool_)
-    return random.integers(low, min(high, 100), spec.shape, endpoint=False).astype(kind.numpy)
+    return random.integers(low, min(high, 100), spec.shape, endpoint=False).astype(dtype.numpy)

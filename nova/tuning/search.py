@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nova import knobs
-from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides, read_overrides
+from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides, read_overrides
 from nova.codegen.common.search_space import list_variants, merge
 from nova.compiler.stages import passes_between
 from nova.core.log import Progress, log, progress
@@ -59,18 +59,18 @@ def tune_settings(
     started = time.monotonic()
     run_pipeline(module, passes_between(after, "buffers", settings))
     plain = replace(settings, tune=0.0)
-    with progress("tuning", 100) if bar is None else nullcontext(bar) as shown:
-        search = _Search(plain, started, settings.tune, shown)
+    with progress("tuning", 100) if bar is None else nullcontext(bar) as progress_bar:
+        search = _Search(plain, started, settings.tune, progress_bar)
         search.run(_candidates(module, plain))
-    return replace(plain, schedules=tuple(search.found))
+    return replace(plain, schedules=tuple(search.schedules))
 
 
 def check_tunable(target: str) -> None:
     """TargetError unless code for `target` runs on this machine, where it is timed."""
-    wanted, here = parse_target(target), parse_target("cpu")
-    missing = [f for f in wanted.features if f not in here.features]
-    if wanted.arch != here.arch:
-        missing = [wanted.arch]
+    target_spec, machine = parse_target(target), parse_target("cpu")
+    missing = [f for f in target_spec.features if f not in machine.features]
+    if target_spec.arch != machine.arch:
+        missing = [target_spec.arch]
     if missing:
         raise TargetError(
             f"target {target!r} cannot be tuned on this machine, which lacks {', '.join(missing)}",
@@ -88,12 +88,12 @@ def _candidates(module: ir.Module, settings: Settings) -> list[_Candidate]:
     lowered = copy_module(module)
     run_pipeline(lowered, passes_between("buffers", "loops", settings))
     cost = {k.name.value: kernel_ns(k) for k in kernels(lowered)}
-    found = [
+    candidates = [
         _Candidate(k, kernel_digest(k), cost[name] * calls[name], constants.get(name, frozenset()))
         for k in kernels(module)
         if cost[name := k.name.value] * calls[name] >= _WORTH_NS
     ]
-    return sorted(found, key=lambda c: -c.ns)
+    return sorted(candidates, key=lambda c: -c.ns)
 
 
 class _Search:
@@ -104,23 +104,23 @@ class _Search:
         self.started = started
         self.seconds = seconds
         self.bar = bar
-        self.found: list[str] = []
+        self.schedules: list[str] = []
 
     def run(self, candidates: list[_Candidate]) -> None:
-        rest = sum(c.ns for c in candidates)
+        remaining_ns = sum(c.ns for c in candidates)
         for number, candidate in enumerate(candidates):
             now = time.monotonic()
-            left = self.started + self.seconds - now
-            if left <= 0:
+            seconds_left = self.started + self.seconds - now
+            if seconds_left <= 0:
                 skipped = len(candidates) - number
                 log("tune", f"time is up: {skipped} of {len(candidates)} kernels were not tried")
                 break
-            share = now + left * candidate.ns / rest
-            rest -= candidate.ns
-            choices = self._tune(candidate, share)
-            if choices.given:
-                self.found.append(f"{candidate.digest}:{choices}")
-        self.found.sort()
+            share = now + seconds_left * candidate.ns / remaining_ns
+            remaining_ns -= candidate.ns
+            overrides = self._tune(candidate, share)
+            if overrides.explicit:
+                self.schedules.append(f"{candidate.digest}:{overrides}")
+        self.schedules.sort()
 
     def _tune(self, candidate: _Candidate, end: float) -> ScheduleOverrides:
         """The best overrides for one kernel until `end`; none if its own schedule is as good."""
@@ -128,47 +128,48 @@ class _Search:
         trial = Trial(candidate.kernel, self.settings, candidate.constants)
         if trial.refused is not None:
             log("tune", f"{name}: not tuned: {trial.refused}")
-            return NO_CHOICES
+            return NO_OVERRIDES
         target = parse_target(self.settings.target)
         decisions = list_variants(
             candidate.kernel, target, self.settings.tile_work, knobs.get("threads")
         )
         # The search starts from the overrides that the kernel already has.
-        choices = read_overrides(candidate.kernel)
-        plain = best = trial.compile(choices) if decisions else None
+        overrides = read_overrides(candidate.kernel)
+        plain = best = trial.compile(overrides) if decisions else None
         tried = 0
         for decision in decisions:
-            base = choices
+            base = overrides
             for alternative in decision:
                 if time.monotonic() >= end:
                     break
                 self._show(f"{name}: {tried} tried")
-                wanted = merge(base, alternative)
+                variant = merge(base, alternative)
                 try:
-                    program = trial.compile(wanted)
+                    program = trial.compile(variant)
                 except ScheduleError:
                     continue  # not every combination is legal
                 tried += 1
                 old, new = trial.compare(best, program)
                 # A win counts only if it is reproduced.
                 if new < _CLEARLY * old and _is_better(trial, best, program):
-                    choices, best = wanted, program
+                    overrides, best = variant, program
         if best is plain:
             log("tune", f"{name}: its schedule stays, {tried} others tried")
-            return NO_CHOICES
+            return NO_OVERRIDES
         # Compare with the initial schedule once more: many small wins may have been noise.
         old, new = trial.compare(plain, best)
         verdict = "taken" if new < _CLEARLY * old else "not taken"
         log(
             "tune",
-            f"{name}: {choices} takes {new / 1e3:.1f} us instead of {old / 1e3:.1f}, "
+            f"{name}: {overrides} takes {new / 1e3:.1f} us instead of {old / 1e3:.1f}, "
+            " "
             f"{tried} tried: {verdict}",
         )
-        return choices if verdict == "taken" else NO_CHOICES
+        return overrides if verdict == "taken" else NO_OVERRIDES
 
-    def _show(self, what: str) -> None:
+    def _show(self, text: str) -> None:
         passed = (time.monotonic() - self.started) / self.seconds
-        self.bar.advance(what, min(99, int(100 * passed)))
+        self.bar.advance(text, min(99, int(100 * passed)))
 
 
 def _is_better(trial: Trial, best: Any, program: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from nova import knobs
 from nova.artifact.format import read_artifact
 from nova.artifact.write import FileSpec, write_artifact
-from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides, write_overrides
+from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides, write_overrides
 from nova.compiler.driver import build_module
 from nova.compiler.recorder import Recorder
 from nova.compiler.signature import read_signature
@@ -45,15 +45,15 @@ class Trial:
         self.settings = settings
         self.constants = frozenset(i for i in constants if _is_float(kernel.type.inputs[i]))
         with kernel.operation.context, ir.Location.unknown():
-            signature = read_signature(_one_kernel(kernel, NO_CHOICES, self.constants))
+            signature = read_signature(_one_kernel(kernel, NO_OVERRIDES, self.constants))
         self.specs = [replace(spec, donated=True) for spec in signature.args]
         self.refused = why_not_run(kernel, self.specs)
         self._fresh: list[np.ndarray] = []
 
-    def compile(self, choices: ScheduleOverrides) -> Any:
+    def compile(self, overrides: ScheduleOverrides) -> Any:
         """The kernel with these overrides, ready to be called; ScheduleError for illegal ones."""
         with self.kernel.operation.context, ir.Location.unknown():
-            module = _one_kernel(self.kernel, choices, self.constants)
+            module = _one_kernel(self.kernel, overrides, self.constants)
         # Users see only the compile of the program that they requested.
         with knobs.override(dump=None, log=knobs.get("log") - {"compile", "load"}):
             [code] = build_module(module, [self.settings], Recorder(), after="buffers")
@@ -91,11 +91,11 @@ def _is_float(type_: Any) -> bool:
     return isinstance(type_.element_type, ir.F32Type | ir.F64Type)
 
 
-def _one_kernel(kernel: Any, choices: ScheduleOverrides, constants: frozenset[int]) -> ir.Module:
+def _one_kernel(kernel: Any, overrides: ScheduleOverrides, constants: frozenset[int]) -> ir.Module:
     """A module at the stage `buffers` whose program is one call of the kernel."""
     module = ir.Module.create()
     types = list(kernel.type.inputs)
-    given = [type_ for i, type_ in enumerate(types) if i not in constants]
+    input_types = [type_ for i, type_ in enumerate(types) if i not in constants]
     with ir.InsertionPoint(module.body):
         for i in sorted(constants):
             element = types[i].element_type
@@ -109,18 +109,18 @@ def _one_kernel(kernel: Any, choices: ScheduleOverrides, constants: frozenset[in
                 constant=True,
             )
         copy = kernel.operation.clone()
-        if choices.given:
-            write_overrides(copy, choices)
+        if overrides.explicit:
+            write_overrides(copy, overrides)
         workspace = ir.MemRefType.get([0], ir.IntegerType.get_signless(8))
-        main = func.FuncOp("main", ([*given, workspace], []))
+        main = func.FuncOp("main", ([*input_types, workspace], []))
         view = Main(main)
-        view.inputs, view.outputs, view.workspace = len(given), 0, 0
+        view.inputs, view.outputs, view.workspace = len(input_types), 0, 0
         block = main.add_entry_block()
         with ir.InsertionPoint(block):
             callee = ir.FlatSymbolRefAttr.get(kernel.name.value)
-            rest = iter(block.arguments)
+            remaining = iter(block.arguments)
             operands = [
-                memref.get_global(type_, f"constant_{i}") if i in constants else next(rest)
+                memref.get_global(type_, f"constant_{i}") if i in constants else next(remaining)
                 for i, type_ in enumerate(types)
             ]
             func.CallOp([], callee, operands)

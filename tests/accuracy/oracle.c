@@ -2,8 +2,8 @@
  *
  * In: results for the bit patterns first, first + stride, ... Out: the worst error and counts of
  * wrong special values, accumulated into a report that the caller owns. No state, any thread.
- * libm's f64 error is below 1e-15, a hundred-millionth of an ulp of f32.
- */
+ * libm's f64 error is below 1e-15, a hundred-millionth of an ulp of
+ * f32. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -111,7 +111,7 @@ MISTAKES = [
     (errors.ConcreteValueError, lambda: tensor().item(), "item", HERE),
     (errors.ConcreteValueError, lambda: nova.graph.placeholder((2,), "f4").numpy(), "yet", HERE),
     (errors.ModuleError, lambda: nova.nn.Module()(A), "Module has no forward", HERE),
-    (errors.ModuleError, lambda: nova.nn.Sequential(abs), "abs> is no module", HERE),
+    (errors.ModuleError, lambda: nova.nn.Sequential(abs), "abs> is not a module", HERE),
     (errors.StateDictError, lambda: linear().load_state_dict({}), "missing: weight", HERE),
     (errors.StateDictError, lambda: linear().load_state_dict({"weight": A.T}), "(3, 2)", HERE),
     (errors.DataError, lambda: nova.data.Batches(A, A.T, batch_size=1), "array 1 has 3 rows", HERE),
@@ -263,7 +263,7 @@ def test_a_run_without_memory():
         [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert f"refused: there is no room for a result of {1 << 30} bytes" in done.stdout
+    assert f"refused: there is no memory for a result of {1 << 30} bytes" in done.stdout
 
 
 def test_gradient_error_points_at_the_op():

@@ -171,7 +171,7 @@ def test_minimize_refuses_a_program_that_is_right(tmp_path: Path) -> None:
     program = nova.compile(nova.exp(x), inputs=[x])
     with pytest.raises(MinimizeError, match="does not fail"):
         minimize(program, [X], path=tmp_path / "none.py")
-    with pytest.raises(MinimizeError, match="str is no program"):
+    with pytest.raises(MinimizeError, match="str is not a program"):
         minimize("program", path=tmp_path / "none.py")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 

@@ -1,8 +1,8 @@
 /* A program in C: opens a .nova by the runtime inside of it, on a device, and prints what a run
  * gives.
  *
- * run_on_device FILE DEVICE: x is 0, 1, 2, ...; the file is the training step of device_samples.py.
- */
+ * run_on_device FILE DEVICE: x is 0, 1, 2, ...; the file is the training step of
+ * device_samples.py. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -162,3 +162,13 @@ def _read(constant: str, dtype: np.dtype, bits: type) -> np.generic:
 
 def _same(got: np.generic, wanted: np.generic) -> None:
     assert got.tobytes() == wanted.tobytes() or (np.isnan(got) and np.isnan(wanted)), (got, wanted)
+
+
+def test_a_declaration_stays_unless_its_new_name_is_declared() -> None:
+    """A function of Nova may have bf16 in its name; an intrinsic of bf16 becomes one of i16."""
+    own = "declare void @nova_pack_lanes_bf16_f32_8(ptr)"
+    wide = "declare void @llvm.masked.store.v4i16(<4 x i16>)"
+    narrow = "declare void @llvm.masked.store.v4bf16(<4 x bfloat>)"
+    assert own in normalise(f"{own}\n")
+    assert normalise(f"{wide}\n{narrow}\n").count("declare") == 1
+    assert normalise(f"{narrow}\n").count("declare") == 1

@@ -147,7 +147,7 @@ def test_containers():
         assert isinstance(made[1], nn.SiLU)
         with pytest.raises(AxisError, match="module 4 of 4"):
             made[4]
-        with pytest.raises(ModuleError, match="is no module"):
+        with pytest.raises(ModuleError, match="is not a module"):
             made.append(nova.tanh)
     assert nn.Sequential()(X).shape == (2, 3)
     with pytest.raises(ModuleError, match="ModuleList has no forward"):

@@ -151,7 +151,7 @@ def damage_middle(path: Path) -> None:
         (lambda p: p.write_bytes(p.read_bytes()[:-5]), "damaged"),
         (lambda p: p.write_bytes(b""), "damaged"),
         (lambda p: p.write_bytes(b"PK\3\4" * 100), "damaged"),
-        (lambda p: write_safetensors(p, {"w": np.ones(3)}), "no checkpoint of nova.fit"),
+        (lambda p: write_safetensors(p, {"w": np.ones(3)}), "not a checkpoint of nova.fit"),
         (
             lambda p: write_safetensors(
                 p, read_safetensors(p), {**read_metadata(p), "version": "2"}

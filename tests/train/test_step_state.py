@@ -155,7 +155,7 @@ def test_a_parameter_that_the_step_does_not_know_is_an_error() -> None:
     step = make_step(model)
     step(X, Y)
     model[2] = nn.Linear(4, 3)
-    with pytest.raises(GraphError, match=r"parameter '2\.weight' after the step was made"):
+    with pytest.raises(GraphError, match=r"parameter '2\.weight' after the step was created"):
         step(X, Y)
 
 

@@ -14,7 +14,7 @@ import nova
 from nova.api.compile import clear_memory_cache
 from nova.api.translate import translate
 from nova.artifact.manifest import TensorSpec
-from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides
+from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
 from nova.codegen.common.search_space import list_variants, merge
 from nova.codegen.cpu.gemm import blocking
 from nova.compiler.stages import start_from_text
@@ -213,7 +213,7 @@ def test_every_variant_of_a_product_is_legal_and_right(target: str) -> None:
     settings = Settings(target)
     trial = Trial(kernel, settings)
     decisions = list_variants(kernel, parse_target(target), settings.tile_work, 2)
-    names = [name for decision in decisions for name in decision[0].given]
+    names = [name for decision in decisions for name in decision[0].explicit]
     assert names[:3] == ["mr", "nv", "kc"] and names[-1] == "task_ns"
     arrays = make_arguments(kernel, trial.specs)
     wanted = np.maximum(arrays[0].astype("f8") @ arrays[1], 0)
@@ -236,7 +236,7 @@ def test_constants_are_packed_while_they_are_tried() -> None:
     trial = Trial(kernel, Settings(), constants)
     assert [spec.shape for spec in trial.specs] == [(64, 256), (64, 256)]
     arrays = make_arguments(kernel, trial.specs)
-    trial.compile(NO_CHOICES)(*arrays)
+    trial.compile(NO_OVERRIDES)(*arrays)
     wanted = np.broadcast_to(arrays[0].sum(axis=1, keepdims=True) / 2, (64, 256))
     np.testing.assert_allclose(arrays[1], wanted, rtol=1e-5)
 
@@ -245,7 +245,7 @@ def test_timing_tells_a_slow_variant() -> None:
     x = nova.tensor(X, name="x")
     _module, kernel = one_kernel(x @ x, x)
     trial = Trial(kernel, Settings())
-    slow, fast = trial.compile(ScheduleOverrides(mr=1, nv=1)), trial.compile(NO_CHOICES)
+    slow, fast = trial.compile(ScheduleOverrides(mr=1, nv=1)), trial.compile(NO_OVERRIDES)
     old, new = trial.compare(slow, fast)
     assert 0 < new < 0.9 * old
 

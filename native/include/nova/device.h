@@ -1,11 +1,11 @@
-/* Devices: GPUs, or simulated ones, and the programs that run there.
+/* Devices: GPUs, or simulated ones, and their programs.
  *
  *     nova_device_open(driver, 0, &device, &error);
  *     nova_device_program_create(device, &source, &program, &error);
  *     nova_device_program_run(program, arguments, outputs, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error);
  *
- * A fault of a kernel loses the device's context for the rest of the process: every later call
- * gives NOVA_DEVICE_FAULT with the first reason. Nothing of the CPU is touched by that. */
+ * A fault of a kernel loses the device's context until the process ends: every later call returns
+ * NOVA_DEVICE_FAULT with the first reason. Programs on the CPU are not affected. */
 #ifndef NOVA_DEVICE_H
 #define NOVA_DEVICE_H
 
@@ -23,14 +23,14 @@
 #include "nova/tables.h"
 #include "nova/tensor.h"
 
-/* In place of a stream: one that Nova picks. Other values are the driver's streams, CUstream; NULL
- * is CUDA's default stream. */
+/* Instead of a stream: one that Nova chooses. Other values are streams of the driver, CUstream;
+ * NULL is CUDA's default stream. */
 #define NOVA_OWN_STREAM ((void *)UINTPTR_MAX)
 
 typedef struct nova_device nova_device;
 
-/* Opens the context of a device; the caller owns *device and closes it after all that was made of
- * it. Opening costs a tenth of a second for a GPU: keep it. The driver must outlive it.
+/* Opens the context of a device; the caller owns *device and closes it after all objects created
+ * from it. Opening a GPU takes a tenth of a second: cache the device. The driver must outlive it.
  * Thread-safe. */
 nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **device,
                              nova_error *error);
@@ -46,12 +46,12 @@ void *nova_device_stream(const nova_device *device);
 /* Waits until all work of a stream has ended. Thread-safe. */
 nova_status nova_device_synchronize(nova_device *device, void *stream, nova_error *error);
 
-/* Remembers where a stream is: an event behind all that it was given. The caller owns *event, and
- * has it taken by nova_device_await, which waits until the device has come there. Thread-safe. */
+/* Records an event after all work enqueued on a stream. The caller owns *event, and passes it to
+ * nova_device_await, which waits until the device has reached it and releases it. Thread-safe. */
 nova_status nova_device_mark(nova_device *device, void *stream, void **event, nova_error *error);
 nova_status nova_device_await(nova_device *device, void *event, nova_error *error);
 
-/* Has work that `later` is given from now on wait for all that `earlier` was given. Thread-safe. */
+/* Orders work enqueued on `later` from now on after all work enqueued on `earlier`. Thread-safe. */
 nova_status nova_device_order(nova_device *device, void *earlier, void *later, nova_error *error);
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ nova_status nova_device_order(nova_device *device, void *earlier, void *later, n
  * contents. */
 typedef struct nova_device_block {
     uint64_t address;
-    uint64_t size; /* at least what was asked for */
+    uint64_t size; /* at least the requested size */
     void *stream;  /* the last one that used it */
     struct nova_device_block *next;
 } nova_device_block;
@@ -70,12 +70,11 @@ typedef struct nova_device_block {
 nova_status nova_device_take(nova_device *device, uint64_t size, void *stream,
                              nova_device_block **block, nova_error *error);
 
-/* Gives a block back at once; whoever takes it next waits for the work that block->stream has by
- * then. NULL is fine. Thread-safe. */
+/* Releases a block immediately; its next user waits for the work that block->stream has at that
+ * time. NULL is fine. Thread-safe. */
 void nova_device_give(nova_device *device, nova_device_block *block);
 
-/* What the pool holds: bytes that were given back, bytes in use, and how often the driver was
- * asked. */
+/* Use of the pool: idle bytes, bytes in use, and the number of allocations by the driver. */
 typedef struct nova_device_usage {
     uint64_t idle_bytes, used_bytes, allocations;
 } nova_device_usage;
@@ -96,16 +95,16 @@ nova_status nova_device_download(nova_device *device, void *to, uint64_t from, u
 
 typedef struct nova_device_program nova_device_program;
 
-/* What a program is made of: checked tables, code for the device, and the values of the constants.
- * Where kernels of the host are between those of the device, `image` has their code, else it may be
- * NULL. All but the image and the block behind the tables may go away afterwards. */
+/* The parts of a program: checked tables, code for the device, and the values of the constants. In
+ * a hybrid program (host kernels between device kernels) `image` has the host code, else it may be
+ * NULL. Only the image and the memory of the tables must outlive the call. */
 typedef struct nova_device_source {
     const nova_tables *tables;
     const nova_device_code *code;
     const nova_image *image;
     const void *constants;
     uint64_t constants_size;
-    const nova_tensor_info *arguments; /* nbytes, donated and alias are looked at */
+    const nova_tensor_info *arguments; /* only nbytes, donated and alias are read */
     const nova_tensor_info *outputs;
     size_t argument_count;
     size_t output_count;
@@ -126,28 +125,28 @@ bool nova_device_program_is_mixed(const nova_device_program *program);
 typedef struct nova_device_trace nova_device_trace;
 
 typedef struct nova_device_run_options {
-    void *stream;             /* NOVA_OWN_STREAM: one of its own */
-    nova_device_trace *trace; /* gets what the run does; NULL: nobody looks */
+    void *stream;             /* NOVA_OWN_STREAM: chosen by Nova */
+    nova_device_trace *trace; /* records the run; NULL: not traced */
     bool waits;               /* return when all of it has ended, wherever its values are */
-    /* how kernels of the host run; its `poll` is also called before each group of them,
-     * and what has been given to the device is waited for when it stops the run */
+    /* how host kernels run; `poll` is also called before each host region, and work already
+     * enqueued on the device is waited for when it stops the run */
     nova_program_options host;
 } nova_device_run_options;
 
 /* Options for a run on a stream, and no more. */
 #define NOVA_RUN_ON(given) ((const nova_device_run_options){.stream = (given)})
 
-/* Runs once. Values on the host are copied there and back, and the call then returns when
- * results and donated arguments are in place; without any of those it returns as soon as all is
- * enqueued, and values on the device must stay until the stream has come to its end. An output that
- * is a donated argument is given as that argument, or as nothing. Thread-safe as long as no two
- * runs write what the other uses. */
+/* Runs once. Values on the host are copied to the device and back, and the call then returns when
+ * results and donated arguments are complete; without any of those it returns when all work is
+ * enqueued, and values on the device must stay valid until the stream has executed it. An output
+ * that aliases a donated argument is passed as that argument, or as an empty value. Thread-safe if
+ * no run writes values that a concurrent run uses. */
 nova_status nova_device_program_run(nova_device_program *program,
                                     const nova_device_value *arguments,
                                     const nova_device_value *outputs,
                                     const nova_device_run_options *options, nova_error *error);
 
-/* How its runs went, for tests and tools. */
+/* Counters of its runs, for tests and tools. */
 typedef struct nova_device_counts {
     uint64_t runs, launches, graphs, graph_launches, graph_updates;
 } nova_device_counts;
@@ -156,9 +155,8 @@ nova_device_counts nova_device_program_counts(nova_device_program *program);
 
 /* --- traces ----------------------------------------------------------------------------------- */
 
-/* A run with a trace goes launch by launch, with timed events of the driver around each kernel and
- * each copy. The first four kinds are of the device, the others say what the calling thread did
- * meanwhile. */
+/* A traced run launches kernel by kernel, with timed events of the driver around each kernel and
+ * each copy. The first four span types are of the device, the others of the calling thread. */
 typedef enum nova_span_kind {
     NOVA_SPAN_KERNEL = 0,
     NOVA_SPAN_COPY_IN = 1,
@@ -177,7 +175,7 @@ typedef struct nova_span {
     uint32_t launch;       /* of the tables; NOVA_NO_LAUNCH when it is none */
     uint32_t first, count; /* of copies without a launch: which of the trace's values they move */
     uint64_t bytes;        /* of copies */
-    uint64_t start_ns;     /* CLOCK_MONOTONIC; that of the device is brought to it */
+    uint64_t start_ns;     /* CLOCK_MONOTONIC; device times are converted to it */
     uint64_t end_ns;
 } nova_span;
 
@@ -195,8 +193,8 @@ typedef struct nova_device_timeline {
 nova_status nova_device_trace_create(nova_device *device, nova_device_trace **trace,
                                      nova_error *error);
 
-/* Waits for the run to end; what is in *timeline belongs to the trace. Not before the call that
- * runs has returned. Thread-safe. */
+/* Waits for the end of the run; the trace owns the arrays in *timeline. Call it after
+ * nova_device_program_run has returned. Thread-safe. */
 void nova_device_trace_read(nova_device_trace *trace, nova_device_timeline *timeline);
 
 /* Waits for the run, too. NULL is fine. */

@@ -1,9 +1,9 @@
-/* What Nova asks of a device: a table of calls, filled by the CUDA driver or by the simulator.
+/* The interface of a device: a table of calls, implemented by the CUDA driver and by the simulator.
  *
- * Every call returns 0, or a number of the driver's own that `classify` and `explain` know. Calls
- * are thread-safe as those of CUDA are: different threads may use one device, but not one stream's
- * order. Those that take a stream only enqueue; host memory that they name must be pinned and stay
- * as it is until the stream has come to it. */
+ * Every call returns 0, or an error number of the driver that `classify` and `explain` decode.
+ * Calls are as thread-safe as those of CUDA: threads may share a device, but must order their use
+ * of one stream. Calls with a stream only enqueue; host memory that they refer to must be pinned
+ * and unchanged until the stream has executed them. */
 #ifndef NOVA_DRIVER_H
 #define NOVA_DRIVER_H
 
@@ -28,8 +28,8 @@ typedef struct nova_device_range {
     uint64_t is_read_only;
 } nova_device_range;
 
-/* One launch. `arguments` are its parameters, packed as the device takes them; `ranges` are the
- * memory behind them, which only a driver with `checks_ranges` is given. */
+/* One launch. `arguments` are its parameters, packed in the layout of the device; `ranges` are the
+ * memory they point to, passed only to a driver with `checks_ranges`. */
 typedef struct nova_kernel_call {
     void *function;
     const nova_device_launch *shape;
@@ -43,9 +43,9 @@ typedef struct nova_driver nova_driver;
 
 struct nova_driver {
     const char *name;   /* "cuda" or "sim" */
-    bool checks_ranges; /* whether launches should say what memory they may touch */
+    bool checks_ranges; /* whether launches should pass the memory ranges they may access */
 
-    /* What a number means: NOVA_DEVICE_MEMORY, NOVA_DEVICE_FAULT (nothing works any more),
+    /* The status of an error number: NOVA_DEVICE_MEMORY, NOVA_DEVICE_FAULT (the context is lost),
      * NOVA_WRONG_DEVICE, NOVA_UNSUPPORTED (code for another device), NOVA_DEVICE_CODE,
      * NOVA_SIMULATED_FAULT, or NOVA_DEVICE_CALL for all others. */
     nova_status (*classify)(nova_driver *driver, int result);
@@ -55,14 +55,14 @@ struct nova_driver {
     int (*describe)(nova_driver *driver, int ordinal, nova_device_info *info);
     int (*memory_left)(nova_driver *driver, uint64_t *bytes); /* of the current context */
 
-    /* The context that all libraries of the process share. `enter` makes it the calling thread's
-     * and `leave` brings the one before it back. */
+    /* The primary context, shared by all libraries of the process. `enter` makes it current for the
+     * calling thread and `leave` restores the previous one. */
     int (*context_open)(nova_driver *driver, int ordinal, void **context);
     void (*context_close)(nova_driver *driver, int ordinal, void *context);
     int (*enter)(nova_driver *driver, void *context);
     void (*leave)(nova_driver *driver);
 
-    /* `log` gets what the driver's compiler says about PTX that it refuses. */
+    /* `log` gets the messages of the driver's compiler about PTX that it refuses. */
     int (*module_load)(nova_driver *driver, const void *image, size_t size, uint32_t kind,
                        char *log, size_t log_size, void **module);
     void (*module_unload)(nova_driver *driver, void *module);
@@ -72,8 +72,8 @@ struct nova_driver {
 
     int (*memory_take)(nova_driver *driver, uint64_t size, uint64_t *address);
     void (*memory_free)(nova_driver *driver, uint64_t address);
-    /* Says that the contents of memory mean nothing from there on; NULL where nobody wants to know.
-     */
+    /* Marks the contents of memory as undefined from here on; NULL if the driver does not track
+     * it. */
     int (*memory_forget)(nova_driver *driver, uint64_t address, uint64_t size, void *stream);
     int (*pinned_take)(nova_driver *driver, uint64_t size, void **memory);
     void (*pinned_free)(nova_driver *driver, void *memory);
@@ -94,8 +94,8 @@ struct nova_driver {
                        void *stream);
     int (*launch)(nova_driver *driver, const nova_kernel_call *call, void *stream);
 
-    /* Launches, one after the other, as one thing that is launched at once; each can be given other
-     * arguments afterwards, which launches before that do not see. */
+    /* A chain of launches that is launched as one graph; the arguments of each can be updated,
+     * which does not affect earlier launches of the graph. */
     int (*graph_create)(nova_driver *driver, const nova_kernel_call *calls, uint32_t count,
                         void **graph);
     void (*graph_destroy)(nova_driver *driver, void *graph);
@@ -104,12 +104,12 @@ struct nova_driver {
     int (*graph_launch)(nova_driver *driver, void *graph, void *stream);
 };
 
-/* The driver of the GPUs in this machine: `path` is that of libcuda, NULL for where the system has
- * it. The caller owns *driver; NOVA_NO_DRIVER says what is missing. Thread-safe. */
+/* The driver of the GPUs in this machine: `path` is that of libcuda, NULL for the default search.
+ * The caller owns *driver; the text of NOVA_NO_DRIVER names the missing part. Thread-safe. */
 nova_status nova_cuda_open(const char *path, nova_driver **driver, nova_error *error);
 
-/* Not while anything of it is in use; the library stays loaded, as others may use it. NULL is fine.
- */
+/* Not while anything of it is in use; the library stays loaded, as others may use it. NULL is
+ * fine. */
 void nova_cuda_close(nova_driver *driver);
 
 #endif

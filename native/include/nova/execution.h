@@ -1,11 +1,11 @@
-/* Executions: what a run of a program needs besides its workspace, reused from run to run.
+/* Executions: the state of a run other than its workspace, reused from run to run.
  *
  *     nova_execution_take(program, 0, &execution);
  *     nova_execution_bind(execution, arguments, outputs, workspace);
  *     nova_instance_run(execution->instance, nova_execution_task, execution, &options, &result);
  *     nova_execution_give(execution);
  *
- * Or nova_instance_submit, and nova_instance_wait before giving it back. */
+ * Or nova_instance_submit, and nova_instance_wait before releasing it. */
 #ifndef NOVA_EXECUTION_H
 #define NOVA_EXECUTION_H
 
@@ -18,21 +18,21 @@
 #include "nova/status.h"
 
 typedef struct nova_execution {
-    nova_instance *instance; /* to run, wait for, cancel and look at */
+    nova_instance *instance; /* to run, wait for, cancel and inspect */
     nova_program *program;
     void *owner;     /* for the holder: polls and callbacks get the execution */
     unsigned places; /* threads that a run of it can have */
-    /* what a kernel returned in a run that ended with NOVA_TASK_REPORTED */
+    /* the number that a kernel returned in a run that ended with NOVA_TASK_REPORTED */
     _Atomic int32_t reported;
     uint32_t trace_capacity;
-    char *scratch; /* an area for each place; NULL when no kernel takes one */
+    char *scratch; /* a tile-local buffer for each worker slot; NULL if no kernel takes one */
     size_t scratch_stride;
     struct nova_execution *next;
     void *pointers[]; /* one for each operand of the tables */
 } nova_execution;
 
-/* Takes an idle one, or makes one, for as many threads as there are now; runs then allocate
- * nothing. With a `trace_capacity` its instance has trace rings. The caller holds it alone.
+/* Takes an idle execution, or creates one, for the current number of threads; runs then allocate no
+ * memory. With a `trace_capacity` its instance has trace rings. The caller holds it exclusively.
  * Thread-safe. */
 nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
                                 nova_execution **execution);
@@ -47,11 +47,11 @@ nova_status nova_execution_bind(nova_execution *execution, void *const *argument
 /* A nova_execute: runs a task of the execution that `context` is. */
 nova_status nova_execution_task(void *context, uint32_t task, unsigned worker);
 
-/* Threads that its next run should have: the plan, at most `limit` of them (0: those of the pool)
- * and its places. By the holder. */
+/* Number of threads for its next run: the plan, at most `limit` (0: that of the pool) and its
+ * worker slots. By the holder. */
 unsigned nova_execution_workers(const nova_execution *execution, unsigned limit);
 
-/* Fills *error (NULL is fine) with what ended a run, and in which task. By the holder. */
+/* Fills *error (NULL is fine) with the reason and the task that ended a run. By the holder. */
 nova_status nova_execution_explain(const nova_execution *execution, const nova_run_result *result,
                                    nova_error *error);
 

@@ -32,7 +32,7 @@ typedef struct nova_symbol {
 
 enum { NOVA_PTX = 0, NOVA_CUBIN = 1 };
 
-/* Code for a device; `arch` is such as "sm_90a". PTX is text without a NUL at its end. */
+/* Code for a device; `arch` is, for example, "sm_90a". PTX is text without a NUL at its end. */
 typedef struct nova_device_code {
     const char *arch;
     const void *data;
@@ -55,7 +55,7 @@ typedef struct nova_variant {
  * and checks all of it but the signature and the CPU; the caller owns *file. Thread-safe. */
 nova_status nova_file_open(const char *path, nova_file **file, nova_error *error);
 
-/* The same checks for bytes in memory, which the caller keeps unchanged until nova_file_close. */
+/* The same checks for bytes in memory, which must stay unchanged until nova_file_close. */
 nova_status nova_file_view(const void *data, size_t size, nova_file **file, nova_error *error);
 
 /* A file that the dynamic linker has mapped: where its parts lie in this process. */
@@ -74,13 +74,13 @@ typedef struct nova_mapped {
 } nova_mapped;
 
 /* A file over mapped parts, which stay mapped until nova_file_close. Checks the manifest and the
- * tables; there is no seal to check, and code of this file is running already. Thread-safe. */
+ * tables; there is no seal to check, and code of this file runs already. Thread-safe. */
 nova_status nova_file_adopt(const nova_mapped *mapped, nova_file **file, nova_error *error);
 
 /* NULL is fine. Images that were loaded stay valid. */
 void nova_file_close(nova_file *file);
 
-/* The functions below are thread-safe; what they return is owned by the file. */
+/* The functions below are thread-safe; the file owns the memory that they return. */
 size_t nova_file_argument_count(const nova_file *file);
 size_t nova_file_output_count(const nova_file *file);
 const nova_tensor_info *nova_file_arguments(const nova_file *file);
@@ -98,11 +98,11 @@ bool nova_variant_is_device(const nova_variant *variant);
  * none. Code for "sm_90a" runs on 9.0 alone. Pure. */
 size_t nova_device_choose(const nova_device_code *images, size_t count, int major, int minor);
 
-/* The variant that an image is the code of: of the same architecture. Every device variant has one;
- * an image without a variant gives nova_file_variant_count(). */
+/* The variant of an image: of the same architecture. Every device variant has one; an image without
+ * a variant returns nova_file_variant_count(). */
 size_t nova_file_device_variant(const nova_file *file, const nova_device_code *image);
 
-/* The whole file; NULL and 0 for an adopted one. */
+/* All bytes of the file; NULL and 0 for an adopted one. */
 const void *nova_file_data(const nova_file *file, size_t *size);
 
 const nova_section *nova_file_sections(const nova_file *file, size_t *count);
@@ -127,10 +127,10 @@ void nova_file_missing(const nova_file *file, size_t variant, char *text, size_t
 nova_status nova_file_choose(const nova_file *file, size_t *variant, nova_error *error);
 
 /* Maps the code and data of all variants, with relative relocations applied; refuses a variant that
- * does not run here. Imports stay unbound: only the runtime inside of the file has any, and it
- * serves those who dlopen. Large read-only data of a file from nova_file_open is shared, not
- * copied; an adopted file gives an image over its mapping. The caller owns *image, which may
- * outlive a file that was not adopted. */
+ * does not run here. Imports stay unbound: only the runtime inside the file has any, for programs
+ * that dlopen it. Large read-only data of a file from nova_file_open is shared, not copied; an
+ * adopted file returns an image over its mapping. The caller owns *image, which may outlive a file
+ * that was not adopted. */
 nova_status nova_file_load(const nova_file *file, size_t variant, nova_image **image,
                            nova_error *error);
 

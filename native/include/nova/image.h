@@ -29,11 +29,11 @@ typedef struct nova_relocation {
     bool relative; /* the image's base is added */
 } nova_relocation;
 
-/* What an image is made of; the caller keeps all of it. */
+/* The parts of an image, owned by the caller. */
 typedef struct nova_image_source {
     const void *data;
     size_t size;
-    int fd; /* a memfd of the same bytes that nobody can change, or -1 */
+    int fd; /* a sealed memfd of the same bytes, or -1 */
     const nova_segment *segments;
     size_t segment_count;
     const nova_relocation *relocations; /* into writable segments */
@@ -44,12 +44,12 @@ typedef struct nova_image_source {
 
 typedef struct nova_image nova_image;
 
-/* Maps copies of the segments of `data`, which the caller keeps; it owns *image. Thread-safe. */
+/* Maps copies of the segments of `data`; the caller owns `data` and *image. Thread-safe. */
 nova_status nova_image_create(const void *data, size_t size, const nova_segment *segments,
                               size_t segment_count, nova_image **image);
 
-/* The same with relocations. Whole pages of read-only segments are mapped from `fd` where vaddr and
- * file offset allow it, so that they take no memory of their own. Thread-safe. */
+/* The same with relocations. Full pages of read-only segments are mapped from `fd` if vaddr and
+ * file offset allow it, so that they share memory. Thread-safe. */
 nova_status nova_image_create_from(const nova_image_source *source, nova_image **image);
 
 /* An image over segments that others have mapped at `base` and keep mapped. Thread-safe. */

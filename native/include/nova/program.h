@@ -15,7 +15,7 @@
 /* A compiled kernel: base pointers in the order of its launch, tiles [begin, end) of its grid. */
 typedef void (*nova_kernel)(void *const *buffers, int64_t begin, int64_t end);
 
-/* One with NOVA_REPORTS: 0, or a number of its own that ends the run with NOVA_TASK_REPORTED. */
+/* With NOVA_REPORTS: 0, or an error number that ends the run with NOVA_TASK_REPORTED. */
 typedef int32_t (*nova_reporting_kernel)(void *const *buffers, int64_t begin, int64_t end);
 
 /* One with NOVA_TAKES_SCRATCH. */
@@ -28,9 +28,9 @@ typedef void (*nova_scratch_kernel)(void *const *buffers, int64_t begin, int64_t
 
 typedef struct nova_program nova_program;
 
-/* Binds tables that nova_tables_check has filled to `image`: every kernel must lie in executable,
- * every constant in readable memory. `constants` is the vaddr where the variant's constants begin
- * (any value when it has none). The block behind `tables` is used in place: block and image must
+/* Binds tables that nova_tables_check has filled to `image`: every kernel must be in executable,
+ * every constant in readable memory. `constants` is the vaddr where the constants of the variant
+ * begin (any value if it has none). The memory of `tables` is used in place: tables and image must
  * outlive the program; the caller owns *program. Thread-safe. */
 nova_status nova_program_create(const nova_tables *tables, const nova_image *image,
                                 uint64_t constants, nova_program **program, nova_error *error);
@@ -38,38 +38,37 @@ nova_status nova_program_create(const nova_tables *tables, const nova_image *ima
 /* NULL is fine. Not during a run. */
 void nova_program_destroy(nova_program *program);
 
-/* The tables it was made from. Thread-safe. */
+/* The tables it was created from. Thread-safe. */
 const nova_tables *nova_program_tables(const nova_program *program);
 
-/* Bytes of workspace that a run needs: the planned ones and its own bookkeeping. Thread-safe. */
+/* Bytes of workspace that a run needs: the planned ones and its bookkeeping. Thread-safe. */
 uint64_t nova_program_workspace_size(const nova_program *program);
 
 /* Whether it runs inline; a plain run of it cannot be stopped. Thread-safe. */
 bool nova_program_is_inline(const nova_program *program);
 
-/* The graph of its tasks, made when first asked for and owned by the program; without tasks in the
- * tables, one task for each launch (or one that does nothing), each after the other. Thread-safe.
- */
+/* The graph of its tasks, created at first use and owned by the program; without tasks in the
+ * tables, a chain of one task a launch (or one empty task). Thread-safe. */
 nova_status nova_program_graph(nova_program *program, const nova_graph **graph);
 
-/* Says in words what a task is: kernel, tiles and the user's line, in at most `size` bytes.
+/* Describes a task: kernel, tiles and the user's source line, in at most `size` bytes.
  * Thread-safe. */
 void nova_program_describe(const nova_program *program, uint32_t task, char *text, size_t size);
 
-/* Runs once: inline, or as tasks on the pool (nova/scheduler.h) with the caller at work. The caller
+/* Runs once: inline, or as tasks on the pool (nova/scheduler.h) including the caller. The caller
  * owns every pointer: a non-NULL one for each argument and output, at least element-aligned, and a
  * 64-byte aligned workspace of nova_program_workspace_size() bytes (NULL when that is 0). *error
- * (NULL is fine) says what went wrong, and in which task. Thread-safe as long as no two runs share
- * a workspace or anything that is written. */
+ * (NULL is fine) has the reason of a failure, and the task. Thread-safe if concurrent runs share
+ * neither a workspace nor a written array. */
 nova_status nova_program_run(nova_program *program, void *const *arguments, void *const *outputs,
                              void *workspace, nova_error *error);
 
 /* How a run is carried out. All zero: as nova_program_run does it. */
 typedef struct nova_program_options {
     unsigned workers;   /* at most this many threads; 0: those of the pool */
-    nova_policy policy; /* which task goes first */
-    /* called with `owner` by the calling thread, about every NOVA_POLL_NS between two tasks;
-     * what it returns other than NOVA_OK stops the run; NULL: none */
+    nova_policy policy; /* the order of ready tasks */
+    /* called with `owner` by the calling thread, about every NOVA_POLL_NS between two tasks; a
+     * result other than NOVA_OK stops the run; NULL: none */
     nova_poll poll;
     void *owner;
 } nova_program_options;

@@ -1,13 +1,13 @@
-/* The scheduler: runs a task graph on all cores, each task as soon as the ones before it are done.
+/* The scheduler: runs a task graph on all cores, each task as soon as its predecessors finish.
  *
  *     nova_graph     immutable: the tasks of a program, prepared once (roots, priorities, width)
  *     nova_instance  one run of a graph at a time: counters and queues, reused from run to run
- *     nova_workers_* the threads of the process, shared by all runs and made when first needed
+ *     nova_workers_* the threads of the process, shared by all runs and created at first use
  *
- * A run has `workers` places. The thread that calls nova_instance_run takes place 0 and works too;
- * idle threads of the pool take the others, and leave when there is nothing to do for them. A task
- * may start runs of its own and wait for them. In a child of fork() the pool is fresh; runs that
- * were in flight are not inherited: their status there is NOVA_CANCELLED. */
+ * Work stealing: a run has `workers` worker slots, each with a Chase-Lev deque. The thread that
+ * calls nova_instance_run holds slot 0 and works too; idle threads of the pool hold the others, and
+ * leave when they find no task. A task may start other runs and wait for them. In a child of fork()
+ * the pool is new; runs in flight are not inherited: their status there is NOVA_CANCELLED. */
 #ifndef NOVA_SCHEDULER_H
 #define NOVA_SCHEDULER_H
 
@@ -26,8 +26,8 @@ enum { NOVA_MAX_WORKERS = 256 };
 
 typedef struct nova_graph nova_graph;
 
-/* What a graph is made of; the caller owns it. Tasks and successors
- * stay as long as the graph; core and cost are copied. */
+/* The parts of a graph, owned by the caller. Tasks and successors must outlive the graph; core and
+ * cost are copied. */
 typedef struct nova_graph_tables {
     const nova_task *tasks; /* in topological order: `waits`, `first_successor`, ... are used */
     const uint32_t *successors;
@@ -52,17 +52,17 @@ typedef struct nova_graph_facts {
     uint64_t critical_cost; /* of the most expensive path: no number of cores is faster */
 } nova_graph_facts;
 
-/* Speeds that turn a kernel's operations and bytes into nanoseconds. */
+/* Throughput that converts the operations and bytes of a kernel into nanoseconds. */
 typedef struct nova_speeds {
     double flops_per_ns;
     double bytes_per_ns;
 } nova_speeds;
 
-/* Checks and prepares; the caller owns *graph and keeps the tables. Thread-safe. */
+/* Checks and prepares; the caller owns *graph and the tables. Thread-safe. */
 nova_status nova_graph_create(const nova_graph_tables *tables, uint32_t flags, nova_graph **graph);
 
-/* The same for the tasks of a file's checked tables; core kinds and costs come from the kernels.
- * The caller owns *graph; `tables` stay as long as it. Thread-safe. */
+/* The same for the tasks of a file's checked tables; core types and costs are those of the kernels.
+ * The caller owns *graph; `tables` must outlive it. Thread-safe. */
 nova_status nova_graph_from_tables(const nova_tables *tables, const nova_speeds *speeds,
                                    nova_graph **graph);
 
@@ -81,18 +81,18 @@ const uint64_t *nova_graph_priorities(const nova_graph *graph);
 /* A thread is worth waking when it gets this many nanoseconds of work. */
 #define NOVA_COST_PER_WORKER UINT64_C(20000)
 
-/* How many threads, the caller among them, run a graph: the least of `limit`, its width, twice its
- * parallelism (total / critical cost, rounded up) and total / cost_per_worker; at least 1, and 1
- * means that it runs inline. Twice, because a greedy schedule on p cores takes at most total / p
- * + critical: beyond that more threads gain little. Pure. */
+/* Number of threads, including the caller, that run a graph: the minimum of `limit`, its width,
+ * twice its parallelism (total / critical cost, rounded up) and total / cost_per_worker; at least
+ * 1, and 1 means that it runs inline. Twice, because a greedy schedule on p cores takes at most
+ * total / p + critical (Graham's bound): beyond that more threads gain little. Pure. */
 unsigned nova_plan_workers(const nova_graph_facts *facts, uint64_t cost_per_worker, unsigned limit);
 
 /* --- the threads of the process --------------------------------------------------------------- */
 
 typedef struct nova_workers_options {
-    unsigned count; /* threads at work at the same time, callers among them; 0: the CPUs allowed */
-    unsigned spin;  /* looks for work before a thread sleeps; 0: the default */
-    bool pin;       /* bind thread i to the i-th allowed CPU; affects threads made later */
+    unsigned count; /* threads that work concurrently, including callers; 0: the CPUs allowed */
+    unsigned spin;  /* checks for work before a thread sleeps; 0: the default */
+    bool pin;       /* bind thread i to the i-th allowed CPU; affects threads created later */
 } nova_workers_options;
 
 /* CPUs that this process may use (its affinity mask, which containers set). Thread-safe. */
@@ -112,8 +112,8 @@ void nova_workers_shutdown(void);
 
 typedef struct nova_instance nova_instance;
 
-/* Runs one task in place `worker`; what it returns other than NOVA_OK stops the run. Called by
- * several threads at the same time, but never by two with the same `worker` or `task`. */
+/* Runs one task in worker slot `worker`; a result other than NOVA_OK stops the run. Called
+ * concurrently, but never by two threads with the same `worker` or `task`. */
 typedef nova_status (*nova_execute)(void *context, uint32_t task, unsigned worker);
 
 /* Called once at the end of a submitted run, by the thread that ended it and before any waiter
@@ -121,9 +121,9 @@ typedef nova_status (*nova_execute)(void *context, uint32_t task, unsigned worke
 typedef void (*nova_done)(void *context, nova_status status);
 
 typedef enum nova_policy {
-    NOVA_LOCALITY = 0,      /* newest first: what was just written is still in the cache */
+    NOVA_LOCALITY = 0,      /* newest first (LIFO): the operands are still in the cache */
     NOVA_FIFO = 1,          /* oldest first */
-    NOVA_CRITICAL_PATH = 2, /* among the tasks made ready together, the longest way to go first */
+    NOVA_CRITICAL_PATH = 2, /* of the tasks made ready together, the longest remaining path first */
 } nova_policy;
 
 /* Called with the run's context by the thread of nova_instance_run alone, about every NOVA_POLL_NS:
@@ -145,8 +145,8 @@ typedef struct nova_run_result {
                                 NOVA_TIMEOUT or NOVA_STALLED */
     uint32_t task;           /* that reported the error; else NOVA_NO_TASK */
     uint32_t executed;       /* tasks that succeeded */
-    uint32_t stolen;         /* of them, taken from another worker's queue */
-    unsigned workers;        /* places of the run; 1: it ran inline */
+    uint32_t stolen;         /* of them, stolen from the deque of another worker */
+    unsigned workers;        /* worker slots of the run; 1: it ran inline */
     uint32_t running_count;  /* of a run that was stopped: tasks that were running, and finished */
     const uint32_t *running; /* owned by the instance until its next run */
 } nova_run_result;
@@ -158,9 +158,9 @@ typedef enum nova_task_state {
     NOVA_TASK_FAILED = 3,
 } nova_task_state;
 
-/* Makes an instance with `workers` places (0: nova_workers_count()) and trace rings of
- * `trace_capacity` records a place (0: none), all in one allocation; runs allocate nothing. The
- * caller owns *instance, the graph stays as long as it. Thread-safe. */
+/* Creates an instance with `workers` slots (0: nova_workers_count()) and trace rings of
+ * `trace_capacity` records a slot (0: none), all in one allocation; runs allocate no memory. The
+ * caller owns *instance, the graph must outlive it. Thread-safe. */
 nova_status nova_instance_create(const nova_graph *graph, unsigned workers, uint32_t trace_capacity,
                                  nova_instance **instance);
 
@@ -172,19 +172,19 @@ void nova_instance_destroy(nova_instance *instance);
 nova_status nova_instance_run(nova_instance *instance, nova_execute execute, void *context,
                               const nova_run_options *options, nova_run_result *result);
 
-/* Starts a run and returns at once; host tasks run on whoever has place 0, one after the other.
- * `done` may be NULL. NOVA_BUSY when a run is in flight. Thread-safe. */
+/* Starts a run and returns immediately; host tasks run on the holder of slot 0, in sequence. `done`
+ * may be NULL. NOVA_BUSY when a run is in flight. Thread-safe. */
 nova_status nova_instance_submit(nova_instance *instance, nova_execute execute, void *context,
                                  const nova_run_options *options, nova_done done);
 
-/* Waits for the run in flight, and works in it. Returns its status (that of the last run when
- * none is in flight), or NOVA_NOT_FINISHED when `timeout_ns` passed first (UINT64_MAX: no limit;
- * 0: only looks); the run goes on then. Several threads may wait; a task not for its own run.
+/* Waits for the run in flight, and works in it. Returns its status (that of the last run when none
+ * is in flight), or NOVA_NOT_FINISHED when `timeout_ns` passed first (UINT64_MAX: no limit; 0: only
+ * polls); the run continues then. Several threads may wait; a task may not wait for its own run.
  * Thread-safe. */
 nova_status nova_instance_wait(nova_instance *instance, uint64_t timeout_ns,
                                nova_run_result *result);
 
-/* Asks the run in flight to stop between tasks; returns at once. Nothing happens when there is
+/* Requests that the run in flight stops between tasks; returns immediately. No effect when there is
  * none. Thread-safe, also from a task. */
 void nova_instance_cancel(nova_instance *instance);
 
@@ -201,15 +201,15 @@ nova_status nova_instance_states(const nova_instance *instance, uint8_t *states)
 typedef struct nova_trace_record {
     uint32_t task;
     uint16_t worker;
-    uint16_t stolen_from; /* the place whose queue it was taken from, or NOVA_NOT_STOLEN */
+    uint16_t stolen_from; /* the slot whose deque it was stolen from, or NOVA_NOT_STOLEN */
     uint64_t ready_ns;    /* CLOCK_MONOTONIC */
     uint64_t start_ns;
     uint64_t end_ns;
 } nova_trace_record;
 
-/* Copies the records of the last run in place `worker`, oldest first: up to `count` of the
- * newest. Returns how many there were in all, so more than `count` or the capacity means that
- * some were lost. Not during a run. */
+/* Copies the records of the last run in slot `worker`, oldest first: up to `count` of the newest.
+ * Returns the total number of records: more than `count` or the capacity means that records were
+ * lost. Not during a run. */
 uint64_t nova_instance_trace(const nova_instance *instance, unsigned worker,
                              nova_trace_record *records, uint32_t count);
 
@@ -234,11 +234,12 @@ typedef struct nova_simulation {
     uint32_t task; /* that reported an error; else NOVA_NO_TASK */
 } nova_simulation;
 
-/* Runs all tasks on this thread as `cores` virtual cores would under `policy`, host tasks on
- * core 0, each task taking its cost. A seed other than 0 picks among the ready tasks at random
- * instead; the same arguments give the same order on every machine. `execute` may be NULL;
- * `timeline` (NULL, or one record a task, in the order of the starts) and `summary` are filled
- * also on errors. Returns NOVA_STALLED when tasks remain that never become ready. Thread-safe. */
+/* Simulates list scheduling: runs all tasks on this thread in the order of `cores` virtual cores
+ * under `policy`, host tasks on core 0, each task taking its cost. A seed other than 0 picks among
+ * the ready tasks at random instead; the same arguments give the same order on every machine.
+ * `execute` may be NULL; `timeline` (NULL, or one record a task, in the order of the starts) and
+ * `summary` are filled also on errors. Returns NOVA_STALLED when tasks remain that never become
+ * ready. Thread-safe. */
 nova_status nova_simulate(const nova_graph *graph, unsigned cores, nova_policy policy,
                           uint64_t seed, nova_execute execute, void *context,
                           nova_simulated *timeline, nova_simulation *summary);

@@ -7,20 +7,20 @@
 
 typedef enum nova_status {
     NOVA_OK = 0,
-    NOVA_INVALID_ARGUMENT = 1, /* a NULL pointer, or a value that means nothing */
+    NOVA_INVALID_ARGUMENT = 1, /* a NULL pointer, or an invalid value */
     NOVA_OUT_OF_RANGE = 2,     /* an index, offset or address outside of its table or file */
     NOVA_OVERFLOW = 3,         /* a size that does not fit into 64 bits */
-    NOVA_BAD_PROTECTION = 4,   /* writable and executable at once, or a page with two protections */
+    NOVA_BAD_PROTECTION = 4,   /* writable and executable, or a page with two protections */
     NOVA_OUT_OF_MEMORY = 5,    /* the system has no memory left, or not in one piece */
-    NOVA_SYSTEM_ERROR = 6,     /* the system refused a call; errno says why */
+    NOVA_SYSTEM_ERROR = 6,     /* the system refused a call; see errno */
     NOVA_UNSUPPORTED = 7,      /* code for another CPU or GPU */
     NOVA_REFUSED = 8,          /* a file failed a check */
     /* a run was stopped by its owner, or belongs to the parent process */
     NOVA_CANCELLED = 20,
     NOVA_TIMEOUT = 21,         /* a run took longer than it was allowed to */
-    NOVA_STALLED = 22,         /* tasks remain that nothing will ever make ready */
+    NOVA_STALLED = 22,         /* tasks remain that never become ready */
     NOVA_BUSY = 23,            /* the instance is in a run already */
-    NOVA_NOT_FINISHED = 24,    /* the run that was waited for goes on */
+    NOVA_NOT_FINISHED = 24,    /* the awaited run is still in flight */
     NOVA_TASK_REPORTED = 25,   /* a kernel reported an error */
     NOVA_NO_DRIVER = 40,       /* no driver for GPUs, or one that is too old */
     NOVA_WRONG_DEVICE = 41,    /* no GPU of that number */

@@ -1,7 +1,7 @@
-/* The tables of one code variant, exactly as they lie in section .nova.tables of a file.
+/* The tables of one code variant, in the layout of section .nova.tables of a file.
  *
- * docs/nova-format.md says what the fields mean. A block is checked once by nova_tables_check and
- * then used in place. */
+ * docs/nova-format.md describes the fields. A block is checked once by nova_tables_check and then
+ * used in place. */
 #ifndef NOVA_TABLES_H
 #define NOVA_TABLES_H
 
@@ -14,7 +14,7 @@
 
 #define NOVA_TABLES_MAGIC "NOVATBL1"
 
-/* Of a block with kernels for a device: how each kernel is launched there is one more array, behind
+/* Of a block with device kernels: the launch parameters of each kernel are one more array, after
  * the successors. */
 #define NOVA_TABLES_DEVICE_MAGIC "NOVATBL2"
 
@@ -24,7 +24,7 @@
 
 typedef struct nova_tables_header {
     char magic[8];
-    uint64_t size; /* of the whole block */
+    uint64_t size; /* of the block */
     uint64_t workspace_size;
     uint64_t work; /* scalar operations of one run */
     uint32_t buffer_count;
@@ -46,10 +46,10 @@ typedef struct nova_buffer {
     uint64_t nbytes;
 } nova_buffer;
 
-/* Kernels of the first three kinds are code in the file. One of the last three is no code: a launch
- * of it copies its one buffer from the memory of the device to that of the host, or back; or it is
- * a loop, and the `grid` launches after it run as long as its one buffer, a byte on the device, is
- * not 0 before them. */
+/* Kernels of the first three types are code in the file. The last three have no code: a launch
+ * copies its one buffer from the memory of the device to that of the host, or back; or it is a
+ * loop, and the `grid` launches after it run while its one buffer, a byte on the device, is not
+ * 0. */
 enum {
     NOVA_MATRIX = 0,
     NOVA_VECTOR = 1,
@@ -66,11 +66,11 @@ enum { NOVA_MOST_LOOPS = 32 };
 /* In `core`: the kernel returns an int32_t, where anything but 0 is an error that ends the run. */
 enum { NOVA_REPORTS = 0x100 };
 
-/* In `core`: the kernel takes a fourth argument, memory of `scratch_size` bytes, 64-byte aligned,
- * that nobody else uses meanwhile. Not together with NOVA_REPORTS. */
+/* In `core`: the kernel takes a fourth argument, a tile-local buffer of `scratch_size` bytes,
+ * 64-byte aligned, private to the thread. Not together with NOVA_REPORTS. */
 enum { NOVA_TAKES_SCRATCH = 0x200 };
 
-/* The kind of core in `core`. */
+/* The core type in `core`. */
 enum { NOVA_CORE_MASK = 0xff };
 
 typedef struct nova_kernel_record {
@@ -78,13 +78,13 @@ typedef struct nova_kernel_record {
     int64_t grid;  /* tiles; of a loop: launches of its body */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core; /* one of the seven kinds, and one of the two flags or none */
+    uint32_t core; /* one of the seven types, and at most one of the two flags */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;
 } nova_kernel_record;
 
-/* Whether a kernel is code of the host, in the file; that of a device is known by its symbol. */
+/* Whether a kernel is host code in the file; device code is found by its symbol. */
 static inline bool nova_kernel_is_linked(const nova_kernel_record *kernel)
 {
     return (kernel->core & NOVA_CORE_MASK) < NOVA_DEVICE;
@@ -94,7 +94,7 @@ typedef struct nova_launch_record {
     uint32_t kernel;
     uint32_t first_operand;
     uint32_t operand_count;
-    uint32_t reads; /* operands that the kernel only reads: they stand before the others */
+    uint32_t reads; /* read-only operands: they precede the others */
 } nova_launch_record;
 
 typedef struct nova_task {
@@ -108,21 +108,21 @@ typedef struct nova_task {
 
 /* How a kernel of a device is launched; all zero for the others. */
 typedef struct nova_device_launch {
-    uint32_t grid[3]; /* blocks; one that is 0 means that there is nothing to do */
+    uint32_t grid[3]; /* blocks; 0 in any dimension means an empty launch */
     uint32_t block[3];
     uint32_t shared; /* bytes of dynamic shared memory */
     uint32_t reserved;
 } nova_device_launch;
 
-/* What the code of a kernel, known by its symbol, was compiled for: nothing else can tell. After
- * the rows come the bytes of each operand, u64, those of one kernel after those of the other.
+/* The interface of a kernel, by its symbol: the shapes that its code was compiled for, which cannot
+ * be derived from the code. After the rows come the bytes of each operand, u64, kernel by kernel.
  * Copies and loops have none. */
 typedef struct nova_interface {
     int64_t grid;
     uint32_t symbol; /* offset of a string: that of the kernel */
     uint32_t reads;
     uint32_t operand_count;
-    /* that of the kernel, with its flags: which way a copy goes, or what code takes */
+    /* that of the kernel, with its flags: the direction of a copy, or the type of code */
     uint32_t core;
 } nova_interface;
 

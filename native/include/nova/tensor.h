@@ -1,4 +1,4 @@
-/* Arguments and outputs of a program: what a call must hand over, and how the two relate. */
+/* Arguments and outputs of a program: their types, and which output aliases which argument. */
 #ifndef NOVA_TENSOR_H
 #define NOVA_TENSOR_H
 
@@ -15,7 +15,8 @@ enum { NOVA_MAX_RANK = 64 };
 /* What `weight` is when the file has no value for the tensor. */
 #define NOVA_NO_WEIGHT UINT64_MAX
 
-/* One argument or output, dense and in row-major order; the owner says who frees the pointers. */
+/* One argument or output, dense and in row-major order; the owner documents who frees the
+ * pointers. */
 typedef struct nova_tensor_info {
     const char *name;
     const char *dtype;    /* "f32", ... */

@@ -17,11 +17,11 @@ typedef struct nova_pool nova_pool;
 /* Makes an empty pool of blocks of `size` bytes; the caller owns *pool. Thread-safe. */
 nova_status nova_pool_create(uint64_t size, nova_pool **pool);
 
-/* Frees the pool and its idle blocks. NULL is fine. All taken blocks must have been given back. */
+/* Frees the pool and its idle blocks. NULL is fine. All blocks must have been released. */
 void nova_pool_destroy(nova_pool *pool);
 
-/* Takes a block, such as nova_memory_take makes; NULL when the size is 0. The caller holds it alone
- * until it gives it back. Thread-safe. */
+/* Takes a block, allocated as by nova_memory_take; NULL when the size is 0. The caller holds it
+ * exclusively until it releases it. Thread-safe. */
 nova_status nova_pool_take(nova_pool *pool, void **block);
 
 /* Gives back a block of nova_pool_take; NULL is fine. Thread-safe. */

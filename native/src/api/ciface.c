@@ -33,7 +33,7 @@ typedef struct {
     argument *arguments;
     void **inputs;  /* as nova_run takes them */
     void **outputs; /* the same; NULL for those that are a donated argument */
-    void **results; /* fresh memory, owned until it is handed out */
+    void **results; /* fresh memory, owned here until the result takes it over */
 } call;
 
 /* --- state of the process --------------------------------------------------------------------- */
@@ -61,7 +61,8 @@ nova_status nova_last_error(nova_error *error)
     return status;
 }
 
-/* The model of this file. Threads that come first may all open it; one of theirs stays. */
+/* The model of this file. Several threads may open it concurrently; the first to store its model
+ * wins, the others close theirs. */
 static nova_status ciface_open_enclosing(nova_model **model, nova_error *error)
 {
     *model = atomic_load_explicit(&ciface_enclosing_model, memory_order_acquire);
@@ -170,7 +171,7 @@ static nova_status ciface_make_results(call *call, nova_error *error)
     return NOVA_OK;
 }
 
-/* Brings updates of strided arguments home, and copies the arguments that are results. */
+/* Copies updated strided arguments back, and copies the arguments that are results. */
 static void ciface_finish_arguments(call *call)
 {
     for (size_t i = 0; i < call->argument_count; i++) {
@@ -199,7 +200,7 @@ static void ciface_fill_descriptors(call *call, void *result)
         for (int32_t axis = tensor->rank - 1; axis >= 0; axis--) {
             out->extents[axis] = tensor->shape[axis];
             out->extents[tensor->rank + axis] = stride;
-            /* An array without elements may have strides beyond 64 bits: nobody steps by them. */
+            /* An empty array may have strides that overflow 64 bits: they are never used. */
             if (__builtin_mul_overflow(stride, tensor->shape[axis], &stride))
                 stride = 0;
         }

@@ -8,7 +8,7 @@ extern const char nova_image_start[] HIDDEN;
 extern const char nova_section_manifest_begin[] HIDDEN, nova_section_manifest_end[] HIDDEN;
 extern const char nova_section_tables_begin[] HIDDEN, nova_section_tables_end[] HIDDEN;
 extern const char nova_section_const_begin[] HIDDEN, nova_section_const_end[] HIDDEN;
-/* Not hidden, so that their addresses come from memory: weights may be far from the code. */
+/* Not hidden: their addresses are read from memory, as weights may be far from the code. */
 extern const char nova_section_weights_begin[], nova_section_weights_end[];
 extern const char nova_section_device_begin[], nova_section_device_end[];
 

@@ -1,4 +1,4 @@
-/* Where the code of this runtime comes from: a .nova file that was mapped by dlopen, or not. */
+/* The .nova file that encloses this runtime, if dlopen mapped one. */
 #ifndef NOVA_API_ENCLOSING_FILE_H
 #define NOVA_API_ENCLOSING_FILE_H
 

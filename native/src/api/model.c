@@ -30,9 +30,9 @@ struct nova_model {
     size_t argument_count;
     size_t output_count;
     const char *weights;       /* values of params, or NULL */
-    nova_model_device *device; /* what it runs on instead of this CPU, or NULL */
+    nova_model_device *device; /* the device it runs on, or NULL for this CPU */
     bool on_stack;             /* where the pointers of a run are, or else: */
-    uint64_t pointers_offset;  /* in the workspace, behind what the program needs */
+    uint64_t pointers_offset;  /* in the workspace, after the bytes of the program */
     uint64_t workspace_size;
     pid_t pid;          /* of the process that opened it */
     atomic_size_t runs; /* in flight */
@@ -44,7 +44,7 @@ struct nova_model {
 static atomic_size_t model_open_count;
 static atomic_flag model_configured = ATOMIC_FLAG_INIT;
 
-/* The first model of the process sets the number of threads that NOVA_THREADS asks for. */
+/* The first model of the process sets the number of threads, from NOVA_THREADS. */
 static nova_status model_configure_threads(nova_error *error)
 {
     const char *text = getenv("NOVA_THREADS");
@@ -82,14 +82,15 @@ static nova_status model_open_file(const char *path, nova_file **file, nova_erro
     return nova_file_adopt(&mapped, file, error);
 }
 
-/* Whether `device`, or the file where that is NULL, asks for a GPU; its number. */
+/* Whether `device`, or the file if that is NULL, selects a GPU; its ordinal. */
 static nova_status model_read_device(const nova_file *file, const char *device, bool *is_gpu,
                                      int *number, nova_error *error)
 {
     *number = 0;
     *is_gpu = false;
     if (device == NULL) {
-        *is_gpu = nova_variant_is_device(&nova_file_variants(file)[0]); /* those come last */
+        /* CPU variants come first, so a file that starts with one for a device has no other */
+        *is_gpu = nova_variant_is_device(&nova_file_variants(file)[0]);
         return NOVA_OK;
     }
     if (strcmp(device, "cpu") == 0)
@@ -173,7 +174,7 @@ nova_status nova_open_on(const char *path, const char *device, nova_model **mode
                          nova_error *error)
 {
     if (model == NULL)
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no place for the model");
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the pointer for the model is NULL");
     nova_model *created = calloc(1, sizeof *created);
     if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the model");
@@ -197,7 +198,7 @@ void nova_close(nova_model *model)
 {
     if (model == NULL)
         return;
-    /* Closing is rare and runs are short: looking now and then costs a run nothing. */
+    /* Closing is rare and runs are short: polling costs a run less than a wake-up. */
     const struct timespec pause = {.tv_nsec = 50000};
     while (atomic_load_explicit(&model->runs, memory_order_acquire) > 0 && getpid() == model->pid)
         (void)nanosleep(&pause, NULL);
@@ -268,8 +269,8 @@ static nova_status model_check_pointer(const nova_tensor_info *tensor, const cha
     return NOVA_OK;
 }
 
-/* The pointers of a run: values in the file stand in for params that were not given, and an output
- * that is a donated argument is that argument. */
+/* The pointers of a run: a param that the caller omits is read from the file; an output that
+ * aliases a donated argument is that argument. */
 static nova_status model_bind(const nova_model *model, void *const *arguments, void *const *outputs,
                               void **pointers, nova_error *error)
 {

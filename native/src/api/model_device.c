@@ -21,9 +21,9 @@ struct nova_model_device {
 
 /* --- devices of the process ------------------------------------------------------------------- */
 
-/* Opened once and kept: a context takes a tenth of a second, and all models of a GPU share its
- * pool. The last model that is closed lets go of all, so that the file with this code can be
- * unloaded. */
+/* Opened once and cached: opening a context takes a tenth of a second, and all models of a GPU
+ * share its memory pool. Closing the last model closes all devices, so that the file with this code
+ * can be unloaded. */
 static pthread_mutex_t model_device_mutex = PTHREAD_MUTEX_INITIALIZER;
 static nova_driver *model_device_driver;
 static nova_device *model_device_devices[MOST_DEVICES];
@@ -176,8 +176,8 @@ void nova_model_device_close(nova_model_device *device)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* A param that was not given is the one in the file; an output that is a donated argument is that.
- */
+/* A param that was not given is the one in the file; an output that is a donated argument is
+ * that. */
 static nova_status model_device_complete(const nova_model_device *device, nova_device_value *values,
                                          nova_error *error)
 {
@@ -222,7 +222,7 @@ static nova_status model_device_run(nova_model_device *device, nova_device_value
                                    &NOVA_RUN_ON(stream), error);
 }
 
-/* The values of a call: `from` gives the i-th argument, then the outputs. */
+/* The values of a call: `from` returns the i-th argument, then the outputs. */
 typedef nova_device_value value_at(const void *arguments, const void *outputs, size_t index,
                                    size_t argument_count);
 

@@ -1,4 +1,4 @@
-/* Models on a GPU: what nova_open and nova_run do there. model.c alone uses this. */
+/* nova_open and nova_run for models on a GPU. Included by model.c only. */
 #ifndef NOVA_API_MODEL_DEVICE_H
 #define NOVA_API_MODEL_DEVICE_H
 
@@ -16,7 +16,7 @@ nova_status nova_model_device_open(const nova_file *file, int number, size_t *va
 /* NULL is fine. */
 void nova_model_device_close(nova_model_device *device);
 
-/* nova_run and nova_run_on of such a model. Thread-safe. */
+/* nova_run and nova_run_on of a model on a GPU. Thread-safe. */
 nova_status nova_model_device_run_host(nova_model_device *device, void *const *arguments,
                                        void *const *outputs, nova_error *error);
 nova_status nova_model_device_run(nova_model_device *device, const nova_device_value *arguments,

@@ -1,8 +1,8 @@
-/* The store of result blocks. A lock guards all of it; nothing slow happens while it is held:
- * memory goes back to the system behind it.
+/* A caching allocator for result blocks, with free lists by size class (as in jemalloc and
+ * PyTorch). One lock guards all state; memory is unmapped outside of it.
  *
- * A thread takes blocks that are too old. It is made when a block becomes idle, sleeps until the
- * oldest one is due, and ends with the last: a process that is done with large results has no
+ * A trimming thread unmaps blocks that were idle for too long. It starts when a block becomes idle,
+ * sleeps until the oldest block expires, and ends with the last idle block: an idle process has no
  * thread left. */
 #define _GNU_SOURCE /* madvise, MAP_ANONYMOUS */
 
@@ -18,8 +18,8 @@
 #include "base/futex.h"
 
 enum {
-    /* In front of the bytes that the user sees, so that those fill whole pages: a page of the
-     * largest size that systems have as their smallest. The header is at its end. */
+    /* Header of a block, before the page-aligned bytes of the user. It takes one page of the
+     * largest base page size that systems use, and lies at the end of that page. */
     LEAD = 64 << 10,
     HUGE_PAGE = 2 << 20,
     LEAST_SHIFT = 15,                 /* the smallest class has 32 KiB */
@@ -33,8 +33,8 @@ typedef struct block {
     size_t size; /* bytes that the user sees; the mapping begins LEAD before them */
     unsigned class;
     uint64_t idle_since_ns;
-    struct block *newer, *older;             /* among all idle blocks */
-    struct block *class_newer, *class_older; /* among those of the class */
+    struct block *newer, *older;             /* in the list of all idle blocks */
+    struct block *class_newer, *class_older; /* in the list of its size class */
 } block;
 
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,7 +60,7 @@ static void cache_after_fork(void)
     pthread_mutex_unlock(&cache_lock);
 }
 
-/* The blocks are the child's own as well; the thread that trims is not there. */
+/* The child owns a copy of the blocks, but has no trimming thread. */
 static void cache_in_child(void)
 {
     cache_trimming = false;
@@ -92,7 +92,7 @@ static unsigned cache_find_class(size_t size)
         return 0;
     size_t last = size - 1;
     unsigned shift = 63u - (unsigned)__builtin_clzl(last);
-    /* The three bits behind the first one are the eighth of its power of two. */
+    /* The three bits after the leading one select the eighth of the power of two. */
     size_t class = 8 * (size_t)(shift - LEAST_SHIFT) + ((last >> (shift - 3)) & 7) + 1;
     return class < CLASSES ? (unsigned)class : CLASSES;
 }
@@ -125,7 +125,8 @@ static block *cache_map(unsigned class)
             (void)munmap(memory, before);
         (void)munmap(memory + before + LEAD + size, slack - before);
         memory += before;
-        (void)madvise(memory + LEAD, size, MADV_HUGEPAGE); /* a wish: small pages work as well */
+        /* only a hint: small pages work as well */
+        (void)madvise(memory + LEAD, size, MADV_HUGEPAGE);
     }
     block *created = cache_block_of(memory + LEAD);
     created->size = size;
@@ -210,14 +211,14 @@ static void *cache_trim(void *unused)
     }
 }
 
-/* Makes the thread; without it, what is idle stays below the limit but is kept for ever. */
+/* Starts the trimming thread; without it, idle blocks stay below the limit but never expire. */
 static void cache_start_trimming(void)
 {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
         return;
     (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    /* Signals are for the program's own threads. */
+    /* Signals are delivered to the threads of the application. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -242,7 +243,7 @@ void *nova_blocks_take(size_t size)
     } else {
         pthread_mutex_unlock(&cache_lock);
         b = cache_map(class);
-        if (b == NULL) { /* what is idle may be what is missing */
+        if (b == NULL) { /* idle blocks may hold the missing memory */
             nova_blocks_clear();
             b = cache_map(class);
         }

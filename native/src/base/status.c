@@ -6,7 +6,7 @@ const char *nova_status_text(nova_status status)
     case NOVA_OK:
         return "success";
     case NOVA_INVALID_ARGUMENT:
-        return "a pointer is missing or a value means nothing";
+        return "a pointer is NULL or a value is invalid";
     case NOVA_OUT_OF_RANGE:
         return "an index, offset or address is outside of its table, file or mapping";
     case NOVA_OVERFLOW:

@@ -9,7 +9,7 @@ bool nova_strided_is_dense(const nova_strided *array)
     for (int32_t axis = array->rank - 1; axis >= 0; axis--) {
         int64_t size = array->sizes[axis];
         if (size == 0)
-            return true; /* nothing is touched */
+            return true; /* no element is accessed */
         if (size != 1 && array->strides[axis] != expected)
             dense = false;
         expected *= size;
@@ -25,7 +25,7 @@ bool nova_strided_repeats(const nova_strided *array)
     return false;
 }
 
-/* Copies `count` elements that are `step` bytes apart; the dense side moves on by one element. */
+/* Copies `count` elements with a stride of `step` bytes; the dense side advances by one element. */
 static void strided_copy_row(char *strided, int64_t step, char *dense, int64_t count, int64_t size,
                              bool to_dense)
 {

@@ -1,4 +1,4 @@
-/* Strided arrays: what MLIR's descriptors describe, and their copies to and from dense memory. */
+/* Strided arrays (MLIR memref descriptors), and copies to and from dense memory. */
 #ifndef NOVA_BASE_STRIDED_H
 #define NOVA_BASE_STRIDED_H
 

@@ -45,7 +45,8 @@ static nova_status tensor_check_alias(const nova_tensor_info *arguments, size_t 
         return NOVA_OK;
     if (output->alias < 0 || (uint64_t)output->alias >= argument_count)
         return nova_fail(error, NOVA_OUT_OF_RANGE, "manifest-alias",
-                         "output %zu: alias %lld is no argument", index, (long long)output->alias);
+                         "output %zu: alias %lld is not an argument", index,
+                         (long long)output->alias);
     const nova_tensor_info *target = &arguments[output->alias];
     if (!target->donated || !tensor_same_array(target, output))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "manifest-alias",

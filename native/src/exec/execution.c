@@ -74,7 +74,7 @@ nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
             pthread_mutex_unlock(&program->mutex);
         }
     }
-    if (reusable != NULL && reusable->places < slots) { /* made when there were fewer threads */
+    if (reusable != NULL && reusable->places < slots) { /* it was created for fewer threads */
         nova_execution_destroy(reusable);
         reusable = NULL;
     }

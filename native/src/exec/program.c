@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Programs with at most this many operands in all keep the pointers of an inline run on the stack.
- */
+/* Programs with at most this many operands in all keep the pointers of an inline run on the
+ * stack. */
 enum { STACK_OPERANDS = 128 };
 
 /* --- making ----------------------------------------------------------------------------------- */
@@ -57,7 +57,8 @@ static nova_status program_bind_buffers(nova_program *program, const nova_image 
     return NOVA_OK;
 }
 
-/* Inline runs look at no errors and cannot be stopped: only what is short, and reports none. */
+/* Inline runs check no errors and cannot be cancelled: only short programs whose kernels report no
+ * errors run inline. */
 static bool program_runs_inline(const nova_tables *tables)
 {
     double cost = 0;
@@ -155,7 +156,7 @@ bool nova_program_accepts(const nova_program *program, void *const *arguments, v
 void nova_program_bind(const nova_program *program, void *const *arguments, void *const *outputs,
                        void *workspace, void **pointers)
 {
-    /* An empty workspace still gives its empty buffers an address that is not NULL. */
+    /* Empty buffers in an empty workspace still need an address that is not NULL. */
     static const char empty[64];
     char *base = workspace != NULL ? workspace : (char *)(uintptr_t)empty;
     uint32_t count = program->tables.header->operand_count;
@@ -201,7 +202,7 @@ static void program_run_inline(const nova_program *program, void *const *argumen
     }
 }
 
-/* A nova_poll of an execution: asks who runs it. */
+/* The nova_poll of an execution: calls the poll of its owner. */
 static nova_status program_poll_owner(void *context)
 {
     const nova_program_options *options = ((nova_execution *)context)->owner;

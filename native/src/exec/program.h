@@ -20,7 +20,7 @@ typedef struct {
     bool takes_scratch;
 } nova_bound_kernel;
 
-/* A graph, and the tasks it is made of where the tables have none. */
+/* A graph, and its tasks if the tables have none. */
 typedef struct {
     nova_graph *graph;
     nova_task *tasks;
@@ -36,12 +36,12 @@ struct nova_program {
     bool has_arguments; /* whether any buffer is one; the same for outputs */
     bool has_outputs;
     bool is_inline;
-    /* Of an inline run, in the workspace, behind the planned bytes: */
+    /* Of an inline run, in the workspace, after the planned bytes: */
     uint64_t pointers_offset;
     uint64_t scratch_offset;
     uint64_t workspace_size;
-    _Atomic(nova_prepared *) prepared; /* NULL until somebody asks */
-    /* The execution given back last: one atomic exchange, no lock. */
+    _Atomic(nova_prepared *) prepared; /* NULL until first use */
+    /* The execution released last: one atomic exchange, no lock. */
     _Atomic(nova_execution *) warm;
     pthread_mutex_t mutex; /* guards the list of the others */
     nova_execution *idle;
@@ -55,10 +55,10 @@ double nova_kernel_cost(const nova_kernel_record *kernel, double part);
 /* NULL is fine. */
 void nova_prepared_free(nova_prepared *prepared);
 
-/* Frees an execution that nobody holds; NULL is fine. */
+/* Frees an execution that is not in use; NULL is fine. */
 void nova_execution_destroy(nova_execution *execution);
 
-/* The tasks and threads of a program, made when first asked for. Thread-safe. */
+/* The tasks and threads of a program, created at first use. Thread-safe. */
 nova_status nova_program_prepare(nova_program *program, const nova_prepared **prepared);
 
 /* Whether the pointers of a run are there. Pure. */

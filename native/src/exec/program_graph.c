@@ -1,12 +1,12 @@
-/* The task graph of a program, made from its tables when somebody first needs it. */
+/* The task graph of a program, created from its tables at first use. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "exec/program.h"
 
-/* Speeds of one core of a common server, as nova/codegen/common/cost.py has them: scalar operations
- * by the kind of work, and bytes. */
+/* Throughput of one core of a common server, as in nova/codegen/common/cost.py: scalar operations
+ * by core type, and bytes. */
 static const double PROGRAM_GRAPH_OPERATIONS_PER_NS[] = {64.0, 2.0, 16.0};
 static const double PROGRAM_GRAPH_BYTES_PER_NS = 8.0;
 
@@ -29,7 +29,7 @@ void nova_prepared_free(nova_prepared *prepared)
     free(prepared);
 }
 
-/* One task for each launch, each after the other; one that does nothing when there are none. */
+/* One task a launch, in a chain; one empty task if there are no launches. */
 static bool program_graph_chain_launches(const nova_tables *tables, nova_prepared *prepared,
                                          uint32_t *count)
 {
@@ -75,7 +75,7 @@ static nova_status program_graph_make(const nova_tables *tables, nova_prepared *
         const nova_task *task = &parts.tasks[i];
         core[i] = NOVA_VECTOR;
         if (task->begin == task->end)
-            continue; /* a join: anybody does it */
+            continue; /* a join: runs on any thread */
         const nova_kernel_record *kernel = &tables->kernels[tables->launches[task->launch].kernel];
         core[i] = (uint8_t)(kernel->core & NOVA_CORE_MASK);
         cost[i] = (uint64_t)nova_kernel_cost(kernel, (double)(task->end - task->begin) /
@@ -103,7 +103,7 @@ nova_status nova_program_prepare(nova_program *program, const nova_prepared **pr
             nova_prepared_free(created);
             return status;
         }
-        /* Threads that come first may all make one; one of theirs stays. */
+        /* Several threads may create it concurrently; the first to store its own wins. */
         if (atomic_compare_exchange_strong_explicit(&program->prepared, &current, created,
                                                     memory_order_acq_rel, memory_order_acquire))
             current = created;

@@ -16,7 +16,7 @@ enum {
 
 struct nova_pool {
     uint64_t size;
-    /* The block given back last, still warm in the caches: one atomic exchange, no lock. */
+    /* The block released last, still warm in the caches: one atomic exchange, no lock. */
     _Atomic(void *) warm;
     pthread_mutex_t mutex;
     size_t idle_count; /* guarded by mutex, as is idle */
@@ -36,7 +36,7 @@ nova_status nova_memory_take(uint64_t size, void **memory)
     if (*memory == NULL)
         return NOVA_OUT_OF_MEMORY;
     if (alignment == HUGE_PAGE)
-        (void)madvise(*memory, rounded, MADV_HUGEPAGE); /* a wish: small pages work as well */
+        (void)madvise(*memory, rounded, MADV_HUGEPAGE); /* only a hint: small pages work as well */
     return NOVA_OK;
 }
 

@@ -1,5 +1,4 @@
-/* The driver table over libcuda.so.1, which is found at run time: nothing of CUDA is needed to
- * build. */
+/* The driver table over libcuda.so.1, loaded at run time with dlopen: building needs no CUDA. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +7,7 @@
 #include "nova/driver.h"
 #include "nova/file.h"
 
-/* Numbers of the driver's API that are looked at here; they never change. */
+/* Numbers of the driver API used here; they never change. */
 enum {
     OUT_OF_MEMORY = 2,
     NO_DEVICE = 100,
@@ -24,7 +23,7 @@ enum { FUNCTION_MOST_DYNAMIC_SHARED = 8 };
 enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
 enum { STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2, HOST_PORTABLE = 1 };
 
-/* Older drivers lack what graphs need. */
+/* Older drivers lack the functions for graphs. */
 enum { LEAST_VERSION = 11040 };
 
 /* The parameters of a kernel node, in the layout that all versions since 10 take. */
@@ -89,7 +88,7 @@ typedef struct {
     FUNCTIONS(MEMBER)
 } cuda;
 
-/* Nodes of one chain, made runnable. */
+/* Nodes of one chain, and its executable graph. */
 typedef struct {
     void *graph, *exec;
     void *nodes[];
@@ -119,8 +118,8 @@ static nova_status cuda_classify(nova_driver *driver, int result)
     case NOT_FOUND:
         return NOVA_DEVICE_CODE;
     }
-    /* 214 is memory that cannot be corrected; 700 and on are kernels that broke a rule, but for the
-     * few that only say what is already so. After those no call of the context succeeds. */
+    /* 214 is an uncorrectable memory error; from 700 on a kernel has faulted, except for the few
+     * that report a state that already holds. After a fault no call of the context succeeds. */
     enum { LOST = 214, FIRST = 700, LAST = 720, RESOURCES = 701, PEER_ON = 704, PEER_OFF = 705 };
     enum { ACTIVE = 708, PEERS = 711, PINNED = 712, NOT_PINNED = 713 };
     bool harmless = result == RESOURCES || result == PEER_ON || result == PEER_OFF ||
@@ -217,7 +216,7 @@ static int cuda_module_load(nova_driver *driver, const void *image, size_t size,
     void *values[] = {log, (void *)(uintptr_t)log_size};
     *log = '\0';
     char *text = NULL;
-    if (kind == NOVA_PTX) { /* the driver looks for the end of the text */
+    if (kind == NOVA_PTX) { /* the driver reads up to the NUL */
         text = malloc(size + 1);
         if (text == NULL)
             return OUT_OF_MEMORY;
@@ -474,7 +473,7 @@ static nova_status cuda_find_functions(cuda *c, void *library, nova_error *error
                              names[i]);
     }
     size_t i = 0;
-    /* ISO C has no cast between the two kinds of pointers. */
+    /* ISO C has no cast between data and function pointers. */
 #define KEEP(symbol, name, parameters) memcpy(&c->name, &found[i++], sizeof c->name);
     FUNCTIONS(KEEP)
     return NOVA_OK;
@@ -487,7 +486,8 @@ static nova_status cuda_start(cuda *c, nova_error *error)
     if (result == 0)
         result = c->version(&version);
     if (result == NO_DEVICE)
-        return nova_fail(error, NOVA_NO_DRIVER, "", "the CUDA driver is there, but no GPU");
+        return nova_fail(error, NOVA_NO_DRIVER, "",
+                         "the CUDA driver is installed, but there is no GPU");
     if (result != 0) {
         char text[256];
         cuda_explain(&c->driver, result, text, sizeof text);
@@ -505,13 +505,13 @@ static nova_status cuda_start(cuda *c, nova_error *error)
 nova_status nova_cuda_open(const char *path, nova_driver **driver, nova_error *error)
 {
     if (driver == NULL)
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "there is no place for the driver");
-    /* Never closed: what it has started in this process cannot be undone. */
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the pointer for the driver is NULL");
+    /* Never closed: its effects in this process cannot be undone. */
     void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *why = dlerror();
         return nova_fail(error, NOVA_NO_DRIVER, "", "there is no CUDA driver: %s",
-                         why != NULL ? why : "libcuda.so.1 is not there");
+                         why != NULL ? why : "libcuda.so.1 was not found");
     }
     cuda *created = calloc(1, sizeof *created);
     if (created == NULL)

@@ -1,4 +1,4 @@
-/* Opening and closing devices, what is lost, and the order between streams. */
+/* Opening and closing devices, lost contexts, and the order between streams. */
 #include "gpu/device_state.h"
 
 #include <stdio.h>
@@ -93,7 +93,7 @@ nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **dev
                       strcmp(driver->name, "sim") == 0 ? "simulated GPU" : "GPU", ordinal, count);
     if (status == NOVA_OK)
         status = nova_device_check(created, driver->describe(driver, ordinal, &created->info),
-                                   "the GPU does not say what it is", error);
+                                   "the GPU cannot be queried", error);
     if (status == NOVA_OK)
         status =
             nova_device_check(created, driver->context_open(driver, ordinal, &created->context),
@@ -140,7 +140,8 @@ void nova_device_close(nova_device *device)
         return;
     nova_driver *driver = device->driver;
     if (device->context != NULL) {
-        /* Also when it is lost: the driver then refuses, and what is of this process is freed. */
+        /* Also when it is lost: the driver refuses then, and the memory of this process is
+         * freed. */
         (void)driver->enter(driver, device->context);
         device_stop(device);
         nova_device_leave(device);
@@ -275,7 +276,7 @@ nova_status nova_device_order_inside(nova_device *device, void *earlier, void *l
     nova_status status = nova_device_mark_inside(device, earlier, &event, error);
     if (status != NOVA_OK)
         return status;
-    /* The wait is for what was recorded now: the event can be recorded anew at once. */
+    /* The wait is for the state recorded now: the event can be recorded again immediately. */
     int result = driver->stream_wait(driver, later, event);
     device_give_event(device, event);
     return nova_device_check(device, result, "streams cannot be put in order", error);

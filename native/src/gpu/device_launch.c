@@ -1,8 +1,8 @@
-/* The launches of a run. The first run of an execution launches kernel by kernel. From the second
- * on they are one graph, or one for each step where copies and kernels of the host lie between
- * (hybrid_run.c); other pointers than last time change a graph's launches, which costs much less
- * than a new one. A run that is traced goes launch by launch. Loops wait for their conditions: what
- * is in them is enqueued as often as they say. */
+/* The launches of a run. The first run of an execution launches kernel by kernel. Later runs launch
+ * one CUDA graph, or one for each device step of a hybrid program (hybrid_run.c); other pointers
+ * than those of the last run update the nodes of the graph, which costs far less than a new graph.
+ * A traced run launches kernel by kernel. Loops wait for their conditions: the body is enqueued
+ * once an iteration. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +32,8 @@ static int launch_by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The memory of a launch, sorted, with what overlaps as one. Operands that it only reads stand
- * before the others; constants are read whatever else is known. */
+/* The memory ranges of a launch, sorted, with overlapping ones merged. Read-only operands precede
+ * the others; constants are always read-only. */
 static uint32_t launch_find_ranges(const nova_device_run *r, const nova_launch_record *launch,
                                    nova_device_range *ranges)
 {
@@ -91,7 +91,7 @@ static size_t launch_slots_size(const nova_device_run *r)
            sizeof *r->execution->slots;
 }
 
-/* A graph of one launch gains nothing. */
+/* A graph of one launch has no benefit. */
 static bool launch_has_graph(const nova_device_step *step)
 {
     return step->kind == NOVA_DEVICE_STEP && step->count > 1;
@@ -178,7 +178,7 @@ static nova_status launch_update_graph(nova_device_run *r, nova_device_graph **g
     for (unsigned i = 1; i < execution->graph_count; i++)
         if (execution->graphs[i].used < oldest->used)
             oldest = &execution->graphs[i];
-    /* Until all launches are changed, the graph is of no use to anybody. */
+    /* The graph is invalid until all launches are updated. */
     memset(oldest->slots, 0xff, launch_slots_size(r));
     for (uint32_t i = 0; i < r->program->step_count; i++) {
         const nova_device_step *step = &r->program->steps[i];

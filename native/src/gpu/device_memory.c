@@ -1,10 +1,10 @@
-/* The pool of a device: blocks that were given back are handed out again, so that a program which
- * runs again and again asks the driver for nothing. */
+/* The caching allocator of a device: freed blocks are reused by size class, so that a program which
+ * runs repeatedly makes no driver calls. */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>
 
-/* How many idle blocks of a size are looked at for one that the same stream used last. */
+/* How many idle blocks of a size class are searched for one that the same stream used last. */
 enum { MOST_LOOKED_AT = 16 };
 
 /* The class of a size, and the size of its blocks. */
@@ -83,7 +83,7 @@ static nova_status memory_exhausted(nova_device *device, int result, uint64_t si
         (unsigned long long)device->info.memory, (unsigned long long)used);
 }
 
-/* A block that the driver is asked for. */
+/* A new block of the driver. */
 static nova_status memory_make_block(nova_device *device, uint64_t size, nova_device_block **block,
                                      nova_error *error)
 {

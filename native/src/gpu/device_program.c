@@ -1,11 +1,11 @@
-/* Programs of a device: their code and constants, loaded once, and what runs need. */
+/* Programs of a device: code and constants, loaded once, and the executions of their runs. */
 #include "gpu/device_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* More than this many bytes of dynamic shared memory have to be asked for. */
+/* Dynamic shared memory above this many bytes must be requested. */
 enum { USUAL_SHARED = 48 << 10 };
 
 /* --- executions ------------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static nova_status program_find_kernel(nova_device_program *program, uint32_t in
     int result = driver->function_find(driver, program->module, symbol, function);
     if (result != 0) {
         char action[160];
-        (void)snprintf(action, sizeof action, "the device code gives no kernel %.100s", symbol);
+        (void)snprintf(action, sizeof action, "the device code has no kernel %.100s", symbol);
         return nova_device_check(program->device, result, action, error);
     }
     uint32_t shared = tables->devices[index].shared;
@@ -282,8 +282,8 @@ void nova_device_program_destroy(nova_device_program *program)
         return;
     nova_device *device = program->device;
     nova_driver *driver = device->driver;
-    /* Also when the device is lost: the driver then refuses, and what is of this process is freed.
-     */
+    /* Also when the device is lost: the driver then refuses, and what is of this process is
+     * freed. */
     (void)driver->enter(driver, device->context);
     while (program->idle != NULL) {
         nova_device_execution *execution = program->idle;

@@ -7,7 +7,7 @@
 /* Kernels may use accesses of so many bytes on everything. */
 enum { ACCESS = 16 };
 
-/* --- places ----------------------------------------------------------------------------------- */
+/* --- staging ---------------------------------------------------------------------------------- */
 
 static void run_stage_value(nova_device_run *r, size_t slot)
 {
@@ -22,8 +22,8 @@ static bool run_needs_staging(const nova_device_value *value, int64_t nbytes)
     return nbytes > 0 && (value->address == 0 || value->address % ACCESS != 0);
 }
 
-/* Gives a place in the home to all that needs one: what only goes in, then what goes in and out,
- * then what only comes out, so that each way is one piece. */
+/* Assigns offsets in the staging buffer: first the values that are only copied in, then those
+ * copied in and out, then those only copied out, so that each direction is one contiguous copy. */
 static nova_status run_find_offsets(nova_device_run *r)
 {
     const nova_device_program *program = r->program;
@@ -58,7 +58,7 @@ static nova_status run_find_offsets(nova_device_run *r)
     return NOVA_OK;
 }
 
-/* Makes the home large enough, and as much pinned memory where that is not too much. */
+/* Grows the staging buffer, and pinned memory of the same size unless that is too large. */
 static nova_status run_prepare_staging(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
@@ -89,12 +89,13 @@ static nova_status run_prepare_staging(nova_device_run *r)
         return status;
     execution->pinned = memory;
     execution->pinned_size = execution->staging->size;
-    /* Results are copied in one piece, with what lies between them: that has to hold something. The
-     * simulated device looks at who reads it, and is not told that it was written. */
+    /* Results are copied out as one range, including the padding between them, which must be
+     * initialized: the simulated device checks reads of uninitialized bytes, and does not see
+     * the writes of the host. */
     if (driver->checks_ranges)
         return NOVA_OK;
     memset(memory, 0, execution->pinned_size);
-    /* Nobody waits: what is written there meanwhile is copied again behind this. */
+    /* The caller does not wait: later writes are copied again after this. */
     int result = driver->copy_in(driver, execution->staging->address, memory,
                                  execution->pinned_size, r->stream);
     return nova_run_check(r, result, "memory cannot be cleared");
@@ -109,7 +110,7 @@ static uint64_t run_address_of(const nova_device_run *r, const nova_device_value
     return r->program->nbytes[slot] > 0 ? value->address : r->device->empty_block->address;
 }
 
-/* What the pointers of a run are made from. */
+/* The slots that the pointers of a run are computed from. */
 static void run_fill_slots(nova_device_run *r)
 {
     const nova_device_program *program = r->program;
@@ -125,9 +126,10 @@ static void run_fill_slots(nova_device_run *r)
         r->execution->workspace != NULL ? r->execution->workspace->address : 0;
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------- */
 
-/* What the run before left is not this one's: a simulator reports who reads it. */
+/* The contents that the previous run left are undefined for this one: the simulator reports reads
+ * of them. */
 static nova_status run_forget(nova_device_run *r)
 {
     nova_driver *driver = r->device->driver;
@@ -145,7 +147,7 @@ static nova_status run_forget(nova_device_run *r)
 static nova_status run_once(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
-    /* Its workspace and home belong to the run before until that has ended. */
+    /* The workspace and the staging buffer belong to the previous run until that has ended. */
     nova_status status = nova_device_order_inside(r->device, execution->last, r->stream, r->error);
     execution->last = r->stream;
     if (execution->workspace != NULL)
@@ -168,7 +170,8 @@ static nova_status run_once(nova_device_run *r)
     return status;
 }
 
-/* Waits until all has ended, for a caller who is to know that, or lets go of what the run uses. */
+/* Waits until the run has ended, for a caller that asked for it, or releases the resources of the
+ * run. */
 static nova_status run_await(nova_device_run *r, nova_error *error)
 {
     void *event;
@@ -207,7 +210,7 @@ nova_status nova_device_program_run(nova_device_program *program,
         if (status == NOVA_OK && options->waits)
             status = run_await(&r, error);
         else if (status != NOVA_OK && nova_device_program_is_mixed(program))
-            /* kernels before an island that failed use the caller's arrays */
+            /* kernels before a host region that failed use the arrays of the caller */
             (void)run_await(&r, &ignored);
         nova_device_execution_give(program, r.execution, &r.counts);
     }

@@ -1,4 +1,4 @@
-/* What the files of the device runtime share; nobody else includes this. */
+/* Shared state of the device runtime; included by the files of this folder only. */
 #ifndef NOVA_GPU_DEVICE_STATE_H
 #define NOVA_GPU_DEVICE_STATE_H
 
@@ -8,7 +8,7 @@
 #include "nova/device.h"
 #include "nova/program.h"
 
-/* Blocks come in sizes of a quarter of a power of two, from 256 bytes on. */
+/* Size classes divide each power of two by four, from 256 bytes on. */
 enum {
     NOVA_DEVICE_ALIGNMENT = 256,
     NOVA_DEVICE_CLASSES = 160,
@@ -23,14 +23,14 @@ enum { NOVA_DOUBLE_BUFFER_HALVES = 2 };
 
 typedef struct nova_double_buffer {
     char *memory[NOVA_DOUBLE_BUFFER_HALVES];
-    void *copied[NOVA_DOUBLE_BUFFER_HALVES]; /* events: the device is done with that half */
+    void *copied[NOVA_DOUBLE_BUFFER_HALVES]; /* events: the device has finished with that half */
     bool is_busy[NOVA_DOUBLE_BUFFER_HALVES]; /* whether the event was recorded and not waited for */
     unsigned next_half;
     struct nova_double_buffer *next;
 } nova_double_buffer;
 
-/* A stream that executions take in turns. It lives as long as the device: memory of the pool knows
- * by its stream who used it last, also when the program of that stream is gone. */
+/* A pooled stream, reused by executions. It lives as long as the device: a block of the memory pool
+ * refers to the last stream that used it, even after the program of that stream is destroyed. */
 typedef struct nova_pooled_stream {
     void *stream;
     struct nova_pooled_stream *next;
@@ -43,7 +43,7 @@ struct nova_device {
     nova_device_info info;
     void *stream;                   /* of runs on arrays of Nova */
     void *in, *out;                 /* streams of large copies */
-    nova_device_block *empty_block; /* what arrays without elements point to */
+    nova_device_block *empty_block; /* the address of arrays without elements */
     atomic_bool is_lost;
     pthread_mutex_t mutex; /* guards all below */
     char lost_reason[448];
@@ -64,7 +64,7 @@ struct nova_device {
 nova_status nova_device_enter(nova_device *device, nova_error *error);
 void nova_device_leave(nova_device *device);
 
-/* NOVA_OK for 0, else the status of the driver's number with `action` could not be done. A fault
+/* NOVA_OK for 0, else the status of the driver's number, with the text "`action` failed". A fault
  * marks the device as lost. */
 nova_status nova_device_check(nova_device *device, int result, const char *action,
                               nova_error *error);
@@ -78,7 +78,7 @@ nova_status nova_device_mark_inside(nova_device *device, void *stream, void **ev
                                     nova_error *error);
 nova_status nova_device_await_inside(nova_device *device, void *event, nova_error *error);
 
-/* A stream of its own for an execution. */
+/* A stream for one execution. */
 nova_status nova_pooled_stream_take(nova_device *device, nova_pooled_stream **pooled_stream,
                                     nova_error *error);
 void nova_pooled_stream_give(nova_device *device, nova_pooled_stream *pooled_stream);
@@ -99,8 +99,8 @@ nova_status nova_double_buffer_take(nova_device *device, nova_double_buffer **bu
 void nova_double_buffer_give(nova_device *device, nova_double_buffer *buffer);
 void nova_double_buffer_destroy(nova_device *device, nova_double_buffer *buffer);
 
-/* Copies by way of a stage. `in` returns when `from` has been read and all is enqueued, `out` when
- * `to` has been written. */
+/* Copies through a double buffer of pinned memory. `upload` returns when `from` has been read and
+ * all copies are enqueued, `download` when `to` has been written. */
 nova_status nova_double_buffer_upload(nova_device *device, nova_double_buffer *buffer, uint64_t to,
                                       const void *from, uint64_t size, void *stream,
                                       nova_error *error);
@@ -110,22 +110,23 @@ nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer 
 
 /* --- device_program.c ------------------------------------------------------------------------- */
 
-/* Launches that follow each other and are done in one go: kernels of the device, by one graph;
- * copies between device and host, with an event behind them; kernels of the host, by its scheduler.
- * A loop is a step of one launch, and the steps up to `end` are its body. */
+/* Consecutive launches that execute together: device kernels, as one graph; copies between device
+ * and host, followed by an event; host kernels, on the task scheduler. A loop is a step of one
+ * launch, and the steps up to `end` are its body. */
 typedef enum { NOVA_DEVICE_STEP, NOVA_COPY_STEP, NOVA_HOST_STEP, NOVA_LOOP_STEP } nova_step_kind;
 
 typedef struct {
     nova_step_kind kind;
     uint32_t first, count; /* of the program's launches that do anything */
-    uint32_t number;       /* among the steps of its kind */
+    uint32_t number;       /* index among the steps of its type */
     uint32_t end;          /* of a loop: the first step after its body */
 } nova_device_step;
 
-/* Launches of one set of pointers that the driver runs at once. */
+/* Launches with one set of pointers that the driver runs as a graph. */
 typedef struct {
-    void **graphs;      /* one for each step of the device; NULL for a step of one launch */
-    uint64_t *slots;    /* of arguments, outputs and workspace: what the pointers were made from */
+    void **graphs; /* one for each step of the device; NULL for a step of one launch */
+    /* of arguments, outputs and workspace: the pointers are computed from them */
+    uint64_t *slots;
     uint64_t *pointers; /* one for each operand of the tables */
     uint64_t used;      /* number of the run that used it last */
 } nova_device_graph;
@@ -135,10 +136,10 @@ enum { NOVA_DEVICE_GRAPHS = 4 };
 /* What a run needs, reused from run to run. */
 typedef struct nova_device_execution {
     struct nova_device_execution *next;
-    nova_pooled_stream *pooled_stream; /* its own stream, for runs that name none */
+    nova_pooled_stream *pooled_stream; /* its stream, for runs without a stream */
     void *last;                        /* stream of its last run */
     nova_device_block *workspace;      /* NULL when none is needed */
-    nova_device_block *staging;        /* copies of what is on the host, or not aligned */
+    nova_device_block *staging;        /* copies of values that are on the host, or not aligned */
     char *pinned;                      /* as large, where that is not much */
     uint64_t pinned_size;
     void *copied; /* event: the device has read the pinned memory */
@@ -146,10 +147,10 @@ typedef struct nova_device_execution {
     uint64_t runs;
     uint64_t *slots;
     uint64_t *pointers;
-    /* places of arguments and outputs in `staging`, or UINT64_MAX */
+    /* offsets of arguments and outputs in `staging`, or UINT64_MAX */
     uint64_t *staging_offsets;
     nova_kernel_call *calls;    /* one for each launch that does anything */
-    nova_device_range *ranges;  /* one for each operand, when the driver looks at them */
+    nova_device_range *ranges;  /* one for each operand, if the driver checks accesses */
     char *host_shadow;          /* pinned: see nova_hybrid_layout; NULL when there is none */
     void **copies;              /* events, one for each step of copies: they have ended */
     void *host_shadow_released; /* event: the copies of the last run have ended */
@@ -158,7 +159,7 @@ typedef struct nova_device_execution {
     nova_device_graph graphs[NOVA_DEVICE_GRAPHS];
 } nova_device_execution;
 
-/* The kernels of a step of the host, as a program of their own: its workspace is the mirror, its
+/* A host region: the kernels of a host step as a CPU program. Its workspace is the host shadow, its
  * arguments are constants. */
 typedef struct {
     nova_program *program;
@@ -169,25 +170,25 @@ typedef struct {
     uint32_t *operands;
     nova_task *tasks;
     uint32_t *successors;
-    void **constants; /* one for each operand; NULL for what is no constant */
+    void **constants; /* one for each operand; NULL unless it is a constant */
     /* for the copies up to this step of them; NOVA_NO_STEP: for none of the run */
     uint32_t waits;
 } nova_host_region;
 
 #define NOVA_NO_STEP UINT32_MAX
 
-/* Of a program that has kernels of the host between those of the device: what those use lies in one
- * piece of the host's memory, the mirror. */
+/* Of a hybrid program, which has host kernels between device kernels: the host kernels use one
+ * block of host memory, the host shadow. */
 typedef struct {
     nova_host_region *host_regions;
     uint32_t host_region_count, copy_count; /* steps of the host, and of copies */
     /* of launches that do anything: a copy of an argument as the caller gave it */
     bool *is_original;
-    /* of arguments, then outputs, in the mirror; UINT64_MAX: no host kernel uses it */
+    /* of arguments, then outputs, in the host shadow; UINT64_MAX: not used by host kernels */
     uint64_t *shadow_offsets;
-    uint64_t workspace; /* where that begins in the mirror, with the layout it has on the device */
-    uint64_t layout;    /* bytes of the mirror that have a place */
-    uint64_t size;      /* of the mirror, with what islands need for themselves */
+    uint64_t workspace; /* its offset in the host shadow, with the same layout as on the device */
+    uint64_t layout;    /* bytes of the host shadow that are assigned */
+    uint64_t size;      /* of the host shadow, with the workspaces of host regions */
     /* a copy of those that host kernels use, which start at `first_constant` */
     char *constants;
     uint64_t first_constant;
@@ -221,30 +222,30 @@ nova_status nova_device_execution_take(nova_device_program *program,
 void nova_device_execution_give(nova_device_program *program, nova_device_execution *execution,
                                 const nova_device_counts *counts);
 
-/* Destroys what the driver has of it, and frees its arrays; device_launch.c. */
+/* Destroys its driver objects and frees its arrays; device_launch.c. */
 void nova_graph_free(const nova_device_program *program, nova_device_graph *graph);
 
-/* --- host_shadow.c: where kernels of the host have what they use ------------------------------ */
+/* --- host_shadow.c: host copies of the values that host kernels use -------------------------- */
 
-/* Gives a place to all that kernels of the host and copies are given. */
+/* Assigns offsets to all operands of host kernels and copies. */
 nova_status nova_host_shadow_lay_out(nova_device_program *program, const nova_device_source *source,
                                      nova_error *error);
 
 /* Where an argument or output is counted: an output that is a donated argument is that. */
 size_t nova_host_shadow_slot(const nova_device_program *program, const nova_buffer *buffer);
 
-/* The offset of a buffer in the mirror. Not of constants, which have an address: */
+/* The offset of a buffer in the host shadow. Constants have an address instead: */
 uint64_t nova_host_shadow_offset(const nova_device_program *program, const nova_buffer *buffer);
 void *nova_host_shadow_constant(const nova_device_program *program, const nova_buffer *buffer);
 
-/* The mirror of an execution and its events; nothing where the program is not mixed. */
+/* The host shadow of an execution and its events; no effect if the program is not hybrid. */
 nova_status nova_host_shadow_create(const nova_device_program *program,
                                     nova_device_execution *execution, nova_error *error);
 void nova_host_shadow_free(nova_device_program *program, nova_device_execution *execution);
 
 /* --- host_region.c ---------------------------------------------------------------------------- */
 
-/* Makes the program of a step of the host, of the code in `image`. Its arrays are the island's. */
+/* Creates the program of a host step, from the code in `image`. The region owns its arrays. */
 nova_status nova_host_region_create(const nova_device_program *program,
                                     const nova_device_step *step, const nova_image *image,
                                     nova_host_region *region, nova_error *error);
@@ -252,7 +253,7 @@ void nova_host_region_free(nova_host_region *region);
 
 /* --- device_steps.c --------------------------------------------------------------------------- */
 
-/* Puts the launches into steps, and makes what those of the host need; `launches` must be there. */
+/* Groups the launches into steps, and creates the host regions; `launches` must be set. */
 nova_status nova_steps_prepare(nova_device_program *program, const nova_device_source *source,
                                nova_error *error);
 void nova_steps_free(nova_device_program *program);

@@ -1,4 +1,5 @@
-/* The launches of a program in steps, and what steps of the host need: known when it is loaded. */
+/* Groups the launches of a program into steps, and computes the copies that host regions wait for,
+ * at load time. */
 #include <stdlib.h>
 
 #include "gpu/device_state.h"
@@ -15,8 +16,8 @@ static nova_step_kind steps_kind(const nova_device_program *program, uint32_t in
                                 : NOVA_HOST_STEP;
 }
 
-/* Whether launch `index` belongs to the step of the one before it. An island is one piece of the
- * tables: launches that do nothing may be inside, if they are of the host as well. */
+/* Whether launch `index` extends the step of the previous launch. A host region is one range of the
+ * tables: empty launches may be inside, if they are host launches. */
 static bool steps_extends(const nova_device_program *program, uint32_t index)
 {
     nova_step_kind kind = steps_kind(program, index);
@@ -29,7 +30,7 @@ static bool steps_extends(const nova_device_program *program, uint32_t index)
     return true;
 }
 
-/* Whether launch `index` is behind the body of a loop. */
+/* Whether launch `index` is after the body of a loop. */
 static bool steps_is_after(const nova_device_program *program, uint32_t index,
                            const nova_device_step *loop)
 {
@@ -71,7 +72,7 @@ static nova_status steps_make(nova_device_program *program, nova_error *error)
     return NOVA_OK;
 }
 
-/* --- what islands wait for -------------------------------------------------------------------- */
+/* --- the copies that host regions wait for --------------------------------------------------- */
 
 /* Whether a copy and a kernel of the host must not be at work at the same time. */
 static bool steps_overlaps(const nova_device_program *program, const nova_launch_record *copy,
@@ -102,8 +103,8 @@ static bool steps_any_overlap(const nova_device_program *program, const nova_dev
     return false;
 }
 
-/* The last copies before an island that use what it uses: those before them have ended as well
- * then. */
+/* The last copy step before a host region that shares a buffer with it: earlier copies have ended
+ * by then. */
 static uint32_t steps_find_waits(const nova_device_program *program, const nova_device_step *region)
 {
     for (const nova_device_step *step = region; step-- > program->steps;)
@@ -112,8 +113,8 @@ static uint32_t steps_find_waits(const nova_device_program *program, const nova_
     return NOVA_NO_STEP;
 }
 
-/* Finds copies to the host of arguments that are still what the caller gave: a kernel changes only
- * donated ones. */
+/* Finds copies to the host of arguments that still have the caller's value: kernels change only
+ * donated arguments. */
 static nova_status steps_find_originals(nova_device_program *program, nova_error *error)
 {
     bool *is_original = calloc(program->launch_count + 1, sizeof *is_original);

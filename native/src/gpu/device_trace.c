@@ -1,9 +1,9 @@
-/* Traces: timed events around all that a run enqueues, and the host's clock for what the thread
- * does.
+/* Traces: timed events around all work that a run enqueues, and the host clock for the calling
+ * thread.
  *
- * An event that is waited for when the run begins says what the host's clock was at a moment of the
- * device's; all others are counted from there. They are read when somebody wants the trace, so that
- * a run which does not wait for the device does not wait because it is traced. */
+ * An event that is waited for at the start of the run relates the clocks of host and device; all
+ * other events are measured from it. They are read on demand, so that tracing does not make an
+ * asynchronous run wait for the device. */
 #include "gpu/device_trace.h"
 
 #include <stdlib.h>
@@ -25,13 +25,13 @@ struct nova_device_trace {
     uint32_t *values;
     size_t value_count, value_capacity;
     bool has_begun;      /* whether the last span is one that waits for its end */
-    nova_span_kind host; /* what the thread has been doing */
+    nova_span_kind host; /* the current activity of the thread */
     uint32_t host_launch, host_count;
     uint64_t host_since;
     uint64_t lost;
     nova_span *spans; /* when it is read */
     size_t span_count;
-    pthread_mutex_t mutex; /* of who reads */
+    pthread_mutex_t mutex; /* of the readers */
 };
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static void trace_give_timed(nova_device *device, void *event)
         device->driver->event_destroy(device->driver, event);
 }
 
-/* An event that the stream has been told to note; NULL when it could not be. */
+/* An event recorded on the stream; NULL on failure. */
 static void *trace_record(nova_device *device, void *stream)
 {
     void *event = trace_take_timed(device);
@@ -69,7 +69,7 @@ static void *trace_record(nova_device *device, void *stream)
     return NULL;
 }
 
-/* Notes a moment of both clocks, on a stream that has nothing else to do. */
+/* Samples both clocks, on an idle stream. */
 static nova_status trace_find_base(nova_device_trace *trace, nova_error *error)
 {
     nova_device *device = trace->device;
@@ -118,7 +118,7 @@ void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind kind, uint32
     recorded created = {.span = {.kind = kind, .launch = launch, .bytes = bytes}};
     created.span.first = (uint32_t)trace->value_count;
     trace->has_begun = trace_add(trace, created) != NULL;
-    if (trace->has_begun) /* the event last: what takes time is to be before it */
+    if (trace->has_begun) /* the event last: the slow part precedes it */
         trace->created[trace->count - 1].from = trace_record(trace->device, stream);
 }
 
@@ -145,7 +145,7 @@ void nova_trace_add_value(nova_device_trace *trace, size_t slot)
     trace->created[trace->count - 1].span.count++;
 }
 
-/* Adds what the thread did until now. */
+/* Adds the span of the thread up to now. */
 static void trace_end_host(nova_device_trace *trace, uint64_t now)
 {
     recorded created = {.span = {.kind = trace->host,
@@ -217,8 +217,8 @@ static bool trace_read_event(const nova_device_trace *trace, void *event, uint64
     return true;
 }
 
-/* Brings a span of the device to the host's clock. The two were compared to within some
- * microseconds, and nothing happens before it was asked for. */
+/* Converts a span of the device to the host clock. The clocks agree to within microseconds; a span
+ * is clamped so that it does not start before it was enqueued. */
 static bool trace_read_span(const nova_device_trace *trace, recorded *created)
 {
     nova_span *span = &created->span;
@@ -234,7 +234,7 @@ static bool trace_read_span(const nova_device_trace *trace, recorded *created)
     return true;
 }
 
-/* Reads all spans, and gives the events back. */
+/* Reads all spans, and releases the events. */
 static void trace_settle(nova_device_trace *trace)
 {
     nova_device *device = trace->device;

@@ -1,12 +1,11 @@
-/* What a run tells its trace, if it has one; nobody but the files of the device runtime includes
- * this. */
+/* Recording of a run into its trace, if it has one; included by the files of this folder only. */
 #ifndef NOVA_GPU_DEVICE_TRACE_H
 #define NOVA_GPU_DEVICE_TRACE_H
 
 #include "gpu/device_state.h"
 
-/* All of these never fail: a span that there is no event or memory for is counted as lost. They are
- * called by the thread that runs, in its device's context. */
+/* These functions never fail: a span without an event or memory is counted as lost. They are called
+ * by the running thread, in the context of its device. */
 void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
                            uint64_t bytes, void *stream);
 void nova_trace_end_span(nova_device_trace *trace, void *stream);
@@ -15,7 +14,7 @@ void nova_trace_set_host(nova_device_trace *trace, nova_span_kind kind, uint32_t
                          uint32_t count);
 void nova_trace_stop_run(nova_device_trace *trace);
 
-/* Around what is enqueued on a stream: the begin and the end of a kernel or copy. */
+/* Begin and end of a kernel or copy that is enqueued on a stream. */
 static inline void nova_trace_begin(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
                                     uint64_t bytes, void *stream)
 {
@@ -29,14 +28,14 @@ static inline void nova_trace_end(nova_device_trace *trace, void *stream)
         nova_trace_end_span(trace, stream);
 }
 
-/* Adds an argument, or behind those an output, to what the copy that was begun last moves. */
+/* Adds an argument, or an output (numbered after the arguments), to the values of the last copy. */
 static inline void nova_trace_value(nova_device_trace *trace, size_t slot)
 {
     if (trace != NULL)
         nova_trace_add_value(trace, slot);
 }
 
-/* Says what the calling thread does from now on. */
+/* Sets the activity of the calling thread from now on. */
 static inline void nova_trace_host(nova_device_trace *trace, nova_span_kind kind)
 {
     if (trace != NULL)
@@ -50,7 +49,7 @@ static inline void nova_trace_host_region(nova_device_trace *trace, uint32_t fir
         nova_trace_set_host(trace, NOVA_SPAN_HOST, first, end - first);
 }
 
-/* The calling thread is done with the run; the device may not be. */
+/* The calling thread has finished the run; the device may still execute it. */
 static inline void nova_trace_stop(nova_device_trace *trace)
 {
     if (trace != NULL)

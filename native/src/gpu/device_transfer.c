@@ -1,5 +1,5 @@
-/* The copies of a run: small ones at once through pinned memory of the execution, large ones in
- * pieces on streams of their own, and arrays on the device that are not aligned. */
+/* The copies of a run: small values in one copy through pinned memory of the execution, large ones
+ * in chunks on copy streams, and device arrays that are not aligned. */
 #include <string.h>
 
 #include "gpu/device_run.h"
@@ -14,23 +14,23 @@ nova_status nova_run_free_pinned(nova_device_run *r)
     nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     int result = r->device->driver->event_synchronize(r->device->driver, execution->copied);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
-    return nova_run_check(r, result, "the arguments of the run before cannot be waited for");
+    return nova_run_check(r, result, "the arguments of the previous run cannot be waited for");
 }
 
-/* Whether an argument comes from the host. */
+/* Whether an argument is on the host. */
 static bool transfer_is_host_argument(const nova_device_run *r, size_t i)
 {
     return r->execution->staging_offsets[i] != NOVA_NOT_STAGED && r->arguments[i].address == 0;
 }
 
-/* One value on its way, of the nova_span_kind. */
+/* Starts the copy of one value, of the nova_span_kind. */
 static void transfer_begin_copy(nova_device_run *r, nova_span_kind kind, size_t slot, void *stream)
 {
     nova_trace_begin(r->trace, kind, NOVA_NO_LAUNCH, (uint64_t)r->program->nbytes[slot], stream);
     nova_trace_value(r->trace, slot);
 }
 
-/* Small ones: gathered in pinned memory, and copied at once. */
+/* Small values: gathered in pinned memory, one copy. */
 static nova_status transfer_copy_in_small(nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
@@ -49,19 +49,19 @@ static nova_status transfer_copy_in_small(nova_device_run *r)
     int result = driver->copy_in(driver, execution->staging->address, execution->pinned,
                                  r->inputs_end, r->stream);
     nova_trace_end(r->trace, r->stream);
-    if (result == 0 && !r->has_host_results) { /* nobody will wait for the run */
+    if (result == 0 && !r->has_host_results) { /* the caller does not wait for the run */
         result = driver->event_record(driver, execution->copied, r->stream);
         execution->pinned_is_busy = result == 0;
     }
     return nova_run_check(r, result, "the arguments cannot be copied to the device");
 }
 
-/* Large ones: in pieces, on a stream of their own, while the CPU prepares the next. */
+/* Large values: in chunks, on a copy stream, while the CPU fills the next chunk. */
 static nova_status transfer_copy_in_large(nova_device_run *r)
 {
     nova_device *device = r->device;
     nova_double_buffer *buffer;
-    /* The home may still be read by the run before this one. */
+    /* The previous run may still read the staging buffer. */
     nova_status status = nova_device_order_inside(device, r->stream, device->in, r->error);
     if (status == NOVA_OK)
         status = nova_double_buffer_take(device, &buffer, r->error);
@@ -84,7 +84,7 @@ static nova_status transfer_copy_in_large(nova_device_run *r)
     return status;
 }
 
-/* Arguments on the device that are not aligned, to their homes or back. */
+/* Device arrays that are not aligned, to the staging buffer or back. */
 static nova_status transfer_copy_unaligned(nova_device_run *r, bool back)
 {
     nova_driver *driver = r->device->driver;
@@ -115,7 +115,7 @@ nova_status nova_run_copy_in(nova_device_run *r)
     return status;
 }
 
-/* Where slot `i` goes on the host after a run; NULL: nowhere. */
+/* The host address of slot `i` after a run; NULL: none. */
 static void *transfer_host_result(const nova_device_run *r, size_t i)
 {
     size_t inputs = r->program->argument_count;

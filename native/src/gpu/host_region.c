@@ -1,6 +1,5 @@
-/* Islands: kernels of the host that follow each other in a program of a device, as programs of the
- * CPU. Their tables are cut out of those of the file, with buffers that are places in the mirror.
- */
+/* Host regions: consecutive host kernels of a hybrid program, as CPU programs. Their tables are a
+ * slice of those of the file, with buffers in the host shadow. */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static bool region_make_arrays(nova_host_region *region)
            region->tasks && region->successors && region->constants;
 }
 
-/* A launch with a kernel and buffers of its own. */
+/* A launch with its own kernel and buffers. */
 static void region_fill_launch(const nova_device_program *program, nova_host_region *region,
                                uint32_t index, const nova_launch_record *launch,
                                uint32_t first_operand)
@@ -50,8 +49,7 @@ static void region_fill_launch(const nova_device_program *program, nova_host_reg
     }
 }
 
-/* Tasks [first, first + count) of the program; whatever they wait for outside of the island has
- * ended before. */
+/* Tasks [first, first + count) of the program; predecessors outside of the region have finished. */
 static void region_fill_tasks(const nova_device_program *program, nova_host_region *region,
                               uint32_t first, uint32_t first_launch)
 {

@@ -1,5 +1,5 @@
-/* The mirror: memory of the host for all that its kernels use in a program of a device. Values
- * change sides by copies, which are launches of the tables. */
+/* The host shadow: host memory for all operands of host kernels in a hybrid program. Copy launches
+ * of the tables transfer values between the host shadow and the device. */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>

@@ -1,14 +1,13 @@
-/* Programs with kernels of the host between those of the device.
+/* Hybrid programs: host kernels between device kernels.
  *
- * A run goes through the steps in order. Those of the device and copies are only enqueued, each
- * step of copies with an event behind it. A step of the host waits for the copies that it needs,
- * then its tasks run on the threads of the process, while the device goes on with what it was given
- * before. */
+ * A run executes the steps in order. Device steps and copy steps are only enqueued, each copy step
+ * with an event after it. A host step waits for the copies that it needs, then its tasks run on the
+ * thread pool, concurrently with earlier work of the device. */
 #include <string.h>
 
 #include "gpu/device_run.h"
 
-/* Waits until nothing of the run before uses the mirror. */
+/* Waits until the previous run no longer uses the host shadow. */
 static nova_status hybrid_acquire_host_shadow(nova_device_run *r)
 {
     nova_driver *driver = r->device->driver;
@@ -18,11 +17,11 @@ static nova_status hybrid_acquire_host_shadow(nova_device_run *r)
     nova_trace_host(r->trace, NOVA_SPAN_WAIT);
     int result = driver->event_synchronize(driver, r->execution->host_shadow_released);
     nova_trace_host(r->trace, NOVA_SPAN_ENQUEUE);
-    return nova_run_check(r, result, "the run before cannot be waited for");
+    return nova_run_check(r, result, "the previous run cannot be waited for");
 }
 
-/* The array of the caller that a copy would bring back from the device; NULL where that is on the
- * device only, or not what is copied. */
+/* The caller's array that a copy would read back from the device; NULL if the value is on the
+ * device only, or differs. */
 static const void *hybrid_array_in_memory(const nova_device_run *r, const nova_device_step *step,
                                           uint32_t index)
 {
@@ -39,8 +38,8 @@ static char *hybrid_shadow_offset(const nova_device_run *r, const nova_buffer *b
     return r->execution->host_shadow + nova_host_shadow_offset(r->program, buffer);
 }
 
-/* Fills the mirror with arrays of the caller, which an island needs and copies before it would have
- * brought: the device has its work by now. */
+/* Copies arrays of the caller into the host shadow that a host region needs, in place of earlier
+ * copy steps: by now the device has its work. */
 static nova_status hybrid_refresh_arrays(nova_device_run *r, const nova_device_step *region)
 {
     nova_status status = NOVA_OK;
@@ -90,7 +89,7 @@ nova_status nova_run_copies(nova_device_run *r, const nova_device_step *step)
     if (status != NOVA_OK)
         return status;
     if (!is_enqueued && r->completed_copy_steps == step->number) {
-        r->completed_copy_steps++; /* nothing to wait for */
+        r->completed_copy_steps++; /* no wait is needed */
         return NOVA_OK;
     }
     return nova_run_check(
@@ -111,7 +110,7 @@ nova_status nova_run_host_region(nova_device_run *r, const nova_device_step *ste
         int result = driver->event_synchronize(driver, r->execution->copies[region->waits]);
         status = nova_run_check(r, result, "the device cannot be waited for");
         r->completed_copy_steps = region->waits + 1;
-        /* this run's stream is behind that of the run before */
+        /* the stream of this run is ordered after that of the previous run */
         r->execution->host_shadow_is_busy = false;
     } else {
         status = hybrid_acquire_host_shadow(r);

@@ -60,7 +60,7 @@ void nova_double_buffer_give(nova_device *device, nova_double_buffer *buffer)
     pthread_mutex_unlock(&device->mutex);
 }
 
-/* Waits until the device is done with a half. */
+/* Waits until the device has finished with a half. */
 static int pinned_free_half(nova_driver *driver, nova_double_buffer *buffer, unsigned half)
 {
     if (!buffer->is_busy[half])
@@ -100,7 +100,7 @@ nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer 
                                         nova_error *error)
 {
     nova_driver *driver = device->driver;
-    uint64_t asked = 0; /* bytes that the device was told to copy; `offset` have arrived */
+    uint64_t asked = 0; /* bytes that are enqueued for copying; `offset` bytes have arrived */
     unsigned first = buffer->next_half;
     int result = 0;
     for (uint64_t offset = 0; result == 0 && offset < size; offset += NOVA_HALF_BYTES) {
@@ -125,7 +125,7 @@ nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer 
     return nova_device_check(device, result, "an array cannot be copied from the device", error);
 }
 
-/* Enters the device and takes a stage of it; neither is the caller's when that fails. */
+/* Enters the device and acquires a double buffer; neither on failure. */
 static nova_status pinned_begin(nova_device *device, nova_double_buffer **buffer, nova_error *error)
 {
     nova_status status = nova_device_enter(device, error);

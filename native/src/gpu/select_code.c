@@ -1,10 +1,10 @@
-/* Which code of a file a device takes; the one place that knows what architectures run where. */
+/* Selects the code of a file for a device, by the rules of CUDA's compute capabilities. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "nova/file.h"
 
-/* A name such as "sm_90a": its number, and whether it is for that capability alone. */
+/* A name such as "sm_90a": its number, and whether it is for that capability only. */
 typedef struct {
     int number;
     bool is_exact;
@@ -20,8 +20,8 @@ static bool select_read_architecture(const char *text, architecture *result)
         number = 10 * number + (*digit - '0');
     if (number < 10 || number > 999)
         return false;
-    /* Code with the letter "f" runs on some later members of a family; which ones differs, so it is
-     * taken for its own number only. */
+    /* Code with the suffix "f" runs on later members of a family, which differ by driver; so it is
+     * used for its exact number only. */
     *result = (architecture){.number = number, .is_exact = *digit == 'a' || *digit == 'f'};
     return digit[result->is_exact ? 1 : 0] == '\0';
 }

@@ -1,4 +1,4 @@
-/* A launch: block after block, in each the warps in turns from barrier to barrier. */
+/* A launch: blocks in sequence, the warps of a block round-robin from barrier to barrier. */
 #include <stdlib.h>
 
 #include "gpusim/memory/shadow_memory.h"
@@ -127,7 +127,7 @@ static void launch_free_block(sim_block *block)
     free((void *)(uintptr_t)block->functions);
 }
 
-/* Where the shadow of each range begins; gives the words of all, or 0 without memory. */
+/* The offset of the shadow of each range; returns the words of all, or 0 without memory. */
 static uint64_t launch_lay_out_shadow(sim_block *block)
 {
     const sim_launch *launch = block->launch;

@@ -1,9 +1,7 @@
-/* The simulated GPU: executes decoded PTX, a warp of 32 lanes at a time, and reports what a program
- * may not do.
+/* The simulated GPU: executes decoded PTX, a warp of 32 lanes at a time, and reports faults.
  *
- * nova/gpusim/ decodes PTX text into the records below. A launch runs its blocks one after the
- * other, the warps of a block in turns between barriers, in an order that depends on nothing: two
- * runs give the same bits. */
+ * nova/gpusim/ decodes PTX text into the records below. A launch runs its blocks in sequence, the
+ * warps of a block round-robin between barriers, in a fixed order: two runs are bit-identical. */
 #ifndef NOVA_GPUSIM_SIM_H
 #define NOVA_GPUSIM_SIM_H
 
@@ -39,7 +37,7 @@ typedef enum {
 
 typedef enum { SPACE_GENERIC, SPACE_PARAM, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL } sim_space;
 
-/* Where generic addresses of a space begin; its own addresses are offsets from there. */
+/* Where generic addresses of a space begin; addresses of the space are offsets from there. */
 #define WINDOW_SHIFT 56
 #define WINDOW(number) ((uint64_t)(number) << WINDOW_SHIFT)
 #define SHARED_WINDOW WINDOW(1)
@@ -123,7 +121,7 @@ typedef struct {
     uint32_t flags;                   /* by op */
     int32_t guard;                    /* word of a predicate; -1: always */
     uint8_t unless, results;
-    uint16_t ignored;         /* elements of a vector load, a bit each, that nobody reads */
+    uint16_t ignored;         /* elements of a vector load, a bit each, that are not used */
     uint32_t first, operands; /* operands[first .. first + operands): results first */
     uint32_t target;          /* of a branch */
     uint32_t line;            /* of the PTX, from 1 */
@@ -135,7 +133,7 @@ typedef struct {
     const sim_operand *operands;
     const uint64_t *constants;
     uint32_t constant_count;
-    uint32_t register_words; /* 32-bit words of a lane: those of special registers first */
+    uint32_t register_words; /* 32-bit words of a lane: special registers first */
     uint32_t shared_bytes;   /* static ones; dynamic ones follow */
     uint32_t local_bytes;    /* of a thread */
 } sim_kernel;
@@ -194,8 +192,8 @@ typedef struct {
 } sim_fault;
 
 /* Global memory that kernels may use, sorted by address. `state` has a byte for each of its bytes:
- * 1 once it was written; without it (NULL) reads of bytes that nobody wrote are not reported.
- * `moved` is what is added to an address of a kernel to get that of the host. */
+ * 1 once it is initialized; without it (NULL) uninitialized reads are not reported. `moved` is
+ * added to an address of a kernel to get that of the host. */
 typedef struct {
     uint64_t start, size;
     uint8_t *state;
@@ -214,10 +212,9 @@ typedef struct {
     uint64_t *steps; /* gets the instructions of all warps, unless NULL */
 } sim_launch;
 
-/* Runs a launch to its end; the first fault stops it, is described in *fault, and gives 1. A block
- * has at most 1024 threads, a grid fewer than MOST_BLOCKS blocks: that and the records are the
- * caller's to check. Thread-safe: several launches may run at the same time on memory of their own.
- */
+/* Runs a launch to its end; the first fault stops it, is described in *fault, and returns 1. A
+ * block has at most 1024 threads, a grid fewer than MOST_BLOCKS blocks: the caller checks that and
+ * the records. Thread-safe: several launches may run concurrently on disjoint memory. */
 int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *fault);
 
 /* A lane function: its name, and the bits of its result and of up to four operands (0: none). */
@@ -226,7 +223,7 @@ typedef struct {
     uint8_t out, in[4];
 } sim_lane_facts;
 
-/* The lane functions in the order of `detail`; NULL behind the last. */
+/* The lane functions in the order of `detail`; NULL after the last. */
 const sim_lane_facts *nova_sim_lane(uint32_t detail);
 
 #endif

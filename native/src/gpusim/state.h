@@ -6,8 +6,8 @@
 #include "gpusim/isa/lanes.h"
 #include "gpusim/sim.h"
 
-/* Who touched a word of memory last, packed by races.h: block, clock of the warp, thread, bytes. 0:
- * nobody. */
+/* The last access to a word of memory, packed by races.h: block, clock of the warp, thread, bytes.
+ * 0: none. */
 typedef uint64_t sim_stamp;
 
 typedef struct {
@@ -33,9 +33,10 @@ typedef struct {
     /* lanes: not exited; at a barrier; at an exchange that waits for others */
     uint32_t live, parked, deferred;
     uint32_t at_barrier[LANES]; /* the instruction that a parked lane waits at */
-    uint32_t waits;             /* number of the barrier that the whole warp waits at, + 1 */
+    uint32_t waits;             /* number of the barrier that the full warp waits at, + 1 */
     uint32_t number;
-    /* Moments pass at barriers. What warp w did until moment known[w] is visible to this one. */
+    /* Clocks advance at barriers. Accesses of warp w up to vector_clock[w] are visible to this
+     * warp. */
     uint32_t clock, vector_clock[MOST_WARPS];
     uint64_t steps;
     sim_copy *copies;
@@ -44,9 +45,9 @@ typedef struct {
 } sim_warp;
 
 typedef struct {
-    uint32_t waiting, resumed; /* warps: mask of those that wait; number of those that went on */
+    uint32_t waiting, resumed; /* warps: mask of those that wait; number of those that resumed */
     uint32_t threads;          /* that it waits for; 0: all of the block */
-    uint32_t vector_clock[MOST_WARPS]; /* what those that are here have seen */
+    uint32_t vector_clock[MOST_WARPS]; /* the merged vector clock of the warps that have arrived */
 } sim_barrier;
 
 typedef struct {
@@ -63,15 +64,15 @@ typedef struct {
     sim_warp *warps;
     sim_barrier barriers[BARRIERS];
     uint32_t warp_count, threads, index[3];
-    uint32_t serial, first_serial; /* of the block; those of the launch begin behind the second */
+    uint32_t serial, first_serial; /* of the block; those of the launch begin after the second */
     uint8_t *shared, *shared_state, *local;
     uint32_t shared_bytes;
     sim_shadow *shared_shadow;
-    /* of all ranges, one behind the other; NULL: races are not looked for */
+    /* of all ranges, in sequence; NULL: no race detection */
     sim_shadow *global_shadow;
     uint64_t *range_words; /* where a range's begins */
-    uint8_t *released;     /* by number of the block: whether it has published what it wrote */
-    uint8_t acquired;      /* whether this one has asked for what others published */
+    uint8_t *released;     /* by block number: whether it has released its writes */
+    uint8_t acquired;      /* whether this block has acquired the writes of others */
     uint32_t last_range;
 } sim_block;
 
@@ -194,13 +195,13 @@ static inline int is_signed(sim_type type)
     return type == T_S8 || type == T_S16 || type == T_S32 || type == T_S64;
 }
 
-/* --- the parts: each gives 0, or 1 after it has described a fault ----------------------------- */
+/* --- the parts: each returns 0, or 1 after it has described a fault --------------------------- */
 
 int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread);
 void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out);
 
-/* memory.c: the host address of `bytes` at an address of a space, checked; NULL after a fault.
- * `value` are the bytes that will be written, if they are known. */
+/* memory.c: the checked host address of `bytes` at an address of a space; NULL after a fault.
+ * `value` are the bytes to write, if they are known. */
 uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane,
                    sim_space space, uint64_t address, uint32_t bytes, sim_access access,
                    const uint8_t *value);
@@ -241,8 +242,8 @@ int sim_load_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at)
 int sim_store_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at);
 void sim_multiply(const sim_block *block, sim_warp *warp, const sim_instruction *at);
 
-/* barriers.c: a warp whose lanes are all parked arrives; barriers that are complete let their warps
- * go on; lanes that end must not have gone around one. */
+/* barriers.c: a warp whose lanes are all parked arrives; complete barriers resume their warps;
+ * exiting lanes must not bypass one. */
 int sim_park_warp(sim_block *block, sim_warp *warp);
 int sim_arrive(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, int waits);
 int sim_release(sim_block *block);

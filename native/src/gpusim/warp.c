@@ -1,5 +1,5 @@
-/* A warp, until it has to wait: lanes at the lowest place go first, so those that took different
- * ways meet again. */
+/* A warp, until it waits: the lanes at the lowest program counter run first, so that diverged lanes
+ * reconverge. */
 #include "gpusim/state.h"
 
 enum { PRED_AND, PRED_OR, PRED_XOR, PRED_NOT, PRED_MOVE };
@@ -14,8 +14,8 @@ static void warp_run_move(const sim_block *block, sim_warp *warp, const sim_inst
         put_narrow(warp, to, narrow(block, warp, from), mask);
 }
 
-/* mov with a vector on one side: the first element is the lowest part. flags: bits of an element.
- */
+/* mov with a vector on one side: the first element is the lowest part. flags: bits of an
+ * element. */
 static void warp_run_pack(const sim_block *block, sim_warp *warp, const sim_instruction *at,
                           uint32_t mask)
 {
@@ -177,7 +177,7 @@ static void warp_select_path(sim_warp *warp, uint32_t mask, uint32_t pc)
             warp->pc[i] = pc;
 }
 
-/* The lanes to run next and how far: up to the place where others wait to be joined. 0: none can
+/* The lanes to run next and how far: up to the program counter of waiting lanes. 0: none can
  * run. */
 static uint32_t warp_choose_lanes(const sim_warp *warp, uint32_t *pc, uint32_t *limit)
 {
@@ -195,13 +195,13 @@ static uint32_t warp_choose_lanes(const sim_warp *warp, uint32_t *pc, uint32_t *
             else if (warp->pc[i] > *pc && warp->pc[i] < *limit)
                 *limit = warp->pc[i];
         }
-    /* Those behind wait for an exchange; whoever comes by them again has to stop too. */
+    /* The lanes after it wait for an exchange; lanes that reach it must stop too. */
     if (mask != ready && *limit == UINT32_MAX)
         *limit = UINT32_MAX - 1;
     return mask;
 }
 
-/* Lanes at a barrier: all that are live must come. Gives 1 after a fault. */
+/* Lanes at a barrier: all live lanes must arrive. Returns 1 after a fault. */
 static int warp_reach_barrier(sim_block *block, sim_warp *warp, const sim_instruction *at,
                               uint32_t active)
 {

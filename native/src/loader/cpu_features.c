@@ -7,8 +7,8 @@
 
 #include "loader/reader.h"
 
-/* The levels that a process can be held to, as nova/knobs.py names them; each has the ones before.
- */
+/* The levels that a process can be held to, as nova/knobs.py names them; each has the ones
+ * before. */
 enum { BASELINE = 1, V2, V3, V4, ALL };
 
 static const struct {
@@ -19,7 +19,7 @@ static const struct {
     {"x86_64-v4", V4},    {"aarch64", BASELINE},
 };
 
-/* What the program said; 0 where the environment decides. */
+/* The limit set by the program; 0: the environment decides. */
 static atomic_uint cpu_limit;
 
 void nova_cpu_limit(unsigned level)
@@ -103,9 +103,9 @@ uint16_t nova_cpu_machine(void)
     return EM_X86_64;
 }
 
-/* Whether this process may use tiles. The system wants to be asked, as its signal frames grow by 8
- * KiB, and says no where an alternate stack is too small for them. Asked only when somebody wants
- * to know; asking again changes nothing. */
+/* Whether this process may use AMX tiles. The system requires a request, as signal frames grow by 8
+ * KiB, and refuses if an alternate stack is too small for them. The request is made on first use;
+ * repeating it has no effect. */
 static bool cpu_may_use_tiles(const nova_cpu *cpu)
 {
     return !cpu->asks_for_tiles || syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;

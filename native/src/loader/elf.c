@@ -1,4 +1,4 @@
-/* The ELF headers: only what Nova's linker writes is accepted. */
+/* Checks of the ELF headers: only the output of Nova's linker is accepted. */
 #include <elf.h>
 #include <inttypes.h>
 
@@ -69,7 +69,7 @@ static nova_status elf_check_load(nova_bytes file, const Elf64_Phdr *row, const 
 {
     size_t i = elf->segment_count;
     if (!nova_fits(row->p_offset, row->p_filesz, file.size))
-        return REFUSE(error, "segment-bounds", "segment %zu ends behind the file", i);
+        return REFUSE(error, "segment-bounds", "segment %zu ends after the file", i);
     if (row->p_filesz > row->p_memsz || row->p_memsz - row->p_filesz > MOST_ZEROS)
         return REFUSE(error, "segment-size",
                       "segment %zu has %" PRIu64 " bytes in the file, %" PRIu64 " in memory", i,
@@ -122,7 +122,7 @@ static nova_status elf_read_segments(nova_bytes file, const Elf64_Ehdr *header, 
         return REFUSE(error, "elf-segments", "%u program headers at %#" PRIx64, header->e_phnum,
                       header->e_phoff);
     elf_extend(elf, header->e_phoff, size);
-    /* Loaded segments first: the others may stand before those that they lie in. */
+    /* Loaded segments first: other segments may precede those that contain them. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < header->e_phnum; i++) {
             Elf64_Phdr row;
@@ -185,7 +185,7 @@ static nova_status elf_check_section(nova_bytes file, const nova_elf *elf,
         return REFUSE(error, "section-flags", "section %.40s has flags %#" PRIx64, name,
                       section->flags);
     if (section->kind != SHT_NOBITS && !nova_fits(section->offset, section->size, file.size))
-        return REFUSE(error, "section-bounds", "section %.40s ends behind the file", name);
+        return REFUSE(error, "section-bounds", "section %.40s ends after the file", name);
     if (is_nova && loaded && section->offset % 64 != 0)
         return REFUSE(error, "section-alignment", "section %.40s is not at a multiple of 64", name);
     if (!loaded)
@@ -210,7 +210,7 @@ static nova_status elf_check_section(nova_bytes file, const nova_elf *elf,
     return NOVA_OK;
 }
 
-/* Names are used in place: the table has to end with a NUL. */
+/* Names are used in place: the table must end with a NUL. */
 static nova_status elf_read_names(nova_bytes file, const Elf64_Ehdr *header, nova_bytes *names,
                                   nova_error *error)
 {
@@ -258,7 +258,7 @@ static nova_status elf_read_sections(nova_bytes file, const Elf64_Ehdr *header, 
         !nova_fits(header->e_shoff, size, file.size))
         return REFUSE(error, "elf-sections",
                       "%u section headers at %#" PRIx64
-                      ": the file was cut short, or is not Nova's",
+                      ": the file is truncated, or not a Nova file",
                       header->e_shnum, header->e_shoff);
     elf_extend(elf, header->e_shoff, size);
     nova_bytes names = {NULL, 0};

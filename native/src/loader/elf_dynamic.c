@@ -1,5 +1,5 @@
-/* The dynamic section, symbols and relocations: nothing in them may run code or name other files.
- */
+/* Checks of the dynamic section, symbols and relocations: they may not run code or name other
+ * files. */
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include <elf.h>
@@ -9,8 +9,8 @@
 
 enum { MOST_NAME = 4096 };
 
-/* The tables that the dynamic section points at are found as sections; both must agree, so that
- * what is checked is what the dynamic linker would use. */
+/* The tables that the dynamic section points at are located by their sections; both must agree, so
+ * that the checked tables are those that the dynamic linker would use. */
 typedef struct {
     nova_bytes file;
     const nova_elf *elf;
@@ -92,7 +92,7 @@ static bool dynamic_expected_value(const reader *r, int64_t tag, uint64_t value,
         return r->relocations != NULL && value == r->relocations->size;
     case DT_RELAENT:
         return value == sizeof(Elf64_Rela);
-    case DT_RELACOUNT: /* check_relocations looks at the kinds */
+    case DT_RELACOUNT: /* dynamic_read_relocations checks the types */
         return value <= r->relocation_count;
     case DT_BIND_NOW:
         return true;
@@ -304,8 +304,8 @@ static nova_status dynamic_read_relocations(const reader *r, uint64_t relative,
                 (nova_relocation){row.r_offset, (uint64_t)row.r_addend, true};
         } else if (symbol >= r->symbol_count || !r->imported[symbol] || row.r_addend != 0) {
             return REFUSE(r->error, "relocation-target",
-                          "relocation %" PRIu64 " names symbol %" PRIu64 ", which is no import", i,
-                          symbol);
+                          "relocation %" PRIu64 " names symbol %" PRIu64 ", which is not an import",
+                          i, symbol);
         }
     }
     dynamic->relocations = list;

@@ -1,8 +1,8 @@
 #include "loader/reader.h"
 
-/* Sorted. The linker (nova/artifact) takes the names from here. They are bound without a version,
- * which gives the oldest one: a function whose meaning changed since (pthread_cond_*) must not be
- * here. */
+/* Sorted. The linker (nova/artifact) reads the names from here. They are bound without a
+ * version, which selects the oldest: a function with a changed meaning (pthread_cond_*) must not
+ * be listed. */
 static const char *const IMPORTS_NAMES[] = {
     "__errno_location",
     "aligned_alloc",

@@ -13,7 +13,7 @@ enum { MOST_MANIFEST = 64 << 20, CHECKED_VERSION = 4 };
 
 struct nova_file {
     nova_bytes bytes;
-    nova_copy copy; /* of the bytes, when they are our own */
+    nova_copy copy; /* of the bytes, if this file owns them */
     bool adopted;
     nova_arena arena;
     nova_elf elf;
@@ -242,8 +242,8 @@ nova_status nova_file_view(const void *data, size_t size, nova_file **file, nova
     return file_finish(created, status, file);
 }
 
-/* Addresses equal file offsets: a mapped file is like its bytes, without those that are not loaded.
- */
+/* Addresses equal file offsets: a mapped file is like its bytes, without those that are not
+ * loaded. */
 static void file_add_mapped(nova_file *file, const char *name, const void *data, size_t size)
 {
     uint64_t offset = (uintptr_t)data - (uintptr_t)file->bytes.data;

@@ -13,8 +13,8 @@
 enum { MOST_SEGMENTS = 1024 };
 
 struct nova_image {
-    char *mapping; /* where `low` lies; NULL when no segment has any bytes */
-    bool adopted;  /* somebody else unmaps */
+    char *mapping; /* the address of `low`; NULL if no segment has any bytes */
+    bool adopted;  /* not unmapped by this image */
     uint64_t low;  /* page-aligned vaddr of the first segment */
     uint64_t span;
     size_t segment_count;
@@ -96,7 +96,7 @@ static uint64_t image_shared_size(const nova_image_source *source, const nova_se
     return image_page_floor(segment->file_size, page);
 }
 
-/* Puts the bytes of all segments in place, while nothing is executable. */
+/* Copies the bytes of all segments while no page is executable. */
 static nova_status image_fill(nova_image *image, const nova_image_source *source, uint64_t page)
 {
     /* All before the first copy: two segments may share a page. */

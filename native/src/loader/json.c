@@ -30,8 +30,8 @@ static int32_t json_hex_word(const char *at, const char *end)
 
 static const char JSON_SHORT_NAMES[] = "\"\\bfnrt", JSON_SHORT_VALUES[] = "\"\\\b\f\n\r\t";
 
-/* The code point of the escape behind a backslash, stepped over; -1 for one that is not canonical:
- * unknown, needless, a lone surrogate or NUL. */
+/* The code point of the escape after a backslash, advancing; -1 if it is not canonical: unknown,
+ * needless, a lone surrogate or NUL. */
 static int32_t json_read_escape(const char **at, const char *end)
 {
     if (*at == end)
@@ -61,7 +61,7 @@ static int32_t json_read_escape(const char **at, const char *end)
     return value;
 }
 
-/* The next code point, stepped over; 0 at the closing quote, -1 for what may not stand there. */
+/* The next code point, advancing; 0 at the closing quote, -1 if it is not allowed. */
 static int32_t json_read_point(const char **at, const char *end)
 {
     if (*at == end || **at < ' ' || **at > '~')
@@ -93,7 +93,7 @@ static nova_status json_check_string(checker *c)
     for (;;) {
         int32_t point = json_read_point(&c->at, c->end);
         if (point < 0)
-            return json_refuse(c, "a string is open or holds what is not canonical");
+            return json_refuse(c, "a string is unterminated or not canonical");
         if (point == 0)
             return NOVA_OK;
     }
@@ -128,7 +128,7 @@ static nova_status json_check_word(checker *c, const char *word)
     return NOVA_OK;
 }
 
-/* Whether the first of two checked strings (behind their quotes) comes first. */
+/* Whether the first of two checked strings (after their quotes) precedes the second. */
 static bool json_is_before(const char *a, const char *b, const char *end)
 {
     for (;;) {

@@ -1,8 +1,8 @@
-/* Canonical JSON: keys sorted and different, no spaces, ASCII, integers only, nothing nested
- * deeply.
+/* A parser of canonical JSON: keys sorted and distinct, no spaces, ASCII, integers only, bounded
+ * nesting.
  *
- * nova_json_check looks at a whole text, an object, once; the other functions walk a text that it
- * has accepted and therefore cannot fail. manifest.c is the only caller. */
+ * nova_json_check validates a text (an object) once; the other functions walk a validated text and
+ * cannot fail. manifest.c is the only caller. */
 #ifndef NOVA_LOADER_JSON_H
 #define NOVA_LOADER_JSON_H
 
@@ -12,7 +12,7 @@
 
 #include "nova/error.h"
 
-/* A place in a checked text. */
+/* A cursor in a validated text. */
 typedef struct nova_json {
     const char *at;
 } nova_json;
@@ -26,15 +26,16 @@ char nova_json_kind(nova_json json);
 /* Steps over the value here. */
 void nova_json_skip(nova_json *json);
 
-/* Steps into the list or object here. Then `more` says whether there is another element and steps
- * to it, or says no and steps out. */
+/* Enters the list or object at the cursor. Then `more` advances to the next element and returns
+ * true, or leaves the list or object and returns false. */
 void nova_json_enter(nova_json *json);
 bool nova_json_more(nova_json *json);
 
 /* How many elements the list or object here has; takes time linear in its length. */
 size_t nova_json_count(nova_json json);
 
-/* Steps over the key and colon here. With a name: only when it is the key; else nothing happens. */
+/* Advances over the key and colon at the cursor. With a name: only if it is the key, else no
+ * effect. */
 void nova_json_key(nova_json *json);
 bool nova_json_key_is(nova_json *json, const char *name);
 

@@ -1,13 +1,13 @@
-/* The manifest against its schema (docs/nova-format.md): keys are sorted, so fields have an order.
- */
+/* The manifest against its schema (docs/nova-format.md): keys are sorted, so fields have an
+ * order. */
 #include <elf.h>
 #include <inttypes.h>
 
 #include "loader/json.h"
 #include "loader/reader.h"
 
-/* Version 3 adds variants for devices, version 4 the interfaces of kernels: what version 2 has is
- * as it was. */
+/* Version 3 adds variants for devices, version 4 the interfaces of kernels; the fields of version 2
+ * are unchanged. */
 enum { OLDEST_VERSION = 2, FORMAT_VERSION = 4, MOST_VARIANTS = 64, ALIGNMENT = 64 };
 
 static const struct {
@@ -41,12 +41,12 @@ static nova_status manifest_out_of_memory(const reader *r)
     return nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for the manifest");
 }
 
-/* Steps to the value of the next field, which must be `name` and of this kind. */
+/* Advances to the value of the next field, which must be `name` and of this type. */
 static nova_status manifest_read_field(reader *r, const char *name, char kind)
 {
     if (!nova_json_more(&r->json) || !nova_json_key_is(&r->json, name))
         return manifest_refuse(r, "manifest-fields", name,
-                               "is missing, or an unknown field stands before it");
+                               "is missing, or an unknown field precedes it");
     if (nova_json_kind(r->json) != kind)
         return manifest_refuse(r, "manifest-type", name,
                                kind == '{'   ? "is not an object"
@@ -78,7 +78,7 @@ static nova_status manifest_read_text(reader *r, const char *name, const char **
     return NOVA_OK;
 }
 
-/* One of the words (NULL at the end); gives its index. */
+/* One of the words (NULL at the end); its index. */
 static nova_status manifest_read_word(reader *r, const char *name, const char *const *words,
                                       uint32_t *index)
 {
@@ -101,7 +101,7 @@ static nova_status manifest_read_number(reader *r, const char *name, int64_t lea
     return *value < least ? manifest_refuse(r, "manifest-range", name, "is too small") : NOVA_OK;
 }
 
-/* Texts by name, for people and for the cache: nothing here looks at them. */
+/* Texts by name, for people and for the cache: not interpreted here. */
 static nova_status manifest_read_texts(reader *r, const char *name)
 {
     nova_status status = manifest_read_field(r, name, '{');
@@ -164,7 +164,7 @@ static nova_status manifest_read_range(reader *r, const char *name, uint64_t lim
 
 typedef nova_status read_record(reader *r, void *record, void *context);
 
-/* A list of objects; `records` (NULL: nobody keeps them) gets `size` zeroed bytes for each. */
+/* A list of objects; `records` (may be NULL) gets `size` zeroed bytes for each. */
 static nova_status manifest_read_list(reader *r, const char *name, size_t size, read_record *read,
                                       void *context, void **records, size_t *count)
 {
@@ -220,9 +220,9 @@ static nova_status manifest_read_tensor(reader *r, void *record, void *context)
         return manifest_refuse(r, "manifest-word", "dtype",
                                "is a type that this version does not know");
     if (*is_output != (tensor->role == NOVA_RESULT))
-        return manifest_refuse(r, "manifest-role", "role", "is not one that stands in this list");
+        return manifest_refuse(r, "manifest-role", "role", "is not in this list");
     if (r->index > 0 && tensor->role < tensor[-1].role)
-        return manifest_refuse(r, "manifest-role", "role", "is an input behind a param");
+        return manifest_refuse(r, "manifest-role", "role", "is an input after a param");
     if (rank > NOVA_MAX_RANK)
         return manifest_refuse(r, "manifest-shape", "shape", "has more than 64 axes");
     tensor->rank = (int32_t)rank;
@@ -301,7 +301,8 @@ static nova_status manifest_read_weight(reader *r, void *record, void *context)
         return status;
     if ((uint64_t)arg >= state->manifest->argument_count ||
         state->manifest->arguments[arg].role != NOVA_PARAM || state->has_value[arg])
-        return manifest_refuse(r, "manifest-weights", "arg", "is no param, or has a value already");
+        return manifest_refuse(r, "manifest-weights", "arg",
+                               "is not a param, or has a value already");
     nova_tensor_info *tensor = &state->manifest->arguments[arg];
     if (nbytes != tensor->nbytes)
         return manifest_refuse(r, "manifest-weights", "nbytes", "is not the size of the param");
@@ -478,7 +479,7 @@ static nova_status manifest_read(reader *r, nova_manifest *manifest)
     manifest->variants = records;
     if (manifest->variant_count == 0)
         return manifest_refuse(r, "manifest-variants", "variants", "is empty");
-    /* Each has a block of its own: else a small file could show 64 times its tables. */
+    /* Each has a separate block: otherwise a small file could refer to 64 times its tables. */
     for (size_t i = 1; i < manifest->variant_count; i++) {
         const nova_range *before = &manifest->tables[i - 1];
         if (manifest->tables[i].offset < before->offset + before->size)

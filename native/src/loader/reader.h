@@ -1,7 +1,7 @@
-/* What the files of the reader share; nobody else includes this.
+/* Shared declarations of the reader; included by the files of this folder only.
  *
- * file.c calls the others in the order of docs/nova-format.md. Each gets all bytes of the file,
- * never reads outside of them, and takes time linear in their number. */
+ * file.c calls the others in the order of docs/nova-format.md. Each takes all bytes of the file,
+ * never reads outside of them, and takes linear time. */
 #ifndef NOVA_LOADER_READER_H
 #define NOVA_LOADER_READER_H
 
@@ -15,7 +15,7 @@
 #include "nova/image.h"
 #include "nova/tables.h"
 
-/* A file that fails a check; the text is made like printf's. */
+/* Refuses a file that fails a check; the text is formatted as by printf. */
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
 
 typedef struct nova_bytes {
@@ -23,26 +23,26 @@ typedef struct nova_bytes {
     uint64_t size;
 } nova_bytes;
 
-/* Whether [offset, offset + size) lies in [0, limit). */
+/* Whether [offset, offset + size) is inside [0, limit). */
 static inline bool nova_fits(uint64_t offset, uint64_t size, uint64_t limit)
 {
     return offset <= limit && size <= limit - offset;
 }
 
-/* --- arena.c: memory that is freed at once ---------------------------------------------------- */
+/* --- arena.c: an arena allocator -------------------------------------------------------------- */
 
 typedef struct nova_arena {
     struct nova_chunk *last;
 } nova_arena;
 
-/* Zeroed and 8-byte aligned; NULL when there is no memory. A size of 0 gives a valid pointer. */
+/* Zeroed and 8-byte aligned; NULL: out of memory. A size of 0 returns a valid pointer. */
 void *nova_arena_take(nova_arena *arena, uint64_t count, size_t size);
 void nova_arena_free(nova_arena *arena);
 
-/* --- sealed_copy.c: bytes that nobody can change ---------------------------------------------- */
+/* --- sealed_copy.c: immutable bytes ----------------------------------------------------------- */
 
 typedef struct nova_copy {
-    void *data; /* NULL: nothing was copied */
+    void *data; /* NULL: not copied */
     uint64_t size;
     int fd; /* the memfd that `data` is mapped from, or -1 */
 } nova_copy;
@@ -62,7 +62,7 @@ typedef struct nova_elf {
     size_t section_count;
     uint64_t dynamic_offset, dynamic_size;
     uint64_t relro_vaddr, relro_size;
-    uint64_t end; /* of what the headers describe: the seal begins behind it */
+    uint64_t end; /* of all parts that the headers describe: the seal follows */
     nova_segment segments[NOVA_MAX_SEGMENTS];
     nova_section sections[NOVA_MAX_SECTIONS]; /* without the empty first one */
 } nova_elf;
@@ -75,12 +75,12 @@ nova_status nova_elf_read_segments(nova_bytes file, nova_elf *elf, nova_error *e
 /* NULL when there is none. */
 const nova_section *nova_elf_section(const nova_elf *elf, const char *name);
 
-/* The segment that holds [vaddr, vaddr + size) in bytes of the file, with all of `flags`; or NULL.
- */
+/* The segment that holds [vaddr, vaddr + size) in bytes of the file, with all of `flags`; or
+ * NULL. */
 const nova_segment *nova_elf_segment(const nova_elf *elf, uint64_t vaddr, uint64_t size,
                                      uint32_t flags);
 
-/* --- elf_dynamic.c: what the dynamic linker would act on -------------------------------------- */
+/* --- elf_dynamic.c: input of the dynamic linker ----------------------------------------------- */
 
 typedef struct nova_dynamic {
     const nova_symbol *symbols;
@@ -96,7 +96,7 @@ nova_status nova_dynamic_check(nova_bytes file, const nova_elf *elf, nova_arena 
 
 bool nova_import_allowed(const char *name);
 
-/* The i-th allowed name, sorted; NULL behind the last. */
+/* The i-th allowed name, sorted; NULL after the last. */
 const char *nova_import_name(size_t i);
 
 /* --- seal.c ----------------------------------------------------------------------------------- */
@@ -113,7 +113,7 @@ nova_status nova_seal_check(nova_bytes file, const nova_elf *elf, nova_seal *sea
 
 typedef void nova_sha256_blocks(uint32_t state[8], const unsigned char *data, size_t count);
 
-/* The fastest way that this CPU has, and the one that every CPU has. */
+/* The fastest implementation for this CPU, and the portable one. */
 nova_sha256_blocks *nova_sha256_choose(void);
 extern nova_sha256_blocks nova_sha256_portable;
 
@@ -138,11 +138,11 @@ typedef struct nova_manifest {
     int64_t version;
 } nova_manifest;
 
-/* What ranges in the manifest must stay below, and what it must agree with. */
+/* Upper bounds of ranges in the manifest, and values that it must match. */
 typedef struct nova_manifest_limits {
     uint16_t machine;
     uint64_t tables_size, constants_size, weights_size, device_size;
-    const void *device; /* what the section of that size holds */
+    const void *device; /* contents of the section of that size */
 } nova_manifest_limits;
 
 /* Everything in *manifest is in the arena. */
@@ -155,23 +155,24 @@ nova_status nova_manifest_read(const void *text, size_t size, const nova_manifes
 uint16_t nova_cpu_machine(void);
 
 typedef struct nova_cpu {
-    uint32_t words[8];                      /* of cpuid, or of the auxiliary vector */
-    bool saves_ymm, saves_zmm, saves_tiles; /* what the system keeps across task switches */
+    uint32_t words[8]; /* of cpuid, or of the auxiliary vector */
+    /* register state that the system saves across context switches */
+    bool saves_ymm, saves_zmm, saves_tiles;
     unsigned char level; /* features beyond it are not there: see nova_cpu_limit */
-    bool asks_for_tiles; /* they need a permission of the process: asked for with the question */
+    bool asks_for_tiles; /* they need a permission of the process, requested on first use */
 } nova_cpu;
 
-/* Holds this process to a level: 1 for the baseline of the architecture, 2 to 4 for x86-64-v2 to
- * -v4, 5 for all that the processor has, 0 for what NOVA_CPU_LEVEL says. */
+/* Limits this process to a level: 1 for the baseline of the architecture, 2 to 4 for x86-64-v2 to
+ * -v4, 5 for all features of the processor, 0 for the level in NOVA_CPU_LEVEL. */
 void nova_cpu_limit(unsigned level);
 
 /* Asks the processor: costs microseconds in a virtual machine, so ask once for many questions. */
 void nova_cpu_read(nova_cpu *cpu);
 
-/* Whether code may use a feature. For AMX, asks the system to let this process use it. */
+/* Whether code may use a feature. For AMX, requests the permission of the system. */
 bool nova_cpu_has(const nova_cpu *cpu, const char *feature);
 
-/* The i-th feature of this architecture that Nova knows; NULL behind the last. */
+/* The i-th feature of this architecture that Nova supports; NULL after the last. */
 const char *nova_cpu_feature(size_t i);
 
 #endif

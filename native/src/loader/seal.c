@@ -18,7 +18,7 @@ _Static_assert(sizeof(record) == 48 && sizeof(ending) == 56, "as in docs/nova-fo
 
 enum { SIGNATURE_SIZE = 96 };
 
-/* Sections of Nova are regions of their own: no region may hold one and something else. */
+/* Sections of Nova are separate regions: a region may not contain a section and other bytes. */
 static bool seal_splits_section(const nova_elf *elf, uint64_t begin, uint64_t end)
 {
     for (size_t i = 0; i < elf->section_count; i++) {
@@ -67,7 +67,7 @@ nova_status nova_seal_check(nova_bytes file, const nova_elf *elf, nova_seal *sea
         return REFUSE(error, "seal-magic", "the file is too short to have a seal");
     memcpy(&end, file.data + file.size - sizeof end, sizeof end);
     if (memcmp(end.magic, "NOVAEND2", sizeof end.magic) != 0)
-        return REFUSE(error, "seal-magic", "no Nova file, or one that was cut short");
+        return REFUSE(error, "seal-magic", "not a Nova file, or a truncated one");
     uint64_t length = file.size - sizeof end;
     if ((end.signature_size != 0 && end.signature_size != SIGNATURE_SIZE) ||
         end.signature_size > length || end.records_size > length - end.signature_size ||

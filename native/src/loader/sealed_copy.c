@@ -1,4 +1,4 @@
-/* Gets the bytes of a file into memory that nobody can change. */
+/* Copies the bytes of a file into immutable memory. */
 #define _GNU_SOURCE /* memfd_create, strerror_r */
 
 #include <elf.h>
@@ -14,8 +14,8 @@
 #define MFD_NOEXEC_SEAL 8u
 #endif
 
-/* From this size on a file is kept in a memfd, whose pages images share. Below it copying is as
- * quick, and a process with many small programs keeps its file descriptors. */
+/* From this size on a file is stored in a memfd, whose pages images share. Below it copying is as
+ * fast, and a process with many small programs needs no file descriptors. */
 enum { SHARE_SIZE = 1 << 20 };
 
 #define MOST_BYTES (UINT64_C(1) << 40)
@@ -46,7 +46,7 @@ static nova_status sealed_read_all(int source, char *memory, uint64_t size, nova
     return NOVA_OK;
 }
 
-/* A memfd with room for `size` bytes; -1 where the system has none to give. */
+/* A memfd of `size` bytes; -1 if the system has none. */
 static int sealed_make_memfd(uint64_t size)
 {
     int fd = memfd_create("nova", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
@@ -59,8 +59,8 @@ static int sealed_make_memfd(uint64_t size)
     return fd;
 }
 
-/* Fills the memfd and seals it; a sealed one can only be mapped again after the writable mapping is
- * gone. The flag says whether a failure was the memfd's: then plain memory will do. */
+/* Fills the memfd and seals it; sealing requires that the writable mapping is unmapped first. The
+ * flag tells whether the memfd failed: plain memory is used then. */
 static nova_status sealed_copy_to_memfd(nova_copy *copy, int source, bool *unusable,
                                         nova_error *error)
 {
@@ -112,7 +112,7 @@ static nova_status sealed_copy_file(nova_copy *copy, int source, nova_error *err
 {
     struct stat info;
     if (fstat(source, &info) != 0)
-        return sealed_system_error(error, "the file cannot be looked at");
+        return sealed_system_error(error, "the file cannot be inspected");
     if (!S_ISREG(info.st_mode))
         return REFUSE(error, "open-kind", "not a regular file");
     if (info.st_size <= 0)
@@ -123,7 +123,7 @@ static nova_status sealed_copy_file(nova_copy *copy, int source, nova_error *err
     bool unusable = true;
     nova_status status = NOVA_SYSTEM_ERROR;
     if (info.st_size >= SHARE_SIZE) {
-        char magic[SELFMAG]; /* somebody else's file of many gigabytes is not worth a copy */
+        char magic[SELFMAG]; /* a foreign file of many gigabytes is not copied */
         status = sealed_read_all(source, magic, sizeof magic, error);
         if (status == NOVA_OK && memcmp(magic, ELFMAG, sizeof magic) != 0)
             status = REFUSE(error, "elf-magic", "not an ELF file");
@@ -147,7 +147,7 @@ nova_status nova_copy_path(nova_copy *copy, const char *path, nova_error *error)
         source = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     while (source < 0 && errno == EINTR);
     if (source < 0 && errno == ELOOP)
-        return REFUSE(error, "open-link", "symbolic links that lead in a circle");
+        return REFUSE(error, "open-link", "a cycle of symbolic links");
     if (source < 0 && errno == ENXIO)
         return REFUSE(error, "open-kind", "not a regular file");
     if (source < 0)

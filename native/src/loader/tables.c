@@ -56,7 +56,7 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
         kind++;
     bool has_devices = kind % 2 == 1, has_interfaces = kind >= 2;
     if (kind == 4)
-        return REFUSE(error, "tables-magic", "the block does not start like one");
+        return REFUSE(error, "tables-magic", "the block has no magic number");
     if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",
                       header->size, size);
@@ -76,7 +76,7 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
     for (int i = 0; i < 7; i++)
         if (!tables_take(block, size, &position, layout[i].count, layout[i].size, &arrays[i]))
             return REFUSE(error, "tables-size",
-                          "array %d ends behind the block, or is not padded "
+                          "array %d ends after the block, or is not padded "
                           "with zeros",
                           i);
     tables->interfaces = NULL;
@@ -87,7 +87,7 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
             return status;
     }
     if (size - position != header->string_size)
-        return REFUSE(error, "tables-size", "the strings do not fill the rest of the block");
+        return REFUSE(error, "tables-size", "the strings do not fill the remainder of the block");
     tables->buffers = arrays[0];
     tables->kernels = arrays[1];
     tables->launches = arrays[2];
@@ -239,7 +239,7 @@ static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index
     return tables_check_device_launch(tables, index, error);
 }
 
-/* What is copied has a place on both sides that can be written. */
+/* A copied buffer is writable on both sides. */
 static nova_status tables_check_copies(const nova_tables *tables, nova_error *error)
 {
     for (uint32_t i = 0; i < tables->header->launch_count; i++) {
@@ -255,7 +255,7 @@ static nova_status tables_check_copies(const nova_tables *tables, nova_error *er
     return NOVA_OK;
 }
 
-/* Loops around the launch that is looked at: where each begins, and the first launch behind it. */
+/* Loops that enclose the current launch: where each begins, and the first launch after it. */
 typedef struct {
     uint64_t begin[NOVA_MOST_LOOPS], end[NOVA_MOST_LOOPS];
     uint32_t depth;
@@ -279,8 +279,8 @@ static nova_status tables_begin_loop(const nova_tables *tables, uint32_t index, 
     return NOVA_OK;
 }
 
-/* Ends the loops whose bodies are over before launch `index`. Of nothing that a body does, none
- * would end. */
+/* Ends the loops whose bodies end before launch `index`. A loop with an empty body would not
+ * terminate. */
 static nova_status tables_end_loops(open_loops *loops, uint64_t index, nova_error *error)
 {
     while (loops->depth > 0 && index >= loops->end[loops->depth - 1])
@@ -290,8 +290,8 @@ static nova_status tables_end_loops(open_loops *loops, uint64_t index, nova_erro
     return NOVA_OK;
 }
 
-/* A loop has its condition in one byte, and its body inside of the loop around it. Between its
- * launches there is neither code of the host nor a copy, and there are no tasks, which run once. */
+/* The condition of a loop is one byte, and its body is inside of the enclosing loop. The body has
+ * neither host code nor copies, and a program with loops has no tasks, which run once. */
 static nova_status tables_check_loops(const nova_tables *tables, nova_error *error)
 {
     const nova_tables_header *header = tables->header;
@@ -319,7 +319,7 @@ static nova_status tables_check_loops(const nova_tables *tables, nova_error *err
     return status;
 }
 
-/* Operands stand in the order of the launches, each in one of them: so work stays linear. */
+/* Operands are in the order of the launches, each in one launch: so the check is linear. */
 static nova_status tables_check_launches(const nova_tables *tables, nova_error *error)
 {
     const nova_tables_header *header = tables->header;
@@ -390,7 +390,7 @@ static nova_status tables_check_successors(const nova_tables *tables, uint32_t *
             return REFUSE(error, "tables-task-successors",
                           "task %u takes successors from %u, not %" PRIu64, i,
                           task->first_successor, first);
-        /* Ascending, and behind the task itself: no task is named twice, and there is no cycle. */
+        /* Ascending, and after the task itself: no task is named twice, and there is no cycle. */
         uint32_t before = i;
         for (uint32_t k = 0; k < task->successor_count; k++) {
             uint32_t successor = tables->successors[first + k];

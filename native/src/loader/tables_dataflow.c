@@ -1,11 +1,11 @@
-/* Checks that the launches of a block fit what their kernels were compiled for, and each other.
+/* Checks that the launches of a block match the interfaces of their kernels, and each other.
  *
- * The code of a kernel accesses all bytes of its operands, for every tile of its grid, and nothing
- * can tell so from the code itself. So a block says for each kernel what it was compiled for (its
- * interface), and launches that give it other buffers are refused. Then the launches are followed
- * in order: what one reads, one before it has written, and nothing has written over it. The body of
- * a loop runs any number of times: what it reads must have a value in the first iteration and in
- * later ones, and after the loop only what has a value without it as well has one. */
+ * The code of a kernel accesses all bytes of its operands, for every tile of its grid, which cannot
+ * be derived from the code. So a block has an interface for each kernel, and launches with other
+ * buffers are refused. Then a forward dataflow analysis follows the launches in order: each value
+ * that a launch reads was written before and not overwritten since. The body of a loop runs any
+ * number of times: a value that it reads must be defined in the first iteration and in later ones,
+ * and after the loop only values that are defined without it are defined. */
 #include "loader/tables_dataflow.h"
 
 #include <inttypes.h>
@@ -14,8 +14,8 @@
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
 
-/* Pairs of a write and a buffer that overlaps it: more than any program has, and a second of work.
- */
+/* Pairs of a write and a buffer that overlaps it: more than any program has, and a second of
+ * work. */
 #define MOST_OVERLAPS (UINT64_C(1) << 28)
 
 static uint32_t dataflow_core_of(const nova_tables *tables, const nova_launch_record *launch)
@@ -29,7 +29,7 @@ static bool dataflow_runs_code(const nova_tables *tables, const nova_launch_reco
     return dataflow_core_of(tables, launch) < NOVA_TO_HOST;
 }
 
-/* Whether `reads` of a launch is known: that of a kernel for a device is not, and is 0. */
+/* Whether `reads` of a launch is known: for a device kernel it is not, and is 0. */
 static bool dataflow_knows_reads(const nova_tables *tables, const nova_launch_record *launch)
 {
     return nova_kernel_is_linked(&tables->kernels[launch->kernel]) && launch->reads > 0;
@@ -133,8 +133,8 @@ typedef struct {
     uint32_t index;
 } placed;
 
-/* The buffers of the workspace by where they begin, and what has a value: a byte a buffer of the
- * workspace, which has the value that was last written to it or none; then a byte an output. */
+/* The workspace buffers by offset, and the defined values: a byte for each workspace buffer,
+ * whether it has the value last written to it; then a byte for each output. */
 typedef struct {
     const nova_tables *tables;
     placed *order;
@@ -215,7 +215,7 @@ static bool dataflow_overlap(const nova_buffer *a, const nova_buffer *b)
            b->nbytes > 0 && a->value < b->value + b->nbytes && b->value < a->value + a->nbytes;
 }
 
-/* What a launch writes lies apart from all else it accesses, or in the same place exactly. */
+/* A written buffer is disjoint from all other buffers of the launch, or identical to one. */
 static nova_status dataflow_check_operands(flow *f, uint32_t index, nova_error *error)
 {
     const nova_tables *tables = f->tables;
@@ -246,7 +246,7 @@ static nova_status dataflow_check_reads(const flow *f, uint32_t index, uint32_t 
     return NOVA_OK;
 }
 
-/* One launch; `checks` is false where only its effect is wanted. */
+/* One launch; `checks` is false if only its effect is needed. */
 static nova_status dataflow_follow_launch(flow *f, uint32_t index, bool checks, nova_error *error)
 {
     const nova_tables *tables = f->tables;
@@ -289,10 +289,9 @@ static nova_status dataflow_follow(flow *f, uint64_t begin, uint64_t end, bool c
     return status;
 }
 
-/* What has a value whenever the condition is looked at: what has one before the loop and after its
- * body. Each launch gives a buffer a value, takes it away or neither, whatever the others have. So
- * one walk over the body finds it, and what has a value there still has one after the next
- * iteration. */
+/* The values that are defined whenever the condition is evaluated: those defined before the loop
+ * and after its body. Each launch defines a buffer, kills it or neither, independent of the others
+ * (a gen/kill analysis). So one walk over the body reaches the fixed point. */
 static nova_status dataflow_find_head(flow *f, uint64_t begin, uint64_t end, unsigned char *head,
                                       nova_error *error)
 {

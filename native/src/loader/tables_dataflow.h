@@ -8,7 +8,7 @@
 nova_status nova_interfaces_find(nova_tables *tables, const char *block, uint64_t limit,
                                  uint64_t *position, nova_error *error);
 
-/* Refuses launches that do not fit the code of their kernels, or that read what has no value. The
+/* Refuses launches that do not match the code of their kernels, or that read undefined values. The
  * indices of the block have been checked. Thread-safe. */
 nova_status nova_tables_check_flow(const nova_tables *tables, const nova_tables_limits *limits,
                                    nova_error *error);

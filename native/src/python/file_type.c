@@ -1,4 +1,4 @@
-/* File(path) and File.from_bytes(data): a checked .nova file, and what is in it. */
+/* File(path) and File.from_bytes(data): a checked .nova file, and its contents. */
 #include <errno.h>
 
 #include "python/native.h"
@@ -94,7 +94,7 @@ static PyObject *file_from_bytes(PyObject *type, PyObject *data)
         Py_DECREF((PyObject *)self);
         return NULL;
     }
-    /* What others can write to is copied: it has to stay what was checked. */
+    /* A writable buffer is copied: the bytes must stay those that were checked. */
     if (!self->view.readonly) {
         PyObject *copy = PyBytes_FromStringAndSize(self->view.buf, self->view.len);
         PyBuffer_Release(&self->view);
@@ -138,7 +138,7 @@ static int file_getbuffer(FileObject *self, Py_buffer *view, int flags)
                              flags);
 }
 
-/* A view of some bytes of the file, which it keeps alive. */
+/* A view of a range of the file, which it keeps alive. */
 static PyObject *file_view_of(FileObject *self, const void *part, size_t size)
 {
     size_t all;
@@ -234,7 +234,7 @@ static PyObject *file_signature(FileObject *self, void *closure)
     return PyBytes_FromStringAndSize(signature, 96);
 }
 
-/* Names may hold any bytes; those that are no UTF-8 do not stop anyone from looking at a file. */
+/* Names may hold any bytes; invalid UTF-8 must not prevent the inspection of a file. */
 static PyObject *file_name_of(const char *text)
 {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
@@ -356,7 +356,8 @@ static PyMethodDef file_methods[] = {
     {"constants_vaddr", (PyCFunction)file_constants_vaddr, METH_O,
      "constants_vaddr(variant, /)\n--\n\nWhere its constants are loaded; 0: it has none."},
     {"missing", (PyCFunction)file_missing, METH_O,
-     "missing(variant, /)\n--\n\nWhat this CPU lacks for a variant; empty when it runs here."},
+     "missing(variant, /)\n--\n\nFeatures that this CPU lacks for a variant; empty when it runs "
+     "here."},
     {"choose", (PyCFunction)file_choose, METH_NOARGS,
      "choose()\n--\n\nThe first variant that runs here; FileError when there is none."},
     {"load", (PyCFunction)file_load, METH_O,

@@ -1,7 +1,7 @@
-/* sim_run() and sim_lanes(): the simulated GPU of native/src/gpusim.
+/* sim_run() and sim_lanes(): the GPU simulator of native/src/gpusim.
  *
- * Called by nova/gpusim/ with the records that its decoder makes; their sizes are checked here,
- * what is in them is the decoder's to get right. */
+ * Called by nova/gpusim/ with the records of its decoder; their sizes are checked here, the decoder
+ * is responsible for their contents. */
 #include "python/native.h"
 
 #include "gpusim/sim.h"
@@ -27,7 +27,7 @@ static bool gpusim_is_array_of(const Py_buffer *buffer, size_t size)
            (uintptr_t)buffer->buf % 8 == 0;
 }
 
-/* Blocks of up to 1024 threads; as many of them as the simulator can tell apart. */
+/* Blocks of up to 1024 threads; as many blocks as the simulator can number. */
 static bool gpusim_fits(const Arguments *arguments, const sim_launch *launch)
 {
     uint64_t threads = 1, blocks = 1;
@@ -72,7 +72,7 @@ PyObject *module_sim_run(PyObject *module, PyObject *args)
         return NULL;
     PyObject *result = NULL;
     if (!gpusim_fits(&arguments, &launch)) {
-        PyErr_SetString(PyExc_ValueError, "these arrays are no launch");
+        PyErr_SetString(PyExc_ValueError, "these arrays are not a launch");
     } else {
         kernel.code = arguments.code.buf;
         kernel.length = (uint32_t)((size_t)arguments.code.len / sizeof(sim_instruction));

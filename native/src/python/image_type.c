@@ -23,7 +23,7 @@ static bool image_parse_segment(PyObject *item, nova_segment *segment)
                               .file_size = fields[1],
                               .vaddr = fields[2],
                               .mem_size = fields[3],
-                              /* what does not fit stays a flag that nobody knows */
+                              /* a value that does not fit stays an unknown flag */
                               .flags = fields[4] > UINT32_MAX ? UINT32_MAX : (uint32_t)fields[4]};
     return true;
 }

@@ -23,7 +23,7 @@ void raise_run_status(nova_status status, const char *context)
 {
     PyObject *errors = status == NOVA_OUT_OF_MEMORY ? PyImport_ImportModule("nova.errors") : NULL;
     PyObject *type = errors != NULL ? PyObject_GetAttrString(errors, "RunMemoryError") : NULL;
-    PyErr_Clear(); /* where only this module is there, Python's own class says as much */
+    PyErr_Clear(); /* without the package `nova`, the built-in class is used */
     PyErr_Format(type != NULL ? type : module_exception_for(status), "%s: %s", context,
                  nova_status_text(status));
     Py_XDECREF(type);
@@ -55,7 +55,7 @@ static PyMethodDef module_functions[] = {
      "x86-64-v2 to "
      "-v4, 5 is all, 0 what NOVA_CPU_LEVEL says."},
     {"cpu_features", module_cpu_features, METH_NOARGS,
-     "cpu_features()\n--\n\nWhat this processor and system have, by LLVM's names."},
+     "cpu_features()\n--\n\nFeatures of this processor and system, by LLVM's names."},
     {"allowed_imports", module_allowed_imports, METH_NOARGS,
      "allowed_imports()\n--\n\nFunctions of the C library that a file may import, sorted."},
     {"choose_image", module_choose_image, METH_VARARGS,
@@ -67,12 +67,13 @@ static PyMethodDef module_functions[] = {
      "array "
      "that DLPack describes."},
     {"simulate", module_simulate, METH_VARARGS,
-     "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nPlays a task graph on "
+     "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nSimulates a task graph "
+     "on "
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},
     {"sim_run", module_sim_run, METH_VARARGS,
      "sim_run(code, operands, constants, sizes, ranges, params, grid, block, dynamic_shared, "
      "most_steps, check_races)\n--\n\nRuns a kernel on the simulated GPU: (instructions of all "
-     "warps, what went wrong or None)."},
+     "warps, fault or None)."},
     {"sim_lanes", module_sim_lanes, METH_NOARGS,
      "sim_lanes()\n--\n\nThe simulated GPU's arithmetic: (name, bits of the result and of each "
      "operand), in the order of their numbers."},
@@ -96,14 +97,14 @@ static PyMethodDef module_functions[] = {
      "configure_outputs(limit, seconds)\n--\n\nKeeps up to so many bytes of dropped results for so "
      "long; 0: none."},
     {"clear_outputs", module_clear_outputs, METH_NOARGS,
-     "clear_outputs()\n--\n\nGives the memory of all dropped results back to the system."},
+     "clear_outputs()\n--\n\nReturns the memory of all dropped results to the system."},
     {"outputs_info", module_outputs_info, METH_NOARGS,
      "outputs_info()\n--\n\n(limit, idle bytes, idle, live bytes, live, reused, mapped)."},
     {"await_finished", module_await_finished, METH_NOARGS,
      "await_finished()\n--\n\nWaits for submitted runs that ended and that nobody waits for: a "
      "list."},
     {"reap", module_reap, METH_NOARGS,
-     "reap()\n--\n\nLets go of the arrays of all submitted runs that ended."},
+     "reap()\n--\n\nReleases the arrays of all submitted runs that ended."},
     {"await_traced", module_await_traced, METH_O,
      "await_traced(list)\n--\n\nWaits for the submitted runs that append to this list of "
      "trace_into()."},

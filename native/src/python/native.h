@@ -28,10 +28,10 @@ typedef struct {
     nova_image *image;
 } ImageObject;
 
-/* An argument or output as the call path compares it with what it is given. */
+/* An argument or output, in the form that the call path compares with arrays. */
 typedef struct {
     PyArray_Descr *descr; /* owned */
-    const npy_intp *dims; /* among the program's extents */
+    const npy_intp *dims; /* a slice of the program's extents */
     size_t nbytes;
     int rank;
     int flags; /* NPY_ARRAY_* that an array must have */
@@ -47,11 +47,12 @@ typedef struct {
     PyObject_HEAD
     Vectorcall vectorcall;
     PyObject *image;   /* keeps the code mapped */
-    Py_buffer tables;  /* the block that the program uses in place; obj is NULL before it is held */
+    Py_buffer tables;  /* the block that the program uses in place; obj is NULL before it is set */
     int64_t *extents;  /* of all arguments and outputs */
     PyObject *convert; /* convert(index, object, is_output) -> ndarray */
-    PyObject *label;   /* what traces call it; a str or None */
-    PyObject *names;   /* what they call its arguments and outputs: two tuples of str, or None */
+    PyObject *label;   /* its name in traces; a str or None */
+    /* the names of its arguments and outputs in traces: two tuples of str, or None */
+    PyObject *names;
     /* report(status, task, running, states, number, cause) -> exception, or None */
     PyObject *report;
     nova_program *program;
@@ -61,8 +62,8 @@ typedef struct {
     Py_ssize_t arg_count;
     Py_ssize_t output_count;
     Py_ssize_t donated_count;
-    /* Data pointers of the last call whose donated arguments were found to overlap nothing. Sizes
-     * are fixed, so the same pointers need no second look. Guarded by the GIL. */
+    /* Data pointers of the last call whose donated arguments overlap no other array. Sizes are
+     * fixed, so the same pointers need no second check. Guarded by the GIL. */
     void **disjoint;
     bool release_gil;
     uint32_t *order; /* in which its tasks run, on the calling thread; NULL: on the pool */
@@ -76,28 +77,29 @@ typedef struct {
 /* Calls with at most this many arguments and outputs need no heap. */
 enum { STACK_SLOTS = 24 };
 
-/* Where results that nobody brings are made. */
+/* Where results are allocated. */
 typedef enum { WITH_INPUTS, ON_HOST, ON_DEVICE } OutputLocation;
 
 /* The arrays of one run; all references in it are owned. Must not be moved. */
 typedef struct {
     PyObject **objects; /* argument objects as passed by the caller, then outputs as returned */
-    PyObject **arrays;  /* the arrays they stand for; NULL where that is `objects` itself */
+    PyObject **arrays;  /* the converted arrays; NULL if it is the object in `objects` itself */
     void **data;        /* base pointers of the arguments, then of the outputs */
     Py_ssize_t filled;  /* slots of `objects` and `arrays` that hold references or NULL */
     OutputLocation location; /* of a program for a device */
-    void *stream;            /* the same: what runs it, once all arguments are known */
+    /* the same: the stream that runs it, once all arguments are collected */
+    void *stream;
     PyObject *stack_objects[STACK_SLOTS];
     PyObject *stack_arrays[STACK_SLOTS];
     void *stack_data[STACK_SLOTS];
 } Call;
 
-/* A submitted run in flight is in a list, which the GIL guards; runs.h has the rest. */
+/* A submitted run in flight is in a list, which the GIL guards; see runs.h. */
 typedef struct Run Run;
 extern Run *runs_in_flight;
 
-/* A call that runs now, on a thread that may have given the GIL away; a list that the GIL guards.
- * It lies on the stack of its thread. */
+/* A call that runs now, on a thread that may have released the GIL; a list that the GIL guards. It
+ * is on the stack of its thread. */
 typedef struct Running Running;
 extern Running *calls_running;
 
@@ -112,9 +114,9 @@ extern PyType_Spec file_spec;
 extern PyType_Spec image_spec;
 extern PyType_Spec program_spec;
 
-/* Turns a status into the Python exception that fits, with `context` in front. */
+/* Converts a status to the matching Python exception, with the prefix `context`. */
 void raise_status(nova_status status, const char *context);
-/* The same for a run: nova.RunMemoryError where there is no memory. */
+/* The same for a run: nova.RunMemoryError if memory is exhausted. */
 void raise_run_status(nova_status status, const char *context);
 
 /* The exception for a function that has filled an error. */
@@ -140,7 +142,7 @@ PyObject *module_measure_copy(PyObject *module, PyObject *args);
 PyObject *module_sim_run(PyObject *module, PyObject *args);
 PyObject *module_sim_lanes(PyObject *module, PyObject *unused);
 
-/* Lists that get an item for every run, in a tuple; NULL when nobody traces. Guarded by the GIL. */
+/* Lists that get an item for every run, in a tuple; NULL without tracing. Guarded by the GIL. */
 extern PyObject *trace_sinks;
 PyObject *module_trace_into(PyObject *module, PyObject *sinks);
 
@@ -160,7 +162,7 @@ void trace_add(ProgramObject *self, PyObject *sinks, const nova_execution *execu
 /* Appends to every sink, and takes the reference to the item; one that fails is only a run less. */
 void trace_append(ProgramObject *self, PyObject *sinks, PyObject *item);
 
-/* Runs on devices, which leave (program, capsule); device_trace.c. `begin` gives the trace of a run
+/* Runs on devices, which add (program, capsule); device_trace.c. `begin` creates the trace of a run
  * that starts now, or NULL without sinks; `add` takes it when the run has been enqueued or has
  * ended. With the GIL. */
 nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks);
@@ -171,7 +173,7 @@ PyObject *module_read_device_trace(PyObject *module, PyObject *capsule);
 /* program.set_order(order): u32 numbers of all tasks, as a simulation starts them. */
 PyObject *program_set_order(PyObject *self, PyObject *order);
 
-/* Runs the tasks in that order on this thread, in place of nova_instance_run. Without the GIL. */
+/* Runs the tasks in that order on this thread, instead of nova_instance_run. Without the GIL. */
 nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
                          const nova_run_options *options, nova_run_result *result);
 
@@ -181,17 +183,17 @@ nova_device *program_device(const ProgramObject *self);
 /* Program.on_device(...): a program for a device; device_program.c. */
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs);
 
-/* Holds the block: as it is when nobody can change it and it is aligned, else a copy. */
+/* Holds the block: in place if it is immutable and aligned, else a copy. */
 bool hold_tables(ProgramObject *self, PyObject *object);
 
 /* A program without its parts yet; NULL with an exception. */
 ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject *report);
 
-/* The parts of a call that differ for a device; device_call.c. `device_conforms` says whether the
- * program takes an object that is no numpy array as it is, and `device_data` where that is.
- * `device_exchange` gives an array of another library in a form that it takes, or NULL, with an
- * exception only when memory is missing. `device_choose_stream`, once all arguments are there,
- * fixes stream and place; `device_execute` runs. */
+/* The parts of a call that differ for a device; device_call.c. `device_conforms` tells whether the
+ * program accepts an object that is not a numpy array as it is, and `device_data` is its address.
+ * `device_exchange` converts an array of another library, or returns NULL, with an exception only
+ * when memory is exhausted. `device_choose_stream`, once all arguments are collected, sets stream
+ * and output location; `device_execute` runs. */
 bool device_conforms(const ProgramObject *self, const Spec *spec, PyObject *object);
 void *device_data(PyObject *object);
 PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject *object);
@@ -199,8 +201,8 @@ bool device_choose_stream(ProgramObject *self, Call *call);
 PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec);
 bool device_execute(ProgramObject *self, Call *call);
 
-/* The values of a run, one for each slot, and their order on the call's stream; *waits says whether
- * their owner may change them as soon as the run is not waited for. False with an exception. */
+/* The values of a run, one for each slot, and their order on the call's stream; *waits tells
+ * whether the owner may change them as soon as the call returns. False with an exception. */
 bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, bool *waits);
 
 /* Reads "host", "device" or None; false with an exception. */
@@ -215,7 +217,7 @@ typedef struct {
 } Signature;
 
 /* Fills *signature and the specs of `self` from rows (shape, dtype, donated) and (shape, dtype,
- * alias); false with an exception, when both keep what is there to be freed. */
+ * alias); false with an exception, when both have to be freed. */
 bool read_signature(ProgramObject *self, PyObject *args, PyObject *outputs, Signature *signature);
 void signature_free(Signature *signature);
 
@@ -228,33 +230,31 @@ bool check_tables(const ProgramObject *self, const Signature *signature, uint64_
 PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
                              PyObject *kwnames);
 
-/* The same, for callers that come with a tuple and a dict. */
+/* The same, for callers with a tuple and a dict. */
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* Collects and checks the arrays of a run: those of the tuple or list `arrays`, in order, and `out`
- * (NULL: all outputs are made, where `location` says). False with an exception, and nothing to end.
- */
+ * (NULL: all outputs are allocated, at `location`). False with an exception, and no call to end. */
 bool call_collect(ProgramObject *self, Call *call, PyObject *arrays, PyObject *out,
                   OutputLocation location);
 
-/* Where outputs= says that results are made, which only a device can choose; false with an
- * exception. */
+/* The location of results by outputs=, which only a device can choose; false with an exception. */
 bool call_output_location(ProgramObject *self, PyObject *outputs, OutputLocation *location);
 
 /* The result for the caller: one array or a tuple. The call still has to be ended. */
 PyObject *call_result(ProgramObject *self, Call *call);
 void call_end(Call *call);
 
-/* Whether two runs may be in flight together: neither writes what the other one uses. The index of
- * the first argument, or of arguments and outputs, of `call` that is in the way; -1: none. */
+/* Whether two runs may be in flight concurrently: neither writes an array that the other one uses.
+ * The index of the first conflicting argument, or of arguments and outputs, of `call`; -1: none. */
 Py_ssize_t call_conflict(ProgramObject *self, const Call *call, ProgramObject *other,
                          const Call *other_call);
 
 /* Raises for slot `index` of a call that a submitted run uses. */
 void raise_in_use(ProgramObject *self, Py_ssize_t index);
 
-/* Whether nothing that runs is in the way of a call, but for runs of `stream` (NULL: none); false
- * with an exception. */
+/* Whether a call conflicts with no run in flight, except runs of `stream` (NULL: none); false with
+ * an exception. */
 static inline bool is_anything_running(void)
 {
     return runs_in_flight != NULL || calls_running != NULL;

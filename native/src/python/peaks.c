@@ -1,7 +1,7 @@
-/* peaks_measure_flops() and peaks_measure_copy(): what one core of this machine does at its best.
+/* measure_flops() and measure_copy(): the peak throughput of one core of this machine.
  *
- * Traces compare with these. The loop of multiply-adds is built for the widest vectors that the CPU
- * has, whatever the module itself was built for: the kernels it is compared with are, too. */
+ * Traces compare with these. The loop of multiply-adds is compiled for the widest vectors of the
+ * CPU, independent of the flags of the module: so are the kernels it is compared with. */
 #include "python/native.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #endif
 
 enum {
-    ROUNDS = 4096, /* of a loop between two looks at the clock */
+    ROUNDS = 4096, /* iterations of a loop between two readings of the clock */
     CHAINS = 12,   /* multiply-adds in flight: more than any core's latency times its ports */
     PIECES = 16,   /* of the memory that is copied */
 };
@@ -116,8 +116,8 @@ static double peaks_measure_flops(double seconds)
     return 16.0 * ROUNDS * CHAINS * 2.0 * lanes / best;
 }
 
-/* Bytes read and written a second by memcpy, in the fastest of the pieces: a piece is short, so
- * that other processes do not get in between, and was last used a whole round ago. */
+/* Bytes read and written a second by memcpy, in the fastest of the chunks: a chunk is short, so
+ * that other processes rarely interrupt it, and was last used a full round ago. */
 static double peaks_measure_copy(char *to, const char *from, size_t nbytes, double seconds)
 {
     size_t piece = nbytes / PIECES > 0 ? nbytes / PIECES : nbytes;

@@ -1,5 +1,5 @@
-/* The signature of a Program: (shape, dtype, donated or alias) rows come in, what the call path
- * compares goes out. Every wrong row is a TypeError or ValueError that names it. */
+/* The signature of a Program: converts rows (shape, dtype, donated or alias) to the form that the
+ * call path compares. Every wrong row is a TypeError or ValueError that names it. */
 #include "python/native.h"
 
 void signature_free(Signature *signature)

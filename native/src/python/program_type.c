@@ -1,7 +1,7 @@
 /* Program(image, tables, constants_vaddr, args, outputs, convert, release_gil, report=None).
  *
- * Reads the signature, lets the core check the block of tables and bind it to the image. Every
- * wrong index, shape or address is a ValueError here, so that no call can crash. */
+ * Reads the signature, has the core check the block of tables and bind it to the image. Every wrong
+ * index, shape or address is a ValueError here, so that no call can crash. */
 #include "python/native.h"
 
 #include <stddef.h>
@@ -81,7 +81,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     uint64_t constants = PyLong_AsUnsignedLongLong(vaddr);
     if (PyErr_Occurred()) {
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "constants_vaddr: %R is no address", vaddr);
+        PyErr_Format(PyExc_ValueError, "constants_vaddr: %R is not an address", vaddr);
         return NULL;
     }
     ProgramObject *self = program_allocate(type, convert, report);
@@ -122,7 +122,7 @@ static void program_forget(PyObject **slot)
     Py_XDECREF(before);
 }
 
-/* Only functions can close a cycle; image and tables stay, as a call may still be asked for. */
+/* Only functions can close a cycle; image and tables stay, as the program may still be called. */
 static int program_clear(ProgramObject *self)
 {
     program_forget(&self->convert);
@@ -199,7 +199,7 @@ static PyMemberDef program_members[] = {
     {"device", T_OBJECT, offsetof(ProgramObject, device), READONLY,
      "The device it is for, or None."},
     {"names", T_OBJECT, offsetof(ProgramObject, names), 0,
-     "What traces call its arguments and outputs."},
+     "Names of its arguments and outputs in traces."},
     {"label", T_OBJECT, offsetof(ProgramObject, label), 0, "What traces call it."},
     {0},
 };

@@ -1,8 +1,8 @@
-/* Memory of large results: blocks of the store, which numpy gives back when the array is gone.
+/* Memory of large results: blocks of the caching allocator, which numpy frees with the array.
  *
- * numpy lets a block's owner say how it is freed (its handler of memory, NEP 49). So a result is an
- * array that owns its data, as any other: it can be resized, pickled, shared by DLPack and viewed.
- */
+ * numpy lets the owner of a block define how it is freed (memory handlers, NEP 49). So a result is
+ * an array that owns its data, like any other: it can be resized, pickled, shared by DLPack and
+ * viewed. */
 #include "python/native.h"
 
 #include "base/caching_allocator.h"
@@ -64,7 +64,7 @@ static PyObject *result_make_array(const Spec *spec)
     if (array == NULL && PyErr_ExceptionMatches(PyExc_MemoryError)) {
         char message[64];
         PyErr_Clear();
-        snprintf(message, sizeof message, "there is no room for a result of %zu bytes",
+        snprintf(message, sizeof message, "there is no memory for a result of %zu bytes",
                  spec->nbytes);
         raise_run_status(NOVA_OUT_OF_MEMORY, message);
     }

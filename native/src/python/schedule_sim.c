@@ -1,7 +1,7 @@
 /* simulate(): plays a task graph on virtual cores, without running anything.
  *
- * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked here.
- */
+ * Called by nova/tracing/schedule_sim.py with the records of tables.h; the graph is checked
+ * here. */
 #include "python/native.h"
 
 #include "nova/scheduler.h"
@@ -19,7 +19,7 @@ static void schedule_sim_release(Arguments *arguments)
             PyBuffer_Release(all[i]);
 }
 
-/* Whether the four arrays belong to the same number of tasks, and can be used in place. */
+/* Whether the four arrays have the same number of tasks, and can be used in place. */
 static bool schedule_sim_fits(const Arguments *arguments)
 {
     size_t count = (size_t)arguments->tasks.len / sizeof(nova_task);
@@ -82,7 +82,7 @@ PyObject *module_simulate(PyObject *module, PyObject *args)
         status = nova_graph_create(&tables, 0, &graph);
     }
     if (status != NOVA_OK)
-        raise_status(status, "these arrays are no task graph");
+        raise_status(status, "these arrays are not a task graph");
     else
         result = schedule_sim_play(graph, cores, (nova_policy)policy, seed);
     nova_graph_destroy(graph);

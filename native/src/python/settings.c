@@ -6,7 +6,7 @@
 static unsigned settings_process_threads; /* 0: those of the pool */
 static nova_policy settings_process_policy = NOVA_LOCALITY;
 
-/* Of this thread; 0 and -1: what the process has. */
+/* Of this thread; 0 and -1: the setting of the process. */
 static _Thread_local unsigned settings_local_threads;
 static _Thread_local int settings_local_policy = -1;
 
@@ -67,7 +67,7 @@ PyObject *module_override(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "iip:override", &threads, &policy, &pin) ||
         !settings_check(threads, 0, policy, -1))
         return NULL;
-    /* The pool grows for it; runs elsewhere keep to their own number. */
+    /* The pool grows for it; other runs keep their limit. */
     if ((unsigned)threads > nova_workers_count()) {
         nova_status status = nova_workers_configure(
             &(nova_workers_options){.count = (unsigned)threads, .pin = pin != 0});

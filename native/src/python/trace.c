@@ -1,8 +1,8 @@
-/* Runs that somebody watches: traced ones, and those in the order of a simulation.
+/* Traced runs, and runs in the order of a simulation.
  *
- * nova/tracing/collect.py says with trace_into() where the records of runs go. Program.order is
- * set once by nova/runtime/executor.py for run_mode="sim". Both take the path of tasks, also for
- * programs that otherwise run inline. */
+ * nova/tracing/collect.py sets the sinks of records with trace_into(). Program.order is set once by
+ * nova/runtime/executor.py for run_mode="sim". Both run as tasks, also for programs that otherwise
+ * run inline. */
 #include "python/native.h"
 
 PyObject *trace_sinks;
@@ -25,7 +25,7 @@ uint32_t trace_capacity(const ProgramObject *self, PyObject *sinks)
     return nova_graph_get_facts(graph).task_count;
 }
 
-/* All records of the last run, by their places: bytes, a new reference. */
+/* All records of the last run, by worker slot: bytes, a new reference. */
 static PyObject *trace_read_records(const nova_execution *execution, unsigned slots, uint64_t *lost)
 {
     uint64_t recorded = 0;

@@ -1,5 +1,5 @@
-/* System calls, as the C library has two versions of its functions for this, and files name none.
- */
+/* System calls, as the C library has two versions of its functions for this, and files name
+ * none. */
 #define _GNU_SOURCE /* syscall */
 
 #include "scheduler/cpu_affinity.h"

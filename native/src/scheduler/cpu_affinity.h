@@ -1,5 +1,5 @@
-/* The CPUs that the system lets this process use. Used by worker_pool.c, worker_threads.c and
- * eventcount.c. */
+/* CPU affinity: the CPUs that the system allows this process to use. Used by worker_pool.c,
+ * worker_threads.c and eventcount.c. */
 #ifndef NOVA_SCHEDULER_CPU_AFFINITY_H
 #define NOVA_SCHEDULER_CPU_AFFINITY_H
 
@@ -8,16 +8,16 @@
 /* How many there are, at least 1; 0 when the system does not say. Thread-safe. */
 unsigned nova_cpus_allowed(void);
 
-/* Binds the calling thread to the allowed CPU number `index`, counted around. A wish: nothing
- * happens where the system refuses. Thread-safe. */
+/* Binds the calling thread to allowed CPU `index`, modulo their number. Best effort: a refusal of
+ * the system is ignored. Thread-safe. */
 void nova_cpus_bind(unsigned index);
 
 /* The CPU that the calling thread is on; NOVA_NO_CPU when the system does not say. Thread-safe. */
 #define NOVA_NO_CPU UINT32_MAX
 uint32_t nova_cpus_current(void);
 
-/* Moves the calling thread to another allowed CPU if it is on `cpu`, to which it may come back
- * later. A wish, as above. Thread-safe. */
+/* Migrates the calling thread to another allowed CPU if it is on `cpu`; it may return later. Best
+ * effort, as above. Thread-safe. */
 void nova_cpus_leave(uint32_t cpu);
 
 #endif

@@ -93,8 +93,8 @@ void nova_instance_destroy(nova_instance *instance)
 
 /* --- the start of a run ----------------------------------------------------------------------- */
 
-/* Writes every `stride`-th of `count` roots into a place's queues, so that the first one is taken
- * first: the owner takes the newest, under NOVA_FIFO the oldest. */
+/* Pushes every `stride`-th of `count` roots into the deques of a worker slot, so that the first
+ * root runs first: the owner pops the newest task, or the oldest under NOVA_FIFO. */
 static void instance_distribute(nova_instance *run, nova_worker_slot *slot, const uint32_t *roots,
                                 uint32_t count, uint32_t stride)
 {
@@ -111,8 +111,8 @@ static void instance_distribute(nova_instance *run, nova_worker_slot *slot, cons
         nova_deque_publish(&slot->deques[kind], bottom[kind]);
 }
 
-/* By priority, in turns; or blocks of neighbours of about the same cost, so that a place gets
- * the same tiles in every run. */
+/* Distributes by priority, round-robin; or in blocks of neighbours of about equal cost, so that a
+ * slot gets the same tiles in every run. */
 static void instance_distribute_roots(nova_instance *run)
 {
     const nova_graph *graph = run->graph;
@@ -159,7 +159,7 @@ void nova_instance_reset(nova_instance *run)
             run->ready_ns[graph->roots[i]] = now;
     }
     if (run->workers == 1)
-        return; /* the tasks run in their order: nobody counts or queues */
+        return; /* the tasks run in order: no counters, no queues */
     for (uint32_t i = 0; i < count; i++)
         atomic_store_explicit(&run->remaining[i], graph->tasks[i].waits, memory_order_relaxed);
     for (uint32_t i = 0; i < graph->facts.host_count; i++)

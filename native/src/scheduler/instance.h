@@ -1,5 +1,5 @@
-/* One run of a graph: what instance.c lays out, run.c and submit.c change and worker_pool.c looks
- * at. */
+/* One run of a graph: instance.c lays it out, run.c and submit.c change it, worker_pool.c reads
+ * it. */
 #ifndef NOVA_SCHEDULER_INSTANCE_H
 #define NOVA_SCHEDULER_INSTANCE_H
 
@@ -16,29 +16,29 @@ struct nova_workers;
 enum {
     NOVA_STATE_IDLE = 0,
     NOVA_STATE_RUNNING = 1,
-    NOVA_STATE_AWAITED = 2, /* running, and somebody sleeps until the end */
+    NOVA_STATE_AWAITED = 2, /* running, and a thread sleeps until the end */
     NOVA_STATE_FINISHED = 3,
-    NOVA_STATE_STARTING = 4, /* taken by a run that cannot be cancelled yet */
+    NOVA_STATE_STARTING = 4, /* acquired by a run that cannot be cancelled yet */
 };
 
-/* A place for one thread at a time. Only its holder writes what is not atomic; who holds it is
- * handed over by `held`. */
+/* A worker slot, held by one thread at a time. Only the holder writes the fields that are not
+ * atomic; `held` transfers ownership. */
 typedef struct nova_worker_slot {
     nova_deque deques[2]; /* NOVA_MATRIX, NOVA_VECTOR */
     _Alignas(64) _Atomic uint32_t held;
     _Atomic uint32_t current; /* the task that runs, or NOVA_NO_TASK */
-    /* the task in hand when the run was stopped, or NOVA_NO_TASK */
+    /* the current task when the run was stopped, or NOVA_NO_TASK */
     uint32_t interrupted_task;
     uint32_t index;
-    uint32_t done; /* tasks that succeeded and are not yet taken off `left` */
+    uint32_t done; /* succeeded tasks that are not yet subtracted from `left` */
     uint32_t stolen;
     uint32_t random; /* picks the first victim of a steal */
     uint64_t traced; /* records written, also those that were overwritten */
     nova_trace_record *ring;
-    uint16_t origin; /* of the task in hand: the place it was stolen from, or NOVA_NOT_STOLEN */
+    uint16_t origin; /* of the current task: the slot it was stolen from, or NOVA_NOT_STOLEN */
 } nova_worker_slot;
 
-/* What the caller of a run waits for, on its stack: the instance may be in its next run by then. */
+/* The wait of the caller of a run, on its stack: the instance may be in its next run already. */
 typedef struct nova_ending {
     _Atomic uint32_t ended; /* the word it sleeps on; submit.c has the values */
     nova_run_result result;
@@ -50,7 +50,7 @@ struct nova_instance {
     _Atomic uint32_t *remaining; /* a task: how many it still waits for */
     nova_worker_slot *slots;
     uint64_t *ready_ns; /* a task; NULL without trace rings */
-    uint32_t *running;  /* a place: the result's list */
+    uint32_t *running;  /* one entry a slot: the list that a result refers to */
     unsigned slot_count;
     unsigned planned; /* threads that the plan would use if there were enough */
     uint32_t trace_capacity;
@@ -63,19 +63,19 @@ struct nova_instance {
     struct nova_workers *pool;
     uint64_t deadline_ns; /* 0: none */
     nova_policy policy;
-    unsigned workers; /* places in use */
+    unsigned workers; /* slots in use */
     bool trace;
     nova_poll poll;        /* NULL: none; called by the thread that has `ending` */
     uint64_t next_poll_ns; /* of that thread only */
     nova_ending *ending;   /* of the thread that called nova_instance_run, or NULL */
 
-    /* Rarely written: read by everybody between two tasks. The status and task that stopped the
-     * run, as status << 32 | task; 0 while it goes on. */
+    /* Rarely written, read by every thread between two tasks. The status and task that stopped the
+     * run, as status << 32 | task; 0 while it runs. */
     _Alignas(64) _Atomic uint64_t stop;
 
-    /* Tasks that did not succeed yet; places report in batches. */
+    /* Tasks that have not succeeded yet; slots subtract in batches. */
     _Alignas(64) _Atomic uint32_t left;
-    /* Threads that hold or look for a task (low half), and how often one began to (high half). */
+    /* Threads that run or search for a task (low half), and how many searches began (high half). */
     _Atomic uint64_t busy;
     nova_latch latch;
     nova_futex_event caller_event;
@@ -83,7 +83,7 @@ struct nova_instance {
 
     _Alignas(64) _Atomic uint32_t state;
     _Atomic int pid; /* the process of the run (a child of fork() has another); 0: it is inline */
-    _Atomic uint32_t inline_finished; /* a run in place 0 alone: tasks that were done, in order */
+    _Atomic uint32_t inline_finished; /* a run in slot 0 alone: finished tasks, in order */
     nova_run_result result;
     struct nova_instance *next, **link; /* in the pool's list of runs; guarded by its lock */
 };
@@ -106,25 +106,24 @@ static inline bool nova_instance_stopped(nova_instance *run)
     return atomic_load_explicit(&run->stop, memory_order_relaxed) != 0;
 }
 
-/* Tasks that a thread in place `index` could take, counted up to `most`. Any thread. */
+/* Tasks that a thread in slot `index` could take, counted up to `most`. Any thread. */
 int64_t nova_instance_tasks(nova_instance *run, uint32_t index, int64_t most);
 
-/* Puts all counters and queues at the start of a run and deals the roots. The gate stays closed, so
- * nobody else is in. */
+/* Resets all counters and queues for a run and distributes the roots. The latch stays closed, so no
+ * other thread is inside. */
 void nova_instance_reset(nova_instance *run);
 
 /* Fills run->result at the end of a run. By the last thread. */
 void nova_instance_conclude(nova_instance *run);
 
-/* Takes a free place; 0 when it is free. By a thread that is in through the gate: there is one. */
+/* Acquires a free slot; slot 0 if it is free. The caller has entered the latch, so there is one. */
 uint32_t nova_instance_take_slot(nova_instance *run);
 
-/* Runs all tasks in their order, which is topological: nothing has to be counted. In place 0,
- * alone. */
+/* Runs all tasks in topological order, without counters. In slot 0, alone. */
 void nova_run_in_order(nova_instance *run);
 
-/* Works in place `index` until the run ends or there is nothing to do: a caller sleeps then, others
- * leave. Returns having left the gate; true when the run is over and this thread must end it. */
+/* Works in slot `index` until the run ends or has no task: a caller sleeps then, other threads
+ * leave. Leaves the latch; true when the run is over and this thread must end it. */
 bool nova_serve(nova_instance *run, uint32_t index, bool caller, uint64_t deadline_ns);
 
 /* Ends a run for which nova_serve was true: result, callback, wake-ups. Others may free it then. */

@@ -1,12 +1,12 @@
-/* The work inside of a run: take a task, run it, release its dependents, look for the next one. */
+/* The loop of a worker inside a run: pop or steal a task, run it, release its dependents. */
 #include "scheduler/instance.h"
 #include "scheduler/worker_pool.h"
 #include "scheduler/trace.h"
 
-/* A thread that begins to look for tasks, in nova_instance.busy. */
+/* A thread that starts to search for tasks, in nova_instance.busy. */
 #define ONE_MORE_BUSY ((UINT64_C(1) << 32) + 1)
 
-/* How a place is left. */
+/* How a worker slot is left. */
 typedef enum outcome { STAY, LEAVE, OVER } outcome;
 
 /* --- taking ----------------------------------------------------------------------------------- */
@@ -67,10 +67,10 @@ static uint32_t run_steal(nova_instance *run, nova_worker_slot *slot)
 
 /* --- releasing -------------------------------------------------------------------------------- */
 
-/* One of the tasks before it is done; whether it was the last. */
+/* One predecessor has finished; whether it was the last. */
 static inline bool run_arrive(_Atomic uint32_t *remaining)
 {
-    /* All others have arrived: no race is left, and no atomic update is needed. */
+    /* All other predecessors have finished: no race is left, and no atomic update is needed. */
     if (atomic_load_explicit(remaining, memory_order_acquire) == 1) {
         atomic_store_explicit(remaining, 0, memory_order_relaxed);
         return true;
@@ -78,7 +78,7 @@ static inline bool run_arrive(_Atomic uint32_t *remaining)
     return atomic_fetch_sub_explicit(remaining, 1, memory_order_acq_rel) == 1;
 }
 
-/* Tells waiting threads about `count` tasks that were published. The caller sleeps inside: it comes
+/* Notifies waiting threads of `count` published tasks. The caller sleeps inside: it is notified
  * first. */
 static void run_announce(nova_instance *run, uint32_t count)
 {
@@ -100,8 +100,8 @@ static void run_put_back(nova_instance *run, nova_worker_slot *slot, uint32_t ta
     nova_deque_publish(deque, end + 1);
 }
 
-/* Releases the dependents of a task that is done. Returns one that became ready, for this thread to
- * run at once; the others are published together, with one barrier a queue. */
+/* Releases the dependents of a finished task. Returns one that became ready, for this thread to run
+ * next; the others are published together, with one barrier a queue. */
 static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t task, uint64_t now)
 {
     const nova_graph *graph = run->graph;
@@ -114,8 +114,8 @@ static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t
     for (int kind = 0; kind < 2; kind++)
         begin[kind] = end[kind] = nova_deque_end(&slot->deques[kind]);
     uint32_t next = NOVA_NO_TASK, published = 0;
-    /* From the last to the first, so that the first is kept and the second is taken next; forward
-     * when the oldest is taken first. */
+    /* From the last to the first, so that the first runs next and the second is popped after it;
+     * forward when the oldest is popped first. */
     for (uint32_t i = 0; i < count; i++) {
         uint32_t ready = successors[fifo ? i : count - 1 - i];
         if (!run_arrive(&run->remaining[ready]))
@@ -162,7 +162,7 @@ static inline nova_status run_execute(nova_instance *run, nova_worker_slot *slot
     return status;
 }
 
-/* The poll of the run's own thread, when it is time for one. */
+/* The poll of the thread that owns the run, when it is due. */
 static void run_poll(nova_instance *run)
 {
     uint64_t now = nova_clock_ns();
@@ -179,7 +179,7 @@ static inline bool run_is_late(const nova_instance *run)
     return run->deadline_ns != 0 && nova_clock_ns() >= run->deadline_ns;
 }
 
-/* Runs a task and then, as long as there is one, a task that it made ready. */
+/* Runs a task and then, while there is one, a task that it made ready. */
 static outcome run_chain(nova_instance *run, nova_worker_slot *slot, uint32_t task, bool caller)
 {
     uint64_t now = 0;
@@ -235,7 +235,7 @@ void nova_run_in_order(nova_instance *run)
 
 /* --- idling ----------------------------------------------------------------------------------- */
 
-/* Reports the tasks that were done here; whether the run has none left. */
+/* Subtracts the tasks that finished in this slot; whether the run has none left. */
 static bool run_report(nova_instance *run, nova_worker_slot *slot)
 {
     uint32_t finished = slot->done;
@@ -245,8 +245,8 @@ static bool run_report(nova_instance *run, nova_worker_slot *slot)
     return atomic_fetch_sub_explicit(&run->left, finished, memory_order_seq_cst) == finished;
 }
 
-/* Nobody holds a task or looks for one, there is none to take, and some are left. A thread that
- * begins to look while this one does changes `busy`, and is responsible from then on. */
+/* A stall: no thread runs or searches for a task, no task is ready, and tasks are left. A thread
+ * that starts to search concurrently changes `busy`, and is responsible from then on. */
 static bool run_is_stalled(nova_instance *run)
 {
     uint64_t before = atomic_load_explicit(&run->busy, memory_order_seq_cst);
@@ -261,7 +261,7 @@ static bool run_is_over(nova_instance *run)
     return nova_instance_stopped(run) || nova_latch_is_closed(&run->latch);
 }
 
-/* The caller has nothing to do: it sleeps until there is work or the run is over. */
+/* The caller has no task: it sleeps until there is one or the run is over. */
 static outcome run_sleep_inside(nova_instance *run, uint64_t deadline_ns)
 {
     nova_futex_event_announce(&run->caller_event);
@@ -310,7 +310,7 @@ static outcome run_idle(nova_instance *run, nova_worker_slot *slot, bool caller,
     return next;
 }
 
-/* Leaves the place; nova_serve's result. The run may be gone when this returns false. */
+/* Leaves the slot; the result of nova_serve. The run may be freed when this returns false. */
 static bool run_leave(nova_instance *run, nova_worker_slot *slot, outcome how)
 {
     nova_workers *pool = run->pool;

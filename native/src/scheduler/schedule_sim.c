@@ -8,7 +8,7 @@ typedef struct entry {
     uint32_t value;
 } entry;
 
-/* The smallest (key, value) first; room for all that are ever in it. */
+/* A binary min-heap of (key, value), with capacity for all entries. */
 typedef struct heap {
     entry *entries;
     uint32_t count;
@@ -116,7 +116,7 @@ static nova_status sim_start_tasks(simulation *sim, nova_execute execute, void *
     return status;
 }
 
-/* Moves on to the next end of a task, and releases what waits for those that end then. */
+/* Advances to the next end of a task, and releases the tasks that depend on those that end. */
 static void sim_finish_tasks(simulation *sim)
 {
     const nova_graph *graph = sim->graph;
@@ -158,7 +158,7 @@ static nova_status sim_play(simulation *sim, unsigned cores, nova_execute execut
     for (unsigned i = 0; i < cores; i++)
         sim_heap_add(&sim->idle, i, i);
     for (uint32_t i = 0; i < graph->facts.root_count; i++) {
-        /* Newest first would turn them round. */
+        /* LIFO order would reverse them. */
         bool reverse = sim->policy == NOVA_LOCALITY && sim->seed == 0;
         sim_make_ready(sim, graph->roots[reverse ? graph->facts.root_count - 1 - i : i]);
     }

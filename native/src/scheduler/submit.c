@@ -15,7 +15,7 @@ static bool submit_in_flight(uint32_t state)
     return state != NOVA_STATE_IDLE && state != NOVA_STATE_FINISHED;
 }
 
-/* A run of the parent, seen in a child of fork(): its threads are not here. */
+/* A run of the parent process, in a child of fork(): its threads do not exist here. */
 static bool submit_is_inherited(nova_instance *run)
 {
     int pid = atomic_load_explicit(&run->pid, memory_order_relaxed);
@@ -36,7 +36,7 @@ static nova_status submit_acquire(nova_instance *run)
     return NOVA_OK;
 }
 
-/* Fills in what the run is; NOVA_OK leaves it acquired, with the gate closed. */
+/* Initializes the run; NOVA_OK leaves it acquired, with the latch closed. */
 static nova_status submit_start(nova_instance *run, nova_execute execute, void *context,
                                 const nova_run_options *options, nova_done done,
                                 nova_ending *ending)
@@ -115,8 +115,7 @@ void nova_instance_end(nova_instance *run)
     }
 }
 
-/* Waits until another thread has ended the run of this caller, who is the only one to sleep
- * here. */
+/* Waits until another thread has ended the run of this caller, the only thread that sleeps here. */
 static void submit_await_end(nova_workers *pool, nova_ending *ending)
 {
     uint32_t spin = atomic_load_explicit(&pool->spin, memory_order_relaxed), going = GOING;
@@ -155,7 +154,7 @@ static void submit_open_latch(nova_instance *run, uint32_t inside)
     uint32_t useful = run->graph->facts.root_count;
     if (useful > run->workers)
         useful = run->workers;
-    /* A submitted run may be over, and gone, once the gate is open. */
+    /* A submitted run may be over, and freed, once the latch is open. */
     atomic_store_explicit(&run->latch.word, inside, memory_order_seq_cst);
     if (useful > inside)
         nova_eventcount_notify(&pool->eventcount, useful - inside);
@@ -201,7 +200,7 @@ nova_status nova_instance_submit(nova_instance *instance, nova_execute execute, 
     return NOVA_OK;
 }
 
-/* Works in a run that another thread started, if there is a place. */
+/* Works in a run that another thread started, if a slot is free. */
 static void submit_help(nova_instance *run, uint64_t deadline_ns)
 {
     if (nova_latch_is_closed(&run->latch) || !nova_latch_enter(&run->latch, run->workers))
@@ -213,7 +212,7 @@ static void submit_help(nova_instance *run, uint64_t deadline_ns)
     if (nova_serve(run, index, index == 0, deadline_ns))
         nova_instance_end(run);
     else
-        /* who cancelled it now may have counted on this thread */
+        /* a thread that cancelled it may rely on this thread */
         nova_eventcount_notify(&pool->eventcount, 1);
     nova_workers_exit(pool, counted);
 }

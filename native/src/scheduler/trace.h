@@ -4,7 +4,8 @@
 
 #include "scheduler/instance.h"
 
-/* Adds a record to the place's ring, over the oldest one when it is full. Holder only. */
+/* Adds a record to the ring buffer of the slot, over the oldest one when it is full. Holder
+ * only. */
 static inline void nova_trace_add(nova_instance *run, nova_worker_slot *slot, uint32_t task,
                                   uint64_t start_ns, uint64_t end_ns)
 {

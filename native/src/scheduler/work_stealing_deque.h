@@ -1,13 +1,14 @@
-/* The queues of ready tasks: a deque with stealing (one owner, many thieves), and the host queue
- * (many writers, one reader at a time). Used by run.c and instance.c; explored by native/model.
+/* The queues of ready tasks: a work-stealing deque (one owner, many thieves), and the host queue
+ * (many producers, one consumer at a time). Used by run.c and instance.c; explored by native/model.
  *
- * A task enters a queue at most once in a run, so an array with a place for every task of a kind
- * never overflows and never wraps: there is no growing, no ring and no ABA.
+ * A task enters a queue at most once in a run, so an array with one entry for every task of a core
+ * type never overflows and never wraps: no growth, no ring buffer, no ABA problem.
  *
- * The deque is Chase and Lev's. Its two races are "the owner pops a task that thieves get to"
- * and "owner publishes a task while everybody goes to sleep". Both need the owner's store of
- * `bottom` and its next load to stay in order, hence sequentially consistent accesses to
- * `bottom` and `top`. */
+ * The deque is that of Chase and Lev, "Dynamic Circular Work-Stealing Deque" (SPAA 2005), with the
+ * memory orders of Le et al. (PPoPP 2013). Its two races are "the owner pops a task that a thief
+ * steals" and "the owner publishes a task while all threads go to sleep". Both need the owner's
+ * store of `bottom` and its next load to stay in order, hence the sequentially consistent accesses
+ * to `bottom` and `top`. */
 #ifndef NOVA_SCHEDULER_WORK_STEALING_DEQUE_H
 #define NOVA_SCHEDULER_WORK_STEALING_DEQUE_H
 
@@ -36,7 +37,7 @@ static inline int64_t nova_deque_end(nova_deque *deque)
     return atomic_load_explicit(&deque->bottom, memory_order_relaxed);
 }
 
-/* Writes a task that nobody sees before nova_deque_publish(deque, at + 1 or more). Owner only. */
+/* Writes a task that is invisible until nova_deque_publish(deque, at + 1 or more). Owner only. */
 static inline void nova_deque_write(nova_deque *deque, int64_t at, uint32_t task)
 {
     atomic_store_explicit(&deque->tasks[at], task, memory_order_relaxed);
@@ -52,7 +53,7 @@ static inline void nova_deque_publish(nova_deque *deque, int64_t end)
 static inline uint32_t nova_deque_pop(nova_deque *deque)
 {
     int64_t last = atomic_load_explicit(&deque->bottom, memory_order_relaxed) - 1;
-    /* `top` only grows: what looks empty to the owner is empty, without a barrier. */
+    /* `top` only grows: a deque that looks empty to the owner is empty, without a barrier. */
     if (last < (int64_t)atomic_load_explicit(&deque->top, memory_order_relaxed))
         return NOVA_NO_TASK;
     atomic_store_explicit(&deque->bottom, last, memory_order_seq_cst);
@@ -78,7 +79,7 @@ static inline int64_t nova_deque_count(nova_deque *deque)
     return count > 0 ? count : 0;
 }
 
-/* Takes the oldest task, or NOVA_NO_TASK: it was empty, or somebody else got that task. Any
+/* Steals the oldest task, or NOVA_NO_TASK: it was empty, or another thread took that task. Any
  * thread. */
 static inline uint32_t nova_deque_steal(nova_deque *deque)
 {
@@ -92,14 +93,14 @@ static inline uint32_t nova_deque_steal(nova_deque *deque)
     return task;
 }
 
-/* Entries hold task + 1; 0 is a place that was reserved and is not written yet. */
+/* Entries hold task + 1; 0 is an entry that was reserved and is not written yet. */
 typedef struct nova_host_queue {
     _Alignas(64) _Atomic uint32_t reserved;
     _Atomic uint32_t head; /* written by the reader */
     _Atomic uint32_t *entries;
 } nova_host_queue;
 
-/* `entries` must be zero for as many places as the run can use. */
+/* `entries` must be zero for as many tasks as the run can push. */
 static inline void nova_host_queue_reset(nova_host_queue *queue)
 {
     atomic_store_explicit(&queue->reserved, 0, memory_order_relaxed);
@@ -113,7 +114,7 @@ static inline void nova_host_queue_push(nova_host_queue *queue, uint32_t task)
     atomic_store_explicit(&queue->entries[at], task + 1, memory_order_seq_cst);
 }
 
-/* The oldest task, or NOVA_NO_TASK; `head` says how many were read. */
+/* The oldest task, or NOVA_NO_TASK; `head` is the number of tasks read. */
 static inline uint32_t nova_host_queue_first(nova_host_queue *queue, uint32_t head)
 {
     if (head == (uint32_t)atomic_load_explicit(&queue->reserved, memory_order_seq_cst))
@@ -128,7 +129,7 @@ static inline bool nova_host_queue_has_task(nova_host_queue *queue)
     return nova_host_queue_first(queue, head) != NOVA_NO_TASK;
 }
 
-/* The oldest task, or NOVA_NO_TASK. The holder of place 0 only. */
+/* The oldest task, or NOVA_NO_TASK. Holder of slot 0 only. */
 static inline uint32_t nova_host_queue_pop(nova_host_queue *queue)
 {
     uint32_t head = (uint32_t)atomic_load_explicit(&queue->head, memory_order_relaxed);

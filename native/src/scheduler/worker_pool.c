@@ -8,8 +8,8 @@
 #include "scheduler/cpu_affinity.h"
 #include "base/futex.h"
 
-/* 150 to 500 us on current CPUs: longer than what a program does between two runs, such as loading
- * a batch, and than a kernel that others wait for; to wake a thread takes 50 us and more. */
+/* 150 to 500 us on current CPUs: longer than the pause of a program between two runs, such as
+ * loading a batch, and than a kernel on the critical path; a wake-up takes 50 us and more. */
 enum { DEFAULT_SPIN = 10000 };
 
 static _Atomic(nova_workers *) pool_process;
@@ -193,7 +193,7 @@ static bool pool_wants_thread(nova_instance *run)
     if (run->workers == 1)
         return true; /* its tasks are not queued */
     if (inside == 0 && atomic_load_explicit(&run->stop, memory_order_seq_cst) != 0)
-        return true; /* somebody has to end it */
+        return true; /* one thread has to end it */
     uint32_t host_held = atomic_load_explicit(&run->slots[0].held, memory_order_seq_cst);
     return nova_instance_tasks(run, host_held, 1) > 0;
 }
@@ -213,12 +213,13 @@ static nova_instance *pool_choose_run(nova_workers *pool, bool *more)
     return best;
 }
 
-/* Counts a thread of the pool as active, or notes that one wanted to be. */
+/* Counts a thread of the pool as active, or records that it is starved of a core. */
 static bool pool_activate(nova_workers *pool)
 {
     if (pool_try_activate(pool))
         return true;
-    /* Say so first, then try again: who frees a core in between either is seen, or sees it. */
+    /* Announce first, then try again: a thread that frees a core concurrently either sees this one,
+     * or is seen. */
     atomic_store_explicit(&pool->starved, 1, memory_order_seq_cst);
     return pool_try_activate(pool);
 }
@@ -243,7 +244,8 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
             more = more || nova_instance_tasks(run, *index, 2) > 1;
             break;
         }
-        /* A waiter was faster. `starved` stays set if it was, for the next one who pauses. */
+        /* Another waiter was faster. `starved` stays set in that case, for the next thread that
+         * pauses. */
         atomic_fetch_sub_explicit(&pool->active, 1, memory_order_seq_cst);
     }
     pthread_mutex_unlock(&pool->lock);

@@ -1,4 +1,5 @@
-/* The pool's threads: made when needed, waiting for runs, ended by nova_workers_shutdown. */
+/* The threads of the pool: created when needed, waiting for runs, joined by
+ * nova_workers_shutdown. */
 #define _POSIX_C_SOURCE 200809L /* pthread_sigmask */
 
 #include <signal.h>
@@ -7,8 +8,8 @@
 #include "base/futex.h"
 #include "scheduler/worker_pool.h"
 
-/* Sleeps, and does not stay on the CPU of who calls: the system often wakes a thread there although
- * others are idle, and both would take turns for as long as calls follow each other. */
+/* Sleeps, and migrates away from the CPU of the notifier: the system often wakes a thread there
+ * although others are idle, and the two would share one CPU while calls follow each other. */
 static void worker_sleep_until_notified(nova_worker *self)
 {
     nova_eventcount_sleep(&self->sleeper);
@@ -16,7 +17,7 @@ static void worker_sleep_until_notified(nova_worker *self)
         nova_cpus_leave(self->sleeper.notifier_cpu);
 }
 
-/* Waits for work: spins, parks, sleeps. NULL: look again. */
+/* Waits for work: spins, parks, sleeps. NULL: check again. */
 static nova_instance *worker_await_run(nova_workers *pool, nova_worker *self, uint32_t *index)
 {
     nova_eventcount_start_spinning(&pool->eventcount);
@@ -25,7 +26,7 @@ static nova_instance *worker_await_run(nova_workers *pool, nova_worker *self, ui
     uint32_t spin = atomic_load_explicit(&pool->spin, memory_order_relaxed);
     if (atomic_load_explicit(&pool->active, memory_order_relaxed) >=
         atomic_load_explicit(&pool->limit, memory_order_relaxed))
-        spin = 0; /* somebody needs this core more */
+        spin = 0; /* another thread needs this core more */
     for (uint32_t i = 0; run == NULL && i < spin; i++) {
         uint32_t latest_epoch = nova_eventcount_epoch(&pool->eventcount);
         if (latest_epoch != epoch) {
@@ -75,7 +76,7 @@ bool nova_workers_ensure(nova_workers *pool, uint32_t count)
     if (atomic_load_explicit(&pool->thread_count, memory_order_acquire) >= count)
         return true;
     pthread_mutex_lock(&pool->lock);
-    /* Signals are for the program's own threads, Ctrl-C among them. */
+    /* Signals are delivered to the threads of the application, Ctrl-C among them. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -92,7 +93,7 @@ bool nova_workers_ensure(nova_workers *pool, uint32_t count)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_mutex_unlock(&pool->lock);
-    return created > 0 || stopping; /* nova_workers_shutdown makes them when it is done */
+    return created > 0 || stopping; /* nova_workers_shutdown creates them at its end */
 }
 
 void nova_workers_shutdown(void)

@@ -1,6 +1,6 @@
 /* Programs that run as tasks: results from many threads at once, no allocation in a run that was
- * there before, errors with their place, and graphs made from launches. Built with malloc wrapped.
- */
+ * there before, errors with their place, and graphs made from launches. Built with malloc
+ * wrapped. */
 #include <pthread.h>
 
 #include "../support/allocations.h"

@@ -106,8 +106,8 @@ static void run_device(nova_device *device, nova_device_program *program, float 
     nova_device_give(device, out);
 }
 
-/* A traced run: three kernels in their order between a copy in and a copy out, all within the run.
- */
+/* A traced run: three kernels in their order between a copy in and a copy out, all within the
+ * run. */
 static void run_traced(nova_device *device, nova_device_program *program, bool is_read)
 {
     static const uint32_t kinds[] = {NOVA_SPAN_COPY_IN, NOVA_SPAN_KERNEL, NOVA_SPAN_KERNEL,

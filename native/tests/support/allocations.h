@@ -1,7 +1,7 @@
 /* A count of allocations: link with --wrap for the four functions.
  *
- * Included by the one source file of a test. Safe to call from several threads.
- */
+ * Included by the one source file of a test. Safe to call from several
+ * threads. */
 
 #ifndef NOVA_TESTS_ALLOCATIONS_H
 #define NOVA_TESTS_ALLOCATIONS_H

@@ -23,13 +23,15 @@ def loop(lower: Index, upper: Index, step: int) -> Iterator[ir.Value]:
         scf.YieldOp([])
 
 
-def branch(condition: ir.Value | bool, then: Callable[[], None], other: Callable[[], None]) -> None:
+def branch(
+    condition: ir.Value | bool, then: Callable[[], None], otherwise: Callable[[], None]
+) -> None:
     """Emit one side when the condition is static, both under an `scf.if` when it is not."""
     if isinstance(condition, bool):
-        (then if condition else other)()
+        (then if condition else otherwise)()
         return
     op = scf.IfOp(condition, has_else=True)
-    for block, body in ((op.then_block, then), (op.else_block, other)):
+    for block, body in ((op.then_block, then), (op.else_block, otherwise)):
         with ir.InsertionPoint(block):
             body()
             scf.YieldOp([])
@@ -53,8 +55,8 @@ def vector_type(name: str, lanes: int) -> ir.VectorType:
 def splat(type_: ir.Type, value: float | int) -> ir.Value:
     """A constant of a scalar or vector type."""
     element = type_.element_type if isinstance(type_, ir.VectorType) else type_
-    kind = ir.IntegerAttr if isinstance(element, ir.IntegerType) else ir.FloatAttr
-    attr = kind.get(element, value)
+    attribute = ir.IntegerAttr if isinstance(element, ir.IntegerType) else ir.FloatAttr
+    attr = attribute.get(element, value)
     if isinstance(type_, ir.VectorType):
         attr = ir.DenseElementsAttr.get_splat(type_, attr)
     return arith.constant(type_, attr)

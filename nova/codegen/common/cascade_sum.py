@@ -43,7 +43,7 @@ class Cascade:
     names: tuple[str, ...]
     most: int = MOST
 
-    def turns(
+    def emit_loop(
         self,
         count: int,
         step: int,
@@ -51,14 +51,14 @@ class Cascade:
         body: Body,
         *,
         first: Any = None,
-        per_turn: int = 1,
+        terms_per_iteration: int = 1,
     ) -> list[Any]:
         """A loop over 0, step, ... below `count`, shifted by `first` if it is passed.
 
         `per_turn` is the number of terms that an iteration adds one by one.
         """
         spans: list[int] = []
-        span = step * max(1, self.most // per_turn)
+        span = step * max(1, self.most // terms_per_iteration)
         while self.is_sum and span < count:
             spans.append(span)
             span *= MOST
@@ -69,17 +69,17 @@ class Cascade:
         """Whether rounding errors accumulate: extremes and integers have none."""
         return "arith.addf" in self.names
 
-    def is_long(self, turns: int) -> bool:
+    def is_long(self, iterations: int) -> bool:
         """Whether this many iterations should have a separate sum."""
-        return self.is_sum and turns >= self.most
+        return self.is_sum and iterations >= self.most
 
     def fresh(self, values: Sequence[Any]) -> list[Any]:
         """The initial values of sums like `values`."""
         return [identity(self._name(i), value.type) for i, value in enumerate(values)]
 
-    def combined(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+    def combined(self, lhs: Sequence[Any], rhs: Sequence[Any]) -> list[Any]:
         """Combine two lists of carried values."""
-        pairs = zip(left, right, strict=True)
+        pairs = zip(lhs, rhs, strict=True)
         return [combiner(self._name(i))(a, b) for i, (a, b) in enumerate(pairs)]
 
     def _name(self, number: int) -> str:

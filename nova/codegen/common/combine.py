@@ -16,27 +16,27 @@ Combine = Callable[[Any, Any], Any]
 def combiner(name: str) -> Combine:
     """Emit the op called `name` on two values."""
 
-    def combine(left: Any, right: Any) -> Any:
+    def combine(lhs: Any, rhs: Any) -> Any:
         attributes = {"fastmath": fast_math_flags(name)} if is_fast_math(name) else {}
-        return ir.Operation.create(name, [left.type], [left, right], attributes).results[0]
+        return ir.Operation.create(name, [lhs.type], [lhs, rhs], attributes).results[0]
 
     return combine
 
 
-def identity(name: str, kind: Any) -> Any:
+def identity(name: str, type_: Any) -> Any:
     """The identity of the op called `name`.
 
-    `kind` is the type of a scalar or of a vector.
+    `type_` is the type of a scalar or of a vector.
     """
     value = COMBINERS[name]
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    element = type_.element_type if isinstance(type_, ir.VectorType) else type_
     if isinstance(element, ir.IntegerType):
         attr: Any = ir.IntegerAttr.get(element, int(value))
     else:
         attr = ir.FloatAttr.get(element, float(value))
-    if isinstance(kind, ir.VectorType):
-        attr = ir.DenseElementsAttr.get_splat(kind, attr)
-    return arith.ConstantOp(kind, attr).result
+    if isinstance(type_, ir.VectorType):
+        attr = ir.DenseElementsAttr.get_splat(type_, attr)
+    return arith.ConstantOp(type_, attr).result
 
 
 def reduce_tree(values: Sequence[Any], combine: Combine) -> Any:

@@ -65,13 +65,13 @@ class Elements:
 
     def unpacked(self, operand: int, value: Any) -> Any:
         """An element in the type of the body: a bool is a byte in memory and an i1 in registers."""
-        wanted = self.generic.block.arguments[operand].type
-        return value if value.type == wanted else arith.trunci(wanted, value)
+        body_type = self.generic.block.arguments[operand].type
+        return value if value.type == body_type else arith.trunci(body_type, value)
 
     def packed(self, operand: int, value: Any) -> Any:
         """An element in its memory type."""
-        kind = self.buffers[operand].type.element_type
-        return value if value.type == kind else arith.extui(kind, value)
+        memory_type = self.buffers[operand].type.element_type
+        return value if value.type == memory_type else arith.extui(memory_type, value)
 
     def store(self, values: Sequence[Any], bases: Sequence[Any]) -> None:
         """Store the results to the outputs at `bases`."""

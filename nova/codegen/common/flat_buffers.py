@@ -20,11 +20,11 @@ def flatten(value: Any) -> Any:
     ).result
 
 
-def flatten_root(value: Any, made: dict[Any, Any]) -> Any:
-    """The flat form of the root buffer of `value`, cached in `made`; scalars unchanged."""
+def flatten_root(value: Any, cache: dict[Any, Any]) -> Any:
+    """The flat form of the root buffer of `value`, cached in `cache`; scalars unchanged."""
     if not isinstance(value.type, ir.MemRefType):
         return value
     root = buffer_root(value)
-    if root not in made:
-        made[root] = flatten(root)
-    return made[root]
+    if root not in cache:
+        cache[root] = flatten(root)
+    return cache[root]

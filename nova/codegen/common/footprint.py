@@ -181,9 +181,9 @@ def _merged(byte_ranges: Iterable[ByteRange]) -> tuple[ByteRange, ...]:
     """One byte range per set of strides."""
     joined: dict[tuple[int, ...], ByteRange] = {}
     for hull in byte_ranges:
-        other = joined.get(hull.strides, hull)
+        following = joined.get(hull.strides, hull)
         joined[hull.strides] = ByteRange(
-            min(hull.low, other.low), max(hull.high, other.high), hull.strides
+            min(hull.low, following.low), max(hull.high, following.high), hull.strides
         )
     return tuple(joined.values())
 

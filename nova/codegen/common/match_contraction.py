@@ -25,7 +25,7 @@ class LoopContraction:
     m: int
     n: int
     k: int
-    around: tuple[int, ...]
+    enclosing: tuple[int, ...]
 
 
 def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | None:
@@ -49,7 +49,7 @@ def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | Non
     if not (roles["m"] and roles["n"] and roles["k"]):
         return None
     m, n, k = (max(roles[r], key=lambda i: nest.loops[i].size) for r in ("m", "n", "k"))
-    around = tuple(i for i in range(len(nest.loops)) if i not in (m, n, k))
+    enclosing = tuple(i for i in range(len(nest.loops)) if i not in (m, n, k))
     several_k = len(roles["k"]) > 1
     lm, ln, lk = nest.loops[m], nest.loops[n], nest.loops[k]
     spec = Contraction(
@@ -62,7 +62,7 @@ def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | Non
         *types,
         accumulate or several_k,
     )
-    return LoopContraction(spec, m, n, k, around)
+    return LoopContraction(spec, m, n, k, enclosing)
 
 
 def _rows_of_one(nest: LoopNest) -> list[int]:

@@ -35,68 +35,68 @@ class ScheduleOverrides:
     task_ns: int | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
+    def explicit(self) -> dict[str, Any]:
         """The overrides that are set, by name."""
         values = {name: getattr(self, name) for name in NAMES}
         return {name: value for name, value in values.items() if value is not None}
 
     @property
-    def of_product(self) -> bool:
+    def concerns_gemm(self) -> bool:
         """Whether any override concerns a GEMM."""
         return any(value is not None for value in (self.mr, self.nv, self.kc, self.mc))
 
     def __str__(self) -> str:
-        return ":".join(f"{name}={_value_text(value)}" for name, value in self.given.items())
+        return ":".join(f"{name}={_value_text(value)}" for name, value in self.explicit.items())
 
 
-NO_CHOICES = ScheduleOverrides()
+NO_OVERRIDES = ScheduleOverrides()
 NAMES = tuple(field.name for field in fields(ScheduleOverrides))
 
 
 def parse_overrides(text: str) -> ScheduleOverrides:
     """Parse the text that `str` of overrides writes; ScheduleError for anything else."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for word in text.split(":") if text else []:
         name, _, value = word.partition("=")
-        if name in found:
+        if name in values:
             raise ScheduleError(f"the schedule {text!r} says {name} twice")
         try:
             numbers = tuple(map(int, value.split("x"))) if value else ()
         except ValueError:
             raise ScheduleError(f"the schedule {text!r} says {word!r}: no number") from None
-        found[name] = numbers if name == "tile" or len(numbers) != 1 else numbers[0]
-    return _checked(found, None)
+        values[name] = numbers if name == "tile" or len(numbers) != 1 else numbers[0]
+    return _checked(values, None)
 
 
 def read_overrides(kernel: Any) -> ScheduleOverrides:
     """The overrides of a kernel."""
     if not SCHEDULE.has(kernel):
-        return NO_CHOICES
+        return NO_OVERRIDES
     where = place_of(kernel.location)
-    given = SCHEDULE.get(kernel)
-    if not isinstance(given, ir.DictAttr):
+    attribute = SCHEDULE.get(kernel)
+    if not isinstance(attribute, ir.DictAttr):
         raise ScheduleError(
-            f"{SCHEDULE.name} of @{kernel.name.value} is {given}, not a dictionary",
+            f"{SCHEDULE.name} of @{kernel.name.value} is {attribute}, not a dictionary",
             where=where,
             hint=f"write {SCHEDULE.name} = {{mr = 6, nv = 2}}",
         )
-    return _checked({entry.name: _number(entry.attr) for entry in given}, where)
+    return _checked({entry.name: _number(entry.attr) for entry in attribute}, where)
 
 
-def write_overrides(kernel: Any, choices: ScheduleOverrides) -> None:
+def write_overrides(kernel: Any, overrides: ScheduleOverrides) -> None:
     """Put the attribute on a kernel."""
     i64 = ir.IntegerType.get_signless(64)
     entries = {
         name: ir.DenseI64ArrayAttr.get(list(value))
         if isinstance(value, tuple)
         else ir.IntegerAttr.get(i64, value)
-        for name, value in choices.given.items()
+        for name, value in overrides.explicit.items()
     }
     SCHEDULE.set(kernel, ir.DictAttr.get(entries))
 
 
-def _checked(found: dict[str, Any], where: str | None) -> ScheduleOverrides:
-    for name, value in found.items():
+def _checked(values: dict[str, Any], where: str | None) -> ScheduleOverrides:
+    for name, value in values.items():
         if name not in NAMES:
             raise ScheduleError(
                 f"a schedule has no {name!r}", where=where, hint=f"it has {', '.join(NAMES)}"
@@ -107,9 +107,9 @@ def _checked(found: dict[str, Any], where: str | None) -> ScheduleOverrides:
             or not numbers
             or any(not isinstance(n, int) or not 0 < n < 1 << 31 for n in numbers)
         ):
-            what = "a list of numbers above 0" if name == "tile" else "a number above 0"
-            raise ScheduleError(f"{name} of a schedule is {value}, not {what}", where=where)
-    return ScheduleOverrides(**found)
+            expected = "a list of numbers above 0" if name == "tile" else "a number above 0"
+            raise ScheduleError(f"{name} of a schedule is {value}, not {expected}", where=where)
+    return ScheduleOverrides(**values)
 
 
 def _number(attr: Any) -> Any:

@@ -38,15 +38,15 @@ def list_variants(
 
     default = schedule(tile_work)
     decisions: list[list[ScheduleOverrides]] = []
-    if default.products:
-        largest = max((p.spec for p in default.products.values()), key=_size)
+    if default.contractions:
+        largest = max((p.spec for p in default.contractions.values()), key=_size)
         decisions += _gemm_variants(target, largest)
         tiles = [*_resized(default.tile, default.grid)]
     else:
         tiles = [schedule(work).tile for work in _TILE_WORK]
     if default.core != "host":
-        others = dict.fromkeys(tile for tile in tiles if tile and tile != default.tile)
-        decisions.append([ScheduleOverrides(tile=tile) for tile in others])
+        tiles_to_try = dict.fromkeys(tile for tile in tiles if tile and tile != default.tile)
+        decisions.append([ScheduleOverrides(tile=tile) for tile in tiles_to_try])
         if threads > 1 and prod(default.grid) > 1:
             decisions.append([ScheduleOverrides(task_ns=ns) for ns in _TASK_NS])
     return [decision for decision in decisions if decision]
@@ -54,7 +54,7 @@ def list_variants(
 
 def merge(base: ScheduleOverrides, more: ScheduleOverrides) -> ScheduleOverrides:
     """`base` with the overrides of `more` on top."""
-    return replace(base, **more.given)
+    return replace(base, **more.explicit)
 
 
 def _size(spec: Contraction) -> int:
@@ -80,10 +80,10 @@ def _gemm_variants(target: Target, spec: Contraction) -> list[list[ScheduleOverr
 def _resized(tile: tuple[int, ...], grid: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """The tile with its sides halved and doubled, one at a time and in pairs."""
     for i, size in enumerate(tile):
-        for other in (size // 2, size * 2, size * 4, grid[i]):
-            if 0 < min(other, grid[i]) != size:
-                one = (*tile[:i], min(other, grid[i]), *tile[i + 1 :])
-                yield one
+        for new_size in (size // 2, size * 2, size * 4, grid[i]):
+            if 0 < min(new_size, grid[i]) != size:
+                resized = (*tile[:i], min(new_size, grid[i]), *tile[i + 1 :])
+                yield resized
                 for j in range(i + 1, len(tile)):
-                    if tile[j] > 1 and other > size:
-                        yield (*one[:j], max(1, one[j] // 2), *one[j + 1 :])
+                    if tile[j] > 1 and new_size > size:
+                        yield (*resized[:j], max(1, resized[j] // 2), *resized[j + 1 :])

@@ -38,9 +38,9 @@ def _widen_f16(raw: ir.Value, bits: ir.Type, single: ir.Type) -> ir.Value:
     exponent bits set) get f32's full exponent instead.
     """
     sign = arith.shli(arith.andi(raw, splat(bits, 0x8000)), splat(bits, 16))
-    rest = arith.shli(arith.andi(raw, splat(bits, 0x7FFF)), splat(bits, 13))
-    scaled = arith.mulf(arith.bitcast(single, rest), splat(single, 2.0**112))
-    special = arith.cmpi(arith.CmpIPredicate.uge, rest, splat(bits, 0x7C00 << 13))
-    infinite = arith.ori(rest, splat(bits, 0x7F800000))
+    magnitude_bits = arith.shli(arith.andi(raw, splat(bits, 0x7FFF)), splat(bits, 13))
+    scaled = arith.mulf(arith.bitcast(single, magnitude_bits), splat(single, 2.0**112))
+    special = arith.cmpi(arith.CmpIPredicate.uge, magnitude_bits, splat(bits, 0x7C00 << 13))
+    infinite = arith.ori(magnitude_bits, splat(bits, 0x7F800000))
     magnitude = arith.select(special, infinite, arith.bitcast(bits, scaled))
     return arith.bitcast(single, arith.ori(magnitude, sign))

@@ -49,10 +49,10 @@ class LoopEmitter:
         if lanes is None:
             ScalarLoops(self.nest, self.buffers, self.ranges, self.captured).emit()
             return False
-        left = VectorLoops(self.nest, self.buffers, self.ranges, self.captured, lanes).emit()
-        if left is not None:
+        remainder = VectorLoops(self.nest, self.buffers, self.ranges, self.captured, lanes).emit()
+        if remainder is not None:
             ranges = list(self.ranges)
-            ranges[lanes.loop] = left
+            ranges[lanes.loop] = remainder
             across = self.nest.loops[lanes.loop].parallel
             ScalarLoops(self.nest, self.buffers, ranges, self.captured, like_vectors=across).emit()
         return True

@@ -45,15 +45,15 @@ def vector_bytes(buffer: Any, width: int) -> int:
     return width * int(buffer.type.element_type.width) // 8
 
 
-def all_aligned(places: Sequence[tuple[Any, Any]], width: int) -> Any:
+def all_aligned(offsets: Sequence[tuple[Any, Any]], width: int) -> Any:
     """Whether each (buffer, position) is a multiple of a vector's bytes, as an i1."""
     total = None
-    for buffer, position in places:
+    for buffer, position in offsets:
         size = int(buffer.type.element_type.width) // 8
         start = memref.extract_aligned_pointer_as_index(buffer)
         address = arith.addi(start, arith.muli(at(position), index(size)))
-        rest = arith.remui(address, index(vector_bytes(buffer, width)))
-        total = rest if total is None else arith.ori(total, rest)
+        misalignment = arith.remui(address, index(vector_bytes(buffer, width)))
+        total = misalignment if total is None else arith.ori(total, misalignment)
     return arith.cmpi(arith.CmpIPredicate.eq, total, index(0))
 
 

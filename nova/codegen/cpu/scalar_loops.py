@@ -65,13 +65,13 @@ class ScalarLoops:
         if not loops:
             self.elements.store(self.elements.apply(self.elements.load_all(bases), ivs), bases)
             return
-        first, rest = loops[0], loops[1:]
+        first, inner_loops = loops[0], loops[1:]
         if self.is_long and not first.loop.parallel:
             initial = self.elements.load_outputs(bases)
             self.elements.store(self._sums(loops, bases, ivs, initial), bases)
             return
         low, high = first.range or (index(0), index(first.loop.size))
-        carries = not rest and not first.loop.parallel
+        carries = not inner_loops and not first.loop.parallel
         initial = self.elements.load_outputs(bases) if carries else []
         loop = scf.ForOp(low, high, index(1), initial)
         with ir.InsertionPoint(loop.body):
@@ -85,7 +85,7 @@ class ScalarLoops:
                 results = self.elements.apply([*inputs, *loop.inner_iter_args], inner_ivs)
                 scf.YieldOp(results)
             else:
-                self._level(rest, inner_bases, inner_ivs)
+                self._level(inner_loops, inner_bases, inner_ivs)
                 scf.YieldOp([])
         if carries:
             self.elements.store(list(loop.results), bases)
@@ -97,20 +97,22 @@ class ScalarLoops:
         if not loops:
             inputs = self.elements.load_inputs(bases)
             return self.elements.apply([*inputs, *values], ivs)
-        (placed, *rest), cascade = loops, self.cascade
+        (placed, *inner_loops), cascade = loops, self.cascade
         first = placed.loop
-        inner = _terms(rest)
-        apart = cascade.is_long(inner)
+        inner = _terms(inner_loops)
+        separate = cascade.is_long(inner)
 
-        def turn(iv: Any, values: list[Any]) -> list[Any]:
-            own = {**ivs, first.dims[0]: iv} if len(first.dims) == 1 else ivs
-            given = cascade.fresh(values) if apart else values
-            made = self._sums(rest, advance(bases, iv, first), own, given)
-            return cascade.combined(values, made) if apart else made
+        def iteration(iv: Any, values: list[Any]) -> list[Any]:
+            inner_ivs = {**ivs, first.dims[0]: iv} if len(first.dims) == 1 else ivs
+            initial = cascade.fresh(values) if separate else values
+            results = self._sums(inner_loops, advance(bases, iv, first), inner_ivs, initial)
+            return cascade.combined(values, results) if separate else results
 
         if placed.range is not None:
-            return carried(*placed.range, 1, values, turn)
-        return cascade.turns(first.size, 1, values, turn, per_turn=1 if apart else inner)
+            return carried(*placed.range, 1, values, iteration)
+        return cascade.emit_loop(
+            first.size, 1, values, iteration, terms_per_iteration=1 if separate else inner
+        )
 
 
 def _terms(loops: Sequence[Placed]) -> int:

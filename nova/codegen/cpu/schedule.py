@@ -68,7 +68,7 @@ class KernelSchedule:
         self.tile_work = tile_work
         self.ops = ops
         self.work = Kernel(kernel).work
-        self.choices = read_overrides(kernel)
+        self.overrides = read_overrides(kernel)
         grid = Kernel(kernel).grid
         structured = [op for op in ops if is_generic_op(op)]
         others = [
@@ -82,49 +82,53 @@ class KernelSchedule:
         self.scratch = Scratch.of(ops, self.grid)
         self.block = kernel.entry_block
         self.skipped: set[Any] = set()
-        self.products = self._find_contractions(kernel)
-        found = {op: find_attention(nest) for op, nest in self.nests.items()}
-        self.attentions = {op: attention for op, attention in found.items() if attention}
+        self.contractions = self._find_contractions(kernel)
+        attentions = {op: find_attention(nest) for op, nest in self.nests.items()}
+        self.attentions = {op: attention for op, attention in attentions.items() if attention}
         # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
         self.scalar_loops = bool(others)
         try:
             self._check_overrides()
-            self.tile = self.choices.tile or self._choose_tile()
+            self.tile = self.overrides.tile or self._choose_tile()
         except ScheduleError as error:
             prefix = f"{SCHEDULE.name} of @{kernel.name.value}: "
             raise error.located(place_of(kernel.location) or "", prefix) from None
         self.tiles = _count(self.grid, self.tile)
-        self.strips = self._find_row_panels(self.tile)
-        self.part = self.strips.tile if self.strips else self.tile
-        self.core = "matrix" if self.products or self.attentions else "host" if others else "vector"
+        self.row_panels = self._find_row_panels(self.tile)
+        self.part = self.row_panels.tile if self.row_panels else self.tile
+        self.core = (
+            "matrix" if self.contractions or self.attentions else "host" if others else "vector"
+        )
         self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
         if self.scratch.parts:
             self.nests = {
                 op: self.scratch.localized(nest, self.part) for op, nest in self.nests.items()
             }
-            self.products = self._find_contractions(kernel)
+            self.contractions = self._find_contractions(kernel)
 
     # --- analysis -------------------------------------------------------------------------------
 
     def _find_contractions(self, kernel: Any) -> dict[Any, LoopContraction]:
         packed = read_prepacked(kernel)
-        products: dict[Any, LoopContraction] = {}
+        contractions: dict[Any, LoopContraction] = {}
         ops = list(self.nests)
         for i, op in enumerate(ops):
             before = ops[i - 1] if i else None
             zeroed = before is not None and fills_with_zero(before) and same_output(before, op)
-            product = match_contraction(self.nests[op], accumulate=not zeroed)
-            if product is not None and self.choices.of_product:
-                product = replace(product, spec=replace(product.spec, choices=self.choices))
-            if product is None or not is_worth_packing(self.target, product.spec):
+            contraction = match_contraction(self.nests[op], accumulate=not zeroed)
+            if contraction is not None and self.overrides.concerns_gemm:
+                contraction = replace(
+                    contraction, spec=replace(contraction.spec, overrides=self.overrides)
+                )
+            if contraction is None or not is_worth_packing(self.target, contraction.spec):
                 continue
             panels = packed.pop(buffer_root(list(op.operands)[1]), None)
-            if panels is not None and panels == panels_of(self.target, product.spec):
-                product = replace(product, spec=replace(product.spec, packed=True))
+            if panels is not None and panels == panels_of(self.target, contraction.spec):
+                contraction = replace(contraction, spec=replace(contraction.spec, packed=True))
             elif panels is not None:
                 packed[op] = panels
-            products[op] = product
-            if zeroed and not product.spec.accumulate:
+            contractions[op] = contraction
+            if zeroed and not contraction.spec.accumulate:
                 self.skipped.add(before)  # the GEMM overwrites its output: no zeros needed
         if packed:
             raise LoweringError(
@@ -132,15 +136,15 @@ class KernelSchedule:
                 where=place_of(kernel.location),
                 hint=f"run pack-constants for the same target and with the same {SCHEDULE.name}",
             )
-        return products
+        return contractions
 
     def _check_overrides(self) -> None:
         """Raise ScheduleError for overrides of features that the kernel does not have."""
-        tile = self.choices.tile
-        if self.choices.of_product and not self.products:
+        tile = self.overrides.tile
+        if self.overrides.concerns_gemm and not self.contractions:
             raise ScheduleError("the kernel has no matrix product: mr, nv, kc and mc mean nothing")
-        for product in self.products.values():
-            register_shape(self.target, product.spec)  # also checked where `tile` sets the tile
+        for contraction in self.contractions.values():
+            register_shape(self.target, contraction.spec)  # also checked where `tile` sets the tile
         if tile is not None and self.scratch.nbytes(tile) > 4 * _SCRATCH:
             raise ScheduleError(
                 f"a tile would keep {self.scratch.nbytes(tile)} bytes on the stack",
@@ -158,36 +162,36 @@ class KernelSchedule:
 
     def _choose_tile(self) -> tuple[int, ...]:
         tile = [1] * len(self.grid)
-        wanted: dict[int, int] = {}
+        tile_sizes: dict[int, int] = {}
         unit: dict[int, int] = {}
-        for product in self.products.values():
-            sizes = tile_shape(self.target, product.spec)
-            units = register_shape(self.target, product.spec)
-            for loop, size, least in zip((product.m, product.n), sizes, units, strict=True):
+        for contraction in self.contractions.values():
+            sizes = tile_shape(self.target, contraction.spec)
+            units = register_shape(self.target, contraction.spec)
+            for loop, size, least in zip((contraction.m, contraction.n), sizes, units, strict=True):
                 if loop < len(self.grid):
-                    wanted[loop] = max(wanted.get(loop, 1), size)
+                    tile_sizes[loop] = max(tile_sizes.get(loop, 1), size)
                     unit[loop] = max(unit.get(loop, 1), least)
         for attention in self.attentions.values():
             rows = tile_rows(self.target, attention)
             for role, loop in attention.roles.items():
                 if loop < len(self.grid):
-                    wanted[loop] = rows if role in "ij" else self.grid[loop]
-        for loop, size in wanted.items():
+                    tile_sizes[loop] = rows if role in "ij" else self.grid[loop]
+        for loop, size in tile_sizes.items():
             tile[loop] = min(size, max(1, self.grid[loop]))
         self._share_out(tile, unit)
         points = max(1, prod(self.grid))
         budget = max(1, int(self.tile_work / max(1.0, self.work / points)) // prod(tile))
         for i in reversed(range(len(self.grid))):
-            if i not in wanted:
+            if i not in tile_sizes:
                 tile[i] = max(1, min(self.grid[i], budget))
                 budget = max(1, budget // tile[i])
-        strips = self._find_row_panels(tile)
-        if strips is None or self.scratch.nbytes(strips.tile) > self._most_scratch:
+        row_panels = self._find_row_panels(tile)
+        if row_panels is None or self.scratch.nbytes(row_panels.tile) > self._most_scratch:
             self._fit_scratch(tile, unit)
         return tuple(tile)
 
     def _find_row_panels(self, tile: Sequence[int]) -> RowPanels | None:
-        args = self.nests, self.products, self.skipped, self.grid
+        args = self.nests, self.contractions, self.skipped, self.grid
         return find_row_panels(self.target, *args, tile)
 
     @property
@@ -228,8 +232,8 @@ class KernelSchedule:
         """Emit the code of tile number `tile` at the insertion point."""
         ranges = self._tile_ranges(tile)
         self.flat = self.scratch.allocate(self.part, self.block)
-        if self.strips is not None:
-            self._emit_row_panels(self.strips, ranges)
+        if self.row_panels is not None:
+            self._emit_row_panels(self.row_panels, ranges)
             return
         # Scalars that ops take as operands or capture: computed here, after the ops that define
         # them.
@@ -238,8 +242,8 @@ class KernelSchedule:
             if op in self.skipped or op.name in VIEWS or _is_free(op):
                 continue
             with op.location:
-                if op in self.products:
-                    self._emit_gemm(self.nests[op], self.products[op], ranges)
+                if op in self.contractions:
+                    self._emit_gemm(self.nests[op], self.contractions[op], ranges)
                 elif op in self.attentions:
                     buffers = [self._flat(v) for v in op.operands]
                     emit_attention(self.target, self.attentions[op], buffers, ranges)
@@ -249,37 +253,37 @@ class KernelSchedule:
                 else:
                     self._emit_nested(clone_into(op, mapping))
 
-    def _emit_row_panels(self, strips: RowPanels, ranges: list[Range | None]) -> None:
+    def _emit_row_panels(self, panels: RowPanels, ranges: list[Range | None]) -> None:
         """Emit one GEMM, and after each of its row panels the epilogue."""
-        nest, product = self.nests[strips.op], self.products[strips.op]
-        inner = with_unit_columns(product.spec)
-        other = product.m if inner is not product.spec else product.n
+        nest, contraction = self.nests[panels.op], self.contractions[panels.op]
+        inner = with_unit_columns(contraction.spec)
+        column_loop = contraction.m if inner is not contraction.spec else contraction.n
 
         def span(loop: int) -> Range:
             return ranges[loop] or (index(0), index(self.grid[loop]))
 
         def part(low: Any, high: Any) -> list[Range | None]:
-            return [(low, high) if i == strips.loop else r for i, r in enumerate(ranges)]
+            return [(low, high) if i == panels.loop else r for i, r in enumerate(ranges)]
 
         def c_offset(row: Any) -> Any:
             start = index(nest.offsets[2])
             if 2 in self.scratch.operands(nest):
                 first = first_point(nest, 2, part(row, None))
                 start = arith.subi(start, first) if first is not None else start
-            (ms, ns), (low, _) = inner.c_strides, span(other)
+            (ms, ns), (low, _) = inner.c_strides, span(column_loop)
             start = arith.addi(start, arith.muli(row, index(ms)))
             return arith.addi(start, arith.muli(low, index(ns)))
 
-        def finish(low: Any, high: Any) -> None:
-            nested = scf.ForOp(low, high, index(strips.together))
+        def emit_epilogue(low: Any, high: Any) -> None:
+            nested = scf.ForOp(low, high, index(panels.together))
             with ir.InsertionPoint(nested.body):
                 row = nested.induction_variable
-                end = arith.addi(row, index(strips.together))
+                end = arith.addi(row, index(panels.together))
                 # A row panel may end early, with its tile or with the grid.
-                sizes = (t[strips.loop] for t in (strips.tile, self.tile, self.grid))
-                if any(size % strips.together for size in sizes):
+                sizes = (t[panels.loop] for t in (panels.tile, self.tile, self.grid))
+                if any(size % panels.together for size in sizes):
                     end = arith.minui(end, high)
-                for op in strips.rest:
+                for op in panels.epilogue:
                     with op.location:
                         buffers = [self._flat(v) for v in op.operands]
                         self._emit_loops(
@@ -287,17 +291,17 @@ class KernelSchedule:
                         )
                 scf.YieldOp([])
 
-        with strips.op.location:
-            a, b, c = (self._flat(v) for v in strips.op.operands)
+        with panels.op.location:
+            a, b, c = (self._flat(v) for v in panels.op.operands)
             emit_row_panels(
                 self.target,
-                product.spec,
+                contraction.spec,
                 (a, b, c),
                 (index(nest.offsets[0]), index(nest.offsets[1]), c_offset),
-                span(strips.loop),
-                span(other),
-                (strips.tile[strips.loop], strips.tile[other]),
-                finish,
+                span(panels.loop),
+                span(column_loop),
+                (panels.tile[panels.loop], panels.tile[column_loop]),
+                emit_epilogue,
             )
 
     def _emit_loops(
@@ -306,15 +310,15 @@ class KernelSchedule:
         buffers: list[Any],
         ranges: list[Range | None],
         mapping: dict[Any, Any],
-        around: list[Range | None] | None = None,
+        buffer_ranges: list[Range | None] | None = None,
     ) -> None:
-        """The loops of a nest; `around` is the range of the tile-local buffers, if not `ranges`."""
-        own = self.scratch.operands(nest)
-        if own:
+        """The loops of a nest; `buffer_ranges` are those of the tile-local buffers, if others."""
+        local = self.scratch.operands(nest)
+        if local:
             # Positions count from the first point of the tile, where its tile-local buffers begin.
-            first = around or ranges
+            first = buffer_ranges or ranges
             for i, buffer in enumerate(buffers):
-                if i not in own:
+                if i not in local:
                     buffers[i] = shifted(buffer, first_point(nest, i, first))
             ranges = [r and o and _relative(r, o[0]) for r, o in zip(ranges, first, strict=True)]
         inner = [None] * (len(nest.loops) - len(ranges))
@@ -333,14 +337,16 @@ class KernelSchedule:
     def _tile_ranges(self, tile: Any) -> list[Range | None]:
         counts = [ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True)]
         ranges: list[Range | None] = [None] * len(self.grid)
-        rest = tile
+        remaining = tile
         for i in reversed(range(len(self.grid))):
             if counts[i] <= 1:
                 continue
             position = (
-                arith.remui(rest, index(counts[i])) if any(c > 1 for c in counts[:i]) else rest
+                arith.remui(remaining, index(counts[i]))
+                if any(c > 1 for c in counts[:i])
+                else remaining
             )
-            rest = arith.divui(rest, index(counts[i]))
+            remaining = arith.divui(remaining, index(counts[i]))
             low = arith.muli(position, index(self.tile[i]))
             high = arith.addi(low, index(self.tile[i]))
             if self.grid[i] % self.tile[i]:
@@ -353,7 +359,7 @@ class KernelSchedule:
         return flatten_root(value, self.flat)
 
     def _emit_gemm(
-        self, nest: LoopNest, product: LoopContraction, ranges: list[Range | None]
+        self, nest: LoopNest, contraction: LoopContraction, ranges: list[Range | None]
     ) -> None:
         buffers = [self._flat(v) for v in nest.generic.op.operands]
         offsets = [index(o) for o in nest.offsets]
@@ -362,14 +368,14 @@ class KernelSchedule:
             offsets[i] = offsets[i] if start is None else arith.subi(offsets[i], start)
 
         def span(loop: int) -> Range:
-            known = ranges[loop] if loop < len(ranges) else None
-            return known or (index(0), index(nest.loops[loop].size))
+            tile_range = ranges[loop] if loop < len(ranges) else None
+            return tile_range or (index(0), index(nest.loops[loop].size))
 
-        def around(loops: tuple[int, ...], at: list[Any]) -> None:
+        def emit_enclosing(loops: tuple[int, ...], at: list[Any]) -> None:
             if not loops:
                 a, b, c = buffers
-                m, n = span(product.m), span(product.n)
-                emit_block(self.target, product.spec, a, at[0], b, at[1], c, at[2], *m, *n)
+                m, n = span(contraction.m), span(contraction.n)
+                emit_block(self.target, contraction.spec, a, at[0], b, at[1], c, at[2], *m, *n)
                 return
             loop = nest.loops[loops[0]]
             low, high = span(loops[0])
@@ -380,10 +386,10 @@ class KernelSchedule:
                     arith.addi(base, arith.muli(iv, index(stride))) if stride else base
                     for base, stride in zip(at, loop.strides, strict=True)
                 ]
-                around(loops[1:], inner)
+                emit_enclosing(loops[1:], inner)
                 scf.YieldOp([])
 
-        around(product.around, offsets)
+        emit_enclosing(contraction.enclosing, offsets)
 
 
 def _is_free(op: Any) -> bool:

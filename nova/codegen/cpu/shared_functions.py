@@ -41,9 +41,9 @@ def call_shared(
     """
     module = _enclosing("builtin.module")
     if name not in ir.SymbolTable(module):
-        kinds = [buffer_type(str(b.type.element_type)) for b in buffers]
-        kinds += [n.type for n in numbers]
-        function = _write(module, name, kinds, unaliased, body)
+        types = [buffer_type(str(b.type.element_type)) for b in buffers]
+        types += [n.type for n in numbers]
+        function = _write(module, name, types, unaliased, body)
         if scalar_loops:
             SCALAR_LOOPS.set(function)
     operands = [without_end(buffer) for buffer in buffers] + list(numbers)
@@ -53,34 +53,41 @@ def call_shared(
 def entry_alloca(elements: int, type_: str) -> ir.Value:
     """Allocate a 64-byte aligned buffer at the start of the enclosing function."""
     with ir.InsertionPoint.at_block_begin(_enclosing("func.func").regions[0].blocks[0]):
-        kind = ir.MemRefType.get([elements], element_type(type_))
-        return memref.AllocaOp(kind, [], [], alignment=64).result
+        local_type = ir.MemRefType.get([elements], element_type(type_))
+        return memref.AllocaOp(local_type, [], [], alignment=64).result
 
 
-def _enclosing(kind: str) -> Any:
+def _enclosing(name: str) -> Any:
     op = ir.InsertionPoint.current.block.owner.operation
-    while op.name != kind:
+    while op.name != name:
         op = op.parent.operation
     return op
 
 
 def without_end(buffer: ir.Value) -> ir.Value:
     """Cast a flat buffer to the type that shared functions take."""
-    kind = buffer_type(str(buffer.type.element_type))
-    if buffer.type == kind:
+    open_type = buffer_type(str(buffer.type.element_type))
+    if buffer.type == open_type:
         return buffer
     return memref.ReinterpretCastOp(
-        kind, buffer, [], [], [], static_offsets=[0], static_sizes=[_NO_END], static_strides=[1]
+        open_type,
+        buffer,
+        [],
+        [],
+        [],
+        static_offsets=[0],
+        static_sizes=[_NO_END],
+        static_strides=[1],
     ).result
 
 
 def _write(
-    module: Any, name: str, kinds: list[ir.Type], unaliased: int, body: Callable[..., None]
+    module: Any, name: str, types: list[ir.Type], unaliased: int, body: Callable[..., None]
 ) -> Any:
     with ir.InsertionPoint(module.regions[0].blocks[0]), ir.Location.name(name):
-        function = func.FuncOp(name, (kinds, []), visibility="private")
+        function = func.FuncOp(name, (types, []), visibility="private")
         SHARED.set(function)
-        function.arg_attrs = noalias_dictionaries([i < unaliased for i in range(len(kinds))])
+        function.arg_attrs = noalias_dictionaries([i < unaliased for i in range(len(types))])
         with ir.InsertionPoint(function.add_entry_block()):
             body(*function.arguments)
             func.ReturnOp([])

@@ -46,16 +46,18 @@ def _users(value: Any) -> list[Any]:
 
 def _at_own_point(op: Any, value: Any, grid: tuple[int, ...]) -> bool:
     nest = make_loop_nest(op)
-    own = nest.loops[: len(grid)]
-    if tuple(loop.size for loop in own) != grid or not all(loop.parallel for loop in own):
+    grid_loops = nest.loops[: len(grid)]
+    if tuple(loop.size for loop in grid_loops) != grid or not all(
+        loop.parallel for loop in grid_loops
+    ):
         return False
     # Such ops run at positions relative to the tile, see `KernelSchedule._emit_loops`.
-    if nest.indexed & {d for loop in own for d in loop.dims}:
+    if nest.indexed & {d for loop in grid_loops for d in loop.dims}:
         return False
-    if any(stride < 0 for loop in own for stride in loop.strides):
+    if any(stride < 0 for loop in grid_loops for stride in loop.strides):
         return False
     part = prod(value.type.shape) // prod(grid)
-    wanted = _strides(grid, part)
+    part_strides = _strides(grid, part)
     for number, operand in enumerate(op.operands):
         if not isinstance(operand.type, ir.MemRefType) or buffer_root(operand) != value:
             continue
@@ -64,7 +66,7 @@ def _at_own_point(op: Any, value: Any, grid: tuple[int, ...]) -> bool:
         high = nest.offsets[number] + sum(s for s in steps if s > 0)
         aligned = all(
             loop.size == 1 or loop.strides[number] == stride
-            for loop, stride in zip(own, wanted, strict=True)
+            for loop, stride in zip(grid_loops, part_strides, strict=True)
         )
         if not aligned or low < 0 or high >= part:
             return False
@@ -116,13 +118,13 @@ class Scratch:
 
     def allocate(self, tile: Sequence[int], block: Any) -> dict[Any, Any]:
         """Allocate a flat buffer for each, at the start of the kernel."""
-        made: dict[Any, Any] = {}
+        buffers: dict[Any, Any] = {}
         with ir.InsertionPoint.at_block_begin(block):
             for value, part in self.parts.items():
-                kind = ir.MemRefType.get([part * prod(tile)], value.type.element_type)
+                local_type = ir.MemRefType.get([part * prod(tile)], value.type.element_type)
                 with value.owner.location:
-                    made[value] = memref.AllocaOp(kind, [], [], alignment=64).result
-        return made
+                    buffers[value] = memref.AllocaOp(local_type, [], [], alignment=64).result
+        return buffers
 
 
 def is_scratch(op: Any) -> bool:
@@ -133,9 +135,9 @@ def is_scratch(op: Any) -> bool:
 def first_point(nest: LoopNest, operand: int, ranges: Sequence[Range | None]) -> Any | None:
     """The offset of the first point of a tile in an operand, less the nest's offset."""
     total = None
-    for known, loop in zip(ranges, nest.loops, strict=False):
-        if known is not None and loop.strides[operand]:
-            step = arith.muli(known[0], index(loop.strides[operand]))
+    for tile_range, loop in zip(ranges, nest.loops, strict=False):
+        if tile_range is not None and loop.strides[operand]:
+            step = arith.muli(tile_range[0], index(loop.strides[operand]))
             total = step if total is None else arith.addi(total, step)
     return total
 
@@ -146,9 +148,9 @@ def shifted(buffer: Any, start: Any | None) -> Any:
         return buffer
     size = buffer.type.shape[0]
     layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), [1])
-    kind = ir.MemRefType.get([size], buffer.type.element_type, layout)
+    view_type = ir.MemRefType.get([size], buffer.type.element_type, layout)
     return memref.ReinterpretCastOp(
-        kind,
+        view_type,
         buffer,
         [start],
         [],

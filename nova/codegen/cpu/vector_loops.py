@@ -30,7 +30,7 @@ from nova.ir.index import index
 
 
 @dataclass(frozen=True)
-class Place:
+class NestPosition:
     """The state of the enclosing loops: the position of each operand's access, and the counters."""
 
     bases: list[Any]
@@ -65,223 +65,245 @@ class VectorLoops:
         """Emit the loops; return the range of the vectorized loop that remains to be done."""
         low, high = self.ranges[self.lanes.loop] or (None, None)
         extent = self.loop.size if low is None else distance(low, high)
-        left: Range | None = None
+        remainder: Range | None = None
         if not self.lanes.masked and (extent is None or extent % self.lanes.width):
             end = index(self.loop.size) if low is None else high
-            high = self._last_whole(low, end, extent)
-            left = (high, end)
+            high = self._last_full(low, end, extent)
+            remainder = (high, end)
             extent = None if extent is None else extent - extent % self.lanes.width
-        around = [
+        outer = [
             i for i, loop in enumerate(self.nest.loops) if loop.parallel and i != self.lanes.loop
         ]
-        place = Place([None if o == 0 else index(o) for o in self.nest.offsets], {})
+        position = NestPosition([None if o == 0 else index(o) for o in self.nest.offsets], {})
         if self.loop.parallel:
-            self._nested(around, place, lambda p: self._across(p, low, high, extent))
+            self._nested(outer, position, lambda p: self._across(p, low, high, extent))
             if self.lanes.streams:
                 fence_stores()
         else:
-            self._nested(around, place, lambda p: self._along(p, extent))
-        return left
+            self._nested(outer, position, lambda p: self._along_reduction(p, extent))
+        return remainder
 
-    def _last_whole(self, low: Any, end: Any, extent: int | None) -> Any:
+    def _last_full(self, low: Any, end: Any, extent: int | None) -> Any:
         """The end of the last whole vector."""
         width = self.lanes.width
         if extent is not None:
-            whole = extent - extent % width
-            return index(whole) if low is None else arith.addi(low, index(whole))
+            full = extent - extent % width
+            return index(full) if low is None else arith.addi(low, index(full))
         count = arith.subi(end, low)
         return arith.subi(end, arith.remui(count, index(width)))
 
-    def _nested(self, loops: Sequence[int], place: Place, body: Callable[[Place], None]) -> None:
+    def _nested(
+        self, loops: Sequence[int], position: NestPosition, body: Callable[[NestPosition], None]
+    ) -> None:
         """Emit the loops numbered `loops` around `body`."""
         if not loops:
-            body(place)
+            body(position)
             return
         loop = self.nest.loops[loops[0]]
         span = self.ranges[loops[0]]
         if loop.size == 1 and span is None:
-            self._nested(loops[1:], self._inside(place, loops[0], index(0)), body)
+            self._nested(loops[1:], self._inside(position, loops[0], index(0)), body)
             return
         low, high = span or (index(0), index(loop.size))
         op = scf.ForOp(low, high, index(1))
         with ir.InsertionPoint(op.body):
-            inside = self._inside(place, loops[0], op.induction_variable)
+            inside = self._inside(position, loops[0], op.induction_variable)
             self._nested(loops[1:], inside, body)
             scf.YieldOp([])
 
-    def _inside(self, place: Place, number: int, iv: Any) -> Place:
+    def _inside(self, position: NestPosition, number: int, iv: Any) -> NestPosition:
         loop = self.nest.loops[number]
-        indices = dict(place.indices)
+        indices = dict(position.indices)
         if len(loop.dims) == 1:
             indices[loop.dims[0]] = iv
-        return Place(advance(place.bases, iv, loop), indices)
+        return NestPosition(advance(position.bases, iv, loop), indices)
 
     # --- a parallel loop is vectorized ------------------------------------------------------------
 
-    def _across(self, place: Place, low: Any, high: Any, extent: int | None) -> None:
+    def _across(self, position: NestPosition, low: Any, high: Any, extent: int | None) -> None:
         width, unroll = self.lanes.width, self.lanes.unroll
         step = width * unroll
         if extent is not None:
-            whole, rest = extent - extent % step, extent % step
-            if whole == step:
-                self._block(self._inside(place, self.lanes.loop, _or_zero(low)), unroll, None)
-            elif whole:
-                self._iterations(place, _or_zero(low), _end(low, whole))
-            vectors = rest // width
+            full, remaining = extent - extent % step, extent % step
+            if full == step:
+                self._block(self._inside(position, self.lanes.loop, _or_zero(low)), unroll, None)
+            elif full:
+                self._iterations(position, _or_zero(low), _end(low, full))
+            vectors = remaining // width
             if vectors:
-                begin = self._inside(place, self.lanes.loop, _end(low, whole))
+                begin = self._inside(position, self.lanes.loop, _end(low, full))
                 self._block(begin, vectors, None)
-            if rest % width:
-                begin = self._inside(place, self.lanes.loop, _end(low, whole + vectors * width))
-                mask = vector.constant_mask(_mask_type(width), [rest % width])
+            if remaining % width:
+                begin = self._inside(position, self.lanes.loop, _end(low, full + vectors * width))
+                mask = vector.constant_mask(_mask_type(width), [remaining % width])
                 self._block(begin, 1, mask)
             return
         count = arith.subi(high, low)
         middle = arith.subi(high, arith.remui(count, index(step)))
-        self._iterations(place, low, middle)
+        self._iterations(position, low, middle)
         if not self.lanes.masked:
             if unroll > 1:
-                self._steps(place, middle, high, width, 1)
+                self._steps(position, middle, high, width, 1)
             return
         op = scf.ForOp(middle, high, index(width))
         with ir.InsertionPoint(op.body):
             iv = op.induction_variable
             mask = vector.create_mask(_mask_type(width), [arith.subi(high, iv)])
-            self._block(self._inside(place, self.lanes.loop, iv), 1, mask)
+            self._block(self._inside(position, self.lanes.loop, iv), 1, mask)
             scf.YieldOp([])
 
-    def _iterations(self, place: Place, low: Any, high: Any) -> None:
+    def _iterations(self, position: NestPosition, low: Any, high: Any) -> None:
         """The loop over whole iterations; non-temporal stores only if all vectors are aligned."""
         step, unroll = self.lanes.width * self.lanes.unroll, self.lanes.unroll
         if not self.lanes.streams:
-            self._steps(place, low, high, step, unroll)
+            self._steps(position, low, high, step, unroll)
             return
-        begin = self._inside(place, self.lanes.loop, low).bases
+        begin = self._inside(position, self.lanes.loop, low).bases
         outputs = range(self.generic.num_inputs, len(self.buffers))
         aligned = all_aligned([(self.buffers[i], begin[i]) for i in outputs], self.lanes.width)
         op = scf.IfOp(aligned, has_else=True)
         for block, streamed in ((op.then_block, True), (op.else_block, False)):
             with ir.InsertionPoint(block):
-                self._steps(place, low, high, step, unroll, streamed=streamed)
+                self._steps(position, low, high, step, unroll, streamed=streamed)
                 scf.YieldOp([])
 
     def _steps(
-        self, place: Place, low: Any, high: Any, step: int, vectors: int, *, streamed: bool = False
+        self,
+        position: NestPosition,
+        low: Any,
+        high: Any,
+        step: int,
+        vectors: int,
+        *,
+        streamed: bool = False,
     ) -> None:
         op = scf.ForOp(low, high, index(step))
         with ir.InsertionPoint(op.body):
-            inside = self._inside(place, self.lanes.loop, op.induction_variable)
+            inside = self._inside(position, self.lanes.loop, op.induction_variable)
             self._block(inside, vectors, None, streamed=streamed)
             scf.YieldOp([])
 
-    def _block(self, place: Place, vectors: int, mask: Any, *, streamed: bool = False) -> None:
+    def _block(
+        self, position: NestPosition, vectors: int, mask: Any, *, streamed: bool = False
+    ) -> None:
         """Emit `vectors` adjacent vectors of every output."""
         outputs = range(self.generic.num_inputs, len(self.buffers))
         read = self.generic.uses_output or bool(self.inner)
         totals = [
-            self._load(i, place, k, mask) if read else None for k in range(vectors) for i in outputs
+            self._load(i, position, k, mask) if read else None
+            for k in range(vectors)
+            for i in outputs
         ]
-        totals = self._reduced(self.inner, place, totals, vectors, mask)
+        totals = self._reduced(self.inner, position, totals, vectors, mask)
         for number, value in enumerate(totals):
             k, i = divmod(number, len(outputs))
-            self._store(outputs[i], value, place, k, mask, streamed=streamed)
+            self._store(outputs[i], value, position, k, mask, streamed=streamed)
 
     def _reduced(
-        self, loops: Sequence[int], place: Place, totals: list[Any], vectors: int, mask: Any
+        self,
+        loops: Sequence[int],
+        position: NestPosition,
+        totals: list[Any],
+        vectors: int,
+        mask: Any,
     ) -> list[Any]:
         """The outputs of a block, `totals`, after the reductions numbered `loops`."""
         if not loops:
-            return self._bodies(place, totals, vectors, mask)
+            return self._bodies(position, totals, vectors, mask)
 
         def inside(iv: Any, values: list[Any]) -> list[Any]:
             return self._reduced(
-                loops[1:], self._inside(place, loops[0], iv), values, vectors, mask
+                loops[1:], self._inside(position, loops[0], iv), values, vectors, mask
             )
 
-        return self._turns_of(loops[0], self._terms(loops[1:]), totals, inside)
+        return self._reduction_loop(loops[0], self._terms(loops[1:]), totals, inside)
 
     def _terms(self, loops: Sequence[int]) -> int:
         return prod(self.nest.loops[i].size for i in loops)
 
-    def _turns_of(self, number: int, inner: int, totals: list[Any], body: Body) -> list[Any]:
+    def _reduction_loop(self, number: int, inner: int, totals: list[Any], body: Body) -> list[Any]:
         """A reduction loop in which each iteration adds `inner` terms one by one."""
         count, cascade = self.nest.loops[number].size, self.cascade
         if not cascade.is_long(inner):
-            return cascade.turns(count, 1, totals, body, per_turn=inner)
+            return cascade.emit_loop(count, 1, totals, body, terms_per_iteration=inner)
 
-        def apart(iv: Any, values: list[Any]) -> list[Any]:
+        def separate_sum(iv: Any, values: list[Any]) -> list[Any]:
             return cascade.combined(values, body(iv, cascade.fresh(values)))
 
-        return cascade.turns(count, 1, totals, apart)
+        return cascade.emit_loop(count, 1, totals, separate_sum)
 
     # --- a reduction is vectorized ----------------------------------------------------------------
 
-    def _along(self, place: Place, extent: int | None) -> None:
+    def _along_reduction(self, position: NestPosition, extent: int | None) -> None:
         if extent is None:
             raise AssertionError("a reduction is never cut into tiles")
         outputs = range(self.generic.num_inputs, len(self.buffers))
         names = self.cascade.names
         neutral = [identity(name, self._vector(i)) for name, i in zip(names, outputs, strict=True)]
         unroll = self.lanes.unroll
-        totals = self._folded(self.inner, place, neutral * unroll, extent)
+        totals = self._folded(self.inner, position, neutral * unroll, extent)
         for k, (i, name) in enumerate(zip(outputs, names, strict=True)):
             parts = [totals[u * len(outputs) + k] for u in range(unroll)]
             total = _fold_lanes(name, _fold(name, parts), self.lanes.width)
-            self._store_scalar(i, combiner(name)(self._load_scalar(i, place), total), place)
+            self._store_scalar(i, combiner(name)(self._load_scalar(i, position), total), position)
 
     def _folded(
-        self, loops: Sequence[int], place: Place, totals: list[Any], extent: int
+        self, loops: Sequence[int], position: NestPosition, totals: list[Any], extent: int
     ) -> list[Any]:
         width, unroll = self.lanes.width, self.lanes.unroll
         step, number = width * unroll, self.lanes.loop
         if loops:
             inner = self._terms(loops[1:]) * -(-extent // step)
-            return self._turns_of(
+            return self._reduction_loop(
                 loops[0],
                 inner,
                 totals,
                 lambda iv, values: self._folded(
-                    loops[1:], self._inside(place, loops[0], iv), values, extent
+                    loops[1:], self._inside(position, loops[0], iv), values, extent
                 ),
             )
-        whole, rest = extent - extent % step, extent % step
-        if whole:
-            totals = self.cascade.turns(
-                whole,
+        full, remaining = extent - extent % step, extent % step
+        if full:
+            totals = self.cascade.emit_loop(
+                full,
                 step,
                 totals,
                 lambda iv, values: self._bodies(
-                    self._inside(place, number, iv), values, unroll, None
+                    self._inside(position, number, iv), values, unroll, None
                 ),
             )
         outputs = self.generic.num_outputs
-        if vectors := rest // width:
-            some = totals[: vectors * outputs]
-            some = self._bodies(self._inside(place, number, index(whole)), some, vectors, None)
-            totals = some + totals[vectors * outputs :]
-        if rest % width:
-            mask = vector.constant_mask(_mask_type(width), [rest % width])
-            begin = self._inside(place, number, index(whole + vectors * width))
+        if vectors := remaining // width:
+            leading = totals[: vectors * outputs]
+            leading = self._bodies(
+                self._inside(position, number, index(full)), leading, vectors, None
+            )
+            totals = leading + totals[vectors * outputs :]
+        if remaining % width:
+            mask = vector.constant_mask(_mask_type(width), [remaining % width])
+            begin = self._inside(position, number, index(full + vectors * width))
             old = totals[-outputs:]
             new = self._bodies(begin, old, 1, mask)
-            kept = [arith.select(mask, n, o) for n, o in zip(new, old, strict=True)]
-            totals = totals[:-outputs] + kept
+            merged = [arith.select(mask, n, o) for n, o in zip(new, old, strict=True)]
+            totals = totals[:-outputs] + merged
         return totals
 
     def _vector(self, operand: int) -> Any:
-        kind = self.generic.block.arguments[operand].type
-        return ir.VectorType.get([self.lanes.width], kind)
+        element = self.generic.block.arguments[operand].type
+        return ir.VectorType.get([self.lanes.width], element)
 
     # --- one body, on several vectors -------------------------------------------------------------
 
-    def _bodies(self, place: Place, totals: list[Any], vectors: int, mask: Any) -> list[Any]:
+    def _bodies(
+        self, position: NestPosition, totals: list[Any], vectors: int, mask: Any
+    ) -> list[Any]:
         """Emit the body on `vectors` adjacent vectors; `totals` are the outputs' old values."""
         arguments = self.generic.block.arguments
         outputs = self.generic.num_outputs
         used = [any(True for _ in a.uses) for a in arguments]
         loaded = [
             [
-                self._load(i, place, k, mask) if used[i] else None
+                self._load(i, position, k, mask) if used[i] else None
                 for i in range(self.generic.num_inputs)
             ]
             for k in range(vectors)
@@ -292,72 +314,72 @@ class VectorLoops:
                 self.generic.block,
                 [*loaded[k], *totals[k * outputs : (k + 1) * outputs]],
                 self.captured,
-                place.indices | self._own_indices(place, k),
+                position.indices | self._own_indices(position, k),
                 self.lanes.width,
                 relaxed=self.reduces,
             )
         return results
 
-    def _own_indices(self, place: Place, k: int) -> dict[int, Any]:
+    def _own_indices(self, position: NestPosition, k: int) -> dict[int, Any]:
         """The loop counters of the lanes, where the body uses them."""
         if not (self.nest.indexed & {*self.loop.dims}):
             return {}
         width = self.lanes.width
-        kind = ir.VectorType.get([width], ir.IndexType.get())
+        index_type = ir.VectorType.get([width], ir.IndexType.get())
         steps = [ir.IntegerAttr.get(ir.IndexType.get(), k * width + i) for i in range(width)]
-        offsets = arith.ConstantOp(kind, ir.DenseElementsAttr.get(steps, kind)).result
+        offsets = arith.ConstantOp(index_type, ir.DenseElementsAttr.get(steps, index_type)).result
         (dim,) = self.loop.dims
-        return {dim: arith.addi(as_vector(place.indices[dim], width), offsets)}
+        return {dim: arith.addi(as_vector(position.indices[dim], width), offsets)}
 
     # --- memory -----------------------------------------------------------------------------------
 
-    def _load(self, operand: int, place: Place, k: int, mask: Any) -> Any:
+    def _load(self, operand: int, position: NestPosition, k: int, mask: Any) -> Any:
         """Load vector `k` of an operand, or the scalar that all lanes share."""
         buffer = self.buffers[operand]
         if not isinstance(buffer.type, ir.MemRefType):
             return buffer
         if self.loop.strides[operand] == 0:
-            return self._load_scalar(operand, place)
+            return self._load_scalar(operand, position)
         width = self.lanes.width
-        kind = ir.VectorType.get([width], buffer.type.element_type)
-        position = [shifted(place.bases[operand], k * width)]
+        memory_type = ir.VectorType.get([width], buffer.type.element_type)
+        offset = [shifted(position.bases[operand], k * width)]
         if mask is None:
-            value = vector.load(kind, buffer, position)
+            value = vector.load(memory_type, buffer, offset)
         else:
-            value = vector.maskedload(kind, buffer, position, mask, _zeros(kind))
-        wanted = self.generic.block.arguments[operand].type
+            value = vector.maskedload(memory_type, buffer, offset, mask, _zeros(memory_type))
+        body_type = self.generic.block.arguments[operand].type
         # A bool is a byte in memory and an i1 in registers.
-        if wanted == buffer.type.element_type:
+        if body_type == buffer.type.element_type:
             return value
-        return arith.trunci(ir.VectorType.get([width], wanted), value)
+        return arith.trunci(ir.VectorType.get([width], body_type), value)
 
-    def _load_scalar(self, operand: int, place: Place) -> Any:
-        value = memref.load(self.buffers[operand], [at(place.bases[operand])])
-        wanted = self.generic.block.arguments[operand].type
-        return value if value.type == wanted else arith.trunci(wanted, value)
+    def _load_scalar(self, operand: int, position: NestPosition) -> Any:
+        value = memref.load(self.buffers[operand], [at(position.bases[operand])])
+        body_type = self.generic.block.arguments[operand].type
+        return value if value.type == body_type else arith.trunci(body_type, value)
 
     def _store(
-        self, operand: int, value: Any, place: Place, k: int, mask: Any, *, streamed: bool
+        self, operand: int, value: Any, position: NestPosition, k: int, mask: Any, *, streamed: bool
     ) -> None:
         buffer = self.buffers[operand]
         width = self.lanes.width
-        kind = ir.VectorType.get([width], buffer.type.element_type)
-        if value.type != kind:
-            value = arith.extui(kind, value)
-        position = [shifted(place.bases[operand], k * width)]
+        memory_type = ir.VectorType.get([width], buffer.type.element_type)
+        if value.type != memory_type:
+            value = arith.extui(memory_type, value)
+        offset = [shifted(position.bases[operand], k * width)]
         if streamed:
             alignment = vector_bytes(buffer, width)
-            vector.store(value, buffer, position, nontemporal=True, alignment=alignment)
+            vector.store(value, buffer, offset, nontemporal=True, alignment=alignment)
         elif mask is None:
-            vector.store(value, buffer, position)
+            vector.store(value, buffer, offset)
         else:
-            vector.maskedstore(buffer, position, mask, value)
+            vector.maskedstore(buffer, offset, mask, value)
 
-    def _store_scalar(self, operand: int, value: Any, place: Place) -> None:
+    def _store_scalar(self, operand: int, value: Any, position: NestPosition) -> None:
         buffer = self.buffers[operand]
         if value.type != buffer.type.element_type:
             value = arith.extui(buffer.type.element_type, value)
-        memref.store(value, buffer, [at(place.bases[operand])])
+        memref.store(value, buffer, [at(position.bases[operand])])
 
 
 def _fold(name: str, values: list[Any]) -> Any:
@@ -384,13 +406,13 @@ def _mask_type(width: int) -> Any:
     return ir.VectorType.get([width], ir.IntegerType.get_signless(1))
 
 
-def _zeros(kind: Any) -> Any:
-    element = kind.element_type
+def _zeros(type_: Any) -> Any:
+    element = type_.element_type
     if isinstance(element, ir.IntegerType):
         attr: Any = ir.IntegerAttr.get(element, 0)
     else:
         attr = ir.FloatAttr.get(element, 0.0)
-    return arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, attr)).result
+    return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, attr)).result
 
 
 def _or_zero(low: Any) -> Any:

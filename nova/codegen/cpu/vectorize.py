@@ -83,17 +83,17 @@ def find_vector_plan(nest: LoopNest, buffers: Sequence[Any], target: Target) -> 
         i for i, loop in enumerate(nest.loops) if loop.size >= _SHORTEST and _walks(nest, loop)
     ]
     for i in sorted(candidates, key=lambda i: score(nest, i), reverse=True):
-        if (found := _vector_plan_of(nest, i, buffers, target)) is not None:
-            return found
+        if (plan := _vector_plan_of(nest, i, buffers, target)) is not None:
+            return plan
     return None
 
 
 def _walks(nest: LoopNest, loop: Loop) -> bool:
     """Whether every operand has stride 0 or 1, as outputs of such a loop must."""
     inputs = nest.generic.num_inputs
-    wanted = 1 if loop.parallel else 0
+    output_stride = 1 if loop.parallel else 0
     return all(s in (0, 1) for s in loop.strides[:inputs]) and all(
-        s == wanted for s in loop.strides[inputs:]
+        s == output_stride for s in loop.strides[inputs:]
     )
 
 
@@ -105,9 +105,9 @@ def _reads_own_output(nest: LoopNest) -> bool:
         for i, value in enumerate(nest.generic.op.operands)
     ]
     return any(
-        given[0] == written[0] and given != written
+        read[0] == written[0] and read != written
         for written in accesses[inputs:]
-        for given in accesses[:inputs]
+        for read in accesses[:inputs]
     )
 
 
@@ -207,7 +207,7 @@ def find_combiners(nest: LoopNest) -> tuple[str, ...] | None:
     """The op that combines each output with a value, if each is yielded by a single such op."""
     block = nest.generic.block
     operations = [op.operation for op in block.operations]
-    found = []
+    names = []
     for k, value in enumerate(operations[-1].operands):
         argument = block.arguments[nest.generic.num_inputs + k]
         if not isinstance(value, ir.OpResult):
@@ -216,5 +216,5 @@ def find_combiners(nest: LoopNest) -> tuple[str, ...] | None:
         uses = [use.owner.operation for use in argument.uses]
         if op.name not in COMBINERS or uses != [op] or len(list(value.uses)) != 1:
             return None
-        found.append(op.name)
-    return tuple(found)
+        names.append(op.name)
+    return tuple(names)

@@ -28,15 +28,15 @@ def call_intrinsic(
     return list(call.results)
 
 
-def dot_vnni_pairs(total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
-    """Add the dot product of the VNNI pairs of `left` and `right` to each f32 lane of `total`."""
-    return call_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", [total.type], [total, left, right])[0]
+def dot_vnni_pairs(total: ir.Value, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+    """Add the dot product of the VNNI pairs of `lhs` and `rhs` to each f32 lane of `total`."""
+    return call_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", [total.type], [total, lhs, rhs])[0]
 
 
-def address_of(buffer: ir.Value, place: Index) -> ir.Value:
+def address_of(buffer: ir.Value, offset: Index) -> ir.Value:
     """A pointer to an element of a flat buffer of 32-bit elements."""
     start = memref.extract_aligned_pointer_as_index(buffer)
-    number = arith.index_cast(ir.IntegerType.get_signless(64), index(add(start, mul(place, 4))))
+    number = arith.index_cast(ir.IntegerType.get_signless(64), index(add(start, mul(offset, 4))))
     return ir.Operation.create(
         "llvm.inttoptr", results=[ir.Type.parse("!llvm.ptr")], operands=[number]
     ).results[0]
@@ -62,14 +62,14 @@ def store_tile_register(tile: int, address: ir.Value, pitch: Index) -> None:
     call_intrinsic("llvm.x86.tilestored64", [], [_number(tile), address, _pitch(pitch)])
 
 
-def multiply_tiles(total: int, left: int, right: int) -> None:
+def multiply_tiles(total: int, lhs: int, rhs: int) -> None:
     """Add the matmul of two tiles of bf16 VNNI pairs to a tile of f32."""
-    call_intrinsic("llvm.x86.tdpbf16ps", [], [_number(n) for n in (total, left, right)])
+    call_intrinsic("llvm.x86.tdpbf16ps", [], [_number(n) for n in (total, lhs, rhs)])
 
 
 def _number(tile: int) -> ir.Value:
-    kind = ir.IntegerType.get_signless(8)
-    return arith.constant(kind, ir.IntegerAttr.get(kind, tile))
+    byte_type = ir.IntegerType.get_signless(8)
+    return arith.constant(byte_type, ir.IntegerAttr.get(byte_type, tile))
 
 
 def _pitch(pitch: Index) -> ir.Value:

@@ -28,7 +28,7 @@ class ArgReduce:
 
     element: Any
     position: Any
-    taken: Any
+    replaces: Any
     best: Any
     judges: tuple[Any, ...]
 
@@ -40,23 +40,25 @@ class ArgReduce:
         """Whether an element is better than another; equal ones are not."""
         mapping = dict(captured) | {self.element: new, self.best: old}
         # Only the very first element is taken unconditionally.
-        kind = self.position.type
-        mapping[self.position] = arith.ConstantOp(kind, ir.IntegerAttr.get(kind, 1)).result
+        index_type = self.position.type
+        mapping[self.position] = arith.ConstantOp(
+            index_type, ir.IntegerAttr.get(index_type, 1)
+        ).result
         for op in self.judges:
             clone_into(op, mapping)
-        return mapping[self.taken]
+        return mapping[self.replaces]
 
-    def merge(self, one: Best, other: Best, captured: Mapping[Any, Any]) -> Best:
+    def merge(self, first: Best, second: Best, captured: Mapping[Any, Any]) -> Best:
         """The better of two; of equal ones, the first."""
-        wins = self.better(other[0], one[0], captured)
-        loses = self.better(one[0], other[0], captured)
-        earlier = arith.cmpi(arith.CmpIPredicate.slt, other[1], one[1])
+        wins = self.better(second[0], first[0], captured)
+        loses = self.better(first[0], second[0], captured)
+        earlier = arith.cmpi(arith.CmpIPredicate.slt, second[1], first[1])
         true = arith.ConstantOp(wins.type, ir.IntegerAttr.get(wins.type, 1)).result
         equal = arith.xori(arith.ori(wins, loses), true)
         chosen = arith.ori(wins, arith.andi(equal, earlier))
         return (
-            arith.select(chosen, other[0], one[0]),
-            arith.select(chosen, other[1], one[1]),
+            arith.select(chosen, second[0], first[0]),
+            arith.select(chosen, second[1], first[1]),
         )
 
     def merge_warp(self, lane: Best, captured: Mapping[Any, Any]) -> Best:
@@ -78,29 +80,33 @@ def find_extreme(nest: LoopNest) -> ArgReduce | None:
     chosen = [defining_op(value, "arith.select") for value in last.operands]
     if chosen[0] is None or chosen[1] is None:
         return None
-    (taken, element, old), (also, position, place) = (list(op.operands) for op in chosen if op)
+    (replaces, element, old), (also_replaces, position, old_position) = (
+        list(op.operands) for op in chosen if op
+    )
     cast = defining_op(position, "arith.index_cast")
     counter = defining_op(cast.operands[0], "linalg.index") if cast is not None else None
-    if taken != also or old != best or place != where or counter is None:
+    if replaces != also_replaces or old != best or old_position != where or counter is None:
         return None
     if (int(counter.attributes["dim"].value),) != reductions[0].dims:
         return None
-    needed, judges = {taken}, []
+    needed, judges = {replaces}, []
     for op in reversed(body):
-        made = list(op.results)
-        if any(r in needed for r in made) and element not in made and position not in made:
+        results = list(op.results)
+        if any(r in needed for r in results) and element not in results and position not in results:
             judges.append(op)
             needed.update(op.operands)
     if not any(_is_first(op, position) for op in judges):
         return None
-    known = {element, position, best}
-    inside = {r for op in judges for r in op.results} | known
-    arguments = set(generic.block.arguments) - known
+    matched = {element, position, best}
+    inside = {r for op in judges for r in op.results} | matched
+    arguments = set(generic.block.arguments) - matched
     if needed & arguments or where in needed or any(len(op.regions) for op in judges):
         return None
     outside = {r for op in body for r in op.results} - inside
     return (
-        None if needed & outside else ArgReduce(element, position, taken, best, tuple(judges[::-1]))
+        None
+        if needed & outside
+        else ArgReduce(element, position, replaces, best, tuple(judges[::-1]))
     )
 
 

@@ -57,20 +57,20 @@ class SharedMemory:
 
     def __init__(self) -> None:
         self.size = 0
-        self._whole: Any = None
+        self._memory: Any = None
 
     def allocate(self, count: int, element: Any) -> Any:
         """Allocate a flat buffer; called at the top of the launch, before any branch."""
         self.size += -self.size % 16
-        if self._whole is None:
-            kind = ir.MemRefType.get(
+        if self._memory is None:
+            memory_type = ir.MemRefType.get(
                 [ir.ShapedType.get_dynamic_size()],
                 ir.IntegerType.get_signless(8),
                 memory_space=_workgroup(),
             )
-            self._whole = gpu.DynamicSharedMemoryOp(kind).result
+            self._memory = gpu.DynamicSharedMemoryOp(memory_type).result
         flat = ir.MemRefType.get([count], element, memory_space=_workgroup())
-        view = memref.ViewOp(flat, self._whole, index(self.size), [])
+        view = memref.ViewOp(flat, self._memory, index(self.size), [])
         self.size += count * element_bytes(element)
         return view.result
 
@@ -109,14 +109,14 @@ def is_equal(a: Any, b: Any) -> Any:
 def split(number: Any, sizes: Sequence[int]) -> list[Any]:
     """Delinearize: the counters of nested loops of `sizes` in iteration `number` of the nest."""
     counters: list[Any] = []
-    rest = number
+    remaining = number
     for i in reversed(range(len(sizes))):
         if all(size == 1 for size in sizes[:i]):
-            counters.append(rest if sizes[i] > 1 else index(0))
+            counters.append(remaining if sizes[i] > 1 else index(0))
             counters += [index(0)] * i
             break
-        counters.append(arith.remui(rest, index(sizes[i])))
-        rest = arith.divui(rest, index(sizes[i]))
+        counters.append(arith.remui(remaining, index(sizes[i])))
+        remaining = arith.divui(remaining, index(sizes[i]))
     return counters[::-1]
 
 
@@ -140,16 +140,16 @@ def _shuffle(word: Any, distance: int, mode: Any) -> Any:
 
 def _through_words(value: Any, move: Callable[[Any], Any]) -> Any:
     """Shuffle a value in words of 32 bits, the unit of the hardware."""
-    kind = value.type
+    value_type = value.type
     i32 = ir.IntegerType.get_signless(32)
-    if isinstance(kind, ir.IndexType):
+    if isinstance(value_type, ir.IndexType):
         i64 = ir.IntegerType.get_signless(64)
-        return arith.index_castui(kind, _through_words(arith.index_castui(i64, value), move))
-    if kind == i32 or isinstance(kind, ir.F32Type):
+        return arith.index_castui(value_type, _through_words(arith.index_castui(i64, value), move))
+    if value_type == i32 or isinstance(value_type, ir.F32Type):
         return move(value)
-    bits = kind.width
+    bits = value_type.width
     plain = ir.IntegerType.get_signless(bits)
-    raw = value if kind == plain else arith.bitcast(plain, value)
+    raw = value if value_type == plain else arith.bitcast(plain, value)
     if bits < 32:
         moved = arith.trunci(plain, move(arith.extui(i32, raw)))
     else:
@@ -157,7 +157,7 @@ def _through_words(value: Any, move: Callable[[Any], Any]) -> Any:
         low = arith.extui(plain, move(arith.trunci(i32, raw)))
         high = arith.extui(plain, move(arith.trunci(i32, arith.shrui(raw, shift))))
         moved = arith.ori(low, arith.shli(high, shift))
-    return moved if kind == plain else arith.bitcast(kind, moved)
+    return moved if value_type == plain else arith.bitcast(value_type, moved)
 
 
 def ballot(condition: Any) -> Any:
@@ -202,38 +202,38 @@ def butterfly(
 
 
 def reduce_block(
-    place: ThreadPosition, value: Any, combine: Combine, identity: Any, partial: Any
+    position: ThreadPosition, value: Any, combine: Combine, identity: Any, partial: Any
 ) -> Any:
     """`value` combined over the block, in every thread; `partial` has room for all warps.
 
     The order is fixed: lanes of a warp, then warps. It contains two barriers, one before `partial`
     is written, because others may still read its previous contents.
     """
-    (own,) = reduce_warp([value], combine)
-    if place.warps == 1:
-        return own
+    (warp_value,) = reduce_warp([value], combine)
+    if position.warps == 1:
+        return warp_value
     barrier()
-    return _exchange(place, own, combine, identity, partial)
+    return _exchange(position, warp_value, combine, identity, partial)
 
 
-def reduce_block_once(place: ThreadPosition, value: Any, combine: Combine, partial: Any) -> Any:
+def reduce_block_once(position: ThreadPosition, value: Any, combine: Combine, partial: Any) -> Any:
     """Like `reduce_block`, for 2, 4, ... 32 warps, and a new `partial`: one barrier."""
-    (own,) = reduce_warp([value], combine)
-    return _exchange(place, own, combine, None, partial)
+    (warp_value,) = reduce_warp([value], combine)
+    return _exchange(position, warp_value, combine, None, partial)
 
 
 def _exchange(
-    place: ThreadPosition, own: Any, combine: Combine, identity: Any, partial: Any
+    position: ThreadPosition, warp_value: Any, combine: Combine, identity: Any, partial: Any
 ) -> Any:
     """Combine the values of all warps; without an `identity` their number is a power of two."""
-    lane = place.lane()
+    lane = position.lane()
     with when(is_equal(lane, index(0))):
-        memref.store(own, partial, [place.warp()])
+        memref.store(warp_value, partial, [position.warp()])
     barrier()
     if identity is None:
-        loaded = memref.load(partial, [arith.remui(lane, index(place.warps))])
-        return reduce_lanes([loaded], combine, place.warps)[0]
-    inside = is_less(lane, index(place.warps))
+        loaded = memref.load(partial, [arith.remui(lane, index(position.warps))])
+        return reduce_lanes([loaded], combine, position.warps)[0]
+    inside = is_less(lane, index(position.warps))
     slot = arith.select(inside, lane, index(0))
     loaded = memref.load(partial, [slot])
     (total,) = reduce_warp([arith.select(inside, loaded, identity)], combine)

@@ -165,27 +165,29 @@ class ColumnReduceCode(ElementwiseCode):
         units = [identity(n, a.type) for n, a in zip(names, arguments, strict=True)]
         size, parts = nest.loops[number].size, self.plan.parts
 
-        def turn(row: Any, values: list[Any]) -> list[Any]:
-            where, own = self._inside(nest, number, row, bases, ivs)
-            made = self._apply(elements, where, [[value] for value in values], own)
-            return [value for (value,) in made]
+        def iteration(row: Any, values: list[Any]) -> list[Any]:
+            where, row_ivs = self._inside(nest, number, row, bases, ivs)
+            results = self._apply(elements, where, [[value] for value in values], row_ivs)
+            return [value for (value,) in results]
 
-        def part_turn(number: Any, values: list[Any]) -> list[Any]:
-            return turn(arith.addi(arith.muli(number, index(parts)), self.part), values)
+        def part_iteration(number: Any, values: list[Any]) -> list[Any]:
+            return iteration(arith.addi(arith.muli(number, index(parts)), self.part), values)
 
-        found = Cascade(names).turns(size // parts, 1, units, part_turn)
-        if rest := size % parts:
-            more = scf.IfOp(is_less(self.part, index(rest)), [v.type for v in found], has_else=True)
+        partials = Cascade(names).emit_loop(size // parts, 1, units, part_iteration)
+        if remaining := size % parts:
+            more = scf.IfOp(
+                is_less(self.part, index(remaining)), [v.type for v in partials], has_else=True
+            )
             with ir.InsertionPoint(more.then_block):
-                row = arith.addi(self.part, index(size - rest))
-                scf.YieldOp(turn(row, found))
+                row = arith.addi(self.part, index(size - remaining))
+                scf.YieldOp(iteration(row, partials))
             with ir.InsertionPoint(more.else_block):
-                scf.YieldOp(found)
-            found = list(more.results)
+                scf.YieldOp(partials)
+            partials = list(more.results)
         before = self._outputs(elements, bases)
         return [
             [combiner(name)(old, self._together(value, name))]
-            for name, value, (old,) in zip(names, found, before, strict=True)
+            for name, value, (old,) in zip(names, partials, before, strict=True)
         ]
 
     def _together(self, value: Any, name: str) -> Any:
@@ -208,10 +210,10 @@ class ColumnReduceCode(ElementwiseCode):
             operand = elements.generic.num_inputs + i
             if self.plan.stored[elements.generic.op, i]:
                 if self.alone:
-                    self._put(elements, operand, points, bases[operand])
+                    self._store_points(elements, operand, points, bases[operand])
                 else:
                     with when(self.owns):
-                        self._put(elements, operand, points, bases[operand])
+                        self._store_points(elements, operand, points, bases[operand])
             self._remember(elements, operand, points)
 
 

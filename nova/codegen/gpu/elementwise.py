@@ -65,7 +65,7 @@ class ElementwiseCode:
         # Private buffers that hold a value per point of the thread, at this distance in elements.
         self.point_strides = point_strides or {}
         # The last written values, by buffer and access: a read of them uses the registers.
-        self.known: dict[Any, list[Any]] = {}
+        self.cached: dict[Any, list[Any]] = {}
 
     def emit(
         self,
@@ -144,7 +144,7 @@ class ElementwiseCode:
     ) -> tuple[list[Any], list[dict[int, Any]]]:
         loop = nest.loops[number]
         if len(loop.dims) == 1:
-            ivs = [{**own, loop.dims[0]: iv} for own in ivs]
+            ivs = [{**point_ivs, loop.dims[0]: iv} for point_ivs in ivs]
         return advance(bases, iv, loop), ivs
 
     def _reduce(
@@ -160,18 +160,20 @@ class ElementwiseCode:
             return self._apply(elements, bases, totals, ivs)
         nest = elements.nest
         cascade, (size, *sizes) = self._cascade(nest), [nest.loops[i].size for i in loops]
-        apart = cascade.is_long(prod(sizes))
+        separate = cascade.is_long(prod(sizes))
 
-        def turn(iv: Any, values: list[Any]) -> list[Any]:
-            where, own = self._inside(nest, loops[0], iv, bases, ivs)
-            given = _grouped(cascade.fresh(values) if apart else values, self.count)
-            made = self._reduce(elements, loops[1:], where, given, own)
-            flat = [value for total in made for value in total]
-            return cascade.combined(values, flat) if apart else flat
+        def iteration(iv: Any, values: list[Any]) -> list[Any]:
+            where, inner_ivs = self._inside(nest, loops[0], iv, bases, ivs)
+            initial = _grouped(cascade.fresh(values) if separate else values, self.count)
+            results = self._reduce(elements, loops[1:], where, initial, inner_ivs)
+            flat = [value for total in results for value in total]
+            return cascade.combined(values, flat) if separate else flat
 
         flat = [value for total in totals for value in total]
-        per_turn = 1 if apart else prod(sizes)
-        return _grouped(cascade.turns(size, 1, flat, turn, per_turn=per_turn), self.count)
+        terms = 1 if separate else prod(sizes)
+        return _grouped(
+            cascade.emit_loop(size, 1, flat, iteration, terms_per_iteration=terms), self.count
+        )
 
     def _cascade(self, nest: LoopNest) -> Cascade:
         """The cascade of values grouped by output, one for each point."""
@@ -212,31 +214,31 @@ class ElementwiseCode:
         buffer = elements.buffers[operand]
         if not isinstance(buffer.type, ir.MemRefType):
             return [buffer] * self.count
-        known = self.known.get(self._key(elements, operand))
-        if known is not None:
-            return known
-        whole = self._is_vector(elements, operand)
-        found = load_run(buffer, base, self.count, self._stride(elements, operand), whole)
-        return [elements.unpacked(operand, value) for value in found]
+        cached = self.cached.get(self._key(elements, operand))
+        if cached is not None:
+            return cached
+        aligned = self._is_vector(elements, operand)
+        loaded = load_run(buffer, base, self.count, self._stride(elements, operand), aligned)
+        return [elements.unpacked(operand, value) for value in loaded]
 
     def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
         for k, points in enumerate(values):
             operand = elements.generic.num_inputs + k
-            self._put(elements, operand, points, bases[operand])
+            self._store_points(elements, operand, points, bases[operand])
             self._remember(elements, operand, points)
 
-    def _put(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
+    def _store_points(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
         packed = [elements.packed(operand, v) for v in points]
-        whole = self._is_vector(elements, operand)
+        aligned = self._is_vector(elements, operand)
         stride = self._stride(elements, operand)
-        store_run(packed, elements.buffers[operand], base, stride, whole)
+        store_run(packed, elements.buffers[operand], base, stride, aligned)
 
     def _stride(self, elements: Elements, operand: int) -> int:
         """Elements between adjacent points of the thread."""
         if self.vector is None:
             return 0
-        along = elements.nest.loops[self.vector.loop].strides[operand]
-        return self.point_strides.get(elements.buffers[operand], along)
+        stride = elements.nest.loops[self.vector.loop].strides[operand]
+        return self.point_strides.get(elements.buffers[operand], stride)
 
     def _is_vector(self, elements: Elements, operand: int) -> bool:
         """Whether the thread's points of an operand are one aligned vector in memory."""
@@ -261,16 +263,16 @@ class ElementwiseCode:
 
     def _remember(self, elements: Elements, operand: int, points: list[Any]) -> None:
         buffer = elements.buffers[operand]
-        self.known = {k: v for k, v in self.known.items() if k is None or k[0] != buffer}
+        self.cached = {k: v for k, v in self.cached.items() if k is None or k[0] != buffer}
         inner = elements.nest.loops[self.grid_rank :]
         # A value defined inside a loop does not dominate the code after it.
         if not any(loop.parallel for loop in inner):
-            self.known[self._key(elements, operand)] = points
-            self.known.pop(None, None)
+            self.cached[self._key(elements, operand)] = points
+            self.cached.pop(None, None)
 
     def _forget(self, elements: Elements) -> None:
         written = set(elements.buffers[elements.generic.num_inputs :])
-        self.known = {k: v for k, v in self.known.items() if k[0] not in written}
+        self.cached = {k: v for k, v in self.cached.items() if k[0] not in written}
 
 
 def _begin(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:

@@ -43,7 +43,7 @@ _MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
-class _Spot:
+class _NestPoint:
     """An op at one point of some of its loops: the positions of its accesses, and the counters."""
 
     elements: Elements
@@ -57,7 +57,7 @@ class _Spot:
     def sizes(self, loops: Sequence[int]) -> list[int]:
         return [self.nest.loops[i].size for i in loops]
 
-    def at(self, loops: Sequence[int], counters: Sequence[Any]) -> _Spot:
+    def at(self, loops: Sequence[int], counters: Sequence[Any]) -> _NestPoint:
         """The same op at a point of further loops."""
         bases, ivs = self.bases, dict(self.ivs)
         for number, counter in zip(loops, counters, strict=True):
@@ -77,42 +77,44 @@ class _Spot:
         if not loops:
             return self.apply(values)
         cascade, inner = cascade_of(self.nest), prod(self.sizes(loops[1:]))
-        apart = cascade.is_long(inner)
+        separate = cascade.is_long(inner)
 
-        def turn(iv: Any, values: list[Any]) -> list[Any]:
+        def iteration(iv: Any, values: list[Any]) -> list[Any]:
             inside = self.at(loops[:1], [iv])
-            made = inside.reduce(loops[1:], cascade.fresh(values) if apart else values)
-            return cascade.combined(values, made) if apart else made
+            results = inside.reduce(loops[1:], cascade.fresh(values) if separate else values)
+            return cascade.combined(values, results) if separate else results
 
         (size,) = self.sizes(loops[:1])
-        return cascade.turns(size, 1, values, turn, per_turn=1 if apart else inner)
+        return cascade.emit_loop(
+            size, 1, values, iteration, terms_per_iteration=1 if separate else inner
+        )
 
     def reduce_share(
         self, loops: Sequence[int], names: Sequence[str], first: Any, step: int
     ) -> list[Any]:
         """Reduce every `step`th term from `first` on: the share of one of `step` workers."""
         generic = self.nest.generic
-        kinds = [a.type for a in generic.block.arguments][generic.num_inputs :]
-        neutral = [identity(name, kind) for name, kind in zip(names, kinds, strict=True)]
+        types = [a.type for a in generic.block.arguments][generic.num_inputs :]
+        neutral = [identity(name, type_) for name, type_ in zip(names, types, strict=True)]
         sizes = self.sizes(loops)
 
-        def turn(number: Any, values: list[Any]) -> list[Any]:
+        def iteration(number: Any, values: list[Any]) -> list[Any]:
             return self.at(loops, split(number, sizes)).apply(values)
 
-        return Cascade(tuple(names)).turns(prod(sizes), step, neutral, turn, first=first)
+        return Cascade(tuple(names)).emit_loop(prod(sizes), step, neutral, iteration, first=first)
 
-    def finish(self, names: Sequence[str], totals: Sequence[Any]) -> None:
+    def combine_and_store(self, names: Sequence[str], totals: Sequence[Any]) -> None:
         """Combine with the old value of the output, and store."""
         before = self.elements.load_outputs(self.bases)
-        made = [combiner(n)(a, b) for n, a, b in zip(names, before, totals, strict=True)]
-        self.elements.store(made, self.bases)
+        results = [combiner(n)(a, b) for n, a, b in zip(names, before, totals, strict=True)]
+        self.elements.store(results, self.bases)
 
 
 class GenericCode:
     """Emits the ops of a kernel for one block, in order."""
 
-    def __init__(self, place: ThreadPosition, grid_rank: int, shared: SharedMemory):
-        self.place = place
+    def __init__(self, position: ThreadPosition, grid_rank: int, shared: SharedMemory):
+        self.position = position
         self.grid_rank = grid_rank
         self.shared = shared
         self.partials: dict[str, Any] = {}
@@ -121,13 +123,13 @@ class GenericCode:
         """Allocate shared memory for the partial results of all warps, at the top of the launch."""
         for nest in nests:
             names = find_combiners(nest)
-            if names is None or self.place.warps == 1:
+            if names is None or self.position.warps == 1:
                 continue
             first = nest.generic.num_inputs
             for argument in list(nest.generic.block.arguments)[first:]:
                 key = str(argument.type)
                 if key not in self.partials and not _parallel_size(nest, self.grid_rank) > 1:
-                    self.partials[key] = self.shared.allocate(self.place.warps, argument.type)
+                    self.partials[key] = self.shared.allocate(self.position.warps, argument.type)
 
     def emit(
         self,
@@ -138,7 +140,7 @@ class GenericCode:
     ) -> None:
         """Emit one structured op; `counters` are those of the grid's loops."""
         offsets: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
-        spot = _Spot(Elements(nest, buffers, captured), offsets, {})
+        spot = _NestPoint(Elements(nest, buffers, captured), offsets, {})
         spot = spot.at(range(len(counters)), counters)
         inner = range(self.grid_rank, len(nest.loops))
         parallel = [i for i in inner if nest.loops[i].parallel]
@@ -149,7 +151,7 @@ class GenericCode:
         names = find_combiners(nest) if reductions else None
         if names is not None and points == 1 and terms > WARP:
             self._by_block(spot, parallel, reductions, names)
-        elif names is not None and points < self.place.threads and terms >= WARP:
+        elif names is not None and points < self.position.threads and terms >= WARP:
             self._by_warps(spot, parallel, reductions, names)
         elif terms >= WARP and reductions and (extreme := find_extreme(nest)):
             self._position_by_warps(spot, parallel, reductions, extreme)
@@ -158,86 +160,86 @@ class GenericCode:
 
     def alone(self) -> Any:
         """A context that runs unstructured ops in one thread only."""
-        return when(is_equal(self.place.thread, index(0)))
+        return when(is_equal(self.position.thread, index(0)))
 
     # --- distributions of a loop nest -------------------------------------------------------------
 
-    def _by_threads(self, spot: _Spot, parallel: list[int], reductions: list[int]) -> None:
+    def _by_threads(self, spot: _NestPoint, parallel: list[int], reductions: list[int]) -> None:
         """One thread per point, which runs the reductions sequentially."""
         elements = spot.elements
 
-        def at_point(own: _Spot) -> None:
+        def at_point(point: _NestPoint) -> None:
             if reductions:
-                made = own.reduce(reductions, elements.load_outputs(own.bases))
+                results = point.reduce(reductions, elements.load_outputs(point.bases))
             else:
-                made = elements.apply(elements.load_all(own.bases), own.ivs)
-            elements.store(made, own.bases)
+                results = elements.apply(elements.load_all(point.bases), point.ivs)
+            elements.store(results, point.bases)
 
-        self._at_points(spot, parallel, self.place.thread, self.place.threads, at_point)
+        self._at_points(spot, parallel, self.position.thread, self.position.threads, at_point)
 
     def _by_warps(
-        self, spot: _Spot, parallel: list[int], reductions: list[int], names: Sequence[str]
+        self, spot: _NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]
     ) -> None:
         """One warp per point, whose lanes share the reductions."""
-        lane = self.place.lane()
+        lane = self.position.lane()
 
-        def at_point(own: _Spot) -> None:
-            partial = own.reduce_share(reductions, names, lane, WARP)
+        def at_point(point: _NestPoint) -> None:
+            partial = point.reduce_share(reductions, names, lane, WARP)
             totals = [
                 reduce_warp([value], combiner(name))[0]
                 for value, name in zip(partial, names, strict=True)
             ]
             with when(is_equal(lane, index(0))):
-                own.finish(names, totals)
+                point.combine_and_store(names, totals)
 
-        self._at_points(spot, parallel, self.place.warp(), self.place.warps, at_point)
+        self._at_points(spot, parallel, self.position.warp(), self.position.warps, at_point)
 
     def _position_by_warps(
-        self, spot: _Spot, parallel: list[int], reductions: list[int], extreme: ArgReduce
+        self, spot: _NestPoint, parallel: list[int], reductions: list[int], extreme: ArgReduce
     ) -> None:
         """One warp per point, whose lanes find the best element together."""
         elements, (row,) = spot.elements, (spot.nest.loops[i] for i in reductions)
-        lane = self.place.lane()
+        lane = self.position.lane()
 
-        def at_point(own: _Spot) -> None:
-            there = own.at(reductions, [lane])
-            inputs = elements.load_inputs(there.bases)
+        def at_point(point: _NestPoint) -> None:
+            element = point.at(reductions, [lane])
+            inputs = elements.load_inputs(element.bases)
             # The very first element is taken unconditionally: so is the first one of each lane.
-            start = {**there.ivs, row.dims[0]: index(0)}
+            start = {**element.ivs, row.dims[0]: index(0)}
             first, _ = elements.apply([*inputs, *extreme.empty()], start)
             begin = [first, arith.index_cast(extreme.position.type, lane)]
             size = index(row.size)
             loop = scf.ForOp(arith.addi(lane, index(WARP)), size, index(WARP), begin)
             with ir.InsertionPoint(loop.body):
-                there = own.at(reductions, [loop.induction_variable])
-                scf.YieldOp(there.apply(loop.inner_iter_args))
-            found = extreme.merge_warp((loop.results[0], loop.results[1]), elements.captured)
+                element = point.at(reductions, [loop.induction_variable])
+                scf.YieldOp(element.apply(loop.inner_iter_args))
+            best = extreme.merge_warp((loop.results[0], loop.results[1]), elements.captured)
             with when(is_equal(lane, index(0))):
-                elements.store(list(found), own.bases)
+                elements.store(list(best), point.bases)
 
-        self._at_points(spot, parallel, self.place.warp(), self.place.warps, at_point)
+        self._at_points(spot, parallel, self.position.warp(), self.position.warps, at_point)
 
     def _by_block(
-        self, spot: _Spot, parallel: list[int], reductions: list[int], names: Sequence[str]
+        self, spot: _NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]
     ) -> None:
         """All threads share the reductions of a single point."""
-        own = spot.at(parallel, [index(0)] * len(parallel))
-        partial = own.reduce_share(reductions, names, self.place.thread, self.place.threads)
+        point = spot.at(parallel, [index(0)] * len(parallel))
+        partial = point.reduce_share(reductions, names, self.position.thread, self.position.threads)
         totals = []
         for value, name in zip(partial, names, strict=True):
             room = self.partials.get(str(value.type))
             neutral = identity(name, value.type)
-            totals.append(reduce_block(self.place, value, combiner(name), neutral, room))
+            totals.append(reduce_block(self.position, value, combiner(name), neutral, room))
         with self.alone():
-            own.finish(names, totals)
+            point.combine_and_store(names, totals)
 
     def _at_points(
         self,
-        spot: _Spot,
+        spot: _NestPoint,
         loops: list[int],
         first: Any,
         step: int,
-        body: Callable[[_Spot], None],
+        body: Callable[[_NestPoint], None],
     ) -> None:
         """Emit `body` at every `step`th point of some loops, from `first` on."""
         sizes = spot.sizes(loops)

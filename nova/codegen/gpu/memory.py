@@ -29,29 +29,29 @@ def divides(count: int, steps: Sequence[int]) -> int:
     return common & -common
 
 
-def load_run(buffer: Any, base: Any, count: int, stride: int, whole: bool) -> list[Any]:
-    """`count` elements from `base` on; `whole` says that they are one aligned vector."""
+def load_run(buffer: Any, base: Any, count: int, stride: int, aligned: bool) -> list[Any]:
+    """`count` elements from `base` on; `aligned` says that they are one aligned vector."""
     if stride == 0:
         return [memref.load(buffer, [at(base)])] * count
-    if count == 1 or not whole:
+    if count == 1 or not aligned:
         return [memref.load(buffer, [shifted(base, k * stride)]) for k in range(count)]
     element = buffer.type.element_type
-    kind = ir.VectorType.get([count], element)
-    loaded = vector.load(kind, buffer, [at(base)], alignment=_alignment(count, element))
+    vector_type = ir.VectorType.get([count], element)
+    loaded = vector.load(vector_type, buffer, [at(base)], alignment=_alignment(count, element))
     return [_extract(loaded, k) for k in range(count)]
 
 
-def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: int, whole: bool) -> None:
+def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: int, aligned: bool) -> None:
     """The store that matches `load_run`."""
     count = len(values)
-    if count == 1 or not whole:
+    if count == 1 or not aligned:
         for k, value in enumerate(values):
             memref.store(value, buffer, [shifted(base, k * stride)])
         return
     element = buffer.type.element_type
-    kind = ir.VectorType.get([count], element)
-    whole_value = vector.from_elements(kind, list(values))
-    vector.store(whole_value, buffer, [at(base)], alignment=_alignment(count, element))
+    vector_type = ir.VectorType.get([count], element)
+    packed = vector.from_elements(vector_type, list(values))
+    vector.store(packed, buffer, [at(base)], alignment=_alignment(count, element))
 
 
 def _alignment(count: int, element: Any) -> int:

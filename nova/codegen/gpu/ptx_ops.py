@@ -27,10 +27,10 @@ _DEPTHS = {"bf16": 16, "f16": 16, "tf32": 8}
 
 def word(value: Index) -> ir.Value:
     """A small number as an i32."""
-    kind = ir.IntegerType.get_signless(32)
+    word_type = ir.IntegerType.get_signless(32)
     if isinstance(value, int):
-        return splat(kind, value)
-    return arith.index_cast(kind, value)
+        return splat(word_type, value)
+    return arith.index_cast(word_type, value)
 
 
 def fused(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -60,8 +60,8 @@ def pointer(address: Index, space: int) -> ir.Value:
     return llvm.inttoptr(ir.Type.parse(f"!llvm.ptr<{space}>"), number)
 
 
-def load(kind: ir.Type, address: Index, space: int, align: int) -> ir.Value:
-    return llvm.load(kind, pointer(address, space), alignment=align)
+def load(type_: ir.Type, address: Index, space: int, align: int) -> ir.Value:
+    return llvm.load(type_, pointer(address, space), alignment=align)
 
 
 def store(value: ir.Value, address: Index, space: int, align: int) -> None:
@@ -129,29 +129,29 @@ def load_matrices(address: Index, *, transposed: bool) -> list[ir.Value]:
 
 
 def multiply(
-    kind: str, a: Sequence[ir.Value], b: Sequence[ir.Value], c: Sequence[ir.Value]
+    element: str, a: Sequence[ir.Value], b: Sequence[ir.Value], c: Sequence[ir.Value]
 ) -> list[ir.Value]:
-    """c + a b of 16 x 8 elements of f32 (mma.sync); the operands are `kind`, 32 bytes deep."""
+    """c + a b of 16 x 8 elements of f32 (mma.sync); the operands are `element`, 32 bytes deep."""
     single = ir.F32Type.get()
     attributes: dict[str, Any] = {
-        "shape": ir.Attribute.parse(f"#nvvm.shape<m = 16, n = 8, k = {_DEPTHS[kind]}>"),
+        "shape": ir.Attribute.parse(f"#nvvm.shape<m = 16, n = 8, k = {_DEPTHS[element]}>"),
         "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
         "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
-        "multiplicandAPtxType": ir.Attribute.parse(f"#nvvm.mma_type<{kind}>"),
-        "multiplicandBPtxType": ir.Attribute.parse(f"#nvvm.mma_type<{kind}>"),
+        "multiplicandAPtxType": ir.Attribute.parse(f"#nvvm.mma_type<{element}>"),
+        "multiplicandBPtxType": ir.Attribute.parse(f"#nvvm.mma_type<{element}>"),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(a), len(b), len(c)]),
     }
-    if kind == "f16":
+    if element == "f16":
         # f16 pairs have a type of their own.
         pair = ir.VectorType.get([2], ir.F16Type.get())
         a, b = ([llvm.bitcast(pair, value) for value in part] for part in (a, b))
-    product = ir.Operation.create(
+    result = ir.Operation.create(
         "nvvm.mma.sync",
         results=[ir.Type.parse("!llvm.struct<(f32, f32, f32, f32)>")],
         operands=[*a, *b, *c],
         attributes=attributes,
     ).result
-    return [llvm.extractvalue(single, product, [i]) for i in range(4)]
+    return [llvm.extractvalue(single, result, [i]) for i in range(4)]
 
 
 def round_tf32(value: ir.Value) -> ir.Value:
@@ -186,14 +186,14 @@ def exponential2(value: ir.Value) -> ir.Value:
     ).result
 
 
-def narrow_pair(first: ir.Value, second: ir.Value, kind: str) -> ir.Value:
+def narrow_pair(first: ir.Value, second: ir.Value, element: str) -> ir.Value:
     """Two f32 as two adjacent elements of bf16 or f16: an i32."""
-    whole = ir.IntegerType.get_signless(32)
-    if kind == "bf16":
+    word_type = ir.IntegerType.get_signless(32)
+    if element == "bf16":
         # Inline PTX, because bf16 is not an arithmetic type on this path through LLVM.
         text = "cvt.rn.bf16x2.f32 $0, $1, $2;"
-        return llvm.inline_asm(whole, [second, first], text, "=r,f,f")
+        return llvm.inline_asm(word_type, [second, first], text, "=r,f,f")
     pair = ir.VectorType.get([2], ir.F16Type.get())
     half = ir.F16Type.get()
     parts = [arith.truncf(half, value) for value in (first, second)]
-    return llvm.bitcast(whole, vector.from_elements(pair, parts))
+    return llvm.bitcast(word_type, vector.from_elements(pair, parts))

@@ -57,16 +57,16 @@ class RowwiseCode:
         self.grid_rank = len(grid)
         self.shared = shared
         # This thread's part of a chunk of a row, and the scalars of the row: chunk 0.
-        self.known: dict[tuple[Key, int], list[Any]] = {}
+        self.cached: dict[tuple[Key, int], list[Any]] = {}
         self.partials: dict[tuple[Any, int], Any] = {}
-        team = index(plan.threads_per_row)
+        threads = index(plan.threads_per_row)
         self.member = (
-            position.thread if plan.rows_per_block == 1 else arith.remui(position.thread, team)
+            position.thread if plan.rows_per_block == 1 else arith.remui(position.thread, threads)
         )
         row = position.block
         if plan.rows_per_block > 1:
-            own = arith.divui(position.thread, team)
-            row = arith.addi(arith.muli(row, index(plan.rows_per_block)), own)
+            row_in_block = arith.divui(position.thread, threads)
+            row = arith.addi(arith.muli(row, index(plan.rows_per_block)), row_in_block)
         # Rows past the last one: their threads take part in shuffles, and access no memory.
         self.active = is_less(row, index(plan.rows)) if plan.rows % plan.rows_per_block else None
         self.counters = split(row, list(grid))
@@ -107,80 +107,80 @@ class RowwiseCode:
         """An op on scalars of the row: in every thread, and stored by the first."""
 
         where, ivs = self._at(elements.nest, None)
-        given = [v and v[0] for v in self._inputs(elements, where, None)]
+        inputs = [v and v[0] for v in self._inputs(elements, where, None)]
         if elements.generic.uses_output:
-            given += [v[0] for v in self._outputs(elements, where, None)]
+            inputs += [v[0] for v in self._outputs(elements, where, None)]
 
         def make() -> Values:
-            return [[value] for value in elements.apply(given, ivs)]
+            return [[value] for value in elements.apply(inputs, ivs)]
 
-        made = self._guarded(self.active, make, self._kinds(elements), 1)
-        self._keep_numbers(elements, [values[0] for values in made])
+        results = self._guarded(self.active, make, self._output_types(elements), 1)
+        self._keep_numbers(elements, [values[0] for values in results])
 
     def _elementwise(self, elements: Elements, chunk: int) -> None:
         generic = elements.generic
 
         where, ivs = self._at(elements.nest, chunk)
-        given = self._inputs(elements, where, chunk)
+        inputs = self._inputs(elements, where, chunk)
         if generic.uses_output:
-            given += self._outputs(elements, where, chunk)
+            inputs += self._outputs(elements, where, chunk)
 
         def make() -> Values:
             points = [
-                elements.apply([v and v[k] for v in given], self._moved(elements.nest, ivs, k))
+                elements.apply([v and v[k] for v in inputs], self._moved(elements.nest, ivs, k))
                 for k in range(self.plan.vector_width)
             ]
-            made = [list(values) for values in zip(*points, strict=True)]
-            for i, values in enumerate(made):
+            results = [list(values) for values in zip(*points, strict=True)]
+            for i, values in enumerate(results):
                 if self.plan.stored[generic.op, i]:
                     operand = generic.num_inputs + i
                     packed = [elements.packed(operand, v) for v in values]
                     stride = along_row(elements.nest, self.grid_rank)[0].strides[operand]
-                    whole = stride == 1
-                    store_run(packed, elements.buffers[operand], where[operand], stride, whole)
-            return made
+                    aligned = stride == 1
+                    store_run(packed, elements.buffers[operand], where[operand], stride, aligned)
+            return results
 
-        made = self._guarded(
-            self.guards[chunk], make, self._kinds(elements), self.plan.vector_width
+        results = self._guarded(
+            self.guards[chunk], make, self._output_types(elements), self.plan.vector_width
         )
-        for i, values in enumerate(made):
+        for i, values in enumerate(results):
             key = row_key(elements.nest, generic.num_inputs + i, self.grid_rank)
-            self.known[key, chunk] = values
+            self.cached[key, chunk] = values
 
     def _reduction(self, elements: Elements) -> None:
         nest = elements.nest
         names = find_combiners(nest)
         assert names is not None, "the plan has only reductions that combine"
-        kinds = self._kinds(elements)
-        neutral = [identity(n, kind) for n, kind in zip(names, kinds, strict=True)]
+        types = self._output_types(elements)
+        neutral = [identity(n, type_) for n, type_ in zip(names, types, strict=True)]
         width = self.plan.vector_width
         totals: Values = [[value] * width for value in neutral]
         for chunk in range(self.plan.vectors_per_thread):
             where, ivs = self._at(nest, chunk)
-            given = self._inputs(elements, where, chunk)
+            inputs = self._inputs(elements, where, chunk)
 
             def make(
-                ivs: dict[int, Any] = ivs, given: list[Any] = given, before: Values = totals
+                ivs: dict[int, Any] = ivs, inputs: list[Any] = inputs, before: Values = totals
             ) -> Values:
                 points = [
                     elements.apply(
-                        [*[v and v[k] for v in given], *[t[k] for t in before]],
+                        [*[v and v[k] for v in inputs], *[t[k] for t in before]],
                         self._moved(nest, ivs, k),
                     )
                     for k in range(width)
                 ]
                 return [list(values) for values in zip(*points, strict=True)]
 
-            totals = self._guarded(self.guards[chunk], make, kinds, width, totals)
-        made = []
+            totals = self._guarded(self.guards[chunk], make, types, width, totals)
+        results = []
         for i, (name, values) in enumerate(zip(names, totals, strict=True)):
             combine = combiner(name)
             room = self.partials.get((elements.generic.op, i))
-            made.append(self._reduced(reduce_tree(values, combine), combine, room))
+            results.append(self._reduced(reduce_tree(values, combine), combine, room))
 
         where, _ = self._at(nest, None)
         initial = self._outputs(elements, where, None)
-        together = zip(names, initial, made, strict=True)
+        together = zip(names, initial, results, strict=True)
         self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
 
     def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], room: Any) -> Any:
@@ -195,7 +195,7 @@ class RowwiseCode:
         self,
         guard: Any,
         make: Callable[[], Values],
-        kinds: Sequence[Any],
+        types: Sequence[Any],
         width: int,
         otherwise: Values | None = None,
     ) -> Values:
@@ -205,14 +205,14 @@ class RowwiseCode:
         """
         if guard is None:
             return make()
-        op = scf.IfOp(guard, [kind for kind in kinds for _ in range(width)], has_else=True)
+        op = scf.IfOp(guard, [type_ for type_ in types for _ in range(width)], has_else=True)
         with ir.InsertionPoint(op.then_block):
             scf.YieldOp([value for values in make() for value in values])
         with ir.InsertionPoint(op.else_block):
-            empty = otherwise or [[splat(kind, 0)] * width for kind in kinds]
+            empty = otherwise or [[splat(type_, 0)] * width for type_ in types]
             scf.YieldOp([value for values in empty for value in values])
         results = list(op.results)
-        return [results[i * width : (i + 1) * width] for i in range(len(kinds))]
+        return [results[i * width : (i + 1) * width] for i in range(len(types))]
 
     def _inputs(self, elements: Elements, bases: list[Any], chunk: int | None) -> list[Any]:
         arguments = elements.generic.block.arguments
@@ -237,12 +237,12 @@ class RowwiseCode:
         if not isinstance(buffer.type, ir.MemRefType):
             return [buffer] * width
         key = row_key(elements.nest, operand, self.grid_rank)
-        along = key[-1] != 0 and chunk is not None
-        part = chunk if along and chunk is not None else 0
-        if (key, part) not in self.known:
-            self.known[key, part] = self._fetch(elements, operand, base, part if along else None)
-        known = self.known[key, part]
-        return known if along else known * width
+        in_row = key[-1] != 0 and chunk is not None
+        part = chunk if in_row and chunk is not None else 0
+        if (key, part) not in self.cached:
+            self.cached[key, part] = self._fetch(elements, operand, base, part if in_row else None)
+        cached = self.cached[key, part]
+        return cached if in_row else cached * width
 
     def _fetch(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
         """Load a thread's elements of an operand from memory, where they exist; else zeros."""
@@ -251,27 +251,27 @@ class RowwiseCode:
         buffer = elements.buffers[operand]
 
         def load() -> Values:
-            found = load_run(buffer, base, width, stride, stride == 1)
-            return [[elements.unpacked(operand, value) for value in found]]
+            loaded = load_run(buffer, base, width, stride, stride == 1)
+            return [[elements.unpacked(operand, value) for value in loaded]]
 
-        kind = elements.generic.block.arguments[operand].type
-        return self._guarded(self._where(chunk), load, [kind], width)[0]
+        type_ = elements.generic.block.arguments[operand].type
+        return self._guarded(self._where(chunk), load, [type_], width)[0]
 
     def _keep_numbers(self, elements: Elements, values: list[Any]) -> None:
         generic = elements.generic
         where, _ = self._at(elements.nest, None)
         for i, value in enumerate(values):
             operand = generic.num_inputs + i
-            self.known[row_key(elements.nest, operand, self.grid_rank), 0] = [value]
+            self.cached[row_key(elements.nest, operand, self.grid_rank), 0] = [value]
             if not self.plan.stored[generic.op, i]:
                 continue
             first = is_equal(self.member, index(0))
-            here = first if self.active is None else arith.andi(first, self.active)
-            with when(here):
+            stores = first if self.active is None else arith.andi(first, self.active)
+            with when(stores):
                 packed = elements.packed(operand, value)
                 memref.store(packed, elements.buffers[operand], [at(where[operand])])
 
-    def _kinds(self, elements: Elements) -> list[Any]:
+    def _output_types(self, elements: Elements) -> list[Any]:
         arguments = list(elements.generic.block.arguments)
         return [argument.type for argument in arguments[elements.generic.num_inputs :]]
 
@@ -279,9 +279,9 @@ class RowwiseCode:
 
     def _start(self, chunk: int) -> Any:
         """The position of the thread's elements of a chunk in the row."""
-        width, team = self.plan.vector_width, self.plan.threads_per_row
+        width, threads = self.plan.vector_width, self.plan.threads_per_row
         first = self.member if width == 1 else arith.muli(self.member, index(width))
-        return first if chunk == 0 else arith.addi(first, index(chunk * team * width))
+        return first if chunk == 0 else arith.addi(first, index(chunk * threads * width))
 
     def _where(self, chunk: int | None) -> Any:
         """The guard of a thread's elements of a chunk, or of the scalars of its row."""

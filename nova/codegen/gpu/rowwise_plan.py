@@ -141,10 +141,12 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
 def _by_columns(nests: Sequence[LoopNest], rank: int) -> bool:
     """Whether rows are strided in memory, and adjacent rows are contiguous."""
     return rank > 0 and any(
-        abs(along) > 1 and across == 1
+        abs(row_stride) > 1 and column_stride == 1
         for nest in nests
         for loop in along_row(nest, rank)
-        for along, across in zip(loop.strides, nest.loops[rank - 1].strides, strict=True)
+        for row_stride, column_stride in zip(
+            loop.strides, nest.loops[rank - 1].strides, strict=True
+        )
     )
 
 
@@ -174,7 +176,7 @@ def accesses_match(
             key = row_key(nest, operand, rank)
             if written.setdefault(key[0], key) != key:
                 return False
-    made: set[Any] = set()
+    produced: set[Any] = set()
     for nest in nests:
         first = nest.generic.num_inputs
         for operand, value in enumerate(nest.generic.op.operands):
@@ -187,9 +189,9 @@ def accesses_match(
             if written[root] != key:
                 return False
             reads = operand < first or nest.generic.uses_output
-            if reads and root not in made and stride == 0 and nest in together:
+            if reads and root not in produced and stride == 0 and nest in together:
                 return False  # all threads of the row would read what one of them writes
-        made |= {row_key(nest, first + i, rank)[0] for i in range(nest.generic.num_outputs)}
+        produced |= {row_key(nest, first + i, rank)[0] for i in range(nest.generic.num_outputs)}
     bodies = [nest.generic.op for nest in nests]
     loads = [op for body in (*bodies, *others) for op in every_op(body) if op.name == "memref.load"]
     return not any(buffer_root(op.operands[0]) in written for op in loads)
@@ -197,17 +199,17 @@ def accesses_match(
 
 def _vector_width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
     """Adjacent elements per thread: as many as one access moves."""
-    kinds, steps = [], [length]
+    elements, steps = [], [length]
     for nest in nests:
         row = along_row(nest, rank)
         for operand, value in enumerate(nest.generic.op.operands):
             if not row or not isinstance(value.type, ir.MemRefType):
                 continue
             if row[0].strides[operand] == 1:
-                kinds.append(value.type.element_type)
+                elements.append(value.type.element_type)
                 _, offset, strides, _ = row_key(nest, operand, rank)
                 steps += [offset, *strides]
-    return divides(widest(kinds), steps)
+    return divides(widest(elements), steps)
 
 
 def _max_live_rows(nests: Sequence[LoopNest], rank: int) -> int:
@@ -228,12 +230,12 @@ def last_writes(
 ) -> dict[tuple[Any, int], bool]:
     """Whether output i of an op must be in memory, by (op, i)."""
     last: dict[Any, tuple[Any, int]] = {}
-    found: dict[tuple[Any, int], bool] = {}
+    stored_outputs: dict[tuple[Any, int], bool] = {}
     for nest in nests:
         for i in range(nest.generic.num_outputs):
             root = row_key(nest, nest.generic.num_inputs + i, rank)[0]
             if root in last:
-                found[last[root]] = False
+                stored_outputs[last[root]] = False
             last[root] = (nest.generic.op, i)
-            found[last[root]] = root in stored
-    return found
+            stored_outputs[last[root]] = root in stored
+    return stored_outputs

@@ -42,20 +42,28 @@ def normalise(text: str) -> str:
         start, end = text.rfind("\n", 0, offset) + 1, text.find("\n", offset)
         end = len(text) if end < 0 else end
         line = _line(text[start:end])
-        if line.startswith("declare ") and _is_declared(line, text):
+        if line.startswith("declare ") and _renamed_to_declared(text[start:end], line, text):
             line = ""
         pieces += [text[end_of_last:start], line]
         end_of_last = end
     return "".join([*pieces, text[end_of_last:]])
 
 
-def _is_declared(line: str, text: str) -> bool:
-    """Whether `text` itself declares the function: one of i16, which one of bf16 has become."""
-    name = line[line.index("@") : line.index("(", line.index("@")) + 1]
-    return any(
+def _renamed_to_declared(old: str, new: str, text: str) -> bool:
+    """Whether the new name of a function is one that `text` itself declares.
+
+    An intrinsic of bf16 becomes that of i16, which the module may use, too.
+    """
+    name = _declared_name(new)
+    return name != _declared_name(old) and any(
         text.startswith("declare ", text.rfind("\n", 0, use.start()) + 1)
         for use in re.finditer(re.escape(name), text)
     )
+
+
+def _declared_name(line: str) -> str:
+    start = line.index("@")
+    return line[start : line.index("(", start) + 1]
 
 
 def _line(line: str) -> str:

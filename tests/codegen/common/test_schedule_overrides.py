@@ -86,5 +86,5 @@ def test_a_choice_changes_the_code_and_nothing_else_does() -> None:
 
 
 def test_nothing_chosen_is_nothing_written() -> None:
-    assert ScheduleOverrides().given == {}
-    assert not ScheduleOverrides(task_ns=1).of_product
+    assert ScheduleOverrides().explicit == {}
+    assert not ScheduleOverrides(task_ns=1).concerns_gemm

@@ -149,7 +149,7 @@ MANIFEST = [
     Row("alias outside", "manifest-alias", by.first("outputs", alias=99)),
     Row("alias of a kept argument", "manifest-alias", by.first("outputs", alias=0)),
     Row("alias of an argument", "manifest-alias", by.first("args", alias=0)),
-    Row("input behind a param", "manifest-role", by.manifest(by.swap_arguments)),
+    Row("input after a param", "manifest-role", by.manifest(by.swap_arguments)),
     Row("features out of order", "manifest-order", by.first("variants", features=["b", "a"])),
     Row("feature without a name", "manifest-word", by.first("variants", features=[""])),
     Row("no variants", "manifest-variants", by.manifest(lambda m: m.update(variants=[]))),

@@ -1,9 +1,9 @@
-/* The simulated GPU behind the table of driver calls: memory of the host, streams that are queues.
+/* The simulated GPU as a table of driver calls: device memory is host memory, streams are queues.
  *
- * Nothing runs when it is enqueued. A stream runs when somebody waits for it, and only as far as
- * that needs: work of another stream runs when an event orders it before. So a program that relies
- * on an order which nothing guarantees reads what is not there yet. One lock guards all of a GPU:
- * the launches themselves take the time. */
+ * Enqueueing runs no work. A stream runs lazily, when a caller waits for it, and only as far as
+ * needed: work of another stream runs when an event orders it before. So a program that relies on
+ * an order without a guarantee reads stale values. One lock guards each GPU: the launches dominate
+ * the time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void driver_explain(nova_driver *driver, int result, char *text, size_t s
 {
     static const char *const words[] = {
         [SIM_NO_MEMORY] = "this machine has no memory left for the simulation",
-        [SIM_BAD_CODE] = "this is no code for the simulator",
+        [SIM_BAD_CODE] = "this is not code for the simulator",
         [SIM_NO_KERNEL] = "it is not in the code",
         [SIM_BAD_ADDRESS] = "an address that is in no block",
         [SIM_OTHER_DEVICE] = "a stream, an event or code of another device",

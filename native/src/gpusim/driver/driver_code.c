@@ -4,7 +4,8 @@
 
 #include "gpusim/driver/driver_state.h"
 
-/* As nova/gpusim/image.py packs it: this header, a row for each kernel, and what they point to. */
+/* Packed by nova/gpusim/image.py: this header, a row for each kernel, and the data that they refer
+ * to. */
 typedef struct {
     char magic[8];
     uint64_t count, text, text_size;

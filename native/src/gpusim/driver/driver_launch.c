@@ -1,11 +1,11 @@
-/* Launches of the simulator: what memory they see, and what is kept of one that fails. */
+/* Launches of the simulator: their view of memory, and the report of a fault. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpusim/driver/driver_state.h"
 
-/* The text of a line of the PTX, cut to what there is room for. */
+/* The text of a line of the PTX, truncated. */
 static void launch_copy_line(const module *in, uint32_t number, char *text, size_t size)
 {
     const char *line = in->text, *end = in->text + in->text_size;
@@ -38,8 +38,8 @@ static void launch_remember(simulator *s, const function *f, const sim_fault *fa
     s->has_report = true;
 }
 
-/* A launch sees its buffers far apart, wherever they are: behind the end of one nothing begins that
- * an access could take for it. Addresses keep their place in a page, and so their alignment. */
+/* A launch sees its buffers far apart, wherever they are: an access past the end of one buffer
+ * never hits another one. Addresses keep their offset in a page, and so their alignment. */
 enum { PAGE = 4096 };
 #define APART (UINT64_C(1) << 36)
 
@@ -62,7 +62,7 @@ static int launch_find_ranges(const simulator *s, const work *w, sim_range *rang
     return SIM_OK;
 }
 
-/* Where a launch sees what is at an address. */
+/* The address at which a launch sees a device address. */
 static uint64_t launch_fault_location(const sim_range *ranges, uint32_t count, uint64_t address)
 {
     for (uint32_t i = 0; i < count; i++)

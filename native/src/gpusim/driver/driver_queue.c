@@ -1,4 +1,4 @@
-/* Streams of the simulator: what is enqueued, and how it runs when somebody waits for it. */
+/* Streams of the simulator: queues of work, which run when a caller waits for them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ static int queue_copy(simulator *s, const work *w)
 
 static int queue_drain(simulator *s, stream *in, const event *until, uint64_t ticket);
 
-/* Whether a stream has come to where `of` was recorded with `ticket`. An event may be recorded
- * anew, also in another stream, before that. */
+/* Whether a stream has reached the point where `of` was recorded with `ticket`. An event may be
+ * recorded again, also in another stream, before that. */
 static bool queue_is_recorded(const stream *in, const event *of, uint64_t ticket)
 {
     for (const work *w = in != NULL ? in->first : NULL; w != NULL; w = w->next)
@@ -50,7 +50,7 @@ static int queue_do_work(simulator *s, const work *w)
                    : queue_drain(s, w->recorded, w->event, w->ticket);
     case RECORD:
         w->event->at_ns = nova_clock_ns();
-        return SIM_OK; /* it is no more in its stream */
+        return SIM_OK; /* it is no longer in its stream */
     case FORGET:
         in = sim_find_block(s, w->to, w->size);
         if (in != NULL)
@@ -61,9 +61,9 @@ static int queue_do_work(simulator *s, const work *w)
     }
 }
 
-/* Runs a stream, up to where `until` was recorded with `ticket` (NULL: to its end). After a failure
- * the rest is dropped; what was recorded in it counts as done, so that others do not wait for ever.
- */
+/* Runs a stream, up to the point where `until` was recorded with `ticket` (NULL: to its end). After
+ * a failure the remaining work is dropped; events recorded in it count as reached, so that other
+ * streams do not wait forever. */
 static int queue_drain(simulator *s, stream *in, const event *until, uint64_t ticket)
 {
     int result = SIM_OK;
@@ -287,8 +287,8 @@ int nova_sim_stream_create(nova_driver *driver, void **created)
     return SIM_OK;
 }
 
-/* Its handle stays valid, as blocks and events may name it: all streams are freed with the driver.
- */
+/* Its handle stays valid, as blocks and events may name it: all streams are freed with the
+ * driver. */
 void nova_sim_stream_destroy(nova_driver *driver, void *handle)
 {
     simulator *s = sim_of(driver);
@@ -353,7 +353,7 @@ int nova_sim_event_synchronize(nova_driver *driver, void *handle)
     return result;
 }
 
-/* The time that the simulation took on this machine: it says nothing about a GPU. */
+/* The wall time of the simulation on this machine: unrelated to the time on a GPU. */
 int nova_sim_event_elapsed(nova_driver *driver, void *from, void *to, float *milliseconds)
 {
     simulator *s = sim_of(driver);

@@ -1,4 +1,4 @@
-/* What the files of the simulator's driver share; nobody else includes this. */
+/* Shared state of the simulator's driver; included by the files of this folder only. */
 #ifndef NOVA_GPUSIM_DRIVER_DRIVER_STATE_H
 #define NOVA_GPUSIM_DRIVER_DRIVER_STATE_H
 
@@ -53,14 +53,14 @@ typedef struct stream stream;
 
 typedef enum { COPY_IN, COPY_OUT, COPY_WITHIN, FORGET, RECORD, WAIT, LAUNCH } operation;
 
-/* One thing to do; a launch has its arguments and ranges behind it. */
+/* One work item; a launch has its arguments and ranges after it. */
 typedef struct work {
     struct work *next;
     operation operation;
     uint64_t to, from, size, ticket;
     void *host;
     event *event;
-    stream *recorded; /* of a wait: where its event was recorded when it was asked for */
+    stream *recorded; /* of a wait: the ticket of its event when the wait was enqueued */
     const function *function;
     nova_device_launch shape;
     uint32_t argument_count, range_count;
@@ -88,7 +88,7 @@ typedef struct {
     work *calls[];
 } graph;
 
-/* One simulated GPU, with memory and streams of its own; its address is its context. */
+/* One simulated GPU, with separate memory and streams; its address is its context. */
 struct simulator {
     pthread_mutex_t mutex;
     block *blocks;

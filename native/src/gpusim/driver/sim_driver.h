@@ -1,6 +1,7 @@
-/* The simulated GPU as a driver; only in the extension module, not in the runtime that files carry.
+/* The simulated GPU as a driver; only in the extension module, not in the runtime inside .nova
+ * files.
  *
- * It takes code that nova/gpusim/image.py has made of PTX. */
+ * It runs code that nova/gpusim/image.py has decoded from PTX. */
 #ifndef NOVA_GPUSIM_DRIVER_SIM_DRIVER_H
 #define NOVA_GPUSIM_DRIVER_SIM_DRIVER_H
 
@@ -10,7 +11,7 @@
 #include "nova/driver.h"
 #include "gpusim/sim.h"
 
-/* As many simulated GPUs has a driver. They share nothing: what belongs to one is refused by the
+/* Number of simulated GPUs of a driver. They share no state: objects of one are refused by the
  * others. */
 enum { NOVA_SIM_DEVICES = 4 };
 

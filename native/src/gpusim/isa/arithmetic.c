@@ -1,5 +1,5 @@
-/* Lane functions with their modes: rounding, flushing of subnormal numbers, clamping to [0, 1] or
- * to what is not negative. */
+/* Lane functions with their modes: rounding, flushing of subnormal numbers, saturation to [0, 1] or
+ * to non-negative numbers. */
 #include <fenv.h>
 
 #include "gpusim/state.h"

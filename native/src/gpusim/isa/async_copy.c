@@ -1,5 +1,5 @@
 /* cp.async: the bytes are read when the copy starts and written when the thread has waited for its
- * group. Until then nobody may touch the place they go to. */
+ * group. Until then any access to the target is a fault. */
 #include <stdlib.h>
 
 #include "gpusim/state.h"
@@ -18,8 +18,8 @@ static sim_copy *async_add_copy(sim_warp *warp)
     return copy;
 }
 
-/* Bytes that come from global memory, the rest being zero: all, `size`, or none if a predicate says
- * so. */
+/* Bytes that are read from global memory, the others are zero: all, `size`, or none if a predicate
+ * is set. */
 static uint32_t async_copy_size(const sim_block *block, const sim_warp *warp,
                                 const sim_instruction *at, int lane)
 {
@@ -32,7 +32,7 @@ static uint32_t async_copy_size(const sim_block *block, const sim_warp *warp,
     return source_size < at->count ? source_size : at->count;
 }
 
-/* A source that is used in part may end before the whole would. */
+/* A partial read may end before the full size. */
 static int async_read_source(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane,
                              uint64_t from, uint32_t source_size, uint8_t *data)
 {
@@ -54,7 +54,7 @@ static int async_read_source(sim_block *block, sim_warp *warp, const sim_instruc
     return 0;
 }
 
-/* Operands: to, from [, bytes that are given, or a predicate: none are]. */
+/* Operands: target, source [, size of the source, or a predicate that ignores it]. */
 int sim_copy_start(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
     for (int lane = 0; lane < LANES; lane++) {
@@ -83,8 +83,7 @@ void sim_copy_commit(sim_warp *warp, uint32_t mask)
         warp->groups[lane] += mask >> lane & 1;
 }
 
-/* target: groups that may still be on their way; UINT32_MAX waits for all copies, committed or not.
- */
+/* target: groups that may still be pending; UINT32_MAX waits for all copies, committed or not. */
 int sim_copy_wait(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
     uint32_t pending = 0;

@@ -1,5 +1,5 @@
-/* Barriers of a block: warps arrive, and go on together. What they had done until then is known to
- * all of them. */
+/* Barriers of a block: warps arrive, and resume together. Accesses before the barrier are visible
+ * to all of them after it. */
 #include "gpusim/state.h"
 
 static uint32_t barrier_most(uint32_t a, uint32_t b)
@@ -56,9 +56,9 @@ int sim_park_warp(sim_block *block, sim_warp *warp)
     return sim_arrive(block, warp, at, first, 1);
 }
 
-/* Lanes end while others of the warp wait at a barrier that all of it has to reach: these have gone
- * around it. Those that had ended before the first one came are not waited for, as with a `ret` in
- * front of it. */
+/* Lanes exit while other lanes of the warp wait at a barrier for the full warp: the exited lanes
+ * have bypassed it. Lanes that exited before the first one arrived are not waited for, as with a
+ * `ret` before the barrier. */
 int sim_check_exit(sim_block *block, const sim_warp *warp, uint32_t ending)
 {
     for (int lane = 0; lane < LANES; lane++) {

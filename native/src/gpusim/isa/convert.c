@@ -51,7 +51,7 @@ static uint64_t convert_with_sign(sim_type type, int negative, uint64_t magnitud
     return magnitude | (uint64_t)(negative != 0) << (convert_bits_in(type) - 1);
 }
 
-/* What becomes of a NaN, as it was seen on an H200: PTX does not say. */
+/* Conversions of NaN, as observed on an H200: PTX leaves them undefined. */
 static uint64_t convert_nan(sim_type to, sim_type from, uint32_t flags, uint64_t bits)
 {
     if (flags & (CONVERT_INTEGRAL | CONVERT_RELU))
@@ -64,8 +64,7 @@ static uint64_t convert_nan(sim_type to, sim_type from, uint32_t flags, uint64_t
         uint64_t quiet = to == T_F16 ? 0x7e00u : to == T_BF16 ? 0x7fc0u : 0x7fc00000u;
         return quiet | (bits >> 63) << (convert_bits_in(to) - 1);
     }
-    if (to ==
-        T_TF32) /* rounded away from zero, it loses what is below, even if that makes it infinite */
+    if (to == T_TF32) /* rounded away from zero, it is truncated, even if that makes it infinite */
         return (flags & CONVERT_ROUNDING) == ROUND_AWAY ? bits & 0xffffe000u
                                                         : NAN_F32 & 0xffffe000u;
     return convert_nan_of(to);
@@ -113,8 +112,8 @@ static uint64_t convert_extended(sim_type type, uint64_t bits)
     }
 }
 
-/* A float to an integer: what does not fit becomes the nearest that does; NaN is zero, but the top
- * bit where 64 bits are on one side. */
+/* Float to integer saturates; NaN converts to zero, but to the top bit if either type has 64
+ * bits. */
 static uint64_t convert_integer_bits(sim_type type, sim_type from, double value)
 {
     uint32_t bits = convert_bits_in(type);

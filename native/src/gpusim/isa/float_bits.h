@@ -1,5 +1,5 @@
-/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a mode.
- */
+/* Bits of floats, and one rounding for every format that is narrower than f64 or that has a
+ * mode. */
 #ifndef NOVA_GPUSIM_ISA_FLOAT_BITS_H
 #define NOVA_GPUSIM_ISA_FLOAT_BITS_H
 
@@ -9,7 +9,7 @@
 
 #include "gpusim/sim.h"
 
-/* What the device gives for a NaN that it makes. */
+/* The canonical NaN of the device. */
 #define NAN_F32 0x7fffffffu
 #define NAN_HALF 0x7fffu
 

@@ -1,4 +1,4 @@
-/* Which lane functions this CPU gets, under one numbering. */
+/* Selects the lane functions for this CPU, under one numbering. */
 #include "gpusim/isa/lanes.h"
 
 enum { TABLES = 3 };

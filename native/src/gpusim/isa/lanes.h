@@ -6,8 +6,8 @@
 #include "gpusim/isa/float_bits.h"
 #include "gpusim/sim.h"
 
-/* out and in[...] are 32 words of the row's widths (64: uint64_t, else uint32_t); out is one of the
- * others or apart from them. Words of 16 bits have an upper half of zero, and keep it. */
+/* out and in[...] are 32 words of the row's widths (64: uint64_t, else uint32_t); out is identical
+ * to an operand or disjoint from all. Words of 16 bits have a zero upper half. */
 typedef void (*lane_function)(void *out, const void *const *in);
 
 typedef struct {
@@ -28,15 +28,15 @@ typedef int32_t s32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
-/* out may be a, b or c, at the same lane: no lane depends on another. */
+/* out may be a, b or c: lanes are independent. */
 #if defined __clang__
 #define ALL_LANES _Pragma("clang loop vectorize(assume_safety)") for (int i = 0; i < LANES; i++)
 #else
 #define ALL_LANES _Pragma("GCC ivdep") for (int i = 0; i < LANES; i++)
 #endif
 
-/* A function: name, C types of the result and the operands, and an expression over a, b, c and d.
- */
+/* A function: name, C types of the result and the operands, and an expression over a, b, c and
+ * d. */
 #define LANE_FUNCTION(N, O, READ, E)                                                               \
     static void N(void *out, const void *const *in)                                                \
     {                                                                                              \

@@ -1,5 +1,4 @@
-/* The lane functions once more, compiled for CPUs with AVX2 and FMA. The results are the same to
- * the bit. */
+/* The lane functions compiled for CPUs with AVX2 and FMA. The results are bit-identical. */
 #if defined __x86_64__
 
 #if defined __clang__

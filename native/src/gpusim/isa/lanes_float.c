@@ -1,6 +1,6 @@
-/* f32 and f64. Modes of rounding are those of the thread that calls; flushing and clamping are done
- * around the functions. The approximate functions give the exact value, rounded: the device is off
- * by up to two units in the last place. */
+/* f32 and f64. The rounding mode is that of the calling thread; flushing and saturation are applied
+ * around the functions. Approximate functions return the correctly rounded value: the device is
+ * within two units in the last place. */
 #include "gpusim/isa/lanes.h"
 
 /* --- f32: a NaN that comes out is the device's ------------------------------------------------ */

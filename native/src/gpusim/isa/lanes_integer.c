@@ -35,7 +35,7 @@ LANE3(mad_hi_u32, u32, u32, u32, u32, (u32)((u64)a * b >> 32) + c)
 LANE3(mad_hi_s32, u32, s32, s32, u32, (u32)((s64)a * b >> 32) + c)
 LANE3(mad_hi_u64, u64, u64, u64, u64, (u64)((unsigned __int128)a * b >> 64) + c)
 LANE3(mad_hi_s64, u64, s64, s64, u64, (u64)((__int128)a * b >> 64) + c)
-/* Division by zero gives all ones on the device; INT_MIN / -1 is INT_MIN. */
+/* Division by zero is all ones on the device; INT_MIN / -1 is INT_MIN. */
 LANE2(div_u32, u32, u32, u32, b ? a / b : ~0u)
 LANE2(div_s32, u32, s32, s32, b == 0 ? -1 : b == -1 ? (s32)(0u - (u32)a) : a / b)
 LANE2(div_u64, u64, u64, u64, b ? a / b : ~(u64)0)
@@ -115,7 +115,7 @@ static u64 integer_reverse(u64 a, int bits)
 LANE1(brev_32, u32, u32, integer_reverse(a, 32))
 LANE1(brev_64, u64, u64, integer_reverse(a, 64))
 
-/* `count` bits of a, from bit `from`: those behind its end are the sign, or zero. */
+/* `count` bits of a, from bit `from`: bits past the end are the sign, or zero. */
 static u64 integer_extract(u64 a, u32 from, u32 count, u32 bits, int is_signed)
 {
     from &= 255, count &= 255;
@@ -169,7 +169,7 @@ static u32 integer_permute(u32 a, u32 b, u32 selector)
 }
 LANE3(prmt_32, u32, u32, u32, u32, integer_permute(a, b, c))
 
-/* Bit i of the table says what the bits (a, b, c) = i give. */
+/* Bit i of the table is the result for the bits (a, b, c) = i. */
 static u32 integer_look_up(u32 a, u32 b, u32 c, u32 table)
 {
     u32 out = 0;

@@ -3,7 +3,7 @@
  * bit. */
 #include "gpusim/state.h"
 
-/* Lane i of each group of eight gives the address of row i of matrix i / 8; a lane gets two
+/* Lane i of each group of eight has the address of row i of matrix i / 8; a lane gets two
  * neighbours of a row, or, transposed, of a column. detail: 1 transposed. */
 static uint8_t *mma_reach_row(sim_block *block, sim_warp *warp, const sim_instruction *at,
                               const sim_operand *row_address, int lane, sim_access access,
@@ -39,7 +39,7 @@ int sim_load_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at)
     return 0;
 }
 
-/* stmatrix: the other way round. Operands: address, registers. */
+/* stmatrix: the inverse. Operands: address, registers. */
 int sim_store_matrix(sim_block *block, sim_warp *warp, const sim_instruction *at)
 {
     const sim_operand *row_address = operand(block, at, 0);

@@ -7,8 +7,8 @@ enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
 enum { R_ADD, R_MIN, R_MAX, R_AND, R_OR, R_XOR };
 enum { MATCH_ANY, MATCH_ALL };
 
-/* Operands: d [, p], a, b, c, members. A lane outside of its segment keeps its own value; one that
- * does not take part has none to give. */
+/* Operands: d [, p], a, b, c, members. A lane outside of its segment keeps its value; the value of
+ * an inactive lane is undefined. */
 static int exchange_shuffle(sim_block *block, sim_warp *warp, const sim_instruction *at,
                             uint32_t mask, uint32_t members)
 {
@@ -95,8 +95,8 @@ static void exchange_reduce(const sim_block *block, sim_warp *warp, const sim_in
     exchange_put_all(warp, operand(block, at, 0), total, mask);
 }
 
-/* match.any: who has my value; match.all: everybody, if all have the same. Operands: d [, p], a,
- * members. */
+/* match.any: the lanes with an equal value; match.all: all lanes, if all are equal. Operands: d [,
+ * p], a, members. */
 static void exchange_match(const sim_block *block, sim_warp *warp, const sim_instruction *at,
                            uint32_t mask, uint32_t members)
 {

@@ -1,5 +1,5 @@
-/* Loads and stores: every access is checked for bounds, alignment, bytes that nobody has written,
- * and races. */
+/* Loads and stores: every access is checked for bounds, alignment, uninitialized bytes, and
+ * races. */
 #include "gpusim/memory/races.h"
 
 uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane)
@@ -46,12 +46,12 @@ static const sim_range *memory_find_range(sim_block *block, uint64_t address, ui
     return launch->ranges + low - 1;
 }
 
-/* Whether all bytes have been written, and none is the goal of a copy that is on its way. */
+/* Whether all bytes are initialized, and none is the target of a pending copy. */
 static inline int memory_all_written(const uint8_t *state, uint32_t bytes)
 {
     uint64_t words[4] = {0x0101010101010101u, 0x0101010101010101u, 0x0101010101010101u,
                          0x0101010101010101u};
-    switch (bytes) { /* of a known size, so that it is one comparison */
+    switch (bytes) { /* of a constant size, so that it compiles to one comparison */
     case 1:
         return state[0] == STATE_WRITTEN;
     case 2:
@@ -78,8 +78,8 @@ static inline sim_fault_kind memory_check_state(uint8_t *state, uint32_t bytes, 
         memset(state, STATE_WRITTEN, bytes);
         return FAULT_NONE;
     }
-    /* LLVM joins loads of bytes to those of words, with bytes beside that nobody looks at: a word
-     * with some that were written is no mistake. */
+    /* LLVM widens loads of bytes to words, with neighbouring bytes that are unused: a word that is
+     * partly initialized is valid. */
     uint32_t part = bytes < 4 ? bytes : 4;
     for (uint32_t first = 0; first < bytes; first += part) {
         int written = 0;
@@ -91,7 +91,7 @@ static inline sim_fault_kind memory_check_state(uint8_t *state, uint32_t bytes, 
     return FAULT_NONE;
 }
 
-/* The thread whose copy is on its way to a byte of shared memory. */
+/* The thread whose copy to a byte of shared memory is pending. */
 static void memory_name_copier(sim_block *block, uint64_t address, uint32_t bytes)
 {
     for (uint32_t w = 0; w < block->warp_count; w++)
@@ -232,7 +232,7 @@ static inline uint64_t memory_read_element(const uint8_t *from, sim_type type, u
     }
 }
 
-/* Element `number` of what each lane reads, into its register. */
+/* Loads element `number` of each lane into its register. */
 static void memory_take_element(const sim_block *block, sim_warp *warp, const sim_instruction *at,
                                 uint32_t mask, uint32_t number, const uint8_t *const *from)
 {
@@ -264,7 +264,7 @@ static void memory_find_addresses(const sim_block *block, const sim_warp *warp,
     }
 }
 
-/* A vector of which some elements are ignored: those need not be there. */
+/* A vector with ignored elements: those may be out of bounds. */
 static const uint8_t *memory_reach_local(sim_block *block, sim_warp *warp,
                                          const sim_instruction *at, int lane, uint64_t address)
 {

@@ -1,12 +1,12 @@
-/* Races: two accesses of different threads to the same byte, one of them a write, that nothing
- * orders.
+/* Race detection with vector clocks (as in FastTrack): a race is two unordered accesses of
+ * different threads to the same byte, one of them a write.
  *
- * A warp has a clock that moves on at each barrier, and knows how far the clocks of the others had
- * come when it last met them. Each word of shared and of global memory remembers its last write and
- * its last two readers, so a race is found with any of those three. Two blocks are ordered only if
- * the first has released and the second acquired (a fence, or an access that says so); which of its
- * accesses came before is not looked at. A store that changes nothing does not race with the store
- * before it. */
+ * A warp has a clock that advances at each barrier, and a vector clock of the other warps as of its
+ * last synchronization with them. Each word of shared and of global memory has a stamp of its last
+ * write and its last two readers, so a race with any of those three is found. Two blocks are
+ * ordered only if the first has released and the second acquired (a fence, or an access with that
+ * semantics); which accesses precede the release is not tracked. A store that does not change the
+ * value does not race with the previous store. */
 #ifndef NOVA_GPUSIM_MEMORY_RACES_H
 #define NOVA_GPUSIM_MEMORY_RACES_H
 
@@ -48,7 +48,7 @@ static inline sim_stamp make_stamp(const sim_block *block, const sim_warp *warp,
            (sim_stamp)thread << THREAD_AT | (strong ? STAMP_STRONG : 0);
 }
 
-/* Whether what a stamp tells of came before an access of a thread. */
+/* Whether the access of a stamp happened before an access of a thread. */
 static inline int is_ordered(const sim_block *block, const sim_warp *warp, uint32_t thread,
                              sim_space space, sim_stamp stamp)
 {
@@ -79,8 +79,8 @@ static inline void note_lanes(sim_shadow *word, sim_stamp mine)
                 before >> byte & 1 && word->lanes[byte] != lane ? SEVERAL_LANES : lane;
 }
 
-/* Whether the reads that `read` stands for, of one warp at one moment, were of no other thread
- * where `mine` writes: threads may share a word without sharing a byte. */
+/* Whether the reads of `read`, of one warp at one time, include no other thread on the bytes that
+ * `mine` writes: threads may share a word without sharing a byte. */
 static inline int read_alone(const sim_shadow *word, sim_stamp mine)
 {
     if (word->read >> WARP_AT != mine >> WARP_AT)
@@ -112,14 +112,14 @@ static inline void note_read(sim_shadow *word, sim_stamp mine)
 
 static inline void note_write(sim_shadow *word, sim_stamp mine)
 {
-    /* A thread's plain write stays one, also when it goes on with an atomic one. */
+    /* A plain write of a thread stays plain, also when an atomic write follows. */
     if (word->write >> SEVERAL_AT == mine >> SEVERAL_AT)
         mine = (mine & (word->write | ~STAMP_STRONG)) | (word->write & STAMP_BYTES);
     word->write = mine;
 }
 
-/* `word` is the shadow of the first word that the access touches; `old` what is there now, `value`
- * what will be. Gives the word that has a race, with `with` what it races with; NULL: none. */
+/* `word` is the shadow of the first word of the access; `old` the current bytes, `value` the new
+ * ones. Returns the word that has a race, and the racing stamp in `with`; NULL: none. */
 static inline sim_shadow *find_race(const sim_block *block, const sim_warp *warp, uint32_t thread,
                                     sim_space space, sim_shadow *word, uint64_t address,
                                     uint32_t bytes, sim_access access, int strong,
@@ -149,7 +149,7 @@ static inline sim_shadow *find_race(const sim_block *block, const sim_warp *warp
     return NULL;
 }
 
-/* Describes a race; gives 1. */
+/* Describes a race; returns 1. */
 int sim_report_race(sim_block *block, const sim_instruction *at, uint32_t thread, sim_space space,
                     uint64_t address, uint32_t bytes, sim_access access, const sim_shadow *word,
                     sim_stamp with);

@@ -1,6 +1,6 @@
-/* The shadow of global memory: a stamp record for each word. One map is kept between launches, as
- * making it anew would take most of the time of a small one. Its old stamps say nothing: blocks
- * have numbers that never come again, until they run out and the map is thrown away. */
+/* Shadow memory of global memory: a stamp record for each word. One map is cached between launches,
+ * as a new one would dominate the time of a small launch. Stale stamps are harmless: block numbers
+ * are never reused, until they run out and the map is freed. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS and MAP_NORESERVE */
 #include "gpusim/memory/shadow_memory.h"
 

@@ -1,4 +1,4 @@
-/* Collecting a call: its arguments, taken as they are or converted, and checked. */
+/* Collecting the arguments of a call: used in place or converted, and checked. */
 #include "python/calls/calls.h"
 
 bool call_begin(Call *call, Py_ssize_t slots)
@@ -68,7 +68,7 @@ static bool arguments_convert(ProgramObject *self, Call *call, Py_ssize_t index)
     if (conforms(self, &self->args[index], array))
         return true;
     PyErr_Format(PyExc_ValueError,
-                 "argument %zd: the converted object is no array of the "
+                 "argument %zd: the converted object is not an array of the "
                  "compiled shape, type and layout",
                  index);
     return false;
@@ -100,7 +100,7 @@ bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ssize_t c
     return true;
 }
 
-/* A donated argument is written while others are read: its bytes must be its own. */
+/* A donated argument is written while others are read: it may overlap no other argument. */
 static bool arguments_check_donated(ProgramObject *self, Call *call)
 {
     size_t bytes = (size_t)self->arg_count * sizeof(void *);

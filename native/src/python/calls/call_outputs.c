@@ -1,4 +1,4 @@
-/* The outputs of a call: given by the caller, donated arguments, or made here. */
+/* The outputs of a call: arrays of the caller, donated arguments, or new arrays. */
 #include "python/calls/calls.h"
 
 /* Whether the bytes of output `index` are shared with an argument or an output before it. */
@@ -32,7 +32,7 @@ static bool outputs_use_caller_output(ProgramObject *self, Call *call, Py_ssize_
     call->arrays[slot] = array;
     if (!conforms(self, spec, array)) {
         PyErr_Format(PyExc_ValueError,
-                     "output %zd: the object given as out is no writable array "
+                     "output %zd: the object given as out is not a writable array "
                      "of the compiled shape, type and layout",
                      index);
         return false;

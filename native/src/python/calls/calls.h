@@ -1,8 +1,7 @@
-/* The arrays of a call, as the files that collect, check and run them share them.
+/* The arrays of a call; shared by the files that collect, check and run them.
  *
- * Arrays that conform are recognised by comparing a few words. Whatever does not conform goes to
- * the program's `convert`, which returns an array that does or raises; its result is checked again.
- */
+ * Arrays that conform are recognised by comparing a few words. Others are passed to the program's
+ * `convert`, which returns an array that conforms or raises; its result is checked again. */
 #ifndef NOVA_PYTHON_CALLS_CALLS_H
 #define NOVA_PYTHON_CALLS_CALLS_H
 
@@ -13,7 +12,7 @@ typedef struct {
     PyThreadState *thread;
 } Caller;
 
-/* Lets Python look at signals, Ctrl-C among them; the exception stays set and stops the run. A
+/* Lets Python handle signals, such as Ctrl-C; the exception stays set and stops the run. A
  * nova_poll, whose `owner` is the caller; without the GIL. host_call.c */
 nova_status caller_poll(void *owner);
 
@@ -54,15 +53,15 @@ struct Running {
     Running *before, *after;
 };
 
-/* Around the run of a call: others that would write its arrays, or read what it writes, are refused
- * meanwhile. run_conflict.c */
+/* Around the run of a call: concurrent calls that would write its arrays, or read arrays that it
+ * writes, are refused. run_conflict.c */
 void running_begin(Running *running, ProgramObject *program, const Call *call);
 void running_end(Running *running);
 
 /* Asks `convert`; a new reference, or NULL with an exception. call_arguments.c */
 PyObject *ask(ProgramObject *self, Py_ssize_t index, PyObject *object, bool is_output);
 
-/* `convert` is asked to raise; when it does not, a plain ValueError says `otherwise`. */
+/* `convert` is called to raise; if it does not, a plain ValueError has the text `otherwise`. */
 void ask_to_raise(ProgramObject *self, Py_ssize_t index, Py_ssize_t value, bool is_output,
                   const char *otherwise);
 
@@ -72,13 +71,13 @@ bool call_begin(Call *call, Py_ssize_t slots);
 /* Adds an argument: takes a reference, as a list may change while `convert` or a kernel runs. */
 bool add_argument(ProgramObject *self, Call *call, PyObject *object);
 
-/* Adds what is in a list or tuple, which `convert` may shorten meanwhile. */
+/* Adds the items of a list or tuple, which `convert` may shorten concurrently. */
 bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ssize_t count);
 
 /* All arguments are in `call`: checks them together, and adds the outputs. */
 bool call_complete(ProgramObject *self, Call *call, PyObject *out);
 
-/* Adds the outputs: those of `out` (NULL: none), and new ones for the rest. call_outputs.c */
+/* Adds the outputs: those of `out` (NULL: none), and new ones for the others. call_outputs.c */
 bool add_outputs(ProgramObject *self, Call *call, PyObject *out);
 
 /* Runs a call on this machine's cores; false with an exception. host_call.c */

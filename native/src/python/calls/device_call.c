@@ -39,7 +39,7 @@ bool read_output_location(PyObject *object, OutputLocation *location)
     return true;
 }
 
-/* The array of a slot: what was given, or what that was converted to. */
+/* The array of a slot: the caller's object, or its converted form. */
 static PyObject *device_call_array_at(const Call *call, Py_ssize_t slot)
 {
     return call->arrays[slot] != NULL ? call->arrays[slot] : call->objects[slot];
@@ -90,7 +90,7 @@ bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, 
             values[i] = (nova_device_value){.address = (uintptr_t)call->data[i]};
         else
             values[i] = (nova_device_value){.host = call->data[i]};
-        if (on_device && call->stream == NOVA_OWN_STREAM) /* brought for results alone */
+        if (on_device && call->stream == NOVA_OWN_STREAM) /* an output on the device */
             call->stream = nova_device_stream(program_device(self));
     }
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -104,8 +104,8 @@ bool device_prepare(ProgramObject *self, Call *call, nova_device_value *values, 
     return true;
 }
 
-/* Raises for a run that did not succeed; `cause` is what a signal handler raised, or NULL. Takes
- * it. */
+/* Raises for a run that failed; `cause` is the exception of a signal handler, or NULL. Takes the
+ * reference. */
 static void device_call_raise_failure(ProgramObject *self, nova_status status,
                                       const nova_error *error, PyObject *cause)
 {
@@ -155,7 +155,7 @@ bool device_execute(ProgramObject *self, Call *call)
         device_trace_add(self, sinks, options.trace);
         Py_XDECREF(sinks);
         PyObject *type, *cause, *traceback;
-        PyErr_Fetch(&type, &cause, &traceback); /* what a signal handler raised, or nothing */
+        PyErr_Fetch(&type, &cause, &traceback); /* the exception of a signal handler, or NULL */
         PyErr_NormalizeException(&type, &cause, &traceback);
         if (cause != NULL && status == NOVA_OK)
             status = NOVA_CANCELLED; /* it was stopped too late, and the exception is still one */

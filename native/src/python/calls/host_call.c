@@ -1,4 +1,4 @@
-/* Running a call on the cores of this machine: at once on this thread, or as tasks of the pool. */
+/* Running a call on the CPU: inline on this thread, or as tasks of the pool. */
 #include "python/calls/calls.h"
 
 nova_status caller_poll(void *owner)
@@ -48,7 +48,7 @@ static bool host_call_execute_tasks(ProgramObject *self, Call *call, void *works
     result.status = status;
     if (status != NOVA_OK) {
         PyObject *type, *cause, *traceback;
-        PyErr_Fetch(&type, &cause, &traceback); /* what a signal handler raised, or nothing */
+        PyErr_Fetch(&type, &cause, &traceback); /* the exception of a signal handler, or NULL */
         PyErr_NormalizeException(&type, &cause, &traceback);
         PyObject *error = make_run_error(self, execution, &result, cause, false);
         if (error != NULL) {

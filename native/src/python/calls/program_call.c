@@ -11,7 +11,7 @@ static bool call_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
     return false;
 }
 
-/* All arguments are in `call`: the rest of the way. Always ends the call. */
+/* Runs a call whose arguments are all collected, and returns its result. Always ends the call. */
 static PyObject *call_finish(ProgramObject *self, Call *call, PyObject *out, uint64_t timeout_ns)
 {
     PyObject *result = NULL;
@@ -33,7 +33,7 @@ static void call_raise_unknown_keyword(const char *function, PyObject *name)
     PyErr_Format(PyExc_TypeError, "%s() has no keyword %R", function, name);
 }
 
-/* A keyword of a call: where results go, or, on a device, where they are made. */
+/* A keyword of a call: out=, or, on a device, outputs=. */
 static bool call_read_keyword(const ProgramObject *self, PyObject *name, PyObject *value,
                               PyObject **out, OutputLocation *location)
 {
@@ -71,7 +71,7 @@ static PyObject *call_positional(ProgramObject *self, PyObject *const *args, Py_
 PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,
                              PyObject *kwnames)
 {
-    /* The top bit says that args[-1] may be overwritten, which nobody here does. */
+    /* The top bit allows the callee to overwrite args[-1], which is not used here. */
     Py_ssize_t nargs = (Py_ssize_t)(nargsf & (SIZE_MAX >> 1));
     PyObject *out = NULL;
     OutputLocation location = WITH_INPUTS;

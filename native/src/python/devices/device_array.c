@@ -1,5 +1,5 @@
-/* DeviceArray: memory of a device with a shape and a type, for other libraries to look at without a
- * copy. */
+/* DeviceArray: memory of a device with a shape and a dtype, which other libraries can view without
+ * a copy. */
 #include "python/devices/devices.h"
 
 #include <stddef.h>
@@ -104,8 +104,8 @@ static PyObject *array_of(PyObject *type, PyObject *args)
     return NULL;
 }
 
-/* DeviceArray.view(device, address, shape, dtype, stream, owner, is_shared): memory of somebody
- * else. */
+/* DeviceArray.view(device, address, shape, dtype, stream, owner, is_shared): memory of another
+ * owner. */
 static PyObject *array_view(PyObject *type, PyObject *args)
 {
     (void)type;
@@ -336,7 +336,7 @@ static PyMethodDef array_methods[] = {
 };
 
 static PyType_Slot array_slots[] = {
-    {Py_tp_doc, "An array in the memory of a device; `of` and runs make them."},
+    {Py_tp_doc, "An array in the memory of a device, created by `of` and by runs."},
     {Py_tp_dealloc, array_dealloc},
     {Py_tp_repr, array_repr},
     {Py_tp_methods, array_methods},

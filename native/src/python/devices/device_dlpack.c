@@ -28,7 +28,7 @@ bool read_dl_type(PyArray_Descr *descr, dl_tensor *tensor)
     case 'b':
         tensor->code = DL_BOOL;
         return true;
-    case 'V': /* numpy has no bfloat16 of its own: it is the one type of ml_dtypes that Nova has */
+    case 'V': /* numpy has no bfloat16: it is the one type of ml_dtypes that Nova has */
         tensor->code = DL_BFLOAT;
         return tensor->bits == 16;
     }
@@ -91,7 +91,7 @@ static void dlpack_delete_versioned(dl_versioned *self)
     free(self);
 }
 
-/* A capsule that nobody used; whoever used it has given it another name. */
+/* A capsule that was not consumed; a consumer renames it. */
 static void dlpack_drop_managed(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor"))
@@ -150,7 +150,8 @@ static bool dlpack_transfer(DeviceArrayObject *self, PyObject *handle)
         status = nova_device_synchronize(device, self->stream, &error);
         Py_END_ALLOW_THREADS
     } else {
-        /* None and 1 are the old default stream, 2 that of the thread, -1 asks for nothing. */
+        /* None and 1 are the legacy default stream, 2 the per-thread default stream, -1 means no
+         * synchronization. */
         long long number = handle == Py_None ? 1 : PyLong_AsLongLong(handle);
         if (PyErr_Occurred())
             return false;

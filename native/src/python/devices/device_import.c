@@ -1,4 +1,4 @@
-/* Arrays of other libraries on a device: what DLPack says about them, and DeviceArrays over their
+/* Device arrays of other libraries: their DLPack descriptions, and DeviceArrays over their
  * memory. */
 #include "python/devices/devices.h"
 
@@ -16,7 +16,7 @@ static bool import_is_dense(const dl_tensor *tensor)
 }
 
 /* read_dlpack(capsule): (address, device number, shape, code, bits, is dense) of an array on a GPU;
- * the capsule keeps the array. */
+ * the capsule owns the array. */
 PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
 {
     (void)module;
@@ -26,7 +26,7 @@ PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
     else if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
         tensor = &((dl_versioned *)PyCapsule_GetPointer(capsule, "dltensor_versioned"))->tensor;
     if (tensor == NULL || tensor->lanes != 1 || tensor->rank < 0 || tensor->rank > NPY_MAXDIMS) {
-        PyErr_SetString(PyExc_ValueError, "this is no capsule of DLPack");
+        PyErr_SetString(PyExc_ValueError, "this is not a DLPack capsule");
         return NULL;
     }
     PyObject *shape = PyTuple_New(tensor->rank);
@@ -44,7 +44,7 @@ PyObject *module_read_dlpack(PyObject *module, PyObject *capsule)
 
 /* --- arrays without a call of Python ---------------------------------------------------------- */
 
-/* The functions of the type that was asked last, which stays alive for it; NULL when it has none.
+/* The exchange functions of the last type, which a reference keeps alive; NULL if it has none.
  * Guarded by the GIL. */
 static PyTypeObject *import_cached_type;
 static const dl_exchange *import_cached;
@@ -95,7 +95,7 @@ PyObject *exchange_device_array(DeviceObject *device, const Spec *spec, PyObject
         return NULL;
     if (with->view(object, &tensor) != 0 || !import_is_expected(device, spec, &tensor) ||
         with->current_stream(tensor.device_type, tensor.device_id, &stream) != 0) {
-        PyErr_Clear(); /* `convert` looks at it once more, and says what is wrong */
+        PyErr_Clear(); /* `convert` checks it once more, and raises the error */
         return NULL;
     }
     uint64_t address = (uintptr_t)tensor.data + tensor.byte_offset;

@@ -1,4 +1,4 @@
-/* Program.on_device: a program for a device, made of its code, tables and constants. */
+/* Program.on_device: a program for a device, created from its code, tables and constants. */
 #include "python/devices/devices.h"
 
 static bool device_program_load(ProgramObject *self, const Signature *signature,

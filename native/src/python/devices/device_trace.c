@@ -1,9 +1,7 @@
-/* Traces of runs on devices, as items of the open traces: a capsule each, which is read when
- * somebody looks.
+/* Traces of runs on devices, as items of the open traces: a capsule each, which is read on demand.
  *
- * A run that does not wait for its device leaves events that have not been passed yet. Only so many
- * runs may be like that: before one more is added, the oldest is waited for and its events are used
- * again. */
+ * A run that does not wait for its device leaves pending events. The number of such runs is
+ * bounded: before one more is added, the oldest is waited for and its events are reused. */
 #include "python/native.h"
 
 static const char DEVICE_TRACE_NAME[] = "nova.device_trace";
@@ -24,7 +22,7 @@ nova_device_trace *device_trace_begin(const ProgramObject *self, PyObject *sinks
         return NULL;
     nova_device *device = program_device(self);
     nova_device_trace *trace = NULL;
-    nova_error ignored; /* a device that is lost says so in the run itself */
+    nova_error ignored; /* the run itself reports a lost device */
     Py_BEGIN_ALLOW_THREADS(void)
     nova_device_trace_create(device, &trace, &ignored);
     Py_END_ALLOW_THREADS
@@ -39,11 +37,11 @@ static void device_trace_settle(PyObject *capsule, nova_device_timeline *timelin
     Py_END_ALLOW_THREADS
 }
 
-/* Keeps a capsule among those that may not have been read, in place of the oldest. */
+/* Adds a capsule to those that may be unread, replacing the oldest. */
 static void device_trace_keep(PyObject *capsule)
 {
     nova_device_timeline unused;
-    /* a submitted run that ended after the block: nobody would forget it */
+    /* a submitted run that ended after the block: it would never be released */
     if (trace_sinks == NULL) {
         device_trace_settle(capsule, &unused);
         return;

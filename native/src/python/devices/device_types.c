@@ -1,4 +1,4 @@
-/* Driver and Device: what there is to run on, opened. */
+/* The types Driver and Device. */
 #include "python/devices/devices.h"
 
 #include "gpusim/driver/sim_driver.h"
@@ -123,7 +123,7 @@ static PyGetSetDef driver_attributes[] = {
 };
 
 static PyType_Slot driver_slots[] = {
-    {Py_tp_doc, "What devices are reached through; `cuda` and `sim` make one."},
+    {Py_tp_doc, "An interface to devices; `cuda` and `sim` create one."},
     {Py_tp_dealloc, driver_dealloc},
     {Py_tp_methods, driver_methods},
     {Py_tp_getset, driver_attributes},
@@ -288,7 +288,7 @@ static PyMethodDef device_methods[] = {
 static PyType_Slot device_slots[] = {
     {Py_tp_doc,
      "Device(driver, ordinal, report)\n--\n\nA device, opened; report(status, text) gives "
-     "the exception for what goes wrong."},
+     "the exception for an error."},
     {Py_tp_new, device_new},
     {Py_tp_dealloc, device_dealloc},
     {Py_tp_methods, device_methods},

@@ -24,12 +24,12 @@ typedef struct {
 typedef struct {
     PyObject_VAR_HEAD
     DeviceObject *device;     /* owned */
-    nova_device_block *block; /* its memory; NULL when that is somebody else's: */
-    PyObject *owner;          /* what keeps it alive, or NULL */
+    nova_device_block *block; /* its memory; NULL if it has another owner: */
+    PyObject *owner;          /* the object that keeps it alive, or NULL */
     bool is_shared;           /* whether the owner may change it as soon as a run has returned */
     uint64_t address;
     size_t nbytes;
-    void *stream; /* its contents are there when this has come to its end; guarded by the GIL */
+    void *stream; /* its contents are complete when this stream has executed; guarded by the GIL */
     PyArray_Descr *descr; /* owned */
     npy_intp dims[];
 } DeviceArrayObject;
@@ -44,7 +44,7 @@ extern PyType_Spec device_array_spec;
 /* A fault of the simulated GPU as a tuple; gpusim.c */
 PyObject *describe_fault(const sim_fault *fault);
 
-/* Raises what the device's `report` makes of an error. */
+/* Raises the exception that the device's `report` creates for an error. */
 void raise_device_error(const DeviceObject *device, const nova_error *error);
 
 /* A new array with arbitrary contents, for work of `stream`; NULL with an exception. */
@@ -53,7 +53,7 @@ PyObject *make_device_array(DeviceObject *device, const Spec *spec, void *stream
 /* Whether an object is an array on this device of the type and shape of `spec`. */
 bool is_device_array(const DeviceObject *device, const Spec *spec, PyObject *object);
 
-/* Has `stream` wait for an array, which belongs to that stream from then on; false with an
+/* Makes `stream` wait for an array, which belongs to that stream from then on; false with an
  * exception. */
 bool order_device_array(DeviceArrayObject *array, void *stream);
 
@@ -61,8 +61,9 @@ bool order_device_array(DeviceArrayObject *array, void *stream);
 PyObject *view_device_array(DeviceObject *device, const Spec *spec, uint64_t address, void *stream,
                             PyObject *owner);
 
-/* The same for an array of a library that gives its arrays to C, such as torch: NULL without an
- * exception when it is none, or not of this type and shape on this device. device_import.c */
+/* The same for an array of a library with a C exchange API, such as torch: NULL without an
+ * exception if it is not an array, or not of this dtype and shape on this device.
+ * device_import.c */
 PyObject *exchange_device_array(DeviceObject *device, const Spec *spec, PyObject *object);
 
 /* DLPack's name of a type; false when it has none. */

@@ -1,9 +1,9 @@
-/* Submitted runs on devices: threads that wait for the device, so that nobody else has to.
+/* Submitted runs on devices: threads that wait for the device, so that no other thread has to.
  *
- * A run whose arrays are all on the device is enqueued by who submits it, and a thread waits for
- * the event behind it. All others are run by such a thread: it copies from and to the host, and
- * runs kernels of the host. What the device has been given cannot be taken back: a run whose time
- * is over lingers, with its arrays, until it ends. */
+ * A run whose arrays are all on the device is enqueued by the submitting thread, and a waiter
+ * thread waits for the event after it. All others are executed by a waiter thread: it copies from
+ * and to the host, and runs host kernels. Work enqueued on the device cannot be cancelled: a run
+ * past its deadline lingers, with its arrays, until it ends. */
 #include "python/runs/runs.h"
 
 #include <signal.h>
@@ -20,8 +20,7 @@ static Run *device_runs_timed; /* those that have a time limit */
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* A nova_poll of kernels of the host: whether somebody has cancelled the run, or its time is over.
- */
+/* A nova_poll of host kernels: whether the run was cancelled, or is past its deadline. */
 static nova_status device_runs_scan(void *owner)
 {
     const Run *run = owner;
@@ -46,7 +45,7 @@ static nova_status device_runs_run_now(Run *run)
                                                 .poll = device_runs_scan,
                                                 .owner = run}};
     if (run->options.trace) {
-        nova_error ignored; /* a device that is lost says so in the run itself */
+        nova_error ignored; /* the run itself reports a lost device */
         (void)nova_device_trace_create(device, &run->trace, &ignored);
         options.trace = run->trace;
     }
@@ -58,7 +57,7 @@ static void *device_runs_serve(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&runs_lock);
-    for (;; device_runs_idle_count++) { /* who made the thread has counted it */
+    for (;; device_runs_idle_count++) { /* counted by the creator of the thread */
         while (device_runs_first_waiting == NULL)
             pthread_cond_wait(&device_runs_work_available, &runs_lock);
         device_runs_idle_count--;
@@ -79,15 +78,15 @@ static void *device_runs_serve(void *unused)
     return NULL;
 }
 
-/* Whether there is a thread that can take a run, at once or later. One that is idle takes one run:
- * those that have been handed over and not yet taken need theirs. */
+/* Whether a thread can take a run, now or later. An idle thread takes one run: runs that are
+ * enqueued and not yet taken need theirs. */
 static bool device_runs_ensure_thread(void)
 {
     if (device_runs_idle_count > device_runs_waiting_count ||
         device_runs_thread_count == MOST_THREADS)
         return true;
     pthread_t thread;
-    sigset_t all, before; /* signals are for the program's own threads */
+    sigset_t all, before; /* signals are delivered to the threads of the application */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool created = pthread_create(&thread, NULL, device_runs_serve, NULL) == 0;
@@ -159,7 +158,7 @@ bool device_run_prepare(Run *run)
 {
     ProgramObject *program = run->program;
     size_t count = (size_t)(program->arg_count + program->output_count);
-    bool ignored; /* somebody waits in any case */
+    bool ignored; /* a thread waits in any case */
     run->values = PyMem_Malloc((count + 1) * sizeof *run->values);
     if (run->values == NULL) {
         PyErr_NoMemory();
@@ -202,7 +201,7 @@ bool device_run_may_start(const Run *run)
     return true;
 }
 
-/* Enqueues a run at once. With the GIL, which is kept: others submit behind it. */
+/* Enqueues a run immediately. With the GIL, which is held: others submit after it. */
 void device_run_enqueue(Run *run)
 {
     ProgramObject *program = run->program;

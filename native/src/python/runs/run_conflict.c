@@ -1,4 +1,5 @@
-/* Submitted runs and calls of other threads: none may write what another one uses. */
+/* Conflicts between submitted runs and calls of other threads: none may write an array that another
+ * one uses. */
 #include "python/calls/calls.h"
 #include "python/runs/runs.h"
 
@@ -49,8 +50,8 @@ static bool conflict_slots_overlap(const ProgramObject *self, const Call *call, 
                    conflict_slot_size(other, k));
 }
 
-/* Only what is written is held against all of the other side: programs of many params that are read
- * run concurrently, and this is on the way of each call. */
+/* Only written arrays are compared with all arrays of the other side: programs that read many
+ * params run concurrently, and every call takes this path. */
 Py_ssize_t call_conflict(ProgramObject *self, const Call *call, ProgramObject *other,
                          const Call *other_call)
 {

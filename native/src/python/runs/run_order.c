@@ -1,4 +1,5 @@
-/* Submitted runs, without the GIL: starting one when it is its turn, ending it, and fork. */
+/* Submitted runs, without the GIL: starting a run in the order of its stream, ending it, and
+ * fork. */
 #include "python/runs/runs.h"
 
 #include <time.h>
@@ -15,7 +16,8 @@ pthread_cond_t run_noticed;
 
 static void order_on_finished(void *context, nova_status status);
 
-/* Starts a run whose turn it is; `runs_lock` is held. A status other than NOVA_OK ends the run. */
+/* Starts the next run of a stream; `runs_lock` is held. A status other than NOVA_OK ends the
+ * run. */
 static nova_status order_start(Run *run)
 {
     if (run->cancelled || run->dropped)
@@ -38,12 +40,12 @@ static nova_status order_start(Run *run)
     return status;
 }
 
-/* Notes the end of a run; `runs_lock` is held. Returns the run of the stream whose turn it is. */
+/* Records the end of a run; `runs_lock` is held. Returns the next run of the stream. */
 static Run *order_end(Run *run, nova_status status)
 {
     nova_pool_give(run->program->pool, run->workspace);
     run->workspace = NULL;
-    if (run->dropped && status == NOVA_OK) /* enqueued behind one that has failed since */
+    if (run->dropped && status == NOVA_OK) /* enqueued after one that has failed since */
         status = NOVA_CANCELLED;
     run->status = status;
     run->state = FINISHED;
@@ -60,7 +62,7 @@ static Run *order_end(Run *run, nova_status status)
     Stream *stream = run->stream;
     if (stream == NULL)
         return NULL;
-    Run **link = &stream->first, *before = NULL; /* one whose time is over may be behind others */
+    Run **link = &stream->first, *before = NULL; /* one past its deadline may be after others */
     while (*link != run) {
         before = *link;
         link = &before->next;
@@ -114,7 +116,7 @@ static void order_on_finished(void *context, nova_status status)
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
-/* Timed waits count on the clock that nobody sets, in a child as well. */
+/* Timed waits use the monotonic clock, in a child as well. */
 static bool order_init_conditions(void)
 {
     pthread_condattr_t monotonic;
@@ -166,7 +168,7 @@ bool init_runs(void)
 {
     if (!order_init_conditions() ||
         pthread_atfork(order_before_fork, order_after_fork, order_in_child) != 0) {
-        PyErr_SetString(PyExc_OSError, "the system has no room for a condition variable");
+        PyErr_SetString(PyExc_OSError, "the system has no memory for a condition variable");
         return false;
     }
     return true;

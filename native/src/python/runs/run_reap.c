@@ -52,8 +52,8 @@ PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
     return error;
 }
 
-/* Takes a run that has ended to be reaped by this thread; else *ended says whether it was before.
- */
+/* Acquires a run that has ended, for this thread to reap; else *ended tells whether it had ended
+ * before. */
 static bool reap_take_finished(Run *run, bool *ended)
 {
     pthread_mutex_lock(&runs_lock);
@@ -62,7 +62,8 @@ static bool reap_take_finished(Run *run, bool *ended)
     if (is_finished) {
         run->state = REAPING;
         if (run->listed && run->is_awaited) {
-            Py_INCREF((PyObject *)run); /* the list's own: that of the runs in flight goes */
+            /* the reference of this list: that of the runs in flight is released */
+            Py_INCREF((PyObject *)run);
         } else if (run->listed) {
             Run **link = &finished_runs;
             while (*link != run)
@@ -114,7 +115,7 @@ static void reap_conclude(Run *run)
     run->execution = NULL;
 }
 
-/* Takes a run out of those in flight, and lets go of its arrays. */
+/* Removes a run from those in flight, and releases its arrays. */
 static void reap_release(Run *run)
 {
     if (run->before != NULL)
@@ -128,10 +129,10 @@ static void reap_release(Run *run)
     if (run->program->device != NULL)
         device_run_release(run);
     Py_CLEAR(run->sinks);
-    call_end(&run->call); /* not before it is out of the list: what it frees may look there */
+    call_end(&run->call); /* after it is out of the list: destructors may read the list */
 }
 
-/* Whether it has ended. Makes the result of one that has, and lets go of its arrays, unless it
+/* Whether it has ended. Creates the result of one that has, and releases its arrays, unless it
  * lingers. */
 static bool reap_run(Run *run)
 {
@@ -156,7 +157,7 @@ static bool reap_run(Run *run)
     pthread_mutex_lock(&runs_lock);
     bool lingers = run->lingers;
     if (lingers)
-        run->state = REAPED; /* what is left is done when it has ended */
+        run->state = REAPED; /* the remaining steps follow when it has ended */
     pthread_mutex_unlock(&runs_lock);
     if (lingers)
         return true;
@@ -197,9 +198,9 @@ static bool reap_is_after(Run *run)
 void runs_reap(void)
 {
     runs_release_spent();
-    /* A report is Python: other threads may reap while it runs. So look from the start after each,
-     * and leave what comes behind a run that is being reaped to who reaps that: its error comes
-     * first. */
+    /* A report runs Python code: other threads may reap concurrently. So scan from the start
+     * after each, and leave the runs after one that is being reaped to its thread: its error
+     * comes first. */
     for (Run *run = runs_in_flight; run != NULL;) {
         if (run_state(run) == FINISHED && !reap_is_after(run)) {
             reap_run(run);

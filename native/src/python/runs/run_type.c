@@ -7,7 +7,7 @@ static Run *run_make(ProgramObject *program, Stream *stream)
     Run *run = (Run *)alloc(run_type, 0); /* cleared */
     if (run == NULL)
         return NULL;
-    run->state = REAPED; /* nothing to reap yet */
+    run->state = REAPED; /* there is nothing to reap yet */
     Py_INCREF((PyObject *)program);
     run->program = program;
     Py_XINCREF((PyObject *)stream);
@@ -34,8 +34,7 @@ static bool run_prepare(Run *run)
     return true;
 }
 
-/* Puts a run among those in flight, with a reference until it is reaped, and starts it if it can
- * be. */
+/* Adds a run to those in flight, with a reference until it is reaped, and starts it if possible. */
 static void run_start(Run *run)
 {
     Py_INCREF((PyObject *)run);
@@ -131,7 +130,7 @@ static PyObject *run_cancel(Run *self, PyObject *unused)
     (void)unused;
     pthread_mutex_lock(&runs_lock);
     bool on_device = self->program->device != NULL;
-    /* A device cannot be stopped; kernels of the host between its own can. */
+    /* A device cannot be stopped; host kernels between device kernels can. */
     bool is_late =
         on_device && self->begun && !nova_device_program_is_mixed(self->program->on_device);
     bool going = self->state < FINISHED && !is_late;
@@ -162,7 +161,7 @@ static PyObject *run_outcome(Run *self, PyObject *unused)
         return NULL;
     }
     if (self->error != NULL && self->stream != NULL && self->stream->error == self->error) {
-        Py_DECREF(self->error); /* seen now */
+        Py_DECREF(self->error); /* reported now */
         self->stream->error = NULL;
     }
     return PyTuple_Pack(2, self->result != NULL ? self->result : Py_None,
@@ -216,7 +215,7 @@ static PyMethodDef run_methods[] = {
 };
 
 static PyType_Slot run_slots[] = {
-    {Py_tp_doc, "A submitted run; Program.submit makes it."},
+    {Py_tp_doc, "A submitted run, created by Program.submit."},
     {Py_tp_dealloc, run_dealloc},
     {Py_tp_traverse, run_traverse},
     {Py_tp_clear, run_clear},

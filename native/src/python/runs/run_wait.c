@@ -1,4 +1,4 @@
-/* Waiting for submitted runs: for one, for all at exit, and for those that somebody watches. */
+/* Waiting for submitted runs: for one, for all at exit, and for traced ones. */
 #include "python/runs/runs.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 bool runs_closing;
 
-enum { SLICE_MS = 50 }; /* how often a waiting thread looks at signals */
+enum { SLICE_MS = 50 }; /* how often a waiting thread checks for signals */
 
 bool read_timeout(PyObject *object, uint64_t *timeout_ns)
 {

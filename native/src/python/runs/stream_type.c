@@ -37,7 +37,7 @@ static void stream_dealloc(Stream *self)
 
 static PyMethodDef stream_methods[] = {
     {"take_error", (PyCFunction)stream_take_error, METH_NOARGS,
-     "take_error()\n--\n\nThe first exception of its runs that nobody has seen, or None."},
+     "take_error()\n--\n\nThe first exception of its runs that was not reported, or None."},
     {0},
 };
 

@@ -22,10 +22,10 @@ from nova.codegen.common.builder import loop, splat
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
     Attention,
-    Left,
+    Lhs,
     Matrix,
     Registers,
-    Right,
+    Rhs,
     block_rows,
     blocks,
     choose_registers,
@@ -75,8 +75,8 @@ class _Gradient:
     at: dict[str, Matrix]
 
     @property
-    def kind(self) -> AttentionKind:
-        return self.attention.kind
+    def spec(self) -> AttentionKind:
+        return self.attention.spec
 
     @cached_property
     def r(self) -> Registers:
@@ -119,27 +119,27 @@ class _Gradient:
             "p": self.rows * self.pitch,
             "d": self.rows * self.pitch,
         }
-        if "q" in self.kind.results:
+        if "q" in self.spec.results:
             sizes |= {"k": self.keys * e, "to_q": self.rows * e}
-        if "k" in self.kind.results:
+        if "k" in self.spec.results:
             sizes["to_k"] = keys * e
-        if "v" in self.kind.results:
+        if "v" in self.spec.results:
             sizes["to_v"] = keys * f
         buffers = {name: entry_alloca(size, a.type) for name, size in sizes.items()}
-        mask = MaskRows(r, self.at["mask"], self.keys) if self.kind.masked else None
-        if "q" in self.kind.results and self.several:
+        mask = MaskRows(r, self.at["mask"], self.keys) if self.spec.masked else None
+        if "q" in self.spec.results and self.several:
             self._clear_rows(self.at["to_q"], i)
         with blocks(*j, self.keys, a.size("j")) as (key, count):
             self._start_keys(buffers, key, count)
             begin = i[0]
-            if self.kind.causal and a.size("i") > self.rows:
+            if self.spec.causal and a.size("i") > self.rows:
                 # Blocks of rows that are all before the first key see no key of this block.
-                behind = arith.maxsi(index(sub(key, begin)), index(0))
-                begin = add(begin, mul(arith.divui(behind, index(self.rows)), self.rows))
+                lag = arith.maxsi(index(sub(key, begin)), index(0))
+                begin = add(begin, mul(arith.divui(lag, index(self.rows)), self.rows))
             with blocks(begin, i[1], self.rows, a.size("i")) as (first, rows):
                 self._rows(buffers, mask, first, rows, key, count)
             for name in ("k", "v"):
-                if name in self.kind.results:
+                if name in self.spec.results:
                     role = "e" if name == "k" else "f"
                     out, buffer = self.at[f"to_{name}"], buffers[f"to_{name}"]
                     write_rows(r, buffer, self.width(role), (0, count), a.size(role), out, key)
@@ -147,16 +147,18 @@ class _Gradient:
     def _clear_rows(self, out: Matrix, i: tuple[Index, Index]) -> None:
         r = self.r
 
-        def put(row: Index, column: Index, vectors: bool) -> None:
-            place = [index(out.at(row, column))]
+        def store_zeros(row: Index, column: Index, vectors: bool) -> None:
+            offset = [index(out.at(row, column))]
             if vectors:
-                vector.store(splat(r.kind, 0.0), out.buffer, place)
+                vector.store(splat(r.vec_type, 0.0), out.buffer, offset)
             else:
-                memref.store(splat(r.kind.element_type, 0.0), out.buffer, place)
+                memref.store(splat(r.vec_type.element_type, 0.0), out.buffer, offset)
 
         with loop(*i, 1) as row:
             unit = out.column == 1
-            each_column(r, self.attention.size("e"), unit, lambda column, v: put(row, column, v))
+            each_column(
+                r, self.attention.size("e"), unit, lambda column, v: store_zeros(row, column, v)
+            )
 
     def _start_keys(self, buffers: dict[str, Any], key: Index, keys: Index) -> None:
         a, r = self.attention, self.r
@@ -167,7 +169,7 @@ class _Gradient:
             pack(self.target, a.type, block, r.nr, a.size(role), buffers[buffer])
         if "k" in buffers:
             width = self.width("e")
-            read_rows(r, k, key, keys, a.size("e"), buffers["k"], width, self.kind.scale)
+            read_rows(r, k, key, keys, a.size("e"), buffers["k"], width, self.spec.scale)
         for name, role in (("to_k", "e"), ("to_v", "f")):
             if name in buffers:
                 clear(r, buffers[name], 0, round_up(self.keys, r.mr) * self.width(role))
@@ -182,47 +184,47 @@ class _Gradient:
         keys: Index,
     ) -> None:
         """Add the terms of the rows from `first` on to the gradients, for one block of keys."""
-        a, r, kind = self.attention, self.r, self.kind
+        a, r, spec = self.attention, self.r, self.spec
         e, f = self.width("e"), self.width("f")
-        read_rows(r, self.at["q"], first, rows, a.size("e"), buffers["q"], e, kind.scale)
+        read_rows(r, self.at["q"], first, rows, a.size("e"), buffers["q"], e, spec.scale)
         read_rows(r, self.at["g"], first, rows, a.size("f"), buffers["g"], f)
         fill_panel(r, buffers["q"], rows, e)
         fill_panel(r, buffers["g"], rows, f)
         ahead = sub(first, key)
         begin: Index = 0
-        if kind.causal and (self.several or a.size("i") > self.rows):
-            behind = arith.maxsi(index(sub(key, first)), index(0))
-            begin = mul(arith.divui(behind, index(r.mr)), r.mr)
+        if spec.causal and (self.several or a.size("i") > self.rows):
+            lag = arith.maxsi(index(sub(key, first)), index(0))
+            begin = mul(arith.divui(lag, index(r.mr)), r.mr)
         with loop(begin, rows, r.mr) as row:
-            computed, seen = keys, keys
-            if kind.causal:
-                seen = minimum(keys, add(add(ahead, row), r.mr))
+            computed, visible_keys = keys, keys
+            if spec.causal:
+                visible_keys = minimum(keys, add(add(ahead, row), r.mr))
                 # The matmuls below use this many keys at a time, from any row that sees the first.
                 computed = minimum(keys, add(add(ahead, row), 2 * r.mr))
             self._weights(buffers, mask, first, rows, row, key, keys, computed)
-            if "q" in kind.results:
-                left = Left(buffers["d"], mul(row, self.pitch), self.pitch, 1)
-                keys_of, to = Right(buffers["k"], 0, e), buffers["to_q"]
-                own_end = add(add(ahead, row), 1) if kind.causal else None
-                self._product(left, keys_of, (0, seen), to, row, "e", own_end=own_end)
-        if "q" in kind.results:
+            if "q" in spec.results:
+                lhs = Lhs(buffers["d"], mul(row, self.pitch), self.pitch, 1)
+                keys_of, to = Rhs(buffers["k"], 0, e), buffers["to_q"]
+                own_end = add(add(ahead, row), 1) if spec.causal else None
+                self._multiply_rows(lhs, keys_of, (0, visible_keys), to, row, "e", own_end=own_end)
+        if "q" in spec.results:
             rows_of_q = (r, buffers["to_q"], e, (begin, rows), a.size("e"), self.at["to_q"], first)
             write_rows(*rows_of_q, accumulate=self.several)
         with loop(0, keys, r.mr) as row:
             since: Index = 0
-            if kind.causal:
+            if spec.causal:
                 since = arith.maxsi(index(sub(row, ahead)), index(0))
-            for name, weights, right, role in (("k", "d", "q", "e"), ("v", "p", "g", "f")):
-                if name in kind.results:
-                    left = Left(buffers[weights], row, 1, self.pitch)
+            for name, weights, rhs, role in (("k", "d", "q", "e"), ("v", "p", "g", "f")):
+                if name in spec.results:
+                    lhs = Lhs(buffers[weights], row, 1, self.pitch)
                     target = buffers[f"to_{name}"]
-                    source = Right(buffers[right], 0, self.width(role))
-                    self._product(left, source, (since, rows), target, row, role, add_to=True)
+                    source = Rhs(buffers[rhs], 0, self.width(role))
+                    self._multiply_rows(lhs, source, (since, rows), target, row, role, add_to=True)
 
-    def _product(
+    def _multiply_rows(
         self,
-        left: Left,
-        right: Right,
+        lhs: Lhs,
+        rhs: Rhs,
         k: tuple[Index, Index],
         buffer: ir.Value,
         row: Index,
@@ -237,8 +239,8 @@ class _Gradient:
         with blocks(0, width, nv * r.vl, width) as (column, _):
             start = add(mul(row, width), column)
             before = load_tile(r, buffer, start, width, nv) if add_to else None
-            part = Right(right.buffer, add(right.start, column), right.step)
-            tile = multiply(r, left, part, k, nv, before, own_end)
+            part = Rhs(rhs.buffer, add(rhs.start, column), rhs.step)
+            tile = multiply(r, lhs, part, k, nv, before, own_end)
             store_tile(r, tile, buffer, start, width, nv)
 
     def _weights(
@@ -254,41 +256,41 @@ class _Gradient:
     ) -> None:
         """p and d of the panel at `row`, for `computed` keys; zeros where a row sees no key."""
         a, r = self.attention, self.r
-        for left, right, role, to in (("q", "kt", "e", "p"), ("g", "vt", "f", "d")):
+        for lhs_name, rhs_name, role, to in (("q", "kt", "e", "p"), ("g", "vt", "f", "d")):
             size, width = a.size(role), self.width(role)
-            operand = Left(buffers[left], mul(row, width), width, 1)
+            operand = Lhs(buffers[lhs_name], mul(row, width), width, 1)
             with loop(0, computed, r.nr) as column:
-                panel = Right(buffers[right], mul(column, size), r.nr)
+                panel = Rhs(buffers[rhs_name], mul(column, size), r.nr)
                 tile = multiply(r, operand, panel, (0, size), r.nv)
                 start = add(mul(row, self.pitch), column)
                 store_tile(r, tile, buffers[to], start, self.pitch, r.nv)
         with loop(0, r.mr, 1) as i:
             limit: Index = keys
-            if self.kind.causal:
+            if self.spec.causal:
                 limit = minimum(keys, add(add(sub(first, key), row), add(i, 1)))
             # A row that only pads the panel uses the statistics of the last row.
-            known = add(first, minimum(add(row, i), sub(rows, 1)))
+            source_row = add(first, minimum(add(row, i), sub(rows, 1)))
             if mask is not None:
-                mask.read(known, key, computed)
+                mask.read(source_row, key, computed)
             statistics = [
-                memref.load(self.at[n].buffer, [index(self.at[n].at(known))])
+                memref.load(self.at[n].buffer, [index(self.at[n].at(source_row))])
                 for n in ("logsumexp", "delta")
             ]
-            shift, delta = (vector.broadcast(r.kind, value) for value in statistics)
+            shift, delta = (vector.broadcast(r.vec_type, value) for value in statistics)
             start = mul(add(row, i), self.pitch)
             with loop(0, computed, r.vl) as column:
-                place = [index(add(start, column))]
-                score = vector.load(r.kind, buffers["p"], place)
+                offset = [index(add(start, column))]
+                score = vector.load(r.vec_type, buffers["p"], offset)
                 if mask is not None:
                     score = mask.apply(score, column)
                 weight = math.exp(arith.subf(score, shift))
-                visible, zero = lanes_below(r, column, limit), splat(r.kind, 0.0)
+                visible, zero = lanes_below(r, column, limit), splat(r.vec_type, 0.0)
                 if mask is not None:
-                    seen = arith.cmpf(arith.CmpFPredicate.UNE, score, splat(r.kind, -inf))
-                    visible = arith.andi(visible, seen)
+                    unmasked = arith.cmpf(arith.CmpFPredicate.UNE, score, splat(r.vec_type, -inf))
+                    visible = arith.andi(visible, unmasked)
                 weight = arith.select(visible, weight, zero)
-                vector.store(weight, buffers["p"], place)
-                towards = arith.subf(vector.load(r.kind, buffers["d"], place), delta)
+                vector.store(weight, buffers["p"], offset)
+                towards = arith.subf(vector.load(r.vec_type, buffers["d"], offset), delta)
                 # The gradient of a masked value may be NaN.
                 change = arith.select(visible, arith.mulf(weight, towards), zero)
-                vector.store(change, buffers["d"], place)
+                vector.store(change, buffers["d"], offset)

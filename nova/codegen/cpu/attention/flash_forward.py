@@ -22,10 +22,10 @@ from nova.codegen.cpu.attention.flash_backward import emit_gradient
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
     Attention,
-    Left,
+    Lhs,
     Matrix,
     Registers,
-    Right,
+    Rhs,
     block_rows,
     blocks,
     choose_registers,
@@ -58,7 +58,7 @@ _FEW_TILES = 8
 
 def tile_rows(target: Target, attention: Attention) -> int:
     """The number of rows of q (or of k and v, in their gradient) in a tile."""
-    rows = attention.size("j" if attention.kind.results[0] in ("k", "v") else "i")
+    rows = attention.size("j" if attention.spec.results[0] in ("k", "v") else "i")
     most = block_rows(attention, rows, _BLOCK_BYTES)
     batch = prod(attention.nest.loops[i].size for i in attention.batch)
     while batch * -(-rows // most) < _FEW_TILES and most >= 64:
@@ -70,7 +70,7 @@ def emit_attention(
     target: Target, attention: Attention, buffers: Sequence[Any], ranges: Sequence[Range | None]
 ) -> None:
     """Emit the code of one tile; `buffers` are flat, `ranges` are those of the grid."""
-    if attention.kind.op == "attend_gradient":
+    if attention.spec.op == "attend_gradient":
         emit_gradient(target, attention, buffers, ranges)
         return
     low, high = span(attention, "i", ranges)
@@ -124,32 +124,32 @@ class _Forward:
             "v": self.keys * self.width + r.vl,
             "p": r.mr * self.keys,
             "o": self.rows * self.width,
-            "top": self.rows,
+            "row_max": self.rows,
             "sum": self.rows,
-            "fade": r.mr,
+            "rescale": r.mr,
         }
         buffers = {name: entry_alloca(size, a.type) for name, size in self_buffers.items()}
-        mask = MaskRows(r, self.at["mask"], self.keys) if a.kind.masked else None
+        mask = MaskRows(r, self.at["mask"], self.keys) if a.spec.masked else None
         with blocks(low, high, self.rows, a.size("i")) as (first, rows):
             self._start(buffers, first, rows)
             end: Index = a.size("j")
-            if a.kind.causal:
+            if a.spec.causal:
                 end = minimum(end, add(first, rows))
             with blocks(0, end, self.keys, a.size("j")) as (key, keys):
                 self._pack(buffers, key, keys)
                 self._panels(buffers, mask, first, rows, key, keys)
-            self._finish(buffers, first, rows)
+            self._normalize(buffers, first, rows)
 
     def _start(self, buffers: dict[str, Any], first: Index, rows: Index) -> None:
         a, r = self.attention, self.r
         features = a.size("e")
-        read_rows(r, self.at["q"], first, rows, features, buffers["q"], features, a.kind.scale)
+        read_rows(r, self.at["q"], first, rows, features, buffers["q"], features, a.spec.scale)
         fill_panel(r, buffers["q"], rows, features)
         if self.several:
             clear(r, buffers["o"], 0, self.rows * self.width)
             zero, low = (splat(element_type(a.type), value) for value in (0.0, -inf))
             with loop(0, self.rows, 1) as row:
-                memref.store(low, buffers["top"], [index(row)])
+                memref.store(low, buffers["row_max"], [index(row)])
                 memref.store(zero, buffers["sum"], [index(row)])
 
     def _pack(self, buffers: dict[str, Any], key: Index, keys: Index) -> None:
@@ -174,42 +174,44 @@ class _Forward:
         a, r, (nv, _) = self.attention, self.r, self.panel
         ahead = sub(first, key)
         begin: Index = 0
-        if a.kind.causal and self.several:
+        if a.spec.causal and self.several:
             # Panels whose last row is before the first key see no key of this block.
-            behind = arith.maxsi(index(sub(key, first)), index(0))
-            begin = mul(arith.divui(behind, index(r.mr)), r.mr)
+            lag = arith.maxsi(index(sub(key, first)), index(0))
+            begin = mul(arith.divui(lag, index(r.mr)), r.mr)
         with loop(begin, rows, r.mr) as row:
-            seen, own_end = keys, None
-            if a.kind.causal:
-                seen = minimum(keys, add(add(ahead, row), r.mr))
+            visible_keys, own_end = keys, None
+            if a.spec.causal:
+                visible_keys = minimum(keys, add(add(ahead, row), r.mr))
                 own_end = add(add(ahead, row), 1)
             features = a.size("e")
-            left = Left(buffers["q"], mul(row, features), features, 1)
-            with loop(0, seen, r.nr) as column:
-                right = Right(buffers["k"], mul(column, features), r.nr)
-                tile = multiply(r, left, right, (0, features), r.nv)
+            lhs = Lhs(buffers["q"], mul(row, features), features, 1)
+            with loop(0, visible_keys, r.nr) as column:
+                rhs = Rhs(buffers["k"], mul(column, features), r.nr)
+                tile = multiply(r, lhs, rhs, (0, features), r.nv)
                 store_tile(r, tile, buffers["p"], column, self.keys, r.nv)
             with loop(0, r.mr, 1) as i:
                 limit: Index = keys
-                if a.kind.causal:
+                if a.spec.causal:
                     limit = minimum(keys, add(add(ahead, row), add(i, 1)))
                 if mask is not None:
-                    mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, seen)
-                self._softmax(buffers, mask, row, i, seen, limit)
-            left = Left(buffers["p"], 0, self.keys, 1)
+                    mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
+                self._softmax(buffers, mask, row, i, visible_keys, limit)
+            lhs = Lhs(buffers["p"], 0, self.keys, 1)
             with blocks(0, self.width, nv * r.vl, self.width) as (column, _):
                 start = add(mul(row, self.width), column)
                 before = None
                 if self.several:
                     before = load_tile(r, buffers["o"], start, self.width, nv)
-                    before = self._faded(buffers["fade"], before, nv)
-                right = Right(buffers["v"], mul(column, keys), nv * r.vl)
-                tile = multiply(r, left, right, (0, seen), nv, before, own_end)
+                    before = self._rescaled(buffers["rescale"], before, nv)
+                rhs = Rhs(buffers["v"], mul(column, keys), nv * r.vl)
+                tile = multiply(r, lhs, rhs, (0, visible_keys), nv, before, own_end)
                 store_tile(r, tile, buffers["o"], start, self.width, nv)
 
-    def _faded(self, fade: ir.Value, tile: list[Any], nv: int) -> list[Any]:
+    def _rescaled(self, rescale: ir.Value, tile: list[Any], nv: int) -> list[Any]:
         r = self.r
-        factors = [vector.broadcast(r.kind, memref.load(fade, [index(i)])) for i in range(r.mr)]
+        factors = [
+            vector.broadcast(r.vec_type, memref.load(rescale, [index(i)])) for i in range(r.mr)
+        ]
         return [arith.mulf(value, factors[n // nv]) for n, value in enumerate(tile)]
 
     def _softmax(
@@ -218,79 +220,79 @@ class _Forward:
         mask: MaskRows | None,
         row: Index,
         i: Index,
-        seen: Index,
+        visible_keys: Index,
         limit: Index,
     ) -> None:
-        """Scores of row `i` of the panel at `row` to weights; `_finish` divides by their sum."""
+        """Scores of row `i` of the panel at `row` to weights; `_normalize` divides by their sum."""
         r, p = self.r, buffers["p"]
-        start, place = mul(i, self.keys), [index(add(row, i))]
-        least = splat(r.kind, -inf)
-        op = scf.ForOp(index(0), index(seen), index(r.vl), [least])
+        start, row_offset = mul(i, self.keys), [index(add(row, i))]
+        least = splat(r.vec_type, -inf)
+        op = scf.ForOp(index(0), index(visible_keys), index(r.vl), [least])
         with ir.InsertionPoint(op.body):
             column = op.induction_variable
             where = [index(add(start, column))]
-            score = vector.load(r.kind, p, where)
+            score = vector.load(r.vec_type, p, where)
             if mask is not None:
                 score = mask.apply(score, column)
             score = arith.select(lanes_below(r, column, limit), score, least)
             vector.store(score, p, where)
             # A NaN never becomes the maximum; it reappears when the weights are computed.
-            scf.YieldOp([_larger(score, op.inner_iter_args[0])])
-        scalar = r.kind.element_type
-        top = vector.reduction(scalar, vector.CombiningKind.MAXNUMF, op.results[0])
+            scf.YieldOp([_maximum(score, op.inner_iter_args[0])])
+        scalar = r.vec_type.element_type
+        row_max = vector.reduction(scalar, vector.CombiningKind.MAXNUMF, op.results[0])
         if self.several:
-            before = memref.load(buffers["top"], place)
-            top = _larger(top, before)
-        memref.store(top, buffers["top"], place)
-        is_least = arith.cmpf(arith.CmpFPredicate.OEQ, top, splat(scalar, -inf))
-        shift = arith.select(is_least, splat(scalar, 0.0), top)
-        spread = vector.broadcast(r.kind, shift)
-        op = scf.ForOp(index(0), index(seen), index(r.vl), [splat(r.kind, 0.0)])
+            before = memref.load(buffers["row_max"], row_offset)
+            row_max = _maximum(row_max, before)
+        memref.store(row_max, buffers["row_max"], row_offset)
+        is_least = arith.cmpf(arith.CmpFPredicate.OEQ, row_max, splat(scalar, -inf))
+        shift = arith.select(is_least, splat(scalar, 0.0), row_max)
+        spread = vector.broadcast(r.vec_type, shift)
+        op = scf.ForOp(index(0), index(visible_keys), index(r.vl), [splat(r.vec_type, 0.0)])
         with ir.InsertionPoint(op.body):
             where = [index(add(start, op.induction_variable))]
-            weight = math.exp(arith.subf(vector.load(r.kind, p, where), spread))
+            weight = math.exp(arith.subf(vector.load(r.vec_type, p, where), spread))
             vector.store(weight, p, where)
             scf.YieldOp([arith.addf(op.inner_iter_args[0], weight)])
         total = add_lanes(op.results[0])
         if self.several:
-            fade = math.exp(arith.subf(before, shift))
-            memref.store(fade, buffers["fade"], [index(i)])
-            old = memref.load(buffers["sum"], place)
-            total = arith.addf(arith.mulf(old, fade), total)
-        memref.store(total, buffers["sum"], place)
+            rescale = math.exp(arith.subf(before, shift))
+            memref.store(rescale, buffers["rescale"], [index(i)])
+            old = memref.load(buffers["sum"], row_offset)
+            total = arith.addf(arith.mulf(old, rescale), total)
+        memref.store(total, buffers["sum"], row_offset)
 
-    def _finish(self, buffers: dict[str, Any], first: Index, rows: Index) -> None:
+    def _normalize(self, buffers: dict[str, Any], first: Index, rows: Index) -> None:
         """Divide by the sums and write the requested results."""
         with loop(0, rows, 1) as row:
             total = memref.load(buffers["sum"], [row])
-            zero, one = splat(total.type, 0.0), splat(total.type, 1.0)
+            zero, unit = splat(total.type, 0.0), splat(total.type, 1.0)
             empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, zero)
             if "to_out" in self.at:
-                factor = arith.select(empty, zero, arith.divf(one, total))
+                factor = arith.select(empty, zero, arith.divf(unit, total))
                 self._write(buffers["o"], row, add(first, row), factor)
             if "to_logsumexp" in self.at:
-                top = memref.load(buffers["top"], [row])
-                known = arith.addf(top, math.log(arith.select(empty, one, total)))
-                value = arith.select(empty, splat(total.type, inf), known)
+                row_max = memref.load(buffers["row_max"], [row])
+                logsumexp = arith.addf(row_max, math.log(arith.select(empty, unit, total)))
+                value = arith.select(empty, splat(total.type, inf), logsumexp)
                 out = self.at["to_logsumexp"]
                 memref.store(value, out.buffer, [index(out.at(add(first, row)))])
 
     def _write(self, buffer: ir.Value, row: Index, to: Index, factor: ir.Value) -> None:
         r, out = self.r, self.at["to_out"]
-        spread = vector.broadcast(r.kind, factor)
+        spread = vector.broadcast(r.vec_type, factor)
 
-        def put(column: Index, vectors: bool) -> None:
+        def store_scaled(column: Index, vectors: bool) -> None:
             source, target = [index(add(mul(row, self.width), column))], [index(out.at(to, column))]
             if vectors:
-                value = arith.mulf(vector.load(r.kind, buffer, source), spread)
+                value = arith.mulf(vector.load(r.vec_type, buffer, source), spread)
                 vector.store(value, out.buffer, target)
             else:
                 memref.store(arith.mulf(memref.load(buffer, source), factor), out.buffer, target)
 
-        each_column(r, self.attention.size("f"), out.column == 1, put)
+        each_column(r, self.attention.size("f"), out.column == 1, store_scaled)
 
 
-def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
+def _maximum(a: ir.Value, b: ir.Value) -> ir.Value:
     """The larger one; b where a is NaN."""
     return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, a, b), a, b)
 
@@ -298,5 +300,5 @@ def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
 def add_lanes(value: ir.Value) -> ir.Value:
     """The sum of the lanes of a vector, halves first (a pairwise tree)."""
     flags = ir.Attribute.parse("#arith.fastmath<reassoc>")
-    kind = vector.CombiningKind.ADD
-    return vector.reduction(value.type.element_type, kind, value, fastmath=flags)
+    combine = vector.CombiningKind.ADD
+    return vector.reduction(value.type.element_type, combine, value, fastmath=flags)

@@ -28,8 +28,8 @@ class MaskRows:
     def read(self, row: Index, key: Index, keys: Index) -> None:
         """Row `row` of the mask, for `keys` keys from `key` on."""
         with loop(0, keys, 1) as column:
-            place = [index(self.source.at(row, add(key, column)))]
-            value = self._element(memref.load(self.source.buffer, place))
+            offset = [index(self.source.at(row, add(key, column)))]
+            value = self._element(memref.load(self.source.buffer, offset))
             memref.store(value, self.buffer, [column])
 
     def _element(self, value: ir.Value) -> ir.Value:
@@ -43,8 +43,8 @@ class MaskRows:
 
     def apply(self, scores: ir.Value, column: Index) -> ir.Value:
         """The scores of the keys from `column` on, masked."""
-        mask = vector.load(self.r.kind, self.buffer, [index(column)])
+        mask = vector.load(self.r.vec_type, self.buffer, [index(column)])
         if not self.is_bool:
             return arith.addf(scores, mask)
-        least = splat(self.r.kind, -inf)
+        least = splat(self.r.vec_type, -inf)
         return arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, mask, least), least, scores)

@@ -27,7 +27,7 @@ from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 class Attention:
     """An attention over a loop nest: `roles` are the loops i, j, e, f; the others are batch."""
 
-    kind: AttentionKind
+    spec: AttentionKind
     nest: LoopNest
     roles: dict[str, int]
     type: str
@@ -42,7 +42,7 @@ class Attention:
     @property
     def names(self) -> tuple[str, ...]:
         """The operands in order; results are called `to_...`."""
-        return (*self.kind.operands, *(f"to_{n}" for n in self.kind.results))
+        return (*self.spec.operands, *(f"to_{n}" for n in self.spec.results))
 
 
 def find_attention(nest: LoopNest) -> Attention | None:
@@ -86,7 +86,7 @@ class Registers:
         return self.nv * self.vl
 
     @property
-    def kind(self) -> ir.VectorType:
+    def vec_type(self) -> ir.VectorType:
         return vector_type(self.type, self.vl)
 
     def columns(self, count: int) -> tuple[int, int]:
@@ -158,27 +158,27 @@ def over_batch(
 def _matrices(
     attention: Attention, buffers: Sequence[ir.Value], starts: Sequence[Index]
 ) -> dict[str, Matrix]:
-    found = {}
+    matrices = {}
     for number, (name, buffer) in enumerate(zip(attention.names, buffers, strict=True)):
         axes = AXES[name.removeprefix("to_")]
         strides = [attention.nest.loops[attention.roles[a]].strides[number] for a in axes]
-        kind = str(buffer.type.element_type)
-        found[name] = Matrix(buffer, kind, starts[number], strides[0], [*strides, 0][1])
-    return found
+        element = str(buffer.type.element_type)
+        matrices[name] = Matrix(buffer, element, starts[number], strides[0], [*strides, 0][1])
+    return matrices
 
 
 def span(attention: Attention, role: str, ranges: Sequence[Range | None]) -> tuple[Index, Index]:
     """The range of a loop that a tile computes."""
     number = attention.roles[role]
-    known = ranges[number] if number < len(ranges) else None
-    return known or (0, attention.size(role))
+    tile_range = ranges[number] if number < len(ranges) else None
+    return tile_range or (0, attention.size(role))
 
 
 # --- matmuls --------------------------------------------------------------------------------------
 
 
 @record
-class Left:
+class Lhs:
     """The left operand of a matmul, read element by element: a buffer and its strides."""
 
     buffer: ir.Value
@@ -188,7 +188,7 @@ class Left:
 
 
 @record
-class Right:
+class Rhs:
     """The right operand of a matmul, read by vectors: `step` elements from one k to the next."""
 
     buffer: ir.Value
@@ -198,8 +198,8 @@ class Right:
 
 def multiply(
     r: Registers,
-    left: Left,
-    right: Right,
+    lhs: Lhs,
+    rhs: Rhs,
     k: tuple[Index, Index],
     nv: int,
     before: list[ir.Value] | None = None,
@@ -211,18 +211,18 @@ def multiply(
     weight of 0 does not hide a NaN.
     """
     low, high = k
-    initial = before or [splat(r.kind, 0.0)] * (r.mr * nv)
+    initial = before or [splat(r.vec_type, 0.0)] * (r.mr * nv)
     if own_end is None:
-        return _steps(r, left, right, (low, high), nv, initial)
+        return _steps(r, lhs, rhs, (low, high), nv, initial)
     middle = arith.maxsi(index(low), index(minimum(high, own_end)))
-    sums = _steps(r, left, right, (low, middle), nv, initial)
-    return _steps(r, left, right, (middle, high), nv, sums, own_end)
+    sums = _steps(r, lhs, rhs, (low, middle), nv, initial)
+    return _steps(r, lhs, rhs, (middle, high), nv, sums, own_end)
 
 
 def _steps(
     r: Registers,
-    left: Left,
-    right: Right,
+    lhs: Lhs,
+    rhs: Rhs,
     k: tuple[Index, Index],
     nv: int,
     initial: list[ir.Value],
@@ -231,27 +231,27 @@ def _steps(
     op = scf.ForOp(index(k[0]), index(k[1]), index(1), initial)
     with ir.InsertionPoint(op.body):
         at = op.induction_variable
-        right_at, left_at = (
-            add(right.start, mul(at, right.step)),
-            add(left.start, mul(at, left.step)),
+        rhs_at, lhs_at = (
+            add(rhs.start, mul(at, rhs.step)),
+            add(lhs.start, mul(at, lhs.step)),
         )
         vectors = [
-            vector.load(r.kind, right.buffer, [index(add(right_at, v * r.vl))]) for v in range(nv)
+            vector.load(r.vec_type, rhs.buffer, [index(add(rhs_at, v * r.vl))]) for v in range(nv)
         ]
         sums = []
         for i in range(r.mr):
-            element = memref.load(left.buffer, [index(add(left_at, i * left.row))])
-            spread = vector.broadcast(r.kind, element)
+            element = memref.load(lhs.buffer, [index(add(lhs_at, i * lhs.row))])
+            spread = vector.broadcast(r.vec_type, element)
             for v in range(nv):
                 total = op.inner_iter_args[i * nv + v]
                 if r.target.has_fma:
-                    made = vector.fma(spread, vectors[v], total)
+                    new_total = vector.fma(spread, vectors[v], total)
                 else:
-                    made = arith.addf(total, arith.mulf(spread, vectors[v]))
+                    new_total = arith.addf(total, arith.mulf(spread, vectors[v]))
                 if own_end is not None:
-                    seen = compare(arith.CmpIPredicate.slt, at, add(own_end, i))
-                    made = arith.select(seen, made, total)
-                sums.append(made)
+                    visible = compare(arith.CmpIPredicate.slt, at, add(own_end, i))
+                    new_total = arith.select(visible, new_total, total)
+                sums.append(new_total)
         scf.YieldOp(sums)
     return list(op.results)
 
@@ -259,7 +259,7 @@ def _steps(
 def load_tile(r: Registers, buffer: ir.Value, start: Index, row: int, nv: int) -> list[ir.Value]:
     """mr rows of nv vectors."""
     return [
-        vector.load(r.kind, buffer, [index(add(start, i * row + v * r.vl))])
+        vector.load(r.vec_type, buffer, [index(add(start, i * row + v * r.vl))])
         for i in range(r.mr)
         for v in range(nv)
     ]
@@ -288,12 +288,12 @@ def read_rows(
 ) -> None:
     """Copy rows of a tensor, widened and scaled by `factor`, to buffer rows of `width` elements."""
 
-    def put(row: Index, column: Index, vectors: bool) -> None:
-        place = [index(source.at(add(first, row), column))]
+    def copy(row: Index, column: Index, vectors: bool) -> None:
+        offset = [index(source.at(add(first, row), column))]
         if vectors:
-            value = vector.load(vector_type(source.type, r.vl), source.buffer, place)
+            value = vector.load(vector_type(source.type, r.vl), source.buffer, offset)
         else:
-            value = memref.load(source.buffer, place)
+            value = memref.load(source.buffer, offset)
         value = widen(r.target, value, r.type)
         if factor != 1.0:
             value = arith.mulf(value, splat(value.type, factor))
@@ -304,7 +304,7 @@ def read_rows(
             memref.store(value, buffer, target)
 
     with loop(0, rows, 1) as row:
-        each_column(r, columns, source.column == 1, lambda column, v: put(row, column, v))
+        each_column(r, columns, source.column == 1, lambda column, v: copy(row, column, v))
 
 
 def each_column(
@@ -315,18 +315,18 @@ def each_column(
         with loop(0, columns, 1) as column:
             body(column, False)
         return
-    whole = columns // r.vl * r.vl
-    with loop(0, whole, r.vl) as column:
+    full = columns // r.vl * r.vl
+    with loop(0, full, r.vl) as column:
         body(column, True)
-    if whole < columns:
+    if full < columns:
         body(columns - r.vl, True)
 
 
 def fill_panel(r: Registers, buffer: ir.Value, rows: Index, width: int) -> None:
     """Zero the rows that pad the last panel: they take part in the arithmetic but are not used."""
     zero = splat(element_type(r.type), 0.0)
-    with loop(mul(rows, width), mul(whole_panels(rows, r.mr), width), 1) as place:
-        memref.store(zero, buffer, [index(place)])
+    with loop(mul(rows, width), mul(whole_panels(rows, r.mr), width), 1) as offset:
+        memref.store(zero, buffer, [index(offset)])
 
 
 def whole_panels(rows: Index, mr: int) -> Index:
@@ -349,29 +349,29 @@ def write_rows(
 ) -> None:
     """Copy rows of a buffer to rows of a tensor from `first` on, or add them to those rows."""
 
-    def put(row: Index, column: Index, vectors: bool) -> None:
+    def copy(row: Index, column: Index, vectors: bool) -> None:
         source = [index(add(mul(row, width), column))]
-        place = [index(target.at(add(first, row), column))]
+        offset = [index(target.at(add(first, row), column))]
         if vectors:
-            value = vector.load(r.kind, buffer, source)
+            value = vector.load(r.vec_type, buffer, source)
             if accumulate:
-                value = arith.addf(vector.load(r.kind, target.buffer, place), value)
-            vector.store(value, target.buffer, place)
+                value = arith.addf(vector.load(r.vec_type, target.buffer, offset), value)
+            vector.store(value, target.buffer, offset)
         else:
             value = memref.load(buffer, source)
             if accumulate:
-                value = arith.addf(memref.load(target.buffer, place), value)
-            memref.store(value, target.buffer, place)
+                value = arith.addf(memref.load(target.buffer, offset), value)
+            memref.store(value, target.buffer, offset)
 
     with loop(*rows, 1) as row:
         # An element must not be added twice, so the last vector may not overlap then.
         unit = target.column == 1 and not (accumulate and columns % r.vl)
-        each_column(r, columns, unit, lambda column, v: put(row, column, v))
+        each_column(r, columns, unit, lambda column, v: copy(row, column, v))
 
 
 def clear(r: Registers, buffer: ir.Value, low: Index, high: Index) -> None:
     """Zero the range [low, high); both are multiples of the vector."""
-    zero = splat(r.kind, 0.0)
+    zero = splat(r.vec_type, 0.0)
     with loop(low, high, r.vl) as at:
         vector.store(zero, buffer, [index(at)])
 

@@ -20,7 +20,7 @@ import numpy as np
 from nova.codegen.common.builder import branch, loop, splat, vector_type
 from nova.codegen.cpu import x86_intrinsics as x86
 from nova.codegen.cpu.gemm.packed_layout import TILE
-from nova.codegen.cpu.gemm.store_tile import Place
+from nova.codegen.cpu.gemm.store_tile import StridedMatrix
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, memref, vector
@@ -36,8 +36,8 @@ _WORD = 4
 def multiply_tiles(
     a: ir.Value,
     b: ir.Value,
-    c: Place,
-    old: Place,
+    c: StridedMatrix,
+    old: StridedMatrix,
     rows: Index,
     columns: Index,
     words: Index,
@@ -51,12 +51,12 @@ def multiply_tiles(
     unit = c.column_stride == 1
 
     def body(*values: ir.Value) -> None:
-        left, right, into, before, *numbers = values
+        a_panels, b_panels, into, before, *numbers = values
         c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
-        written = Place(into, c_at, c_row, 1 if unit else c_column)
-        read = Place(before, old_at, old_row, old_column)
+        written = StridedMatrix(into, c_at, c_row, 1 if unit else c_column)
+        read = StridedMatrix(before, old_at, old_row, old_column)
         scratch = entry_alloca(_SIDE * _SIDE, "f32")
-        _Body(left, right, written, read, unit, scratch).emit(m, n, k, b_at)
+        _Body(a_panels, b_panels, written, read, unit, scratch).emit(m, n, k, b_at)
 
     numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, words, b_offset)]
     name = f"nova_multiply_tiles{'' if unit else '_strided'}"
@@ -69,8 +69,8 @@ class _Body:
 
     a: ir.Value
     b: ir.Value
-    c: Place
-    old: Place
+    c: StridedMatrix
+    old: StridedMatrix
     unit: bool
     scratch: ir.Value
 
@@ -78,13 +78,13 @@ class _Body:
         _configure()
         with loop(0, columns, _SIDE) as j, loop(0, rows, _SIDE) as i:
             a_at, b_at = mul(i, words), add(b_offset, mul(j, words))
-            left = sub(rows, i), sub(columns, j)
+            remaining = sub(rows, i), sub(columns, j)
             starts = self.c.at(i, j), self.old.at(i, j)
-            one, two = (
-                functools.partial(self._panel, count, a_at, b_at, words, left, starts)
+            one_row, two_rows = (
+                functools.partial(self._panel, count, a_at, b_at, words, remaining, starts)
                 for count in (1, 2)
             )
-            branch(compare(arith.CmpIPredicate.sle, left[0], TILE), one, two)
+            branch(compare(arith.CmpIPredicate.sle, remaining[0], TILE), one_row, two_rows)
         x86.release_tiles()
 
     def _panel(
@@ -93,36 +93,36 @@ class _Body:
         a_at: Index,
         b_at: Index,
         words: Index,
-        left: tuple[Index, Index],
+        remaining: tuple[Index, Index],
         starts: tuple[Index, Index],
     ) -> None:
-        """`count` by two tiles of C, of which `left` rows and columns (or more) exist."""
-        rows, columns = left
+        """`count` by two tiles of C, of which `remaining` rows and columns (or more) exist."""
+        rows, columns = remaining
         c_at, old_at = starts
 
-        def whole() -> None:
+        def full() -> None:
             self._prefetch(count, c_at)
             self._move(x86.load_tile, count, self.old, old_at)
             self._multiply(count, a_at, b_at, words)
             self._move(x86.store_tile_register, count, self.c, c_at)
 
         def part() -> None:
-            place = Place(self.scratch, 0, _SIDE, 1)
+            copy = StridedMatrix(self.scratch, 0, _SIDE, 1)
             existing = minimum(rows, count * TILE), columns
-            self._copy((self.old, old_at), (place, 0), *existing)
-            self._move(x86.load_tile, count, place, 0)
+            self._copy((self.old, old_at), (copy, 0), *existing)
+            self._move(x86.load_tile, count, copy, 0)
             self._multiply(count, a_at, b_at, words)
-            self._move(x86.store_tile_register, count, place, 0)
-            self._copy((place, 0), (self.c, c_at), *existing)
+            self._move(x86.store_tile_register, count, copy, 0)
+            self._copy((copy, 0), (self.c, c_at), *existing)
 
         if not self.unit:
             part()
             return
-        is_whole = arith.andi(
+        is_full = arith.andi(
             compare(arith.CmpIPredicate.sge, rows, count * TILE),
             compare(arith.CmpIPredicate.sge, columns, _SIDE),
         )
-        branch(is_whole, whole, part)
+        branch(is_full, full, part)
 
     def _prefetch(self, count: int, start: Index) -> None:
         """Prefetch the tiles of C while they are computed: hardware cannot at such a row stride."""
@@ -147,17 +147,25 @@ class _Body:
                     x86.multiply_tiles(2 * row + column, 4 + row, 6 + column)
 
     def _move(
-        self, move: Callable[[int, ir.Value, Index], None], count: int, place: Place, start: Index
+        self,
+        move: Callable[[int, ir.Value, Index], None],
+        count: int,
+        matrix: StridedMatrix,
+        start: Index,
     ) -> None:
-        """Load or store the tiles of C; the rows of `place` are contiguous."""
+        """Load or store the tiles of C; the rows of `matrix` are contiguous."""
         for row in range(count):
-            begin = add(start, mul(place.row_stride, row * TILE))
+            begin = add(start, mul(matrix.row_stride, row * TILE))
             for column in range(2):
-                address = x86.address_of(place.buffer, add(begin, column * TILE))
-                move(2 * row + column, address, mul(place.row_stride, _WORD))
+                address = x86.address_of(matrix.buffer, add(begin, column * TILE))
+                move(2 * row + column, address, mul(matrix.row_stride, _WORD))
 
     def _copy(
-        self, source: tuple[Place, Index], into: tuple[Place, Index], rows: Index, columns: Index
+        self,
+        source: tuple[StridedMatrix, Index],
+        into: tuple[StridedMatrix, Index],
+        rows: Index,
+        columns: Index,
     ) -> None:
         """Copy the rows and columns of a tile that exist from one buffer to another."""
         (read, read_at), (written, written_at) = source, into
@@ -169,15 +177,15 @@ class _Body:
                 value = memref.load(read.buffer, [index(add(read_at, inner[0]))])
                 memref.store(value, written.buffer, [index(add(written_at, inner[1]))])
             return
-        kind = vector_type("f32", TILE)
+        row_type = vector_type("f32", TILE)
         flags = ir.VectorType.get([TILE], ir.IntegerType.get_signless(1))
         with loop(0, rows, 1) as i, loop(0, _SIDE, TILE) as j:
             mask = vector.create_mask(flags, [index(sub(columns, j))])
             at = [
-                index(add(start, add(mul(i, place.row_stride), j)))
-                for place, start in (source, into)
+                index(add(start, add(mul(i, matrix.row_stride), j)))
+                for matrix, start in (source, into)
             ]
-            value = vector.maskedload(kind, read.buffer, [at[0]], mask, splat(kind, 0.0))
+            value = vector.maskedload(row_type, read.buffer, [at[0]], mask, splat(row_type, 0.0))
             vector.maskedstore(written.buffer, [at[1]], mask, value)
 
 
@@ -187,8 +195,10 @@ def _configure() -> None:
     table[0] = 1
     table[16:32:2] = TILE * _WORD
     table[48:56] = TILE
-    kind = vector_type("i32", TILE)
-    value = arith.constant(kind, ir.DenseElementsAttr.get(table.view(np.int32), type=kind))
+    table_type = vector_type("i32", TILE)
+    value = arith.constant(
+        table_type, ir.DenseElementsAttr.get(table.view(np.int32), type=table_type)
+    )
     buffer = entry_alloca(TILE, "i32")
     vector.store(value, buffer, [index(0)])
     x86.configure_tiles(x86.address_of(buffer, 0))

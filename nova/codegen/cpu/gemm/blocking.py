@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.common.overrides import NO_CHOICES, ScheduleOverrides
+from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
 from nova.codegen.cpu.gemm.packed_layout import (
     ELEMENTS,
     TILE,
@@ -59,7 +59,7 @@ program with the same register tile share its functions."""
 class Contraction:
     """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
 
-    `choices` are schedule overrides of its tiling; the rest follows from the sizes. With `packed`,
+    `overrides` are those of its tiling, which else follows from the sizes. With `packed`,
     B is prepacked into panels (prepacked_constants.py), and its strides are those of the original
     layout.
     """
@@ -74,7 +74,7 @@ class Contraction:
     b_type: str
     acc_type: str
     accumulate: bool
-    choices: ScheduleOverrides = NO_CHOICES
+    overrides: ScheduleOverrides = NO_OVERRIDES
     packed: bool = False
 
 
@@ -139,38 +139,38 @@ def with_unit_columns(spec: Contraction) -> Contraction:
 @functools.cache
 def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     """The tiling of a contraction whose C has unit columns, or no unit stride."""
-    bits, choices = BITS[spec.acc_type], spec.choices
+    bits, overrides = BITS[spec.acc_type], spec.overrides
     vl, size = target.lanes(bits), bits // 8
     form = choose_packed_layout(target, spec)
     tiles = form is TILES
     mr, nv = (2 * TILE, 2) if tiles else _register_tile(target, spec.m, spec.n, vl)
-    if choices.mr is not None or choices.nv is not None:
-        mr, nv = choices.mr or mr, choices.nv or nv
+    if overrides.mr is not None or overrides.nv is not None:
+        mr, nv = overrides.mr or mr, overrides.nv or nv
         _check_registers(target, mr, nv)
     # A column panel takes most of L1, next to one row panel that streams through.
     depth = min(max(target.l1_bytes * 3 // 4 // (nv * vl * size), 256), 384)
     depth = _TILE_WORDS if tiles else depth
-    depth = -(-choices.kc // form.per_word) if choices.kc else depth
+    depth = -(-overrides.kc // form.per_word) if overrides.kc else depth
     cuts, most_cuts = -(-spec.k // form.per_cut), max(1, depth // form.words_per_cut)
     k_blocks = max(1, -(-cuts // most_cuts))
     kc = max(1, -(-cuts // k_blocks)) * form.words_per_cut
     rows, columns = _task_tile(spec, mr, nv * vl)
     nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
-    alone = _is_copied_in_use(spec) and choices.mc is choices.kc is None
+    alone = _is_copied_in_use(spec) and overrides.mc is overrides.kc is None
     in_l2 = target.l2_bytes * 3 // 8
     if alone and rows * kc * size <= min(in_l2, _MOST_ALONE):
         return Tiling(vl, mr, nv, k_blocks, kc, rows, nc, rows, columns, copying=True)
     budget = min(in_l2, _TILE_A_BYTES if tiles else _MOST_A_BYTES) // size
     most = max(1, budget // kc // mr)
-    if choices.mc is not None or choices.kc is not None:
-        wanted = -(-(choices.mc or 1) // mr)
-        if wanted > most or kc * mr > budget:
+    if overrides.mc is not None or overrides.kc is not None:
+        row_panels = -(-(overrides.mc or 1) // mr)
+        if row_panels > most or kc * mr > budget:
             raise ScheduleError(
-                f"packed panels of mc={wanted * mr} rows and kc={kc * form.per_word} are more than "
-                "a task may hold",
+                f"packed panels of mc={row_panels * mr} rows and kc={kc * form.per_word} are more "
+                "than a task may hold",
                 hint=f"kc * mc is at most {budget * form.per_word} here",
             )
-        most = wanted if choices.mc is not None else most
+        most = row_panels if overrides.mc is not None else most
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
     copying = pieces == 1 and _is_copied_in_use(spec)
@@ -201,12 +201,12 @@ def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
     def tiles() -> int:
         return -(-spec.m // rows) * -(-spec.n // columns)
 
-    for wanted, size in ((2, _SMALL_TILE), (4, _LARGE_TILE)):
-        while tiles() < wanted and rows * columns * spec.k >= size:
+    for min_tiles, size in ((2, _SMALL_TILE), (4, _LARGE_TILE)):
+        while tiles() < min_tiles and rows * columns * spec.k >= size:
             half_rows, half_columns = round_up(rows // 2, mr), round_up(columns // 2, nr)
             if rows >= columns and half_rows < rows:
                 rows = half_rows
-            elif half_columns < columns and (wanted == 2 or half_columns >= _SHORT_ROW):
+            elif half_columns < columns and (min_tiles == 2 or half_columns >= _SHORT_ROW):
                 columns = half_columns
             else:
                 break
@@ -280,7 +280,7 @@ def step_cost(mr: int, nv: int) -> float:
 def _tile_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
     """Estimated cycles of a step of k for the whole of C."""
     mr, nv = tile
-    whole, left = divmod(m, mr)
-    edge = edge_rows(mr) if whole and left <= edge_rows(mr) else mr
-    rows = whole * step_cost(mr, nv) + (step_cost(edge, nv) if left else 0.0)
+    full, remaining = divmod(m, mr)
+    edge = edge_rows(mr) if full and remaining <= edge_rows(mr) else mr
+    rows = full * step_cost(mr, nv) + (step_cost(edge, nv) if remaining else 0.0)
     return -(-n // (nv * vl)) * rows

@@ -56,15 +56,15 @@ class _Dots:
     c: Matrix
 
     @property
-    def kind(self) -> ir.VectorType:
+    def vec_type(self) -> ir.VectorType:
         return vector_type(self.spec.acc_type, self.tile.vl)
 
     def tile_of(self, i: Index, j: Index, shape: tuple[int, int]) -> None:
         """Emit the tile of C at (i, j)."""
         (mr, nr), spec = shape, self.spec
-        left = [self._start(self.a, i, spec.a_strides[0], r) for r in range(mr)]
-        right = [self._start(self.b, j, spec.b_strides[1], c) for c in range(nr)]
-        sums = self._sums(left, right)
+        lhs = [self._start(self.a, i, spec.a_strides[0], r) for r in range(mr)]
+        rhs = [self._start(self.b, j, spec.b_strides[1], c) for c in range(nr)]
+        sums = self._sums(lhs, rhs)
         count = mr * nr
         totals = [
             reduce_halves([sums[part * count + at] for part in range(self.tile.parts)], arith.addf)
@@ -76,47 +76,47 @@ class _Dots:
     def _start(self, matrix: Matrix, first: Index, stride: int, number: int) -> Index:
         return add(matrix[1], add(mul(first, stride), number * stride))
 
-    def _sums(self, left: list[Index], right: list[Index]) -> list[ir.Value]:
+    def _sums(self, lhs: list[Index], rhs: list[Index]) -> list[ir.Value]:
         """The vector accumulators: for each part, the columns of each row."""
         spec, vl, parts = self.spec, self.tile.vl, self.tile.parts
         vectors = self.tile.vectors
-        count = len(left) * len(right)
-        sums = [splat(self.kind, 0.0)] * (parts * count)
+        count = len(lhs) * len(rhs)
+        sums = [splat(self.vec_type, 0.0)] * (parts * count)
         step = vectors * vl
-        whole = spec.k - spec.k % step
-        if whole > step:
+        full = spec.k - spec.k % step
+        if full > step:
 
-            def turn(at: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
-                self._fetch(right, at, step)
+            def iteration(at: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+                self._fetch(rhs, at, step)
                 for v in range(vectors):
-                    inner = self._step(inner, left, right, add(at, v * vl), v % parts, None)
+                    inner = self._step(inner, lhs, rhs, add(at, v * vl), v % parts, None)
                 return inner
 
-            sums = SUMS.turns(whole, step, sums, turn, per_turn=vectors // parts)
+            sums = SUMS.emit_loop(full, step, sums, iteration, terms_per_iteration=vectors // parts)
         else:
-            whole = 0
-        for number, k in enumerate(range(whole, spec.k, vl)):
+            full = 0
+        for number, k in enumerate(range(full, spec.k, vl)):
             exists = min(vl, spec.k - k)
             mask = None if exists == vl else self._mask(exists)
-            sums = self._step(sums, left, right, k, number % parts, mask)
+            sums = self._step(sums, lhs, rhs, k, number % parts, mask)
         return sums
 
     def _step(
         self,
         sums: list[ir.Value],
-        left: list[Index],
-        right: list[Index],
+        lhs: list[Index],
+        rhs: list[Index],
         k: Index,
         part: int,
         mask: ir.Value | None,
     ) -> list[ir.Value]:
         """One vector of k for all dot products of the tile."""
-        rows = [self._load(self.a[0], add(at, k), mask) for at in left]
-        result, first = list(sums), part * len(left) * len(right)
-        for c, start in enumerate(right):
+        rows = [self._load(self.a[0], add(at, k), mask) for at in lhs]
+        result, first = list(sums), part * len(lhs) * len(rhs)
+        for c, start in enumerate(rhs):
             column = self._load(self.b[0], add(start, k), mask)
             for r, row in enumerate(rows):
-                at = first + r * len(right) + c
+                at = first + r * len(rhs) + c
                 if self.target.has_fma:
                     result[at] = vector.fma(row, column, sums[at])
                 else:
@@ -130,9 +130,9 @@ class _Dots:
         far = len(right) * self.spec.b_strides[1]
         for at in right:
             for lane in range(0, step, _LINE // BITS[self.spec.acc_type]):
-                place = [index(add(add(at, k), far + lane))]
+                offset = [index(add(add(at, k), far + lane))]
                 memref.prefetch(
-                    self.b[0], place, is_write=False, locality_hint=3, is_data_cache=True
+                    self.b[0], offset, is_write=False, locality_hint=3, is_data_cache=True
                 )
 
     def _mask(self, exists: int) -> ir.Value:
@@ -141,8 +141,10 @@ class _Dots:
 
     def _load(self, buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
         if mask is None:
-            return vector.load(self.kind, buffer, [index(at)])
-        return vector.maskedload(self.kind, buffer, [index(at)], mask, splat(self.kind, 0.0))
+            return vector.load(self.vec_type, buffer, [index(at)])
+        return vector.maskedload(
+            self.vec_type, buffer, [index(at)], mask, splat(self.vec_type, 0.0)
+        )
 
     def _store(self, i: Index, j: Index, totals: list[ir.Value]) -> None:
         """Sum the lanes of `totals`, the columns of a row from j on, and store them."""
@@ -150,17 +152,17 @@ class _Dots:
         at = add(start, add(mul(i, row), mul(j, column)))
         group = min(4, self.tile.vl)
         for first in range(0, len(totals), group):
-            some = totals[first : first + group]
-            lanes = _sum_lanes(some + some[-1:] * (group - len(some)))
-            place = add(at, first * column)
-            if len(some) == group and column == 1:
-                where = [index(place)]
+            group_totals = totals[first : first + group]
+            lanes = _sum_lanes(group_totals + group_totals[-1:] * (group - len(group_totals)))
+            offset = add(at, first * column)
+            if len(group_totals) == group and column == 1:
+                where = [index(offset)]
                 if self.spec.accumulate:
                     lanes = arith.addf(vector.load(lanes.type, buffer, where), lanes)
                 vector.store(lanes, buffer, where)
                 continue
-            for lane in range(len(some)):
-                where = [index(add(place, lane * column))]
+            for lane in range(len(group_totals)):
+                where = [index(add(offset, lane * column))]
                 value = vector.extract(lanes, [], [lane])
                 if self.spec.accumulate:
                     value = arith.addf(memref.load(buffer, where), value)

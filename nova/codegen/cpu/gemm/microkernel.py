@@ -13,7 +13,7 @@ import functools
 from nova.codegen.common.builder import BITS, branch, loop, splat, vector_type
 from nova.codegen.cpu.gemm.blocking import edge_rows
 from nova.codegen.cpu.gemm.packing import Block, pack
-from nova.codegen.cpu.gemm.store_tile import Place, store_tile
+from nova.codegen.cpu.gemm.store_tile import StridedMatrix, store_tile
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.codegen.cpu.x86_intrinsics import dot_vnni_pairs
 from nova.core.records import record
@@ -21,7 +21,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, scf, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
-_TURN = 24
+_ITERATION = 24
 """Multiply-adds that hide the overhead of an iteration of the innermost loop; more only take longer
 to compile."""
 
@@ -56,7 +56,7 @@ class Microkernel:
     def unrolled(self) -> int:
         """Steps of k in one iteration of the innermost loop, a power of two."""
         steps = 1
-        while steps * self.mr * self.nv < _TURN and steps < 4:
+        while steps * self.mr * self.nv < _ITERATION and steps < 4:
             steps *= 2
         return steps
 
@@ -68,8 +68,8 @@ class Microkernel:
         self,
         a: ir.Value,
         b: ir.Value,
-        c: Place,
-        old: Place,
+        c: StridedMatrix,
+        old: StridedMatrix,
         rows: Index,
         columns: Index,
         depth: Index,
@@ -88,11 +88,11 @@ class Microkernel:
         unit = c.column_stride == 1
 
         def body(*values: ir.Value) -> None:
-            left, right, into, before, *numbers = values
+            lhs, rhs, into, before, *numbers = values
             c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
-            written = Place(into, c_at, c_row, 1 if unit else c_column)
-            read = Place(before, old_at, old_row, old_column)
-            _Body(self, left, right, written, read, unit, None, None, far).emit(m, n, k, b_at)
+            written = StridedMatrix(into, c_at, c_row, 1 if unit else c_column)
+            read = StridedMatrix(before, old_at, old_row, old_column)
+            _Body(self, lhs, rhs, written, read, unit, None, None, far).emit(m, n, k, b_at)
 
         numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, depth, b_offset)]
         layout = ("" if unit else "_strided") + ("_pairs" if self.pairs else "")
@@ -105,8 +105,8 @@ class Microkernel:
         self,
         a: Block,
         b: ir.Value,
-        c: Place,
-        old: Place,
+        c: StridedMatrix,
+        old: StridedMatrix,
         columns: Index,
         b_offset: Index,
         *,
@@ -116,12 +116,12 @@ class Microkernel:
         unit = c.column_stride == 1
 
         def body(*values: ir.Value) -> None:
-            left, right, into, before, *numbers = values
+            lhs, rhs, into, before, *numbers = values
             c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at, at, row = numbers
-            written = Place(into, c_at, c_row, 1 if unit else c_column)
-            read = Place(before, old_at, old_row, old_column)
-            block = Block(left, a.type, at, row, 1, m, k)
-            _Body(self, left, right, written, read, unit, None, block, far).emit(m, n, k, b_at)
+            written = StridedMatrix(into, c_at, c_row, 1 if unit else c_column)
+            read = StridedMatrix(before, old_at, old_row, old_column)
+            block = Block(lhs, a.type, at, row, 1, m, k)
+            _Body(self, lhs, rhs, written, read, unit, None, block, far).emit(m, n, k, b_at)
 
         sizes = (a.lanes, columns, a.depth, b_offset, a.offset, a.lane_stride)
         layout = ("" if unit else "_strided") + ("_far" if far else "")
@@ -131,7 +131,13 @@ class Microkernel:
         call_shared(name, buffers, numbers, 2, body)
 
     def multiply_copying(
-        self, a: ir.Value, b: Block, panel: ir.Value, c: Place, old: Place, rows: Index
+        self,
+        a: ir.Value,
+        b: Block,
+        panel: ir.Value,
+        c: StridedMatrix,
+        old: StridedMatrix,
+        rows: Index,
     ) -> None:
         """Like `multiply`, for a B whose rows are contiguous and have the accumulator's type.
 
@@ -141,12 +147,12 @@ class Microkernel:
         unit = c.column_stride == 1
 
         def body(*values: ir.Value) -> None:
-            left, source, copy, into, before, *numbers = values
+            lhs, source, copy, into, before, *numbers = values
             c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, at, step = numbers
-            written = Place(into, c_at, c_row, 1 if unit else c_column)
-            read = Place(before, old_at, old_row, old_column)
+            written = StridedMatrix(into, c_at, c_row, 1 if unit else c_column)
+            read = StridedMatrix(before, old_at, old_row, old_column)
             block = Block(source, b.type, at, 1, step, n, k)
-            _Body(self, left, copy, written, read, unit, block).emit(m, n, k, 0)
+            _Body(self, lhs, copy, written, read, unit, block).emit(m, n, k, 0)
 
         sizes = (rows, b.lanes, b.depth, b.offset, b.k_stride)
         layout = "" if unit else "_strided"
@@ -178,7 +184,7 @@ class _Later:
 
 
 @record
-class _Left:
+class _RowOffsets:
     """The offset of a tile's rows of A, and their stride along k."""
 
     starts: list[Index]
@@ -186,8 +192,8 @@ class _Left:
 
     def at(self, k: ir.Value, step: int) -> list[Index]:
         """The elements of step k + `step`."""
-        along = mul(k, self.stride)
-        return [add(start, add(along, step * self.stride)) for start in self.starts]
+        k_offset = mul(k, self.stride)
+        return [add(start, add(k_offset, step * self.stride)) for start in self.starts]
 
 
 @record
@@ -197,8 +203,8 @@ class _Body:
     kernel: Microkernel
     a: ir.Value
     b: ir.Value
-    c: Place
-    old: Place
+    c: StridedMatrix
+    old: StridedMatrix
     unit: bool
     source: Block | None
     """The source from which B is copied into `b`, then one column panel; None: B is packed."""
@@ -207,7 +213,7 @@ class _Body:
     far: bool = False
 
     @property
-    def kind(self) -> ir.VectorType:
+    def vec_type(self) -> ir.VectorType:
         return vector_type(self.kernel.acc_type, self.kernel.vl)
 
     def emit(self, rows: Index, columns: Index, depth: Index, b_offset: Index) -> None:
@@ -216,16 +222,16 @@ class _Body:
         # The row panels together prefetch at least one whole column panel.
         step = arith.ceildivui(index(kernel.mr * kernel.nr), index(rows)) if self.far else 0
         with loop(0, columns, kernel.nr) as j:
-            b_at, whole = add(b_offset, mul(j, depth)), None
+            b_at, full = add(b_offset, mul(j, depth)), None
             if self.source is not None:
-                b_at, whole = 0, self._pack_edge(self.source.part(j, 0, depth))
+                b_at, full = 0, self._pack_edge(self.source.part(j, 0, depth))
             with loop(0, rows, kernel.mr) as i:
                 later = None
                 if self.far:
                     share = mul(arith.divui(i, index(kernel.mr)), mul(step, depth))
                     later = _Later(add(add(b_at, mul(depth, kernel.nr)), share), step)
                 panel = _Panel(i, j, sub(rows, i), sub(columns, j), depth, b_at, later)
-                tall = functools.partial(self._panel, panel, kernel.mr, whole, scratch)
+                tall = functools.partial(self._panel, panel, kernel.mr, full, scratch)
                 short = functools.partial(self._panel, panel, kernel.edge, None, scratch)
                 branch(self._is_short(panel), short, tall)
 
@@ -237,53 +243,53 @@ class _Body:
         few = compare(arith.CmpIPredicate.sle, p.rows, edge)
         return arith.andi(few, compare(arith.CmpIPredicate.sgt, p.i, 0))
 
-    def _panel(self, p: _Panel, mr: int, whole: ir.Value | None, scratch: ir.Value) -> None:
-        """A tile of `mr` rows; the first of a column panel that is `whole` copies it."""
+    def _panel(self, p: _Panel, mr: int, full: ir.Value | None, scratch: ir.Value) -> None:
+        """A tile of `mr` rows; the first of a column panel that is `full` copies it."""
         start = self.c.at(p.i, p.j)
         self._prefetch(start, mr)
-        if whole is None or self.source is None:
-            tile = self._multiply(self._left(p, mr), p.b_at, p.depth, later=p.later)
+        if full is None or self.source is None:
+            tile = self._multiply(self._row_offsets(p, mr), p.b_at, p.depth, later=p.later)
         else:
-            copies = arith.andi(whole, compare(arith.CmpIPredicate.eq, p.i, 0))
+            copies = arith.andi(full, compare(arith.CmpIPredicate.eq, p.i, 0))
             tile = self._multiply_or_copy(
-                copies, self._left(p, mr), self.source.at(p.j, 0), p.depth
+                copies, self._row_offsets(p, mr), self.source.at(p.j, 0), p.depth
             )
-        places = (self.c, start), (self.old, self.old.at(p.i, p.j))
-        store_tile(tile, self.kernel.nv, scratch, *places, p.rows, p.columns, unit=self.unit)
+        accesses = (self.c, start), (self.old, self.old.at(p.i, p.j))
+        store_tile(tile, self.kernel.nv, scratch, *accesses, p.rows, p.columns, unit=self.unit)
 
-    def _left(self, p: _Panel, mr: int) -> _Left:
+    def _row_offsets(self, p: _Panel, mr: int) -> _RowOffsets:
         """The rows of A of a tile; rows past the last one repeat the last one."""
         if self.rows is None:
             start = mul(p.i, p.depth)
-            return _Left([add(start, r) for r in range(mr)], self.kernel.mr)
+            return _RowOffsets([add(start, r) for r in range(mr)], self.kernel.mr)
         first, last = self.rows.at(p.i, 0), sub(p.rows, 1)
         steps = [mul(minimum(last, r), self.rows.lane_stride) for r in range(1, mr)]
-        return _Left([first, *(add(first, step) for step in steps)], 1)
+        return _RowOffsets([first, *(add(first, step) for step in steps)], 1)
 
-    def _pack_edge(self, rest: Block) -> ir.Value:
+    def _pack_edge(self, remaining: Block) -> ir.Value:
         """Whether the next panel of B is whole; a partial panel is packed before it is used."""
         kernel = self.kernel
-        whole = compare(arith.CmpIPredicate.sge, rest.lanes, kernel.nr)
-        part = compare(arith.CmpIPredicate.slt, rest.lanes, kernel.nr)
+        full = compare(arith.CmpIPredicate.sge, remaining.lanes, kernel.nr)
+        part = compare(arith.CmpIPredicate.slt, remaining.lanes, kernel.nr)
         with ir.InsertionPoint(scf.IfOp(part).then_block):
-            pack(kernel.target, kernel.acc_type, rest, kernel.nr, 1, self.b)
+            pack(kernel.target, kernel.acc_type, remaining, kernel.nr, 1, self.b)
             scf.YieldOp([])
-        return whole
+        return full
 
     def _multiply_or_copy(
-        self, copies: ir.Value, left: _Left, source: Index, depth: Index
+        self, copies: ir.Value, rows: _RowOffsets, source: Index, depth: Index
     ) -> list[ir.Value]:
         """Multiply a row panel by the column panel, which is copied first if `copies`."""
-        kinds = [self.kind] * (self.kernel.mr * self.kernel.nv)
-        op = scf.IfOp(copies, kinds, has_else=True)
+        types = [self.vec_type] * (self.kernel.mr * self.kernel.nv)
+        op = scf.IfOp(copies, types, has_else=True)
         for block, at in ((op.then_block, source), (op.else_block, None)):
             with ir.InsertionPoint(block):
-                scf.YieldOp(self._multiply(left, 0, depth, at))
+                scf.YieldOp(self._multiply(rows, 0, depth, at))
         return list(op.results)
 
     def _multiply(
         self,
-        left: _Left,
+        rows: _RowOffsets,
         b_at: Index,
         depth: Index,
         source: Index | None = None,
@@ -293,19 +299,19 @@ class _Body:
 
         If there is a `source`, the column panel is read from it and copied to the packed panel.
         """
-        zero = splat(self.kind, 0.0)
-        sums = [zero] * (len(left.starts) * self.kernel.nv)
+        zero = splat(self.vec_type, 0.0)
+        sums = [zero] * (len(rows.starts) * self.kernel.nv)
         steps = self.kernel.unrolled
         if steps == 1:
-            return self._steps(sums, left, b_at, 0, depth, 1, source, later)
-        whole = arith.andi(index(depth), index(-steps))
-        sums = self._steps(sums, left, b_at, 0, whole, steps, source, later)
-        return self._steps(sums, left, b_at, whole, depth, 1, source)
+            return self._steps(sums, rows, b_at, 0, depth, 1, source, later)
+        full = arith.andi(index(depth), index(-steps))
+        sums = self._steps(sums, rows, b_at, 0, full, steps, source, later)
+        return self._steps(sums, rows, b_at, full, depth, 1, source)
 
     def _steps(
         self,
         sums: list[ir.Value],
-        left: _Left,
+        rows: _RowOffsets,
         b_at: Index,
         first: Index,
         end: Index,
@@ -320,16 +326,16 @@ class _Body:
             k = op.induction_variable
             sums, after = list(op.inner_iter_args), []
             if later:
-                place = sums.pop()
-                self._fetch(self.b, place, write=False, level=2)
-                after = [add(place, mul(later.step, steps))]
+                offset = sums.pop()
+                self._fetch(self.b, offset, write=False, level=2)
+                after = [add(offset, mul(later.step, steps))]
             for step in range(steps):
                 b_row = add(b_at, add(mul(k, kernel.nr), step * kernel.nr))
                 if source is None:
-                    right = self._load_row(self.b, b_row)
+                    b_row_vectors = self._load_row(self.b, b_row)
                 else:
-                    right = self._copy_row(source, add(k, step), b_row)
-                sums = self._step(sums, left.at(k, step), right)
+                    b_row_vectors = self._copy_row(source, add(k, step), b_row)
+                sums = self._step(sums, rows.at(k, step), b_row_vectors)
             scf.YieldOp([*sums, *after])
         return list(op.results)[: len(sums)]
 
@@ -355,26 +361,24 @@ class _Body:
         return row
 
     def _step(
-        self, sums: list[ir.Value], places: list[Index], right: list[ir.Value]
+        self, sums: list[ir.Value], offsets: list[Index], b_row_vectors: list[ir.Value]
     ) -> list[ir.Value]:
         kernel = self.kernel
         result = []
-        for i, place in enumerate(places):
-            scalar = memref.load(self.a, [index(place)])
-            left = vector.broadcast(kernel.word, scalar)
+        for i, offset in enumerate(offsets):
+            scalar = memref.load(self.a, [index(offset)])
+            spread = vector.broadcast(kernel.word, scalar)
             for v in range(kernel.nv):
-                result.append(self._multiply_add(left, right[v], sums[i * kernel.nv + v]))
+                result.append(self._multiply_add(spread, b_row_vectors[v], sums[i * kernel.nv + v]))
         return result
 
-    def _multiply_add(self, left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
+    def _multiply_add(self, lhs: ir.Value, rhs: ir.Value, total: ir.Value) -> ir.Value:
         if self.kernel.pairs:
             halves = vector_type("bf16", 2 * self.kernel.vl)
-            return dot_vnni_pairs(
-                total, vector.bitcast(halves, left), vector.bitcast(halves, right)
-            )
+            return dot_vnni_pairs(total, vector.bitcast(halves, lhs), vector.bitcast(halves, rhs))
         if self.kernel.target.has_fma:
-            return vector.fma(left, right, total)
-        return arith.addf(total, arith.mulf(left, right))
+            return vector.fma(lhs, rhs, total)
+        return arith.addf(total, arith.mulf(lhs, rhs))
 
     def _prefetch(self, start: Index, mr: int) -> None:
         """Prefetch a tile of C while it is computed: hardware cannot at such a row stride."""
@@ -385,8 +389,8 @@ class _Body:
             for j in range(0, kernel.nr if self.unit else 1, line):
                 self._fetch(self.c.buffer, add(row, j), write=True)
 
-    def _fetch(self, buffer: ir.Value, place: Index, *, write: bool, level: int = 1) -> None:
+    def _fetch(self, buffer: ir.Value, offset: Index, *, write: bool, level: int = 1) -> None:
         """Prefetch a cache line into a level of the caches."""
         memref.prefetch(
-            buffer, [index(place)], is_write=write, locality_hint=4 - level, is_data_cache=True
+            buffer, [index(offset)], is_write=write, locality_hint=4 - level, is_data_cache=True
         )

@@ -33,7 +33,7 @@ from nova.codegen.cpu.gemm.blocking import (
 from nova.codegen.cpu.gemm.microkernel import Microkernel
 from nova.codegen.cpu.gemm.packed_layout import ELEMENTS, PAIRS, TILES
 from nova.codegen.cpu.gemm.packing import Block, pack
-from nova.codegen.cpu.gemm.store_tile import Place
+from nova.codegen.cpu.gemm.store_tile import StridedMatrix
 from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
 from nova.codegen.cpu.gemm.vnni_packing import pack_vnni_pairs
@@ -158,9 +158,9 @@ def emit_row_panels(
     rows: tuple[Index, Index],
     columns: tuple[Index, Index],
     most: tuple[int, int],
-    finish: Callable[[Index, Index], None],
+    epilogue: Callable[[Index, Index], None],
 ) -> None:
-    """Emit C[rows, columns] in row panels; `finish` emits the epilogue of each when it is computed.
+    """Emit C[rows, columns] in row panels; `epilogue` emits the ops after each panel.
 
     Buffers and offsets are those of `emit_block`, except the offset of C, which is requested with
     the first row of a row panel. Rows and columns are those of C after `with_unit_columns`; `most`
@@ -172,7 +172,7 @@ def emit_row_panels(
     if inner is not spec:
         a, a_offset, b, b_offset = b, b_offset, a, a_offset
     block = _Block(target, inner, a, a_offset, b, b_offset, c, 0)
-    block.emit_row_panels(rows, columns, most, c_offset, finish)
+    block.emit_row_panels(rows, columns, most, c_offset, epilogue)
 
 
 def _part(number: Index, extent: int, parts: int) -> Index:
@@ -253,7 +253,7 @@ class _Block:
                 self._pack(b, t.nr, words, packed_b)
             with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
                 a = self._block_of_a(m, rows, k, depth)
-                c, old = self._places(m, n, zeros, number)
+                c, old = self._c_and_old(m, n, zeros, number)
                 if packed_a is None:
                     self.kernel.multiply_rows(a, right, c, old, columns, right_at, far=self.far)
                     return
@@ -278,7 +278,7 @@ class _Block:
         columns: tuple[Index, Index],
         most: tuple[int, int],
         c_offset: Callable[[Index], Index],
-        finish: Callable[[Index, Index], None],
+        epilogue: Callable[[Index, Index], None],
     ) -> None:
         t, spec, (low, high), (n, n_end) = self.tiling, self.spec, rows, columns
         count = sub(n_end, n)
@@ -292,19 +292,19 @@ class _Block:
                 continue
             panels.append((entry_alloca(round_up(most[1], t.nr) * t.kc, spec.acc_type), 0))
             self._pack(self._block_of_b(n, count, k, depth), t.nr, words, panels[-1][0])
-        with _blocks(low, high, spec.m, most[0]) as (m, strip):
+        with _blocks(low, high, spec.m, most[0]) as (m, rows_of_panel):
             start, (ms, ns) = c_offset(m), spec.c_strides
-            c = Place(self.c, start, ms, 1 if spec.n == 1 else ns)
+            c = StridedMatrix(self.c, start, ms, 1 if spec.n == 1 else ns)
             for number, (k, depth, words) in enumerate(k_blocks):
-                a, (right, right_at) = self._block_of_a(m, strip, k, depth), panels[number]
+                a, (right, right_at) = self._block_of_a(m, rows_of_panel, k, depth), panels[number]
                 nothing = zeros is not None and number == 0
-                old = Place(zeros, 0, 0, 0) if nothing else c
+                old = StridedMatrix(zeros, 0, 0, 0) if nothing else c
                 if packed_a is None:
                     self.kernel.multiply_rows(a, right, c, old, count, right_at, far=self.far)
                     continue
                 self._pack(a, t.mr, words, packed_a)
-                self._multiply(packed_a, right, c, old, strip, count, words, right_at)
-            finish(m, add(m, strip))
+                self._multiply(packed_a, right, c, old, rows_of_panel, count, words, right_at)
+            epilogue(m, add(m, rows_of_panel))
 
     def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
         """Start, depth and words of a block of k: sizes differ by one cut, the last is shorter."""
@@ -320,29 +320,29 @@ class _Block:
     def _zeros(self) -> ir.Value:
         """A row of zeros: the old values of a GEMM that overwrites C."""
         zeros = entry_alloca(self.tiling.nr, self.spec.acc_type)
-        kind = vector_type(self.spec.acc_type, self.tiling.vl)
+        row_type = vector_type(self.spec.acc_type, self.tiling.vl)
         with ir.InsertionPoint.after(zeros.owner):
-            for place in range(0, self.tiling.nr, self.tiling.vl):
-                vector.store(splat(kind, 0.0), zeros, [index(place)])
+            for offset in range(0, self.tiling.nr, self.tiling.vl):
+                vector.store(splat(row_type, 0.0), zeros, [index(offset)])
         return zeros
 
-    def _places(
+    def _c_and_old(
         self, m: Index, n: Index, zeros: ir.Value | None, number: Index
-    ) -> tuple[Place, Place]:
+    ) -> tuple[StridedMatrix, StridedMatrix]:
         """C from (m, n) on, and its old values: zeros before the first block of k."""
         (ms, ns), spec = self.spec.c_strides, self.spec
         start = add(self.c_offset, add(mul(m, ms), mul(n, ns)))
-        c = Place(self.c, start, ms, 1 if spec.n == 1 else ns)
+        c = StridedMatrix(self.c, start, ms, 1 if spec.n == 1 else ns)
         if zeros is None:
             return c, c
-        nothing = Place(zeros, 0, 0, 0)
+        nothing = StridedMatrix(zeros, 0, 0, 0)
         if self.tiling.k_blocks == 1:
             return c, nothing
         first = compare(arith.CmpIPredicate.eq, number, 0)
         pairs = ((nothing.offset, start), (0, ms), (0, c.column_stride))
-        numbers = [arith.select(first, index(zero), index(own)) for zero, own in pairs]
+        numbers = [arith.select(first, index(zero), index(c_number)) for zero, c_number in pairs]
         buffer = arith.select(first, without_end(zeros), without_end(self.c))
-        return c, Place(buffer, *numbers)
+        return c, StridedMatrix(buffer, *numbers)
 
     def _block_of_a(self, m: Index, rows: Index, k: Index, depth: Index) -> Block:
         (ms, ks), spec = self.spec.a_strides, self.spec

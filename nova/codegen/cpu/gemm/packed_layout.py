@@ -57,7 +57,7 @@ def choose_packed_layout(target: Target, spec: Contraction) -> PackedLayout:
     types = spec.a_type, spec.b_type, spec.acc_type
     if types != ("bf16", "bf16", "f32"):
         return ELEMENTS
-    chosen = spec.choices.mr is not None or spec.choices.nv is not None
+    chosen = spec.overrides.mr is not None or spec.overrides.nv is not None
     small = min(spec.m, spec.n, spec.k // 2) < TILE // 2
     if target.has_bf16_tiles and not chosen and not small:
         return TILES

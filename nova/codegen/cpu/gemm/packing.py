@@ -60,23 +60,23 @@ def pack(
     """
     vl = target.lanes(BITS[acc_type])
     if block.lane_stride == 1:
-        way = "lanes"
+        method = "lanes"
     elif block.k_stride == 1 and minimum_depth >= vl:
-        way = "squares"
+        method = "squares"
     else:
-        way = "scalars"
+        method = "scalars"
 
     def body(source: ir.Value, into: ir.Value, *numbers: ir.Value) -> None:
         offset, lane_stride, k_stride, lanes, depth = numbers
-        lane: Index = 1 if way == "lanes" else lane_stride
-        step: Index = 1 if way == "squares" else k_stride
+        lane: Index = 1 if method == "lanes" else lane_stride
+        step: Index = 1 if method == "squares" else k_stride
         packer = _Packer(target, acc_type, width, into)
-        packer.pack(Block(source, block.type, offset, lane, step, lanes, depth), way)
+        packer.pack(Block(source, block.type, offset, lane, step, lanes, depth), method)
 
     numbers = (block.offset, block.lane_stride, block.k_stride, block.lanes, block.depth)
-    name = f"nova_pack_{way}_{block.type}_{acc_type}_{width}"
+    name = f"nova_pack_{method}_{block.type}_{acc_type}_{width}"
     values = [index(n) for n in numbers]
-    scalars = way == "scalars" or (way == "lanes" and BITS[block.type] < 32)
+    scalars = method == "scalars" or (method == "lanes" and BITS[block.type] < 32)
     call_shared(name, (block.source, buffer), values, 2, body, scalar_loops=scalars)
 
 
@@ -93,36 +93,36 @@ class _Packer:
     def vl(self) -> int:
         return self.target.lanes(BITS[self.acc_type])
 
-    def pack(self, block: Block, way: str) -> None:
-        if way == "lanes" and self.width % self.vl == 0:
+    def pack(self, block: Block, method: str) -> None:
+        if method == "lanes" and self.width % self.vl == 0:
             with loop(0, block.depth, _CHUNK) as k, loop(0, block.lanes, self.width) as first:
                 steps = minimum(sub(block.depth, k), _CHUNK)
-                place = add(mul(first, block.depth), mul(k, self.width))
-                self._pack_lanes(block.part(first, k, steps), place)
+                offset = add(mul(first, block.depth), mul(k, self.width))
+                self._pack_lanes(block.part(first, k, steps), offset)
             return
         with loop(0, block.lanes, self.width) as first:
-            panel, place = block.part(first, 0, block.depth), mul(first, block.depth)
-            if way == "lanes":
-                self._pack_lanes(panel, place)
-            elif way == "squares":
-                self._pack_squares(panel, place)
+            panel, offset = block.part(first, 0, block.depth), mul(first, block.depth)
+            if method == "lanes":
+                self._pack_lanes(panel, offset)
+            elif method == "squares":
+                self._pack_squares(panel, offset)
             else:
-                self._pack_scalars(panel, place)
+                self._pack_scalars(panel, offset)
 
-    def _put(self, value: ir.Value, place: Index) -> None:
-        vector.store(widen(self.target, value, self.acc_type), self.buffer, [index(place)])
+    def _store(self, value: ir.Value, offset: Index) -> None:
+        vector.store(widen(self.target, value, self.acc_type), self.buffer, [index(offset)])
 
-    def _pack_lanes(self, block: Block, place: Index) -> None:
+    def _pack_lanes(self, block: Block, offset: Index) -> None:
         reach = round_up(self.width, self.vl)
         full = compare(arith.CmpIPredicate.sge, block.lanes, reach)
         # LLVM turns masked accesses to 16-bit floats into library calls on some targets.
         edge = self._pack_scalars if BITS[block.type] < 32 else self._pack_masked
-        branch(full, lambda: self._pack_vectors(block, place), lambda: edge(block, place))
+        branch(full, lambda: self._pack_vectors(block, offset), lambda: edge(block, offset))
 
-    def _pack_vectors(self, block: Block, place: Index) -> None:
-        self._pack_steps(block, place, lambda kind, start, at: vector.load(kind, *at))
+    def _pack_vectors(self, block: Block, offset: Index) -> None:
+        self._pack_steps(block, offset, lambda type_, start, at: vector.load(type_, *at))
 
-    def _pack_masked(self, block: Block, place: Index) -> None:
+    def _pack_masked(self, block: Block, offset: Index) -> None:
         zero = splat(vector_type(block.type, self.vl), 0.0)
         flags = ir.VectorType.get([self.vl], ir.IntegerType.get_signless(1))
         masks = {
@@ -131,28 +131,28 @@ class _Packer:
         }
         self._pack_steps(
             block,
-            place,
-            lambda kind, start, at: vector.maskedload(kind, *at, masks[start], zero),
+            offset,
+            lambda type_, start, at: vector.maskedload(type_, *at, masks[start], zero),
         )
 
-    def _pack_steps(self, block: Block, place: Index, load: Callable[..., ir.Value]) -> None:
+    def _pack_steps(self, block: Block, offset: Index, load: Callable[..., ir.Value]) -> None:
         """Loop over k, then vectors of lanes: a step overwrites the overrun of the last one."""
-        kind = vector_type(block.type, self.vl)
+        type_ = vector_type(block.type, self.vl)
         with loop(0, block.depth, 1) as k:
-            source, base = block.at(0, k), add(place, mul(k, self.width))
+            source, base = block.at(0, k), add(offset, mul(k, self.width))
             for start in range(0, self.width, self.vl):
-                value = load(kind, start, (block.source, [index(add(source, start))]))
-                self._put(value, add(base, start))
+                value = load(type_, start, (block.source, [index(add(source, start))]))
+                self._store(value, add(base, start))
 
-    def _pack_scalars(self, block: Block, place: Index) -> None:
+    def _pack_scalars(self, block: Block, offset: Index) -> None:
         last = sub(block.lanes, 1)
         with loop(0, block.depth, 1) as k, loop(0, self.width, 1) as lane:
             value = memref.load(block.source, [block.at(minimum(lane, last), k)])
             value = widen(self.target, value, self.acc_type)
-            where = index(add(place, add(mul(k, self.width), lane)))
+            where = index(add(offset, add(mul(k, self.width), lane)))
             memref.store(value, self.buffer, [where])
 
-    def _pack_squares(self, block: Block, place: Index) -> None:
+    def _pack_squares(self, block: Block, offset: Index) -> None:
         """Transpose squares of lanes and k; the last square along k is moved back to end with k.
 
         One square of lanes at a time where the squares fit into the panel. Where the last square
@@ -160,12 +160,12 @@ class _Packer:
         of a step are written before the next step.
         """
         if self.width % self.vl:
-            self._transpose(block, place, list(range(0, self.width, self.vl)))
+            self._transpose(block, offset, list(range(0, self.width, self.vl)))
         else:
             with loop(0, self.width, self.vl) as start:
-                self._transpose(block, place, [start])
+                self._transpose(block, offset, [start])
 
-    def _transpose(self, block: Block, place: Index, starts: list[Index]) -> None:
+    def _transpose(self, block: Block, offset: Index, starts: list[Index]) -> None:
         narrow, last_lane = vector_type(block.type, self.vl), sub(block.lanes, 1)
         rows = [
             [block.at(minimum(add(start, lane), last_lane), 0) for lane in range(self.vl)]
@@ -179,7 +179,7 @@ class _Packer:
                 values = [vector.load(narrow, block.source, [index(add(at, k))]) for at in lanes]
                 values = [widen(self.target, value, self.acc_type) for value in values]
                 squares.append(transpose(values, BITS[self.acc_type]))
-            base = add(place, mul(k, self.width))
+            base = add(offset, mul(k, self.width))
             for number in range(self.vl):
                 for start, square in zip(starts, squares, strict=True):
                     where = index(add(base, add(start, number * self.width)))

@@ -61,22 +61,22 @@ def find_prepacked(
     tiles begin at panel boundaries.
     """
     arguments = list(kernel.entry_block.arguments)
-    found = {}
-    for op, product in schedule.products.items():
-        nest, spec = schedule.nests[op], product.spec
+    prepacked = {}
+    for op, contraction in schedule.contractions.items():
+        nest, spec = schedule.nests[op], contraction.spec
         value = list(op.operands)[1]
         root = buffer_root(value)
         panels = panels_of(schedule.target, spec)
         if panels is None or root not in arguments or value != root:
             continue
-        around = any(nest.loops[i].strides[1] for i in product.around)
-        whole = spec.n * spec.k == _elements(root) and nest.offsets[1] == 0
-        if around or not whole or len(list(root.uses)) != 1:
+        varies = any(nest.loops[i].strides[1] for i in contraction.enclosing)
+        complete = spec.n * spec.k == _elements(root) and nest.offsets[1] == 0
+        if varies or not complete or len(list(root.uses)) != 1:
             continue
-        tile = schedule.tile[product.n] if product.n < len(schedule.grid) else spec.n
+        tile = schedule.tile[contraction.n] if contraction.n < len(schedule.grid) else spec.n
         if tile % panels.nr == 0 or tile >= spec.n:
-            found[arguments.index(root)] = (spec, panels)
-    return found
+            prepacked[arguments.index(root)] = (spec, panels)
+    return prepacked
 
 
 def packed_size(spec: Contraction, panels: PrepackedPanels) -> int:

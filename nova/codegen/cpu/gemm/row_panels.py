@@ -29,20 +29,20 @@ _TOGETHER = 16 << 10
 class RowPanels:
     """How a tile is cut: `tile` is the part of the grid of one row panel, `loop` the loop it cuts.
 
-    `rest` are the ops of the epilogue, which process `together` rows at a time.
+    `epilogue` are the ops of the epilogue, which process `together` rows at a time.
     """
 
     op: Any
     loop: int
     tile: tuple[int, ...]
-    rest: tuple[Any, ...]
+    epilogue: tuple[Any, ...]
     together: int
 
 
 def find_row_panels(
     target: Target,
     nests: Mapping[Any, LoopNest],
-    products: Mapping[Any, LoopContraction],
+    contractions: Mapping[Any, LoopContraction],
     skipped: Collection[Any],
     grid: Sequence[int],
     tile: Sequence[int],
@@ -52,23 +52,25 @@ def find_row_panels(
     Also None where a tile has a single row panel, or where the GEMM has another schedule.
     """
     active = [op for op in nests if op not in skipped]
-    if len(products) != 1 or len(active) < 2 or active[0] not in products:
+    if len(contractions) != 1 or len(active) < 2 or active[0] not in contractions:
         return None
-    op, *rest = active
-    product = products[op]
-    swapped = with_unit_columns(product.spec) is not product.spec
-    loop, other = (product.n, product.m) if swapped else (product.m, product.n)
-    if any(nests[op].loops[i].size > 1 for i in product.around):
+    op, *epilogue = active
+    contraction = contractions[op]
+    swapped = with_unit_columns(contraction.spec) is not contraction.spec
+    loop, column_loop = (
+        (contraction.n, contraction.m) if swapped else (contraction.m, contraction.n)
+    )
+    if any(nests[op].loops[i].size > 1 for i in contraction.enclosing):
         return None
-    if loop >= len(grid) or other >= len(grid):
+    if loop >= len(grid) or column_loop >= len(grid):
         return None
-    rows = row_panels_of(target, product.spec, tile[loop], tile[other])
+    rows = row_panels_of(target, contraction.spec, tile[loop], tile[column_loop])
     if rows is None or rows >= tile[loop]:
         return None
-    strip = tuple(rows if i == loop else size for i, size in enumerate(tile))
-    row = tile[other] * BITS[product.spec.acc_type] // 8 * _streams(rest)
+    panel_tile = tuple(rows if i == loop else size for i, size in enumerate(tile))
+    row = tile[column_loop] * BITS[contraction.spec.acc_type] // 8 * _streams(epilogue)
     together = min(max(1, _TOGETHER // row), rows)
-    return RowPanels(op, loop, strip, tuple(rest), together)
+    return RowPanels(op, loop, panel_tile, tuple(epilogue), together)
 
 
 def _streams(ops: Sequence[Any]) -> int:

@@ -14,7 +14,7 @@ from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 
 @record
-class Place:
+class StridedMatrix:
     """A matrix in memory: element (row, column) is at `offset + row*row_stride + ...`."""
 
     buffer: ir.Value
@@ -35,8 +35,8 @@ def store_tile(
     tile: list[ir.Value],
     nv: int,
     scratch: ir.Value,
-    into: tuple[Place, Index],
-    before: tuple[Place, Index],
+    into: tuple[StridedMatrix, Index],
+    before: tuple[StridedMatrix, Index],
     rows: Index,
     columns: Index,
     *,
@@ -47,33 +47,33 @@ def store_tile(
     A row has `nv` vectors. `into` and `before` are C and its old values, each with the offset of
     the tile; with `unit`, both have contiguous columns. `scratch` has room for a tile.
     """
-    kind = tile[0].type
-    vl, mr = kind.shape[0], len(tile) // nv
+    row_type = tile[0].type
+    vl, mr = row_type.shape[0], len(tile) // nv
     nr = nv * vl
     (c, c_at), (old, old_at) = into, before
 
-    def whole() -> None:
+    def store_full() -> None:
         for i in range(mr):
-            place, source = add(c_at, mul(i, c.row_stride)), add(old_at, mul(i, old.row_stride))
+            target, source = add(c_at, mul(i, c.row_stride)), add(old_at, mul(i, old.row_stride))
             for v in range(nv):
-                was = vector.load(kind, old.buffer, [index(add(source, v * vl))])
+                was = vector.load(row_type, old.buffer, [index(add(source, v * vl))])
                 value = arith.addf(was, tile[i * nv + v])
-                vector.store(value, c.buffer, [index(add(place, v * vl))])
+                vector.store(value, c.buffer, [index(add(target, v * vl))])
 
     def spill() -> None:
         for number, value in enumerate(tile):
             vector.store(value, scratch, [index(number * vl)])
 
-    def part() -> None:
+    def store_masked() -> None:
         spill()
         flags = ir.VectorType.get([vl], ir.IntegerType.get_signless(1))
         with loop(0, minimum(rows, mr), 1) as i, loop(0, nr, vl) as j:
             mask = vector.create_mask(flags, [index(sub(columns, j))])
-            place = [index(add(c_at, add(mul(i, c.row_stride), j)))]
+            target = [index(add(c_at, add(mul(i, c.row_stride), j)))]
             source = [index(add(old_at, add(mul(i, old.row_stride), j)))]
-            was = vector.maskedload(kind, old.buffer, source, mask, splat(kind, 0.0))
-            value = vector.load(kind, scratch, [index(add(mul(i, nr), j))])
-            vector.maskedstore(c.buffer, place, mask, arith.addf(was, value))
+            was = vector.maskedload(row_type, old.buffer, source, mask, splat(row_type, 0.0))
+            value = vector.load(row_type, scratch, [index(add(mul(i, nr), j))])
+            vector.maskedstore(c.buffer, target, mask, arith.addf(was, value))
 
     def scattered() -> None:
         spill()
@@ -86,8 +86,8 @@ def store_tile(
     if not unit:
         scattered()
         return
-    is_whole = arith.andi(
+    is_full = arith.andi(
         compare(arith.CmpIPredicate.sge, rows, mr),
         compare(arith.CmpIPredicate.sge, columns, nr),
     )
-    branch(is_whole, whole, part)
+    branch(is_full, store_full, store_masked)

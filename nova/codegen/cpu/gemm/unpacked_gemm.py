@@ -20,7 +20,7 @@ from nova.codegen.common.builder import BITS, loop, splat, vector_type
 from nova.codegen.common.cascade_sum import SUMS
 from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.codegen.cpu.gemm.gemv import emit_gemv
-from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps, turns
+from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps, step_loop
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, UnpackedTile, unpacked_tile
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.core.records import record
@@ -41,7 +41,7 @@ def emit_unpacked(
     ranges: tuple[ir.Value, ir.Value, ir.Value, ir.Value],
 ) -> None:
     """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers."""
-    m_lo, m_hi, n_lo, n_hi = map(_known, ranges)
+    m_lo, m_hi, n_lo, n_hi = map(_static, ranges)
     rows, columns = sub(m_hi, m_lo), sub(n_hi, n_lo)
     (a_row, _), (_, b_column), (c_row, c_column) = spec.a_strides, spec.b_strides, spec.c_strides
     starts = [
@@ -49,11 +49,11 @@ def emit_unpacked(
         add(offsets[1], mul(n_lo, b_column)),
         add(offsets[2], add(mul(m_lo, c_row), mul(n_lo, c_column))),
     ]
-    given = [n for n in (rows, columns) if not isinstance(n, int)]
+    dynamic = [n for n in (rows, columns) if not isinstance(n, int)]
 
     def body(a: ir.Value, b: ir.Value, c: ir.Value, *numbers: ir.Value) -> None:
-        a_at, b_at, c_at, *rest = numbers
-        unknown = iter(rest)
+        a_at, b_at, c_at, *dynamic_sizes = numbers
+        unknown = iter(dynamic_sizes)
         height = rows if isinstance(rows, int) else next(unknown)
         width = columns if isinstance(columns, int) else next(unknown)
         matrices, tile = ((a, a_at), (b, b_at), (c, c_at)), unpacked_tile(target, spec)
@@ -66,10 +66,10 @@ def emit_unpacked(
     strides = (*spec.a_strides, *spec.b_strides, *spec.c_strides)
     words = (spec.acc_type, spec.m, spec.n, spec.k, *sizes, *strides)
     name = "_".join(map(str, ("nova_direct", *words, *(["more"] if spec.accumulate else []))))
-    call_shared(name, buffers, [index(n) for n in (*starts, *given)], 2, body)
+    call_shared(name, buffers, [index(n) for n in (*starts, *dynamic)], 2, body)
 
 
-def _known(value: ir.Value) -> Index:
+def _static(value: ir.Value) -> Index:
     """The `int` of a constant; other values unchanged."""
     op = value.owner.operation if isinstance(value, ir.OpResult) else None
     return int(op.attributes["value"].value) if op and op.name == "arith.constant" else value
@@ -87,7 +87,7 @@ class _Body:
     c: Matrix
 
     @property
-    def kind(self) -> ir.VectorType:
+    def vec_type(self) -> ir.VectorType:
         return vector_type(self.spec.acc_type, self.tile.vl)
 
     def emit(self, rows: Index, columns: Index) -> None:
@@ -96,11 +96,13 @@ class _Body:
             self._pieces(rows, columns)
             return
         last = spec.k - spec.k % tile.chunk
-        self._chunks(rows, columns, (0, last or spec.k), fresh=not spec.accumulate)
+        self._multiply_chunks(rows, columns, (0, last or spec.k), fresh=not spec.accumulate)
         if 0 < last < spec.k:
             self._chunk(rows, columns, last, spec.k - last, fresh=False)
 
-    def _chunks(self, rows: Index, columns: Index, k: tuple[Index, Index], *, fresh: bool) -> None:
+    def _multiply_chunks(
+        self, rows: Index, columns: Index, k: tuple[Index, Index], *, fresh: bool
+    ) -> None:
         """Whole chunks from the first step of k to the second, or a single chunk for all of k."""
         (first, end), chunk = k, min(self.tile.chunk, self.spec.k)
         self._chunk(rows, columns, first, chunk, fresh=fresh)
@@ -123,21 +125,21 @@ class _Body:
     def _blocks(self, rows: Index, columns: Index, width: int) -> None:
         """Blocks of k, each summed in a buffer of `width` columns, which is added to C."""
         spec, tile = self.spec, self.tile
-        own = replace(spec, c_strides=(width, 1))
+        part_spec = replace(spec, c_strides=(width, 1))
         buffer = entry_alloca(spec.m * width, spec.acc_type)
-        part = _Body(self.target, own, tile, self.a, self.b, (buffer, 0))
-        zero = splat(self.kind, 0.0)
+        part = _Body(self.target, part_spec, tile, self.a, self.b, (buffer, 0))
+        zero = splat(self.vec_type, 0.0)
         if not spec.accumulate:
-            self._each_vector(rows, columns, lambda i, j, mask: self._put(i, j, mask, zero))
+            self._each_vector(rows, columns, lambda i, j, mask: self._store_c(i, j, mask, zero))
 
         def add_part(i: Index, j: Index, mask: ir.Value | None) -> None:
             value = part._get(i, j, mask)
-            self._put(i, j, mask, arith.addf(self._get(i, j, mask), value))
+            self._store_c(i, j, mask, arith.addf(self._get(i, j, mask), value))
 
         last = spec.k - spec.k % tile.chunk
         with loop(0, last, tile.block) as k:
             end = minimum(add(k, tile.block), last)
-            part._chunks(rows, columns, (k, end), fresh=True)
+            part._multiply_chunks(rows, columns, (k, end), fresh=True)
             self._each_vector(rows, columns, add_part)
         if last < spec.k:
             self._chunk(rows, columns, last, spec.k - last, fresh=False)
@@ -147,66 +149,70 @@ class _Body:
     ) -> None:
         """Emit `body` for every vector of C, with the mask of its valid elements."""
 
-        def some(j: Index, nv: int, mask: ir.Value | None) -> None:
+        def visit(j: Index, nv: int, mask: ir.Value | None) -> None:
             def row(i: Index, _: int) -> None:
                 for v in range(nv):
                     body(i, add(j, v * self.tile.vl), mask if v == nv - 1 else None)
 
             rows_in_steps(rows, 1, row)
 
-        self._columns(columns, some, lambda j, nv, left: some(j, nv, self._mask(nv, left)))
+        self._columns(
+            columns, visit, lambda j, nv, remaining: visit(j, nv, self._mask(nv, remaining))
+        )
 
-    def _mask(self, nv: int, left: Index) -> ir.Value:
-        """The mask of the last of `nv` vectors that have `left` columns."""
+    def _mask(self, nv: int, remaining: Index) -> ir.Value:
+        """The mask of the last of `nv` vectors that have `remaining` columns."""
         flags = ir.VectorType.get([self.tile.vl], ir.IntegerType.get_signless(1))
-        return vector.create_mask(flags, [index(sub(left, (nv - 1) * self.tile.vl))])
+        return vector.create_mask(flags, [index(sub(remaining, (nv - 1) * self.tile.vl))])
 
-    def _place(self, i: Index, j: Index) -> Index:
+    def _c_offset(self, i: Index, j: Index) -> Index:
         (row, column) = self.spec.c_strides
         return add(self.c[1], add(mul(i, row), mul(j, column)))
 
     def _get(self, i: Index, j: Index, mask: ir.Value | None) -> ir.Value:
-        return self._load(self.c[0], self._place(i, j), mask)
+        return self._load(self.c[0], self._c_offset(i, j), mask)
 
-    def _put(self, i: Index, j: Index, mask: ir.Value | None, value: ir.Value) -> None:
-        place = [index(self._place(i, j))]
+    def _store_c(self, i: Index, j: Index, mask: ir.Value | None, value: ir.Value) -> None:
+        offset = [index(self._c_offset(i, j))]
         if mask is None:
-            vector.store(value, self.c[0], place)
+            vector.store(value, self.c[0], offset)
         else:
-            vector.maskedstore(self.c[0], place, mask, value)
+            vector.maskedstore(self.c[0], offset, mask, value)
 
     def _chunk(self, rows: Index, columns: Index, k: Index, depth: int, *, fresh: bool) -> None:
         """`depth` steps of k from `k` on, for all of C."""
         tile = self.tile
 
         def panel(j: Index, nv: int, mask: ir.Value | None) -> None:
-            def some(i: Index, mr: int) -> None:
+            def tile_rows(i: Index, mr: int) -> None:
                 self._tile(i, j, k, (mr, nv), depth, mask, fresh=fresh)
 
-            rows_in_steps(rows, tile.mr, some)
+            rows_in_steps(rows, tile.mr, tile_rows)
 
-        self._columns(columns, panel, lambda j, nv, left: panel(j, nv, self._mask(nv, left)))
+        self._columns(
+            columns, panel, lambda j, nv, remaining: panel(j, nv, self._mask(nv, remaining))
+        )
 
     def _columns(
         self,
         columns: Index,
-        whole: Callable[[Index, int, ir.Value | None], None],
+        full: Callable[[Index, int, ir.Value | None], None],
         part: Callable[[Index, int, Index], None],
     ) -> None:
         """Whole column panels, then the remaining columns in vectors, the last one masked."""
         tile = self.tile
         if isinstance(columns, int):
-            end, left = columns - columns % tile.nr, columns % tile.nr
-            turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
-            vectors = -(-left // tile.vl)
-            if left and left % tile.vl == 0:
-                whole(end, vectors, None)
-            elif left:
-                part(end, vectors, left)
+            end, remaining = columns - columns % tile.nr, columns % tile.nr
+            step_loop(0, end, tile.nr, lambda j: full(j, tile.nv, None))
+            vectors = -(-remaining // tile.vl)
+            if remaining and remaining % tile.vl == 0:
+                full(end, vectors, None)
+            elif remaining:
+                part(end, vectors, remaining)
             return
         end = sub(columns, arith.remui(columns, index(tile.nr)))
-        turns(0, end, tile.nr, lambda j: whole(j, tile.nv, None))
-        turns(end, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
+        step_loop(0, end, tile.nr, lambda j: full(j, tile.nv, None))
+        step_loop(end, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
 
     def _tile(
         self,
@@ -224,34 +230,34 @@ class _Body:
         a_at = add(self.a[1], add(mul(i, spec.a_strides[0]), mul(k, spec.a_strides[1])))
         b_at = add(self.b[1], add(mul(k, spec.b_strides[0]), j))
         c_at = add(self.c[1], add(mul(i, spec.c_strides[0]), j))
-        places = [
+        accesses = [
             (add(c_at, r * spec.c_strides[0] + v * vl), mask if v == nv - 1 else None)
             for r in range(mr)
             for v in range(nv)
         ]
-        zero = splat(self.kind, 0.0)
-        sums = [zero if fresh else self._load(self.c[0], at, flags) for at, flags in places]
+        zero = splat(self.vec_type, 0.0)
+        sums = [zero if fresh else self._load(self.c[0], at, flags) for at, flags in accesses]
 
         def steps(first: Index, count: int, sums: list[ir.Value]) -> list[ir.Value]:
             for number in range(count):
                 at = add(first, number)
-                left, right = mul(at, spec.a_strides[1]), mul(at, spec.b_strides[0])
-                sums = self._step(sums, add(a_at, left), add(b_at, right), shape, mask)
+                a_step, b_step = mul(at, spec.a_strides[1]), mul(at, spec.b_strides[0])
+                sums = self._step(sums, add(a_at, a_step), add(b_at, b_step), shape, mask)
             return sums
 
-        whole = depth - depth % _UNROLLED if depth == spec.k else 0
-        if whole > _UNROLLED:
-            sums = SUMS.turns(
-                whole,
+        unrolled = depth - depth % _UNROLLED if depth == spec.k else 0
+        if unrolled > _UNROLLED:
+            sums = SUMS.emit_loop(
+                unrolled,
                 _UNROLLED,
                 sums,
                 lambda at, values: steps(at, _UNROLLED, values),
-                per_turn=_UNROLLED,
+                terms_per_iteration=_UNROLLED,
             )
-            sums = steps(whole, depth - whole, sums)
+            sums = steps(unrolled, depth - unrolled, sums)
         else:
             sums = steps(0, depth, sums)
-        for value, (at, flags) in zip(sums, places, strict=True):
+        for value, (at, flags) in zip(sums, accesses, strict=True):
             if flags is None:
                 vector.store(value, self.c[0], [index(at)])
             else:
@@ -269,30 +275,32 @@ class _Body:
         mr, nv = shape
         if self.tile.ahead and mask is None:
             self._fetch(add(b_at, self.tile.chunk * self.spec.b_strides[0]), nv)
-        right = [
+        b_row = [
             self._load(self.b[0], add(b_at, v * self.tile.vl), mask if v == nv - 1 else None)
             for v in range(nv)
         ]
         result = []
         for r in range(mr):
             scalar = memref.load(self.a[0], [index(add(a_at, r * self.spec.a_strides[0]))])
-            left = vector.broadcast(self.kind, scalar)
+            spread = vector.broadcast(self.vec_type, scalar)
             for v in range(nv):
                 total = sums[r * nv + v]
                 if self.target.has_fma:
-                    result.append(vector.fma(left, right[v], total))
+                    result.append(vector.fma(spread, b_row[v], total))
                 else:
-                    result.append(arith.addf(total, arith.mulf(left, right[v])))
+                    result.append(arith.addf(total, arith.mulf(spread, b_row[v])))
         return result
 
     def _fetch(self, start: Index, nv: int) -> None:
         """Prefetch `nv` vectors of B that the next chunk reads."""
         buffer = self.b[0]
         for lane in range(0, nv * self.tile.vl, 512 // BITS[self.spec.acc_type]):
-            place = [index(add(start, lane))]
-            memref.prefetch(buffer, place, is_write=False, locality_hint=3, is_data_cache=True)
+            offset = [index(add(start, lane))]
+            memref.prefetch(buffer, offset, is_write=False, locality_hint=3, is_data_cache=True)
 
     def _load(self, buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
         if mask is None:
-            return vector.load(self.kind, buffer, [index(at)])
-        return vector.maskedload(self.kind, buffer, [index(at)], mask, splat(self.kind, 0.0))
+            return vector.load(self.vec_type, buffer, [index(at)])
+        return vector.maskedload(
+            self.vec_type, buffer, [index(at)], mask, splat(self.vec_type, 0.0)
+        )

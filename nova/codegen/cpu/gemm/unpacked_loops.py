@@ -16,7 +16,7 @@ Matrix = tuple[ir.Value, Index]
 """A buffer, and the offset of a matrix in it."""
 
 
-def turns(low: Index, high: Index, step: int, body: Callable[[Index], None]) -> None:
+def step_loop(low: Index, high: Index, step: int, body: Callable[[Index], None]) -> None:
     """A loop; a loop of a single static iteration is omitted."""
     if isinstance(low, int) and isinstance(high, int) and high - low <= step:
         if low < high:
@@ -30,11 +30,11 @@ def rows_in_steps(extent: Index, step: int, body: Callable[[Index, int], None]) 
     """Rows, or columns, in steps; a static remainder is one step, a dynamic one single steps."""
     if isinstance(extent, int):
         end: Index = extent - extent % step
-        turns(0, end, step, lambda i: body(i, step))
+        step_loop(0, end, step, lambda i: body(i, step))
         if extent % step:
             body(end, extent % step)
         return
     end = sub(extent, arith.remui(extent, index(step)))
-    turns(0, end, step, lambda i: body(i, step))
+    step_loop(0, end, step, lambda i: body(i, step))
     if step > 1:
-        turns(end, extent, 1, lambda i: body(i, 1))
+        step_loop(end, extent, 1, lambda i: body(i, 1))

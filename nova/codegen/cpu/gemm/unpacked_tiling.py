@@ -15,7 +15,7 @@ from math import isqrt
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.cascade_sum import LONG
-from nova.codegen.common.overrides import NO_CHOICES
+from nova.codegen.common.overrides import NO_OVERRIDES
 from nova.codegen.cpu.gemm.blocking import Contraction, rank_register_tiles, step_cost
 from nova.codegen.cpu.vectorize import has_masks
 from nova.core.records import record
@@ -98,12 +98,12 @@ def is_unpacked(target: Target, spec: Contraction) -> bool:
     bits = BITS[spec.acc_type]
     if not spec.a_type == spec.b_type == spec.acc_type or spec.packed:
         return False
-    if spec.choices != NO_CHOICES or spec.n < 4:
+    if spec.overrides != NO_OVERRIDES or spec.n < 4:
         return False
     if _is_along_k(spec):
-        whole = spec.k % target.lanes(bits) == 0 or has_masks(target, bits)
+        vectorizes = spec.k % target.lanes(bits) == 0 or has_masks(target, bits)
         least = 16 if spec.m <= _FEW_ROWS else 4 * target.lanes(bits)
-        return whole and spec.m <= _MOST_DOT_ROWS and spec.k >= least
+        return vectorizes and spec.m <= _MOST_DOT_ROWS and spec.k >= least
     if spec.b_strides[1] != 1 or spec.c_strides[1] != 1:
         return False
     if spec.n % target.lanes(bits) and not has_masks(target, bits):
@@ -180,12 +180,12 @@ def _k_block(k: int, chunk: int) -> int:
 def _exact_cost(tile: tuple[int, int], m: int, n: int, vl: int) -> float:
     """Estimated cycles of a step of k for the whole of C, with edge tiles at their exact sizes."""
     mr, nv = tile
-    rows, (panels, left) = divmod(m, mr), divmod(n, nv * vl)
-    total = panels * _strip(rows, mr, nv)
-    return total + (_strip(rows, mr, -(-left // vl)) if left else 0.0)
+    rows, (panels, remaining) = divmod(m, mr), divmod(n, nv * vl)
+    total = panels * _panel_cost(rows, mr, nv)
+    return total + (_panel_cost(rows, mr, -(-remaining // vl)) if remaining else 0.0)
 
 
-def _strip(rows: tuple[int, int], mr: int, nv: int) -> float:
+def _panel_cost(rows: tuple[int, int], mr: int, nv: int) -> float:
     """The cost of one column panel: whole tiles, and the remaining rows."""
-    whole, left = rows
-    return whole * step_cost(mr, nv) + (step_cost(left, nv) if left else 0.0)
+    full, remaining = rows
+    return full * step_cost(mr, nv) + (step_cost(remaining, nv) if remaining else 0.0)

@@ -33,19 +33,19 @@ def pack_vnni_pairs(
     order: a square overwrites what the previous one wrote past its end, and the buffer has room for
     one extra square.
     """
-    way = "lanes" if block.lane_stride == 1 else "steps" if block.k_stride == 1 else "scalars"
+    method = "lanes" if block.lane_stride == 1 else "steps" if block.k_stride == 1 else "scalars"
 
     def body(source: ir.Value, into: ir.Value, *numbers: ir.Value) -> None:
         offset, lane_stride, k_stride, lanes, depth, count = numbers
-        lane: Index = 1 if way == "lanes" else lane_stride
-        step: Index = 1 if way == "steps" else k_stride
+        lane: Index = 1 if method == "lanes" else lane_stride
+        step: Index = 1 if method == "steps" else k_stride
         inner = Block(source, block.type, offset, lane, step, lanes, depth)
-        _Packer(inner, width, count, into, tiles).pack(way)
+        _Packer(inner, width, count, into, tiles).pack(method)
 
     numbers = (block.offset, block.lane_stride, block.k_stride, block.lanes, block.depth, words)
-    name = f"nova_pack_{'tiles' if tiles else 'pairs'}_{way}_{width}"
+    name = f"nova_pack_{'tiles' if tiles else 'pairs'}_{method}_{width}"
     values = [index(n) for n in numbers]
-    call_shared(name, (block.source, buffer), values, 2, body, scalar_loops=way == "scalars")
+    call_shared(name, (block.source, buffer), values, 2, body, scalar_loops=method == "scalars")
 
 
 @record
@@ -58,7 +58,7 @@ class _Packer:
     buffer: ir.Value
     tiles: bool
 
-    def pack(self, way: str) -> None:
+    def pack(self, method: str) -> None:
         with (
             loop(0, self.block.lanes, self.width) as first,
             loop(0, self.words, TILE) as word,
@@ -66,26 +66,26 @@ class _Packer:
         ):
             lane, panel = add(first, start), mul(first, self.words)
             if self.tiles:
-                place = add(panel, add(mul(word, self.width), mul(start, TILE)))
+                offset = add(panel, add(mul(word, self.width), mul(start, TILE)))
             else:
-                place = add(panel, add(mul(word, self.width), start))
-            if way == "lanes":
-                self._pack_lanes(lane, word, place)
-            elif way == "steps":
-                self._pack_steps(lane, word, place)
+                offset = add(panel, add(mul(word, self.width), start))
+            if method == "lanes":
+                self._pack_lanes(lane, word, offset)
+            elif method == "steps":
+                self._pack_steps(lane, word, offset)
             else:
-                self._pack_scalars(lane, word, place)
+                self._pack_scalars(lane, word, offset)
 
-    def _store(self, square: list[ir.Value], place: Index, by_lane: bool) -> None:
+    def _store(self, square: list[ir.Value], offset: Index, by_lane: bool) -> None:
         """Store a square, passed as the words of each lane or as the lanes of each word."""
         vectors = square if by_lane == self.tiles else transpose(square, 32)
         pitch = TILE if self.tiles else self.width
         for number, value in enumerate(vectors):
-            vector.store(value, self.buffer, [index(add(place, number * pitch))])
+            vector.store(value, self.buffer, [index(add(offset, number * pitch))])
 
-    def _pack_lanes(self, lane: Index, word: Index, place: Index) -> None:
+    def _pack_lanes(self, lane: Index, word: Index, offset: Index) -> None:
         """The source is contiguous along lanes: two interleaved rows are the lanes of a word."""
-        block, left = self.block, sub(self.block.lanes, lane)
+        block, remaining = self.block, sub(self.block.lanes, lane)
         narrow = vector_type("bf16", TILE)
         flags = ir.VectorType.get([TILE], ir.IntegerType.get_signless(1))
         wide = vector_type("i32", TILE)
@@ -95,31 +95,31 @@ class _Packer:
         def pack(mask_of: Callable[[Index], ir.Value], last: Index | None) -> None:
             def row(step: int) -> ir.Value:
                 k = add(mul(word, 2), step)
-                place = block.at(lane, k if last is None else minimum(k, last))
-                value = vector.maskedload(narrow, block.source, [place], mask_of(k), zero)
+                offset = block.at(lane, k if last is None else minimum(k, last))
+                value = vector.maskedload(narrow, block.source, [offset], mask_of(k), zero)
                 return arith.extui(wide, vector.bitcast(half, value))
 
             square = []
             for step in range(0, 2 * TILE, 2):
                 low, high = row(step), row(step + 1)
                 square.append(arith.ori(low, arith.shli(high, splat(wide, 16))))
-            self._store(square, place, by_lane=False)
+            self._store(square, offset, by_lane=False)
 
-        def whole() -> None:
-            mask = vector.create_mask(flags, [index(left)])
+        def full() -> None:
+            mask = vector.create_mask(flags, [index(remaining)])
             pack(lambda k: mask, None)
 
         def part() -> None:
             def mask_of(k: Index) -> ir.Value:
-                there = compare(arith.CmpIPredicate.slt, k, block.depth)
-                return vector.create_mask(flags, [arith.select(there, index(left), index(0))])
+                exists = compare(arith.CmpIPredicate.slt, k, block.depth)
+                return vector.create_mask(flags, [arith.select(exists, index(remaining), index(0))])
 
             pack(mask_of, sub(block.depth, 1))
 
-        rest = sub(block.depth, mul(word, 2))
-        branch(compare(arith.CmpIPredicate.sge, rest, 2 * TILE), whole, part)
+        remaining_steps = sub(block.depth, mul(word, 2))
+        branch(compare(arith.CmpIPredicate.sge, remaining_steps, 2 * TILE), full, part)
 
-    def _pack_steps(self, lane: Index, word: Index, place: Index) -> None:
+    def _pack_steps(self, lane: Index, word: Index, offset: Index) -> None:
         """The source is contiguous along k: a vector of it consists of words already."""
         block, last = self.block, sub(self.block.lanes, 1)
         narrow, wide = vector_type("bf16", 2 * TILE), vector_type("i32", TILE)
@@ -132,25 +132,25 @@ class _Packer:
             at = block.at(minimum(add(lane, number), last), k)
             value = vector.maskedload(narrow, block.source, [at], mask, zero)
             square.append(vector.bitcast(wide, value))
-        self._store(square, place, by_lane=True)
+        self._store(square, offset, by_lane=True)
 
-    def _pack_scalars(self, lane: Index, word: Index, place: Index) -> None:
+    def _pack_scalars(self, lane: Index, word: Index, offset: Index) -> None:
         block = self.block
         last, last_k = sub(block.lanes, 1), sub(block.depth, 1)
-        whole, half = element_type("i32"), ir.IntegerType.get_signless(16)
+        word_type, half_type = element_type("i32"), ir.IntegerType.get_signless(16)
 
         def element(row: Index, k: Index) -> ir.Value:
             where = block.at(minimum(row, last), minimum(k, last_k))
-            bits = arith.bitcast(half, memref.load(block.source, [where]))
-            there = compare(arith.CmpIPredicate.slt, k, block.depth)
-            return arith.select(there, arith.extui(whole, bits), splat(whole, 0))
+            bits = arith.bitcast(half_type, memref.load(block.source, [where]))
+            exists = compare(arith.CmpIPredicate.slt, k, block.depth)
+            return arith.select(exists, arith.extui(word_type, bits), splat(word_type, 0))
 
         # In memory order, as the squares are: the panel of a narrow tile has fewer than 16 lanes.
         with loop(0, TILE, 1) as outer, loop(0, TILE, 1) as inner:
             row, number = (outer, inner) if self.tiles else (inner, outer)
             k = mul(add(word, number), 2)
             low, high = element(add(lane, row), k), element(add(lane, row), add(k, 1))
-            value = arith.ori(low, arith.shli(high, splat(whole, 16)))
+            value = arith.ori(low, arith.shli(high, splat(word_type, 16)))
             pitch = TILE if self.tiles else self.width
-            at = index(add(place, add(mul(outer, pitch), inner)))
+            at = index(add(offset, add(mul(outer, pitch), inner)))
             memref.store(value, self.buffer, [at])

@@ -50,7 +50,7 @@ class AttentionBlock(AttentionScores):
         """The tile of an operand."""
         return self.plan.tile(*AXES[name])
 
-    def stager(self, name: str) -> PipelinedCopies:
+    def copies(self, name: str) -> PipelinedCopies:
         """The copier of rows of an operand into its tile."""
         matrix, plan = self.matrices[name], self.plan
         rows, features = (self.attention.size(role) for role in AXES[name])
@@ -60,21 +60,21 @@ class AttentionBlock(AttentionScores):
         base = add(global_base(matrix.buffer), mul(matrix.start, BITS[matrix.type] // 8))
         return PipelinedCopies(operand, plan.threads, self.thread, index(base), plan.element)
 
-    def core(self, left: SharedTile, right: SharedTile) -> Core:
+    def core(self, lhs: SharedTile, rhs: SharedTile) -> Core:
         """This thread's part of a matmul of tiles, with its addresses computed."""
-        plan, tiles = self.plan, self.plan.product(left, right)
+        plan, tiles = self.plan, self.plan.tile_matmul(lhs, rhs)
         lane, warp = modulo(self.thread, 32), divide(self.thread, 32)
         at_rows = mul(divide(warp, plan.warps[1]), tiles.warp[0])
         at_columns = mul(modulo(warp, plan.warps[1]), tiles.warp[1])
-        kind = TensorCore if plan.kind == "tensor" else PlainCore
-        core = kind(tiles, index(lane), at_rows, at_columns, 0)
+        core_class = TensorCore if plan.core_type == "tensor" else PlainCore
+        core = core_class(tiles, index(lane), at_rows, at_columns, 0)
         core.prepare()
         return core
 
-    def passing(
+    def pipelined_loop(
         self,
         names: Sequence[str],
-        places: Sequence[Index],
+        offsets: Sequence[Index],
         blocks: tuple[Index, Index],
         size: int,
         carried: Sequence[ir.Value],
@@ -89,12 +89,12 @@ class AttentionBlock(AttentionScores):
         loop have arrived in the first iteration, too; `begin` is called when the first copies are
         in flight.
         """
-        stagers = [self.stager(name) for name in names]
+        copies = [self.copies(name) for name in names]
         length = sum(self.tile(name).nbytes for name in names)
 
         def copy(number: Index, buffer: Index) -> None:
-            for stager, place in zip(stagers, places, strict=True):
-                stager.copy(offset_by(self.shared, buffer, place), mul(number, size), 0)
+            for copy_operand, offset in zip(copies, offsets, strict=True):
+                copy_operand.copy(offset_by(self.shared, buffer, offset), mul(number, size), 0)
 
         several = self.plan.stages > 1
         if several:
@@ -109,14 +109,14 @@ class AttentionBlock(AttentionScores):
         with ir.InsertionPoint(loop.body):
             number = loop.induction_variable
             buffer, *values = loop.inner_iter_args
-            other = arith.subi(index(length), buffer) if several else buffer
+            next_buffer = arith.subi(index(length), buffer) if several else buffer
             if several:
                 wait_for_copies(0)
                 barrier()
                 following = arith.addi(number, index(1))
                 more = scf.IfOp(compare(_LESS, following, high))
                 with ir.InsertionPoint(more.then_block):
-                    copy(following, other)
+                    copy(following, next_buffer)
                     scf.YieldOp([])
                 commit_copies()
             else:
@@ -125,22 +125,22 @@ class AttentionBlock(AttentionScores):
                 commit_copies()
                 wait_for_copies(0)
                 barrier()
-            made = body(mul(number, size), buffer, list(values))
-            scf.YieldOp([other, *made])
+            results = body(mul(number, size), buffer, list(values))
+            scf.YieldOp([next_buffer, *results])
         wait_for_copies(0)
         return list(loop.results)[1:]
 
-    def keep(self, core: Core, values: list[ir.Value], place: Index) -> None:
+    def store_weights(self, core: Core, values: list[ir.Value], offset: Index) -> None:
         """Write this thread's part of a block of weights into their tile at an offset."""
         plan, tile = self.plan, self.plan.tile("i", "j")
-        for row, column, some in parts(core, values):
-            chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
-            address = offset_by(self.shared, tile.at(row, chunk), mul(rest, tile.element), place)
-            if plan.kind == "tensor":
-                store(narrow_pair(some[0], some[1], plan.element), address, SHARED, 4)
+        for row, column, elements in parts(core, values):
+            chunk, within = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
+            address = offset_by(self.shared, tile.at(row, chunk), mul(within, tile.element), offset)
+            if plan.core_type == "tensor":
+                store(narrow_pair(elements[0], elements[1], plan.element), address, SHARED, 4)
             else:
-                whole = vector.from_elements(vector_type(plan.element, len(some)), some)
-                store(whole, address, SHARED, tile.element * len(some))
+                packed = vector.from_elements(vector_type(plan.element, len(elements)), elements)
+                store(packed, address, SHARED, tile.element * len(elements))
 
     # --- results --------------------------------------------------------------------------------
 
@@ -158,22 +158,22 @@ class AttentionBlock(AttentionScores):
         width = self._width(f"to_{name}", features, core.together)
         columns = core.columns()
         size = BITS[matrix.type] // 8
-        for number, place in enumerate(core.rows()):
-            row = add(first, place)
+        for number, tile_row in enumerate(core.rows()):
+            row = add(first, tile_row)
             scale = factor(number) if factor else None
             exists = scf.IfOp(compare(_LESS, row, rows))
             with ir.InsertionPoint(exists.then_block):
                 for start in range(0, len(columns), width):
-                    some = [values[core.number(number, start + i)] for i in range(width)]
+                    elements = [values[core.number(number, start + i)] for i in range(width)]
                     if scale is not None:
-                        some = [arith.mulf(value, scale) for value in some]
-                    whole = self._stored(some, matrix.type)
+                        elements = [arith.mulf(value, scale) for value in elements]
+                    packed = self._stored(elements, matrix.type)
                     address = offset_by(
                         global_base(matrix.buffer), mul(matrix.at(row, columns[start]), size)
                     )
                     inside = scf.IfOp(compare(_LESS, columns[start], features))
                     with ir.InsertionPoint(inside.then_block):
-                        store(whole, address, GLOBAL, size * width)
+                        store(packed, address, GLOBAL, size * width)
                         scf.YieldOp([])
                 scf.YieldOp([])
 
@@ -188,8 +188,8 @@ class AttentionBlock(AttentionScores):
     def _width(self, name: str, features: int, together: int) -> int:
         """Adjacent elements that one store can write."""
         matrix = self.matrices[name]
-        apart = features, matrix.row, *self._starts(name)
-        return gcd(together, *apart) if matrix.column == 1 else 1
+        strides = features, matrix.row, *self._starts(name)
+        return gcd(together, *strides) if matrix.column == 1 else 1
 
     def _starts(self, name: str) -> list[int]:
         """The start of an operand in its buffer: an offset, and strides of the batch loops."""

@@ -20,7 +20,7 @@ from nova.ir.index import Index, add, divide, divide_up, minimum, mul, offset_by
 
 def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
     """Emit a block with rows `role`, by its number among those of a point of the batch."""
-    plan, kind = block.plan, block.attention.kind
+    plan, spec = block.plan, block.attention.spec
     first = mul(number, plan.extent(role))
     fixed, passing = ("kv", "qg") if role == "j" else ("qg", "kv")
     tiles = {name: block.tile(name) for name in "gqkv"}
@@ -34,75 +34,78 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
         offsets[name] = end
         end += tiles[name].nbytes
     end = ring + plan.stages * (end - ring)
-    kept = {"d": end, "p": end + plan.weights}
+    weight_offsets = {"d": end, "p": end + plan.weights}
     weights = plan.tile("i", "j")
     for name in fixed:
-        block.stager(name).copy(offset_by(block.shared, offsets[name]), first, 0)
+        block.copies(name).copy(offset_by(block.shared, offsets[name]), first, 0)
     scores, towards = block.core(tiles["q"], tiles["k"]), block.core(tiles["g"], tiles["v"])
     # Result -> its weights, and the rows they are multiplied by.
     uses = {"q": ("d", "k")} if role == "i" else {"k": ("d", "q"), "v": ("p", "g")}
-    wanted = {name: pair for name, pair in uses.items() if name in kind.results}
-    left = weights if role == "i" else weights.turned
-    cores = {name: block.core(left, tiles[pair[1]].turned) for name, pair in wanted.items()}
+    matmuls = {name: pair for name, pair in uses.items() if name in spec.results}
+    lhs = weights if role == "i" else weights.transposed
+    cores = {name: block.core(lhs, tiles[pair[1]].transposed) for name, pair in matmuls.items()}
     start = [value for core in cores.values() for value in core.zeros()]
 
     def body(passed: Index, buffer: Index, carried: list[ir.Value]) -> list[ir.Value]:
         row, key = (first, passed) if role == "i" else (passed, first)
 
-        def place(name: str) -> Index:
+        def tile_address(name: str) -> Index:
             return offset_by(block.shared, *((buffer,) if name in passing else ()), offsets[name])
 
-        products = scores.stage(place("q"), place("k"), scores.zeros())
-        slopes = towards.stage(place("g"), place("v"), towards.zeros())
-        p, d = _weights(block, scores, products, slopes, row, key)
+        scores_sums = scores.stage(tile_address("q"), tile_address("k"), scores.zeros())
+        slopes = towards.stage(tile_address("g"), tile_address("v"), towards.zeros())
+        p, d = _weights(block, scores, scores_sums, slopes, row, key)
         # All warps have begun this iteration: none reads the weights of the previous one.
-        block.keep(scores, d, kept["d"])
-        if "v" in wanted:
-            block.keep(scores, p, kept["p"])
+        block.store_weights(scores, d, weight_offsets["d"])
+        if "v" in matmuls:
+            block.store_weights(scores, p, weight_offsets["p"])
         barrier()
-        made: list[ir.Value] = []
+        results: list[ir.Value] = []
         for name, core in cores.items():
             count = len(core.zeros())
             sums, carried = carried[:count], carried[count:]
-            which, other = wanted[name]
-            made += core.stage(offset_by(block.shared, kept[which]), place(other), sums)
-        return made
+            weights_name, rows_name = matmuls[name]
+            results += core.stage(
+                offset_by(block.shared, weight_offsets[weights_name]), tile_address(rows_name), sums
+            )
+        return results
 
-    other = "i" if role == "j" else "j"
-    size = plan.extent(other)
+    loop_role = "i" if role == "j" else "j"
+    size = plan.extent(loop_role)
     low: Index = 0
-    high: Index = -(-plan.sizes.of(other) // size)
-    if kind.causal and role == "i":
+    high: Index = -(-plan.sizes.of(loop_role) // size)
+    if spec.causal and role == "i":
         high = minimum(high, divide_up(add(first, plan.rows), size))
-    elif kind.causal:
+    elif spec.causal:
         low = minimum(divide(first, size), high)
-    places = [offsets[name] for name in passing]
-    done = block.passing(passing, places, (low, high), size, start, body)
-    scale = block.number(kind.scale)
+    tile_offsets = [offsets[name] for name in passing]
+    totals = block.pipelined_loop(passing, tile_offsets, (low, high), size, start, body)
+    scale = block.number(spec.scale)
     for name, core in cores.items():
         count = len(core.zeros())
-        sums, done = done[:count], done[count:]
+        sums, totals = totals[:count], totals[count:]
         block.write(name, core, sums, first, None if name == "v" else lambda _: scale)
 
 
 def _weights(
     block: AttentionBlock,
     core: Core,
-    products: list[ir.Value],
+    scores_sums: list[ir.Value],
     slopes: list[ir.Value],
     first: Index,
     key: Index,
 ) -> tuple[list[ir.Value], list[ir.Value]]:
     """p and d of a block of rows and keys; zeros where a row does not see a key."""
     sizes, type_ = block.plan.sizes, block.attention.type
-    scores = block.scores(core, products, first, key)
+    scores = block.scores(core, scores_sums, first, key)
     p, d = list(scores), list(slopes)
-    for i, place in enumerate(core.rows()):
-        row = add(first, place)
+    for i, tile_row in enumerate(core.rows()):
+        row = add(first, tile_row)
         # A row that only pads the tile uses the statistics of the last row.
-        known = minimum(row, sizes.i - 1) if sizes.i % block.plan.rows else row
+        statistics_row = minimum(row, sizes.i - 1) if sizes.i % block.plan.rows else row
         shift, delta = (
-            read_number(block.matrices[name], known, type_) for name in ("logsumexp", "delta")
+            read_number(block.matrices[name], statistics_row, type_)
+            for name in ("logsumexp", "delta")
         )
         shift = arith.mulf(shift, block.number(block.unit))
         for j in range(len(core.columns())):

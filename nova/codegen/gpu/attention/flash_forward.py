@@ -31,7 +31,7 @@ from nova.codegen.gpu.ptx_ops import (
 from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import Index, add, compare, divide_up, minimum, modulo, mul, offset_by
 
-_MOST_HELD = 32
+_MAX_FRAGMENT_REGISTERS = 32
 """Registers of a thread that may hold its part of q."""
 
 
@@ -42,92 +42,100 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
     q, k, v = (block.tile(name) for name in "qkv")
     weights = plan.tile("i", "j")
     ring = q.nbytes
-    kept = ring + plan.stages * (k.nbytes + v.nbytes)
-    scores, values = block.core(q, k), block.core(weights, v.turned)
-    block.stager("q").copy(block.shared, first, 0)
+    weights_offset = ring + plan.stages * (k.nbytes + v.nbytes)
+    scores, values = block.core(q, k), block.core(weights, v.transposed)
+    block.copies("q").copy(block.shared, first, 0)
     commit_copies()
     rows = len(scores.rows())
     zero, unit = block.number(0.0), block.number(block.factor)
     start = [block.number(-inf)] * rows + [zero] * rows + values.zeros()
-    held: list[Fragments] = []
+    fragments: list[Fragments] = []
 
     def begin() -> None:
         """Keep the fragments of q in registers over all iterations, if they are few."""
-        if isinstance(scores, TensorCore) and plan.held <= _MOST_HELD:
+        if isinstance(scores, TensorCore) and plan.fragment_registers <= _MAX_FRAGMENT_REGISTERS:
             wait_for_copies(1)
             barrier()
-            held.extend(scores.hold(block.shared))
+            fragments.extend(scores.load_fragments(block.shared))
 
     def multiply(buffer: Index) -> list[ir.Value]:
-        right = offset_by(block.shared, buffer, ring)
-        if isinstance(scores, TensorCore) and held:
-            return scores.stage_held(held, right, scores.zeros())
-        return scores.stage(block.shared, right, scores.zeros())
+        rhs = offset_by(block.shared, buffer, ring)
+        if isinstance(scores, TensorCore) and fragments:
+            return scores.stage_from_registers(fragments, rhs, scores.zeros())
+        return scores.stage(block.shared, rhs, scores.zeros())
 
     def add_values(
-        key: Index, buffer: Index, made: list[ir.Value], out: list[ir.Value]
+        key: Index, buffer: Index, new_weights: list[ir.Value], out: list[ir.Value]
     ) -> list[ir.Value]:
-        right = offset_by(block.shared, buffer, ring + k.nbytes)
+        rhs = offset_by(block.shared, buffer, ring + k.nbytes)
         if isinstance(scores, TensorCore) and isinstance(values, TensorCore):
-            left = scores.as_left(made)
-            product = partial(values.stage_held, left, right, out)
+            lhs = scores.as_lhs(new_weights)
+            multiply_values = partial(values.stage_from_registers, lhs, rhs, out)
         else:
             assert isinstance(values, PlainCore)
             # A warp reads only the weights that it wrote itself.
             warp_barrier()
-            block.keep(scores, made, kept)
+            block.store_weights(scores, new_weights, weights_offset)
             warp_barrier()
-            product = partial(values.stage, offset_by(block.shared, kept), right, out)
-        return multiply_seen(block, values, right, first, key, product)
+            multiply_values = partial(
+                values.stage, offset_by(block.shared, weights_offset), rhs, out
+            )
+        return multiply_seen(block, values, rhs, first, key, multiply_values)
 
     def body(key: Index, buffer: Index, carried: list[ir.Value]) -> list[ir.Value]:
-        tops, sums, out = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
-        found = block.scores(scores, multiply(buffer), first, key)
+        row_maxes, sums, out = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
+        block_scores = block.scores(scores, multiply(buffer), first, key)
         columns = range(len(scores.columns()))
-        made, new_tops, new_sums = list(found), [], []
+        new_weights, new_maxes, new_sums = list(block_scores), [], []
         for i in range(rows):
             numbers = [scores.number(i, j) for j in columns]
-            top = reduce(_larger, (found[n] for n in numbers), tops[i])
-            (top,) = reduce_lanes([top], lambda a, b: _larger(b, a), scores.row_lanes)
-            nothing = arith.cmpf(arith.CmpFPredicate.OEQ, top, block.number(-inf))
-            shift = arith.mulf(arith.select(nothing, zero, top), unit)
-            fade = block.weight(tops[i], shift)
-            total = arith.mulf(sums[i], fade)
+            row_max = reduce(_maximum, (block_scores[n] for n in numbers), row_maxes[i])
+            (row_max,) = reduce_lanes([row_max], lambda a, b: _maximum(b, a), scores.row_lanes)
+            is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, row_max, block.number(-inf))
+            shift = arith.mulf(arith.select(is_empty, zero, row_max), unit)
+            rescale = block.weight(row_maxes[i], shift)
+            total = arith.mulf(sums[i], rescale)
             for n in numbers:
-                made[n] = block.weight(found[n], shift)
-                total = arith.addf(total, made[n])
+                new_weights[n] = block.weight(block_scores[n], shift)
+                total = arith.addf(total, new_weights[n])
             for j in range(len(values.columns())):
                 n = values.number(i, j)
-                out[n] = arith.mulf(out[n], fade)
-            new_tops.append(top)
+                out[n] = arith.mulf(out[n], rescale)
+            new_maxes.append(row_max)
             new_sums.append(total)
-        return [*new_tops, *new_sums, *add_values(key, buffer, made, out)]
+        return [*new_maxes, *new_sums, *add_values(key, buffer, new_weights, out)]
 
     count: Index = -(-plan.sizes.j // plan.keys)
-    if attention.kind.causal:
+    if attention.spec.causal:
         count = minimum(count, divide_up(add(first, plan.rows), plan.keys))
-    done = block.passing("kv", (ring, ring + k.nbytes), (0, count), plan.keys, start, body, begin)
-    tops, sums, out = done[:rows], done[rows : 2 * rows], done[2 * rows :]
-    totals = [_summed(value, scores.row_lanes) for value in sums]
-    one = block.number(1.0)
+    totals_and_out = block.pipelined_loop(
+        "kv", (ring, ring + k.nbytes), (0, count), plan.keys, start, body, begin
+    )
+    row_maxes, sums, out = (
+        totals_and_out[:rows],
+        totals_and_out[rows : 2 * rows],
+        totals_and_out[2 * rows :],
+    )
+    totals = [_sum_lanes(value, scores.row_lanes) for value in sums]
+    unit_value = block.number(1.0)
     empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
-    if "out" in attention.kind.results:
+    if "out" in attention.spec.results:
         factors = [
-            arith.select(nothing, zero, arith.divf(one, total))
-            for nothing, total in zip(empty, totals, strict=True)
+            arith.select(is_empty, zero, arith.divf(unit_value, total))
+            for is_empty, total in zip(empty, totals, strict=True)
         ]
         block.write("out", values, out, first, lambda i: factors[i])
-    if "logsumexp" in attention.kind.results:
+    if "logsumexp" in attention.spec.results:
         # All lanes of a row have it, and the first one writes it.
         lane = modulo(block.thread, scores.row_lanes)
-        for i, place in enumerate(scores.rows()):
-            row = add(first, place)
-            known = arith.mulf(tops[i], block.number(block.factor / block.unit))
-            value = arith.addf(known, math.log(arith.select(empty[i], one, totals[i])))
+        for i, tile_row in enumerate(scores.rows()):
+            row = add(first, tile_row)
+            scaled_max = arith.mulf(row_maxes[i], block.number(block.factor / block.unit))
+            value = arith.addf(scaled_max, math.log(arith.select(empty[i], unit_value, totals[i])))
             value = arith.select(empty[i], block.number(inf), value)
-            mine = compare(arith.CmpIPredicate.eq, lane, 0)
+            is_first_lane = compare(arith.CmpIPredicate.eq, lane, 0)
             exists = compare(arith.CmpIPredicate.slt, row, plan.sizes.i)
-            only = scf.IfOp(arith.andi(mine, exists))
+            only = scf.IfOp(arith.andi(is_first_lane, exists))
             with ir.InsertionPoint(only.then_block):
                 matrix, size = block.matrices["to_logsumexp"], BITS[attention.type] // 8
                 address = add(global_base(matrix.buffer), mul(matrix.at(row), size))
@@ -135,11 +143,11 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
                 scf.YieldOp([])
 
 
-def _larger(a: ir.Value, b: ir.Value) -> ir.Value:
+def _maximum(a: ir.Value, b: ir.Value) -> ir.Value:
     """The larger one; NaN if either is, and then all weights of the row are NaN."""
     return arith.maximumf(a, b)
 
 
-def _summed(value: ir.Value, lanes: int) -> ir.Value:
+def _sum_lanes(value: ir.Value, lanes: int) -> ir.Value:
     """The sum over the lanes of a row, in each of them."""
     return reduce_lanes([value], arith.addf, lanes)[0]

@@ -27,11 +27,11 @@ from nova.ir.index import Index, add, compare, divide, index, modulo, mul, offse
 
 @dataclass(frozen=True)
 class _Format:
-    """A word of one or two elements; an exponent of all ones plus `one` carries into the sign."""
+    """A word of one or two elements; an exponent of all ones plus `carry` carries into the sign."""
 
     bits: int
     exponent: int
-    one: int
+    carry: int
     sign: int
 
     def constant(self, value: int) -> ir.Value:
@@ -41,7 +41,7 @@ class _Format:
     def signs(self, word: ir.Value) -> ir.Value:
         """The word with the sign bits of its non-finite elements set, and other bits."""
         exponents = arith.andi(word, self.constant(self.exponent))
-        return arith.addi(exponents, self.constant(self.one))
+        return arith.addi(exponents, self.constant(self.carry))
 
 
 _FORMATS = {
@@ -58,48 +58,48 @@ def multiply_seen(
     values: Index,
     first: Index,
     key: Index,
-    product: Callable[[Clean | None], list[ir.Value]],
+    matmul: Callable[[Clean | None], list[ir.Value]],
 ) -> list[ir.Value]:
     """The sums plus the matmul of a block of weights and the values from `key` on.
 
-    `product` multiplies by the tile at the address `values`, whose elements are cleaned first.
+    `matmul` multiplies by the tile at the address `values`, whose elements are cleaned first.
     """
     plan = block.plan
-    if not block.attention.kind.causal:
-        return product(None)
+    if not block.attention.spec.causal:
+        return matmul(None)
     truth = ir.IntegerType.get_signless(1)
     edge = compare(arith.CmpIPredicate.sgt, add(key, plan.keys - 1), first)
     look = scf.IfOp(edge, [truth], has_else=True)
     with ir.InsertionPoint(look.then_block):
-        scf.YieldOp([_some_not_finite(block, values)])
+        scf.YieldOp([_any_not_finite(block, values)])
     with ir.InsertionPoint(look.else_block):
         scf.YieldOp([splat(truth, 0)])
-    kinds = [value.type for value in core.zeros()]
-    either = scf.IfOp(look.results[0], kinds, has_else=True)
+    types = [value.type for value in core.zeros()]
+    either = scf.IfOp(look.results[0], types, has_else=True)
     with ir.InsertionPoint(either.then_block):
-        sums = product(_zeros_for_others(plan.element, plan.kind == "tensor"))
+        sums = matmul(_zeros_for_others(plan.element, plan.core_type == "tensor"))
         scf.YieldOp(_add_not_finite(block, core, values, (first, key), sums))
     with ir.InsertionPoint(either.else_block):
-        scf.YieldOp(product(None))
+        scf.YieldOp(matmul(None))
     return list(either.results)
 
 
-def _some_not_finite(block: AttentionBlock, values: Index) -> ir.Value:
+def _any_not_finite(block: AttentionBlock, values: Index) -> ir.Value:
     """Whether any value of the tile is not finite, uniform over a warp."""
     tile, form = block.tile("v"), _FORMATS[block.plan.element]
     per_row, words = tile.row_bytes // CHUNK, CHUNK * 8 // form.bits
-    kind = ir.VectorType.get([words], ir.IntegerType.get_signless(form.bits))
+    chunk_type = ir.VectorType.get([words], ir.IntegerType.get_signless(form.bits))
     lane = index(modulo(block.thread, WARP))
     loop = scf.ForOp(lane, index(tile.rows * per_row), index(WARP), [form.constant(0)])
     with ir.InsertionPoint(loop.body):
         number = loop.induction_variable
-        place = tile.at(divide(number, per_row), modulo(number, per_row))
-        loaded = load(kind, offset_by(values, place), SHARED, CHUNK)
+        offset = tile.at(divide(number, per_row), modulo(number, per_row))
+        loaded = load(chunk_type, offset_by(values, offset), SHARED, CHUNK)
         signs = [form.signs(vector.extract(loaded, [], [i])) for i in range(words)]
         scf.YieldOp([reduce(arith.ori, signs, loop.inner_iter_args[0])])
-    found = arith.andi(loop.results[0], form.constant(form.sign))
-    mine = arith.cmpi(arith.CmpIPredicate.ne, found, form.constant(0))
-    everyone = ballot(mine)
+    sign_bits = arith.andi(loop.results[0], form.constant(form.sign))
+    in_lane = arith.cmpi(arith.CmpIPredicate.ne, sign_bits, form.constant(0))
+    everyone = ballot(in_lane)
     return arith.cmpi(arith.CmpIPredicate.ne, everyone, splat(everyone.type, 0))
 
 
@@ -127,34 +127,34 @@ def _add_not_finite(
 ) -> list[ir.Value]:
     """Add non-finite values of the tile to the sums of the rows that see their key."""
     first, key = corner
-    rows = [add(first, place) for place in core.rows()]
+    rows = [add(first, tile_row) for tile_row in core.rows()]
     loop = scf.ForOp(index(0), index(block.plan.keys), index(1), sums)
     with ir.InsertionPoint(loop.body):
         number = loop.induction_variable
-        made = list(loop.inner_iter_args)
-        seen = [compare(arith.CmpIPredicate.sle, add(key, number), row) for row in rows]
+        new_sums = list(loop.inner_iter_args)
+        visible = [compare(arith.CmpIPredicate.sle, add(key, number), row) for row in rows]
         for j, column in enumerate(core.columns()):
             value = _value(block, values, number, column)
             zero = splat(value.type, 0.0)
             value = arith.select(_is_finite(value), zero, value)
-            for i, sees in enumerate(seen):
+            for i, is_visible in enumerate(visible):
                 n = core.number(i, j)
-                made[n] = arith.addf(made[n], arith.select(sees, value, zero))
-        scf.YieldOp(made)
+                new_sums[n] = arith.addf(new_sums[n], arith.select(is_visible, value, zero))
+        scf.YieldOp(new_sums)
     return list(loop.results)
 
 
 def _value(block: AttentionBlock, values: Index, row: Index, column: Index) -> ir.Value:
     """An element of the tile of values, in the accumulator type."""
     tile, element = block.tile("v"), block.plan.element
-    chunk, rest = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
-    place = offset_by(values, tile.at(row, chunk), mul(rest, tile.element))
+    chunk, within = divide(column, tile.per_chunk), modulo(column, tile.per_chunk)
+    address = offset_by(values, tile.at(row, chunk), mul(within, tile.element))
     if element == "bf16":
         # bf16 is the upper half of an f32.
-        half, whole = (ir.IntegerType.get_signless(bits) for bits in (16, 32))
-        wide = arith.extui(whole, load(half, place, SHARED, tile.element))
-        return arith.bitcast(ir.F32Type.get(), arith.shli(wide, splat(whole, 16)))
-    value = load(element_type(element), place, SHARED, tile.element)
+        half_type, word_type = (ir.IntegerType.get_signless(bits) for bits in (16, 32))
+        wide = arith.extui(word_type, load(half_type, address, SHARED, tile.element))
+        return arith.bitcast(ir.F32Type.get(), arith.shli(wide, splat(word_type, 16)))
+    value = load(element_type(element), address, SHARED, tile.element)
     sums = element_type(block.attention.type)
     return value if value.type == sums else arith.extf(sums, value)
 

@@ -56,24 +56,24 @@ class AttentionKernel:
         shared = shared_base()
 
         def emit_role(role: str, number: Index) -> None:
-            point, own = self._order(role, number)
+            point, block_number = self._order(role, number)
             matrices = self._matrices(buffers, point)
             block = AttentionBlock(self.plan, self.attention, matrices, position.thread, shared)
-            if self.attention.kind.op == "attend":
-                emit_forward(block, own)
+            if self.attention.spec.op == "attend":
+                emit_forward(block, block_number)
             else:
-                emit_gradient(block, role, own)
+                emit_gradient(block, role, block_number)
 
         if len(self.plan.roles) == 1:
             emit_role(self.plan.roles[0], position.block)
             return
         first, second = self.plan.roles
         count = self.plan.blocks_of(first)
-        rest = sub(position.block, count)
+        second_number = sub(position.block, count)
         either = scf.IfOp(compare(arith.CmpIPredicate.slt, position.block, count), has_else=True)
         for region, role, number in (
             (either.then_block, first, position.block),
-            (either.else_block, second, rest),
+            (either.else_block, second, second_number),
         ):
             with ir.InsertionPoint(region):
                 emit_role(role, number)
@@ -87,14 +87,14 @@ class AttentionKernel:
         """
         plan = self.plan
         count = plan.blocks_of(role) // plan.sizes.batch
-        if not self.attention.kind.causal:
+        if not self.attention.spec.causal:
             return divide(number, count), modulo(number, count)
         together = plan.points_together
-        group, rest = divide(number, together * count), modulo(number, together * count)
-        point, own = modulo(rest, together), divide(rest, together)
+        group, in_group = divide(number, together * count), modulo(number, together * count)
+        point, block_number = modulo(in_group, together), divide(in_group, together)
         if role == "i":
-            own = sub(count - 1, own)
-        return add(mul(group, together), point), own
+            block_number = sub(count - 1, block_number)
+        return add(mul(group, together), point), block_number
 
     def _matrices(self, buffers: Sequence[Any], point: Index) -> dict[str, Matrix]:
         """The operands and results at a point of the batch."""
@@ -107,13 +107,13 @@ class AttentionKernel:
                 add(start, mul(counter, stride))
                 for start, stride in zip(starts, loop.strides, strict=True)
             ]
-        found = {}
+        matrices = {}
         for number, (name, buffer) in enumerate(zip(attention.names, buffers, strict=True)):
             axes = AXES[name.removeprefix("to_")]
             strides = [nest.loops[attention.roles[a]].strides[number] for a in axes]
-            kind = str(buffer.type.element_type)
-            found[name] = Matrix(buffer, kind, starts[number], strides[0], [*strides, 0][1])
-        return found
+            element = str(buffer.type.element_type)
+            matrices[name] = Matrix(buffer, element, starts[number], strides[0], [*strides, 0][1])
+        return matrices
 
 
 def match_attention(kernel: DeviceKernel) -> Attention | None:
@@ -138,11 +138,11 @@ def plan_attention_kernel(kernel: DeviceKernel, attention: Attention) -> Attenti
     sizes = AttentionSizes(batch, *(attention.size(role) for role in "ijef"))
     types = tuple(
         str(value.type.element_type)
-        for name, value in zip(attention.kind.operands, op.operands, strict=False)
+        for name, value in zip(attention.spec.operands, op.operands, strict=False)
         if name in "gqkv"
     )
     arch = kernel.target.cpu
-    plan = plan_attention(sizes, types, attention.type, attention.kind.results, arch)
+    plan = plan_attention(sizes, types, attention.type, attention.spec.results, arch)
     if plan is None:
         function = kernel.function
         raise LoweringError(

@@ -45,7 +45,7 @@ class AttentionPlan:
     """Tiles of `rows` rows of q and `keys` rows of k and v, with padded features."""
 
     sizes: AttentionSizes
-    kind: str
+    core_type: str
     element: str
     """Type of the matmul operands in shared memory."""
     rows: int
@@ -65,18 +65,18 @@ class AttentionPlan:
         size = self.sizes.of(role)
         # A power of two, so that threads divide the rows of a tile evenly; a warp has 32 columns of
         # FMA accumulators, or 16 of a tensor core.
-        least = (32 if self.kind == "plain" else 16) * self.warps[1]
+        least = (32 if self.core_type == "plain" else 16) * self.warps[1]
         return least << (-(-size // least) - 1).bit_length()
 
     def tile(self, role: str, feature: str) -> SharedTile:
         """Rows `role` of a tensor with features `feature`, or with keys."""
         size = BITS[self.element] // 8
-        tensor = self.kind == "tensor"
+        tensor = self.core_type == "tensor"
         sides = self.extent(role), self.extent(feature)
         return SharedTile(*sides, size, True, 1 if tensor else 0, not tensor)
 
-    def product(self, left: SharedTile, right: SharedTile) -> TileMatmul:
-        return TileMatmul(left, right, self.element, self.warps)
+    def tile_matmul(self, lhs: SharedTile, rhs: SharedTile) -> TileMatmul:
+        return TileMatmul(lhs, rhs, self.element, self.warps)
 
     # --- blocks of a launch, and their memory ---------------------------------------------------
 
@@ -118,16 +118,16 @@ class AttentionPlan:
         return "out" in self.results or "logsumexp" in self.results
 
     @property
-    def held(self) -> int:
+    def fragment_registers(self) -> int:
         """Registers of a thread for its fragments of q as tensor-core operands."""
         return self.rows // self.warps[0] * self.extent("e") * BITS[self.element] // 32 // 32
 
     def shared_of(self, role: str) -> int:
-        other = "j" if role == "i" else "i"
-        kept = 2 if role == "j" else 1
-        if self.is_forward and self.kind == "tensor":
-            kept = 0  # weights stay in registers
-        return self.pair(role) + self.stages * self.pair(other) + kept * self.weights
+        loop_role = "j" if role == "i" else "i"
+        weight_tiles = 2 if role == "j" else 1
+        if self.is_forward and self.core_type == "tensor":
+            weight_tiles = 0  # weights stay in registers
+        return self.pair(role) + self.stages * self.pair(loop_role) + weight_tiles * self.weights
 
     @property
     def sums(self) -> int:
@@ -135,8 +135,12 @@ class AttentionPlan:
         counts = []
         for role in self.roles:
             columns = {"q": "e", "k": "e", "v": "f"}
-            mine = [columns[n] for n in self.results if n in ("kv" if role == "j" else "q")]
-            rows = self.extent(role) * sum(map(self.extent, ["f"] if self.is_forward else mine))
+            columns_of_results = [
+                columns[n] for n in self.results if n in ("kv" if role == "j" else "q")
+            ]
+            rows = self.extent(role) * sum(
+                map(self.extent, ["f"] if self.is_forward else columns_of_results)
+            )
             scores = self.rows * self.keys * (1 if self.is_forward else 2)
             counts.append((rows + scores) // self.threads)
         return max(counts) * (2 if self.element == "f64" else 1)
@@ -151,33 +155,33 @@ def plan_attention(
 ) -> AttentionPlan | None:
     """The plan for operands of `types` and an accumulator type; None where no tiles fit."""
     processors, shared = limits(arch)
-    same = len(set(types)) == 1 and sums == "f32"
-    element = types[0] if same and types[0] in _TENSOR_TYPES else sums
-    kind = "tensor" if element in _TENSOR_TYPES else "plain"
+    uniform = len(set(types)) == 1 and sums == "f32"
+    element = types[0] if uniform and types[0] in _TENSOR_TYPES else sums
+    core_type = "tensor" if element in _TENSOR_TYPES else "plain"
     forward = "out" in results or "logsumexp" in results
     wide = max(sizes.e, sizes.f) > 64 and not forward
-    found = []
+    fitting = []
     for rows, keys in ((64, 64), (32, 64), (32, 32), (16, 32)):
         for stages in (2, 1):
-            warps = _warps(kind, rows, keys, forward, wide)
-            plan = AttentionPlan(sizes, kind, element, rows, keys, warps, stages, results)
+            warps = _warps(core_type, rows, keys, forward, wide)
+            plan = AttentionPlan(sizes, core_type, element, rows, keys, warps, stages, results)
             if plan.shared_bytes <= shared << 10:
-                found.append(plan)
+                fitting.append(plan)
                 break
     most = _MOST_SUMS_64 if element == "f64" else _MOST_SUMS
-    light = [plan for plan in found if plan.sums <= most] or found[-1:]
+    light = [plan for plan in fitting if plan.sums <= most] or fitting[-1:]
     full = [plan for plan in light if plan.blocks >= processors]
     if not full:
         # Half as many rows if the blocks would not fill every multiprocessor; but with FMA not with
         # half as many threads, which would have twice as much to copy.
-        smaller = [p for p in light[1:2] if kind == "tensor" or p.threads == light[0].threads]
+        smaller = [p for p in light[1:2] if core_type == "tensor" or p.threads == light[0].threads]
         full = smaller or light
     return full[0] if full else None
 
 
-def _warps(kind: str, rows: int, keys: int, forward: bool, wide: bool) -> tuple[int, int]:
+def _warps(core_type: str, rows: int, keys: int, forward: bool, wide: bool) -> tuple[int, int]:
     """Warps along rows and columns of all matmuls: the maximum of a row is found within a warp."""
-    least = 16 if kind == "tensor" else 8
-    along = max(1, min(4, min(rows, keys if not forward else rows) // least))
-    across = 2 if wide and keys >= 32 and min(rows, keys) >= 32 else 1
-    return along, across
+    least = 16 if core_type == "tensor" else 8
+    row_warps = max(1, min(4, min(rows, keys if not forward else rows) // least))
+    column_warps = 2 if wide and keys >= 32 and min(rows, keys) >= 32 else 1
+    return row_warps, column_warps

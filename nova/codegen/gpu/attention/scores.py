@@ -44,22 +44,22 @@ class AttentionScores:
 
         Scores are compared before that, so it must keep their order.
         """
-        factor = self.attention.kind.scale * self.unit
+        factor = self.attention.spec.scale * self.unit
         return 1.0 if "mask" in self.matrices or factor <= 0 else factor
 
     def scores(
-        self, core: Core, products: Sequence[ir.Value], first: Index, key: Index
+        self, core: Core, sums: Sequence[ir.Value], first: Index, key: Index
     ) -> list[ir.Value]:
         """Scores of a block of rows and keys; -inf for a key that the row does not see.
 
         In units of `power`, with the mask, or still to be multiplied by `factor`.
         """
-        scores = list(products)
+        scores = list(sums)
         if self.factor == 1.0:
-            unit = self.number(self.attention.kind.scale * self.unit)
-            scores = [arith.mulf(product, unit) for product in scores]
+            unit = self.number(self.attention.spec.scale * self.unit)
+            scores = [arith.mulf(value, unit) for value in scores]
         if "mask" in self.matrices:
-            for n, row, column in self._places(core, first, key):
+            for n, row, column in self._elements(core, first, key):
                 scores[n] = self._masked(scores[n], row, column)
         edge = self._edge(first, key)
         if edge is None:
@@ -67,11 +67,11 @@ class AttentionScores:
         # Few blocks contain masked scores; the others skip the test of each score.
         hiding = scf.IfOp(edge, [score.type for score in scores], has_else=True)
         with ir.InsertionPoint(hiding.then_block):
-            seen = list(scores)
-            for n, row, column in self._places(core, first, key):
+            visible = list(scores)
+            for n, row, column in self._elements(core, first, key):
                 for hidden in self._hidden(row, column):
-                    seen[n] = arith.select(hidden, self.number(-inf), seen[n])
-            scf.YieldOp(seen)
+                    visible[n] = arith.select(hidden, self.number(-inf), visible[n])
+            scf.YieldOp(visible)
         with ir.InsertionPoint(hiding.else_block):
             scf.YieldOp(scores)
         return list(hiding.results)
@@ -82,36 +82,36 @@ class AttentionScores:
             return self.power(arith.subf(score, shift))
         return self.power(fused(score, self.number(self.factor), arith.negf(shift)))
 
-    def _places(self, core: Core, first: Index, key: Index) -> Iterator[tuple[int, Index, Index]]:
+    def _elements(self, core: Core, first: Index, key: Index) -> Iterator[tuple[int, Index, Index]]:
         """Each element of a thread: its number, its row and its key."""
         columns = [add(key, column) for column in core.columns()]
-        for i, place in enumerate(core.rows()):
-            row = add(first, place)
+        for i, tile_row in enumerate(core.rows()):
+            row = add(first, tile_row)
             for j, column in enumerate(columns):
                 yield core.number(i, j), row, column
 
     def _edge(self, first: Index, key: Index) -> ir.Value | None:
         """Whether a block of rows and keys contains masked scores; None if no block does."""
         sizes, plan = self.plan.sizes, self.plan
-        found = []
+        conditions = []
         if sizes.j % plan.keys:
-            found.append(compare(arith.CmpIPredicate.sgt, key, sizes.j - plan.keys))
+            conditions.append(compare(arith.CmpIPredicate.sgt, key, sizes.j - plan.keys))
         if sizes.i % plan.rows:
-            found.append(compare(arith.CmpIPredicate.sgt, first, sizes.i - plan.rows))
-        if self.attention.kind.causal:
-            found.append(compare(arith.CmpIPredicate.sgt, add(key, plan.keys - 1), first))
-        return reduce(arith.ori, found) if found else None
+            conditions.append(compare(arith.CmpIPredicate.sgt, first, sizes.i - plan.rows))
+        if self.attention.spec.causal:
+            conditions.append(compare(arith.CmpIPredicate.sgt, add(key, plan.keys - 1), first))
+        return reduce(arith.ori, conditions) if conditions else None
 
     def _hidden(self, row: Index, key: Index) -> list[ir.Value]:
         sizes, plan = self.plan.sizes, self.plan
-        found = []
+        conditions = []
         if sizes.j % plan.keys:
-            found.append(compare(arith.CmpIPredicate.sge, key, sizes.j))
+            conditions.append(compare(arith.CmpIPredicate.sge, key, sizes.j))
         if sizes.i % plan.rows:
-            found.append(compare(arith.CmpIPredicate.sge, row, sizes.i))
-        if self.attention.kind.causal:
-            found.append(compare(arith.CmpIPredicate.sgt, key, row))
-        return found
+            conditions.append(compare(arith.CmpIPredicate.sge, row, sizes.i))
+        if self.attention.spec.causal:
+            conditions.append(compare(arith.CmpIPredicate.sgt, key, row))
+        return conditions
 
     def _masked(self, score: ir.Value, row: Index, key: Index) -> ir.Value:
         mask, sizes = self.matrices["mask"], self.plan.sizes

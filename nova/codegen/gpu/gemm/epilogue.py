@@ -28,14 +28,14 @@ class Fragment:
     `along_rows` in the same column. `around` are positions of the enclosing loops, 0 in those of k.
     """
 
-    around: tuple[Index, ...]
+    enclosing: tuple[Index, ...]
     row: ir.Value
     column: ir.Value
     value: ir.Value
     along_rows: bool
 
 
-Finish = Callable[[Fragment], None]
+Epilogue = Callable[[Fragment], None]
 """Consumes results, for example adds a bias and stores them; called once, in a loop."""
 
 
@@ -46,7 +46,7 @@ class Core(Protocol):
     def part(self) -> Index: ...
     def prepare(self) -> None: ...
     def zeros(self) -> list[ir.Value]: ...
-    def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]: ...
+    def stage(self, lhs: Index, rhs: Index, sums: list[ir.Value]) -> list[ir.Value]: ...
     @property
     def row_lanes(self) -> int: ...
     @property
@@ -59,23 +59,23 @@ class Core(Protocol):
 def parts(core: Core, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list[ir.Value]]]:
     """Row and column in the tile, and the accumulators of adjacent columns from there on."""
     columns = core.columns()
-    for row, place in enumerate(core.rows()):
+    for row, tile_row in enumerate(core.rows()):
         for first in range(0, len(columns), core.together):
             numbers = (core.number(row, first + i) for i in range(core.together))
-            yield place, columns[first], [sums[n] for n in numbers]
+            yield tile_row, columns[first], [sums[n] for n in numbers]
 
 
-def storing(plan: GemmPlan, c: ir.Value) -> Finish:
+def store_epilogue(plan: GemmPlan, c: ir.Value) -> Epilogue:
     """A `Finish` that writes C, a flat buffer of the accumulator type, or adds to it."""
-    spec, offset = plan.product.contraction, plan.product.offsets[2]
+    spec, offset = plan.gemm.contraction, plan.gemm.offsets[2]
     size = BITS[spec.acc_type] // 8
     strides = spec.c_strides[::-1] if plan.swapped else spec.c_strides
-    aligned = all(s % plan.width == 0 for s in (max(strides), offset, *plan.steps_around(2)))
+    aligned = all(s % plan.width == 0 for s in (max(strides), offset, *plan.enclosing_strides(2)))
     align = size * (plan.width if aligned else 1)
 
-    def finish(fragment: Fragment) -> None:
+    def store_fragment(fragment: Fragment) -> None:
         number = add(mul(fragment.row, strides[0]), mul(fragment.column, strides[1]))
-        for position, step in zip(fragment.around, plan.steps_around(2), strict=True):
+        for position, step in zip(fragment.enclosing, plan.enclosing_strides(2), strict=True):
             number = add(number, mul(position, step))
         address = offset_by(global_base(c), mul(number, size), offset * size)
         value = fragment.value
@@ -83,7 +83,7 @@ def storing(plan: GemmPlan, c: ir.Value) -> Finish:
             value = arith.addf(load(value.type, address, GLOBAL, align), value)
         store(value, address, GLOBAL, align)
 
-    return finish
+    return store_fragment
 
 
 @dataclass(frozen=True)
@@ -97,53 +97,53 @@ class Results:
     def collect(self, core: Core, sums: list[ir.Value]) -> None:
         """Write the accumulators of all warps as tiles, one per part of the steps."""
         plan = self.plan
-        type_ = plan.product.contraction.acc_type
+        type_ = plan.gemm.contraction.acc_type
         size = BITS[type_] // 8
         base = add(self.shared, mul(core.part, plan.shape.rows * plan.pitch))
         for row, column, values in parts(core, sums):
             address = offset_by(base, mul(row, plan.pitch), mul(column, size))
-            kind = vector_type(type_, len(values))
-            value = vector.from_elements(kind, values) if len(values) > 1 else values[0]
+            packed_type = vector_type(type_, len(values))
+            value = vector.from_elements(packed_type, values) if len(values) > 1 else values[0]
             store(value, address, SHARED, size * len(values))
 
-    def finish(
+    def distribute(
         self,
-        finish: Finish,
+        epilogue: Epilogue,
         tile: tuple[Index, Index],
         first: Sequence[Index],
-        around: tuple[Index, ...],
+        enclosing: tuple[Index, ...],
     ) -> None:
         """Distribute the results to the threads that finish them, one fragment per thread."""
-        plan, shape, spec = self.plan, self.plan.shape, self.plan.product.contraction
+        plan, shape, spec = self.plan, self.plan.shape, self.plan.gemm.contraction
         size, per_row = BITS[spec.acc_type] // 8, shape.columns // plan.width
-        kind = element_type(spec.acc_type)
+        fragment_type = element_type(spec.acc_type)
         if plan.width > 1:
-            kind = vector_type(spec.acc_type, plan.width)
-        apart = shape.rows * plan.pitch
+            fragment_type = vector_type(spec.acc_type, plan.width)
+        part_bytes = shape.rows * plan.pitch
         with loop(self.thread, shape.rows * per_row, shape.threads) as number:
             row, column = divide(number, per_row), mul(modulo(number, per_row), plan.width)
             at_row, at_column = add(first[0], row), add(first[1], column)
-            inside = self._is_own(plan.left, at_row, tile[0])
-            if (other := self._is_own(plan.right, at_column, tile[1])) is not None:
-                inside = other if inside is None else arith.andi(inside, other)
+            inside = self._is_in_tile(plan.lhs, at_row, tile[0])
+            if (column_inside := self._is_in_tile(plan.rhs, at_column, tile[1])) is not None:
+                inside = column_inside if inside is None else arith.andi(inside, column_inside)
             only = scf.IfOp(splat(ir.IntegerType.get_signless(1), 1) if inside is None else inside)
             with ir.InsertionPoint(only.then_block):
                 start = offset_by(self.shared, mul(row, plan.pitch), mul(column, size))
                 align = size * plan.width
-                value = load(kind, start, SHARED, align)
+                value = load(fragment_type, start, SHARED, align)
                 for part in range(1, shape.split):
-                    more = load(kind, offset_by(start, part * apart), SHARED, align)
+                    more = load(fragment_type, offset_by(start, part * part_bytes), SHARED, align)
                     value = arith.addf(value, more)
                 at_row, at_column = index(at_row), index(at_column)
                 if plan.swapped:
                     at_row, at_column = at_column, at_row
-                finish(Fragment(around, at_row, at_column, value, plan.swapped))
+                epilogue(Fragment(enclosing, at_row, at_column, value, plan.swapped))
                 scf.YieldOp([])
 
-    def _is_own(self, operand: Operand, place: Index, tile: Index) -> ir.Value | None:
+    def _is_in_tile(self, operand: Operand, row: Index, tile: Index) -> ir.Value | None:
         """Whether a row (or column) exists, and belongs to this tile, not the previous one."""
         if not operand.ragged:
             return None
         if operand.shifted:
-            return compare(arith.CmpIPredicate.sge, place, mul(tile, operand.tile.outer))
-        return compare(_LESS, place, operand.size)
+            return compare(arith.CmpIPredicate.sge, row, mul(tile, operand.tile.outer))
+        return compare(_LESS, row, operand.size)

@@ -28,7 +28,7 @@ _AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Strip:
+class OperandSlice:
     """A thread's part of one operand: `count` rows (or columns), the warp's from `first` on."""
 
     tile: SharedTile
@@ -43,7 +43,7 @@ class Strip:
     start: list[Index] = field(default_factory=list)
 
     @property
-    def apart(self) -> int:
+    def step_bytes(self) -> int:
         """Bytes from one step of k to the next."""
         return self.tile.element if self.tile.along_k else self.tile.pitch
 
@@ -54,10 +54,10 @@ class Strip:
 
     def offset(self, number: int) -> int:
         """The distance of row `number` from the thread's first row."""
-        group, rest = divmod(number, self.together)
-        return group * self.lanes * self.together + rest
+        group, within = divmod(number, self.together)
+        return group * self.lanes * self.together + within
 
-    def places(self) -> list[Index]:
+    def positions(self) -> list[Index]:
         """The rows (or columns) of the tile of this thread."""
         first = add(self.first, mul(self.lane, self.together))
         return [add(first, self.offset(i)) for i in range(self.count)]
@@ -66,8 +66,8 @@ class Strip:
         """The address of the thread's first element, before the loop over k."""
         tile = self.tile
         first = add(self.first, mul(self.lane, self.together))
-        across, along = (first, self.k_first) if tile.along_k else (self.k_first, first)
-        self.start.append(add(mul(across, tile.pitch), mul(along, tile.element)))
+        row, row_offset = (first, self.k_first) if tile.along_k else (self.k_first, first)
+        self.start.append(add(mul(row, tile.pitch), mul(row_offset, tile.element)))
 
     def read(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
         """The elements of some steps from `step` on, in the order in which they are read.
@@ -77,14 +77,14 @@ class Strip:
         tile, base = self.tile, add(shared, self.start[0])
         if tile.along_k:
             for row in range(self.count):
-                place = offset_by(base, self.offset(row) * tile.pitch, step * tile.element)
-                yield self._load(place, self.steps)
+                address = offset_by(base, self.offset(row) * tile.pitch, step * tile.element)
+                yield self._load(address, self.steps)
             return
         for k in range(step, step + self.steps):
             values: list[ir.Value] = []
             for row in range(0, self.count, self.together):
-                place = offset_by(base, k * tile.pitch, self.offset(row) * tile.element)
-                values += self._load(place, self.together)
+                address = offset_by(base, k * tile.pitch, self.offset(row) * tile.element)
+                values += self._load(address, self.together)
             yield values
 
     def by_step(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
@@ -93,11 +93,11 @@ class Strip:
             return self.read(shared, step)
         return map(list, zip(*self.read(shared, step), strict=True))
 
-    def _load(self, place: Index, count: int) -> list[ir.Value]:
+    def _load(self, address: Index, count: int) -> list[ir.Value]:
         size = count * self.tile.element
         if count == 1:
-            return [load(element_type(self.element), place, SHARED, size)]
-        value = load(vector_type(self.element, count), place, SHARED, size)
+            return [load(element_type(self.element), address, SHARED, size)]
+        value = load(vector_type(self.element, count), address, SHARED, size)
         return [vector.extract(value, [], [i]) for i in range(count)]
 
 
@@ -110,28 +110,30 @@ class PlainCore:
     at_rows: Index
     at_columns: Index
     part: Index
-    strips: list[Strip] = field(default_factory=list)
+    slices: list[OperandSlice] = field(default_factory=list)
 
     def prepare(self) -> None:
         tiles = self.tiles
         lanes = divide(self.lane, LANES[1]), modulo(self.lane, LANES[1])
         step = mul(self.part, tiles.steps)
-        together = tiles.reach // tiles.left.element
-        sides = (tiles.left, self.at_rows), (tiles.right, self.at_columns)
+        together = tiles.reach // tiles.lhs.element
+        sides = (tiles.lhs, self.at_rows), (tiles.rhs, self.at_columns)
         for i, (tile, first) in enumerate(sides):
             count = tiles.warp[i] // LANES[i]
-            strip = Strip(tile, tiles.element, lanes[i], LANES[i], first, step, count, together)
-            strip.prepare()
-            self.strips.append(strip)
+            operand_slice = OperandSlice(
+                tile, tiles.element, lanes[i], LANES[i], first, step, count, together
+            )
+            operand_slice.prepare()
+            self.slices.append(operand_slice)
 
     def zeros(self) -> list[ir.Value]:
-        rows, columns = (strip.count for strip in self.strips)
+        rows, columns = (operand_slice.count for operand_slice in self.slices)
         return [splat(element_type(self.tiles.element), 0.0)] * (rows * columns)
 
     def stage(
         self,
-        left: Index,
-        right: Index,
+        lhs: Index,
+        rhs: Index,
         sums: list[ir.Value],
         clean: Clean | None = None,
     ) -> list[ir.Value]:
@@ -139,44 +141,44 @@ class PlainCore:
 
         `clean` transforms the elements of the right tile.
         """
-        steps, some = self.tiles.steps, _AT_ONCE // self.tiles.left.element
-        if steps <= some:
-            return self._some(left, right, sums, steps, clean)
-        loop = scf.ForOp(index(0), index(steps), index(some), list(sums))
+        steps, unrolled = self.tiles.steps, _AT_ONCE // self.tiles.lhs.element
+        if steps <= unrolled:
+            return self._multiply_steps(lhs, rhs, sums, steps, clean)
+        loop = scf.ForOp(index(0), index(steps), index(unrolled), list(sums))
         with ir.InsertionPoint(loop.body):
-            of_rows, of_columns = self.strips
-            left = add(left, mul(loop.induction_variable, of_rows.apart))
-            right = add(right, mul(loop.induction_variable, of_columns.apart))
-            scf.YieldOp(self._some(left, right, list(loop.inner_iter_args), some, clean))
+            of_rows, of_columns = self.slices
+            lhs = add(lhs, mul(loop.induction_variable, of_rows.step_bytes))
+            rhs = add(rhs, mul(loop.induction_variable, of_columns.step_bytes))
+            scf.YieldOp(self._multiply_steps(lhs, rhs, list(loop.inner_iter_args), unrolled, clean))
         return list(loop.results)
 
-    def _some(
+    def _multiply_steps(
         self,
-        left: Index,
-        right: Index,
+        lhs: Index,
+        rhs: Index,
         sums: list[ir.Value],
         steps: int,
         clean: Clean | None,
     ) -> list[ir.Value]:
         """Multiply-accumulate the first steps of two tiles."""
         sums = list(sums)
-        of_rows, of_columns = self.strips
+        of_rows, of_columns = self.slices
 
         def multiply(row: int, column: int, a: ir.Value, b: ir.Value) -> None:
-            place = row * of_columns.count + column
-            sums[place] = fused(a, b, sums[place])
+            number = row * of_columns.count + column
+            sums[number] = fused(a, b, sums[number])
 
         for step in range(0, steps, of_rows.steps):
             if of_rows.tile.along_k and of_columns.tile.along_k:
                 # All rows are kept in registers, and columns are streamed: both would need too
                 # many.
-                rows = list(of_rows.read(left, step))
-                for j, column in enumerate(of_columns.read(right, step)):
+                rows = list(of_rows.read(lhs, step))
+                for j, column in enumerate(of_columns.read(rhs, step)):
                     for k, b in enumerate(map(clean, column) if clean else column):
                         for i, row in enumerate(rows):
                             multiply(i, j, row[k], b)
                 continue
-            sides = of_rows.by_step(left, step), of_columns.by_step(right, step)
+            sides = of_rows.by_step(lhs, step), of_columns.by_step(rhs, step)
             for a_step, b_step in zip(*sides, strict=True):
                 factors = list(map(clean, b_step)) if clean else b_step
                 for i, a in enumerate(a_step):
@@ -190,16 +192,16 @@ class PlainCore:
     @property
     def together(self) -> int:
         """Adjacent columns per thread."""
-        return self.strips[1].together
+        return self.slices[1].together
 
     def rows(self) -> list[Index]:
         """The rows of the tile for which this thread has accumulators."""
-        return self.strips[0].places()
+        return self.slices[0].positions()
 
     def columns(self) -> list[Index]:
         """The columns of the tile for which this thread has accumulators."""
-        return self.strips[1].places()
+        return self.slices[1].positions()
 
     def number(self, row: int, column: int) -> int:
         """The number of the accumulator at these indices of the thread's rows and columns."""
-        return row * self.strips[1].count + column
+        return row * self.slices[1].count + column

@@ -18,7 +18,7 @@ from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
 from nova.codegen.gpu.gemm.epilogue import Fragment
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
-from nova.codegen.gpu.gemm.plan import Around, GemmPlan, GpuGemm
+from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm
 from nova.codegen.gpu.gemm.select_plan import plan_gemm
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import vector
@@ -104,7 +104,7 @@ def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: Threa
         counters: list[Any] = [None] * grid_rank
         counters[contraction.m] = fragment.row
         counters[contraction.n] = fragment.column
-        for number, counter in zip(contraction.around, fragment.around, strict=True):
+        for number, counter in zip(contraction.enclosing, fragment.enclosing, strict=True):
             if number < grid_rank:
                 counters[number] = index(counter) if isinstance(counter, int) else counter
         code = ElementwiseCode(grid_rank, vector)
@@ -139,11 +139,11 @@ def _reads_memory(op: Any) -> bool:
 
 
 def _gpu_gemm(nest: LoopNest, contraction: LoopContraction) -> GpuGemm:
-    around = tuple(
-        Around(nest.loops[i].size, _three(nest.loops[i].strides), nest.loops[i].parallel)
-        for i in contraction.around
+    enclosing = tuple(
+        EnclosingLoop(nest.loops[i].size, _three(nest.loops[i].strides), nest.loops[i].parallel)
+        for i in contraction.enclosing
     )
-    return GpuGemm(contraction.spec, around, _three(nest.offsets))
+    return GpuGemm(contraction.spec, enclosing, _three(nest.offsets))
 
 
 def _three(values: Sequence[int]) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.gpu.gemm.epilogue import Core, Finish, Results
+from nova.codegen.gpu.gemm.epilogue import Core, Epilogue, Results
 from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import TensorCore
 from nova.codegen.gpu.gemm.pipelined_copies import PipelinedCopies
@@ -37,7 +37,7 @@ def emit_gemm(
     plan: GemmPlan,
     a: ir.Value,
     b: ir.Value,
-    finish: Finish,
+    epilogue: Epilogue,
     *,
     block: ir.Value,
     thread: ir.Value,
@@ -47,7 +47,7 @@ def emit_gemm(
         return
     if plan.swapped:
         a, b = b, a
-    _Block(plan, a, b, finish, block, thread).emit()
+    _Block(plan, a, b, epilogue, block, thread).emit()
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class _Block:
     plan: GemmPlan
     a: ir.Value
     b: ir.Value
-    finish: Finish
+    epilogue: Epilogue
     block: ir.Value
     thread: ir.Value
 
     def emit(self) -> None:
         plan, shape = self.plan, self.plan.shape
-        tile, around = self._position()
+        tile, enclosing = self._position()
         first = [
             minimum(start, operand.size - size) if operand.shifted else start
             for operand, start, size in zip(
-                (plan.left, plan.right),
+                (plan.lhs, plan.rhs),
                 (mul(tile[0], shape.rows), mul(tile[1], shape.columns)),
                 (shape.rows, shape.columns),
                 strict=True,
@@ -75,18 +75,18 @@ class _Block:
         core = self._core()
         core.prepare()
         sums = core.zeros()
-        stages = plan.stages_of_k * plan.product.outer_steps
+        stages = plan.stages_of_k * plan.gemm.outer_steps
         if stages:
-            left = self._stager(plan.left, self.a, 0, around)
-            right = self._stager(plan.right, self.b, 1, around)
-            sums = self._multiply(core, (left, right), first, shared, stages)
+            lhs = self._copies(plan.lhs, self.a, 0, enclosing)
+            rhs = self._copies(plan.rhs, self.b, 1, enclosing)
+            sums = self._multiply(core, (lhs, rhs), first, shared, stages)
             # Other warps may still read the stage that the accumulators will overwrite.
             wait_for_copies(0)
             barrier()
         results = Results(plan, shared, self.thread)
         results.collect(core, sums)
         barrier()
-        results.finish(self.finish, tile, first, around)
+        results.distribute(self.epilogue, tile, first, enclosing)
 
     def _position(self) -> tuple[tuple[Index, Index], tuple[Index, ...]]:
         """The tile of this block, and the positions of the enclosing loops.
@@ -97,14 +97,14 @@ class _Block:
         plan = self.plan
         (rows, columns), group = plan.tiles, plan.group
         number: Index = modulo(self.block, rows * columns)
-        rest: Index = divide(self.block, rows * columns)
-        around: list[Index] = []
-        for around_loop in reversed(plan.product.around):
-            if around_loop.parallel:
-                around.insert(0, modulo(rest, around_loop.size))
-                rest = divide(rest, around_loop.size)
+        batch_number: Index = divide(self.block, rows * columns)
+        enclosing: list[Index] = []
+        for loop in reversed(plan.gemm.enclosing):
+            if loop.parallel:
+                enclosing.insert(0, modulo(batch_number, loop.size))
+                batch_number = divide(batch_number, loop.size)
             else:
-                around.insert(0, 0)
+                enclosing.insert(0, 0)
         first = mul(divide(number, group * columns), group)
         within = modulo(number, group * columns)
         if rows % group == 0:
@@ -113,7 +113,7 @@ class _Block:
             high = index(minimum(sub(rows, first), group))
             within = index(within)
             tile = add(first, arith.remui(within, high)), arith.divui(within, high)
-        return tile, tuple(around)
+        return tile, tuple(enclosing)
 
     def _core(self) -> Core:
         plan, shape = self.plan, self.plan.shape
@@ -121,15 +121,15 @@ class _Block:
         part = divide(warp, prod(shape.warps))
         at_rows = mul(modulo(divide(warp, shape.warps[1]), shape.warps[0]), shape.warp[0])
         at_columns = mul(modulo(warp, shape.warps[1]), shape.warp[1])
-        kind = TensorCore if plan.kind == "tensor" else PlainCore
-        return kind(plan.of_tiles, index(lane), at_rows, at_columns, part)
+        core_class = TensorCore if plan.core_type == "tensor" else PlainCore
+        return core_class(plan.tile_matmul, index(lane), at_rows, at_columns, part)
 
-    def _stager(
-        self, operand: Operand, buffer: ir.Value, which: int, around: Sequence[Index]
+    def _copies(
+        self, operand: Operand, buffer: ir.Value, operand_number: int, enclosing: Sequence[Index]
     ) -> PipelinedCopies:
         plan = self.plan
-        number: Index = plan.product.offsets[which]
-        for position, step in zip(around, plan.steps_around(which), strict=True):
+        number: Index = plan.gemm.offsets[operand_number]
+        for position, step in zip(enclosing, plan.enclosing_strides(operand_number), strict=True):
             number = add(number, mul(position, step))
         base = index(add(global_base(buffer), mul(number, BITS[operand.type] // 8)))
         element = "f32" if plan.element == "tf32" else plan.element
@@ -147,12 +147,12 @@ class _Block:
     ) -> list[ir.Value]:
         plan = self.plan
         ahead = plan.shape.stages - 1
-        ring = plan.shape.stages * plan.stage_bytes
+        ring_bytes = plan.shape.stages * plan.stage_bytes
 
-        def copy(number: Index, place: Index) -> None:
+        def copy(number: Index, offset: Index) -> None:
             k, extra = self._step(number)
-            places = add(shared, place), offset_by(shared, place, plan.left.tile.nbytes)
-            for side, to, start, further in zip(sides, places, first, extra, strict=True):
+            addresses = add(shared, offset), offset_by(shared, offset, plan.lhs.tile.nbytes)
+            for side, to, start, further in zip(sides, addresses, first, extra, strict=True):
                 side.copy(to, start, k, further)
 
         for number in range(ahead):
@@ -164,36 +164,39 @@ class _Block:
         op = scf.ForOp(zero, index(stages), index(1), initial)
         with ir.InsertionPoint(op.body):
             number = op.induction_variable
-            here, there, *sums = op.inner_iter_args
+            read_offset, write_offset, *sums = op.inner_iter_args
             wait_for_copies(ahead - 1)
             barrier()
             coming = scf.IfOp(compare(_LESS, number, stages - ahead))
             with ir.InsertionPoint(coming.then_block):
-                copy(add(number, ahead), there)
+                copy(add(number, ahead), write_offset)
                 scf.YieldOp([])
             commit_copies()
-            start = add(shared, here)
-            sums = core.stage(start, add(start, plan.left.tile.nbytes), sums)
-            scf.YieldOp([*(self._next(p, ring) for p in (here, there)), *sums])
+            start = add(shared, read_offset)
+            sums = core.stage(start, add(start, plan.lhs.tile.nbytes), sums)
+            scf.YieldOp([*(self._next(p, ring_bytes) for p in (read_offset, write_offset)), *sums])
         return list(op.results)[2:]
 
-    def _next(self, place: ir.Value, ring: int) -> ir.Value:
+    def _next(self, offset: ir.Value, ring: int) -> ir.Value:
         """The next buffer of the ring."""
-        moved = index(add(place, self.plan.stage_bytes))
-        around = compare(arith.CmpIPredicate.eq, moved, ring)
-        return arith.select(around, index(0), moved)
+        moved = index(add(offset, self.plan.stage_bytes))
+        wraps = compare(arith.CmpIPredicate.eq, moved, ring)
+        return arith.select(wraps, index(0), moved)
 
     def _step(self, number: Index) -> tuple[Index, list[Index]]:
         """The first step of k of a stage, and the byte offset of the outer loops of k."""
         plan = self.plan
-        inner = modulo(number, plan.stages_of_k) if plan.product.outer_steps > 1 else number
+        inner = modulo(number, plan.stages_of_k) if plan.gemm.outer_steps > 1 else number
         extra: list[Index] = [0, 0]
-        rest = divide(number, plan.stages_of_k)
-        for around_loop in reversed(plan.product.around):
-            if around_loop.parallel or plan.product.outer_steps == 1:
+        outer_number = divide(number, plan.stages_of_k)
+        for loop in reversed(plan.gemm.enclosing):
+            if loop.parallel or plan.gemm.outer_steps == 1:
                 continue
-            position, rest = modulo(rest, around_loop.size), divide(rest, around_loop.size)
-            for i, operand in enumerate((plan.left, plan.right)):
-                nbytes = around_loop.strides[i] * BITS[operand.type] // 8
+            position, outer_number = (
+                modulo(outer_number, loop.size),
+                divide(outer_number, loop.size),
+            )
+            for i, operand in enumerate((plan.lhs, plan.rhs)):
+                nbytes = loop.strides[i] * BITS[operand.type] // 8
                 extra[i] = add(extra[i], mul(position, nbytes))
         return mul(inner, plan.shape.depth), extra

@@ -40,17 +40,17 @@ class Reader:
     k_first: Index
     rows_first: bool
     tf32: bool
-    known: dict[int, Index] = field(default_factory=dict)
+    cached: dict[int, Index] = field(default_factory=dict)
 
     def read(self, shared: Index, number: int, step: int) -> list[ir.Value]:
         """The registers of fragment `number` at this step of the stage."""
         tile = self.tile
         if self.tf32 and not tile.along_k:
-            places = [self._place_of_word(number, step, matrix) for matrix in range(4)]
+            offsets = [self._word_offset(number, step, matrix) for matrix in range(4)]
             single = ir.F32Type.get()
-            return [round_tf32(load(single, offset_by(shared, *p), SHARED, 4)) for p in places]
+            return [round_tf32(load(single, offset_by(shared, *p), SHARED, 4)) for p in offsets]
         values = load_matrices(
-            offset_by(shared, *self._place(number, step)), transposed=not tile.along_k
+            offset_by(shared, *self._matrix_offset(number, step)), transposed=not tile.along_k
         )
         if self.tf32:
             single = ir.F32Type.get()
@@ -63,16 +63,16 @@ class Reader:
             for number in range(fragments):
                 if self.tf32 and not self.tile.along_k:
                     for matrix in range(4):
-                        self._place_of_word(number, step, matrix)
+                        self._word_offset(number, step, matrix)
                 else:
-                    self._place(number, step)
+                    self._matrix_offset(number, step)
 
     def _halves(self, matrix: Index) -> tuple[Index, Index]:
         """Whether a matrix is in the second half of the fragment: of its rows, and of k."""
         fast, slow = modulo(matrix, 2), divide(matrix, 2)
         return (fast, slow) if self.rows_first else (slow, fast)
 
-    def _place(self, number: int, step: int) -> tuple[Index, int]:
+    def _matrix_offset(self, number: int, step: int) -> tuple[Index, int]:
         """The address of this lane's row of a matrix: lane 8 i + j addresses row j of matrix i.
 
         Chunk numbers are XORed with their row number modulo eight (swizzle), to which only the lane
@@ -85,29 +85,29 @@ class Reader:
         else:
             rows, chunks = step * (_STEP // tile.element), number * (16 // tile.per_chunk)
         mixed = chunks % 8
-        if mixed not in self.known:
+        if mixed not in self.cached:
             if tile.along_k:
                 row = add(add(self.first, mul(outer_half, 8)), within)
                 chunk = offset_by(mul(self.k_first, _STEP // CHUNK), k_half, mixed)
             else:
                 row = offset_by(mul(self.k_first, _STEP // tile.element), mul(k_half, 8), within)
                 chunk = offset_by(divide(self.first, tile.per_chunk), outer_half, mixed)
-            self.known[mixed] = tile.at(row, chunk)
-        return self.known[mixed], rows * tile.pitch + (chunks - mixed) * CHUNK
+            self.cached[mixed] = tile.at(row, chunk)
+        return self.cached[mixed], rows * tile.pitch + (chunks - mixed) * CHUNK
 
-    def _place_of_word(self, number: int, step: int, matrix: int) -> tuple[Index, int]:
+    def _word_offset(self, number: int, step: int, matrix: int) -> tuple[Index, int]:
         """The address of an element of tf32, in a tile whose rows do not run along k."""
         tile = self.tile
         outer_half, k_half = self._halves(matrix)
         assert isinstance(outer_half, int) and isinstance(k_half, int)
-        group, place = divide(self.lane, 4), modulo(self.lane, 4)
+        group, member = divide(self.lane, 4), modulo(self.lane, 4)
         chunks = number * 4 + outer_half * 2
         mixed = chunks % 8
-        if mixed not in self.known:
+        if mixed not in self.cached:
             chunk = offset_by(divide(self.first, 4), divide(group, 4), mixed)
-            row = add(mul(self.k_first, 8), place)
-            self.known[mixed] = add(tile.at(row, chunk), mul(modulo(group, 4), 4))
-        return self.known[mixed], (step * 8 + k_half * 4) * tile.pitch + (chunks - mixed) * CHUNK
+            row = add(mul(self.k_first, 8), member)
+            self.cached[mixed] = add(tile.at(row, chunk), mul(modulo(group, 4), 4))
+        return self.cached[mixed], (step * 8 + k_half * 4) * tile.pitch + (chunks - mixed) * CHUNK
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class TensorCore:
     def prepare(self) -> None:
         tiles, tf32 = self.tiles, self.tiles.element == "tf32"
         step = mul(self.part, self._steps)
-        left = Reader(tiles.left, self.lane, self.at_rows, step, True, tf32)
-        right = Reader(tiles.right, self.lane, self.at_columns, step, False, tf32)
-        self.readers.extend((left, right))
+        lhs = Reader(tiles.lhs, self.lane, self.at_rows, step, True, tf32)
+        rhs = Reader(tiles.rhs, self.lane, self.at_columns, step, False, tf32)
+        self.readers.extend((lhs, rhs))
         for reader, count in zip(self.readers, self._fragments, strict=True):
             reader.prepare(count, range(self._steps))
 
@@ -138,20 +138,20 @@ class TensorCore:
     @property
     def _steps(self) -> int:
         """Steps of a stage that this warp computes."""
-        return self.tiles.steps * self.tiles.left.element // _STEP
+        return self.tiles.steps * self.tiles.lhs.element // _STEP
 
     def zeros(self) -> list[ir.Value]:
         rows, columns = self._fragments
         return [splat(ir.F32Type.get(), 0.0)] * (rows * columns * 8)
 
-    def stage(self, left: Index, right: Index, sums: list[ir.Value]) -> list[ir.Value]:
+    def stage(self, lhs: Index, rhs: Index, sums: list[ir.Value]) -> list[ir.Value]:
         """Multiply-accumulate a stage whose tiles are at these addresses."""
-        return self._multiply(lambda step: self._left(left, step), right, sums)
+        return self._multiply(lambda step: self._lhs_fragments(lhs, step), rhs, sums)
 
-    def stage_held(
+    def stage_from_registers(
         self,
-        left: Sequence[Fragments],
-        right: Index,
+        lhs: Sequence[Fragments],
+        rhs: Index,
         sums: list[ir.Value],
         clean: Clean | None = None,
     ) -> list[ir.Value]:
@@ -159,13 +159,13 @@ class TensorCore:
 
         `clean` transforms the elements read from the right tile.
         """
-        return self._multiply(lambda step: left[step], right, sums, clean)
+        return self._multiply(lambda step: lhs[step], rhs, sums, clean)
 
-    def hold(self, left: Index) -> list[Fragments]:
+    def load_fragments(self, lhs: Index) -> list[Fragments]:
         """Load the fragments of a left tile into registers, for `stage_held`."""
-        return [self._left(left, step) for step in range(self._steps)]
+        return [self._lhs_fragments(lhs, step) for step in range(self._steps)]
 
-    def as_left(self, sums: list[ir.Value]) -> list[Fragments]:
+    def as_lhs(self, sums: list[ir.Value]) -> list[Fragments]:
         """The accumulators as the left operand of another matmul, rounded to the operand type.
 
         A lane has the same positions in two adjacent accumulators as in a fragment.
@@ -179,13 +179,13 @@ class TensorCore:
             for step in range(columns)
         ]
 
-    def _left(self, start: Index, step: int) -> Fragments:
+    def _lhs_fragments(self, start: Index, step: int) -> Fragments:
         return [self.readers[0].read(start, number, step) for number in range(self._fragments[0])]
 
     def _multiply(
         self,
-        left: Callable[[int], Fragments],
-        right: Index,
+        lhs: Callable[[int], Fragments],
+        rhs: Index,
         sums: list[ir.Value],
         clean: Clean | None = None,
     ) -> list[ir.Value]:
@@ -193,8 +193,8 @@ class TensorCore:
         rows, columns = self._fragments
 
         def fragments(step: int) -> tuple[Fragments, Fragments]:
-            a = left(step)
-            b = [self.readers[1].read(right, number, step) for number in range(columns)]
+            a = lhs(step)
+            b = [self.readers[1].read(rhs, number, step) for number in range(columns)]
             return a, [[clean(word) for word in words] for words in b] if clean else b
 
         ahead = fragments(0)
@@ -204,10 +204,10 @@ class TensorCore:
                 ahead = fragments(step + 1)
             for row in range(rows):
                 for column in range(2 * columns):
-                    place = 4 * (row * 2 * columns + column)
+                    first = 4 * (row * 2 * columns + column)
                     pair = b[column // 2][2 * (column % 2) : 2 * (column % 2) + 2]
-                    old = sums[place : place + 4]
-                    sums[place : place + 4] = multiply(self.tiles.element, a[row], pair, old)
+                    old = sums[first : first + 4]
+                    sums[first : first + 4] = multiply(self.tiles.element, a[row], pair, old)
         return sums
 
     row_lanes = 4
@@ -223,11 +223,9 @@ class TensorCore:
 
     def columns(self) -> list[Index]:
         """The columns of the tile for which this thread has accumulators."""
-        place = mul(modulo(self.lane, 4), 2)
+        pair = mul(modulo(self.lane, 4), 2)
         count = 2 * self._fragments[1]
-        return [
-            offset_by(self.at_columns, place, 8 * i + k) for i in range(count) for k in range(2)
-        ]
+        return [offset_by(self.at_columns, pair, 8 * i + k) for i in range(count) for k in range(2)]
 
     def number(self, row: int, column: int) -> int:
         """The number of the accumulator at these indices of the thread's rows and columns."""

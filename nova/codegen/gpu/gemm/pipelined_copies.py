@@ -62,8 +62,8 @@ class PipelinedCopies:
         """Rows, and segments of rows that are longer than one copy by all threads."""
         # Otherwise two threads would copy to the same address, and some past the end of the tile.
         assert self.threads % self.per_row == 0 or self.per_row % self.threads == 0
-        apart = max(1, self.threads // self.per_row)
-        for row in range(0, self.operand.tile.rows, apart):
+        row_step = max(1, self.threads // self.per_row)
+        for row in range(0, self.operand.tile.rows, row_step):
             for column in range(0, self.per_row, self.threads):
                 yield _Unit(row, column * self.unit)
 
@@ -102,25 +102,25 @@ class PipelinedCopies:
         # Address terms: those of the thread, of the stage, and of the unit, in this order.
         elements = divide(self.column, size)
         outer, step = (self.row, elements) if o.tile.along_k else (elements, self.row)
-        mine = add(mul(add(outer, first), o.stride), mul(step, o.step))
+        element = add(mul(add(outer, first), o.stride), mul(step, o.step))
         more = unit.column // size
         down, right = (o.stride, o.step) if o.tile.along_k else (o.step, o.stride)
-        apart = (unit.row * down + more * right) * size
-        source = offset_by(self.base, mul(mine, size), extra, mul(k, o.step * size), apart)
+        unit_bytes = (unit.row * down + more * right) * size
+        source = offset_by(self.base, mul(element, size), extra, mul(k, o.step * size), unit_bytes)
         copy_async(to, source, self.unit, self._valid(unit, first, k))
 
     def _valid(self, unit: _Unit, first: Index, k: Index) -> ir.Value | None:
         """The number of valid bytes of a unit; None for all."""
         o, size = self.operand, BITS[self.operand.type] // 8
         outer_limit, k_limit = self._limits(first, k)
-        across, along = (outer_limit, k_limit) if o.tile.along_k else (k_limit, outer_limit)
+        rows_limit, row_limit = (outer_limit, k_limit) if o.tile.along_k else (k_limit, outer_limit)
         valid: ir.Value | None = None
-        if along is not None:
-            left = sub(along, divide(add(self.column, unit.column), size))
-            inside = arith.maxsi(index(minimum(left, self.unit // size)), index(0))
+        if row_limit is not None:
+            remaining = sub(row_limit, divide(add(self.column, unit.column), size))
+            inside = arith.maxsi(index(minimum(remaining, self.unit // size)), index(0))
             valid = word(mul(inside, size))
-        if across is not None:
-            exists = compare(_LESS, add(self.row, unit.row), across)
+        if rows_limit is not None:
+            exists = compare(_LESS, add(self.row, unit.row), rows_limit)
             valid = arith.select(exists, word(self.unit) if valid is None else valid, word(0))
         return valid
 
@@ -135,26 +135,26 @@ class PipelinedCopies:
 
     def _pass_through(self, to: Index, unit: _Unit, first: Index, k: Index, extra: Index) -> None:
         o = self.operand
-        tile, kind = o.tile, element_type(o.type)
+        tile, source_type = o.tile, element_type(o.type)
         across = add(self.row, unit.row)
         start = divide(add(self.column, unit.column), tile.element)
         outer_limit, k_limit = self._limits(first, k)
         values = []
         for i in range(tile.per_chunk):
-            along = add(start, i)
-            outer, step = (across, along) if tile.along_k else (along, across)
+            column = add(start, i)
+            outer, step = (across, column) if tile.along_k else (column, across)
             exists = None
-            places = []
-            for place, limit in ((outer, outer_limit), (step, k_limit)):
+            clamped = []
+            for position, limit in ((outer, outer_limit), (step, k_limit)):
                 if limit is None:
-                    places.append(place)
+                    clamped.append(position)
                     continue
-                inside = compare(_LESS, place, limit)
+                inside = compare(_LESS, position, limit)
                 exists = inside if exists is None else arith.andi(exists, inside)
-                places.append(arith.select(inside, index(place), index(0)))
-            number = add(mul(add(places[0], first), o.stride), mul(add(places[1], k), o.step))
+                clamped.append(arith.select(inside, index(position), index(0)))
+            number = add(mul(add(clamped[0], first), o.stride), mul(add(clamped[1], k), o.step))
             size = BITS[o.type] // 8
-            value = load(kind, offset_by(self.base, mul(number, size), extra), GLOBAL, size)
+            value = load(source_type, offset_by(self.base, mul(number, size), extra), GLOBAL, size)
             wide = element_type(self.element)
             if value.type != wide:
                 value = arith.extf(wide, value)

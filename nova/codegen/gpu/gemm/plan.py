@@ -27,7 +27,7 @@ _GROUP = 8
 
 
 @dataclass(frozen=True)
-class Around:
+class EnclosingLoop:
     """A loop around the GEMM: strides in elements of A, B and C; `parallel`, or a part of k."""
 
     size: int
@@ -40,17 +40,17 @@ class GpuGemm:
     """A contraction with its enclosing loops, and the offsets of its operands in their buffers."""
 
     contraction: Contraction
-    around: tuple[Around, ...] = ()
+    enclosing: tuple[EnclosingLoop, ...] = ()
     offsets: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def batch(self) -> int:
-        return prod(loop.size for loop in self.around if loop.parallel)
+        return prod(loop.size for loop in self.enclosing if loop.parallel)
 
     @property
     def outer_steps(self) -> int:
         """The iteration count of the enclosing loops of k."""
-        return prod(loop.size for loop in self.around if not loop.parallel)
+        return prod(loop.size for loop in self.enclosing if not loop.parallel)
 
 
 @dataclass(frozen=True)
@@ -120,21 +120,21 @@ class Shape:
 class GemmPlan:
     """A GEMM and its plan; with `swapped`, that of the transposed matrices."""
 
-    kind: str
-    product: GpuGemm
+    core_type: str
+    gemm: GpuGemm
     swapped: bool
     element: str
     """Type of the operands in shared memory."""
     shape: Shape
-    left: Operand
-    right: Operand
+    lhs: Operand
+    rhs: Operand
     width: int
     """Columns of C in one fragment of the result."""
     group: int
 
     @property
     def tiles(self) -> tuple[int, int]:
-        spec = self.product.contraction
+        spec = self.gemm.contraction
         return -(-spec.m // self.shape.rows), -(-spec.n // self.shape.columns)
 
     @property
@@ -145,7 +145,7 @@ class GemmPlan:
     @property
     def blocks(self) -> int:
         """Tiles of all matmuls of the batch."""
-        return prod(self.tiles) * self.product.batch
+        return prod(self.tiles) * self.gemm.batch
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -158,36 +158,36 @@ class GemmPlan:
         One fewer where copies are narrow or need bounds checks, and in FMA matmuls where both
         operands run along k, which are read in larger pieces: those have no registers to spare.
         """
-        sides = self.left, self.right
+        sides = self.lhs, self.rhs
         narrow = any(side.copied != 16 or side.steps % side.tile.depth for side in sides)
-        if narrow or (self.kind == "plain" and all(side.tile.along_k for side in sides)):
+        if narrow or (self.core_type == "plain" and all(side.tile.along_k for side in sides)):
             return max(1, self.shape.blocks - 1)
         return self.shape.blocks
 
     @property
-    def of_tiles(self) -> TileMatmul:
+    def tile_matmul(self) -> TileMatmul:
         """The matmul of a stage."""
         shape = self.shape
-        tiles = self.left.tile, self.right.tile
+        tiles = self.lhs.tile, self.rhs.tile
         return TileMatmul(*tiles, self.element, shape.warps, shape.split, shape.reach)
 
-    def steps_around(self, which: int) -> list[int]:
+    def enclosing_strides(self, operand_number: int) -> list[int]:
         """The strides of the enclosing loops in A, B or C."""
-        return [loop.strides[which] for loop in self.product.around]
+        return [loop.strides[operand_number] for loop in self.gemm.enclosing]
 
     @property
     def stages_of_k(self) -> int:
         """Stages per iteration of the outer loops of k."""
-        return -(-self.product.contraction.k // self.shape.depth)
+        return -(-self.gemm.contraction.k // self.shape.depth)
 
     @property
     def stage_bytes(self) -> int:
-        return self.left.tile.nbytes + self.right.tile.nbytes
+        return self.lhs.tile.nbytes + self.rhs.tile.nbytes
 
     @property
     def pitch(self) -> int:
         """Bytes from one row of the accumulator tile to the next; avoids bank conflicts."""
-        return self.shape.columns * BITS[self.product.contraction.acc_type] // 8 + 32
+        return self.shape.columns * BITS[self.gemm.contraction.acc_type] // 8 + 32
 
     @property
     def shared_bytes(self) -> int:
@@ -196,30 +196,32 @@ class GemmPlan:
 
 
 def make_plan(
-    product: GpuGemm, kind: str, element: str, shape: Shape, swapped: bool = False
+    gemm: GpuGemm, core_type: str, element: str, shape: Shape, swapped: bool = False
 ) -> GemmPlan:
     """The plan with this shape; benchmarks try other shapes than `plan_gemm` does."""
-    spec = product.contraction
-    outer = [loop.strides for loop in product.around]
+    spec = gemm.contraction
+    outer = [loop.strides for loop in gemm.enclosing]
     size = BITS.get(element, 32) // 8
 
-    def operand(which: int, extent: int, rows: int, stride: int, step: int, type_: str) -> Operand:
+    def operand(
+        operand_number: int, extent: int, rows: int, stride: int, step: int, type_: str
+    ) -> Operand:
         along_k = step == 1 or stride != 1
         # tf32 elements are loaded one by one where two-byte elements are transposed by ldmatrix.
-        swizzled = 0 if kind == "plain" else 2 if element == "tf32" and not along_k else 1
-        padded = kind == "plain" and along_k
+        swizzled = 0 if core_type == "plain" else 2 if element == "tf32" and not along_k else 1
+        padded = core_type == "plain" and along_k
         tile = SharedTile(rows, shape.depth, size, along_k, swizzled, padded)
-        others = product.offsets[which], *(o[which] for o in outer)
+        others = gemm.offsets[operand_number], *(o[operand_number] for o in outer)
         copied = copy_bytes(along_k, stride, step, type_, element, others)
         return Operand(extent, spec.k, stride, step, type_, tile, copied)
 
-    left = operand(0, spec.m, shape.rows, *_strides(spec.m, spec.k, *spec.a_strides), spec.a_type)
+    lhs = operand(0, spec.m, shape.rows, *_strides(spec.m, spec.k, *spec.a_strides), spec.a_type)
     (k_stride, n_stride) = spec.b_strides
     strides = _strides(spec.n, spec.k, n_stride, k_stride)
-    right = operand(1, spec.n, shape.columns, *strides, spec.b_type)
+    rhs = operand(1, spec.n, shape.columns, *strides, spec.b_type)
     widest = 128 // BITS[spec.acc_type]
     width = gcd(widest, spec.n) if spec.c_strides[1] == 1 else 1
-    plan = GemmPlan(kind, product, swapped, element, shape, left, right, width, 1)
+    plan = GemmPlan(core_type, gemm, swapped, element, shape, lhs, rhs, width, 1)
     return replace(plan, group=min(_GROUP, max(1, plan.tiles[0])))
 
 
@@ -236,9 +238,9 @@ def copy_bytes(
     return unit if fits else 0
 
 
-def transposed(product: GpuGemm) -> GpuGemm:
+def transposed(gemm: GpuGemm) -> GpuGemm:
     """The matmul of the transposed operands, which computes the transposed result."""
-    c = product.contraction
+    c = gemm.contraction
     flipped = replace(
         c,
         m=c.n,
@@ -249,12 +251,12 @@ def transposed(product: GpuGemm) -> GpuGemm:
         a_type=c.b_type,
         b_type=c.a_type,
     )
-    around = tuple(
+    enclosing = tuple(
         replace(loop, strides=(loop.strides[1], loop.strides[0], loop.strides[2]))
-        for loop in product.around
+        for loop in gemm.enclosing
     )
-    a, b, result = product.offsets
-    return GpuGemm(flipped, around, (b, a, result))
+    a, b, result = gemm.offsets
+    return GpuGemm(flipped, enclosing, (b, a, result))
 
 
 def _strides(size: int, steps: int, stride: int, step: int) -> tuple[int, int]:

@@ -54,23 +54,24 @@ PLAIN: tuple[Shape, ...] = (
 )
 
 
-def plan_gemm(product: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
+def plan_gemm(gemm: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
     """The plan of a GEMM for an architecture such as `sm_90a`; f32 is exact unless `tf32`."""
     processors, shared = limits(arch)
-    swapped = product.contraction.c_strides[1] != 1 and product.contraction.c_strides[0] == 1
+    swapped = gemm.contraction.c_strides[1] != 1 and gemm.contraction.c_strides[0] == 1
     if swapped:
-        product = transposed(product)
-    spec = product.contraction
+        gemm = transposed(gemm)
+    spec = gemm.contraction
     element = _element(spec, tf32)
-    kind = "tensor" if element in TENSOR_TYPES else "plain"
-    shapes = TENSOR if kind == "tensor" else PLAIN
+    core_type = "tensor" if element in TENSOR_TYPES else "plain"
+    shapes = TENSOR if core_type == "tensor" else PLAIN
     if element == "tf32":
         # The same number of bytes of k per stage as for other types.
         shapes = tuple(replace(shape, depth=shape.depth // 2) for shape in shapes)
     plans = [
         plan
         for shape in shapes
-        if (plan := make_plan(product, kind, element, shape, swapped)).shared_bytes <= shared << 10
+        if (plan := make_plan(gemm, core_type, element, shape, swapped)).shared_bytes
+        <= shared << 10
     ]
     return min(plans, key=lambda plan: _cycles(plan, processors))
 
@@ -78,8 +79,8 @@ def plan_gemm(product: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
 def limits(arch: str) -> tuple[int, int]:
     """Multiprocessors of an architecture, and KiB of shared memory of a block."""
     capability = int("".join(c for c in arch if c.isdigit()))
-    known = max((c for c in _LIMITS if c <= capability), default=80)
-    return _LIMITS[known]
+    tabulated = max((c for c in _LIMITS if c <= capability), default=80)
+    return _LIMITS[tabulated]
 
 
 def _element(spec: Contraction, tf32: bool) -> str:
@@ -95,11 +96,11 @@ def _cycles(plan: GemmPlan, processors: int) -> float:
     """Estimated cycles of a GEMM: multiply-adds, the overhead of a block, and wave quantization."""
     shape = plan.shape
     blocks = plan.blocks
-    work = shape.rows * shape.columns * plan.stages_of_k * shape.depth * plan.product.outer_steps
+    work = shape.rows * shape.columns * plan.stages_of_k * shape.depth * plan.gemm.outer_steps
     slots = processors * shape.blocks
     # A wave that is not full leaves each of its blocks a larger share of the multiprocessor.
-    whole, rest = divmod(blocks, slots)
-    share = -(-rest // processors) / shape.blocks
-    alone = 0.5 + 0.5 * share if rest else 0.0
+    full_waves, last_wave = divmod(blocks, slots)
+    share = -(-last_wave // processors) / shape.blocks
+    alone = 0.5 + 0.5 * share if last_wave else 0.0
     busy = work * shape.blocks / shape.speed * (2 if plan.element == "tf32" else 1)
-    return (whole + alone) * (busy + 1500)
+    return (full_waves + alone) * (busy + 1500)

@@ -54,7 +54,7 @@ class SharedTile:
         return self.rows * self.pitch
 
     @property
-    def turned(self) -> SharedTile:
+    def transposed(self) -> SharedTile:
         """The same memory for a matmul along the other dimension."""
         return replace(self, outer=self.depth, depth=self.outer, along_k=not self.along_k)
 
@@ -74,8 +74,8 @@ class SharedTile:
 
     def at(self, row: Index, chunk: Index) -> Index:
         """Offset in bytes of a chunk."""
-        place = exclusive_or(chunk, self.key(row))
-        return add(mul(row, self.pitch), mul(place, CHUNK))
+        swizzled_chunk = exclusive_or(chunk, self.key(row))
+        return add(mul(row, self.pitch), mul(swizzled_chunk, CHUNK))
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class TileMatmul:
     together.
     """
 
-    left: SharedTile
-    right: SharedTile
+    lhs: SharedTile
+    rhs: SharedTile
     element: str
     warps: tuple[int, int]
     split: int = 1
@@ -101,9 +101,9 @@ class TileMatmul:
     @property
     def warp(self) -> tuple[int, int]:
         """Rows and columns of one warp."""
-        return self.left.outer // self.warps[0], self.right.outer // self.warps[1]
+        return self.lhs.outer // self.warps[0], self.rhs.outer // self.warps[1]
 
     @property
     def steps(self) -> int:
         """Steps of k of one group of warps."""
-        return self.left.depth // self.split
+        return self.lhs.depth // self.split

@@ -81,7 +81,7 @@ def test_what_is_a_dot_product():
         assert is_unpacked(target, dense(m, 64, k, tb=True))
         assert not is_unpacked(target, dense(m, 64, k, tb=True, types=("bf16", "bf16", "f32")))
         assert not is_unpacked(
-            target, replace(dense(m, 64, k, tb=True), choices=ScheduleOverrides(mr=4))
+            target, replace(dense(m, 64, k, tb=True), overrides=ScheduleOverrides(mr=4))
         )
     for spec in (dense(1, 64, 15, tb=True), dense(5, 64, 31, tb=True), dense(17, 64, 64, tb=True)):
         assert not is_unpacked(target, spec)

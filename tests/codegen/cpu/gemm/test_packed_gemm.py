@@ -291,7 +291,7 @@ def test_contiguous_columns_over_k_blocks(level):
     """Copied in use where all rows are packed at once, and packed before where they are not."""
     target = parse_target(level)
     for mc in (None, 20):
-        spec = replace(dense(100, 50, 700), choices=ScheduleOverrides(mc=mc))
+        spec = replace(dense(100, 50, 700), overrides=ScheduleOverrides(mc=mc))
         tiling = choose_tiling(target, spec)
         assert tiling.k_blocks > 1
         assert tiling.copying == (mc is None)

@@ -106,7 +106,7 @@ def test_what_is_direct():
         spec = dense(m, n, k)
         assert is_unpacked(target, spec) and is_worth_packing(target, spec)
         assert (panels_of(target, spec) is None) == (m < 128)
-        assert not is_unpacked(target, replace(spec, choices=ScheduleOverrides(mr=4)))
+        assert not is_unpacked(target, replace(spec, overrides=ScheduleOverrides(mr=4)))
         assert is_unpacked(target, dense(m, n, k, tb=True)) == (m == 1)
     for spec in (dense(1, 2, 3), dense(160, 160, 160), dense(8, 8, 8, types=("f16", "f32", "f32"))):
         assert not is_unpacked(target, spec)

@@ -65,7 +65,7 @@ def test_choice_of_the_form():
     assert choose_packed_layout(pairs, large) is PAIRS
     assert choose_packed_layout(tiles, large) is TILES
     assert choose_packed_layout(tiles, product(4, 64, 64)) is PAIRS
-    assert choose_packed_layout(tiles, replace(large, choices=ScheduleOverrides(mr=4))) is PAIRS
+    assert choose_packed_layout(tiles, replace(large, overrides=ScheduleOverrides(mr=4))) is PAIRS
     for types in (("bf16", "f32", "f32"), ("f16", "f16", "f32"), ("bf16", "bf16", "f64")):
         assert choose_packed_layout(tiles, dense(64, 64, 64, types=types)) is ELEMENTS
     # Intel's dot product takes longer than multiply-adds of what is widened.

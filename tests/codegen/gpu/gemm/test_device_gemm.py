@@ -16,9 +16,9 @@ import nova
 from benchmarks.gpu.launch import Buffer, launch_ptx
 from nova.codegen.common.builder import splat
 from nova.codegen.cpu.gemm.blocking import Contraction
-from nova.codegen.gpu.gemm.epilogue import Fragment, storing
+from nova.codegen.gpu.gemm.epilogue import Fragment, store_epilogue
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
-from nova.codegen.gpu.gemm.plan import Around, GemmPlan, GpuGemm, make_plan
+from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm, make_plan
 from nova.codegen.gpu.gemm.select_plan import PLAIN, TENSOR, plan_gemm
 from nova.ir.bindings import arith, ir, vector
 
@@ -54,14 +54,14 @@ def contraction(
 
 def _sizes(product: GpuGemm) -> list[list[int]]:
     c = product.contraction
-    around = [loop.size for loop in product.around]
+    around = [loop.size for loop in product.enclosing]
     return [[*around, *s] for s in ((c.m, c.k), (c.k, c.n), (c.m, c.n))]
 
 
 def _strides(product: GpuGemm) -> list[list[int]]:
     c = product.contraction
     own = c.a_strides, c.b_strides, c.c_strides
-    return [[*(loop.strides[i] for loop in product.around), *s] for i, s in enumerate(own)]
+    return [[*(loop.strides[i] for loop in product.enclosing), *s] for i, s in enumerate(own)]
 
 
 def _buffers(product: GpuGemm) -> list[Buffer]:
@@ -82,7 +82,9 @@ def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> No
     arrays = [rng.standard_normal(b.size).astype(TYPES[b.type]) for b in buffers]
 
     def body(given: Any, block: Any, thread: Any) -> None:
-        emit_gemm(plan, given[0], given[1], storing(plan, given[2]), block=block, thread=thread)
+        emit_gemm(
+            plan, given[0], given[1], store_epilogue(plan, given[2]), block=block, thread=thread
+        )
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
     ptx, order = launch_ptx(buffers, body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm)
@@ -99,7 +101,7 @@ def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> No
     result = np.lib.stride_tricks.as_strided(
         want[product.offsets[2] :], _sizes(product)[2], [8 * s for s in _strides(product)[2]]
     )
-    summed = tuple(i for i, loop in enumerate(product.around) if not loop.parallel)
+    summed = tuple(i for i, loop in enumerate(product.enclosing) if not loop.parallel)
     value = (views[0] @ views[1]).sum(axis=summed, keepdims=True)
     result[...] = value + result.copy() if product.contraction.accumulate else value
     scale = np.abs(want).max(initial=1)
@@ -127,7 +129,7 @@ def test_tensor_shapes(shape: Any, layout: str) -> None:
 def test_other_tensor_types(type_: str, layout: str) -> None:
     product = GpuGemm(contraction(72, 80, 96, "f32" if type_ == "tf32" else type_, layout))
     plan = plan_gemm(product, "sm_80", tf32=type_ == "tf32")
-    assert (plan.kind, plan.element) == ("tensor", type_)
+    assert (plan.core_type, plan.element) == ("tensor", type_)
     _check(product, plan)
 
 
@@ -157,7 +159,7 @@ def test_adding_to_c(type_: str) -> None:
 def test_factors_of_two_types() -> None:
     product = GpuGemm(contraction(40, 48, 24, "bf16", b_type="f32"))
     plan = plan_gemm(product, "sm_90a")
-    assert (plan.kind, plan.left.copied, plan.right.copied) == ("plain", 0, 16)
+    assert (plan.core_type, plan.lhs.copied, plan.rhs.copied) == ("plain", 0, 16)
     _check(product, plan)
 
 
@@ -165,7 +167,10 @@ def test_factors_of_two_types() -> None:
 @pytest.mark.parametrize("offsets", [(8, 16, 4), (1, 2, 3)])
 def test_loops_around(offsets: tuple[int, int, int], type_: str) -> None:
     """A batch, a broadcast operand, and a second loop of k."""
-    around = Around(3, (20 * 16, 0, 20 * 24)), Around(2, (3 * 20 * 16, 16 * 24, 0), False)
+    around = (
+        EnclosingLoop(3, (20 * 16, 0, 20 * 24)),
+        EnclosingLoop(2, (3 * 20 * 16, 16 * 24, 0), False),
+    )
     product = GpuGemm(contraction(20, 24, 16, type_), around, offsets)
     _check(product, plan_gemm(product, "sm_90a"))
 
@@ -174,7 +179,7 @@ def test_elements_that_are_apart() -> None:
     spec = replace(contraction(20, 24, 16), a_strides=(48, 3), b_strides=(50, 2), c_strides=(60, 2))
     product = GpuGemm(spec)
     plan = plan_gemm(product, "sm_90a")
-    assert (plan.left.copied, plan.right.copied, plan.width) == (0, 0, 1)
+    assert (plan.lhs.copied, plan.rhs.copied, plan.width) == (0, 0, 1)
     _check(product, plan)
 
 
@@ -184,7 +189,7 @@ def test_what_is_done_with_results() -> None:
     plan = plan_gemm(product, "sm_90a")
 
     def body(given: Any, block: Any, thread: Any) -> None:
-        store = storing(plan, given[2])
+        store = store_epilogue(plan, given[2])
 
         def finish(fragment: Fragment) -> None:
             kind = fragment.value.type
@@ -221,7 +226,9 @@ def test_no_spills(
     plan = plan_gemm(product, arch, tf32=tf32)
 
     def body(given: Any, block: Any, thread: Any) -> None:
-        emit_gemm(plan, given[0], given[1], storing(plan, given[2]), block=block, thread=thread)
+        emit_gemm(
+            plan, given[0], given[1], store_epilogue(plan, given[2]), block=block, thread=thread
+        )
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
     ptx, _ = launch_ptx(
