@@ -84,6 +84,7 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "core.dlpack": {"errors", "core.records"},
     "core.dtypes": {"errors", "core.records"},
     "core.settings": {"knobs", "core.records"},
+    "core.signature": {"core.dtypes", "core.records"},
     "core.pytree": {"core.records"},
     "core.targets": {
         *("errors", "knobs", "core.cpus", "core.cpu_features", "core.packages", "core.records"),
