@@ -14,7 +14,8 @@ import pytest
 from processors import needs, runnable
 
 import nova
-from nova.codegen.cpu.gemm.packed_gemm import Contraction, row_panels_of
+from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.cpu.gemm.packed_gemm import row_panels_of
 from nova.core.targets import parse_target
 
 TARGETS = runnable("cpu", "x86_64-v3", "x86_64")

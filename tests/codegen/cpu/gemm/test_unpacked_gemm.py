@@ -15,8 +15,8 @@ from test_packed_gemm import LEVELS, Kernel, check, dense, make_unit, numbers
 import nova
 from nova.codegen.common.overrides import ScheduleOverrides
 from nova.codegen.cpu.gemm.blocking import registers_used
-from nova.codegen.cpu.gemm.packed_gemm import is_worth_packing, register_shape, tile_shape
 from nova.codegen.cpu.gemm.prepacked_constants import panels_of
+from nova.codegen.cpu.gemm.strategies import is_worth_packing, register_shape, tile_shape
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
 from nova.codegen.cpu.vectorize import has_masks
 from nova.compiler.cpu.llvm import assembly

@@ -136,7 +136,7 @@ def test_other_tensor_types(type_: str, layout: str) -> None:
 
 
 def test_f32_is_exact_unless_asked() -> None:
-    assert plan_gemm(GpuGemm(contraction(64, 64, 64)), "sm_90a").kind == "plain"
+    assert plan_gemm(GpuGemm(contraction(64, 64, 64)), "sm_90a").core_type == "plain"
 
 
 @pytest.mark.parametrize(
