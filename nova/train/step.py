@@ -19,7 +19,7 @@ import numpy as np
 from nova import knobs
 from nova.api.compile import carrying, check_target, compile
 from nova.api.compiled import Compiled
-from nova.api.jit import array_type
+from nova.api.jit_arguments import array_type
 from nova.core.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
 from nova.core.location import user_location
 from nova.core.records import record
