@@ -14,7 +14,7 @@ BATCH, TIME, HEADS, WIDTH = 2, 16, 4, 32
 
 
 def block(x: nova.Tensor, p: dict[str, nova.Tensor]) -> nova.Tensor:
-    """Causal self-attention and a gated MLP, each behind a norm and added to its input."""
+    """Causal self-attention and a gated MLP, each after a norm, with a residual connection."""
 
     def heads(t: nova.Tensor) -> nova.Tensor:
         return t.reshape((BATCH, TIME, HEADS, WIDTH // HEADS)).permute((0, 2, 1, 3))

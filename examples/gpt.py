@@ -24,7 +24,7 @@ class Config:
 
 
 class Block(nn.Module):
-    """Attention and an MLP, each behind a layer norm and beside a residual."""
+    """Attention and an MLP, each after a layer norm, with residual connections."""
 
     def __init__(self, config: Config):
         self.norm1 = nn.LayerNorm(config.width)

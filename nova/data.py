@@ -152,7 +152,7 @@ class Batches:
 
 
 class _Pool:
-    """Buffers for the batches of one array. One that the consumer still holds is not reused."""
+    """Buffers for the batches of one array. A buffer that the consumer still uses is not reused."""
 
     def __init__(self, source: np.ndarray, rows: int, prefetch: int):
         self._source = source

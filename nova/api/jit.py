@@ -10,18 +10,22 @@ guard; only when that check fails is the signature computed in Python.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from nova import knobs
 from nova.api.compile import carrying, check_run_mode, check_target, compile_plan
 from nova.api.compiled import Compiled
-from nova.core.dlpack import as_numpy
-from nova.core.dtypes import TensorType, dtype
+from nova.api.jit_arguments import (
+    NUMBERS,
+    argument_array,
+    array_type,
+    common_device,
+    result_tensor,
+)
+from nova.core.dtypes import TensorType
 from nova.core.location import user_location
 from nova.core.log import log
 from nova.core.pytree import TreeDef, flatten, unflatten
@@ -30,27 +34,20 @@ from nova.core.sealed import Sealed
 from nova.core.single_flight import SingleFlight
 from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import (
-    ArgumentDTypeError,
     ArgumentTypeError,
-    DeviceError,
-    DTypeError,
     GraphError,
-    NovaError,
     SignatureError,
     StateAssignedError,
 )
-from nova.graph.build import settled
 from nova.graph.capture import capturing, current_capture, generation
 from nova.graph.lifting import BoundProgram, Captured
 from nova.graph.state import Roots, Snapshot, find_roots
 from nova.graph.tensor import Tensor, on_device, tensor
 from nova.plan import build_plan
-from nova.runtime.device_arrays import DeviceArray, place_of, type_on_device
+from nova.runtime.device_arrays import DeviceArray
 
 if TYPE_CHECKING:
     from nova.runtime.futures import RunFuture
-
-_NUMBERS = (bool, int, float)
 
 
 class CacheInfo(NamedTuple):
@@ -175,7 +172,7 @@ class JitFunction(Sealed):
         if any(isinstance(leaf, Tensor) for leaf in leaves):
             return self._function(*args, **kwargs)
         if current_capture() is not None:  # its results would become constants of the trace
-            leaves = [leaf if type(leaf) in _NUMBERS else tensor(leaf) for leaf in leaves]
+            leaves = [leaf if type(leaf) in NUMBERS else tensor(leaf) for leaf in leaves]
             args, kwargs = unflatten(structure, leaves)
             return self._function(*args, **kwargs)
         entry, arrays = self._entry(leaves, structure)
@@ -198,13 +195,13 @@ class JitFunction(Sealed):
 
     def _entry(self, leaves: list[Any], structure: TreeDef) -> tuple[_Entry, list[Any]]:
         names = structure.names()
-        arrays = [_leaf_array(*pair) for pair in zip(leaves, names, strict=True)]
+        arrays = [argument_array(*pair) for pair in zip(leaves, names, strict=True)]
         # A Python number is not an f64 array: it takes the dtype of the tensor operand next to it.
-        numbers = [type(leaf) in _NUMBERS for leaf in leaves]
+        numbers = [type(leaf) in NUMBERS for leaf in leaves]
         types = tuple(zip(map(array_type, arrays), numbers, strict=True))
         device = None
         if self._options.target is None:
-            device = _common_device(names, arrays, numbers)
+            device = common_device(names, arrays, numbers)
         if self._roots is None:
             self._roots = find_roots(self._function)
         if len(self._first):
@@ -271,7 +268,7 @@ class JitFunction(Sealed):
         before, fields = self._roots.each(), self._roots.fields()
         with on_device(""), capturing() as capture:  # the key does not contain the caller's device
             outputs, result = flatten(self._function(*args, **kwargs))
-            outputs = [_as_tensor(value, i, self._function) for i, value in enumerate(outputs)]
+            outputs = [result_tensor(value, i, self._function) for i, value in enumerate(outputs)]
         with self._lock:
             _check_fields(fields, self._roots.fields())
             roots = self._roots.without_changed(before)
@@ -389,67 +386,6 @@ def _check_fields(before: dict[str, Snapshot], after: dict[str, Snapshot]) -> No
             where=str(user_location()),
             hint="return the new value from the function and assign it outside",
         )
-
-
-def _common_device(
-    names: Sequence[str], arrays: Sequence[Any], numbers: Sequence[bool]
-) -> str | None:
-    """The device that all arrays are on, None for the host; numbers are accepted on any device."""
-    devices = {
-        name: place_of(array)
-        for name, array, number in zip(names, arrays, numbers, strict=True)
-        if not number
-    }
-    if len(set(devices.values())) > 1:
-        listed = ", ".join(
-            f"{name!r} on {device or 'the host'}" for name, device in devices.items()
-        )
-        raise DeviceError(
-            f"the arguments are in different places: {listed}",
-            where=str(user_location()),
-            hint="move them to one with nova.to_device(array, ...) or .numpy()",
-        )
-    return next(iter(devices.values()), None)
-
-
-def _leaf_array(leaf: Any, name: str) -> Any:
-    """An argument as an array; a device array stays on its device."""
-    try:
-        if type_on_device(leaf) is not None:
-            return leaf
-        if type(leaf) in _NUMBERS:
-            # Floats at full precision: they take the dtype of the tensor operand next to them.
-            return np.asarray(leaf, {bool: np.bool_, int: np.int64, float: np.float64}[type(leaf)])
-        array = as_numpy(leaf, f"argument {name!r}")
-        dtype(array.dtype.newbyteorder("="))
-        return array
-    except OverflowError:
-        raise ArgumentDTypeError(
-            f"argument {name!r} is {leaf}, which is no i64", where=str(user_location())
-        ) from None
-    except NovaError as error:
-        raise error.located(
-            str(user_location()), f"argument {name!r}: " if isinstance(error, DTypeError) else ""
-        ) from None
-
-
-def array_type(array: Any) -> TensorType:
-    """The TensorType of an array, on the host or on a device."""
-    shape, dtype_name = type_on_device(array) or (array.shape, array.dtype)
-    return TensorType(tuple(shape), dtype(dtype_name.newbyteorder("=")))
-
-
-def _as_tensor(value: Any, position: int, function: Callable[..., Any]) -> Tensor:
-    if isinstance(value, Tensor):
-        return settled(value)
-    if type(value) in _NUMBERS or isinstance(value, np.ndarray | np.generic):
-        return tensor(value)
-    code = getattr(function, "__code__", None)
-    raise GraphError(
-        f"result {position} of the function is a {type(value).__name__}, not a tensor",
-        where=f"{code.co_filename}:{code.co_firstlineno}" if code else str(user_location()),
-        hint="return tensors, or tuples, lists and dicts of them",
-    )
 
 
 def _text(type_: TensorType, number: bool) -> str:

@@ -187,7 +187,7 @@ def _plan_contents(
             a.name,
             a.type.shape,
             a.type.dtype.name,
-            "input" if i < inputs else "param",
+            a.role,
             donated=i - inputs in updated,
         )
         for i, a in enumerate(plan.signature.arguments)

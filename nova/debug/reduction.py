@@ -97,7 +97,7 @@ def _start(program: Any, inputs: Sequence[Any] | None) -> tuple[Program, Setting
         plan = finding.program.plan
     else:
         raise MinimizeError(
-            f"a {type(program).__name__} is no program",
+            f"a {type(program).__name__} is not a program",
             where=str(user_location()),
             hint="give a compiled program, a plan, or the CheckError of a checked run",
         )

@@ -1,4 +1,4 @@
-"""Modules that hold others by number: `Sequential` applies them, `ModuleList` only keeps them."""
+"""Numbered modules: `Sequential` applies them in order, `ModuleList` only stores them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ModuleList(_Numbered):
 def _checked(module: Any) -> Module:
     if not isinstance(module, Module):
         raise ModuleError(
-            f"{module!r} is no module",
+            f"{module!r} is not a module",
             where=str(user_location()),
             hint="wrap a function in a class with a forward, or use nn.ReLU() and the like",
         )

@@ -122,7 +122,7 @@ class Dropout(Module):
         self.p = probability("Dropout", p)
 
     def forward(self, x: Any) -> Any:
-        # If nothing is dropped no seed is taken: the seeds of other layers do not change.
+        # If nothing is dropped no seed is drawn: the seeds of other layers do not change.
         if not self.training or self.p == 0:
             return x
         return F.dropout(x, next_seed(), p=self.p)

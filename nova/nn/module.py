@@ -149,7 +149,7 @@ class Module(Holder):
 @user_facing
 @contextmanager
 def replaced(model: Module, values: Mapping[Parameter, Tensor]) -> Iterator[None]:
-    """Inside, these parameters of `model` are replaced by the given tensors (casts of them, say).
+    """Inside, these parameters of `model` are replaced by the tensors (such as casts of them).
 
     Not thread-safe for one model. Inside, a replaced parameter is not a part of the model.
     """

@@ -26,7 +26,7 @@ _STRIDE = 1_000_003
 
 @dataclass
 class _Base:
-    """The base seed of a `seeded` block, and the number of seeds taken."""
+    """The base seed of a `seeded` block, and the number of seeds drawn."""
 
     value: Tensor
     capture: Capture | None

@@ -96,7 +96,7 @@ class Optimizer(Holder, ABC):
             raise SealedAttributeError(
                 f"{type(self).__name__}.{name} cannot be assigned",
                 where=str(user_location()),
-                hint="options are given when the optimizer is made: pass a schedule as lr=, or "
+                hint="options are fixed when the optimizer is created: pass a schedule as lr=, or "
                 "make a new one",
             )
         super().__setattr__(name, value)
@@ -202,7 +202,7 @@ def _entry(member: Any, index: int, options: Options) -> _Entry:
     name, param = member if isinstance(member, tuple) else (str(index), member)
     if not isinstance(param, Tensor) or param.data is None or not param.dtype.is_float:
         raise GraphError(
-            f"{param!r} is no parameter: an optimizer takes float tensors with data",
+            f"{param!r} is not a parameter: an optimizer takes float tensors with data",
             hint="pass model.parameters()",
         )
     return _Entry(str(name), param, options)
@@ -217,7 +217,7 @@ def _check_entries(entries: Sequence[_Entry]) -> None:
     ):
         twice = next((e for i, e in enumerate(entries) if keys[i] in keys[:i]), None)
         if twice is not None:
-            raise GraphError(f"a {field} is given twice to the optimizer: {twice.name!r}")
+            raise GraphError(f"a {field} occurs twice in the optimizer: {twice.name!r}")
 
 
 def _group_options(options: Options, changes: dict[str, Any]) -> Options:

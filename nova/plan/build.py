@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nova.core.signature import Argument, Signature
 from nova.errors import DTypeError, GraphError, ShapeError
 from nova.graph.gradients import Application
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
-from nova.plan.plan import (
-    Arg,
-    Argument,
-    Derivation,
-    Input,
-    Literal,
-    Param,
-    Plan,
-    Signature,
-    Slot,
-    Step,
-)
+from nova.plan.plan import Arg, Derivation, Input, Literal, Param, Plan, Slot, Step
 
 
 def build_plan(
@@ -59,7 +49,7 @@ def build_plan(
         )
         args[id(node)] = Slot(slot)
     return Plan(
-        Signature(_arguments(inputs, "x"), _arguments(params, "p")),
+        Signature(_arguments(inputs, "x", "input"), _arguments(params, "p", "param")),
         tuple(steps),
         tuple(args[id(t)] for t in outputs),
         tuple((param_index[id(p)], args[id(v)]) for p, v in updates.items()),
@@ -141,11 +131,11 @@ def _literal(node: Tensor) -> Literal:
     return Literal(node.data, node.type)
 
 
-def _arguments(tensors: Sequence[Tensor], prefix: str) -> tuple[Argument, ...]:
+def _arguments(tensors: Sequence[Tensor], prefix: str, role: str) -> tuple[Argument, ...]:
     names: list[str] = []
     for i, t in enumerate(tensors):
         name = t.name or f"{prefix}{i}"
         while name in names:
             name += "_"
         names.append(name)
-    return tuple(Argument(n, t.type) for n, t in zip(names, tensors, strict=True))
+    return tuple(Argument(n, t.type, role) for n, t in zip(names, tensors, strict=True))

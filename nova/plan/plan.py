@@ -18,26 +18,7 @@ from nova.core.constants import digest_of
 from nova.core.dtypes import TensorType
 from nova.core.location import Location
 from nova.core.records import record
-
-
-@record
-class Argument:
-    """An input or param of the program."""
-
-    name: str
-    type: TensorType
-
-
-@record
-class Signature:
-    """The arguments of a run; checked before every run."""
-
-    inputs: tuple[Argument, ...]
-    params: tuple[Argument, ...]
-
-    @property
-    def arguments(self) -> tuple[Argument, ...]:
-        return self.inputs + self.params
+from nova.core.signature import Signature
 
 
 @record

@@ -27,9 +27,10 @@ import numpy as np
 from nova.core.constants import LEAST, Constants
 from nova.core.dtypes import ALL, DType, TensorType, bool_, constant, dtype
 from nova.core.location import Location
+from nova.core.signature import Argument, Signature
 from nova.errors import NovaError, PlanSyntaxError
 from nova.ops import OPS
-from nova.plan.plan import Arg, Argument, Input, Literal, Param, Plan, Signature, Slot, Step
+from nova.plan.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
 _PLAIN_NAME = re.compile(r'[^\s:()\[\]{}<>,#"][^\s:()\[\]{}<>,#]*')
 _STRING = r'"(?:[^"\\]|\\.)*"'
@@ -172,7 +173,7 @@ class _Parser:
     def _body(self, text: str) -> None:
         if match := _ARGUMENT.match(text):
             target = self.inputs if match[1] == "input" else self.params
-            target.append(Argument(self._string(match[2]), self._type(match[3])))
+            target.append(Argument(self._string(match[2]), self._type(match[3]), match[1]))
         elif match := _STEP.match(text):
             self._step(match)
         elif match := _UPDATE.match(text):

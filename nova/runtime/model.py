@@ -19,6 +19,7 @@ from nova.artifact.tables import KernelSpec
 from nova.core.location import user_location
 from nova.core.log import enabled
 from nova.core.sealed import Sealed
+from nova.core.signature import Signature
 from nova.core.user_facing import unknown_keyword, user_facing_class
 from nova.errors import AttributeValueError, WeightsError
 from nova.runtime import output_pool
@@ -27,7 +28,7 @@ from nova.runtime.futures import RunFuture, submit
 from nova.runtime.gpu_executor import values_on
 from nova.runtime.options import check_place
 from nova.runtime.saving import Saver, Weights
-from nova.runtime.signature import Signature, read_signature
+from nova.runtime.signature import read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values

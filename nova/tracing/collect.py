@@ -5,8 +5,8 @@
     print(trace.summary())
 
 In: every run of every program in this process that starts while a block is open, even if it ends
-later: a run holds the traces that were open at its start. Out: `Run`s, or `DeviceRun`s for those on
-devices, and a file: a page for a name that ends in `.html`, else JSON for Perfetto. The workers
+later: a run refers to the traces that were open at its start. Out: `Run`s, or `DeviceRun`s for runs
+on devices, and a file: a page for a name that ends in `.html`, else JSON for Perfetto. The workers
 write the records into memory that is allocated before the run starts, and device records are events
 of its driver; everything else happens on access. With no block open, a call reads one extra word.
 """

@@ -137,7 +137,7 @@ def _pack(saved: Saved) -> bytes:
 
 def _unpack(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Saved:
     if metadata.get("format") != FORMAT:
-        raise CheckpointError("this safetensors file is no checkpoint of nova.fit")
+        raise CheckpointError("this safetensors file is not a checkpoint of nova.fit")
     if metadata.get("version") != str(VERSION):
         raise CheckpointError(
             f"it has version {metadata.get('version')} of the format, this Nova reads {VERSION}"

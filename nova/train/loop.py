@@ -189,7 +189,7 @@ class _Run:
             f"the loss of step {self.history.steps} is {loss} (epoch {epoch}, batch {batch}, "
             f"counted from 0){note}",
             where=str(user_location()),
-            hint="NOVA_CHECK=nan names the op that made it; on_nan='continue' goes on",
+            hint="NOVA_CHECK=nan names the op that produced it; on_nan='continue' continues",
         )
 
     def _interrupted(self) -> TrainingInterrupted:

@@ -19,7 +19,7 @@ import numpy as np
 from nova import knobs
 from nova.api.compile import carrying, check_target, compile
 from nova.api.compiled import Compiled
-from nova.api.jit import array_type
+from nova.api.jit_arguments import array_type
 from nova.core.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
 from nova.core.location import user_location
 from nova.core.records import record
@@ -207,7 +207,7 @@ class TrainStep(Sealed):
             self._warned = True
             location = user_location()
             warn_explicit(
-                "a training step of a model without f64 parameters was given f64 data, which is "
+                "a training step of a model without f64 parameters got f64 data, which is "
                 "cast to f32 here and in later calls: pass .astype('float32') to do it once",
                 PrecisionWarning,
                 location.file,
@@ -293,7 +293,7 @@ class TrainStep(Sealed):
         for name, param in self.model.named_parameters():
             if id(param) not in param_ids:
                 raise GraphError(
-                    f"the model got the parameter {name!r} after the step was made",
+                    f"the model got the parameter {name!r} after the step was created",
                     hint="make a new optimizer and a new step for the changed model",
                 )
 

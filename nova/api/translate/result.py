@@ -18,8 +18,8 @@ from nova.artifact.sign import read_private_key
 from nova.artifact.write import FileSpec, write_artifact
 from nova.compiler.recorder import Recorder
 from nova.compiler.signature import ProgramSignature
-from nova.core.location import user_location
-from nova.errors import NovaError, PipelineError
+from nova.core.user_facing import user_facing
+from nova.errors import PipelineError
 from nova.runtime.gpu_executor import load_anywhere
 from nova.runtime.model import Model
 from nova.runtime.saving import Saver, Weights
@@ -52,6 +52,7 @@ class Translation:
     def metrics(self) -> dict[str, dict[str, float]]:
         return self.recorder.metrics
 
+    @user_facing
     def save(
         self,
         path: str | os.PathLike[str],
@@ -67,17 +68,14 @@ class Translation:
         `weights="embed"` embeds the values that the translated program carries, or
         `params`, by name or in order. After `sign` that file is signed with the same key.
         """
-        try:
-            if self.emit != "so":
-                if weights is not None or params is not None or key is not None:
-                    self._require_file("to keep weights or a signature")
-                save_artifact(path, self.data)
-                return
-            Saver(self._artifact, self._carried, self._relink, self.signer).save(
-                Path(path), weights, params, key, drop_signature
-            )
-        except NovaError as error:
-            raise error.located(str(user_location())) from None
+        if self.emit != "so":
+            if weights is not None or params is not None or key is not None:
+                self._require_file("to keep weights or a signature")
+            save_artifact(path, self.data)
+            return
+        Saver(self._artifact, self._carried, self._relink, self.signer).save(
+            Path(path), weights, params, key, drop_signature
+        )
 
     def sign(self, key: str | os.PathLike[str]) -> Translation:
         """The same translation, its file signed with the private key in the file `key`."""

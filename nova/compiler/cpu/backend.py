@@ -25,7 +25,7 @@ from nova.compiler.work_queue import Pending
 from nova.core.settings import Settings
 from nova.core.targets import llvm_cpu, parse_target
 from nova.ir.bindings import ir
-from nova.passes.base import Pass
+from nova.passes.base import Pass, run_verified_once
 
 # The output of LLVM by the last stage; None is a compile of all stages.
 _OUTPUTS = {"asm": ASSEMBLY, "object": OBJECT, None: OBJECT}
@@ -72,7 +72,7 @@ class HostCompile(TargetCompile):
 
     def lower(self, stage: str, passes: list[Pass]) -> None:
         if stage != "llvm" or self.until not in _WITH_UNITS:
-            super().lower(stage, passes)
+            run_verified_once(self.module, passes, self.part_ready)
             return
         text = self.session.recorder.compact.get(f"loops{self.suffix}") or module_text(self.module)
         self._compile_parts(self._lowering.shared_parts(text))
