@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from nova.ir.bindings import ir
+from nova.ir.context import make_context
 from nova.passes import registry
 from nova.passes.pipeline_text import parse_pipeline
 
