@@ -163,7 +163,29 @@ STEPS_OF_MODELS: dict[str, Program] = {
     "composite": (lax.composite(lambda x: x * jax.nn.sigmoid(x), "my.silu"), (f(9),)),
 }
 
-FEATURES: dict[str, Program] = {**SINGLE_WINDOWS, **NARROW_AND_UNSIGNED, **STEPS_OF_MODELS}
+
+def scans(x: Any) -> Any:
+    axes = range(x.ndim)
+    forward = [scan(x, a) for a in axes for scan in (lax.cumsum, lax.cumprod, lax.cummax)]
+    return forward, [lax.cumsum(x, a, reverse=True) for a in axes], lax.cumlogsumexp(x, 0)
+
+
+SCANS: dict[str, Program] = {
+    "scan_1d": (scans, (f(300),)),
+    "scan_3d": (scans, (f(3, 40, 5),)),
+    "scan_one": (scans, (f(1, 3),)),
+    "scan_unsigned": (lambda x: (lax.cumsum(x), lax.cummin(x)), (every("uint32", 40),)),
+    # In bf16, a sum of ones would stop at 256.
+    "scan_bf16": (lambda x: jnp.cumsum(x), (np.ones(2000, jnp.bfloat16),)),
+    "scan_gradient": (jax.grad(lambda x: (lax.cumsum(x, 1) ** 2).sum()), (f(3, 20),)),
+}
+
+FEATURES: dict[str, Program] = {
+    **SINGLE_WINDOWS,
+    **NARROW_AND_UNSIGNED,
+    **STEPS_OF_MODELS,
+    **SCANS,
+}
 # Those that run on a device, too: one of each lowering.
 ON_DEVICE = ("max_pool", "conv_1d", "cast_uint32", "sort_uint16", "scatter_uint64", "key")
-ON_DEVICE += ("pool_gradient", "f64_to_half", "half_to_f64")
+ON_DEVICE += ("pool_gradient", "f64_to_half", "half_to_f64", "scan_3d")
