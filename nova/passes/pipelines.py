@@ -22,6 +22,7 @@ from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.importing.drop_annotations import DropAnnotations
+from nova.passes.importing.expand_approx_top_k import ExpandApproxTopK
 from nova.passes.importing.lower_control_flow import LowerControlFlow
 from nova.passes.importing.lower_scans import LowerScans
 from nova.passes.importing.lower_scatter import LowerScatter
@@ -89,6 +90,7 @@ def stablehlo_to_linalg() -> list[Pass]:
         UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
         UpstreamPass("inline,symbol-dce"),
         DropAnnotations(),
+        ExpandApproxTopK(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
         OutlineScans(),

@@ -26,6 +26,7 @@ PASS_MODULES: dict[str, str] = {
     "drop-annotations": "nova.passes.importing.drop_annotations",
     "drop-host-code": "nova.passes.cpu.drop_host_code",
     "emulate-f16": "nova.passes.cpu.emulate_f16",
+    "expand-approx-top-k": "nova.passes.importing.expand_approx_top_k",
     "expand-math": "nova.passes.math.expand_math",
     "export-kernels": "nova.passes.cpu.export_kernels",
     "fit-kernels": "nova.passes.kernels.fit_kernels",

@@ -160,6 +160,10 @@ STEPS_OF_MODELS: dict[str, Program] = {
         lambda x: (lax.reduce_precision(x, 5, 10), lax.reduce_precision(x, 8, 7)),
         (f(9),),
     ),
+    "approximate_top_k": (
+        lambda x: (lax.approx_max_k(x, 3), lax.approx_min_k(x, 2, reduction_dimension=0)),
+        (f(6, 20),),
+    ),
     "composite": (lax.composite(lambda x: x * jax.nn.sigmoid(x), "my.silu"), (f(9),)),
 }
 
