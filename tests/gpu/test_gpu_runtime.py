@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gpu_samples import PTX, chain, load, looped, one, training
-from mixed_samples import compile_host, make_ptx, mixed_contents
+from hybrid_samples import compile_host, hybrid_contents, make_ptx
 
 import nova
 from nova import errors
@@ -234,7 +234,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_kernels_on_both_sides(host: bytes) -> None:
-    model = load(mixed_contents(host))
+    model = load(hybrid_contents(host))
     small = x[:96]
     for number in range(20):
         np.testing.assert_array_equal(model(small + number), 18 * (small + number))
@@ -255,7 +255,7 @@ def test_both_sides_work_at_the_same_time(host: bytes) -> None:
     """`add` takes long, twice: the island needs neither, and only the second needs the island."""
 
     def milliseconds(**options) -> float:
-        contents = mixed_contents(host, make_ptx(spin=options.get("spin", 0)), options["first"])
+        contents = hybrid_contents(host, make_ptx(spin=options.get("spin", 0)), options["first"])
         model = load(contents)
         small = x[:96]
         best = float("inf")
