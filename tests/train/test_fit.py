@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -394,6 +395,14 @@ def test_clock():
     assert [progress.clock(s) for s in (0.2, 65, 3665)] == ["0:00", "1:05", "1:01:05"]
 
 
+def test_imports_load_neither_rich_nor_matplotlib():
+    code = "import sys, nova.train; print({'rich', 'matplotlib'} & set(sys.modules))"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "set()\n"
+
+
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
 
@@ -492,13 +501,13 @@ def test_compiled_step_resumes_exactly(tmp_path, accumulate):
         return Batches(x, y, batch_size=7, drop_last=False)
 
     whole = make()
-    wanted = fit(whole, batches(), 4)
+    expected = fit(whole, batches(), 4)
     for stop in (4, 7, 9):
         limited = Limited(make(), stop)
         with pytest.raises(Stop):
             fit(limited, batches(), 4, checkpoint=tmp_path / "a", every=2)
     step = make()
     history = fit(step, batches(), 4, checkpoint=tmp_path / "a", every=2)
-    assert history.losses.tobytes() == wanted.losses.tobytes() and history.steps == 36
+    assert history.losses.tobytes() == expected.losses.tobytes() and history.steps == 36
     for name, array in whole.state_dict().items():
         assert array.tobytes() == step.state_dict()[name].tobytes(), name
