@@ -115,7 +115,7 @@ def test_what_is_not_signed(model: str, capsys: pytest.CaptureFixture[str]) -> N
     data = Path(model).read_bytes()
     assert "cannot read the key" in fail(capsys, "sign", model, "--key", "gone.pem")
     said = fail(capsys, "sign", model, "--key", "ann.public.pem")
-    assert "no private key" in said and "nova keygen" in said
+    assert "not a private key" in said and "nova keygen" in said
     Path("damaged.nova").write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
     said = fail(capsys, "sign", "damaged.nova", "--key", "ann.private.pem", "-o", "out.nova")
     assert "check 'seal" in said and not Path("out.nova").exists()

@@ -228,7 +228,7 @@ def _loop_of(loop: Any) -> tuple[Any, Any]:
     *inside, last = [op.operation for op in after.operations]
     if names != ["memref.load", "scf.condition"] or len(before.operations[1].operands) != 1:
         raise LoweringError(
-            "main holds scf.while whose condition is more than a load",
+            "main contains scf.while whose condition is more than a load",
             where=place_of(loop.location),
         )
     load = before.operations[0].operation
@@ -236,7 +236,7 @@ def _loop_of(loop: Any) -> tuple[Any, Any]:
     is_plain = len(load.operands) == 1 and byte and last.name == "scf.yield" and inside
     if not is_plain or len(last.operands) or len(loop.operation.results):
         raise LoweringError(
-            "main holds scf.while that hands on values, or has no launches",
+            "main contains scf.while that passes values on, or has no launches",
             where=place_of(loop.location),
         )
     return load.operands[0], after
