@@ -114,8 +114,7 @@ class DeviceCompile(TargetCompile):
 
     def emit_ptx(self) -> Callable[[], Code]:
         """The stage `ptx`, and `cubin` if it follows: the queue generates both."""
-        is_last = self.until == "ptx"
-        cubin = self.until == "cubin" or (self.settings.cubin and not is_last)
+        cubin = self.settings.cubin if self.until is None else self.until == "cubin"
         self._job = self.session.queue.submit(partial(_compile, self._text, self.target, cubin))
         return lambda: self._wait().ptx
 
