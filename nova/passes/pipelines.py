@@ -59,14 +59,14 @@ _MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
-def nova_to_linalg(attention: bool = True, islands: bool = False) -> list[Pass]:
+def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[Pass]:
     """The nova dialect to fused linalg on tensors; `attention` keeps attention ops whole.
 
-    With `islands`, for a device, ops that are pinned to the host become separate host regions.
+    With `host_regions`, for a device, ops that are pinned to the host become separate host regions.
     """
     return [
         # First: no other pass has to know about host-pinned ops.
-        FormHostRegions(islands),
+        FormHostRegions(host_regions),
         DecomposeComposites(keep_whole=attention),
         # Forward and backward expand the same composites: their common ops are merged here.
         UpstreamPass("cse"),

@@ -47,14 +47,14 @@ class FormHostRegions(Pass):
                 DEVICE.remove(op)
 
 
-def islands(module: ir.Module) -> list[Any]:
+def host_regions(module: ir.Module) -> list[Any]:
     """The host regions of a module, in order."""
     return [f for f in functions(module) if DEVICE.has(f) and not is_kernel(f)]
 
 
 def inline_host_regions(module: ir.Module, main: Any) -> None:
     """Replace every call of a host region in `main` by the ops of the region."""
-    named = {island.name.value: island for island in islands(module)}
+    named = {region.name.value: region for region in host_regions(module)}
     for op in list(main.entry_block.operations):
         op = op.operation
         if op.name != "func.call" or op.attributes["callee"].value not in named:
