@@ -22,10 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)  # of what -m and -k have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if text := config.getoption("--part"):
-        taken = nightly.take_part(items, text)
-        left = set(taken)
-        config.hook.pytest_deselected(items=[item for item in items if item not in left])
-        items[:] = taken
+        chosen = nightly.take_part(items, text)
+        remaining = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in remaining])
+        items[:] = chosen
 
 
 def pytest_configure(config: pytest.Config) -> None:

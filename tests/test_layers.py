@@ -115,14 +115,14 @@ LIBRARIES = {
 @cache
 def imports(path: Path) -> list[tuple[int, str]]:
     """Line and dotted name of everything that a file imports, outside of `if TYPE_CHECKING`."""
-    found = []
+    result = []
     for node in _running(ast.parse(path.read_text(), str(path))):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
+            result += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
-    return found
+            result += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return result
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
@@ -171,25 +171,25 @@ def test_imports_point_upwards(path: Path) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_library_is_imported_in_its_place_only(library: str) -> None:
     for path in sources():
-        place = path.relative_to(ROOT).as_posix()
+        location = path.relative_to(ROOT).as_posix()
         for line, name in imports(path):
             if name.split(".")[0] == library:
-                assert place.startswith(LIBRARIES[library] or "-"), f"{path}:{line}: {name}"
+                assert location.startswith(LIBRARIES[library] or "-"), f"{path}:{line}: {name}"
 
 
 def test_the_extension_is_imported_in_its_places_only() -> None:
     users = {path for path in sources() for _, name in imports(path) if name == "nova._native"}
-    places = [path.relative_to(ROOT).as_posix() for path in users]
-    assert places, "nobody loads files"
-    assert all(place.startswith(NATIVE) for place in places), places
+    positions = [path.relative_to(ROOT).as_posix() for path in users]
+    assert positions, "nobody loads files"
+    assert all(location.startswith(NATIVE) for location in positions), positions
 
 
 def test_layers_are_in_order() -> None:
-    seen: set[str] = set()
+    observed: set[str] = set()
     for layer, above in LAYERS.items():
         named = {name.partition(".")[0] for name in above}
-        assert named <= seen, f"{layer} names what comes after it"
-        seen.add(layer)
+        assert named <= observed, f"{layer} names what comes after it"
+        observed.add(layer)
 
 
 BLOCKED = """
@@ -205,11 +205,11 @@ sys.meta_path.insert(0, Absent())
 
 
 def run_without_compilers(code: str, *args: str) -> str:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", BLOCKED + code, *args], capture_output=True, text=True, cwd=ROOT
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def test_saved_program_runs_without_mlir_and_llvm(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_saved_program_runs_without_mlir_and_llvm(tmp_path: Path) -> None:
     program = nova.compile(nova.tanh(X @ W), inputs=[X], params=[W])
     program.save(tmp_path / "model.nova")
     x, w = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4) / 50
-    wanted = program.run([x], [w])
+    expected = program.run([x], [w])
     code = """
 import numpy as np, nova
 model = nova.load(sys.argv[1])
@@ -226,7 +226,8 @@ print(model.run([x], [w]).tobytes().hex())
 assert "nova.ir" not in sys.modules and "nova.passes" not in sys.modules
 """
     assert (
-        run_without_compilers(code, str(tmp_path / "model.nova")).strip() == wanted.tobytes().hex()
+        run_without_compilers(code, str(tmp_path / "model.nova")).strip()
+        == expected.tobytes().hex()
     )
 
 

@@ -3,9 +3,9 @@
     python benchmarks/gpu/gemm.py emit FOLDER   # anywhere: writes PTX and a list of cases
     python benchmarks/gpu/gemm.py run FOLDER    # on a machine with a GPU, torch, cuda-bindings
 
-`run` needs nothing of Nova's compiler. It prints a line a case: microseconds, TFLOP/s, those of
-torch, which calls cuBLAS, and how far the results are from a product in f64 (relative to the
-largest); it ends with 1 if any is further than its type allows.
+`run` does not need Nova's compiler. It prints a line per case: microseconds, TFLOP/s, those of
+torch, which calls cuBLAS, and the error against a matmul in f64, relative to the largest value. The
+exit status is 1 if an error is larger than the dtype allows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALLOWED = {"bf16": 2e-5, "f16": 2e-5, "f32": 2e-5, "tf32": 2e-3}
 
 @dataclass(frozen=True)
 class Case:
-    """A product: `layout` says for A and B whether they are stored as they are or transposed."""
+    """A matmul; `layout` says for A and B whether they are stored row-major or transposed."""
 
     m: int
     n: int
@@ -120,9 +120,9 @@ def emit(folder: Path, only: str) -> None:
             numbers = {name: int(value) for name, value in fields.items()}
             shape = Shape(**{"split": 1, "speed": 1.0, **numbers, "warps": warps})
             plan = make_plan(plan.gemm, plan.core_type, plan.element, shape)
-        from benchmarks.gpu.launch import product_ptx
+        from benchmarks.gpu.launch import gemm_ptx
 
-        ptx, order = product_ptx(plan, spec)
+        ptx, order = gemm_ptx(plan, spec)
         (folder / f"{case.name}.ptx").write_text(ptx)
         launch = {"grid": plan.grid, "block": plan.block, "shared": plan.shared_bytes}
         rows.append({"case": asdict(case), "order": order, **launch})

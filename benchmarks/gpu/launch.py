@@ -79,8 +79,8 @@ def launch_ptx(
         return ptx, [arguments.index(value) for value in data]
 
 
-def product_ptx(plan: GemmPlan, spec: Contraction, arch: str = "sm_90a") -> tuple[str, list[int]]:
-    """The PTX of a product of whole matrices a and b that stores c."""
+def gemm_ptx(plan: GemmPlan, spec: Contraction, arch: str = "sm_90a") -> tuple[str, list[int]]:
+    """The PTX of a GEMM of matrices a and b that stores c."""
     buffers = [
         Buffer(spec.a_type, max(1, spec.m * spec.k)),
         Buffer(spec.b_type, max(1, spec.k * spec.n)),

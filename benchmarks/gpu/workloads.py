@@ -79,7 +79,7 @@ def layer_norm() -> list[Make]:
     )
 
 
-def product(n: int) -> Callable[[], list[Make]]:
+def matmul(n: int) -> Callable[[], list[Make]]:
     def make() -> list[Make]:
         arrays = _draw((n, n), (n, n))
 
@@ -161,7 +161,7 @@ WORKLOADS = {
     **{
         f"matmul_{n}": Workload(
             f"matmul bf16 {n}",
-            product(n),
+            matmul(n),
             flops=2.0 * n**3,
             least_tflops=300 if n == 4096 else None,
             tolerance=2e-2,

@@ -14,7 +14,7 @@ from harness.rates import Work, matmul_work
 
 from workloads.matmul import nova_call, numpy_call, oracle, torch_eager
 
-TITLE = "Matrix product with constant weights, f32"
+TITLE = "Matmul with constant weights, f32"
 MODE = "loop"
 UNIT = "ms"
 SIZES = {

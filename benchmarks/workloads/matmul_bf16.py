@@ -18,7 +18,7 @@ from harness.case import THREADS as CORES
 from harness.case import Case, read_all
 from harness.peers import jax_case
 
-TITLE = "Matrix product, bf16"
+TITLE = "Matmul, bf16"
 MODE = "loop"
 UNIT = "ms"
 SIZES = {str(n): {"n": n} for n in (512, 1024, 2048)}

@@ -30,14 +30,13 @@ static unsigned workers = 2;
 static int rounds = 15;
 enum { MOST_ROUNDS = 1000 };
 
-static void fail(const char *what)
+static void fail(const char *message)
 {
-    fprintf(stderr, "%s failed\n", what);
+    fprintf(stderr, "%s failed\n", message);
     exit(1);
 }
 
-/* Spins, and lets others run now and then: on a busy machine the one waited for may need the
- * core. */
+/* Spins, and yields now and then: on a busy machine the awaited thread may need the core. */
 static void be_patient(uint32_t spins)
 {
     if (spins % 4096 == 0)
@@ -51,29 +50,29 @@ static void be_patient(uint32_t spins)
 static grid make_grid(uint32_t layers, uint32_t width, uint32_t reach, uint64_t cost,
                       uint32_t spread)
 {
-    grid made = {.layers = layers, .width = width};
+    grid created = {.layers = layers, .width = width};
     uint32_t count = layers * width;
-    made.tasks = calloc(count, sizeof *made.tasks);
-    made.successors = calloc((size_t)count * reach + 1, sizeof *made.successors);
-    made.cost = calloc(count, sizeof *made.cost);
-    made.core = calloc(count, 1);
+    created.tasks = calloc(count, sizeof *created.tasks);
+    created.successors = calloc((size_t)count * reach + 1, sizeof *created.successors);
+    created.cost = calloc(count, sizeof *created.cost);
+    created.core = calloc(count, 1);
     for (uint32_t i = 0; i < count; i++) {
-        made.tasks[i].first_successor = made.edge_count;
+        created.tasks[i].first_successor = created.edge_count;
         for (uint32_t k = 0; k < reach && i / width + 1 < layers; k++) {
             uint32_t successor = (i / width + 1) * width + (i + k) % width;
-            made.successors[made.edge_count++] = successor;
-            made.tasks[successor].waits++;
-            made.tasks[i].successor_count++;
+            created.successors[created.edge_count++] = successor;
+            created.tasks[successor].waits++;
+            created.tasks[i].successor_count++;
         }
-        made.cost[i] = cost * (1 + (i * 2654435761u >> 16) % spread);
-        made.core[i] = (uint8_t)(i % 2);
+        created.cost[i] = cost * (1 + (i * 2654435761u >> 16) % spread);
+        created.core[i] = (uint8_t)(i % 2);
     }
-    const nova_graph_tables tables = {made.tasks, made.successors, made.core,
-                                      made.cost,  count,           made.edge_count};
-    if (nova_graph_create(&tables, 0, &made.graph) != NOVA_OK ||
-        nova_instance_create(made.graph, workers, 0, &made.instance) != NOVA_OK)
+    const nova_graph_tables tables = {created.tasks, created.successors, created.core, created.cost,
+                                      count,         created.edge_count};
+    if (nova_graph_create(&tables, 0, &created.graph) != NOVA_OK ||
+        nova_instance_create(created.graph, workers, 0, &created.instance) != NOVA_OK)
         fail("make_grid");
-    return made;
+    return created;
 }
 
 static void free_grid(grid *grid)
@@ -86,7 +85,7 @@ static void free_grid(grid *grid)
     free(grid->core);
 }
 
-/* Tasks by place, a cache line each: shows whether a figure is that of several threads. */
+/* Tasks by worker slot, a cache line each: shows whether several threads took part. */
 static struct {
     _Alignas(64) uint64_t tasks;
 } in_place[NOVA_MAX_WORKERS];
@@ -277,12 +276,12 @@ typedef struct member {
 static void *follow(void *argument)
 {
     member *member = argument;
-    for (uint32_t seen = 0, spins = 1;; spins++) {
+    for (uint32_t observed = 0, spins = 1;; spins++) {
         uint32_t run = atomic_load(&member->team->run);
         if (run == UINT32_MAX)
             return NULL;
-        if (run != seen) {
-            seen = run;
+        if (run != observed) {
+            observed = run;
             work_share(member->team, member->index);
         } else {
             be_patient(spins);

@@ -1,8 +1,8 @@
 /* A libFuzzer target over the reader of .nova files: no input may crash it, hang it or make it read
- * outside of the input. What it accepts is walked to the last byte and mapped, never run.
+ * outside of the input. Accepted inputs are walked to the last byte and mapped, never run.
  *
- * Every input is read twice: as it is, and with its hashes made right, which lets damage get behind
- * the seal. README.md says how to build and run it. */
+ * Every input is read twice: as it is, and with corrected hashes, which lets mutations pass the
+ * seal. README.md describes how to build and run it. */
 #include <elf.h>
 #include <stdlib.h>
 
@@ -91,7 +91,7 @@ static void read_input(const uint8_t *data, size_t size)
         nova_file_close(file);
     } else if (error.status != status || error.text[0] == '\0' ||
                (status == NOVA_REFUSED && error.check[0] == '\0')) {
-        abort(); /* a refusal says why */
+        abort(); /* a refusal has a text */
     }
 }
 
@@ -103,10 +103,10 @@ static size_t body_size(const uint8_t *data, size_t size)
     if (size < ENDING || memcmp(data + size - 8, "NOVAEND2", 8) != 0)
         return size;
     memcpy(sizes, data + size - 24, sizeof sizes);
-    size_t room = size - ENDING;
-    if (sizes[0] > room || sizes[1] > room - sizes[0])
+    size_t length = size - ENDING;
+    if (sizes[0] > length || sizes[1] > length - sizes[0])
         return size;
-    return room - (size_t)(sizes[0] + sizes[1]);
+    return length - (size_t)(sizes[0] + sizes[1]);
 }
 
 static int compare(const void *a, const void *b)
@@ -115,7 +115,7 @@ static int compare(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Where regions begin and end: at the bounds of the sections that look like Nova's. */
+/* Region boundaries: the bounds of the sections with Nova's names. */
 static size_t find_bounds(const uint8_t *data, size_t size, uint64_t *bounds)
 {
     size_t count = 0;

@@ -45,7 +45,7 @@ static input read_file(const char *path)
     return read;
 }
 
-/* Numbers at the edges of what headers and tables hold. */
+/* Boundary values of fields in headers and tables. */
 static uint64_t interesting(void)
 {
     static const uint64_t numbers[] = {0,
@@ -73,7 +73,7 @@ static uint64_t interesting(void)
     return draw(4) == 0 ? number + draw(16) : number;
 }
 
-/* A place that is likely to mean something: headers, tables and the end of the file. */
+/* An offset that is likely to matter: headers, tables and the end of the file. */
 static size_t place(const input *it)
 {
     switch (draw(4)) {
@@ -88,7 +88,7 @@ static size_t place(const input *it)
 
 static void mutate(input *it, const input *other)
 {
-    size_t at = place(it), step = (size_t)1 << draw(4), room = it->size - at;
+    size_t at = place(it), step = (size_t)1 << draw(4), length = it->size - at;
     uint64_t word = interesting();
     switch (draw(8)) {
     case 0:
@@ -97,7 +97,7 @@ static void mutate(input *it, const input *other)
     case 1:
         it->data[at] = (uint8_t)draw(256);
         break;
-    case 2: /* one number, at its natural place */
+    case 2: /* one number, at an aligned offset */
         at -= at % step;
         memcpy(it->data + at, &word, step < it->size - at ? step : it->size - at);
         break;
@@ -114,21 +114,21 @@ static void mutate(input *it, const input *other)
         break;
     case 5: { /* bytes of the same or of another file */
         size_t from = draw(other->size), count = draw(256);
-        count = count < room ? count : room;
+        count = count < length ? count : length;
         count = count < other->size - from ? count : other->size - from;
         memmove(it->data + at, other->data + from, count);
         break;
     }
-    case 6: /* bytes doubled: what follows moves */
-        if (it->size < SIZE_MAX / 2 && room > step) {
-            size_t count = draw(room < MOST_GROWTH / 8 ? room : MOST_GROWTH / 8);
-            memmove(it->data + at + count, it->data + at, room);
+    case 6: /* bytes duplicated: the following ones move */
+        if (it->size < SIZE_MAX / 2 && length > step) {
+            size_t count = draw(length < MOST_GROWTH / 8 ? length : MOST_GROWTH / 8);
+            memmove(it->data + at + count, it->data + at, length);
             it->size += count;
         }
         break;
     default: /* bytes left out */
-        if (room > step && it->size > step + 1) {
-            memmove(it->data + at, it->data + at + step, room - step);
+        if (length > step && it->size > step + 1) {
+            memmove(it->data + at, it->data + at + step, length - step);
             it->size -= step;
         }
     }

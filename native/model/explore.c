@@ -13,9 +13,9 @@ enum {
 
 /* What a thread is about to do; an actor beyond MOST_THREADS drains a store buffer. */
 typedef struct access {
-    const volatile void *address; /* NULL: touches nothing that others see */
+    const volatile void *address; /* NULL: no shared access */
     bool writes;
-    bool needs_drained; /* waits for the thread's own store buffer */
+    bool needs_drained; /* waits until the store buffer of the thread is empty */
     bool locks;         /* waits for the mutex at the address */
     int joins;          /* waits for the end of this thread, or -1 */
 } access;
@@ -38,7 +38,7 @@ typedef struct thread {
     int buffered;
 } thread;
 
-/* One choice of an execution: who went on, and who had been tried there before. */
+/* One choice of an execution: the thread that ran, and those that were tried there before. */
 typedef struct step {
     int actor;
     uint32_t tried;
@@ -63,7 +63,7 @@ static int freed_count;
 
 void *explore_allocate(size_t size)
 {
-    /* The size stands before the block, for explore_free. */
+    /* The size precedes the block, for explore_free. */
     size_t begin = ((arena_used + 63) & ~(size_t)63) + 64;
     if (begin + size > ARENA) {
         explore_fail("the arena is full");
@@ -126,10 +126,10 @@ static void touch(const volatile void *address, bool writes, bool needs_drained)
     stop_before((access){address, writes, needs_drained && options.store_buffers, false, -1});
 }
 
-void explore_fail(const char *what)
+void explore_fail(const char *message)
 {
     if (failure == NULL)
-        failure = what;
+        failure = message;
     threads[current].ended = true;
     swapcontext(&threads[current].context, &scheduler); /* never chosen again */
 }
@@ -333,7 +333,7 @@ static void go_on(int actor)
     swapcontext(&scheduler, &threads[actor].context);
 }
 
-/* The first actor of a new step: who went on before, if it can; else any that is allowed. */
+/* The first actor of a new step: the one that ran before, if it can; else any that is allowed. */
 static int choose(uint32_t allowed, int before)
 {
     if (before >= 0 && (allowed & 1u << before))
@@ -382,7 +382,7 @@ static void execute(void)
             allowed = 1u << before;
         if (depth == path_length) {
             if (allowed == 0)
-                return; /* every order from here on was seen */
+                return; /* every order from here on was explored */
             *step = (struct step){choose(allowed, before), 0, allowed};
             path_length++;
         }
@@ -391,10 +391,11 @@ static void execute(void)
             step->actor < MOST_THREADS)
             switches++;
         access chosen = next_of(step->actor);
-        uint32_t seen = asleep | step->tried;
+        uint32_t excluded = asleep | step->tried;
         asleep = 0;
         for (int actor = 0; actor < 2 * MOST_THREADS; actor++)
-            if ((seen & 1u << actor) && actor != step->actor && independent(next_of(actor), chosen))
+            if ((excluded & 1u << actor) && actor != step->actor &&
+                independent(next_of(actor), chosen))
                 asleep |= 1u << actor;
         before = step->actor < MOST_THREADS ? step->actor : before;
         go_on(step->actor);
@@ -407,9 +408,9 @@ static bool backtrack(void)
     while (path_length > 0) {
         step *step = &path[path_length - 1];
         uint32_t tried = step->tried | 1u << step->actor;
-        uint32_t rest = step->allowed & ~tried;
-        if (rest != 0) {
-            step->actor = __builtin_ctz(rest);
+        uint32_t untried = step->allowed & ~tried;
+        if (untried != 0) {
+            step->actor = __builtin_ctz(untried);
             step->tried = tried;
             return true;
         }
@@ -418,9 +419,9 @@ static bool backtrack(void)
     return false;
 }
 
-const char *explore(const explore_options *given)
+const char *explore(const explore_options *requested)
 {
-    options = *given;
+    options = *requested;
     failure = NULL;
     path_length = 0;
     arena = arena != NULL ? arena : aligned_alloc(64, ARENA);
@@ -445,7 +446,7 @@ const char *explore(const explore_options *given)
     return failure;
 }
 
-int explore_expect(const explore_options *given, bool expected)
+int explore_expect(const explore_options *requested, bool expected)
 {
-    return (explore(given) != NULL) == expected ? 0 : 1;
+    return (explore(requested) != NULL) == expected ? 0 : 1;
 }

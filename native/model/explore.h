@@ -28,15 +28,16 @@ typedef struct explore_options {
     int bound;
     bool store_buffers;
     bool weak_stores;
-    uint64_t most; /* executions; 0: until all are done */
+    uint64_t most; /* executions; 0: no limit */
 } explore_options;
 
-/* Runs all orders. NULL, or what went wrong in the first order in which something did: a failed
- * explore_check, a deadlock, an access to freed memory, or no end. Prints the number of orders. */
+/* Explores all orders. NULL, or the failure in the first order that has one: a failed
+ * explore_check, a deadlock, an access to freed memory, or no termination. Prints the number of
+ * orders. */
 const char *explore(const explore_options *options);
 
 /* Ends this order as failed. */
-void explore_fail(const char *what);
+void explore_fail(const char *message);
 #define explore_check(condition)                                                                   \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -47,7 +48,7 @@ void explore_fail(const char *what);
 int explore_start(void (*body)(void *), void *argument);
 void explore_join(int thread);
 
-/* Runs `options` and says whether that was expected: the exit status of a model. */
+/* Explores with `options` and checks the expectation: the exit status of a model. */
 int explore_expect(const explore_options *options, bool failure);
 
 /* --- what the sources call instead ------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* The CPUs of the models: their threads are on none, and calls of the system would only take time.
- * Included once by a model, in place of src/scheduler/cpu_affinity.c. */
+/* CPU affinity of the models: their threads are on no CPU, and system calls would only take time.
+ * Included once by a model, instead of src/scheduler/cpu_affinity.c. */
 #include "scheduler/cpu_affinity.h"
 
 unsigned nova_cpus_allowed(void)

@@ -9,16 +9,16 @@ enum { TASKS = 3, THIEVES = 2 };
 
 static nova_deque deque;
 static nova_host_queue host;
-static _Atomic uint32_t places[TASKS];
-static uint32_t taken[TASKS]; /* plain: threads are coroutines */
+static _Atomic uint32_t entries[TASKS];
+static uint32_t take_count[TASKS]; /* plain: threads are coroutines */
 
 static void take(uint32_t task)
 {
     if (task == NOVA_NO_TASK)
         return;
     explore_check(task < TASKS);
-    taken[task]++;
-    explore_check(taken[task] == 1);
+    take_count[task]++;
+    explore_check(take_count[task] == 1);
 }
 
 static void steal(void *argument)
@@ -35,9 +35,9 @@ static void reset(void)
 {
     memset(&deque, 0, sizeof deque);
     memset(&host, 0, sizeof host);
-    memset((void *)places, 0, sizeof places);
-    memset(taken, 0, sizeof taken);
-    deque.tasks = host.entries = places;
+    memset((void *)entries, 0, sizeof entries);
+    memset(take_count, 0, sizeof take_count);
+    deque.tasks = host.entries = entries;
 }
 
 static void own(void)
@@ -59,11 +59,11 @@ static void own(void)
     }
     for (int i = 0; i < thieves; i++)
         explore_join(thief[i]);
-    /* Whatever nobody got must still be there. */
+    /* Tasks that no thread took must still be in the deque. */
     for (uint32_t left; (left = nova_deque_pop(&deque)) != NOVA_NO_TASK;)
         take(left);
     for (uint32_t i = 0; i < task; i++)
-        explore_check(taken[i] == 1);
+        explore_check(take_count[i] == 1);
 }
 
 static void push_host(void *argument)
@@ -82,7 +82,7 @@ static void read_host(void)
     explore_join(second);
     while (nova_host_queue_has_task(&host))
         take(nova_host_queue_pop(&host));
-    explore_check(taken[0] == 1 && taken[1] == 1);
+    explore_check(take_count[0] == 1 && take_count[1] == 1);
 }
 
 int main(int count, char **arguments)

@@ -1,11 +1,10 @@
-/* Every order of the sleep and wake-up protocols: the parking lot, the bell and the gate, as they
- * are.
+/* Every order of the sleep and wake-up protocols: the eventcount, the futex event and the latch, as
+ * they are.
  *
- * The argument "more" allows one more switch in the lot. Others plant a bug that the model must
- * find:
- *     weak      sequentially consistent stores are made weak: a wake-up is lost
- *     no-look   a thread sleeps without looking for work once more: a wake-up is lost
- *     outside   a thread closes the gate without being inside: nobody ends the run, or two do */
+ * The argument "more" allows one more switch in the eventcount. Others plant a bug that the model
+ * must find: weak      sequentially consistent stores are made weak: a wake-up is lost no-look   a
+ * thread sleeps without looking for work once more: a wake-up is lost outside   a thread closes the
+ * latch without being inside: no thread ends the run, or two do */
 #include "explore.h"
 
 #include "model_cpu_affinity.h"
@@ -18,13 +17,14 @@ enum { TASKS = 2 };
 
 static bool looks, closes_inside;
 
-/* --- the lot: an owner publishes tasks, threads of the pool take them and sleep --------------- */
+/* --- the eventcount: an owner publishes tasks, threads of the pool take them and sleep ---------
+ */
 
 static pthread_mutex_t lock;
 static nova_eventcount eventcount;
 static nova_sleeper sleepers[2];
 static nova_deque deque;
-static _Atomic uint32_t places[TASKS];
+static _Atomic uint32_t entries[TASKS];
 static _Atomic uint32_t left;
 static uint32_t threads_of_eventcount, calls; /* a call for each task, or one for both */
 
@@ -34,9 +34,9 @@ static void reset_eventcount(void)
     memset(&eventcount, 0, sizeof eventcount);
     memset(sleepers, 0, sizeof sleepers);
     memset(&deque, 0, sizeof deque);
-    memset((void *)places, 0, sizeof places);
+    memset((void *)entries, 0, sizeof entries);
     eventcount.lock = &lock;
-    deque.tasks = places;
+    deque.tasks = entries;
     *(uint32_t *)&left = TASKS;
 }
 
@@ -48,27 +48,27 @@ static bool take_task(void)
     return false;
 }
 
-/* worker_pool.c's await_run, with one look in place of the spinning. */
+/* await_run of worker_threads.c, with one check instead of spinning. */
 static void wait_in_eventcount(void *argument)
 {
     nova_sleeper *self = argument;
     for (;;) {
         nova_eventcount_start_spinning(&eventcount);
-        bool found = take_task();
-        if (found) {
+        bool has_task = take_task();
+        if (has_task) {
             nova_eventcount_stop_spinning(&eventcount);
         } else {
             nova_eventcount_park(&eventcount, self);
-            found = looks && take_task();
-            if (found || atomic_load_explicit(&left, memory_order_seq_cst) == 0)
+            has_task = looks && take_task();
+            if (has_task || atomic_load_explicit(&left, memory_order_seq_cst) == 0)
                 nova_eventcount_unpark(&eventcount, self);
             else
                 nova_eventcount_sleep(self);
         }
-        if (found && atomic_fetch_sub_explicit(&left, 1, memory_order_seq_cst) == 1)
-            nova_eventcount_notify(&eventcount, 2); /* all done: the others may end */
-        else if (found && nova_deque_count(&deque) > 0)
-            /* who called may have counted on this thread twice */
+        if (has_task && atomic_fetch_sub_explicit(&left, 1, memory_order_seq_cst) == 1)
+            nova_eventcount_notify(&eventcount, 2); /* all tasks have run: the others may end */
+        else if (has_task && nova_deque_count(&deque) > 0)
+            /* the notifier may have counted this thread twice */
             nova_eventcount_notify(&eventcount, 1);
         if (atomic_load_explicit(&left, memory_order_seq_cst) == 0)
             return;
@@ -88,13 +88,14 @@ static void publish_to_eventcount(void)
         nova_deque_publish(&deque, end);
         nova_eventcount_notify(&eventcount, calls == 1 ? TASKS : 1);
     }
-    /* The owner takes nothing: every task has to wake somebody. */
+    /* The owner takes no task: every task has to wake a thread. */
     for (uint32_t i = 0; i < threads_of_eventcount; i++)
         explore_join(thread[i]);
     explore_check(*(uint32_t *)&left == 0 && eventcount.list == NULL);
 }
 
-/* --- the bell: the caller sleeps inside of a run ---------------------------------------------- */
+/* --- the futex event: the caller sleeps inside a run -------------------------------------------
+ */
 
 static nova_futex_event event;
 static nova_latch latch;
@@ -130,7 +131,8 @@ static void sleep_until_over(void)
     explore_join(other);
 }
 
-/* --- the gate: exactly one thread ends a run, and nobody is inside then ----------------------- */
+/* --- the latch: exactly one thread ends a run, and none is inside then -------------------------
+ */
 
 static uint32_t inside, ends; /* plain: threads are coroutines */
 
@@ -183,16 +185,17 @@ int main(int count, char **arguments)
     closes_inside = strcmp(argument, "outside") != 0;
     bool planted = weak || blind;
     explore_options all = {.bound = -1, .store_buffers = true, .weak_stores = weak};
-    explore_options some = {.bound = strcmp(argument, "more") == 0 ? 3 : 2, .weak_stores = weak};
+    explore_options options = {.bound = strcmp(argument, "more") == 0 ? 3 : 2, .weak_stores = weak};
     int wrong = 0;
     for (threads_of_eventcount = 1; threads_of_eventcount <= 2; threads_of_eventcount++)
         for (calls = 1; calls <= TASKS; calls++) {
             /* Buffers that drain at any time multiply the orders: only where they are few. */
-            some.store_buffers = weak || (threads_of_eventcount == 1 && calls == 1);
-            wrong += check(some, calls == 1 ? "lot, one call" : "lot, a call for each task",
+            options.store_buffers = weak || (threads_of_eventcount == 1 && calls == 1);
+            wrong += check(options,
+                           calls == 1 ? "eventcount, one call" : "eventcount, a call for each task",
                            publish_to_eventcount, planted, !closes_inside);
         }
-    wrong += check(all, "bell", sleep_until_over, planted, !closes_inside);
-    wrong += check(all, "gate", open_latch, !closes_inside, planted);
+    wrong += check(all, "futex event", sleep_until_over, planted, !closes_inside);
+    wrong += check(all, "latch", open_latch, !closes_inside, planted);
     return wrong != 0;
 }

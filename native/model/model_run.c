@@ -5,7 +5,7 @@
  *     model_run [more [most [n]]]   more switches than by default, at most that many orders a
  * program; program number n alone model_run planted             the pool's threads do not look
  * again before they sleep */
-#define _GNU_SOURCE /* what the sources need */
+#define _GNU_SOURCE /* declarations that the sources need */
 
 #include "explore.h"
 
@@ -47,7 +47,7 @@ uint64_t nova_clock_ns(void)
 
 static bool blind;
 
-/* The planted bug: between parking and sleeping, every run looks as if it had no work. */
+/* The planted bug: between parking and sleeping, every run seems to have no work. */
 static nova_instance *look_or_not(nova_workers *pool, uint32_t *index)
 {
     if (blind && atomic_load_explicit(&pool->eventcount.parked, memory_order_relaxed) > 0)
@@ -116,7 +116,7 @@ static void note_end(void *context, nova_status status)
     ended++;
 }
 
-/* Fresh tables and a fresh pool of two cores; threads give up looking at once. */
+/* New tables and a new pool of two cores; threads do not spin. */
 static nova_graph *begin(uint32_t count, uint32_t flags)
 {
     pool_process = NULL;
@@ -142,18 +142,18 @@ static void clear_tables(void)
 
 static void finish(nova_graph *graph, uint32_t expected)
 {
-    uint32_t done = 0;
+    uint32_t finished = 0;
     for (uint32_t i = 0; i < task_count; i++)
-        done += ran[i];
-    explore_check(expected == NOVA_NO_TASK || done == expected);
-    nova_instance_destroy(instance); /* freed: nobody may touch it any more */
+        finished += ran[i];
+    explore_check(expected == NOVA_NO_TASK || finished == expected);
+    nova_instance_destroy(instance); /* freed: no thread may touch it any more */
     nova_graph_destroy(graph);
     nova_workers_shutdown();
 }
 
 static const nova_run_options two_workers = {.workers = 2};
 
-/* 0 -> 1, 2 -> 3: the pool's thread comes for one task and leaves again. */
+/* 0 -> 1, 2 -> 3: the thread of the pool enters for one task and leaves again. */
 static void run_diamond(void)
 {
     clear_tables();
@@ -178,7 +178,7 @@ static void run_host(void)
     finish(graph, 3);
 }
 
-/* Nobody works but the pool, until somebody waits. */
+/* Only the pool works, until a thread waits. */
 static void submit_pair(void)
 {
     clear_tables();
@@ -224,7 +224,7 @@ static void cancel_inside(void)
     finish(graph, NOVA_NO_TASK);
 }
 
-/* Task 2 waits for one more than there is: exactly this is found, in every order. */
+/* Task 2 waits for one task too many: a stall is found, in every order. */
 static void stall(void)
 {
     clear_tables();

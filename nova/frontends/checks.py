@@ -117,7 +117,8 @@ def explain_type(type_: Any) -> tuple[str, str | None] | None:
         if not type_.has_static_shape:
             return (
                 f"{type_} has a size that is not known",
-                "Nova compiles static shapes only: export it for the sizes it will run with",
+                "Nova compiles static shapes only: give example arguments with args= (--shape), or "
+                "export it for the sizes it will run with",
             )
         if type_.encoding is not None:
             return f"{type_} has an encoding", "only plain dense tensors are compiled"

@@ -7,7 +7,7 @@ others private, without attributes of other compilers, and the signature. Called
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from nova.errors import (
     UnsupportedOpError,
 )
 from nova.frontends.checks import explain_type, place
+from nova.frontends.specialize import ArgumentShape, specialize_sizes
 from nova.ir.attributes import INPUTS, NAME, SIGNATURE, UPDATES, name_dictionaries
 from nova.ir.bindings import func, ir
 from nova.ir.kernel import Main
@@ -39,11 +40,16 @@ _KEPT = {"function_type", INPUTS.name, SIGNATURE.name, UPDATES.name, "sym_name"}
 
 
 def take_entry(
-    module: ir.Module, entry: str, filename: str, params: Collection[str] = ()
+    module: ir.Module,
+    entry: str,
+    filename: str,
+    params: Collection[str] = (),
+    shapes: Sequence[ArgumentShape] | None = None,
 ) -> ProgramSignature:
     """Make the function `entry` the program; functions that it does not call are dropped.
 
-    Arguments whose names are in `params` become params, which come after the inputs.
+    Arguments whose names are in `params` become params, which come after the inputs. With `shapes`,
+    the program is specialised for arguments of these.
     """
     for op in module.body.operations:
         if not isinstance(op, func.FuncOp):
@@ -58,6 +64,9 @@ def take_entry(
             "public" if function == main else "private", module.context
         )
     run_pipeline(module, [UpstreamPass("symbol-dce")])
+    if shapes is not None:
+        with module.context, ir.Location.unknown():
+            specialize_sizes(module, shapes, filename)
     main = find_function(module, "main")
     with module.context, ir.Location.unknown():
         signature = _read_signature(main, filename)

@@ -8,7 +8,7 @@ signature. Called by `nova.api.translate`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from nova.compiler.recorder import module_text
@@ -19,6 +19,7 @@ from nova.frontends.entry import take_entry
 from nova.frontends.launches import has_launches, import_launches
 from nova.frontends.resources import inline_resources
 from nova.frontends.source import Source, parse_source
+from nova.frontends.specialize import ArgumentShape
 from nova.ir.bindings import ir
 from nova.passes import pipelines
 from nova.passes.base import Pass, UpstreamPass, run_pipeline
@@ -43,10 +44,16 @@ class Imported:
     text: str
 
 
-def import_program(source: Source, entry: str = "main", params: Collection[str] = ()) -> Imported:
+def import_program(
+    source: Source,
+    entry: str = "main",
+    params: Collection[str] = (),
+    shapes: Sequence[ArgumentShape] | None = None,
+) -> Imported:
     """Read, check and lower a program; its function `entry` becomes `main`.
 
-    The arguments named in `params` become params and come after the others.
+    The arguments named in `params` become params and come after the others. With `shapes`, `?`
+    sizes of the program become those of arguments of these shapes.
     """
     module = parse_source(source)
     try:
@@ -56,7 +63,7 @@ def import_program(source: Source, entry: str = "main", params: Collection[str] 
             _keep(module, signature)
             return Imported(module, "outlined", signature, "gpu", text)
         frontend = find_frontend(module, source.name)
-        signature = take_entry(module, entry, source.name, params)
+        signature = take_entry(module, entry, source.name, params, shapes)
         inline_resources(module, source.name)
         check_ops(module, source.name)
         text = module_text(module)

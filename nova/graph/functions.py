@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 from nova.core.location import user_location
 from nova.core.user_facing import check_call
 from nova.errors import ArgumentCountError, NovaError, UnknownKeywordError
 from nova.graph.build import apply
+from nova.graph.spelling import spell_keywords
 from nova.graph.tensor import Tensor
 from nova.ops import OPS, REQUIRED, F, Op
 
@@ -32,6 +33,7 @@ def make_function(op: Op) -> Callable[..., Any]:
     elif op.variadic:
 
         def function(*args: Any, **kwargs: Any) -> Any:
+            kwargs = spell_keywords(kwargs, op.attrs)
             count = 1 if args and isinstance(args[0], list | tuple) else len(args)
             while count > 1 and not isinstance(args[count - 1], Tensor):
                 count -= 1  # trailing plain values are attributes: concat([a, b], 0)
@@ -39,8 +41,10 @@ def make_function(op: Op) -> Callable[..., Any]:
 
     else:
         names = [n.rstrip("?") for n in op.operands]
+        accepted = {*names, *op.attrs}
 
         def function(*args: Any, **kwargs: Any) -> Any:
+            kwargs = spell_keywords(kwargs, accepted)
             operands = list(args[: len(names)])
             for name in names[len(operands) :]:
                 operands.append(kwargs.pop(name, None) if kwargs else None)
@@ -54,7 +58,10 @@ def make_function(op: Op) -> Callable[..., Any]:
 
 
 def _make_sugar(op: Op, build: Callable[..., Any]) -> Callable[..., Any]:
+    accepted = signature(build).parameters
+
     def function(*args: Any, **kwargs: Any) -> Any:
+        kwargs = spell_keywords(kwargs, accepted)
         try:
             return build(F, *args, **kwargs)
         except NovaError as error:

@@ -26,6 +26,8 @@ from nova.errors import (
     GradientError,
 )
 from nova.graph.capture import current_capture
+from nova.graph.numpy_protocol import NumpyProtocol
+from nova.graph.spelling import TorchMethods
 from nova.ops import Op
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
@@ -40,7 +42,7 @@ else:
     TensorMethods = object
 
 
-class Tensor(TensorMethods):
+class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
     """A value of the program: `op` applied to `inputs`, or a leaf when `op` is None."""
 
     __slots__ = (
@@ -61,8 +63,6 @@ class Tensor(TensorMethods):
         "type",
         "weak",
     )
-    # numpy must not treat a Tensor as a sequence: `array + tensor` calls our __radd__.
-    __array_ufunc__ = None
 
     def __init__(
         self,

@@ -58,23 +58,25 @@ def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
     """Parse `text`; MLIRSyntaxError with file:line:col on failure."""
     compact = take_constants(text, constants_of(context))
     check_nesting(compact, filename)
-    said: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     try:
-        return parse_text(compact, filename, context, said)
+        return parse_text(compact, filename, context, diagnostics)
     except ir.MLIRError as error:
-        raise _syntax_error(said, str(error), compact, filename) from None
+        raise _syntax_error(diagnostics, str(error), compact, filename) from None
     except MLIRSyntaxError as error:
         raise _show_line(error, compact) from None
 
 
-def parse_text(text: str, filename: str, context: ir.Context, said: list[Diagnostic]) -> ir.Module:
+def parse_text(
+    text: str, filename: str, context: ir.Context, diagnostics: list[Diagnostic]
+) -> ir.Module:
     """Parse a text in which nova ops may have their custom syntax.
 
-    `said` gains the MLIR diagnostics, with positions in the original text. Raises MLIRError, or
+    `diagnostics` gains those of MLIR, with positions in the original text. Raises MLIRError, or
     MLIRSyntaxError for an op in the custom syntax, if the text does not parse.
     """
     generic = to_generic(
-        text, filename, OP_NAMES, lambda *given: _infer_result(*given, context=context)
+        text, filename, OP_NAMES, lambda *args: _infer_result(*args, context=context)
     )
     with capture_diagnostics(context) as collected:
         try:
@@ -82,7 +84,9 @@ def parse_text(text: str, filename: str, context: ir.Context, said: list[Diagnos
             accept_old_names(module, generic.text)
             return module
         finally:
-            said += [_before_edits(in_file(d, filename), filename, generic) for d in collected]
+            diagnostics += [
+                _before_edits(in_file(d, filename), filename, generic) for d in collected
+            ]
 
 
 def _before_edits(diagnostic: Diagnostic, filename: str, generic: Rewritten) -> Diagnostic:
@@ -100,24 +104,24 @@ def _infer_result(
     text = (
         f"{aliases}\nfunc.func private @f({', '.join(types)}) attributes {{given = {attributes}}}"
     )
-    with capture_diagnostics(context) as said:
+    with capture_diagnostics(context) as diagnostics:
         try:
             module = ir.Module.parse(text, context)  # owns the function
         except ir.MLIRError as error:
-            raise MLIRSyntaxError(said[0].message if said else str(error)) from None
+            raise MLIRSyntaxError(diagnostics[0].message if diagnostics else str(error)) from None
     [function] = module.body.operations
-    given = {item.name: item.attr for item in function.attributes["given"]}
+    values = {item.name: item.attr for item in function.attributes["given"]}
     with context, ir.Location.unknown():
-        return str(infer_type(name, function.type.inputs, given))
+        return str(infer_type(name, function.type.inputs, values))
 
 
 def verify_module(module: ir.Module) -> None:
     """Verify a module that was built in memory; MLIRSyntaxError at the invalid op."""
-    with capture_diagnostics(module.context) as said:
+    with capture_diagnostics(module.context) as diagnostics:
         try:
             module.operation.verify()
         except ir.MLIRError as error:
-            raise _syntax_error(said, str(error), "", "") from None
+            raise _syntax_error(diagnostics, str(error), "", "") from None
 
 
 def decode_source(data: bytes, filename: str) -> str:
@@ -160,10 +164,10 @@ def show_place(text: str, line: int, col: int) -> str:
         return ""
     column = max(0, col - 1)
     start = max(0, column - LINE_WINDOW)
-    shown = lines[line - 1][start : column + LINE_WINDOW]
+    excerpt = lines[line - 1][start : column + LINE_WINDOW]
     # Tabs stay tabs, so the caret is under its character on any terminal.
-    indent = re.sub(r"[^\t]", " ", shown[: column - start])
-    return f"{shown}\n{indent}^"
+    indent = re.sub(r"[^\t]", " ", excerpt[: column - start])
+    return f"{excerpt}\n{indent}^"
 
 
 def in_file(diagnostic: Diagnostic, filename: str) -> Diagnostic:
@@ -178,18 +182,18 @@ def in_file(diagnostic: Diagnostic, filename: str) -> Diagnostic:
 def _show_line(error: MLIRSyntaxError, text: str) -> MLIRSyntaxError:
     """The error with the line that it names, and a caret."""
     _, line, column = str(error.where).rsplit(":", 2)
-    shown = show_place(text, int(line), int(column))
-    return MLIRSyntaxError(f"{error.what}\n{shown}", where=error.where, hint=error.hint)
+    excerpt = show_place(text, int(line), int(column))
+    return MLIRSyntaxError(f"{error.what}\n{excerpt}", where=error.where, hint=error.hint)
 
 
 def _syntax_error(
-    said: list[Diagnostic], otherwise: str, text: str, filename: str
+    diagnostics: list[Diagnostic], otherwise: str, text: str, filename: str
 ) -> MLIRSyntaxError:
-    errors = [in_file(d, filename) for d in said if d.severity == "error"]
+    errors = [in_file(d, filename) for d in diagnostics if d.severity == "error"]
     if not errors:
         return MLIRSyntaxError(otherwise, where=filename or None)
     # A diagnostic with a position is more useful than the first one.
     first = next((e for e in errors if e.where), errors[0])
-    shown = show_place(text, first.line, first.col) if first.file == filename else ""
-    what = f"{first.message}\n{shown}" if shown else first.message
-    return MLIRSyntaxError(what, where=first.where or filename or None)
+    excerpt = show_place(text, first.line, first.col) if first.file == filename else ""
+    message = f"{first.message}\n{excerpt}" if excerpt else first.message
+    return MLIRSyntaxError(message, where=first.where or filename or None)

@@ -52,7 +52,7 @@ _CLOSING = frozenset(_OPENING.values())
 
 
 class _Token(NamedTuple):
-    kind: str
+    category: str
     text: str
     start: int
     end: int
@@ -105,14 +105,14 @@ class Rewritten:
         return lines
 
 
-def to_generic(text: str, filename: str, known: Collection[str], infer: Infer) -> Rewritten:
+def to_generic(text: str, filename: str, op_names: Collection[str], infer: Infer) -> Rewritten:
     """The text with every nova op in MLIR's generic form; MLIRSyntaxError at an invalid op.
 
-    `known` are the names of the ops; `infer` computes the type of a result that is not written.
+    `op_names` are the names of the ops; `infer` computes the type of a result that is not written.
     """
     if not _CANDIDATE.search(text):
         return Rewritten(text, ())
-    return Rewritten(text, _Reader(text, filename, known, infer).read())
+    return Rewritten(text, _Reader(text, filename, op_names, infer).read())
 
 
 def to_pretty(text: str) -> str:
@@ -146,21 +146,21 @@ class _Tokens:
 
     def is_mark(self, index: int, mark: str) -> bool:
         token = self.tokens[index]
-        return token.kind == "mark" and token.text == mark
+        return token.category == "mark" and token.text == mark
 
-    def fail(self, index: int, what: str, hint: str | None = None) -> MLIRSyntaxError:
+    def fail(self, index: int, message: str, hint: str | None = None) -> MLIRSyntaxError:
         """The error at a token."""
         before = self.source[: self.tokens[index].start]
         line, last = before.count("\n") + 1, before.rfind("\n")
         column = len(before[last + 1 :].encode()) + 1
-        return MLIRSyntaxError(what, where=f"{self.filename}:{line}:{column}", hint=hint)
+        return MLIRSyntaxError(message, where=f"{self.filename}:{line}:{column}", hint=hint)
 
     def skip_brackets(self, index: int) -> int:
         """The token after the bracket that closes the one at `index`."""
         closing: list[str] = []
         for position in range(index, len(self.tokens)):
             token = self.tokens[position]
-            if token.kind != "mark":
+            if token.category != "mark":
                 continue
             if token.text in _OPENING:
                 closing.append(_OPENING[token.text])
@@ -173,18 +173,18 @@ class _Tokens:
 
     def skip_values(self, index: int) -> int:
         """The token after a comma-separated list of values, which may be empty."""
-        if self.tokens[index].kind != "value":
+        if self.tokens[index].category != "value":
             return index
         while self.is_mark(index + 1, ","):
             index += 2
-            if self.tokens[index].kind != "value":
+            if self.tokens[index].category != "value":
                 raise self.fail(index, "expected an operand after the comma")
         return index + 1
 
     def skip_type(self, index: int) -> int:
         """The token after one type."""
         token = self.tokens[index]
-        if token.kind == "word" or (token.kind == "sigil" and token.text.startswith("!")):
+        if token.category == "word" or (token.category == "sigil" and token.text.startswith("!")):
             return self.skip_brackets(index + 1) if self.is_mark(index + 1, "<") else index + 1
         if self.is_mark(index, "("):
             return self.skip_function_type(index)
@@ -208,7 +208,7 @@ class _Tokens:
             if self.is_mark(index, ","):
                 items.append((first, index - 1))
                 first = index = index + 1
-            elif self.tokens[index].kind == "mark" and self.tokens[index].text in _OPENING:
+            elif self.tokens[index].category == "mark" and self.tokens[index].text in _OPENING:
                 index = self.skip_brackets(index)
             else:
                 index += 1
@@ -218,31 +218,31 @@ class _Tokens:
 class _Reader(_Tokens):
     """Custom syntax to generic."""
 
-    def __init__(self, text: str, filename: str, known: Collection[str], infer: Infer):
+    def __init__(self, text: str, filename: str, op_names: Collection[str], infer: Infer):
         super().__init__(text, filename)
-        self.known, self.infer = known, infer
+        self.op_names, self.infer = op_names, infer
         self.edits: list[_Edit] = []
         self._aliases: str | None = None
 
     def read(self) -> list[_Edit]:
         index = 0
-        while self.tokens[index].kind != "end":
+        while self.tokens[index].category != "end":
             index = self._op(index) if self._is_op(index) else index + 1
         return sorted(self.edits, key=lambda edit: edit.start)  # stable: in creation order
 
     def _is_op(self, index: int) -> bool:
         token, after = self.tokens[index], self.tokens[index + 1]
         return (
-            token.kind == "word"
+            token.category == "word"
             and _OP.fullmatch(token.text) is not None
-            and (after.kind not in ("mark", "end") or after.text not in _AFTER_ATTRIBUTE)
+            and (after.category not in ("mark", "end") or after.text not in _AFTER_ATTRIBUTE)
         )
 
     def _op(self, index: int) -> int:
         """Rewrite the op whose name is at `index`; returns the token after it."""
         name = self.tokens[index].text.removeprefix("nova.")
-        if name not in self.known:
-            close = find_close(name, self.known)
+        if name not in self.op_names:
+            close = find_close(name, self.op_names)
             hint = f"did you mean `nova.{close}`?" if close else "docs/ops.md lists every op"
             raise self.fail(index, f"there is no op `nova.{name}`", hint)
         if name == "constant":
@@ -305,7 +305,7 @@ class _Reader(_Tokens):
         else:
             self._replace(name, '"nova.constant"() {value =')
         value = index
-        if self.tokens[index].kind not in ("word", "sigil"):
+        if self.tokens[index].category not in ("word", "sigil"):
             raise self.fail(index, "expected a value such as dense<1.0>")
         index += 1
         if self.is_mark(index, "<"):
@@ -315,7 +315,7 @@ class _Reader(_Tokens):
         end = self.skip_type(index + 1)
         type_ = self.text(index + 1, end - 1)
         # An alias stands for a value with its type.
-        typed = "" if self.tokens[value].kind == "sigil" else f" : {type_}"
+        typed = "" if self.tokens[value].category == "sigil" else f" : {type_}"
         self._insert_after(index - 1, f"{typed}}}")
         self._insert_before(index + 1, "() -> ")
         return end
@@ -357,7 +357,7 @@ class _Writer(_Tokens):
     def write(self) -> Iterator[_Edit]:
         for index, token in enumerate(self.tokens):
             if (
-                token.kind == "string"
+                token.category == "string"
                 and _OP.fullmatch(token.text[1:-1]) is not None
                 and self.is_mark(index + 1, "(")
             ):
@@ -384,15 +384,15 @@ class _Writer(_Tokens):
             before = self.tokens[index + 2].start
             yield _Edit(before, before, " ")
         segments = segment_sizes(name, operands)
-        kept = [
+        remaining = [
             text
             for entry, text in self._texts(entries)
             if entry != SEGMENTS or text != f"{SEGMENTS} = {segments}"
         ]
-        if len(kept) == len(entries):
+        if len(remaining) == len(entries):
             yield _Edit(start, self.tokens[closing].end, "")
         else:
-            written = f" {{{', '.join(kept)}}}" if kept else ""
+            written = f" {{{', '.join(remaining)}}}" if remaining else ""
             yield _Edit(start, self.tokens[colon - 1].end, written)
 
     def _constant(

@@ -72,9 +72,9 @@ def file_position(location: ir.Location) -> tuple[str, int, int]:
         return inner if inner[1] else file_position(location.caller)
     if isinstance(location, ir.FusedLoc):
         for part in location.locations:
-            found = file_position(part)
-            if found[1]:
-                return found
+            position = file_position(part)
+            if position[1]:
+                return position
     return "", 0, 0
 
 

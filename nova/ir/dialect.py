@@ -87,11 +87,11 @@ def _check_operands(row: Op, types: tuple[TensorType, ...]) -> None:
     if len(types) < row.min_operands or (top is not None and len(types) > top):
         raise NovaError(f"takes ({', '.join(row.operands)}), has {len(types)} operands")
     dtypes = tuple(t.dtype for t in types)
-    wanted = row.cast_types(dtypes)
-    if wanted != dtypes:
+    expected = row.cast_types(dtypes)
+    if expected != dtypes:
         raise NovaError(
             f"operand types are ({', '.join(map(str, dtypes))}), "
-            f"must be ({', '.join(map(str, wanted))})"
+            f"must be ({', '.join(map(str, expected))})"
         )
 
 
@@ -174,10 +174,10 @@ def _definitions() -> Iterator[_Definition]:
             yield _Definition(row.name, row.operands, _verifier(row))
     yield _Definition("constant", (), _verify_constant)
     for name, operands in attention_ops.OPERANDS.items():
-        given = (*operands, "mask?")
+        values = (*operands, "mask?")
         results = tuple(f"to_{n}" for n in attention_ops.RESULTS[name])
-        yield _Definition(name, given, attention_ops.verify_attention(name), results)
-        yield _Definition(f"{name}_point", given, lambda op: True)
+        yield _Definition(name, values, attention_ops.verify_attention(name), results)
+        yield _Definition(f"{name}_point", values, lambda op: True)
 
 
 _DEFINITIONS = tuple(_definitions())

@@ -60,10 +60,10 @@ class _Emitter:
     def _step(self, step: Step) -> Any:
         operands = [self._value(a, step.location) for a in step.args]
         with mlir_location(step.location):
-            made = create_op(OPS[step.op], operands, step.out_type, step.attrs)
+            result = create_op(OPS[step.op], operands, step.out_type, step.attrs)
         if step.device:
-            DEVICE.set(made.owner, step.device)
-        return made
+            DEVICE.set(result.owner, step.device)
+        return result
 
     def _value(self, arg: Arg, location: Location | None) -> Any:
         match arg:

@@ -21,63 +21,63 @@ def index(value: Index) -> ir.Value:
     return value
 
 
-def add(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return left + right
-    if isinstance(left, int):
-        left, right = right, left
-    return left if right == 0 else arith.addi(index(left), index(right))
+def add(lhs: Index, rhs: Index) -> Index:
+    if isinstance(lhs, int) and isinstance(rhs, int):
+        return lhs + rhs
+    if isinstance(lhs, int):
+        lhs, rhs = rhs, lhs
+    return lhs if rhs == 0 else arith.addi(index(lhs), index(rhs))
 
 
-def sub(left: Index, right: Index) -> Index:
-    if isinstance(right, int):
-        return add(left, -right)
-    return arith.subi(index(left), index(right))
+def sub(lhs: Index, rhs: Index) -> Index:
+    if isinstance(rhs, int):
+        return add(lhs, -rhs)
+    return arith.subi(index(lhs), index(rhs))
 
 
-def mul(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return left * right
-    if isinstance(left, int):
-        left, right = right, left
-    if isinstance(right, int) and right in (0, 1):
-        return left if right else 0
-    return arith.muli(index(left), index(right))
+def mul(lhs: Index, rhs: Index) -> Index:
+    if isinstance(lhs, int) and isinstance(rhs, int):
+        return lhs * rhs
+    if isinstance(lhs, int):
+        lhs, rhs = rhs, lhs
+    if isinstance(rhs, int) and rhs in (0, 1):
+        return lhs if rhs else 0
+    return arith.muli(index(lhs), index(rhs))
 
 
-def divide(left: Index, right: int) -> Index:
+def divide(lhs: Index, rhs: int) -> Index:
     """The quotient of nonnegative numbers, rounded down."""
-    if isinstance(left, int):
-        return left // right
-    return left if right == 1 else arith.divui(left, index(right))
+    if isinstance(lhs, int):
+        return lhs // rhs
+    return lhs if rhs == 1 else arith.divui(lhs, index(rhs))
 
 
-def divide_up(left: Index, right: int) -> Index:
+def divide_up(lhs: Index, rhs: int) -> Index:
     """The quotient of nonnegative numbers, rounded up."""
-    return divide(add(left, right - 1), right)
+    return divide(add(lhs, rhs - 1), rhs)
 
 
-def modulo(left: Index, right: int) -> Index:
+def modulo(lhs: Index, rhs: int) -> Index:
     """The remainder of nonnegative numbers."""
-    if isinstance(left, int):
-        return left % right
-    return 0 if right == 1 else arith.remui(left, index(right))
+    if isinstance(lhs, int):
+        return lhs % rhs
+    return 0 if rhs == 1 else arith.remui(lhs, index(rhs))
 
 
-def exclusive_or(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return left ^ right
-    return left if right == 0 else arith.xori(index(left), index(right))
+def exclusive_or(lhs: Index, rhs: Index) -> Index:
+    if isinstance(lhs, int) and isinstance(rhs, int):
+        return lhs ^ rhs
+    return lhs if rhs == 0 else arith.xori(index(lhs), index(rhs))
 
 
-def minimum(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return min(left, right)
-    return arith.minsi(index(left), index(right))
+def minimum(lhs: Index, rhs: Index) -> Index:
+    if isinstance(lhs, int) and isinstance(rhs, int):
+        return min(lhs, rhs)
+    return arith.minsi(index(lhs), index(rhs))
 
 
-def compare(predicate: arith.CmpIPredicate, left: Index, right: Index) -> ir.Value:
-    return arith.cmpi(predicate, index(left), index(right))
+def compare(predicate: arith.CmpIPredicate, lhs: Index, rhs: Index) -> ir.Value:
+    return arith.cmpi(predicate, index(lhs), index(rhs))
 
 
 def offset_by(base: Index, *offsets: Index) -> Index:

@@ -23,18 +23,18 @@ def to_attributes(attrs: dict[str, Any]) -> dict[str, Any]:
     return {k: _attribute(k, v) for k, v in attrs.items() if v is not None}
 
 
-def from_attributes(row: Op, given: Mapping[str, Any]) -> dict[str, Any]:
+def from_attributes(row: Op, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attrs of a nova op, with the row's defaults for attributes that the IR omits.
 
     Names with a dot belong to other dialects; any other name that is not in the row is an error.
     """
-    for name in given:
+    for name in attributes:
         if name not in row.attrs and "." not in name and name not in _BOOKKEEPING:
             raise UnknownKeywordError(f"has no attribute `{name}`")
     attrs: dict[str, Any] = {}
     for name, default in row.attrs.items():
-        if name in given:
-            attrs[name] = _value(given[name])
+        if name in attributes:
+            attrs[name] = _value(attributes[name])
         else:
             if default is REQUIRED:
                 raise AttributeValueError(f"needs the attribute `{name}`")
@@ -67,13 +67,13 @@ def _check_integer(name: str, value: int) -> None:
 
 
 def _value(attr: Any) -> Any:
-    kind = str(type(attr).__name__)
-    if kind == "BoolAttr":
+    class_name = str(type(attr).__name__)
+    if class_name == "BoolAttr":
         return bool(attr.value)
-    if kind in ("IntegerAttr", "FloatAttr", "StringAttr"):
+    if class_name in ("IntegerAttr", "FloatAttr", "StringAttr"):
         return attr.value
-    if kind == "TypeAttr":
+    if class_name == "TypeAttr":
         return dtype(nova_dtype(attr.value))
-    if kind == "DenseI64ArrayAttr":
+    if class_name == "DenseI64ArrayAttr":
         return tuple(attr)
     raise LoweringError(f"attribute {attr} is of no kind that nova ops have")

@@ -74,9 +74,9 @@ def is_resource(attr: Any) -> bool:
 def resource_digest(attr: ir.Attribute) -> str | None:
     """The digest of a constant from `resource` or the parser; None for other attributes."""
     # The bindings have no class for these attributes, and the text of others may be long.
-    if type(attr) is not ir.Attribute or (found := _NAME.match(str(attr))) is None:
+    if type(attr) is not ir.Attribute or (match := _NAME.match(str(attr))) is None:
         return None
-    return found[1] if found[1] in constants_of(attr.context) else None
+    return match[1] if match[1] in constants_of(attr.context) else None
 
 
 def resource_bytes(attr: ir.Attribute) -> memoryview | None:
@@ -109,46 +109,46 @@ def take_constants(text: str, constants: Constants) -> str:
     cuts = sorted([*_inline_cuts(text, constants), *_blob_cuts(text, constants)])
     if not cuts:
         return text
-    pieces, done = [], 0
+    pieces, end = [], 0
     for low, high, new in cuts:
-        pieces += [text[done:low], new]
-        done = high
-    return "".join([*pieces, text[done:]])
+        pieces += [text[end:low], new]
+        end = high
+    return "".join([*pieces, text[end:]])
 
 
 _Cut = tuple[int, int, str]
 
 
 def _inline_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
-    for pattern, (whole, digits, shape, element) in (
+    for pattern, (literal, digits, shape, element) in (
         (_INLINE, (1, 2, 3, 4)),
         (_GLOBAL, (3, 4, 1, 2)),
     ):
         for match in pattern.finditer(text):
             data = bytes.fromhex(match[digits])
             if len(data) == _size(match[shape], match[element]):
-                low, high = match.span(whole)
+                low, high = match.span(literal)
                 yield low, high, f"dense_resource<nova_{constants.add(data)}>"
 
 
 def _blob_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
     """The resource values after a module, and the names by which ops refer to them."""
     start = text.rfind("{-#")
-    found = list(_BLOB.finditer(text, start)) if start >= 0 else []
-    if not found:
+    matches = list(_BLOB.finditer(text, start)) if start >= 0 else []
+    if not matches:
         return
     used: dict[str, list[re.Match[str]]] = {}
     for match in _USE.finditer(text, 0, start):
         used.setdefault(match[1], []).append(match)
-    for blob in found:
+    for blob in matches:
         uses = used.get(blob[1], [])
         size = len(blob[4]) // 2
         if len(blob[4]) % 2 or any(_size(use[2], use[3]) != size for use in uses):
             continue
         data = bytes.fromhex(blob[4])
-        own = _OWN_NAME.fullmatch(blob[1])
-        if own is not None and digest_of(data) == own[1]:
-            constants.add(data, own[1])
+        name_match = _OWN_NAME.fullmatch(blob[1])
+        if name_match is not None and digest_of(data) == name_match[1]:
+            constants.add(data, name_match[1])
         elif uses:
             digest = constants.add(data)
             for use in uses:

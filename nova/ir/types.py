@@ -106,12 +106,12 @@ def memory_dtype(element: ir.Type) -> np.dtype:
 def nova_type(type_: ir.Type) -> TensorType:
     """The TensorType of a ranked, static MLIR tensor or memref type."""
     text = str(type_)
-    found = _TYPES.get(text)
-    if found is None:
+    result = _TYPES.get(text)
+    if result is None:
         if len(_TYPES) >= _MOST_TYPES:
             _TYPES.clear()
-        found = _TYPES[text] = _read_type(type_)
-    return found
+        result = _TYPES[text] = _read_type(type_)
+    return result
 
 
 def _read_type(type_: ir.Type) -> TensorType:
@@ -125,9 +125,9 @@ def _read_type(type_: ir.Type) -> TensorType:
 
 def dense_bytes(attr: Any) -> bytes | memoryview:
     """The elements of a dense attribute in memory order."""
-    kept = resource_bytes(attr)
-    if kept is not None:
-        return kept
+    data = resource_bytes(attr)
+    if data is not None:
+        return data
     type_ = attr.type
     dtype = memory_dtype(type_.element_type)
     shape = tuple(type_.shape)

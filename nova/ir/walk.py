@@ -47,8 +47,8 @@ def require_buffers(module: ir.Module) -> None:
     values without a definition.
     """
     for function in functions(module):
-        given, results = list(function.type.inputs), list(function.type.results)
-        tensors = [t for t in given + results if isinstance(t, ir.RankedTensorType)]
+        inputs, results = list(function.type.inputs), list(function.type.results)
+        tensors = [t for t in inputs + results if isinstance(t, ir.RankedTensorType)]
         if tensors or (is_kernel(function) and (results or len(function.body.blocks) != 1)):
             raise LoweringError(
                 f"@{function.name.value} has the type {function.type}: buffers without results "
@@ -75,20 +75,20 @@ def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
     MLIR's own walk is not used: it replaces exceptions of its callback, also Ctrl-C, by a
     RuntimeError.
     """
-    found: list[Any] = []
+    ops: list[Any] = []
 
     def visit(op: Any) -> None:
         if outer_first:
-            found.append(op)
+            ops.append(op)
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.operations:
                     visit(inner.operation)
         if not outer_first:
-            found.append(op)
+            ops.append(op)
 
     visit(within.operation)
-    return found
+    return ops
 
 
 def find_ops(within: Any, *names: str) -> list[Any]:

@@ -86,9 +86,9 @@ class UpstreamPass(Pass):
         try:
             manager = passmanager.PassManager.parse(f"builtin.module({self.text})", context)
         except ValueError as error:
-            said = str(error).removeprefix("MLIR Textual PassPipeline Parser:").strip()
+            message = str(error).removeprefix("MLIR Textual PassPipeline Parser:").strip()
             raise PipelineError(
-                f"MLIR does not take the pipeline `{self.text}`: {said}",
+                f"MLIR does not take the pipeline `{self.text}`: {message}",
                 hint="nova-opt --list-passes shows Nova's passes; other names are MLIR's",
             ) from None
         manager.enable_verifier(self.verify)
@@ -134,12 +134,12 @@ def run_pipeline(
     """
     for step in passes:
         started = time.perf_counter()
-        with capture_diagnostics(module.context) as said:
+        with capture_diagnostics(module.context) as diagnostics:
             try:
-                _run_one(step, module, said, verify, between)
+                _run_one(step, module, diagnostics, verify, between)
             finally:
                 if on_diagnostic:
-                    for diagnostic in said:
+                    for diagnostic in diagnostics:
                         on_diagnostic(diagnostic)
         if timing is not None:
             timing[str(step)] = timing.get(str(step), 0.0) + time.perf_counter() - started
@@ -157,14 +157,14 @@ def run_verified_once(
     """
     run_pipeline(module, passes, verify=False, between=between)
     names = ", ".join(str(step) for step in passes)
-    with capture_diagnostics(module.context) as said:
-        _verify(module, said, f"one of the passes `{names}`")
+    with capture_diagnostics(module.context) as diagnostics:
+        _verify(module, diagnostics, f"one of the passes `{names}`")
 
 
 def _run_one(
     step: Pass,
     module: ir.Module,
-    said: list[Diagnostic],
+    diagnostics: list[Diagnostic],
     verify: bool,
     between: Callable[[], None] | None,
 ) -> None:
@@ -180,31 +180,31 @@ def _run_one(
         error.add_note(f"in pass `{step}`")
         raise
     except ir.MLIRError as error:
-        raise _pass_error(f"pass `{step}` failed", said, str(error)) from None
+        raise _pass_error(f"pass `{step}` failed", diagnostics, str(error)) from None
     except Exception as error:
         # Unsupported IR, or a bug in the pass: `error` says which one.
         raise PassError(
             f"pass `{step}` does not handle this module: {type(error).__name__}: {error}",
             hint="nova-opt --list-passes says what each pass takes",
         ) from error
-    if any(diagnostic.severity == "error" for diagnostic in said):
-        raise _pass_error(f"pass `{step}` reported an error", said)
+    if any(diagnostic.severity == "error" for diagnostic in diagnostics):
+        raise _pass_error(f"pass `{step}` reported an error", diagnostics)
     if verify and not isinstance(step, UpstreamPass):
-        _verify(module, said, f"pass `{step}`")
+        _verify(module, diagnostics, f"pass `{step}`")
 
 
-def _verify(module: ir.Module, said: list[Diagnostic], who: str) -> None:
+def _verify(module: ir.Module, diagnostics: list[Diagnostic], origin: str) -> None:
     try:
         module.operation.verify()
     except ir.MLIRError as error:
-        raise _pass_error(f"{who} left invalid IR behind", said, str(error)) from None
+        raise _pass_error(f"{origin} left invalid IR behind", diagnostics, str(error)) from None
 
 
-def _pass_error(what: str, said: list[Diagnostic], otherwise: str = "") -> PassError:
-    errors = [diagnostic for diagnostic in said if diagnostic.severity == "error"]
+def _pass_error(summary: str, diagnostics: list[Diagnostic], otherwise: str = "") -> PassError:
+    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     message = "; ".join(diagnostic.message for diagnostic in errors) or otherwise
     where = next((diagnostic.where for diagnostic in errors if diagnostic.where), None)
-    return PassError(f"{what}: {message}", where=where)
+    return PassError(f"{summary}: {message}", where=where)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -74,12 +74,12 @@ def _make_passes(element: Element, text: str, context: ir.Context) -> list[Pass]
         for match in _OPTION.finditer(element.options)
     ]
     try:
-        made = build(make, options)
+        result = build(make, options)
     except OptionError as error:
-        what = f"`{element.name}`: {error}"
+        message = f"`{element.name}`: {error}"
         at = element.start if error.position is None else error.position
-        raise _error(what, text, at, error.hint) from None
-    return [made] if isinstance(made, Pass) else made
+        raise _error(message, text, at, error.hint) from None
+    return [result] if isinstance(result, Pass) else result
 
 
 def _check_upstream(element: Element, text: str, context: ir.Context) -> UpstreamPass:
@@ -97,16 +97,16 @@ def _check_upstream(element: Element, text: str, context: ir.Context) -> Upstrea
                     inner.start,
                     f"did you mean `{close[0]}`?" if close else "see nova-opt --list-passes",
                 ) from None
-        said = error.what.split(": ", 1)[-1].strip().splitlines()
-        raise _error(f"MLIR does not take `{upstream}`: {said[0]}", text, element.start) from None
+        lines = error.what.split(": ", 1)[-1].strip().splitlines()
+        raise _error(f"MLIR does not take `{upstream}`: {lines[0]}", text, element.start) from None
     return upstream
 
 
-def _error(what: str, text: str, position: int, hint: str | None = None) -> PipelineError:
+def _error(message: str, text: str, position: int, hint: str | None = None) -> PipelineError:
     start = text.rfind("\n", 0, position) + 1
     line = text[start:].split("\n", 1)[0]
     caret = " " * (position - start) + "^"
-    return PipelineError(f"{what}\n  {line}\n  {caret}", hint=hint)
+    return PipelineError(f"{message}\n  {line}\n  {caret}", hint=hint)
 
 
 class _Reader:

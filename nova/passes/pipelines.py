@@ -153,8 +153,8 @@ def linalg_to_device_kernels(
     serial_work: int = 20_000, max_workspace: int | None = None
 ) -> list[Pass]:
     """Like `linalg_to_kernels` for a device, where every GEMM is a kernel over rows and columns."""
-    former = _kernel_former(serial_work, max_workspace, share_rows=False)
-    return [NarrowAttention(), SplitReductions(), former]
+    form_kernels = _kernel_former(serial_work, max_workspace, share_rows=False)
+    return [NarrowAttention(), SplitReductions(), form_kernels]
 
 
 def _kernel_former(serial_work: int, max_workspace: int | None, *, share_rows: bool) -> Pass:

@@ -18,6 +18,7 @@ from nova.artifact.elf.runtime_object import why_no_runtime
 from nova.artifact.sign import read_private_key
 from nova.compiler.dump import write_stage
 from nova.compiler.recorder import Recorder
+from nova.core.records import record
 from nova.core.targets import host_arch, parse_target
 from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source
@@ -79,6 +80,13 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     add("--entry", default="main", metavar="NAME", help="the function to start from (main)")
     add(
+        "--shape",
+        action="append",
+        metavar="SIZES",
+        type=_sizes,
+        help="sizes of an argument, such as 8x128; a program with ? sizes needs all of them",
+    )
+    add(
         "--emit",
         choices=EMITS,
         metavar="STAGE",
@@ -117,6 +125,18 @@ def _make_parser() -> argparse.ArgumentParser:
         help="try schedules on this machine for so long (docs/tuning.md)",
     )
     return parser
+
+
+@record
+class _Sizes:
+    """An example argument of `nova.translate`."""
+
+    shape: tuple[int, ...]
+    dtype: None = None
+
+
+def _sizes(text: str) -> _Sizes:
+    return _Sizes(tuple(int(size) for size in text.split("x") if size))
 
 
 def _read(file: str) -> Source:
@@ -160,6 +180,7 @@ def _translate(source: Source, args: argparse.Namespace) -> Translation:
             source,
             targets=args.target or ("cpu",),
             entry=args.entry,
+            args=args.shape,
             weights=args.weights,
             start_from=args.start_from,
             emit=args.emit,

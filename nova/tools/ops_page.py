@@ -97,7 +97,7 @@ def _family(row: Op) -> str:
     """The module that the row stands in."""
     for name, module in sorted(sys.modules.items()):
         if name.startswith("nova.ops.") and any(
-            isinstance(value, tuple) and any(item is row for item in value)
+            isinstance(value, tuple | list) and any(item is row for item in value)
             for value in vars(module).values()
         ):
             return name.removeprefix("nova.ops.")

@@ -56,10 +56,10 @@ class Case:
         result = self.build(*tensors)
         return np.asarray(nova.compile(result, inputs=tensors, **options).run(arrays))
 
-    def error(self, got: np.ndarray, terms: int) -> float:
+    def error(self, actual: np.ndarray, terms: int) -> float:
         want = np.asarray(self.exact(*[a.astype(np.float64) for a in self.arrays(terms)]))
-        assert got.shape == want.shape
-        return float(np.max(np.abs(got - want) / np.abs(want)) / U)
+        assert actual.shape == want.shape
+        return float(np.max(np.abs(actual - want) / np.abs(want)) / U)
 
 
 def _softmax(x: np.ndarray) -> np.ndarray:

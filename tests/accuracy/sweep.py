@@ -79,10 +79,10 @@ def compile_function(name: str, target: str, size: int) -> nova.Compiled:
     return nova.compile(getattr(nova, name)(x), inputs=[x], target=target)
 
 
-def judge(name: str, report: RawReport, first: int, stride: int, got: np.ndarray) -> None:
+def judge(name: str, report: RawReport, first: int, stride: int, actual: np.ndarray) -> None:
     """Add to `report` what is wrong with results for the patterns first, first + stride, ..."""
-    arguments = (ctypes.c_uint32(first), ctypes.c_uint32(stride), ctypes.c_size_t(got.size))
-    data = ctypes.c_void_p(got.ctypes.data)
+    arguments = (ctypes.c_uint32(first), ctypes.c_uint32(stride), ctypes.c_size_t(actual.size))
+    data = ctypes.c_void_p(actual.ctypes.data)
     getattr(oracle(), f"check_{name}")(ctypes.byref(report), *arguments, data)
 
 
@@ -96,7 +96,7 @@ def sweep(name: str, target: str, stride: int = 1, part: int = 0, parts: int = 1
     count = -(-PATTERNS // stride)
     offsets = np.arange(CHUNK, dtype=np.uint32) * np.uint32(stride)
     bits, out = np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.float32)
-    seen = 0
+    observed = 0
     for start in range(part * CHUNK, count, parts * CHUNK):
         first = start * stride
         # The last chunk may run past the last pattern; the judge stops there.
@@ -104,10 +104,10 @@ def sweep(name: str, target: str, stride: int = 1, part: int = 0, parts: int = 1
         compiled.run([bits.view(np.float32)], out=[out])
         length = min(CHUNK, count - start)
         judge(name, report, first, stride, out[:length])
-        seen += length
+        observed += length
     at = float(np.uint32(report.at).view(np.float32))
     fields = {f: getattr(report, f) for f in ("nan", "inf", "zero", "subnormal")}
-    return Report(seen, round(report.ulp, 4), at.hex(), **fields)
+    return Report(observed, round(report.ulp, 4), at.hex(), **fields)
 
 
 def record(name: str, target: str, report: Report, path: Path = RESULTS) -> None:

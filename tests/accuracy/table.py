@@ -39,8 +39,8 @@ def render() -> str:
 
 def written_page() -> str:
     """The page as it should be."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    after = rest.split(END)[1]
+    before, remaining = PAGE.read_text().split(BEGIN)
+    after = remaining.split(END)[1]
     return f"{before}{BEGIN}\n{render()}\n{END}{after}"
 
 

@@ -50,8 +50,8 @@ def test_most_terms(name):
 def test_ten_million_equal_numbers():
     x = np.full(10_000_000, 0.1, np.float32)
     tensor = nova.tensor(x, name="x")
-    got = nova.compile(tensor.mean(), inputs=[tensor]).run([x])
-    np.testing.assert_allclose(got, 0.1, rtol=3e-6)
+    actual = nova.compile(tensor.mean(), inputs=[tensor]).run([x])
+    np.testing.assert_allclose(actual, 0.1, rtol=3e-6)
 
 
 @pytest.mark.parametrize("offset", [1e6, 3.3e6, 1e7])
@@ -68,8 +68,8 @@ def test_variance_far_from_zero(offset):
 def test_narrow_terms_are_summed_in_f32(dtype):
     x = np.full((3, 100_000), 0.1, np.float32).astype(dtype.numpy)
     tensor = nova.tensor(x, name="x")
-    got = nova.compile([tensor.mean(), tensor.mean(axis=1)], inputs=[tensor]).run([x])
-    for value in got:
+    actual = nova.compile([tensor.mean(), tensor.mean(axis=1)], inputs=[tensor]).run([x])
+    for value in actual:
         np.testing.assert_array_equal(value, np.full(value.shape, x[0, 0]))
 
 
@@ -96,8 +96,10 @@ def test_sums_on_a_device(shape, axis):
     """Lengths that are primes: nothing divides them into even parts."""
     x = np.full(shape, 0.1, np.float32)
     tensor = nova.tensor(x, name="x")
-    got = nova.compile(tensor.mean(axis=axis), inputs=[tensor], target="cuda:sm_80", run_mode="sim")
-    np.testing.assert_allclose(got.run([x]), np.float32(0.1), rtol=3e-6)
+    actual = nova.compile(
+        tensor.mean(axis=axis), inputs=[tensor], target="cuda:sm_80", run_mode="sim"
+    )
+    np.testing.assert_allclose(actual.run([x]), np.float32(0.1), rtol=3e-6)
 
 
 @pytest.mark.parametrize("rows, columns", [(4, 8), (1, 5)])
@@ -124,9 +126,9 @@ func.func @main(%x: tensor<1000x1001xf32>) -> (tensor<f32>, tensor<1001xf32>) {
 
 def test_imported_sums():
     x = np.full((1000, 1001), 0.1, np.float32)
-    whole, columns = nova.translate(STABLEHLO).load()(x)
+    complete, columns = nova.translate(STABLEHLO).load()(x)
     exact = x.astype(np.float64)
-    np.testing.assert_allclose(whole, exact.sum(), rtol=3e-6)
+    np.testing.assert_allclose(complete, exact.sum(), rtol=3e-6)
     np.testing.assert_allclose(columns, exact.sum(axis=0), rtol=3e-6)
 
 
@@ -134,7 +136,9 @@ def test_imported_sums():
 def test_imported_sums_of_narrow_terms(dtype):
     text = STABLEHLO.replace("f32", dtype.name).replace("1001", "20").replace("1000", "5000")
     x = np.full((5000, 20), 2.0**-6, np.float32).astype(dtype.numpy)
-    whole, columns = nova.translate(text).load()(x)
-    np.testing.assert_array_equal(whole.astype("f4"), np.float32(100_000 / 64).astype(dtype.numpy))
+    complete, columns = nova.translate(text).load()(x)
+    np.testing.assert_array_equal(
+        complete.astype("f4"), np.float32(100_000 / 64).astype(dtype.numpy)
+    )
     want = np.float32([78.125] * 20).astype(dtype.numpy)
     np.testing.assert_array_equal(columns, want)

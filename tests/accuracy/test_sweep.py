@@ -41,30 +41,30 @@ def test_angles_next_to_multiples_of_a_quarter_turn(name: str, target: str) -> N
     # Of all f32 these come nearest; the first lost two ulp to a rounding in the reduction.
     hardest = [float.fromhex(h) for h in ("0x1.f37c8ap+95", "0x1.921fb6p+0", "0x1.2d97c8p+2")]
     x = np.array([*hardest, *(-h for h in hardest)], np.float32)
-    got = np.empty_like(x)
-    sweep.compile_function(name, target, x.size).run([x], out=[got])
+    actual = np.empty_like(x)
+    sweep.compile_function(name, target, x.size).run([x], out=[actual])
     exact = getattr(np, name)(x.astype(np.float64))
-    error = np.abs(got - exact) / np.spacing(np.abs(exact).astype("f4"))
+    error = np.abs(actual - exact) / np.spacing(np.abs(exact).astype("f4"))
     assert error.max() <= BOUND
 
 
 @pytest.mark.parametrize("target", LEVELS)
 def test_sigmoid_is_right_where_exp_overflows(target: str) -> None:
     x = np.array([-88.8, -95, -103.2, -104, -np.inf, np.inf, 88.8, 0, np.nan], np.float32)
-    got = np.empty_like(x)
-    sweep.compile_function("sigmoid", target, x.size).run([x], out=[got])
+    actual = np.empty_like(x)
+    sweep.compile_function("sigmoid", target, x.size).run([x], out=[actual])
     with np.errstate(over="ignore"):
         exact = (1 / (1 + np.exp(-x.astype(np.float64)))).astype(np.float32)
-    np.testing.assert_array_max_ulp(got[:-1], exact[:-1], 1)
-    assert np.isnan(got[-1])
+    np.testing.assert_array_max_ulp(actual[:-1], exact[:-1], 1)
+    assert np.isnan(actual[-1])
 
 
 def test_the_judge_sees_what_is_wrong() -> None:
     """A function judged as another one: errors, infinities, NaN and zeros are all counted."""
     report = sweep.RawReport()
     # Two NaN, then -0 and the first negative subnormal.
-    got = np.array([1.0, np.nan, 1.0, 1.0], np.float32)
-    sweep.judge("log", report, 0x80000000 - 2, 1, got)
+    actual = np.array([1.0, np.nan, 1.0, 1.0], np.float32)
+    sweep.judge("log", report, 0x80000000 - 2, 1, actual)
     assert (report.nan, report.inf) == (2, 1)
     # sin(-0) is -0, and the sine of the least subnormal is that number.
     report = sweep.RawReport()

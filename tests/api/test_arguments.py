@@ -137,12 +137,12 @@ def test_torch_types():
         torch.bool: np.bool_,
     }
     data = np.array([0, 1, 2, 3])
-    leaves = [leaf(data.astype(kind), f"a{i}") for i, kind in enumerate(arrays.values())]
-    same = nova.compile([nova.flip(t) for t in leaves], inputs=leaves)
-    results = same(*(torch.tensor(data).to(kind) for kind in arrays))
-    for result, kind in zip(results, arrays.values(), strict=True):
-        assert result.dtype == kind
-        np.testing.assert_array_equal(result, data.astype(kind)[::-1])
+    leaves = [leaf(data.astype(mode), f"a{i}") for i, mode in enumerate(arrays.values())]
+    identical = nova.compile([nova.flip(t) for t in leaves], inputs=leaves)
+    results = identical(*(torch.tensor(data).to(mode) for mode in arrays))
+    for result, mode in zip(results, arrays.values(), strict=True):
+        assert result.dtype == mode
+        np.testing.assert_array_equal(result, data.astype(mode)[::-1])
     assert nova.tensor(torch.tensor([1.5], dtype=torch.bfloat16)).dtype is nova.bf16
     assert nova.tensor(torch.tensor([1.5], requires_grad=True)).numpy() == 1.5
 
@@ -173,7 +173,7 @@ def test_large_contiguous_arguments_leave_no_trace_in_memory():
 
 
 @pytest.mark.parametrize(
-    ("given", "results"),
+    ("inputs", "results"),
     [
         ((1, 2, True), (2, 3, False)),
         ((1.5, 2, False), (2.5, 3, True)),
@@ -182,12 +182,12 @@ def test_large_contiguous_arguments_leave_no_trace_in_memory():
         ((np.array(1, "f4"), torch.tensor(2, dtype=torch.int32), False), (2, 3, True)),
     ],
 )
-def test_numbers_for_0d_arguments(scalars, given, results):
-    assert tuple(scalars(*given)) == results
+def test_numbers_for_0d_arguments(scalars, inputs, results):
+    assert tuple(scalars(*inputs)) == results
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("inputs", "name"),
     [
         ((1.0, 2.5, True), "'i' is 2.5"),
         ((1.0, 2**31, True), "'i' is 2147483648"),
@@ -196,9 +196,9 @@ def test_numbers_for_0d_arguments(scalars, given, results):
         ((1.0, np.int64(2), True), "'i' has type int64"),
     ],
 )
-def test_numbers_that_would_change_are_refused(scalars, given, name):
+def test_numbers_that_would_change_are_refused(scalars, inputs, name):
     with pytest.raises(ArgumentDTypeError, match=name):
-        scalars(*given)
+        scalars(*inputs)
 
 
 def test_arrays_without_elements():
@@ -272,13 +272,13 @@ def test_wrong_counts_and_containers(double):
 
 def test_results_belong_to_the_caller(double):
     first = double(DATA)
-    kept = first.copy()
+    retained = first.copy()
     assert first.flags.owndata and first.flags.writeable and first.flags.c_contiguous
     second = double(DATA + 1)
     assert not np.shares_memory(first, second)
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, retained)
     second[...] = 0
-    np.testing.assert_array_equal(double(DATA), kept)
+    np.testing.assert_array_equal(double(DATA), retained)
 
 
 def test_results_outlive_the_program():
@@ -300,7 +300,7 @@ def test_results_that_are_arguments_or_the_same_value():
         np.testing.assert_array_equal(result, value)
     for i, result in enumerate(results):
         assert not np.shares_memory(result, data)
-        assert not any(np.shares_memory(result, other) for other in results[:i])
+        assert not any(np.shares_memory(result, second) for second in results[:i])
 
 
 def test_no_results_at_all():
@@ -313,9 +313,9 @@ def test_no_results_at_all():
 
 def test_out_is_written_and_returned(double, pair):
     out = np.empty((4, 3), "f4")
-    for given in (out, (out,), [out]):
+    for inputs in (out, (out,), [out]):
         out[...] = -1
-        assert double(DATA, out=given) is out
+        assert double(DATA, out=inputs) is out
         np.testing.assert_array_equal(out, DATA * 2)
     total = np.empty(3, "f4")
     first, second = pair(DATA, out=(None, total))

@@ -47,16 +47,16 @@ def race(threads: int, work) -> list[BaseException]:
 def test_no_update_of_a_shared_array_is_lost(how: str) -> None:
     program = make_counter()
     array = np.zeros(SIZE, "f4")
-    lock, done = threading.Lock(), [0]
+    lock, completed = threading.Lock(), [0]
 
     def work() -> None:
         program.run([], [array]) if how == "run" else program(array)
         with lock:
-            done[0] += 1
+            completed[0] += 1
 
     errors = race(4, work)
-    assert done[0] + len(errors) == 40
-    assert array.min() == array.max() == done[0], "each run that ended well has added 1"
+    assert completed[0] + len(errors) == 40
+    assert array.min() == array.max() == completed[0], "each run that ended well has added 1"
     for error in errors:
         assert "param 'p' shares memory" in str(error) and "lock" in error.hint
 
@@ -78,12 +78,12 @@ def test_readers_overlap_and_arrays_of_their_own_too() -> None:
     reader = nova.compile(nova.sin(x), inputs=[x])
     shared = np.ones(SIZE, "f4")
     assert not race(4, lambda: reader(shared))
-    program, own = make_counter(), threading.local()
+    program, private = make_counter(), threading.local()
 
     def work() -> None:
-        if not hasattr(own, "array"):
-            own.array = np.zeros(SIZE, "f4")
-        program.run([], [own.array])
+        if not hasattr(private, "array"):
+            private.array = np.zeros(SIZE, "f4")
+        program.run([], [private.array])
 
     assert not race(4, work)
 
@@ -114,10 +114,10 @@ def test_a_child_of_fork_has_no_runs() -> None:
     try:
         child = os.fork()
         if child == 0:
-            own = np.zeros(SIZE, "f4")
+            private = np.zeros(SIZE, "f4")
             program.run([], [array])
-            program.run([], [own])
-            os._exit(0 if own.min() == own.max() == 1 else 1)
+            program.run([], [private])
+            os._exit(0 if private.min() == private.max() == 1 else 1)
         assert os.waitpid(child, 0)[1] == 0
     finally:
         stop.set()

@@ -163,8 +163,8 @@ def test_a_miss_without_disk_is_explained_by_the_last_compile(folder, capsys):
 def test_damaged_entries_are_built_again(folder):
     build()
     [entry] = folder.glob("*.nova")
-    whole = entry.read_bytes()
-    for damage in (whole[:100], b"", whole[:-50] + bytes(50)):
+    full = entry.read_bytes()
+    for damage in (full[:100], b"", full[:-50] + bytes(50)):
         clear_memory_cache()
         entry.write_bytes(damage)
         with pytest.warns(CacheWarning, match="removed the damaged cache entry") as caught:

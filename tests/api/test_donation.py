@@ -148,10 +148,10 @@ def test_updates_with_one_value_and_a_returned_one():
     program = nova.compile(
         [value, value + p], inputs=[x], params=[p, q], updates={p: value, q: value}
     )
-    one, two = np.ones(4, "f4"), np.full(4, 2, "f4")
-    new, mixed = program(np.full(4, 5, "f4"), one, two)
-    assert new[0] == 15 and mixed[0] == 16 and one[0] == 15 and two[0] == 15
-    assert not np.shares_memory(new, one)
+    single, two = np.ones(4, "f4"), np.full(4, 2, "f4")
+    new, mixed = program(np.full(4, 5, "f4"), single, two)
+    assert new[0] == 15 and mixed[0] == 16 and single[0] == 15 and two[0] == 15
+    assert not np.shares_memory(new, single)
 
 
 def test_an_update_that_reads_other_elements():

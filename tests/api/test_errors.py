@@ -192,17 +192,17 @@ def test_a_mistake_has_its_error(error, mistake, message, where):
     before, compiled = A.copy(), cache_statistics()["compiled"]
     with pytest.raises(error, match=f"(?s){message}") as caught:
         mistake()
-    found = caught.value
-    assert type(found) is error and isinstance(found, nova.NovaError)
-    assert str(found).startswith(found.what)
+    result = caught.value
+    assert type(result) is error and isinstance(result, nova.NovaError)
+    assert str(result).startswith(result.what)
     if where is HERE:
-        assert found.where == f"{__file__}:{mistake.__code__.co_firstlineno}"
+        assert result.where == f"{__file__}:{mistake.__code__.co_firstlineno}"
     elif where is not None:
-        assert where in (found.where or str(found))
-    if found.where:
-        assert f"\n  at {found.where}" in str(found)
-    if found.hint:
-        assert f"\n  hint: {found.hint}" in str(found)
+        assert where in (result.where or str(result))
+    if result.where:
+        assert f"\n  at {result.where}" in str(result)
+    if result.hint:
+        assert f"\n  hint: {result.hint}" in str(result)
     np.testing.assert_array_equal(A, before)
     np.testing.assert_array_equal(READ_ONLY, before)
     assert cache_statistics()["compiled"] - compiled <= 1, "only the good program was compiled"
@@ -259,11 +259,11 @@ except nova.errors.RunMemoryError as error:
 
 def test_a_run_without_memory():
     """A result of 1 GiB, where a limit leaves a quarter of that."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 0, done.stderr
-    assert f"refused: there is no memory for a result of {1 << 30} bytes" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert f"refused: there is no memory for a result of {1 << 30} bytes" in completed.stdout
 
 
 def test_gradient_error_points_at_the_op():
@@ -360,15 +360,15 @@ def test_ctrl_c_while_ops_are_listed():
 
 def test_ctrl_c_while_another_thread_compiles():
     """The thread that was not interrupted goes on."""
-    done = []
-    worker = threading.Thread(target=lambda: done.append(long_program(123.5)))
+    completed = []
+    worker = threading.Thread(target=lambda: completed.append(long_program(123.5)))
     worker.start()
     with pytest.raises(KeyboardInterrupt):
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         while worker.is_alive():
             time.sleep(0.001)
     worker.join()
-    assert done and done[0].origin in ("compiled", "disk")
+    assert completed and completed[0].origin in ("compiled", "disk")
 
 
 def test_warnings_are_user_warnings():

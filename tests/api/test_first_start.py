@@ -57,19 +57,19 @@ pwd.getpwuid = absent
 
 @pytest.mark.parametrize("home", [None, "", "relative"])
 def test_a_user_without_a_home_folder_compiles(home: str | None) -> None:
-    done = run(NO_USER + HELLO, HOME=home, XDG_CACHE_HOME=None)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(WANTED[:6])
-    assert done.stderr.count("CacheWarning: this user has no home folder") == 1
-    assert "Set NOVA_CACHE_DIR" in done.stderr
+    completed = run(NO_USER + HELLO, HOME=home, XDG_CACHE_HOME=None)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith(WANTED[:6])
+    assert completed.stderr.count("CacheWarning: this user has no home folder") == 1
+    assert "Set NOVA_CACHE_DIR" in completed.stderr
 
 
 def test_the_cache_command_without_a_home_folder() -> None:
     code = NO_USER + "from nova.tools.nova import main\nraise SystemExit(main(['cache', 'list']))"
-    done = run(code, HOME=None, XDG_CACHE_HOME=None)
-    assert done.returncode == 1
-    assert done.stderr.startswith("nova cache: this user has no home folder")
-    assert "Traceback" not in done.stderr
+    completed = run(code, HOME=None, XDG_CACHE_HOME=None)
+    assert completed.returncode == 1
+    assert completed.stderr.startswith("nova cache: this user has no home folder")
+    assert "Traceback" not in completed.stderr
 
 
 @pytest.mark.parametrize("error", ["EROFS", "ENOSPC", "EDQUOT", "EACCES"])
@@ -84,10 +84,10 @@ def refuse(path, flags, *rest, **options):
     return true_open(path, flags, *rest, **options)
 os.open = refuse
 """
-    done = run(code + HELLO, XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(WANTED[:6])
-    assert done.stderr.count("CacheWarning") == 1 and "cannot be written" in done.stderr
+    completed = run(code + HELLO, XDG_CACHE_HOME=str(tmp_path))
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith(WANTED[:6])
+    assert completed.stderr.count("CacheWarning") == 1 and "cannot be written" in completed.stderr
 
 
 # --- no compiler ----------------------------------------------------------------------------------
@@ -98,11 +98,11 @@ def test_a_compile_without_the_compiler_says_what_to_install(
     tmp_path: Path, missing: tuple[str, ...]
 ) -> None:
     code = BLOCKED.format(names=missing) + HELLO
-    done = run(code, XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 1
+    completed = run(code, XDG_CACHE_HOME=str(tmp_path))
+    assert completed.returncode == 1
     required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     pins = [line for line in required if line.split("==")[0] in {COMPILER[m] for m in missing}]
-    last = "\n".join(done.stderr.splitlines()[-3:])
+    last = "\n".join(completed.stderr.splitlines()[-3:])
     assert (
         f"MissingPackageError: compiling needs {' and '.join(p.split('==')[0] for p in pins)}"
         in last
@@ -125,12 +125,12 @@ def test_install_command_has_the_versions_of_the_metadata() -> None:
 @pytest.mark.parametrize("tool", ["nova_opt", "nova_translate"])
 def test_the_tools_without_the_compiler(tool: str) -> None:
     start = BLOCKED.format(names=["torch_mlir"]) + f"from nova.tools.start import {tool}\n"
-    done = run(start + f"sys.argv[1:] = ['x.mlir']\nraise SystemExit({tool}())")
-    assert done.returncode == 1 and "pip install torch-mlir==" in done.stderr
-    assert "Traceback" not in done.stderr
-    done = run(start + f"sys.argv[1:] = ['--version']\nraise SystemExit({tool}())")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{tool.replace('_', '-')} {nova.__version__}\n"
+    completed = run(start + f"sys.argv[1:] = ['x.mlir']\nraise SystemExit({tool}())")
+    assert completed.returncode == 1 and "pip install torch-mlir==" in completed.stderr
+    assert "Traceback" not in completed.stderr
+    completed = run(start + f"sys.argv[1:] = ['--version']\nraise SystemExit({tool}())")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout == f"{tool.replace('_', '-')} {nova.__version__}\n"
 
 
 @pytest.mark.parametrize("tool", [nova_tool, nova_opt, nova_translate])
@@ -183,5 +183,5 @@ import copy, pickle
 t = nova.tensor([1.0, 2.0])
 assert copy.copy(t).shape == pickle.loads(pickle.dumps(t)).shape == (2,)
 """
-    done = run(code)
-    assert done.returncode == 0, done.stderr
+    completed = run(code)
+    assert completed.returncode == 0, completed.stderr

@@ -136,6 +136,6 @@ def test_a_command_line_has_no_line_of_code(
 ) -> None:
     program().save(tmp_path / "x.nova")
     assert nova_main([command, str(tmp_path / "x.nova"), "--random", "--device", "gpu"]) == 1
-    shown = capsys.readouterr().err
-    assert "device 'gpu' is not known" in shown
-    assert "\n  at " not in shown
+    listing = capsys.readouterr().err
+    assert "device 'gpu' is not known" in listing
+    assert "\n  at " not in listing

@@ -97,8 +97,8 @@ def test_nested_arguments_and_results():
 
 def test_the_order_of_dict_keys_does_not_matter():
     f = nova.jit(lambda d: d["x"] - d["y"])
-    one, two = {"x": A, "y": V, 1: V}, {1: V, "y": V, "x": A}
-    np.testing.assert_array_equal(f(one), f(two))
+    single, two = {"x": A, "y": V, 1: V}, {1: V, "y": V, "x": A}
+    np.testing.assert_array_equal(f(single), f(two))
     assert f.cache_info()[:3] == (1, 1, 1)
 
 
@@ -198,10 +198,10 @@ def test_recompiles_only_for_a_new_signature():
     assert f.explain() == "never called"
     shapes = [(2, 3), (4, 3), (2, 3), (4, 3)]
     for shape in shapes:
-        for kind in ("f4", "f8"):
-            x, y = np.ones(shape, kind), np.ones((3, 2), kind)
+        for mode in ("f4", "f8"):
+            x, y = np.ones(shape, mode), np.ones((3, 2), mode)
             result = f(x, y)
-            assert result.dtype == kind and result.shape == (shape[0], 2)
+            assert result.dtype == mode and result.shape == (shape[0], 2)
     assert len(traces) == 4 and f.cache_info()[:3] == (4, 4, 4)
     for _ in range(5):
         f(np.ones((4, 3)), np.ones((3, 2)))
@@ -238,8 +238,8 @@ def test_lower_compiles_without_running():
 def test_called_with_tensors_it_builds_graph():
     f = nova.jit(lambda x, y: x * y)
     f(V, V)
-    for given in (nova.tensor(V), nova.graph.placeholder((3,), "f4", "p")):
-        result = f(given, V)
+    for inputs in (nova.tensor(V), nova.graph.placeholder((3,), "f4", "p")):
+        result = f(inputs, V)
         assert isinstance(result, nova.Tensor)
     np.testing.assert_array_equal(f(nova.tensor(V), V).numpy(), V * V)
     assert f.cache_info().misses == 1

@@ -54,27 +54,27 @@ class Plain:
 
 
 def test_methods() -> None:
-    one, two = Scorer(), Scorer(3.0)
+    single, two = Scorer(), Scorer(3.0)
     for _ in range(2):
-        for scorer in (one, two):
-            wanted = scorer(X).numpy() + 1
-            np.testing.assert_allclose(scorer.score(X, 1.0), wanted, rtol=1e-5, atol=1e-6)
-        one.inner.weight.data *= 2
+        for scorer in (single, two):
+            expected = scorer(X).numpy() + 1
+            np.testing.assert_allclose(scorer.score(X, 1.0), expected, rtol=1e-5, atol=1e-6)
+        single.inner.weight.data *= 2
         two.scale = 5.0
-    assert one.score is one.score and one.score is not two.score
+    assert single.score is single.score and single.score is not two.score
     assert isinstance(Scorer.score, type(nova.jit(lambda x: x)))
-    assert len(one.state_dict()) == 2
-    grad = nova.grad(nova.jit(lambda x: one(x).sum()))(X)
-    np.testing.assert_allclose(grad, np.tile(one.inner.weight.data.sum(0), (3, 1)), rtol=1e-5)
+    assert len(single.state_dict()) == 2
+    grad = nova.grad(nova.jit(lambda x: single(x).sum()))(X)
+    np.testing.assert_allclose(grad, np.tile(single.inner.weight.data.sum(0), (3, 1)), rtol=1e-5)
 
 
 def test_methods_of_bases_copies_and_pickles() -> None:
     loud = Louder()
     for _ in range(2):
         np.testing.assert_allclose(loud.score(X, 0.0), loud(X).numpy() * 10, rtol=1e-5)
-    for other in (copy.deepcopy(loud), pickle.loads(pickle.dumps(loud))):
-        other.inner.weight.data *= 3
-        np.testing.assert_allclose(other.score(X, 0.0), other(X).numpy() * 10, rtol=1e-5)
+    for second in (copy.deepcopy(loud), pickle.loads(pickle.dumps(loud))):
+        second.inner.weight.data *= 3
+        np.testing.assert_allclose(second.score(X, 0.0), second(X).numpy() * 10, rtol=1e-5)
         np.testing.assert_allclose(loud.score(X, 0.0), loud(X).numpy() * 10, rtol=1e-5)
 
 
@@ -104,29 +104,33 @@ def test_methods_of_plain_objects() -> None:
 
 def test_programs_run_where_the_arrays_are() -> None:
     f = nova.jit(lambda x, y: nova.tanh(x) + y * 2.0)
-    there = nova.to_device(X, "sim")
-    wanted = np.tanh(X) + X * 2
+    device_array = nova.to_device(X, "sim")
+    expected = np.tanh(X) + X * 2
     for _ in range(2):
-        result = f(there, there)
+        result = f(device_array, device_array)
         assert isinstance(result, nova.DeviceArray) and result.device == "sim"
-        np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-5)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5)
         result = f(X, X)
         assert type(result) is np.ndarray
-        np.testing.assert_allclose(result, wanted, rtol=1e-5)
-    assert f.lower(there, there).is_on_device and not f.lower(X, X).is_on_device
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
+    assert f.lower(device_array, device_array).is_on_device and not f.lower(X, X).is_on_device
     with pytest.raises(DeviceError, match="'x0' on sim, 'x1' on the host") as caught:
-        f(there, X)
+        f(device_array, X)
     assert __file__ in caught.value.where
     with pytest.raises(DeviceError, match="different places"):
-        f(there, nova.to_device(X, "sim:1"))
+        f(device_array, nova.to_device(X, "sim:1"))
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
     predict = nova.jit(model)
-    np.testing.assert_allclose(predict(there).numpy(), model(X).numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        predict(device_array).numpy(), model(X).numpy(), rtol=1e-4, atol=1e-6
+    )
     model[0].weight.data *= 2
-    np.testing.assert_allclose(predict(there).numpy(), model(X).numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        predict(device_array).numpy(), model(X).numpy(), rtol=1e-4, atol=1e-6
+    )
     assert type(nova.jit(lambda x: x + 1, target="cpu")(X)) is np.ndarray
     with pytest.raises(DeviceError, match="is on sim, the program runs on the CPU"):
-        nova.jit(lambda x: x + 1, target="cpu")(there)
+        nova.jit(lambda x: x + 1, target="cpu")(device_array)
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -147,8 +151,8 @@ def test_python_ints_index() -> None:
     for function, numbers in cases:
         f = nova.jit(function)
         np.testing.assert_array_equal(f(x, *numbers), function(x, *numbers))
-        other = [0] * len(numbers)
-        np.testing.assert_array_equal(f(x, *other), function(x, *other))
+        second = [0] * len(numbers)
+        np.testing.assert_array_equal(f(x, *second), function(x, *second))
         assert f.cache_info().misses == 1, "the number is an argument of the program"
     select = nova.jit(lambda x, i: x[i])
     np.testing.assert_array_equal(select(x, 100), x[1])

@@ -57,8 +57,8 @@ def test_predictions_after_training_are_those_of_the_trained_model() -> None:
     # The same numbers as torch's, from the same weights.
     weights = [torch.from_numpy(p.data) for p in model.parameters()]
     hidden = torch.relu(torch.from_numpy(X) @ weights[0].T + weights[1])
-    wanted = hidden @ weights[2].T + weights[3]
-    np.testing.assert_allclose(predict(X), wanted.numpy(), rtol=1e-5, atol=1e-6)
+    expected = hidden @ weights[2].T + weights[3]
+    np.testing.assert_allclose(predict(X), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_replaced_arrays_parameters_and_layers_are_seen() -> None:
@@ -85,11 +85,11 @@ def test_tied_and_shared_parameters() -> None:
     first = nn.Linear(8, 8)
     model = nn.Sequential(first, nn.ReLU(), nn.Linear(8, 8))
     model[2].weight = first.weight
-    predict, other = nova.jit(model), nova.jit(first)
+    predict, second = nova.jit(model), nova.jit(first)
     check(predict, model, X)
     first.weight.data *= 0.5
     check(predict, model, X)
-    check(other, first, X)
+    check(second, first, X)
     assert len(predict.lower(X).params) == 3
 
 
@@ -109,8 +109,8 @@ def test_gradients_follow_the_parameters() -> None:
     plain = nova.value_and_grad(lambda x, y: loss_of(model, x, y))
     for _ in range(2):
         value, grad = jitted(X, Y)
-        wanted, slope = plain(nova.tensor(X), nova.tensor(Y))
-        np.testing.assert_allclose(value, wanted.numpy(), rtol=1e-5)
+        expected, slope = plain(nova.tensor(X), nova.tensor(Y))
+        np.testing.assert_allclose(value, expected.numpy(), rtol=1e-5)
         np.testing.assert_allclose(grad, slope.numpy(), rtol=1e-4, atol=1e-6)
         model[0].weight.data *= 0.5
         model[3] = nn.Linear(16, 2)
@@ -142,17 +142,17 @@ def test_dropout_draws_as_it_does_without_jit() -> None:
     model = make_model(0.5)
     predict = nova.jit(model)
     nn.manual_seed(5)
-    found = [predict(X) for _ in range(4)]
+    result = [predict(X) for _ in range(4)]
     nn.manual_seed(5)
-    wanted = [model(X).numpy() for _ in range(4)]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    assert len({a.tobytes() for a in found}) == 4
+    expected = [model(X).numpy() for _ in range(4)]
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+    assert len({a.tobytes() for a in result}) == 4
     assert predict.cache_info().misses == 1
     with nn.seeded(11):
-        found = [predict(X), predict(X)]
+        result = [predict(X), predict(X)]
     with nn.seeded(11):
-        wanted = [model(X).numpy(), model(X).numpy()]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        expected = [model(X).numpy(), model(X).numpy()]
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_seeds_that_the_function_sets_itself() -> None:
@@ -164,8 +164,8 @@ def test_seeds_that_the_function_sets_itself() -> None:
 
     f = nova.jit(seeded)
     for seed in (np.int64(1), np.int64(2), np.int64(1)):
-        wanted = seeded(X, int(seed)).numpy()
-        np.testing.assert_allclose(f(X, seed), wanted, rtol=1e-5, atol=1e-6)
+        expected = seeded(X, int(seed)).numpy()
+        np.testing.assert_allclose(f(X, seed), expected, rtol=1e-5, atol=1e-6)
     assert f.cache_info().misses == 1
 
 
@@ -198,8 +198,8 @@ def test_lazy_tensors_and_checkpoints() -> None:
     f = nova.jit(lambda x: block(x) @ doubled)
     g = nova.grad(nova.jit(lambda x: block(x).sum()))
     for _ in range(2):
-        wanted = np.tanh(layer(X).numpy()) @ (weight.data * 2)
-        np.testing.assert_allclose(f(X), wanted, rtol=1e-5, atol=1e-5)
+        expected = np.tanh(layer(X).numpy()) @ (weight.data * 2)
+        np.testing.assert_allclose(f(X), expected, rtol=1e-5, atol=1e-5)
         slope = nova.grad(lambda x: block(x).sum())(nova.tensor(X)).numpy()
         np.testing.assert_allclose(g(X), slope, rtol=1e-4, atol=1e-6)
         weight.data[...] = 5
@@ -329,9 +329,9 @@ def test_numbers_containers_and_globals(monkeypatch: pytest.MonkeyPatch) -> None
 
     def check_all() -> None:
         y = (X * SCALE + TABLE) ** config.power
-        wanted = y + params["w"] if mode == "add" else y * params["w"]
+        expected = y + params["w"] if mode == "add" else y * params["w"]
         for _ in range(2):
-            np.testing.assert_allclose(jitted(X), wanted, rtol=1e-5)
+            np.testing.assert_allclose(jitted(X), expected, rtol=1e-5)
 
     check_all()
     config.power = 2
@@ -411,13 +411,13 @@ def test_a_mixin_keeps_its_constructor() -> None:
 
 def test_names_that_a_trace_assigns_are_no_state() -> None:
     traces = 0
-    seen: list[object] = []
+    observed: list[object] = []
 
     @nova.jit
     def f(x):
         nonlocal traces
         traces += 1
-        seen.append(x)
+        observed.append(x)
         return x + 1
 
     for x in (X, X, X[:2], X, X[:2]):
@@ -434,12 +434,12 @@ def test_pure_functions_call_the_native_program() -> None:
 def test_threads_change_modes_and_weights() -> None:
     model = make_model(0.5).eval()
     predict = nova.jit(model)
-    wanted = predict(X)
+    expected = predict(X)
     failures = []
 
     def work() -> None:
         for _ in range(30):
-            if not np.array_equal(predict(X), wanted):
+            if not np.array_equal(predict(X), expected):
                 failures.append(1)
 
     threads = [threading.Thread(target=work) for _ in range(3)]

@@ -135,13 +135,13 @@ def test_names_of_other_modules_are_state() -> None:
 
 
 def test_the_sign_of_zero_and_nan() -> None:
-    other = 0.0
-    compiled = nova.jit(lambda x: nova.atan2(x * 0.0, nova.full_like(x, other)))
+    second = 0.0
+    compiled = nova.jit(lambda x: nova.atan2(x * 0.0, nova.full_like(x, second)))
     assert np.array_equal(compiled(X), X * 0)
-    other = -0.0
+    second = -0.0
     assert np.array_equal(compiled(X), np.full_like(X, np.pi))
     for _ in range(3):
-        other = float("nan")
+        second = float("nan")
         assert np.isnan(compiled(X)).all()
     assert compiled.cache_info().misses == 3
 
@@ -207,9 +207,9 @@ def test_kinds_of_dicts_and_lists_are_state(make: Callable[..., Any]) -> None:
 
 def test_a_jitted_function_in_a_trace_is_part_of_it() -> None:
     weight, table = nn.Parameter(np.ones(3, "f4")), np.ones(3, "f4")
-    inner, other = nova.jit(lambda: weight * 2.0), nova.jit(lambda x, k: x * k)
-    inner(), other(table, 2.0)  # compiled before, too
-    outer = nova.jit(lambda x: x + inner() + other(table, 2.0))
+    inner, second = nova.jit(lambda: weight * 2.0), nova.jit(lambda x, k: x * k)
+    inner(), second(table, 2.0)  # compiled before, too
+    outer = nova.jit(lambda x: x + inner() + second(table, 2.0))
     assert np.array_equal(outer(X), X + 4)
     weight.data[...] = 2.0
     assert np.array_equal(outer(X), X + 6)

@@ -16,17 +16,17 @@ from nova.compiler import driver
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A list that gets an entry for every compile; no program comes from a cache that is older."""
-    made: list[str] = []
+    created: list[str] = []
     real = driver.build
 
     def counted(plan: Any, *rest: Any) -> Any:
-        made.append(str(plan))
+        created.append(str(plan))
         return real(plan, *rest)
 
     monkeypatch.setattr(driver, "build", counted)
     clear_memory_cache()
     with knobs.override(cache=False):
-        yield made
+        yield created
 
 
 def arrays(rows: int, dtype: Any = np.float32) -> np.ndarray:

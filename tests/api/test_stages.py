@@ -119,10 +119,10 @@ def test_dump_gives_each_program_a_folder(tmp_path):
     written = {(folder / "1-nova.mlir").read_text() for folder in folders}
     assert written == {p.stages["nova"] for p in programs}
     clear_memory_cache()
-    other = tmp_path / "other"
-    with nova.knobs.override(dump=other, cache_dir=cache):
+    second = tmp_path / "other"
+    with nova.knobs.override(dump=second, cache_dir=cache):
         assert build(2.0).origin == "disk"
-    [folder] = other.iterdir()
+    [folder] = second.iterdir()
     assert folder.name in {f.name for f in folders}
     assert sorted(p.name for p in folder.iterdir()) == files
 

@@ -23,15 +23,15 @@ ARGUMENTS = {"nova.optim.AdamW": ([nn.Parameter([1.0])],)}
 
 
 def public() -> list[tuple[str, object]]:
-    found = []
+    result = []
     for module in (nova, nn, optim, debug, init):
         names = getattr(module, "__all__", None) or ["uniform", "normal", "kaiming_uniform", "fans"]
         for name in names:
             value = getattr(module, name)
             if callable(value) and name not in MADE_BY_NOVA:
-                found.append((f"{module.__name__}.{name}", value))
-    found.append(("nova.data.Batches", data.Batches))
-    return found
+                result.append((f"{module.__name__}.{name}", value))
+    result.append(("nova.data.Batches", data.Batches))
+    return result
 
 
 @pytest.mark.parametrize("name, function", public(), ids=lambda v: v if type(v) is str else "")

@@ -137,19 +137,19 @@ def test_c_program_runs_it(graph, file, tmp_path):
     command = [gcc, "-O1", "-I", include, "-o", program, tmp_path / "main.c", "-ldl"]
     subprocess.run(command, check=True)
     prefix = [] if native else [emulator, "-L", "/usr/aarch64-linux-gnu"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*prefix, program, tmp_path / "model.nova"], capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [np.array(line.split(), np.float32) for line in done.stdout.splitlines()]
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    rows = [np.array(line.split(), np.float32) for line in completed.stdout.splitlines()]
     assert len(rows) == 6
 
     outputs, inputs, params = graph
     x = (0.01 * np.arange(35) - 0.1).astype(np.float32).reshape(5, 7)
     w = (0.02 * np.arange(21) - 0.2).astype(np.float32).reshape(7, 3)
-    wanted = nova.compile(outputs, inputs=inputs, params=params).run([x], [w])
+    expected = nova.compile(outputs, inputs=inputs, params=params).run([x], [w])
     for y, z in zip(rows[::2], rows[1::2], strict=True):
-        np.testing.assert_allclose(y, wanted[0].ravel(), rtol=2e-6, atol=1e-7)
-        np.testing.assert_allclose(z, wanted[1], rtol=2e-6)
+        np.testing.assert_allclose(y, expected[0].ravel(), rtol=2e-6, atol=1e-7)
+        np.testing.assert_allclose(z, expected[1], rtol=2e-6)
         np.testing.assert_array_equal(y, rows[0])
         np.testing.assert_array_equal(z, rows[1])

@@ -70,9 +70,9 @@ def test_hit_and_miss(cache, entry):
     key, data = entry()
     assert cache.get(key) is None
     cache.put(key, data)
-    found = cache.get(key)
-    assert bytes(found.data) == data
-    assert found.manifest.key["number"] == "0"
+    result = cache.get(key)
+    assert bytes(result.data) == data
+    assert result.manifest.key["number"] == "0"
     assert cache.stats == CacheStats(hits=1, misses=1, puts=1)
     assert oct(cache.folder.stat().st_mode & 0o777) == "0o700"
     assert oct(cache.path(key).stat().st_mode & 0o777) == "0o600"
@@ -158,8 +158,8 @@ def test_folder_that_cannot_be_trusted(cache, entry, why, monkeypatch):
         fresh.put(key, data)
         assert fresh.get(key) is None
         assert fresh.entries() == []
-        with fresh.building(key) as found:
-            assert found is None
+        with fresh.building(key) as result:
+            assert result is None
     assert len(caught) == 1
     assert fresh.problem() in str(caught[0].message)
     if folder.is_dir():
@@ -177,8 +177,8 @@ def test_own_folder_is_made_private_again(cache, entry):
 
 def test_files_of_the_folder_are_private(cache, entry):
     key, data = entry()
-    with cache.building(key) as found:
-        assert found is None
+    with cache.building(key) as result:
+        assert result is None
         cache.put(key, data)
     names = {path.name: path.stat() for path in cache.folder.iterdir()}
     assert set(names) == {".lock", "CACHEDIR.TAG", f"{key}.nova"}
@@ -218,16 +218,16 @@ def test_unreadable_entry_is_kept(cache, entry, monkeypatch):
 
 
 def test_eviction_follows_use(cache, entry):
-    made = [entry(number) for number in range(5)]
-    size = len(made[0][1])
+    created = [entry(number) for number in range(5)]
+    size = len(created[0][1])
     cache.max_bytes = 3 * size + size // 2
-    for key, data in made[:3]:
+    for key, data in created[:3]:
         cache.put(key, data)
-    assert cache.get(made[0][0]) is not None  # now 1 is the oldest
-    cache.put(*made[3])
-    assert [e.key for e in cache.entries()] == [made[2][0], made[0][0], made[3][0]]
-    cache.put(*made[4])
-    assert [e.key for e in cache.entries()] == [made[0][0], made[3][0], made[4][0]]
+    assert cache.get(created[0][0]) is not None  # now 1 is the oldest
+    cache.put(*created[3])
+    assert [e.key for e in cache.entries()] == [created[2][0], created[0][0], created[3][0]]
+    cache.put(*created[4])
+    assert [e.key for e in cache.entries()] == [created[0][0], created[3][0], created[4][0]]
     assert cache.stats.evictions == 2
     assert sum(e.nbytes for e in cache.entries()) <= cache.max_bytes
 
@@ -292,7 +292,7 @@ def test_pipes_and_devices_are_written_to_and_stay(tmp_path, through_link):
 
 
 def test_a_file_that_is_replaced_keeps_its_permission_bits(tmp_path):
-    path, other = tmp_path / "a", tmp_path / "b"
+    path, second = tmp_path / "a", tmp_path / "b"
     for bits in (0o600, 0o640, 0o755, 0o444):
         path.write_bytes(b"old")
         path.chmod(bits)
@@ -300,8 +300,8 @@ def test_a_file_that_is_replaced_keeps_its_permission_bits(tmp_path):
         assert path.read_bytes() == b"new" and path.stat().st_mode & 0o777 == bits
         path.chmod(0o644)
     path.chmod(0o600)
-    write_atomically(other, b"new", like=path)
-    assert other.stat().st_mode & 0o777 == 0o600
+    write_atomically(second, b"new", like=path)
+    assert second.stat().st_mode & 0o777 == 0o600
     write_atomically(path, b"new", mode=0o400)
     assert path.stat().st_mode & 0o777 == 0o400
     umask = os.umask(0o027)
@@ -359,18 +359,18 @@ def test_many_processes(tmp_path, entry):
         out, err = worker.communicate(timeout=120)
         assert worker.returncode == 0, err.decode()
         assert int(out) > 0
-    left = {path.name for path in (tmp_path / "cache").iterdir() if path.suffix != ".nova"}
-    assert left == {"CACHEDIR.TAG"}
+    remaining = {path.name for path in (tmp_path / "cache").iterdir() if path.suffix != ".nova"}
+    assert remaining == {"CACHEDIR.TAG"}
 
 
 def test_many_threads(cache, entry):
-    made = [entry(number) for number in range(3)]
+    created = [entry(number) for number in range(3)]
     problems = []
 
     def work():
         try:
             for _ in range(30):
-                for key, data in made:
+                for key, data in created:
                     cache.put(key, data)
                     assert bytes(cache.get(key).data) == data
         except BaseException as error:

@@ -62,9 +62,9 @@ def test_runs_of_digits_are_kept_as_references_wherever_they_stand():
 def test_programs_and_tensors_are_pickled_and_copied():
     x = nova.tensor(np.arange(6, dtype="f4").reshape(2, 3), name="x")
     program = nova.compile(x @ x.T, inputs=[x])
-    for other in (pickle.loads(pickle.dumps(program)), copy.deepcopy(program), copy.copy(program)):
-        np.testing.assert_array_equal(other(x.data), x.data @ x.data.T)
-        assert other.plan == program.plan
+    for second in (pickle.loads(pickle.dumps(program)), copy.deepcopy(program), copy.copy(program)):
+        np.testing.assert_array_equal(second(x.data), x.data @ x.data.T)
+        assert second.plan == program.plan
     for node in (pickle.loads(pickle.dumps(x + 1)), copy.deepcopy(x + 1)):
         assert node.op is (x + 1).op
         np.testing.assert_array_equal(node.numpy(), x.data + 1)

@@ -140,8 +140,8 @@ def copying(host: FileSpec, kernel: KernelSpec, buffers: tuple[int, ...]) -> Fil
     variant = device_variant(host, "sm_80")
     launches = (LaunchSpec(0, buffers),)
     # Without its result, which nothing would write.
-    own = {"kernels": (kernel,), "launches": launches, "buffers": variant.tables.buffers[:1]}
-    tables = dataclasses.replace(variant.tables, **own)
+    private = {"kernels": (kernel,), "launches": launches, "buffers": variant.tables.buffers[:1]}
+    tables = dataclasses.replace(variant.tables, **private)
     variant = dataclasses.replace(variant, tables=tables)
     return dataclasses.replace(host, variants=(variant,), devices=(ptx("sm_80"),))
 
@@ -159,8 +159,8 @@ def test_a_copy_has_one_direction(host: FileSpec, monkeypatch: pytest.MonkeyPatc
         at = HEADER.size + BUFFER.size * len(tables.buffers)
         code, grid, flops, moved, core, *strings = KERNEL.unpack_from(block, at)
         assert core == CORES.index("to_host")
-        other = CORES.index("to_device")
-        KERNEL.pack_into(block, at, code, grid, flops, moved, other, *strings)
+        second = CORES.index("to_device")
+        KERNEL.pack_into(block, at, code, grid, flops, moved, second, *strings)
         return bytes(block)
 
     contents = copying(host, KernelSpec("copy", "", 1, "to_host", 0, 0, ""), (0,))
@@ -186,10 +186,10 @@ def looping(host: FileSpec, cores: str, bodies: dict[int, int], nbytes: int = 1)
     kernels = [device, KernelSpec("copy", "", 1, "to_host", 0, 0, ""), device]
     buffers = (*variant.tables.buffers, BufferSpec("workspace", 0, nbytes))
     launches = [LaunchSpec(2, (1, 2))]
-    for place, core in enumerate(cores):
+    for location, core in enumerate(cores):
         if core == "w":
             launches.append(LaunchSpec(len(kernels), (len(buffers) - 1,)))
-            kernels.append(KernelSpec("while", "", bodies[place], "while", 0, 0, ""))
+            kernels.append(KernelSpec("while", "", bodies[location], "while", 0, 0, ""))
         else:
             launches.append(LaunchSpec("dc".index(core), (0, 1) if core == "d" else (0,)))
     tables = dataclasses.replace(
@@ -326,11 +326,11 @@ CHOICES = [
 
 @pytest.mark.parametrize(("major", "minor", "wanted"), CHOICES)
 def test_choice_by_capability(major: int, minor: int, wanted: tuple[str, str] | None) -> None:
-    images = [DeviceImage(kind, arch, b"") for kind, arch in EVERY]
+    images = [DeviceImage(mode, arch, b"") for mode, arch in EVERY]
     for order in (images, images[::-1]):
         chosen = choose_image(order, major, minor)
-        found = None if chosen is None else (order[chosen].kind, order[chosen].arch)
-        assert found == wanted
+        result = None if chosen is None else (order[chosen].kind, order[chosen].arch)
+        assert result == wanted
 
 
 def test_only_exact_code_is_passed_over() -> None:
@@ -366,16 +366,16 @@ def test_inspect_shows_device_code(host: FileSpec, tmp_path, capsys) -> None:
     path = tmp_path / "mixed.nova"
     path.write_bytes(write_artifact(with_devices(host, "sm_80", "sm_90a")))
     assert main(["inspect", str(path)]) == 0
-    shown = capsys.readouterr().out
-    assert "3x1x1 of 128x1x1 + 4.0 KiB" in shown
-    assert "needs a GPU of sm_90a" in shown
+    listing = capsys.readouterr().out
+    assert "3x1x1 of 128x1x1 + 4.0 KiB" in listing
+    assert "needs a GPU of sm_90a" in listing
     assert main(["inspect", str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    old, new = found["devices"]
+    result = json.loads(capsys.readouterr().out)
+    old, new = result["devices"]
     assert (old["arch"], old["kernels"]) == ("sm_80", ["double_it"])
     assert old["taken_by"] == ["8.0", "8.6", "8.9", "10.0", "12.0"]
     assert new["taken_by"] == ["9.0"]
-    assert found["variants"][1]["kernels"][0]["device"]["shared"] == 4096
+    assert result["variants"][1]["kernels"][0]["device"]["shared"] == 4096
 
 
 def test_a_kernel_spec_of_a_cpu_has_no_device() -> None:

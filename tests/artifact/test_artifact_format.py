@@ -35,12 +35,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def variants(contents):
     """The same code as if it was compiled for three targets; one has other constants."""
-    (one,) = contents.variants
+    (single,) = contents.variants
     return {
-        name: dataclasses.replace(one, target=parse_target(name), constants=constants)
+        name: dataclasses.replace(single, target=parse_target(name), constants=constants)
         for name, constants in {
-            "x86_64": one.constants,
-            "x86_64-v3": one.constants,
+            "x86_64": single.constants,
+            "x86_64-v3": single.constants,
             "x86_64-v4": bytes(100),
         }.items()
     }
@@ -50,9 +50,9 @@ def reseal(data, change):
     """The file with `change` made to its bytes, and a seal that fits again."""
     body = bytearray(data[: seal.sealed_size(data)])
     change(body)
-    places = read_artifact(data).file.sections
-    starts = [at for name, (_, at, _) in places.items() if name.startswith(".nova")]
-    ends = [at + n for name, (_, at, n) in places.items() if name.startswith(".nova")]
+    positions = read_artifact(data).file.sections
+    starts = [at for name, (_, at, _) in positions.items() if name.startswith(".nova")]
+    ends = [at + n for name, (_, at, n) in positions.items() if name.startswith(".nova")]
     return seal.add_seal(bytes(body), starts + ends)
 
 
@@ -151,8 +151,8 @@ def test_variants_are_best_first(contents, variants, call, tmp_path):
         assert symbols == [f"add_ramp.{spec.target}", f"choose.{spec.target}"]
         names = [kernel.name for kernel in artifact.tables(number).kernels]
         assert names == ["add_ramp", "choose"]
-    places = [kernel_addresses(artifact.file.tables(i)) for i in range(3)]
-    assert artifact.file.symbols == places[0] | places[1] | places[2]
+    positions = [kernel_addresses(artifact.file.tables(i)) for i in range(3)]
+    assert artifact.file.symbols == positions[0] | positions[1] | positions[2]
     assert len(set(artifact.file.symbols.values())) == 6
 
     (tmp_path / "three.so").write_bytes(data)
@@ -162,18 +162,18 @@ def test_variants_are_best_first(contents, variants, call, tmp_path):
 
 
 def test_order_of_variants_does_not_matter(contents, variants):
-    one = dataclasses.replace(contents, variants=tuple(variants.values()))
-    other = dataclasses.replace(contents, variants=tuple(reversed(variants.values())))
-    assert write_artifact(one) == write_artifact(other)
+    single = dataclasses.replace(contents, variants=tuple(variants.values()))
+    second = dataclasses.replace(contents, variants=tuple(reversed(variants.values())))
+    assert write_artifact(single) == write_artifact(second)
 
 
 def test_wrong_variants(contents, variants):
-    (one,) = contents.variants
-    arm = dataclasses.replace(one, target=parse_target("aarch64"))
+    (single,) = contents.variants
+    arm = dataclasses.replace(single, target=parse_target("aarch64"))
     for wrong, message in (
         ((), "different targets, not none"),
-        ((one, one), "different targets, not x86_64, x86_64"),
-        ((one, arm), "one architecture, not x86_64, aarch64"),
+        ((single, single), "different targets, not x86_64, x86_64"),
+        ((single, arm), "one architecture, not x86_64, aarch64"),
     ):
         with pytest.raises(CodegenError, match=message):
             write_artifact(dataclasses.replace(contents, variants=wrong))
@@ -198,14 +198,14 @@ def test_weights_are_aligned_and_not_sorted_by_chance(contents):
     )
     (variant,) = contents.variants
     tables = dataclasses.replace(variant.tables, buffers=(), launches=())
-    made = dataclasses.replace(
+    created = dataclasses.replace(
         contents,
         variants=(dataclasses.replace(variant, tables=tables),),
         args=args,
         outputs=(),
         weights={2: b"c" * 12, 0: b"a" * 20, 1: b""},
     )
-    artifact = read_artifact(write_artifact(made))
+    artifact = read_artifact(write_artifact(created))
     assert [w.arg for w in artifact.manifest.weights.tensors] == [0, 1, 2]
     assert all(w.offset % 64 == 0 for w in artifact.manifest.weights.tensors)
     values = {arg: bytes(data) for arg, data in artifact.weights().items()}
@@ -272,17 +272,17 @@ def compiled_bytes():
 
 
 @pytest.mark.parametrize("tool", ["readelf -a -W", "nm -D", "objdump -d", "objdump -x"])
-@pytest.mark.parametrize("kind", ["artifact_bytes", "compiled_bytes"])
-def test_tools_accept_it(tool, kind, tmp_path, request):
+@pytest.mark.parametrize("mode", ["artifact_bytes", "compiled_bytes"])
+def test_tools_accept_it(tool, mode, tmp_path, request):
     command, *options = tool.split()
     if shutil.which(command) is None:
         pytest.skip(f"{command} is not installed")
     path = tmp_path / "model.nova"
-    path.write_bytes(request.getfixturevalue(kind))
-    done = subprocess.run([command, *options, path], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert ("add_ramp" if kind == "artifact_bytes" else "_mlir_ciface_main") in done.stdout
-    assert "Warning" not in done.stdout
+    path.write_bytes(request.getfixturevalue(mode))
+    completed = subprocess.run([command, *options, path], capture_output=True, text=True)
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert ("add_ramp" if mode == "artifact_bytes" else "_mlir_ciface_main") in completed.stdout
+    assert "Warning" not in completed.stdout
 
 
 def test_dlopen_accepts_a_compiled_file(compiled_bytes, tmp_path):
@@ -295,8 +295,8 @@ def test_dlopen_accepts_a_compiled_file(compiled_bytes, tmp_path):
     result = (ctypes.c_int64 * 7)()
     library["_mlir_ciface_main"](result, argument)
     assert list(result[2:]) == [0, 4, 3, 3, 1]
-    found = np.frombuffer(ctypes.string_at(result[1], 48), "f4").reshape(4, 3)
-    assert found.tobytes() == nova.load(tmp_path / "model.nova").run([x]).tobytes()
+    actual = np.frombuffer(ctypes.string_at(result[1], 48), "f4").reshape(4, 3)
+    assert actual.tobytes() == nova.load(tmp_path / "model.nova").run([x]).tobytes()
     ctypes.CDLL(None).free(ctypes.c_void_p(result[0]))
 
 
@@ -456,7 +456,7 @@ def test_odd_names(contents):
     names = {"größe 😀\n\t\"'\\": None, "a\0b": "a\ufffdb", "x\udcff": "x\ufffd", "": None}
     for name, stored in names.items():
         arg = dataclasses.replace(contents.args[0], name=name)
-        made = dataclasses.replace(contents, args=(arg, contents.args[1]), key={name: name})
-        manifest = read_artifact(write_artifact(made)).manifest
+        created = dataclasses.replace(contents, args=(arg, contents.args[1]), key={name: name})
+        manifest = read_artifact(write_artifact(created)).manifest
         assert manifest.args[0].name == (name if stored is None else stored)
         assert list(manifest.key.items()) == [(manifest.args[0].name,) * 2]

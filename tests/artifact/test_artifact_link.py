@@ -83,10 +83,10 @@ def test_binutils(emit, sources, tmp_path, arch, command):
     objects = [emit(text, f"{arch}-linux-gnu") for text in sources]
     path = tmp_path / "linked.so"
     path.write_bytes(link(objects, EXPORTS, NOTES, arch).data)
-    done = subprocess.run([*command, path], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert "arning" not in done.stdout
-    assert "add_ramp" in done.stdout
+    completed = subprocess.run([*command, path], capture_output=True, text=True, check=True)
+    assert completed.stderr == ""
+    assert "arning" not in completed.stdout
+    assert "add_ramp" in completed.stdout
 
 
 @pytest.mark.parametrize(("arch", "page"), [("x86_64", 4096), ("aarch64", 65536)])
@@ -271,7 +271,7 @@ def test_import_is_light():
         "print(sorted(heavy & set(sys.modules)))"
     )
     root = Path(__file__).parents[2]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root
     )
-    assert done.stdout.strip() == "[]"
+    assert completed.stdout.strip() == "[]"

@@ -35,9 +35,9 @@ needs_runtime = pytest.mark.skipif(bool(why_no_runtime(HERE)), reason="there is 
 
 
 def run(*command: str | Path) -> str:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +65,11 @@ def functions(path: Path, *flags: str) -> set[str]:
 @needs_gcc
 @needs_runtime
 def test_the_object_exports_what_the_file_does(built: Path) -> None:
-    wanted = functions(built / "program.nova", "-D")
-    assert {"_mlir_ciface_main", "nova_open", "nova_run", "nova_last_error"} <= wanted
-    assert any(name.startswith("kernel_") for name in wanted)
-    assert wanted <= functions(built / "program.o")
-    assert functions(built / "program.so", "-D") == wanted
+    expected = functions(built / "program.nova", "-D")
+    assert {"_mlir_ciface_main", "nova_open", "nova_run", "nova_last_error"} <= expected
+    assert any(name.startswith("kernel_") for name in expected)
+    assert expected <= functions(built / "program.o")
+    assert functions(built / "program.so", "-D") == expected
 
 
 @needs_gcc
@@ -78,11 +78,11 @@ def test_the_linked_object_is_called(built: Path) -> None:
     entry, (x, w) = Entry(built / "program.so"), arrays()
     for _ in range(3):
         value, index = entry([x, w], RESULTS)
-        wanted = np.tanh(x @ w + np.float32(0.25))
-        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)
-        assert index == wanted.argmax()
-    same, _ = Entry(built / "program.nova")([x, w], RESULTS)
-    np.testing.assert_array_equal(value, same)
+        expected = np.tanh(x @ w + np.float32(0.25))
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+        assert index == expected.argmax()
+    identical, _ = Entry(built / "program.nova")([x, w], RESULTS)
+    np.testing.assert_array_equal(value, identical)
     with pytest.raises(RuntimeError, match="argument 0"):
         entry([x[:, ::2], w], RESULTS)
     with pytest.raises(RuntimeError, match="size 4 of axis 0 is not 5"):
@@ -139,17 +139,17 @@ def test_a_c_program_with_the_object_inside(
         tmp_path / "main.c",
         built / "program.o",
     )
-    done = subprocess.run([*map(str, build)], capture_output=True, text=True)
-    if done.returncode and "-static-pie" in flags:
+    completed = subprocess.run([*map(str, build)], capture_output=True, text=True)
+    if completed.returncode and "-static-pie" in flags:
         pytest.skip("there is no static C library")
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     *values, best = run(tmp_path / "main").split()
     x = (np.arange(80) % 7 / 8).astype("f4").reshape(5, 16)
     w = (np.arange(160) % 5 / 16).astype("f4").reshape(16, 10)
-    wanted = np.tanh(x @ w + np.float32(0.25))
-    found = np.array([float.fromhex(value) for value in values]).reshape(5, 10)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    assert found.reshape(-1)[int(best)] == found.max()
+    expected = np.tanh(x @ w + np.float32(0.25))
+    result = np.array([float.fromhex(value) for value in values]).reshape(5, 10)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+    assert result.reshape(-1)[int(best)] == result.max()
 
 
 @needs_gcc
@@ -178,10 +178,10 @@ def test_weights_and_updates_of_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_object_of_another_architecture() -> None:
-    other = "aarch64" if HERE == "x86_64" else "x86_64"
-    data = nova.translate(SOURCE, targets=other, emit="obj").data
+    second = "aarch64" if HERE == "x86_64" else "x86_64"
+    data = nova.translate(SOURCE, targets=second, emit="obj").data
     assert data[:4] == b"\x7fELF" and int.from_bytes(data[16:18], "little") == 1
-    assert int.from_bytes(data[18:20], "little") == {"aarch64": 183, "x86_64": 62}[other]
+    assert int.from_bytes(data[18:20], "little") == {"aarch64": 183, "x86_64": 62}[second]
     assert b"kernel_0\0" in data
 
 
@@ -200,8 +200,8 @@ def test_an_object_is_not_loaded() -> None:
 @needs_runtime
 def test_two_libraries_in_one_process(built: Path, tmp_path: Path) -> None:
     """Each has a runtime of its own, and finds its own program."""
-    other = SOURCE.replace("0.25", "0.75")
-    (tmp_path / "other.o").write_bytes(nova.translate(other, emit="obj").data)
+    second = SOURCE.replace("0.25", "0.75")
+    (tmp_path / "other.o").write_bytes(nova.translate(second, emit="obj").data)
     run("gcc", "-shared", "-o", tmp_path / "other.so", tmp_path / "other.o")
     (x, w), values = arrays(), []
     for path in (built / "program.so", tmp_path / "other.so"):

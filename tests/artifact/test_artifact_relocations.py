@@ -76,20 +76,20 @@ def page(address: int) -> int:
     return address & ~0xFFF
 
 
-def adr(word: int, place: int) -> int:
-    return place + signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
+def adr(word: int, location: int) -> int:
+    return location + signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
 
 
-def adrp(word: int, place: int) -> int:
-    return page(place) + (signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21) << 12)
+def adrp(word: int, location: int) -> int:
+    return page(location) + (signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21) << 12)
 
 
 def imm12(scale: int):
-    return lambda word, place: (word >> 10 & 0xFFF) * scale
+    return lambda word, location: (word >> 10 & 0xFFF) * scale
 
 
 def branch(start: int, bits: int):
-    return lambda word, place: place + 4 * signed(word >> start, bits)
+    return lambda word, location: location + 4 * signed(word >> start, bits)
 
 
 # number: (instruction, bits that the linker must not touch, its meaning, what it is compared with)
@@ -115,15 +115,15 @@ INSTRUCTIONS = {
 @pytest.mark.parametrize("distance", [0x20, 0x1230, 0x6540])
 @pytest.mark.parametrize("backwards", [False, True])
 def test_aarch64_instruction(number, distance, backwards):
-    instruction, mask, meaning, wanted = INSTRUCTIONS[number]
-    place, goal = (distance, 0) if backwards else (0, distance)
+    instruction, mask, meaning, expected = INSTRUCTIONS[number]
+    location, goal = (distance, 0) if backwards else (0, distance)
     code = bytearray(distance + 16)
     # Ones where the number goes: what was there must not shine through.
-    code[place : place + 4] = (instruction | ~mask & 0xFFFFFFFF).to_bytes(4, "little")
-    data = make_object(bytes(code), [(place, number, 0)], [Symbol("target", goal)], machine=183)
+    code[location : location + 4] = (instruction | ~mask & 0xFFFFFFFF).to_bytes(4, "little")
+    data = make_object(bytes(code), [(location, number, 0)], [Symbol("target", goal)], machine=183)
     linked = link([data], ["target"], arch="aarch64")
     start, _ = linked.sections[".text"]
-    word = int.from_bytes(section(linked, ".text")[place : place + 4], "little")
+    word = int.from_bytes(section(linked, ".text")[location : location + 4], "little")
     assert word & mask == instruction & mask
     aim = start + goal
     if AARCH64.relocation_types[number].goal is Goal.SLOT:
@@ -131,7 +131,7 @@ def test_aarch64_instruction(number, distance, backwards):
         assert (int(slot["kind"]), int(slot["addend"])) == (1027, aim)
         aim = int(slot["offset"])
         assert linked.sections[".got"] == (aim, 8)
-    assert meaning(word, start + place) == wanted(aim)
+    assert meaning(word, start + location) == expected(aim)
 
 
 @pytest.mark.parametrize(("number", "width"), [(260, 8), (261, 4), (314, 4)])

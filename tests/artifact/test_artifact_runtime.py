@@ -226,11 +226,11 @@ def test_entry_runs(small, arguments, ranks, tmp_path):
     if ranks:
         getattr(library, ENTRY)(ctypes.byref(result), *pointers)
         # The runtime found zeros in all words of the descriptors, and old bytes behind them.
-        seen = max(0, 8 - words)
+        observed = max(0, 8 - words)
         assert result[:arguments] == [10 * (i + 1) for i in range(arguments)]
-        assert result[arguments] == 1 + seen
-        behind = max(words, arguments + 1)
-        assert set(result[behind:]) == {99}
+        assert result[arguments] == 1 + observed
+        trailing = max(words, arguments + 1)
+        assert set(result[trailing:]) == {99}
     else:
         block = (ctypes.c_long * 50)(1)
         getattr(library, ENTRY)(ctypes.byref(block), *pointers[1:])
@@ -292,14 +292,14 @@ def run_on_aarch64(folder: Path, *words: str) -> str:
     program = folder / "main"
     command = [find_compiler("aarch64"), "-O1", "-o", program, folder / "main.c", "-ldl"]
     subprocess.run(command, check=True)
-    done = subprocess.run(
+    completed = subprocess.run(
         [emulator, "-L", "/usr/aarch64-linux-gnu", program, folder / "linked.so", *words],
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 @pytest.fixture
@@ -331,7 +331,7 @@ def test_cross_compiled_runtime_is_kept(fresh, monkeypatch):
     (sources / "small.c").write_text(SMALL)
     monkeypatch.setattr(elf_runtime, "_folder", lambda: fresh / "embedded")
     first = elf_runtime.runtime_object("aarch64")
-    (kept,) = (fresh / "cache").iterdir()
+    (retained,) = (fresh / "cache").iterdir()
     assert elf_runtime.why_no_runtime("aarch64") == ""
     assert set(link([], [], NOTES, "aarch64", first).symbols) == set(VISIBLE)
     calls = []
@@ -343,11 +343,11 @@ def test_cross_compiled_runtime_is_kept(fresh, monkeypatch):
     assert elf_runtime.runtime_object("aarch64") == first
     assert [command[-1] for command in calls] == ["--version"]
     # A damaged one, or one in a folder that others can write to, is made again.
-    kept.write_bytes(kept.read_bytes()[:-1])
+    retained.write_bytes(retained.read_bytes()[:-1])
     elf_runtime._find.cache_clear()
     assert elf_runtime.runtime_object("aarch64") == first
     assert len(calls) == 3
-    kept.parent.chmod(0o777)
+    retained.parent.chmod(0o777)
     elf_runtime._find.cache_clear()
     assert elf_runtime.runtime_object("aarch64") == first
     assert len(calls) == 5

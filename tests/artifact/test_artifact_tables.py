@@ -61,12 +61,12 @@ def test_texts_are_kept_once():
 
 
 def test_addresses_are_filled_in():
-    places = {"k0": 0x1000, "k1": 0x1040, "k2": (1 << 40) + 1, "other": 5}
+    positions = {"k0": 0x1000, "k1": 0x1040, "k2": (1 << 40) + 1, "other": 5}
     block = bytearray(pack_tables(EXAMPLE))
     assert set(kernel_addresses(block).values()) == {0}
-    patch_code(block, places)
+    patch_code(block, positions)
     assert kernel_addresses(block) == {"k0": 0x1000, "k1": 0x1040, "k2": (1 << 40) + 1}
-    assert bytes(block) == pack_tables(EXAMPLE, places)
+    assert bytes(block) == pack_tables(EXAMPLE, positions)
     with pytest.raises(KeyError):
         patch_code(block, {"k0": 1})
 
@@ -104,7 +104,7 @@ def test_every_prefix_and_flip_is_refused_or_read():
     st.lists(st.text(max_size=8).filter(lambda t: "\0" not in t), max_size=6),
 )
 def test_any_lengths(launches, names):
-    made = dataclasses.replace(
+    created = dataclasses.replace(
         EMPTY,
         kernels=tuple(
             KernelSpec(n.encode("utf-8", "replace").decode(), f"k{i}", i, "host", 0, 0, "")
@@ -112,7 +112,7 @@ def test_any_lengths(launches, names):
         ),
         launches=tuple(LaunchSpec(k, tuple(b)) for k, b in launches),
     )
-    assert unpack_tables(pack_tables(made)) == made
+    assert unpack_tables(pack_tables(created)) == created
 
 
 # --- one record, three places ---------------------------------------------------------------------
@@ -167,8 +167,8 @@ def test_header_of_the_spec():
 
 def test_words_of_the_spec():
     """Numbers of kinds: the position in Python's tuples, the enums of C, the row of the spec."""
-    kinds = re.search(r"^\| buffers \| kind u32 \((.*?)\)", SPEC, re.MULTILINE)[1]
-    assert kinds == "0 argument, 1 output, 2 workspace, 3 constant"
+    modes = re.search(r"^\| buffers \| kind u32 \((.*?)\)", SPEC, re.MULTILINE)[1]
+    assert modes == "0 argument, 1 output, 2 workspace, 3 constant"
     assert tables.BUFFER_KINDS == ("arg", "output", "workspace", "constant")
     cores = re.search(r"core u32 \((.*?)\)", SPEC)[1]
     assert cores == ", ".join(f"{i} {name}" for i, name in enumerate(tables.CORES))

@@ -60,17 +60,17 @@ KINDS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_file(kind: str, model: Path, tmp_path: Path) -> None:
-    path = tmp_path / f"odd-{kind}"
-    KINDS[kind](path)
+@pytest.mark.parametrize("mode", KINDS)
+def test_what_is_no_file(mode: str, model: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"odd-{mode}"
+    KINDS[mode](path)
     with pytest.raises(NovaError, match="not a regular file"):
         nova.load(path)
     with pytest.raises(NovaError, match="not a regular file"):
         nova.load(model, weights=path)
-    (beside,) = model.parent.glob("*.safetensors")
-    beside.unlink()
-    KINDS[kind](beside)
+    (sibling,) = model.parent.glob("*.safetensors")
+    sibling.unlink()
+    KINDS[mode](sibling)
     with pytest.raises(NovaError, match="not a regular file"):
         nova.load(model)
     for read in (read_safetensors, read_metadata):

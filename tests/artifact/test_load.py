@@ -38,9 +38,9 @@ def make_program() -> nova.Compiled:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "model.nova"
-    make_program().save(made, weights="embed")
-    return made
+    created = tmp_path / "model.nova"
+    make_program().save(created, weights="embed")
+    return created
 
 
 # --- what it shows --------------------------------------------------------------------------------
@@ -95,9 +95,9 @@ def test_a_file_without_code_for_devices(path: Path) -> None:
 def test_a_checked_run_of_a_loaded_program(path: Path) -> None:
     with nova.knobs.override(check="1"):
         model = nova.load(path)
-        got, _ = model.forward(A)
+        actual, _ = model.forward(A)
     want, _ = make_program().forward(A)
-    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(actual, want)
     assert model.params["step"] == 1
 
 
@@ -107,10 +107,10 @@ def test_a_program_in_a_cycle_is_collected(path: Path) -> None:
     views = model.params
     want, _ = model.forward(A)
     model._itself = model  # type: ignore[attr-defined]
-    gone = weakref.ref(model)
+    removed = weakref.ref(model)
     del model
     gc.collect()
-    assert gone() is None
+    assert removed() is None
     np.testing.assert_allclose(np.tanh(A @ views["w"]), want, rtol=1e-5)
 
 
@@ -136,11 +136,11 @@ model = nova.load(sys.argv[1])
 model.forward(np.zeros((2, 3), "f4"))
 print(sorted({n.split(".")[0] for n in sys.modules} & {"torch_mlir", "llvmlite", "cryptography"}))
 """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == "[]"
 
 
 # --- several variants ---------------------------------------------------------------------------
@@ -186,9 +186,9 @@ def test_features_that_no_cpu_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
     """The program compiled for an architecture that this machine is not."""
-    made = tmp_path / "foreign.nova"
-    made.write_bytes(build(make_program().plan, Settings(target=FOREIGN), {}).data)
-    return made
+    created = tmp_path / "foreign.nova"
+    created.write_bytes(build(make_program().plan, Settings(target=FOREIGN), {}).data)
+    return created
 
 
 def test_a_file_without_code_for_this_cpu_is_compiled_again(
@@ -201,8 +201,8 @@ def test_a_file_without_code_for_this_cpu_is_compiled_again(
         pytest.warns(RecompileWarning, match=f"no code for this CPU .{FOREIGN} needs"),
     ):
         model = nova.load(foreign)
-    got, _ = model.run([A], [w, step])
-    np.testing.assert_array_equal(got, want)
+    actual, _ = model.run([A], [w, step])
+    np.testing.assert_array_equal(actual, want)
     assert step == 1 and model.origin in ("compiled", "memory")
     assert "compiling it again from its plan" in capsys.readouterr().err
     with pytest.warns(RecompileWarning):

@@ -48,16 +48,16 @@ def tables_of(steps: list[Step]) -> Tables:
 
     def add(steps: list[Step]) -> None:
         for step in steps:
-            place = len(kernels)
+            location = len(kernels)
             if isinstance(step, str):
                 reads, writes = step.split(">")
                 kernels.append(DEVICE)
-                launches.append(LaunchSpec(place, number(reads + writes), len(reads)))
+                launches.append(LaunchSpec(location, number(reads + writes), len(reads)))
                 continue
             kernels.append(LOOP)
-            launches.append(LaunchSpec(place, number(step[0])))
+            launches.append(LaunchSpec(location, number(step[0])))
             add(step[1])
-            kernels[place] = replace(LOOP, grid=len(kernels) - place - 1)
+            kernels[location] = replace(LOOP, grid=len(kernels) - location - 1)
 
     add(steps)
     return Tables(tuple(BUFFERS.values()), tuple(kernels), tuple(launches), 448, 0)
@@ -109,8 +109,8 @@ def test_sound(steps: list[Step]) -> None:
 
 @pytest.mark.parametrize(("steps", "says"), UNSOUND.values(), ids=UNSOUND.keys())
 def test_unsound(steps: list[Step], says: str) -> None:
-    found = refusal(steps)
-    assert found is not None and says in found
+    result = refusal(steps)
+    assert result is not None and says in result
 
 
 # --- each way through -----------------------------------------------------------------------------
@@ -132,8 +132,8 @@ def ways(steps: list[Step]) -> Iterator[list[Step]]:
             for count in range(3)
             for chosen in product(bodies, repeat=count)
         ]
-    for head, rest in product(heads, list(ways(others))):
-        yield [*head, *rest]
+    for head, remaining in product(heads, list(ways(others))):
+        yield [*head, *remaining]
 
 
 def draw(rng: random.Random, count: int, depth: int) -> list[Step]:
@@ -151,15 +151,15 @@ def compare(seed: int) -> bool:
     rng = random.Random(seed)
     steps: list[Step] = ["x>cdy", *rng.sample(["x>q", "x>t"], rng.randint(0, 2))]
     steps += [*draw(rng, 2, 0), ("c", draw(rng, 3, 1)), *draw(rng, 1, 0)]
-    each = {tuple(way) for way in ways(steps)}
-    wanted = all(refusal(list(way)) is None for way in each)
-    assert (refusal(steps) is None) == wanted, steps
-    return wanted
+    each = {tuple(route) for route in ways(steps)}
+    expected = all(refusal(list(route)) is None for route in each)
+    assert (refusal(steps) is None) == expected, steps
+    return expected
 
 
 def test_as_each_way_through() -> None:
-    found = [compare(seed) for seed in range(40)]
-    assert 5 < sum(found) < 35
+    result = [compare(seed) for seed in range(40)]
+    assert 5 < sum(result) < 35
 
 
 @pytest.mark.slow

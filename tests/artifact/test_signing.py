@@ -67,13 +67,13 @@ def test_a_signed_file_loads(signed: Path, keys: tuple[Path, Path]) -> None:
 def test_keys_come_from_several_files_and_from_folders(
     signed: Path, keys: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    _, other = make_key_pair(tmp_path / "other")
+    _, second = make_key_pair(tmp_path / "other")
     folder = tmp_path / "trusted"
     folder.mkdir()
-    for path in (other, keys[1]):
+    for path in (second, keys[1]):
         (folder / path.name).write_bytes(path.read_bytes())
     (folder / "README").write_text("only .pem files are keys")
-    for trusted in ([other, keys[1]], f"{other}:{keys[1]}", folder, [folder, other]):
+    for trusted in ([second, keys[1]], f"{second}:{keys[1]}", folder, [folder, second]):
         with nova.knobs.override(trusted_keys=trusted):
             assert nova.load(signed)(X) is not None
     assert len(read_public_keys([folder])) == 2
@@ -97,9 +97,9 @@ def test_what_is_not_signed_by_a_trusted_key_is_refused(
     forged.write_bytes(data)
     swapped = tmp_path / "swapped.nova"  # our key in front of their signature
     data = bytearray(strange.read_bytes())
-    (ours,) = read_public_keys([keys[1]])
+    (actual,) = read_public_keys([keys[1]])
     at = len(data) - END.size - SIGNATURE_SIZE
-    data[at : at + len(ours)] = ours
+    data[at : at + len(actual)] = actual
     swapped.write_bytes(data)
     with nova.knobs.override(trusted_keys=keys[1]):
         refused(plain, "signature-missing")
@@ -110,13 +110,13 @@ def test_what_is_not_signed_by_a_trusted_key_is_refused(
 
 def test_a_signature_belongs_to_every_byte(signed: Path, keys: tuple[Path, Path]) -> None:
     """Another program under the same signature is noticed, with every hash of it right."""
-    ours = signed.read_bytes()
-    signature = ours[-END.size - SIGNATURE_SIZE : -END.size]
+    actual = signed.read_bytes()
+    signature = actual[-END.size - SIGNATURE_SIZE : -END.size]
     path = signed.with_name("other.nova")
     make_program(7.0).save(path, key=keys[0])
-    other = bytearray(path.read_bytes())
-    other[-END.size - SIGNATURE_SIZE : -END.size] = signature
-    path.write_bytes(other)
+    second = bytearray(path.read_bytes())
+    second[-END.size - SIGNATURE_SIZE : -END.size] = signature
+    path.write_bytes(second)
     with nova.knobs.override(trusted_keys=keys[1]):
         refused(path, "signature-wrong")
 
@@ -161,41 +161,41 @@ def with_param() -> nova.Compiled:
 
 
 @pytest.mark.parametrize("weights", ["embed", "external"])
-@pytest.mark.parametrize("given", [None, {"w": X + 5}])
+@pytest.mark.parametrize("inputs", [None, {"w": X + 5}])
 def test_a_signed_translation_stays_signed_with_weights(
-    keys: tuple[Path, Path], tmp_path: Path, weights: str, given: dict[str, np.ndarray] | None
+    keys: tuple[Path, Path], tmp_path: Path, weights: str, inputs: dict[str, np.ndarray] | None
 ) -> None:
     private, public = keys
-    made = nova.translate(with_param()).sign(private)
+    created = nova.translate(with_param()).sign(private)
     private.unlink()  # the key was read when it signed
     path = tmp_path / "signed.nova"
-    made.save(path, weights, params=given)
+    created.save(path, weights, params=inputs)
     with nova.knobs.override(trusted_keys=[public]):
-        found = nova.load(path)
+        result = nova.load(path)
         np.testing.assert_array_equal(
-            found.forward(X), X * (X + 1 if given is None else given["w"])
+            result.forward(X), X * (X + 1 if inputs is None else inputs["w"])
         )
-    made.save(tmp_path / "plain.nova", weights, drop_signature=True)
+    created.save(tmp_path / "plain.nova", weights, drop_signature=True)
     assert load_artifact(tmp_path / "plain.nova").file.signature is None
 
 
 def test_a_signature_is_never_dropped_silently(keys: tuple[Path, Path], tmp_path: Path) -> None:
     private, public = keys
-    path, other = tmp_path / "signed.nova", tmp_path / "other.nova"
+    path, second = tmp_path / "signed.nova", tmp_path / "other.nova"
     with_param().save(path, "embed", key=private)
     loaded = nova.load(path)
     for options in ({"weights": "embed"}, {"params": [X]}, {"weights": "external"}):
         with pytest.raises(TrustError, match="its signature does not hold") as caught:
-            loaded.save(other, **options)
-        assert "drop_signature=True" in (caught.value.hint or "") and not other.exists()
-    loaded.save(other)
-    assert other.read_bytes() == path.read_bytes()
-    loaded.save(other, params=[X + 3], key=private)
+            loaded.save(second, **options)
+        assert "drop_signature=True" in (caught.value.hint or "") and not second.exists()
+    loaded.save(second)
+    assert second.read_bytes() == path.read_bytes()
+    loaded.save(second, params=[X + 3], key=private)
     with nova.knobs.override(trusted_keys=[public]):
-        np.testing.assert_array_equal(nova.load(other).forward(X), X * (X + 3))
-    loaded.save(other, params=[X + 3], drop_signature=True)
-    assert load_artifact(other).file.signature is None
-    np.testing.assert_array_equal(nova.load(other).forward(X), X * (X + 3))
+        np.testing.assert_array_equal(nova.load(second).forward(X), X * (X + 3))
+    loaded.save(second, params=[X + 3], drop_signature=True)
+    assert load_artifact(second).file.signature is None
+    np.testing.assert_array_equal(nova.load(second).forward(X), X * (X + 3))
 
 
 def test_the_users_own_cache_needs_no_signatures(keys: tuple[Path, Path], tmp_path: Path) -> None:
@@ -225,14 +225,14 @@ def other_keys(folder: Path) -> dict[str, Path]:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     plain = serialization.NoEncryption()
     locked = serialization.BestAvailableEncryption(b"secret")
-    made = {
+    created = {
         "RSA": key.private_bytes(PEM, PKCS8, plain),
         "password": ed25519.Ed25519PrivateKey.generate().private_bytes(PEM, PKCS8, locked),
         "not a private key": b"text",
     }
-    for word, data in made.items():
+    for word, data in created.items():
         (folder / f"{word}.key").write_bytes(data)
-    return {word: folder / f"{word}.key" for word in made} | {"No such file": folder / "none"}
+    return {word: folder / f"{word}.key" for word in created} | {"No such file": folder / "none"}
 
 
 def test_keys_that_cannot_sign(tmp_path: Path) -> None:

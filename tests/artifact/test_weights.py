@@ -49,8 +49,8 @@ def program(values: dict[str, np.ndarray]) -> nova.Compiled:
 
 
 def weights_file(folder: Path, stem: str = "m") -> Path:
-    [found] = folder.glob(f"{stem}-*.safetensors")
-    return found
+    [result] = folder.glob(f"{stem}-*.safetensors")
+    return result
 
 
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,22 +60,22 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- saving and loading ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", KINDS)
 def test_a_file_with_weights_needs_only_inputs(
-    program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path, kind: str
+    program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path, mode: str
 ) -> None:
     path = tmp_path / "m.nova"
-    program.save(path, weights=kind)
+    program.save(path, weights=mode)
     model = nova.load(path)
     want = program.run([A], list(values.values()))
-    for got in (
+    for actual in (
         model.run([A]),
         model.forward(A),
         model(A),
         model(A, values["w"], values["b"]),
         model.run([A], [values["w"], values["b"]]),
     ):
-        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(actual, want)
     out = np.empty_like(want)
     for call in (model.forward, model):
         out[...] = 0
@@ -89,7 +89,7 @@ def test_a_file_with_weights_needs_only_inputs(
     np.testing.assert_array_equal(
         model.run([A], [np.zeros((3, 4), "f4"), values["b"]]), np.tile(values["b"], (2, 1))
     )
-    assert len(list(tmp_path.glob("m-*.safetensors"))) == (kind == "external")
+    assert len(list(tmp_path.glob("m-*.safetensors"))) == (mode == "external")
 
 
 def test_a_program_without_weights_asks_for_them(program: nova.Compiled, tmp_path: Path) -> None:
@@ -131,35 +131,35 @@ def test_two_programs_of_one_plan_have_their_own_values(values: dict[str, np.nda
     np.testing.assert_array_equal(second.params["w"], values["w"] * 2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_values_are_those_of_the_moment_of_the_save(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("mode", KINDS)
+def test_values_are_those_of_the_moment_of_the_save(tmp_path: Path, mode: str) -> None:
     layer = nn.Linear(3, 2)
     x = nova.tensor(A, name="x")
     program = nova.compile(layer(x), inputs=[x], params=layer.parameters())
     layer.weight.data[...] = 0
     layer.bias.data[...] = [1, 2]
-    program.save(tmp_path / "m.nova", weights=kind)
+    program.save(tmp_path / "m.nova", weights=mode)
     layer.bias.data[...] = 7
     np.testing.assert_array_equal(nova.load(tmp_path / "m.nova")(A), [[1, 2], [1, 2]])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", KINDS)
 def test_values_can_be_given(
-    program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path, kind: str
+    program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path, mode: str
 ) -> None:
     path = tmp_path / "m.nova"
     w, b = values["w"] + 1, values["b"] - 1
-    for given in ([w, b], {"b": b, "w": w}, (np.asfortranarray(w), b)):
-        program.save(path, weights=kind, params=given)
+    for inputs in ([w, b], {"b": b, "w": w}, (np.asfortranarray(w), b)):
+        program.save(path, weights=mode, params=inputs)
         loaded = nova.load(path).params
         np.testing.assert_array_equal(loaded["w"], w)
         np.testing.assert_array_equal(loaded["b"], b)
-    program.save(path, weights=kind, params={"b": b})  # the rest is what the program carries
+    program.save(path, weights=mode, params={"b": b})  # the rest is what the program carries
     np.testing.assert_array_equal(nova.load(path).params["w"], values["w"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_type_and_shape(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("mode", KINDS)
+def test_every_type_and_shape(tmp_path: Path, mode: str) -> None:
     rng = np.random.default_rng(4)
     types = ["f8", "f4", "f2", ml_dtypes.bfloat16, "i8", "i4", "i1", "u1", "?"]
     shapes = [(), (3,), (0, 2), (2, 1, 3), (5, 7)]
@@ -169,12 +169,12 @@ def test_every_type_and_shape(tmp_path: Path, kind: str) -> None:
     }
     leaves = [nova.tensor(a, name=name) for name, a in arrays.items()]
     program = nova.compile([t.reshape((t.size,)) for t in leaves], params=leaves)
-    program.save(tmp_path / "m.nova", weights=kind)
+    program.save(tmp_path / "m.nova", weights=mode)
     model = nova.load(tmp_path / "m.nova")
-    for (name, want), got in zip(arrays.items(), model.forward(), strict=True):
+    for (name, want), actual in zip(arrays.items(), model.forward(), strict=True):
         stored = model.params[name]
         assert stored.dtype == want.dtype and stored.shape == want.shape
-        assert stored.tobytes() == want.tobytes() == got.tobytes(), name
+        assert stored.tobytes() == want.tobytes() == actual.tobytes(), name
 
 
 def test_a_large_file_is_not_copied_over_and_over(tmp_path: Path) -> None:
@@ -184,18 +184,18 @@ def test_a_large_file_is_not_copied_over_and_over(tmp_path: Path) -> None:
     program = nova.compile(W.sum(), params=[W])
     path = tmp_path / "m.nova"
     limits = {"embed": 2.5, "external": 0.1}
-    for kind, limit in limits.items():
+    for mode, limit in limits.items():
         tracemalloc.start()
-        program.save(path, weights=kind)
+        program.save(path, weights=mode)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert peak < limit * size, f"{kind}: {peak / size:.2f} times the weights"
+        assert peak < limit * size, f"{mode}: {peak / size:.2f} times the weights"
         tracemalloc.start()
         model = nova.load(path)
         np.testing.assert_allclose(model.forward(), w.sum(dtype="f8"), rtol=1e-4)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert peak < 1.1 * size, f"{kind}: {peak / size:.2f} times the weights"
+        assert peak < 1.1 * size, f"{mode}: {peak / size:.2f} times the weights"
 
 
 # --- params that runs update ----------------------------------------------------------------------
@@ -210,27 +210,27 @@ def make_step() -> tuple[nova.train.step.TrainStep, np.ndarray, np.ndarray]:
     return nova.train_step(model, lambda m, x, y: nova.mse_loss(m(x), y), optimizer), x, y
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", KINDS)
 def test_a_loaded_training_step_trains(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step, x, y = make_step()
     for _ in range(3):
         step(x, y)
-    step.save(tmp_path / "step.nova", weights=kind)
+    step.save(tmp_path / "step.nova", weights=mode)
     no_compiler(monkeypatch)
     model, second = nova.load(tmp_path / "step.nova"), nova.load(tmp_path / "step.nova")
-    wanted = [step(x, y) for _ in range(4)]
-    np.testing.assert_array_equal([model.forward(x, y) for _ in range(2)], wanted[:2])
+    expected = [step(x, y) for _ in range(4)]
+    np.testing.assert_array_equal([model.forward(x, y) for _ in range(2)], expected[:2])
     # Saved in the middle, without a compiler, and loaded again.
     model.save(tmp_path / "middle.nova")
     again = nova.load(tmp_path / "middle.nova")
-    np.testing.assert_array_equal([again.forward(x, y) for _ in range(2)], wanted[2:])
+    np.testing.assert_array_equal([again.forward(x, y) for _ in range(2)], expected[2:])
     for name, value in step.state_dict().items():
         np.testing.assert_array_equal(again.params[name], value)
         assert again.params[name].flags.writeable or "weight" not in name
     # Each model has its own copies.
-    np.testing.assert_array_equal(second.forward(x, y), wanted[0])
+    np.testing.assert_array_equal(second.forward(x, y), expected[0])
 
 
 def test_a_step_that_never_ran_has_no_program_to_save(tmp_path: Path) -> None:
@@ -246,16 +246,16 @@ def test_external_weights_are_an_ordinary_safetensors_file(
     program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
     program.save(tmp_path / "m.nova", weights="external")
-    beside = weights_file(tmp_path)
-    assert beside.stem == "m-" + sha256(beside.read_bytes()).hexdigest()[:12]
-    found = read_safetensors(beside)
-    assert found.keys() == values.keys()
-    np.testing.assert_array_equal(found["w"], values["w"])
+    sibling = weights_file(tmp_path)
+    assert sibling.stem == "m-" + sha256(sibling.read_bytes()).hexdigest()[:12]
+    result = read_safetensors(sibling)
+    assert result.keys() == values.keys()
+    np.testing.assert_array_equal(result["w"], values["w"])
     moved = tmp_path / "elsewhere.safetensors"
-    beside.rename(moved)
+    sibling.rename(moved)
     with pytest.raises(WeightsError, match="No such file") as caught:
         nova.load(tmp_path / "m.nova")
-    assert caught.value.where == str(beside)
+    assert caught.value.where == str(sibling)
     np.testing.assert_array_equal(nova.load(tmp_path / "m.nova", weights=moved)(A), program(A))
 
 
@@ -264,16 +264,16 @@ def test_other_weights_are_noticed(
 ) -> None:
     path = tmp_path / "m.nova"
     program.save(path, weights="external")
-    beside = weights_file(tmp_path)
-    good = beside.read_bytes()
+    sibling = weights_file(tmp_path)
+    good = sibling.read_bytes()
     damaged = bytearray(good)
     damaged[-1] ^= 1
     for data in (bytes(damaged), good[:-4], good + b"\0", b""):
-        beside.write_bytes(data)
+        sibling.write_bytes(data)
         with pytest.raises(WeightsError, match="SHA-256 differs") as caught:
             nova.load(path)
-        assert caught.value.where == str(beside)
-    write_safetensors(beside, {"w": values["w"] * 2, "b": values["b"]})
+        assert caught.value.where == str(sibling)
+    write_safetensors(sibling, {"w": values["w"] * 2, "b": values["b"]})
     with pytest.raises(WeightsError, match="SHA-256 differs"):
         nova.load(path)
 
@@ -285,7 +285,7 @@ def test_a_kill_between_the_two_files_leaves_the_old_pair(
     program.save(path, weights="external")
     child = os.fork()
     if child == 0:
-        saving.save_artifact = lambda *given: os._exit(9)  # in this process only
+        saving.save_artifact = lambda *inputs: os._exit(9)  # in this process only
         program.save(path, weights="external", params={"b": values["b"] + 1})
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -296,16 +296,16 @@ def test_a_kill_between_the_two_files_leaves_the_old_pair(
 def test_the_weights_that_a_save_replaces_are_removed(
     program: nova.Compiled, values: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    path, other = tmp_path / "m.nova", tmp_path / "m-0123456789ab.safetensors"
+    path, second = tmp_path / "m.nova", tmp_path / "m-0123456789ab.safetensors"
     program.save(path, weights="external")
     first = weights_file(tmp_path)
     program.save(path, weights="external")  # the same values: the same file
     assert weights_file(tmp_path) == first
     first.chmod(0o600)
-    other.write_bytes(b"of somebody else")
+    second.write_bytes(b"of somebody else")
     program.save(path, weights="external", params={"b": values["b"] + 1})
-    assert not first.exists() and other.exists()
-    other.unlink()
+    assert not first.exists() and second.exists()
+    second.unlink()
     assert weights_file(tmp_path).stat().st_mode & 0o777 == 0o600, "private weights stay so"
     np.testing.assert_array_equal(nova.load(path).params["b"], values["b"] + 1)
     nova.load(path).save(path, weights="embed")
@@ -314,9 +314,9 @@ def test_the_weights_that_a_save_replaces_are_removed(
 
 
 def test_paths_that_are_none(program: nova.Compiled, tmp_path: Path) -> None:
-    for kind in (None, *KINDS):
+    for mode in (None, *KINDS):
         with pytest.raises(ArtifactError, match="it is a folder"):
-            program.save(tmp_path, weights=kind)
+            program.save(tmp_path, weights=mode)
     for path, message in (("a\0b", "no NUL character"), ("", "is empty")):
         for use in (nova.load, program.save):
             with pytest.raises(ArtifactError, match=message):
@@ -363,9 +363,9 @@ def test_a_program_from_the_disk_cache_gets_the_same_file(
         clear_memory_cache()
         cached = affine(**values)
         assert (fresh.origin, cached.origin) == ("compiled", "disk")
-        for kind in KINDS:
+        for mode in KINDS:
             for name, program in (("fresh", fresh), ("cached", cached)):
-                program.save(tmp_path / f"{name}.nova", weights=kind)
+                program.save(tmp_path / f"{name}.nova", weights=mode)
             first, second = tmp_path / "fresh.nova", tmp_path / "cached.nova"
             assert first.read_bytes() == second.read_bytes()
 

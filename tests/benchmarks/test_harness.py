@@ -55,8 +55,8 @@ def test_what_does_not_exist_is_refused(
 def test_only_a_whole_run_rewrites_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _options(monkeypatch).full_run
     assert _options(monkeypatch, "--rounds", "20", "--json", "x").full_run
-    for some in (["softmax"], ["--quick"], ["--without", "IREE"], ["--only", "softmax"]):
-        assert not _options(monkeypatch, *some).full_run
+    for subset in (["softmax"], ["--quick"], ["--without", "IREE"], ["--only", "softmax"]):
+        assert not _options(monkeypatch, *subset).full_run
 
 
 def test_contenders_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,10 +71,10 @@ def test_a_result_is_held_to_the_oracle() -> None:
     right = [np.linspace(-2.0, 4.0, 1 << 19)]
     assert worst_error([right[0].astype(np.float32)], right, 1e-6) < 1e-7
     assert worst_error([np.zeros((0, 3), np.float32)], [np.zeros((0, 3))], 1e-6) == 0
-    for place in (0, right[0].size - 1):
-        for value in (right[0][place] + 1e-3, np.nan):
+    for location in (0, right[0].size - 1):
+        for value in (right[0][location] + 1e-3, np.nan):
             wrong = right[0].copy()
-            wrong[place] = value
+            wrong[location] = value
             with pytest.raises(WrongResult, match="result 0 is off"):
                 worst_error([wrong], right, 1e-6)
     with pytest.raises(WrongResult, match="shape"):
@@ -87,15 +87,15 @@ def test_inputs_are_made_once_and_one_table_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BENCH_SCRATCH", str(tmp_path))
-    made = []
+    created = []
 
     def make() -> list[np.ndarray]:
-        made.append(1)
+        created.append(1)
         return [np.arange(4.0)]
 
     for _ in range(2):
         np.testing.assert_array_equal(shared("a", make)[0], np.arange(4.0))
-    assert len(made) == 1
+    assert len(created) == 1
     shared("b", make)
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -150,7 +150,7 @@ def test_a_worker_checks_and_times_a_contender(
 def test_a_wrong_contender_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_SCRATCH", str(tmp_path))
     module = importlib.import_module("workloads.matmul")
-    wrong = {"wrong": ("numpy", lambda given: Case(np.add, given))}
+    wrong = {"wrong": ("numpy", lambda inputs: Case(np.add, inputs))}
     monkeypatch.setattr(module, "CONTENDERS", wrong)
     with pytest.raises(WrongResult):
         Worker().build("matmul", "128", "wrong")

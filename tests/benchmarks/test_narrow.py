@@ -24,15 +24,17 @@ print(has["AVX2"], any(has[name] for name in has if name.startswith("AVX512")))
 """
 
 
-@pytest.mark.parametrize("held, answer", [(False, "True True"), (True, "True False")])
-def test_libraries_find_avx2_only(tmp_path: Path, held: bool, answer: str) -> None:
-    variables = os.environ | (hold_to_avx2(tmp_path) if held else {})
+@pytest.mark.parametrize("alive, answer", [(False, "True True"), (True, "True False")])
+def test_libraries_find_avx2_only(tmp_path: Path, alive: bool, answer: str) -> None:
+    variables = os.environ | (hold_to_avx2(tmp_path) if alive else {})
     command = [sys.executable, "-c", _ASK]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == answer
+    completed = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == answer
 
 
 def test_a_fault_still_ends_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import ctypes; ctypes.string_at(8)"]
-    done = subprocess.run(command, env=os.environ | hold_to_avx2(tmp_path), capture_output=True)
-    assert done.returncode == -11
+    completed = subprocess.run(
+        command, env=os.environ | hold_to_avx2(tmp_path), capture_output=True
+    )
+    assert completed.returncode == -11

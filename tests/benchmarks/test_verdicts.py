@@ -67,25 +67,25 @@ def test_a_ratio_is_taken_within_each_round() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind, limit, met",
+    "mode, limit, met",
     [("share", 0.99, False), ("share", 1.0, True), ("speed", 1.0, True), ("speed", 1.01, False)],
 )
-def test_a_share_is_at_most_and_a_speed_at_least(kind: str, limit: float, met: bool) -> None:
-    assert _judge(Bar("x", "matmul", "Nova", limit, kind, BEST_PEER), _three())["met"] is met
+def test_a_share_is_at_most_and_a_speed_at_least(mode: str, limit: float, met: bool) -> None:
+    assert _judge(Bar("x", "matmul", "Nova", limit, mode, BEST_PEER), _three())["met"] is met
 
 
 def test_a_difference_and_seconds() -> None:
-    other = Bar("x", "matmul", "Nova", -0.5, "difference", "fast")
-    assert _judge(other, _three())["summary"]["median"] == -1.0
+    second = Bar("x", "matmul", "Nova", -0.5, "difference", "fast")
+    assert _judge(second, _three())["summary"]["median"] == -1.0
     assert _judge(Bar("x", "matmul", "Nova", 1.9), _three())["met"] is False
 
 
 def test_a_bar_is_read_from_its_own_table() -> None:
-    one, two = _three(), _three()
+    single, two = _three(), _three()
     two["threads"] = 2
     two["rows"][0]["summary"] = summarise([8.0])
-    assert _judge(Bar("x", "matmul", "Nova", 5.0, threads=2), one, two)["met"] is False
-    assert _judge(Bar("x", "matmul", "Nova", 5.0, threads=1), one, two)["met"] is True
+    assert _judge(Bar("x", "matmul", "Nova", 5.0, threads=2), single, two)["met"] is False
+    assert _judge(Bar("x", "matmul", "Nova", 5.0, threads=1), single, two)["met"] is True
 
 
 @pytest.mark.parametrize(

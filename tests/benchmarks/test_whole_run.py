@@ -68,9 +68,9 @@ def test_a_whole_run(
     monkeypatch.setattr(sys, "argv", ["run.py"])
     assert run.main() == 1
     page = (folder / "RESULTS.md").read_text()
-    shown = capsys.readouterr()
-    assert shown.out == page
-    assert "softmax : IREE WrongResult: result 0 is off" in shown.err
+    listing = capsys.readouterr()
+    assert listing.out == page
+    assert "softmax : IREE WrongResult: result 0 is off" in listing.err
     assert (folder / "results.png").exists() and "(results.png)" in page
     results = json.loads((folder / "results.json").read_text())
     assert [bar["text"] for bar in results["bars"]] == [bar.text for bar in BARS]

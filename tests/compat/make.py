@@ -22,8 +22,8 @@ GPUS = ["cuda:sm_80", "cuda:sm_90a"]
 
 
 def main() -> None:
-    for kind, make in (("format", make_plain), ("devices", make_devices), ("mixed", make_mixed)):
-        path = FOLDER / f"{kind}-{FORMAT_VERSION}.nova"
+    for mode, make in (("format", make_plain), ("devices", make_devices), ("mixed", make_mixed)):
+        path = FOLDER / f"{mode}-{FORMAT_VERSION}.nova"
         if path.exists():
             raise SystemExit(f"{path.name} is there: a released file stays as it is")
         make(path)
@@ -77,12 +77,12 @@ def _make_step(path: Path, *, pinned: bool) -> None:
     nova.backward(loss)
     plan = build_plan([loss, weights], [X], [W], {W: W - 0.5 * W.grad})
     program = nova.compile_plan(print_plan(plan, locations=False), target="x86_64")
-    made = nova.translate(program, targets=["x86_64", *GPUS])
-    made.save(path)
+    created = nova.translate(program, targets=["x86_64", *GPUS])
+    created.save(path)
     updated = w.copy()
-    found: list[Any] = list(nova.load(path).run([x], [updated]))
+    result: list[Any] = list(nova.load(path).run([x], [updated]))
     np.savez_compressed(
-        path.with_suffix(".npz"), x=x, w=w, loss=found[0], weights=found[1], updated=updated
+        path.with_suffix(".npz"), x=x, w=w, loss=result[0], weights=result[1], updated=updated
     )
 
 

@@ -22,10 +22,10 @@ on_x86_64 = pytest.mark.skipif(
 
 
 def recorded(path: Path) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
-    with np.load(path.with_suffix(".npz")) as found:
-        inputs = [found[f"input{i}"] for i in range(3)]
-        outputs = [found[f"output{i}"] for i in range(3)]
-        return inputs, outputs, found["param_count"]
+    with np.load(path.with_suffix(".npz")) as result:
+        inputs = [result[f"input{i}"] for i in range(3)]
+        outputs = [result[f"output{i}"] for i in range(3)]
+        return inputs, outputs, result["param_count"]
 
 
 def test_every_version_has_its_file() -> None:
@@ -47,9 +47,9 @@ def test_results_are_those_recorded(path: Path) -> None:
     inputs, outputs, count = recorded(path)
     model = nova.load(path)
     results = model.run(inputs)
-    for result, wanted in zip(results, outputs, strict=True):
-        assert result.dtype == wanted.dtype
-        assert result.tobytes() == wanted.tobytes()
+    for result, expected in zip(results, outputs, strict=True):
+        assert result.dtype == expected.dtype
+        assert result.tobytes() == expected.tobytes()
     assert model.params["count"] == count
 
 
@@ -60,8 +60,10 @@ GPU_FILES = sorted([*FOLDER.glob("devices-*.nova"), *FOLDER.glob("mixed-*.nova")
 
 def test_versions_with_gpus_have_their_files() -> None:
     """Format 3 brought them."""
-    wanted = [f"{kind}-{n}" for kind in ("devices", "mixed") for n in range(3, FORMAT_VERSION + 1)]
-    assert [path.stem for path in GPU_FILES] == wanted
+    expected = [
+        f"{mode}-{n}" for mode in ("devices", "mixed") for n in range(3, FORMAT_VERSION + 1)
+    ]
+    assert [path.stem for path in GPU_FILES] == expected
 
 
 @pytest.mark.parametrize("path", GPU_FILES, ids=lambda path: path.stem)
@@ -84,18 +86,18 @@ def test_a_file_holds_code_for_a_cpu_and_two_gpus(path: Path) -> None:
 def test_steps_are_those_recorded(path: Path, device: str) -> None:
     """To the bit on the CPU; a GPU sums in another order."""
     model = nova.load(path, device=device)
-    with np.load(path.with_suffix(".npz")) as found:
-        wanted = {name: found[name] for name in found.files}
-    updated = wanted["w"].copy()
-    results = model.run([wanted["x"]], [updated])
-    own = {"loss": results[0], "weights": results[1], "updated": updated}
-    for name, array in own.items():
-        assert np.asarray(array).dtype == wanted[name].dtype
+    with np.load(path.with_suffix(".npz")) as result:
+        expected = {name: result[name] for name in result.files}
+    updated = expected["w"].copy()
+    results = model.run([expected["x"]], [updated])
+    private = {"loss": results[0], "weights": results[1], "updated": updated}
+    for name, array in private.items():
+        assert np.asarray(array).dtype == expected[name].dtype
         if device == "cpu":
-            assert np.asarray(array).tobytes() == wanted[name].tobytes()
+            assert np.asarray(array).tobytes() == expected[name].tobytes()
         else:
-            np.testing.assert_allclose(array, wanted[name], rtol=1e-5, atol=1e-6)
-    assert not np.array_equal(updated, wanted["w"])
+            np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(updated, expected["w"])
 
 
 def test_released_files_are_not_made_again() -> None:

@@ -61,9 +61,9 @@ def test_the_same_bytes_for_any_number_of_threads() -> None:
 def test_both_are_told(capfd: pytest.CaptureFixture[str]) -> None:
     with nova.knobs.override(log="compile"):
         nova.translate(PROGRAM, targets=TARGETS)
-    said = capfd.readouterr().err
+    output = capfd.readouterr().err
     for stage in ("object@x86_64", "ptx@cuda:sm_80", "ptx@cuda:sm_90a", "outlined@cuda:sm_80"):
-        assert f"[compile] {stage}: " in said
+        assert f"[compile] {stage}: " in output
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -20,8 +20,8 @@ def step(side: str, reads: tuple[BufferSpec, ...], *writes: BufferSpec) -> Step:
 
 def placed(*steps: Step) -> dict[int, list[tuple[str, BufferSpec]]]:
     names = {True: "to_host", False: "to_device"}
-    found = place_copies(steps)
-    return {n: [(names[c.to_host], c.buffer) for c in copies] for n, copies in found.items()}
+    result = place_copies(steps)
+    return {n: [(names[c.to_host], c.buffer) for c in copies] for n, copies in result.items()}
 
 
 def test_what_an_island_needs_is_copied_behind_its_last_maker() -> None:
@@ -92,13 +92,13 @@ def check(tasks: tuple[TaskSpec, ...], launches: int) -> None:
 
 def test_an_island_between_launches_of_the_device() -> None:
     """Two launches of the host, cut in two, between four of the device."""
-    own = (
+    private = (
         TaskSpec(0, 0, 0, 2, (2,)),
         TaskSpec(0, 0, 2, 4, (3,)),
         TaskSpec(1, 1, 0, 2, ()),
         TaskSpec(1, 1, 2, 4, ()),
     )
-    tasks = join_tasks(own, (2, 3), 6)
+    tasks = join_tasks(private, (2, 3), 6)
     check(tasks, 6)
     assert [(t.launch, t.begin, t.end) for t in tasks] == [
         *((0, 0, 1), (1, 0, 1)),
@@ -110,20 +110,20 @@ def test_an_island_between_launches_of_the_device() -> None:
 
 def test_host_regions_that_follow_each_other_by_a_launch() -> None:
     """Edges between islands are replaced by the order of the launches."""
-    own = (
+    private = (
         TaskSpec(0, 0, 0, 2, (2, 3)),
         TaskSpec(0, 0, 2, 4, (2, 3)),
         TaskSpec(1, 2, 0, 2, ()),
         TaskSpec(1, 2, 2, 4, ()),
     )
-    tasks = join_tasks(own, (0, 2), 3)
+    tasks = join_tasks(private, (0, 2), 3)
     check(tasks, 3)
     assert [t.successors for t in tasks] == [(2,), (2,), (3, 4), (), ()]
 
 
 def test_a_launch_without_tiles() -> None:
-    own = (TaskSpec(0, 0, 0, 4, ()), TaskSpec(2, 0, 0, 4, ()))
-    tasks = join_tasks(own, (0, 1, 2), 4)
+    private = (TaskSpec(0, 0, 0, 4, ()), TaskSpec(2, 0, 0, 4, ()))
+    tasks = join_tasks(private, (0, 1, 2), 4)
     assert [(t.launch, t.successors) for t in tasks] == [(0, (2,)), (2, (2,)), (3, ())]
 
 
@@ -164,9 +164,9 @@ def test_islands_have_tasks(threads: int) -> None:
     tables = program._executable.tables
     assert len(tables.tasks) > len(tables.launches)
     with nova.knobs.override(threads=threads):
-        found = program(x)
+        result = program(x)
     h = x @ x @ x
     weights = np.exp(h - h.max(axis=1, keepdims=True))
-    wanted = weights / weights.sum(axis=1, keepdims=True) @ (np.tanh(x) @ x)
-    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)
-    assert found.tobytes() == program(x).tobytes()
+    expected = weights / weights.sum(axis=1, keepdims=True) @ (np.tanh(x) @ x)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+    assert result.tobytes() == program(x).tobytes()

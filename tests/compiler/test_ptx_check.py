@@ -27,9 +27,9 @@ def own_cache(tmp_path: Path) -> Iterator[None]:
     ptx_check._accepted.clear()
 
 
-def pretend(folder: Path, said: str, status: int = 0) -> Path:
+def pretend(folder: Path, output: str, status: int = 0) -> Path:
     """A ptxas that says something, and counts how often it assembled."""
-    (folder / "said").write_text(said)
+    (folder / "said").write_text(output)
     return write_program(
         folder,
         f"""[ "$1" = --version ] && {{ {VERSION}; }}
@@ -66,11 +66,11 @@ def test_translated_code_is_checked_once(tmp_path: Path) -> None:
 
 def test_saved_code_is_checked_and_run_code_is_not(tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 64, dtype="f4")
-    given = nova.tensor(x, name="x")
+    arguments = nova.tensor(x, name="x")
     options = {"target": "cuda:sm_80", "run_mode": "sim"}
     path = tmp_path / "p.nova"
     with nova.knobs.override(ptxas=pretend(tmp_path, SAID)):
-        program = nova.compile(nova.tanh(given), inputs=[given], **options)
+        program = nova.compile(nova.tanh(arguments), inputs=[arguments], **options)
         np.testing.assert_allclose(program(x), np.tanh(x), rtol=1e-5)
         assert calls(tmp_path) == 0
         for _ in range(2):
@@ -81,14 +81,14 @@ def test_saved_code_is_checked_and_run_code_is_not(tmp_path: Path) -> None:
             program.save(path)
         assert calls(tmp_path) == 1
     np.testing.assert_allclose(nova.load(path, device="sim")(x), np.tanh(x), rtol=1e-5)
-    on_host = nova.compile(nova.tanh(given), inputs=[given])
+    on_host = nova.compile(nova.tanh(arguments), inputs=[arguments])
     with nova.knobs.override(ptxas="/nowhere/ptxas"):
         on_host.save(path)  # nobody asks for an assembler there
 
 
 def test_refused_code_is_not_remembered(tmp_path: Path) -> None:
-    said = "ptxas kernels.ptx, line 100; error   : Unknown modifier"
-    with nova.knobs.override(ptxas=pretend(tmp_path, said, 255)):
+    output = "ptxas kernels.ptx, line 100; error   : Unknown modifier"
+    with nova.knobs.override(ptxas=pretend(tmp_path, output, 255)):
         for count in (1, 2):
             with pytest.raises(PtxasError) as caught:
                 nova.translate(PROGRAM, targets="cuda:sm_80")
@@ -97,16 +97,16 @@ def test_refused_code_is_not_remembered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "kernels.ptx, line 5; fatal   : Unsupported .version 8.0; current version is '7.4'",
         "ptxas fatal   : Value 'sm_90a' is not defined for option 'gpu-name'",
     ],
 )
 def test_an_old_assembler_is_no_judge(
-    said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with nova.knobs.override(ptxas=pretend(tmp_path, said, 1), log="compile"):
+    with nova.knobs.override(ptxas=pretend(tmp_path, output, 1), log="compile"):
         assert nova.translate(PROGRAM, targets="cuda:sm_90a").data
         assert calls(tmp_path) == 1
     assert "too old to check code for sm_90a" in capsys.readouterr().err
@@ -115,18 +115,18 @@ def test_an_old_assembler_is_no_judge(
 def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:
     with nova.knobs.override(ptxas=pretend(tmp_path, "")):
         nova.translate(PROGRAM, targets="cuda:sm_80")
-        known = tmp_path / "cache" / "ptxas-accepted"
-        key = known.read_text().split()[0]
+        registered = tmp_path / "cache" / "ptxas-accepted"
+        key = registered.read_text().split()[0]
         for damage in (f"{key} [1]\n", f"{key} {{\n", "", "\0" * 100):
-            known.write_text(damage)
+            registered.write_text(damage)
             ptx_check._accepted.clear()
             before = calls(tmp_path)
             nova.translate(PROGRAM, targets="cuda:sm_80")
             assert calls(tmp_path) == before + 1
-        known.write_bytes(b"x" * (ptx_check._MOST_BYTES + 1))
+        registered.write_bytes(b"x" * (ptx_check._MOST_BYTES + 1))
         ptx_check._accepted.clear()
         nova.translate(PROGRAM, targets="cuda:sm_80")
-        assert known.read_text() == f"{key} {{}}\n"
+        assert registered.read_text() == f"{key} {{}}\n"
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed")

@@ -126,9 +126,11 @@ def test_errors_come_back_as_they_are() -> None:
     assert caught.value.hint == "less"
     with pytest.raises(ShapeError, match=r"^no$"):
         call("fail", "shape")
-    with pytest.raises(SandboxError, match=r"does not take the text: KeyError: 'missing'") as other:
+    with pytest.raises(
+        SandboxError, match=r"does not take the text: KeyError: 'missing'"
+    ) as second:
         call("fail", "other")
-    assert "test_sandbox.py" in str(other.value.hint)
+    assert "test_sandbox.py" in str(second.value.hint)
 
 
 def test_warnings_and_prints_come_back(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,8 +156,8 @@ def test_the_child_has_the_surroundings_of_each_call(
     monkeypatch.setenv("NOVA_OF_A_TEST", "\udcff=é")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    wanted = [nova.__file__, str(tmp_path), "\udcff=é", *filter(None, sys.path)]
-    assert call("surroundings") == wanted
+    expected = [nova.__file__, str(tmp_path), "\udcff=é", *filter(None, sys.path)]
+    assert call("surroundings") == expected
     monkeypatch.undo()
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     assert call("surroundings") == before
@@ -205,8 +207,8 @@ def test_the_child_has_the_nova_of_its_caller(
     close_children()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = call("surroundings")
-    assert isinstance(found, list) and found[0] == nova.__file__
+    result = call("surroundings")
+    assert isinstance(result, list) and result[0] == nova.__file__
     close_children()
 
 
@@ -215,30 +217,30 @@ def test_the_program_of_a_file_goes_through_the_child(
 ) -> None:
     """Its text is not Nova's own: anybody may have written the file."""
     x = nova.tensor(np.ones((4, 4), np.float32), name="x")
-    own = nova.compile(nova.tanh(x @ x), inputs=[x])
-    own.save(tmp_path / "p.nova")
-    asked: list[str] = []
+    private = nova.compile(nova.tanh(x @ x), inputs=[x])
+    private.save(tmp_path / "p.nova")
+    requested: list[str] = []
     usual = sandbox._Child.call
 
     def watch(child: sandbox._Child, asked_for: sandbox._Call) -> object:
-        asked.append(asked_for.request[0])
+        requested.append(asked_for.request[0])
         return usual(child, asked_for)
 
     monkeypatch.setattr(sandbox._Child, "call", watch)
-    ours = nova.translate(own, targets="x86_64").data
-    assert asked == []
+    actual = nova.translate(private, targets="x86_64").data
+    assert requested == []
     assert nova.translate(nova.load(tmp_path / "p.nova"), targets="x86_64").data
-    assert asked == ["nova.api.translate.session:run_request_in_child"] and ours
+    assert requested == ["nova.api.translate.session:run_request_in_child"] and actual
 
 
 def test_threads_have_a_child_each() -> None:
-    found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(call("process"))) for _ in range(3)]
+    result: list[object] = []
+    threads = [threading.Thread(target=lambda: result.append(call("process"))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 3 and os.getpid() not in found
+    assert len(result) == 3 and os.getpid() not in result
 
 
 # Another test of this process may have loaded jax, which warns of every fork.
@@ -348,14 +350,14 @@ def test_a_hard_limit_on_memory_is_kept(gigabytes: int, tmp_path: Path) -> None:
     path = tmp_path / "p.mlir"
     path.write_text(PROGRAM)
     command = f"ulimit -v {gigabytes << 20}; exec {sys.executable} -m nova.tools.nova_translate"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-c", f"{command} {path} -o {tmp_path / 'p.nova'}"],
         capture_output=True,
         text=True,
         timeout=120,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     x = np.ones((4, 4), "f4")
     np.testing.assert_allclose(nova.load(tmp_path / "p.nova").run([x]), np.tanh(x), rtol=1e-5)
 
@@ -382,15 +384,15 @@ except CompileMemoryError as error:
 @pytest.mark.parametrize(("room", "outcome"), [(160, "compiled"), (16, "refused")])
 def test_little_address_space(room: int, outcome: str) -> None:
     """Programs run, and a compile goes on or is refused: nothing ends the process."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", LOW, str(room)],
         capture_output=True,
         text=True,
         timeout=120,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(outcome), done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith(outcome), completed.stdout
 
 
 def test_no_thread_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,8 +405,8 @@ def test_no_thread_left(monkeypatch: pytest.MonkeyPatch) -> None:
     x = nova.tensor(np.ones((8, 8), np.float32), name="x")
     with nova.knobs.override(threads=4, cache=False, progress="on"):
         program = nova.compile(nova.exp(x @ x) - 3.25, inputs=[x])
-    given = np.eye(8, dtype="f4")
-    np.testing.assert_allclose(program.run([given]), np.exp(given) - 3.25, rtol=1e-5)
+    arguments = np.eye(8, dtype="f4")
+    np.testing.assert_allclose(program.run([arguments]), np.exp(arguments) - 3.25, rtol=1e-5)
 
 
 def test_close_children_leaves_none() -> None:

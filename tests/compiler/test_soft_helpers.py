@@ -81,16 +81,16 @@ def undefined(data: bytes) -> set[str]:
     ],
 )
 def test_every_boundary_rounds_once(short, wide, helper):
-    values, wanted = boundaries(short, wide)
+    values, expected = boundaries(short, wide)
     source = {np.float32: "float", np.float64: "double"}[wide]
     target = {"f16": "half", "bf16": "bfloat"}[short]
-    got = convert("fptrunc", source, target, helper, values, SHORT[short]).view(np.uint16)
-    wrong = got != wanted
-    assert not wrong.any(), (values[wrong][:5], got[wrong][:5])
+    actual = convert("fptrunc", source, target, helper, values, SHORT[short]).view(np.uint16)
+    wrong = actual != expected
+    assert not wrong.any(), (values[wrong][:5], actual[wrong][:5])
     nans = np.array([np.nan, -np.nan], wide)
-    got = convert("fptrunc", source, target, helper, nans, SHORT[short])
-    assert np.isnan(got.astype(np.float32)).all()
-    assert list(np.signbit(got.astype(np.float32))) == [False, True]
+    actual = convert("fptrunc", source, target, helper, nans, SHORT[short])
+    assert np.isnan(actual.astype(np.float32)).all()
+    assert list(np.signbit(actual.astype(np.float32))) == [False, True]
 
 
 @on_x86_64
@@ -99,19 +99,19 @@ def test_random_doubles_round_as_numpy_does():
     values = rng.integers(0, 2**64, 200_000, np.uint64).view(np.float64)
     values = np.concatenate([values, rng.uniform(-1, 1, 200_000) * 2.0 ** rng.integers(-30, 18)])
     with np.errstate(all="ignore"):
-        wanted = values.astype(np.float16)
-    got = convert("fptrunc", "double", "half", "__truncdfhf2", values, np.float16)
-    same = got.view(np.uint16) == wanted.view(np.uint16)
-    assert (same | (np.isnan(values) & np.isnan(got))).all()
+        expected = values.astype(np.float16)
+    actual = convert("fptrunc", "double", "half", "__truncdfhf2", values, np.float16)
+    identical = actual.view(np.uint16) == expected.view(np.uint16)
+    assert (identical | (np.isnan(values) & np.isnan(actual))).all()
 
 
 @on_x86_64
 def test_every_half_is_widened():
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
-    got = convert("fpext", "half", "float", "__extendhfsf2", halves, np.float32)
-    wanted = halves.astype(np.float32)
-    np.testing.assert_array_equal(got, wanted)
-    assert (np.signbit(got) == np.signbit(wanted)).all()
+    actual = convert("fpext", "half", "float", "__extendhfsf2", halves, np.float32)
+    expected = halves.astype(np.float32)
+    np.testing.assert_array_equal(actual, expected)
+    assert (np.signbit(actual) == np.signbit(expected)).all()
 
 
 @on_x86_64
@@ -147,9 +147,9 @@ define void @run(ptr %x, ptr %y, ptr %out) {{
         pairs += [((1 << 128) - 1 - x, y) for x, y in pairs]
     for x, y in pairs:
         quotient = abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
-        wanted = quotient if "div" in operation else x - quotient * y
+        expected = quotient if "div" in operation else x - quotient * y
         out = bytearray(16)
-        places = [
+        positions = [
             (ctypes.c_char * 16).from_buffer(data)
             for data in (
                 bytearray((x % 2**128).to_bytes(16, "little")),
@@ -157,8 +157,8 @@ define void @run(ptr %x, ptr %y, ptr %out) {{
                 out,
             )
         ]
-        run(*places)
-        assert int.from_bytes(out, "little") == wanted % 2**128, (x, y)
+        run(*positions)
+        assert int.from_bytes(out, "little") == expected % 2**128, (x, y)
 
 
 def test_nothing_is_added_where_nothing_is_called():
@@ -183,8 +183,10 @@ def test_ops_of_halves_that_llvm_narrows_from_doubles(target):
         data = np.linspace(-3, 3, int(np.prod(shape, dtype=int))).astype(np.float16)
         X = nova.tensor(data.reshape(shape), name="X")
         program = nova.compile(nova.tanh(nova.asinh(X)), inputs=[X], target=target)
-        wanted = np.tanh(np.arcsinh(X.data.astype(np.float64)))
-        np.testing.assert_allclose(program.run([X.data]), wanted, rtol=2e-3, atol=1e-3)
-        whole = nova.tensor(np.full(shape, 2, np.int8), name="whole")
-        got = nova.compile(nova.asinh(whole), inputs=[whole], target=target).run([whole.data])
-        np.testing.assert_allclose(got, np.arcsinh(np.full(shape, 2.0)), rtol=1e-3)
+        expected = np.tanh(np.arcsinh(X.data.astype(np.float64)))
+        np.testing.assert_allclose(program.run([X.data]), expected, rtol=2e-3, atol=1e-3)
+        complete = nova.tensor(np.full(shape, 2, np.int8), name="whole")
+        actual = nova.compile(nova.asinh(complete), inputs=[complete], target=target).run(
+            [complete.data]
+        )
+        np.testing.assert_allclose(actual, np.arcsinh(np.full(shape, 2.0)), rtol=1e-3)

@@ -94,10 +94,10 @@ def units_of(plan: Plan, target: str) -> list[Unit]:
 @pytest.mark.parametrize("target", ["cpu", "x86_64"])
 def test_lowering_in_units_leaves_the_module_that_the_stage_makes(target):
     module = at_loops(network(), target)
-    whole = copy_module(module)
-    run_stages(whole, current_settings(target=target), Recorder(), after="loops")
+    full = copy_module(module)
+    run_stages(full, current_settings(target=target), Recorder(), after="loops")
     lower(module, target)
-    assert module_text(module) == module_text(whole)
+    assert module_text(module) == module_text(full)
 
 
 @pytest.mark.parametrize("plan", [network, lookup])
@@ -130,10 +130,10 @@ def test_every_function_is_in_one_unit_and_each_call_has_a_definition(target):
     everything = set().union(*defined)
     assert sum(map(len, defined)) == len(everything)
     assert any(name.startswith("nova_multiply") for name in everything)
-    for unit, own in zip(units, defined, strict=True):
+    for unit, private in zip(units, defined, strict=True):
         called = set(re.findall(r"\bcall [^@\n]*@((?:nova|kernel)_\w+)\(", unit.text))
-        assert called <= own | set(unit.calls)
-        assert set(unit.calls) <= everything - own
+        assert called <= private | set(unit.calls)
+        assert set(unit.calls) <= everything - private
 
 
 def test_a_unit_without_the_vectorizer_has_no_kernel_with_scalar_loops():

@@ -41,17 +41,17 @@ def issued(arch: str) -> list[str]:
 @pytest.mark.parametrize("arch", PROCESSORS)
 def test_the_table_is_what_llvm_says(arch):
     table = {name: set(processor_features(arch, name)) for name in PROCESSORS[arch]}
-    told = {name: set(features) for name, features in processors(arch).items()}
-    assert table == told, "run python -m nova.compiler.cpu.cpu_probe"
+    reported = {name: set(features) for name, features in processors(arch).items()}
+    assert table == reported, "run python -m nova.compiler.cpu.cpu_probe"
 
 
 @pytest.mark.parametrize("arch", PROCESSORS)
 def test_rows_of_the_table_are_what_llvm_says(arch):
     assert set(PROCESSORS[arch]) <= set(known_names(arch)[0])
     names = issued(arch)
-    asked = [feature for feature in FLAGS[arch] if feature not in UNPROBED]
-    for name, told in zip(names, probe(arch, list(map(Caller, names)), asked), strict=True):
-        assert processor_features(arch, name) - set(UNPROBED) == told, name
+    requested = [feature for feature in FLAGS[arch] if feature not in UNPROBED]
+    for name, reported in zip(names, probe(arch, list(map(Caller, names)), requested), strict=True):
+        assert processor_features(arch, name) - set(UNPROBED) == reported, name
 
 
 @pytest.mark.parametrize("name", ISSUED)
@@ -82,15 +82,15 @@ def test_code_uses_what_is_listed_and_nothing_else(arch, every):
     names = [n for n in (*NAMES, *chosen) if parse_target(n).arch == arch]
     targets = [parse_target(name) for name in names]
     callers = [Caller(t.llvm_base(), t.llvm_features()) for t in targets]
-    asked = instructions(arch)
-    for target, has in zip(targets, probe(arch, callers, asked), strict=True):
+    requested = instructions(arch)
+    for target, has in zip(targets, probe(arch, callers, requested), strict=True):
         # Those of the baseline were not asked for.
         assert has == set(target.features) - set(UNPROBED) - {"neon"}, target.name
 
 
 def test_features_of_the_loader_are_those_of_the_table():
-    known = {f for table in FLAGS.values() for f in table}
-    assert all(processor_features(arch, name) <= known for arch, name in ALL)
+    registered = {f for table in FLAGS.values() for f in table}
+    assert all(processor_features(arch, name) <= registered for arch, name in ALL)
 
 
 @pytest.mark.parametrize("name", ["diamondrapids", "novalake", "bdver2", "haswell"])
@@ -102,9 +102,9 @@ def test_a_file_lists_what_its_code_needs(name):
     [variant] = artifact.manifest.variants
     assert variant.target == name and variant.cpu == name
     assert set(variant.features) == set(processor_features("x86_64", name))
-    here = set(parse_target("cpu").features)
+    local = set(parse_target("cpu").features)
     compiled = functools.partial(nova.compile, nova.exp(x) * x + 1, inputs=[x], target=name)
-    if set(variant.features) <= here:
+    if set(variant.features) <= local:
         np.testing.assert_allclose(compiled().run([x.data]), np.exp(x.data) * x.data + 1, rtol=1e-6)
     elif parse_target("cpu").arch == "x86_64":
         with pytest.raises(ArtifactError, match="cpu-features"):

@@ -40,11 +40,11 @@ def test_a_collector_that_was_off_stays_off():
 
 
 def test_a_compile_pauses_it(monkeypatch):
-    seen = []
+    observed = []
     write = driver.write_artifact
 
     def watched(*args):
-        seen.append(gc.isenabled())
+        observed.append(gc.isenabled())
         return write(*args)
 
     monkeypatch.setattr(driver, "write_artifact", watched)
@@ -52,4 +52,4 @@ def test_a_compile_pauses_it(monkeypatch):
     with knobs.override(cache=False):
         x = nova.tensor(np.ones(3, np.float32))
         y = nova.compile(x * 7.125 - 3.0625, inputs=[x])
-    assert y.origin == "compiled" and seen == [False] and gc.isenabled()
+    assert y.origin == "compiled" and observed == [False] and gc.isenabled()

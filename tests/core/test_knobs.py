@@ -68,7 +68,7 @@ def test_environment(
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "takes"),
+    ("variable", "text", "accepts"),
     [
         ("NOVA_LOG", "compiel", "comma-separated list of compile, cache, run, load"),
         ("NOVA_CACHE", "maybe", "1, true, on, yes or 0, false, off, no"),
@@ -87,13 +87,13 @@ def test_environment(
     ],
 )
 def test_bad_value_in_environment(
-    monkeypatch: pytest.MonkeyPatch, variable: str, text: str, takes: str
+    monkeypatch: pytest.MonkeyPatch, variable: str, text: str, accepts: str
 ) -> None:
     monkeypatch.setenv(variable, text)
     with pytest.raises(KnobError) as caught:
         knobs.get(variable.removeprefix("NOVA_").lower())
     assert f"{variable} cannot be {text!r}" in str(caught.value)
-    assert takes in str(caught.value)
+    assert accepts in str(caught.value)
 
 
 def test_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,16 +141,16 @@ def test_failed_override_changes_nothing() -> None:
 
 
 def test_override_belongs_to_its_thread() -> None:
-    seen: list[bool] = []
+    observed: list[bool] = []
     with knobs.override(cache=False):
-        plain = threading.Thread(target=lambda: seen.append(knobs.cache))
+        plain = threading.Thread(target=lambda: observed.append(knobs.cache))
         plain.start()
         plain.join()
         copied = contextvars.copy_context()
-    sharing = threading.Thread(target=lambda: seen.append(copied.run(knobs.get, "cache")))
+    sharing = threading.Thread(target=lambda: observed.append(copied.run(knobs.get, "cache")))
     sharing.start()
     sharing.join()
-    assert seen == [True, False]
+    assert observed == [True, False]
 
 
 def test_misspelt_variables_give_one_warning() -> None:
@@ -185,15 +185,15 @@ def test_no_variable_stops_an_import() -> None:
     empty = {knob.variable: "" for knob in KNOBS.values()}
     code = "import nova, nova.nn, nova.optim, nova.debug, nova.runtime.model"
     for variables in ({"NOVA_THREDS": "2"}, dict.fromkeys(FOREIGN, ""), wrong, empty):
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, **variables},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        warned = "KnobWarning" in done.stderr
+        assert completed.returncode == 0, completed.stderr
+        warned = "KnobWarning" in completed.stderr
         assert warned == ("NOVA_THREDS" in variables)
 
 

@@ -69,15 +69,15 @@ def test_progress_off_a_terminal(
     monkeypatch.setattr(log, "REFRESH_SECONDS", 0.01)
     said = ""
 
-    def shown(text: str) -> bool:
+    def listing(text: str) -> bool:
         nonlocal said
         said += capsys.readouterr().err
         return text in said
 
     with knobs.override(progress="on"), log.progress("kernels", total=2) as state:
-        wait_for(lambda: shown("kernels 0/2\n"))
+        wait_for(lambda: listing("kernels 0/2\n"))
         state.advance("b", completed=1)
-        wait_for(lambda: shown("kernels 1/2 b\n"))
+        wait_for(lambda: listing("kernels 1/2 b\n"))
     assert said == "kernels 0/2\nkernels 1/2 b\n"
     with knobs.override(progress="auto"), log.progress("kernels"):
         time.sleep(0.05)

@@ -20,7 +20,7 @@ def declare(make: Any) -> tuple[type, type, type]:
     class Point:
         """A docstring."""
 
-        kind: ClassVar[str] = "point"
+        mode: ClassVar[str] = "point"
         x: int
         y: int = 2
         tags: list[str] = field(default_factory=list)
@@ -54,17 +54,17 @@ RECORDS = declare(record)
 DATACLASSES = declare(dataclass(frozen=True))
 
 
-@pytest.mark.parametrize(("made", "wanted"), list(zip(RECORDS, DATACLASSES, strict=True)))
-def test_fields_and_arguments_are_those_of_a_dataclass(made, wanted):
-    assert [f.name for f in fields(made)] == [f.name for f in fields(wanted)]
-    assert made.__match_args__ == wanted.__match_args__
-    assert made.__doc__ == wanted.__doc__
-    names = [list(inspect.signature(c).parameters) for c in (made, wanted)]
+@pytest.mark.parametrize(("created", "wanted"), list(zip(RECORDS, DATACLASSES, strict=True)))
+def test_fields_and_arguments_are_those_of_a_dataclass(created, wanted):
+    assert [f.name for f in fields(created)] == [f.name for f in fields(wanted)]
+    assert created.__match_args__ == wanted.__match_args__
+    assert created.__doc__ == wanted.__doc__
+    names = [list(inspect.signature(c).parameters) for c in (created, wanted)]
     assert names[0] == names[1]
 
 
 @pytest.mark.parametrize(
-    "given",
+    "inputs",
     [
         {"args": (1,), "more": {}},
         {"args": (1, 3, ["a"], "n"), "more": {}},
@@ -72,15 +72,17 @@ def test_fields_and_arguments_are_those_of_a_dataclass(made, wanted):
     ],
 )
 @pytest.mark.parametrize("number", [0, 1])
-def test_values_text_and_equality_are_those_of_a_dataclass(number, given):
-    made, wanted = (c[number](*given["args"], **given["more"]) for c in (RECORDS, DATACLASSES))
-    assert dataclasses.asdict(made) == dataclasses.asdict(wanted)
-    assert repr(made).split(".")[-1] == repr(wanted).split(".")[-1]
-    assert made == replace(made)
-    assert made == replace(made, note="something else")
-    assert made != replace(made, y=99)
-    assert made != wanted
-    assert made.total == wanted.total
+def test_values_text_and_equality_are_those_of_a_dataclass(number, inputs):
+    created, expected = (
+        c[number](*inputs["args"], **inputs["more"]) for c in (RECORDS, DATACLASSES)
+    )
+    assert dataclasses.asdict(created) == dataclasses.asdict(expected)
+    assert repr(created).split(".")[-1] == repr(expected).split(".")[-1]
+    assert created == replace(created)
+    assert created == replace(created, note="something else")
+    assert created != replace(created, y=99)
+    assert created != expected
+    assert created.total == expected.total
 
 
 def test_every_instance_has_its_own_default():

@@ -78,7 +78,7 @@ def test_host_is_resolved_without_loading_a_compiler():
         "import sys, nova.core.targets; nova.core.targets.parse_target('cpu'); "
         "print([m for m in sys.modules if m.split('.')[0] in ('llvmlite', 'torch_mlir')])"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "[]"
+    assert completed.stdout.strip() == "[]"

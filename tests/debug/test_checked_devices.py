@@ -42,13 +42,13 @@ def test_a_right_program_passes_on_the_simulator(mode: str) -> None:
     with checked(mode):
         step = nova.compile(loss, **options, **SIM)
         assert isinstance(step._program, CheckedProgram)
-        found = step.run([x], [w])
+        result = step.run([x], [w])
     assert step._program._checker.observed._executable.device_name == "sim"
     plain = nova.compile(loss, **options, **SIM).run([x], [w])
-    wanted = nova.compile(loss, **options).run([x], [w])
-    for got, same, want in zip(found, plain, wanted, strict=True):
-        np.testing.assert_array_equal(got, same)
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    expected = nova.compile(loss, **options).run([x], [w])
+    for actual, identical, want in zip(result, plain, expected, strict=True):
+        np.testing.assert_array_equal(actual, identical)
+        np.testing.assert_allclose(actual, want, rtol=1e-4, atol=1e-6)
 
 
 def test_the_environment_asks_for_it_too() -> None:
@@ -57,14 +57,14 @@ import numpy as np, nova
 X = nova.tensor(np.ones((3, 4), "f4"), name="X")
 print(nova.compile(nova.tanh(X), inputs=[X], target="cuda:sm_80", run_mode="sim")(X.data)[0, 0])
 """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "NOVA_CHECK": "1"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) == pytest.approx(np.tanh(1.0), rel=1e-6)
+    assert completed.returncode == 0, completed.stderr
+    assert float(completed.stdout) == pytest.approx(np.tanh(1.0), rel=1e-6)
 
 
 def test_arrays_on_the_device_are_checked() -> None:

@@ -49,17 +49,17 @@ def test_right_program_passes(type_: str) -> None:
     ids = np.array([0, 3, -1])
     with checked():
         tensors = [nova.tensor(a, name=n, requires_grad=True) for a, n in ((w, "w"), (b, "b"))]
-        given = nova.tensor(x, name="x"), nova.tensor(ids, name="ids")
-        h = nova.layer_norm(nova.gelu(given[0] @ tensors[0] + tensors[1]))
-        h = nova.softmax(h) * nova.take(h, given[1], axis=0).sum()
+        arguments = nova.tensor(x, name="x"), nova.tensor(ids, name="ids")
+        h = nova.layer_norm(nova.gelu(arguments[0] @ tensors[0] + tensors[1]))
+        h = nova.softmax(h) * nova.take(h, arguments[1], axis=0).sum()
         loss = nova.logsumexp(h)
-        step = nova.compile(loss, inputs=given, params=tensors, include_backward=True)
+        step = nova.compile(loss, inputs=arguments, params=tensors, include_backward=True)
         assert {d.op for d in step.plan.derivations} >= {"matmul", "add", "softmax", "gelu"}
         results = step.run([x, ids], [w, b])
         again = step.run([x, ids], [w, b])
     plain = nova.compile_plan(step.plan).run([x, ids], [w, b])
-    for got, same, want in zip(results, again, plain, strict=True):
-        assert got.tobytes() == same.tobytes() == want.tobytes()
+    for actual, identical, want in zip(results, again, plain, strict=True):
+        assert actual.tobytes() == identical.tobytes() == want.tobytes()
 
 
 def test_updates_happen_once() -> None:

@@ -364,7 +364,7 @@ def test_a_driver_that_is_too_old(fake: FakeCuda) -> None:
 
 def test_no_gpu(fake: FakeCuda) -> None:
     fake.library.fake_devices(0, 9, 0)
-    with pytest.raises(errors.DriverMissingError, match="is there, but no GPU"):
+    with pytest.raises(errors.DriverMissingError, match="is installed, but there is no GPU"):
         devices.open_cuda(fake.path)
 
 

@@ -25,28 +25,30 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def matches(said: str, shown: str) -> bool:
+def matches(output: str, listing: str) -> bool:
     """Whether `shown` is how `said` starts; `…` stands for anything on its line, or for lines."""
     pattern = ""
-    for line in shown.rstrip("\n").split("\n"):
+    for line in listing.rstrip("\n").split("\n"):
         if line == "…":
             pattern += r"(?:.*\n)+?"
             continue
         parts = [r"\s+".join(map(re.escape, part.split())) for part in line.split("…")]
         pattern += r"\s*" + r"\s*.*\s*".join(parts) + r"[^\S\n]*\n"
-    return re.match(pattern, said) is not None
+    return re.match(pattern, output) is not None
 
 
 def test_commands_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_python("docs/commands.md")
     ran = 0
     for block in read_blocks("docs/commands.md", "console"):
-        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+        for command, listing in re.findall(
+            r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE
+        ):
             tool, *words = shlex.split(command)
             assert tool == "nova"
             assert main(words) == 0, capsys.readouterr().err
-            said = capsys.readouterr().out
-            assert matches(said, shown), f"docs/commands.md:{block.line}: {command}\n{said}"
+            output = capsys.readouterr().out
+            assert matches(output, listing), f"docs/commands.md:{block.line}: {command}\n{output}"
             ran += 1
     assert ran == 12
     np.testing.assert_array_equal(np.load("y.npy").shape, (4, 2))
@@ -70,8 +72,8 @@ def test_every_command_and_option_is_on_the_page() -> None:
 
 def test_cache_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_python("docs/cache.md")
-    (shown,) = [b for b in read_blocks("docs/cache.md", "text") if b.before == "<!-- stderr -->"]
-    assert matches(capsys.readouterr().err, shown.text)
+    (listing,) = [b for b in read_blocks("docs/cache.md", "text") if b.before == "<!-- stderr -->"]
+    assert matches(capsys.readouterr().err, listing.text)
 
 
 def test_matching_finds_differences() -> None:

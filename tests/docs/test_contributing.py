@@ -44,17 +44,17 @@ def copy(tmp_path: Path) -> Path:
 def test_worked_example(section: str, copy: Path) -> None:
     checked = 0
     for block in blocks_of(section):
-        if found := _CREATE.fullmatch(block.before):
-            path = copy / found[1]
+        if result := _CREATE.fullmatch(block.before):
+            path = copy / result[1]
             assert not path.exists()
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
             if path.suffix == ".mlir":
                 run_text_test(copy, path)
-        elif found := _INSERT.fullmatch(block.before):
-            path = copy / found[1]
-            before, line, after = path.read_text().partition(f"\n{found[2]}\n")
-            assert line, f"{found[1]} has no line `{found[2]}`"
+        elif result := _INSERT.fullmatch(block.before):
+            path = copy / result[1]
+            before, line, after = path.read_text().partition(f"\n{result[2]}\n")
+            assert line, f"{result[1]} has no line `{result[2]}`"
             path.write_text(before + line + block.text + after)
         else:
             assert block.before == "Check it:", f"line {block.line}: {block.before}"
@@ -66,29 +66,29 @@ def test_worked_example(section: str, copy: Path) -> None:
 def blocks_of(section: str) -> list[Block]:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     start = text[: text.index(f"\n## {section}\n")].count("\n") + 1
-    rest = [n for n, line in enumerate(text.splitlines(), 1) if line.startswith("## ")]
-    end = min((n for n in rest if n > start + 1), default=len(text))
+    remaining = [n for n, line in enumerate(text.splitlines(), 1) if line.startswith("## ")]
+    end = min((n for n in remaining if n > start + 1), default=len(text))
     return [b for b in read_blocks("CONTRIBUTING.md") if start < b.line < end]
 
 
 def run(root: Path, code: str, *args: str) -> str:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _START.format(root=str(root)) + code, *args],
         capture_output=True,
         text=True,
         cwd=root,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def run_text_test(root: Path, path: Path) -> None:
     """A file under tests/filecheck, by its RUN line."""
-    found = re.search(r"RUN: %nova-opt %s (.*) \| %filecheck %s", path.read_text())
-    assert found
+    result = re.search(r"RUN: %nova-opt %s (.*) \| %filecheck %s", path.read_text())
+    assert result
     tool = "from nova.tools.nova_opt import main\nsys.exit(main(sys.argv[1:]))"
-    text = run(root, tool, str(path), *found[1].split())
+    text = run(root, tool, str(path), *result[1].split())
     check = [sys.executable, "-m", "filecheck", str(path)]
-    done = subprocess.run(check, input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(check, input=text, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -30,21 +30,21 @@ def test_demo(
     demo = load("demo")
     monkeypatch.chdir(tmp_path)
     demo.main()
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for stage in STAGES:
-        assert f"\n  {stage} " in said
-    assert "\n  artifact " in said
-    assert "from cache" not in said
-    assert "bit for bit" in said
-    assert float(re.search(r"([\d.]+)% of \d+ are read right", said)[1]) > 97
+        assert f"\n  {stage} " in output
+    assert "\n  artifact " in output
+    assert "from cache" not in output
+    assert "bit for bit" in output
+    assert float(re.search(r"([\d.]+)% of \d+ are read right", output)[1]) > 97
     model = nova.load(tmp_path / "digits.nova")
     assert [a.name for a in model.signature.arguments] == ["images"]
     assert (tmp_path / "digits.safetensors").exists()
 
 
 def test_linear_regression() -> None:
-    found = load("linear_regression").main()
-    assert np.allclose(found, [2, -3, 0.5], atol=0.01)
+    result = load("linear_regression").main()
+    assert np.allclose(result, [2, -3, 0.5], atol=0.01)
 
 
 def test_attention_block() -> None:

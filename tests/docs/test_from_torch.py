@@ -14,8 +14,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "from-torch.md").read_text()
 X = np.arange(12, dtype="f4").reshape(2, 6)
 
 
-def same(ours: object, theirs: object) -> None:
-    np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+def same(actual: object, reference: object) -> None:
+    np.testing.assert_array_equal(np.asarray(actual), np.asarray(reference))
 
 
 def test_split() -> None:
@@ -23,12 +23,12 @@ def test_split() -> None:
     x, t = nova.tensor(X[0]), torch.tensor(X[0])
     assert [len(piece) for piece in torch.split(t, 3)] == [3, 3]
     assert [piece.shape for piece in nova.split(x, 3)] == [(2,)] * 3
-    for ours, theirs in zip(nova.split(x, 3), torch.chunk(t, 3), strict=True):
-        same(ours, theirs)
-    for ours, theirs in zip(nova.split(x, [3, 2, 1]), torch.split(t, [3, 2, 1]), strict=True):
-        same(ours, theirs)
-    for ours, theirs in zip(nova.split(x, 3), np.split(X[0], 3), strict=True):
-        same(ours, theirs)
+    for actual, reference in zip(nova.split(x, 3), torch.chunk(t, 3), strict=True):
+        same(actual, reference)
+    for actual, reference in zip(nova.split(x, [3, 2, 1]), torch.split(t, [3, 2, 1]), strict=True):
+        same(actual, reference)
+    for actual, reference in zip(nova.split(x, 3), np.split(X[0], 3), strict=True):
+        same(actual, reference)
 
 
 def test_pad() -> None:

@@ -21,13 +21,13 @@ PAGES = [
 
 def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run_python("README.md")
-    losses = done["losses"]
+    completed = run_python("README.md")
+    losses = completed["losses"]
     assert isinstance(losses, list) and losses[-1] < losses[0]
     again = nova.load("model.nova")
-    w = np.array(done["w"])
-    assert float(again.run([done["x"], done["y"]], [w])) <= losses[-1]
-    assert not np.array_equal(w, done["w"]), "the update is in the file too"
+    w = np.array(completed["w"])
+    assert float(again.run([completed["x"], completed["y"]], [w])) <= losses[-1]
+    assert not np.array_equal(w, completed["w"]), "the update is in the file too"
 
 
 def test_readme_sample_is_ten_lines() -> None:
@@ -51,28 +51,30 @@ def test_training_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_deploying_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run_python("docs/deploying.md")
-    losses = done["losses"]
+    completed = run_python("docs/deploying.md")
+    losses = completed["losses"]
     assert isinstance(losses, list) and losses[-1] < losses[0]
     assert (tmp_path / "release.public.pem").exists()
     assert len(list(tmp_path.glob("large-*.safetensors"))) == 1
 
 
 def test_running_page() -> None:
-    done = run_python("docs/running.md")
-    assert (done["weights"] > 1).all(), "the updates of the stream"
+    completed = run_python("docs/running.md")
+    assert (completed["weights"] > 1).all(), "the updates of the stream"
 
 
 def test_devices_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run_python("docs/devices.md")
+    completed = run_python("docs/devices.md")
     assert (
-        capsys.readouterr().out == f"{done['result']}\n" == "<DeviceArray float32(4, 2) on sim>\n"
+        capsys.readouterr().out
+        == f"{completed['result']}\n"
+        == "<DeviceArray float32(4, 2) on sim>\n"
     )
-    assert isinstance(done["on_host"], np.ndarray)
-    assert isinstance(done["on_device"], nova.DeviceArray)
+    assert isinstance(completed["on_host"], np.ndarray)
+    assert isinstance(completed["on_device"], nova.DeviceArray)
 
 
 def test_tuning_page(
@@ -89,9 +91,9 @@ def test_debugging_page() -> None:
 
 
 def test_simulator_page() -> None:
-    done = run_python("docs/simulator.md")
-    (shown,) = read_blocks("docs/simulator.md", "text")
-    assert str(done["message"]) == shown.text.rstrip()
+    completed = run_python("docs/simulator.md")
+    (listing,) = read_blocks("docs/simulator.md", "text")
+    assert str(completed["message"]) == listing.text.rstrip()
 
 
 def test_tracing_page(
@@ -99,8 +101,8 @@ def test_tracing_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run_python("docs/tracing.md")
-    said = capsys.readouterr().out
-    assert "time by kernel" in said and "on 64 simulated cores" in said
+    output = capsys.readouterr().out
+    assert "time by kernel" in output and "on 64 simulated cores" in output
     assert (tmp_path / "run.json").exists()
 
 
@@ -110,16 +112,16 @@ def test_how_it_works(
 ) -> None:
     page = "docs/how-it-works.md"
     monkeypatch.chdir(tmp_path)
-    first, *rest = read_blocks(page, "python")
+    first, *remaining = read_blocks(page, "python")
     names: dict[str, object] = {}
     with nova.knobs.override(dump="dump", cache=False):
         exec(compile("\n" * first.line + first.text, page, "exec"), names)
     program = names["program"]
     assert isinstance(program, nova.Compiled)
     texts = dict(program.stages) | {"dot": nova.dump_dot(names["y"])}
-    shown = [b for b in read_blocks(page, "text") if "text:" in b.before]
-    assert len(shown) == 9
-    for block in shown:
+    listing = [b for b in read_blocks(page, "text") if "text:" in b.before]
+    assert len(listing) == 9
+    for block in listing:
         stage = block.before.removeprefix("<!-- text: ").removesuffix(" -->")
         assert_shows(texts[stage], block.text, f"{page}:{block.line} ({stage})")
     for block in read_blocks(page, "console"):
@@ -128,19 +130,19 @@ def test_how_it_works(
             pattern, *options = command.split()[2:]
             (path,) = tmp_path.glob(pattern)
             assert nova_opt.main([str(path), *options]) == 0, capsys.readouterr().err
-    for block in rest:
+    for block in remaining:
         exec(compile("\n" * block.line + block.text, page, "exec"), names)
 
 
-def assert_shows(actual: str, shown: str, where: str) -> None:
+def assert_shows(actual: str, listing: str, where: str) -> None:
     """Each shown line is found in the text, in order; `…` stands for anything on its line."""
     lines = iter(actual.splitlines())
-    for wanted in shown.splitlines():
-        if wanted.strip() == "…":
+    for expected in listing.splitlines():
+        if expected.strip() == "…":
             continue
-        pattern = ".*".join(re.escape(part.strip()) for part in wanted.split("…"))
+        pattern = ".*".join(re.escape(part.strip()) for part in expected.split("…"))
         assert any(re.search(pattern, line) for line in lines), (
-            f"{where}: `{wanted.strip()}` is not there (any more, or in this order) in\n{actual}"
+            f"{where}: `{expected.strip()}` is not there (any more, or in this order) in\n{actual}"
         )
 
 

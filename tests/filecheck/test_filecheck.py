@@ -39,8 +39,8 @@ def test_file(path: Path, tmp_path: Path) -> None:
 
 def test_lit_agrees() -> None:
     lit = [sys.executable, "-m", "lit.main", "-q", str(ROOT / "tools" / "split-input-file.mlir")]
-    done = subprocess.run(lit, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(lit, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     shutil.rmtree(ROOT / "Output", ignore_errors=True)
     shutil.rmtree(ROOT / "tools" / "Output", ignore_errors=True)
 
@@ -50,8 +50,8 @@ def read_run_lines(text: str) -> list[str]:
     joined = ""
     lines = []
     for line in text.splitlines():
-        _, found, command = line.partition("RUN:")
-        if found:
+        _, result, command = line.partition("RUN:")
+        if result:
             joined += command.strip()
             if joined.endswith("\\"):
                 joined = joined[:-1]
@@ -78,12 +78,12 @@ def run_line(line: str, path: Path, temporary: Path) -> None:
             status = TOOLS[tool](arguments)
         except SystemExit as stopped:  # argparse, on --help and usage errors
             status = int(stopped.code or 0)
-    said = f"{path}\n{line}\nstdout:\n{stdout.getvalue()}\nstderr:\n{stderr.getvalue()}"
-    assert (status != 0) == must_fail, f"exit status {status} from {said}"
+    output = f"{path}\n{line}\nstdout:\n{stdout.getvalue()}\nstderr:\n{stderr.getvalue()}"
+    assert (status != 0) == must_fail, f"exit status {status} from {output}"
     for check in checks:
         assert check[0] == "%filecheck", f"{path}: only %filecheck may follow a pipe"
         verdict = run_filecheck(check[1:], stdout.getvalue())
-        assert verdict is None, f"{verdict}\nfrom {said}"
+        assert verdict is None, f"{verdict}\nfrom {output}"
 
 
 def split_at_pipes(words: list[str]) -> list[list[str]]:

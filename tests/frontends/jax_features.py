@@ -40,6 +40,10 @@ SINGLE_WINDOWS: dict[str, Program] = {
     "sum_pool": (window(lax.add, 0, 4, 4), (f(2, 7, 7, 3),)),
     "window_of_one": (window(lax.max, -np.inf, 1, 4), (f(1, 4, 4, 3),)),
     "conv_2d": (conv(4), (f(1, 3, 7, 7), f(8, 3, 4, 4))),
+    "conv_bf16": (
+        conv(1),
+        (f(1, 3, 9, 9).astype(jnp.bfloat16), f(3, 3, 4, 5).astype(jnp.bfloat16)),
+    ),
     "conv_1d": (conv(2), (f(1, 3, 4), f(2, 3, 3))),
     "conv_dilated": (conv(3, rhs_dilation=(2, 2)), (f(1, 3, 6, 6), f(2, 3, 3, 3))),
 }

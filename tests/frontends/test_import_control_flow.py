@@ -73,15 +73,15 @@ def _collatz(n):
     return lax.fori_loop(1, n, lambda i, best: jnp.maximum(best, length(i)), jnp.int32(0))
 
 
-def _switch_in_scan(kinds, x):
-    def step(carry, given):
-        kind, row = given
+def _switch_in_scan(modes, x):
+    def step(carry, inputs):
+        mode, row = inputs
         carry = lax.switch(
-            kind, [lambda c: c + row, lambda c: c * row, lambda c: jnp.where(row > 0, c, -c)], carry
+            mode, [lambda c: c + row, lambda c: c * row, lambda c: jnp.where(row > 0, c, -c)], carry
         )
         return carry, carry.max()
 
-    return lax.scan(step, jnp.ones(5), (kinds, x))
+    return lax.scan(step, jnp.ones(5), (modes, x))
 
 
 def _around(x, w):
@@ -135,9 +135,9 @@ def run(program: Any, arguments: Any) -> tuple[Any, ...]:
 
 
 def assert_close(results: tuple[Any, ...], wanted: Any) -> None:
-    for got, want in zip(results, leaves(wanted), strict=True):
-        assert (got.shape, got.dtype) == (want.shape, want.dtype)
-        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+    for actual, want in zip(results, leaves(wanted), strict=True):
+        assert (actual.shape, actual.dtype) == (want.shape, want.dtype)
+        np.testing.assert_allclose(actual, want, rtol=2e-5, atol=2e-5)
 
 
 _SAMPLE = (
@@ -156,11 +156,11 @@ _SAMPLE = (
 def test_control_flow_on_the_cpu_and_on_devices(name: str, tmp_path: Any) -> None:
     function, arguments = PROGRAMS[name]
     module = export.export(jax.jit(function))(*arguments).mlir_module_serialized
-    wanted = jax.jit(function)(*arguments)
+    expected = jax.jit(function)(*arguments)
     both = nova.translate(module, targets=["x86_64", "cuda:sm_80"])
     both.save(tmp_path / "both.nova")
     for device in ("cpu", "sim"):
-        assert_close(run(nova.load(tmp_path / "both.nova", device=device), arguments), wanted)
+        assert_close(run(nova.load(tmp_path / "both.nova", device=device), arguments), expected)
 
 
 def test_control_flow_on_the_newest_devices(tmp_path: Any) -> None:
@@ -178,13 +178,13 @@ def test_a_loop_updates_a_donated_argument(tmp_path: Any) -> None:
         return lax.fori_loop(0, 30, lambda i, s: s * 0.5 + x, state)
 
     state, x = f(6), f(6)
-    wanted = np.asarray(jax.jit(step)(state, x))
+    expected = np.asarray(jax.jit(step)(state, x))
     module = export.export(jax.jit(step, donate_argnums=0))(state, x).mlir_module()
     nova.translate(module, targets="cuda:sm_80").save(tmp_path / "p.nova")
-    given = state.copy()
-    result = nova.load(tmp_path / "p.nova", device="sim")(given, x)
-    assert result is given
-    np.testing.assert_allclose(given, wanted, rtol=1e-5)
+    inputs = state.copy()
+    result = nova.load(tmp_path / "p.nova", device="sim")(inputs, x)
+    assert result is inputs
+    np.testing.assert_allclose(inputs, expected, rtol=1e-5)
 
 
 def test_the_log_names_kernels_that_stay_on_the_host(capfd: pytest.CaptureFixture[str]) -> None:
@@ -192,8 +192,8 @@ def test_the_log_names_kernels_that_stay_on_the_host(capfd: pytest.CaptureFixtur
     module = export.export(jax.jit(function))(*arguments).mlir_module()
     with knobs.override(log="compile"):
         nova.translate(module, targets="cuda:sm_80")
-    said = capfd.readouterr().err
-    assert "@kernel_0 runs on the host: it holds scf.while" in said
+    output = capfd.readouterr().err
+    assert "@kernel_0 runs on the host: it holds scf.while" in output
 
 
 # The second region gets more values than the first one, or the same in another order.
@@ -260,5 +260,5 @@ def test_while_whose_regions_differ(text: str, wanted: Any, target: str, tmp_pat
     program = nova.load(tmp_path / "p.nova", device="cpu" if target == "x86_64" else "sim")
     x = f(4)
     for turns in (0, 1, 5):
-        for got, want in zip(program(x, np.int32(turns)), wanted(x, turns), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-6)
+        for actual, want in zip(program(x, np.int32(turns)), wanted(x, turns), strict=True):
+            np.testing.assert_allclose(actual, want, rtol=1e-6)

@@ -289,8 +289,8 @@ def test_errors_name_the_file(tmp_path):
 
 
 def test_only_what_the_entry_needs_is_checked():
-    other = op("stablehlo.custom_call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>")
-    both = GOOD + other.replace("@main", "@other")
+    second = op("stablehlo.custom_call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>")
+    both = GOOD + second.replace("@main", "@other")
     assert "linalg.generic" in nova.translate(both, emit="linalg").data.decode()
     with pytest.raises(OP, match="custom_call"):
         nova.translate(both, entry="other")

@@ -223,11 +223,11 @@ def test_kernels_with_jumps_and_all_types_of_numbers(tmp_path: Path) -> None:
 }
 """
     program = load(source, tmp_path)
-    for taken, sums in ((True, True), (True, False), (False, True)):
+    for chosen, sums in ((True, True), (True, False), (False, True)):
         x, want = X.copy(), X.copy()
         numbers = [np.float64(1.25), np.float16(0.5), np.bool_(sums), np.int8(-3)]
-        program.run([*numbers, np.bool_(taken), np.int32(3)], [x])
-        want[:48] += np.float32(taken * (1.75 if sums else -3))
+        program.run([*numbers, np.bool_(chosen), np.int32(3)], [x])
+        want[:48] += np.float32(chosen * (1.75 if sums else -3))
         np.testing.assert_array_equal(x, want)
 
 
@@ -261,7 +261,7 @@ def test_branches(tmp_path: Path) -> None:
     program = load(source, tmp_path)
     for p, n in ((True, 3), (False, 3), (True, -2), (False, 0)):
         x = X.copy()
-        got, first = program.run([np.bool_(p), np.int32(n)], [x])
+        actual, first = program.run([np.bool_(p), np.int32(n)], [x])
         want = X.copy()
         if n > 0:
             want = 2 * want + n
@@ -274,9 +274,9 @@ def test_branches(tmp_path: Path) -> None:
             want[0] = 1
             want[:2] = 2 * want[:2] + 1
             result = n
-        seen = want[1]
+        observed = want[1]
         want[:2] = 2 * want[:2] + result
-        assert int(got) == result and np.isclose(first, seen)
+        assert int(actual) == result and np.isclose(first, observed)
         np.testing.assert_allclose(x, want, rtol=1e-6)
 
 
@@ -302,7 +302,7 @@ def test_loops_that_only_a_run_knows(tmp_path: Path) -> None:
     program = load(source, tmp_path)
     for n, m in ((0, 4), (1, 0), (5, 7), (3, -2)):
         x, want = X.copy(), X.copy()
-        got = program.run([np.int32(n), np.int64(m)], [x])
+        actual = program.run([np.int32(n), np.int64(m)], [x])
         p, q = 0, 1
         for i in range(n):
             t = want + np.float32(q)
@@ -310,7 +310,7 @@ def test_loops_that_only_a_run_knows(tmp_path: Path) -> None:
                 t[:j] = 2 * t[:j] + np.float32(i)
             want = t
             p, q = q, p + q
-        assert [int(v) for v in got] == [p, q]
+        assert [int(v) for v in actual] == [p, q]
         np.testing.assert_allclose(x, want, rtol=1e-6)
 
 
@@ -338,11 +338,11 @@ def test_while_loops_of_the_host(tmp_path: Path) -> None:
     return %r : i32""",
     )
     program = load(source, tmp_path)
-    for first, limit, taken in ((100.0, 1.0, True), (0.5, 1.0, True), (8.0, 1.0, False)):
+    for first, limit, chosen in ((100.0, 1.0, True), (0.5, 1.0, True), (8.0, 1.0, False)):
         x = np.full(64, first, "f4")
-        count = program.run([np.float32(limit), np.bool_(taken)], [x])
+        count = program.run([np.float32(limit), np.bool_(chosen)], [x])
         want, steps = first, 0
-        while taken and want > limit:
+        while chosen and want > limit:
             want, steps = want / 2, steps + 1
         assert int(count) == steps
         np.testing.assert_array_equal(x, np.full(64, want, "f4"))

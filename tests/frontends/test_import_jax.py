@@ -30,14 +30,14 @@ def run(translation, arguments):
 def assert_equal(results, wanted, tolerance=2e-5):
     wanted = leaves(wanted)
     assert len(results) == len(wanted)
-    for got, want in zip(results, wanted, strict=True):
-        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    for actual, want in zip(results, wanted, strict=True):
+        assert (actual.shape, actual.dtype) == (want.shape, want.dtype)
         if want.dtype.kind in "biu":
-            np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(actual, want)
         else:
             rough = 2e-2 if want.dtype.itemsize == 2 else tolerance
             np.testing.assert_allclose(
-                np.asarray(got, "f8"), np.asarray(want, "f8"), rtol=rough, atol=rough
+                np.asarray(actual, "f8"), np.asarray(want, "f8"), rtol=rough, atol=rough
             )
 
 
@@ -62,15 +62,15 @@ def test_training_step_through_the_tool(tmp_path: Path, capfd: pytest.CaptureFix
     from nova.runtime.executor import Executable
 
     step = Executable(load_artifact(target)).program
-    mine, theirs = leaves(params), params
+    local, reference = leaves(params), params
     losses = []
     for _ in range(20):
-        loss, *mine = step(*mine, x, y)
-        theirs_loss, theirs = jax.jit(sgd_step)(theirs, x, y)
+        loss, *local = step(*local, x, y)
+        theirs_loss, reference = jax.jit(sgd_step)(reference, x, y)
         np.testing.assert_allclose(loss, theirs_loss, rtol=1e-4)
         losses.append(float(loss))
     assert losses[-1] < 0.7 * losses[0], "it learns"
-    assert_equal(mine, theirs, 1e-4)
+    assert_equal(local, reference, 1e-4)
 
 
 @pytest.mark.parametrize("name", ["sgd", "attention"])
@@ -102,12 +102,12 @@ def test_donated_arguments_are_updated_in_place() -> None:
     assert "tf.aliasing_output" in module
     translation = nova.translate(module)
     assert [s.alias for s in translation.signature.outputs] == [-1, 0, 1, 2, 3, 4, 5]
-    wanted = leaves(jax.jit(sgd_step)(params, x, y))
+    expected = leaves(jax.jit(sgd_step)(params, x, y))
     arrays = [a.copy() for a in leaves(params)]
     loss, *updated = translation.load()(*arrays, x, y)
-    np.testing.assert_allclose(loss, wanted[0], rtol=1e-5)
-    for given, result, want in zip(arrays, updated, wanted[1:], strict=True):
-        assert result is given
+    np.testing.assert_allclose(loss, expected[0], rtol=1e-5)
+    for inputs, result, want in zip(arrays, updated, expected[1:], strict=True):
+        assert result is inputs
         np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
 
 

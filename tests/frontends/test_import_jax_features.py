@@ -18,8 +18,8 @@ def test_feature(name: str) -> None:
     function, arguments = FEATURES[name]
     with jax.enable_x64(True):
         text = exported(function, arguments).mlir_module()
-        wanted = leaves(jax.jit(function)(*arguments))
-    assert_equal(run(nova.translate(text), arguments), wanted)
+        expected = leaves(jax.jit(function)(*arguments))
+    assert_equal(run(nova.translate(text), arguments), expected)
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)
@@ -27,10 +27,10 @@ def test_feature_on_a_device(name: str, tmp_path: Path) -> None:
     function, arguments = FEATURES[name]
     with jax.enable_x64(True):
         text = exported(function, arguments).mlir_module()
-        wanted = leaves(jax.jit(function)(*arguments))
+        expected = leaves(jax.jit(function)(*arguments))
     nova.translate(text, targets="cuda:sm_80").save(tmp_path / "program.nova")
     results = nova.load(tmp_path / "program.nova", device="sim")(*leaves(arguments))
-    assert_equal(results if isinstance(results, tuple) else (results,), wanted)
+    assert_equal(results if isinstance(results, tuple) else (results,), expected)
 
 
 ADD = """func.func @main(%x: tensor<3xTYPE>, %y: tensor<TYPE>) -> tensor<3xTYPE> {
@@ -54,11 +54,11 @@ def test_arrays_and_files_have_the_type(element: str, tmp_path: Path) -> None:
     name = element.replace("ui", "u")
     assert [spec.dtype for spec in loaded.signature.inputs] == [name, name]
     x = np.array([0, 1, high - 5], dtype)
-    wanted = x + dtype.type(5)
+    expected = x + dtype.type(5)
     for value in (x, torch.from_numpy(x)):
         result = loaded(value, 5)
         assert result.dtype == dtype
-        np.testing.assert_array_equal(result, wanted)
+        np.testing.assert_array_equal(result, expected)
     with pytest.raises(nova.errors.ArgumentDTypeError, match=f"compiled for {name}"):
         loaded(x.astype("f4"), 5)
     with pytest.raises(nova.errors.NovaError, match=name):
@@ -66,9 +66,9 @@ def test_arrays_and_files_have_the_type(element: str, tmp_path: Path) -> None:
     on_device = nova.to_device(x, "sim")
     assert on_device.dtype == dtype
     result = nova.load(tmp_path / "add.nova", device="sim")(on_device, np.asarray(5, dtype))
-    np.testing.assert_array_equal(np.asarray(result.numpy()), wanted)
+    np.testing.assert_array_equal(np.asarray(result.numpy()), expected)
     again = nova.translate(program.stages["linalg"], start_from="linalg").load()
-    np.testing.assert_array_equal(again(x, 5), wanted)
+    np.testing.assert_array_equal(again(x, 5), expected)
 
 
 def test_ops_of_nova_refuse_types_of_imported_programs() -> None:

@@ -125,8 +125,8 @@ def test_a_function_is_launched_many_times(tmp_path: Path) -> None:
     model = load(text, tmp_path)
     x = np.linspace(-2, 1, 64, dtype="f4")
     before = x.copy()
-    (got,) = [model.run([], [x])]
-    np.testing.assert_allclose(got, np.exp(np.exp(np.exp(before[::-1]))), rtol=1e-5)
+    (actual,) = [model.run([], [x])]
+    np.testing.assert_allclose(actual, np.exp(np.exp(np.exp(before[::-1]))), rtol=1e-5)
     np.testing.assert_allclose(x, np.exp(np.exp(before)), rtol=1e-5)
 
 
@@ -177,9 +177,9 @@ def test_stages(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = capfd.readouterr().out
     assert re.search(r"func\.call|call @launch_0\(", text)
     again = nova.translate(text, targets="cuda:sm_80", start_from="outlined")
-    whole = nova.translate(LAUNCHES, targets="cuda:sm_80")
-    assert list(whole.stages) == ["gpu", "outlined", "nvvm", "ll", "ptx"]
-    assert again.stages["ptx"] == whole.stages["ptx"] and again.signature == whole.signature
+    full = nova.translate(LAUNCHES, targets="cuda:sm_80")
+    assert list(full.stages) == ["gpu", "outlined", "nvvm", "ll", "ptx"]
+    assert again.stages["ptx"] == full.stages["ptx"] and again.signature == full.signature
     assert main([str(source), *words, "ptx"]) == 0
     assert capfd.readouterr().out.count(".entry") == 2
 

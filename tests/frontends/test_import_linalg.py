@@ -168,8 +168,10 @@ def _repeat(function: Callable[[Any], Any], value: Any, times: int) -> Any:
 
 
 def check(translation: Any, arrays: list[np.ndarray], reference: Callable[..., Any]) -> None:
-    got, wanted = translation.load()(*arrays), reference(*arrays)
-    pairs = zip(got, wanted, strict=True) if isinstance(wanted, tuple) else [(got, wanted)]
+    actual, expected = translation.load()(*arrays), reference(*arrays)
+    pairs = (
+        zip(actual, expected, strict=True) if isinstance(expected, tuple) else [(actual, expected)]
+    )
     for result, want in pairs:
         assert result.shape == want.shape
         np.testing.assert_allclose(result, want, rtol=2e-5, atol=2e-5)

@@ -141,14 +141,14 @@ def arguments(types: str) -> list[np.ndarray]:
     for type_ in types.split():
         *shape, element = type_.split("x")
         size = tuple(map(int, shape))
-        kind = np.dtype(_NUMPY[element])
-        if kind.kind == "f":
+        mode = np.dtype(_NUMPY[element])
+        if mode.kind == "f":
             # Positive, so that every function is defined; halves test the rounding.
-            arrays.append((rng.integers(1, 12, size) / 4).astype(kind))
-        elif kind.kind == "b":
+            arrays.append((rng.integers(1, 12, size) / 4).astype(mode))
+        elif mode.kind == "b":
             arrays.append(rng.random(size) > 0.5)
         else:
-            arrays.append(rng.integers(1 if kind.kind == "u" else -6, 7, size).astype(kind))
+            arrays.append(rng.integers(1 if mode.kind == "u" else -6, 7, size).astype(mode))
             arrays[-1][arrays[-1] == 0] = 3  # no division by zero
     return arrays
 
@@ -174,8 +174,8 @@ def interpret(text: str, arrays: list[np.ndarray]) -> np.ndarray:
     with module.context:
         [function] = module.body.operations
         types = function.type.inputs
-        given = [dense(a, t) for a, t in zip(arrays, types, strict=True)]
-        [result] = stablehlo.eval_module(module, given)
+        supplied = [dense(a, t) for a, t in zip(arrays, types, strict=True)]
+        [result] = stablehlo.eval_module(module, supplied)
         values = np.array(result) if result.type.element_type.width > 1 else np.array(list(result))
         return values.reshape(list(result.type.shape))
 
@@ -183,10 +183,10 @@ def interpret(text: str, arrays: list[np.ndarray]) -> np.ndarray:
 @pytest.mark.parametrize("name", CASES)
 def test_op(name: str) -> None:
     text, arrays = module_text(CASES[name]), arguments(CASES[name][0])
-    wanted = interpret(text, arrays)
-    got = nova.translate(text).load()(*arrays)
-    assert got.shape == wanted.shape
-    if got.dtype.kind == "f":
-        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=1e-7)
+    expected = interpret(text, arrays)
+    actual = nova.translate(text).load()(*arrays)
+    assert actual.shape == expected.shape
+    if actual.dtype.kind == "f":
+        np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=1e-7)
     else:
-        np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_array_equal(actual, expected)

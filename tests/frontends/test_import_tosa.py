@@ -222,8 +222,10 @@ CASES: dict[str, tuple[str, list[np.ndarray], Reference]] = {
 def test_program(name: str) -> None:
     text, arrays, reference = CASES[name]
     translation = nova.translate(text)
-    got, wanted = translation.load()(*arrays), reference(*arrays)
-    pairs = zip(got, wanted, strict=True) if isinstance(wanted, tuple) else [(got, wanted)]
+    actual, expected = translation.load()(*arrays), reference(*arrays)
+    pairs = (
+        zip(actual, expected, strict=True) if isinstance(expected, tuple) else [(actual, expected)]
+    )
     for result, want in pairs:
         assert result.shape == want.shape
         np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)

@@ -37,32 +37,32 @@ def compiled(model: nn.Module) -> Compiled:
 
 def test_one_file_for_cpu_and_gpu_with_trained_weights(tmp_path: Path) -> None:
     program = compiled(make_model())
-    made = nova.translate(program, targets=[HOST, "cuda:sm_80"])
-    wanted = program(X)
-    np.testing.assert_allclose(made.load().forward(X), wanted, rtol=1e-6)
-    for kind in ("embed", "external"):
-        made.save(tmp_path / f"{kind}.nova", weights=kind)
+    created = nova.translate(program, targets=[HOST, "cuda:sm_80"])
+    expected = program(X)
+    np.testing.assert_allclose(created.load().forward(X), expected, rtol=1e-6)
+    for mode in ("embed", "external"):
+        created.save(tmp_path / f"{mode}.nova", weights=mode)
         for device in ("cpu", "sim"):
-            model = nova.load(tmp_path / f"{kind}.nova", device=device)
-            np.testing.assert_allclose(model.forward(X), wanted, rtol=1e-5)
+            model = nova.load(tmp_path / f"{mode}.nova", device=device)
+            np.testing.assert_allclose(model.forward(X), expected, rtol=1e-5)
     # What was loaded with weights inside keeps them there; other values may be given.
     again = nova.translate(nova.load(tmp_path / "embed.nova"), targets="cuda:sm_80")
     again.save(tmp_path / "again.nova")
     np.testing.assert_allclose(
-        nova.load(tmp_path / "again.nova", device="sim").forward(X), wanted, rtol=1e-5
+        nova.load(tmp_path / "again.nova", device="sim").forward(X), expected, rtol=1e-5
     )
-    made.save(tmp_path / "plain.nova")
+    created.save(tmp_path / "plain.nova")
     with pytest.raises(WeightsError, match=r"no value for '0\.weight'"):
         nova.load(tmp_path / "plain.nova").forward(X)
     zeros = {name: np.zeros_like(array) for name, array in program.params.items()}
-    made.save(tmp_path / "zeros.nova", weights="embed", params=zeros)
+    created.save(tmp_path / "zeros.nova", weights="embed", params=zeros)
     assert not nova.load(tmp_path / "zeros.nova").forward(X).any()
 
 
 def test_only_a_file_has_weights(tmp_path: Path) -> None:
-    made = nova.translate(compiled(make_model()), emit="linalg")
+    created = nova.translate(compiled(make_model()), emit="linalg")
     with pytest.raises(PipelineError, match="no program to keep weights"):
-        made.save(tmp_path / "a.mlir", weights="embed")
+        created.save(tmp_path / "a.mlir", weights="embed")
 
 
 def test_names_are_those_of_the_state_dict(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_names_are_those_of_the_state_dict(tmp_path: Path) -> None:
     for weights in (model.state_dict(), tmp_path / "m.safetensors", step.compiled.params):
         if isinstance(weights, dict):
             weights = {n: a for n, a in weights.items() if n.endswith(("weight", "bias"))}
-        other = nova.translate(compiled(make_model()), weights=weights)
-        np.testing.assert_array_equal(other.load().forward(X), after(X))
+        second = nova.translate(compiled(make_model()), weights=weights)
+        np.testing.assert_array_equal(second.load().forward(X), after(X))
 
 
 def test_a_given_name_stays() -> None:
@@ -99,8 +99,8 @@ def test_tied_parameters_of_a_state_dict() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].weight = model[0].weight
     assert "1.weight" in model.state_dict()
-    made = nova.translate(compiled(model), weights=model.state_dict())
-    np.testing.assert_array_equal(made.load().forward(X), compiled(model)(X))
+    created = nova.translate(compiled(model), weights=model.state_dict())
+    np.testing.assert_array_equal(created.load().forward(X), compiled(model)(X))
 
 
 def test_copies_of_tied_parameters() -> None:
@@ -110,17 +110,17 @@ def test_copies_of_tied_parameters() -> None:
     state = model.state_dict()
     want = compiled(model)(X)
     copies = {name: np.array(value) for name, value in state.items()}
-    there = {name: torch.tensor(value) for name, value in copies.items()}
-    there["1.weight"] = there["0.weight"].detach()
-    for weights in (copies, there):
-        made = nova.translate(compiled(model), weights=weights)
-        np.testing.assert_array_equal(made.load().forward(X), want)
-    other = {**copies, "1.weight": copies["1.weight"] + 1}
+    present = {name: torch.tensor(value) for name, value in copies.items()}
+    present["1.weight"] = present["0.weight"].detach()
+    for weights in (copies, present):
+        created = nova.translate(compiled(model), weights=weights)
+        np.testing.assert_array_equal(created.load().forward(X), want)
+    second = {**copies, "1.weight": copies["1.weight"] + 1}
     with pytest.raises(ArgumentNameError, match=r"no argument '1\.weight'"):
-        nova.translate(compiled(model), weights=other)
-    same = {**copies, "2.bias": np.zeros(3, "f4"), "0.bias": np.zeros(3, "f4")}
+        nova.translate(compiled(model), weights=second)
+    identical = {**copies, "2.bias": np.zeros(3, "f4"), "0.bias": np.zeros(3, "f4")}
     with pytest.raises(ArgumentNameError, match=r"no argument '2\.bias'"):
-        nova.translate(compiled(model), weights=same)
+        nova.translate(compiled(model), weights=identical)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_copies_of_tied_parameters() -> None:
     ids=repr,
 )
 def test_arguments_of_other_types(name: str, value: Any) -> None:
-    given = {"source": "func.func @main() { return }", name: value}
+    inputs = {"source": "func.func @main() { return }", name: value}
     with pytest.raises(
         OptionTypeError, match=f"{name} is .*of type {type(value).__name__}"
     ) as caught:
-        nova.translate(given.pop("source"), **given)
+        nova.translate(inputs.pop("source"), **inputs)
     assert caught.value.hint is not None and __file__ in (caught.value.where or "")
 
 
@@ -154,14 +154,14 @@ def test_keywords_that_translate_does_not_have() -> None:
 
 def test_lines_of_the_program_stay() -> None:
     program = compiled(make_model())
-    for one in (program, nova.translate(program).load()):
-        assert {kernel.location.split(":")[0] for kernel in one.kernels} == {__file__}
+    for single in (program, nova.translate(program).load()):
+        assert {kernel.location.split(":")[0] for kernel in single.kernels} == {__file__}
 
 
 def test_the_text_of_a_translation_is_one_line() -> None:
-    made = nova.translate(compiled(make_model()), targets=[HOST, "cuda:sm_80"])
-    assert repr(made).startswith(f"<Translation to a file for {HOST}, cuda:sm_80, 4 params, ")
-    assert len(repr(made)) < 100
+    created = nova.translate(compiled(make_model()), targets=[HOST, "cuda:sm_80"])
+    assert repr(created).startswith(f"<Translation to a file for {HOST}, cuda:sm_80, 4 params, ")
+    assert len(repr(created)) < 100
     assert repr(nova.translate("func.func @main() { return }", emit="linalg")).endswith(" bytes>")
 
 

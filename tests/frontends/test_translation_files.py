@@ -78,9 +78,9 @@ def test_the_best_of_several_targets_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], order: int
 ) -> None:
     path = tmp_path / "both.nova"
-    made = nova.translate(STABLEHLO, targets=["x86_64-v3", "x86_64-v4", "x86_64"][::order])
-    made.save(path)
-    model = made.load()
+    created = nova.translate(STABLEHLO, targets=["x86_64-v3", "x86_64-v4", "x86_64"][::order])
+    created.save(path)
+    model = created.load()
     best = next(
         name
         for name in ("x86_64-v4", "x86_64-v3", "x86_64")
@@ -93,24 +93,24 @@ def test_the_best_of_several_targets_runs(
         check(nova.load(path), X, W, B)
     assert f"[load] {model.why}\n" in capsys.readouterr().err
     assert nova_main(["inspect", str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["chosen"]["why"] == model.why and found["source"] == "linalg"
-    assert [v["target"] for v in found["variants"]] == ["x86_64-v4", "x86_64-v3", "x86_64"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["chosen"]["why"] == model.why and result["source"] == "linalg"
+    assert [v["target"] for v in result["variants"]] == ["x86_64-v4", "x86_64-v3", "x86_64"]
     shared = ["stablehlo", "linalg", "kernels", "buffers"]
-    assert found["stages"][:4] == shared and "ll@x86_64-v3" in found["stages"]
-    assert list(made.stages) == found["stages"]
+    assert result["stages"][:4] == shared and "ll@x86_64-v3" in result["stages"]
+    assert list(created.stages) == result["stages"]
 
 
 @X86
 def test_every_variant_gives_the_result(tmp_path: Path) -> None:
     """Each target alone: what this CPU can run, runs; the rest is refused before it is mapped."""
     for name in ("x86_64", "x86_64-v3", "x86_64-v4"):
-        made = nova.translate(STABLEHLO, targets=name)
+        created = nova.translate(STABLEHLO, targets=name)
         if set(parse_target(name).features) <= set(HOST.features):
-            check(made.load(), X, W, B)
+            check(created.load(), X, W, B)
         else:
             with pytest.raises(ArtifactError, match=f"{name} needs"):
-                made.load()
+                created.load()
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:
@@ -131,11 +131,11 @@ def test_the_number_of_threads_does_not_change_the_bytes() -> None:
         "func.func @main(%x0: tensor<64x64xf32>) -> tensor<64x64xf32> {\n"
         f"{layers}  return %x7 : tensor<64x64xf32>\n}}"
     )
-    made = []
+    created = []
     for threads in (1, 4):
         with nova.knobs.override(threads=threads):
-            made.append(nova.translate(text, targets="x86_64-v3").data)
-    assert made[0] == made[1]
+            created.append(nova.translate(text, targets="x86_64-v3").data)
+    assert created[0] == created[1]
 
 
 def test_targets_of_one_file() -> None:
@@ -153,10 +153,10 @@ def test_a_file_for_another_machine_opens_and_is_compiled_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     path = tmp_path / "foreign.nova"
-    made = nova.translate(STABLEHLO if text == "stablehlo" else dialect_text(), targets=FOREIGN)
-    made.save(path)
+    created = nova.translate(STABLEHLO if text == "stablehlo" else dialect_text(), targets=FOREIGN)
+    created.save(path)
     with pytest.raises(ArtifactError, match=f"{FOREIGN} needs a CPU of {FOREIGN}"):
-        made.load()
+        created.load()
     assert nova_main(["inspect", str(path)]) == 0
     assert f"nothing: {FOREIGN} needs" in capsys.readouterr().out
     source = "linalg" if text == "stablehlo" else "nova"
@@ -176,8 +176,8 @@ def test_a_file_for_another_machine_opens_and_is_compiled_again(
 
 def test_updates_and_weights_survive_compiling_again(tmp_path: Path) -> None:
     path = tmp_path / "foreign.nova"
-    made = nova.translate(UPDATED, targets=FOREIGN, weights={"n": np.array(5, "i4")})
-    made.save(path)
+    created = nova.translate(UPDATED, targets=FOREIGN, weights={"n": np.array(5, "i4")})
+    created.save(path)
     with pytest.warns(RecompileWarning):
         model = nova.load(path)
     count, doubled = model.forward(np.ones(4, "f4"))
@@ -216,10 +216,10 @@ def test_the_tool_says_that_there_is_no_runtime(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("in.mlir").write_text(STABLEHLO)
-    said = f"files for {FOREIGN} have no C entry points: no compiler"
-    monkeypatch.setattr(runtime_object, "_find", lambda arch: (None, said))
+    output = f"files for {FOREIGN} have no C entry points: no compiler"
+    monkeypatch.setattr(runtime_object, "_find", lambda arch: (None, output))
     assert translate_main(["in.mlir", "--target", FOREIGN, "-o", "out.nova"]) == 0
-    assert capsys.readouterr().err == f"nova-translate: note: {said}\n"
+    assert capsys.readouterr().err == f"nova-translate: note: {output}\n"
     assert translate_main(["in.mlir", "--emit", "linalg", "-o", "out.mlir"]) == 0
     assert capsys.readouterr().err == ""
 
@@ -237,12 +237,12 @@ def test_files_for_this_machine_have_entry_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["stablehlo", "nova"])
 def test_arguments_with_values_become_params(tmp_path: Path, text: str) -> None:
     source = STABLEHLO if text == "stablehlo" else dialect_text()
-    made = nova.translate(source, weights={"w": W, "b": B})
-    model = made.load()
+    created = nova.translate(source, weights={"w": W, "b": B})
+    model = created.load()
     assert [a.name for a in model.signature.inputs] == ["x"]
     assert [a.name for a in model.signature.params] == ["w", "b"]
     check(model, X)
-    made.save(tmp_path / "model.nova")
+    created.save(tmp_path / "model.nova")
     loaded = nova.load(tmp_path / "model.nova")
     np.testing.assert_allclose(loaded.forward(X), WANTED, rtol=2e-6)
     assert not loaded.params["w"].flags.writeable
@@ -296,8 +296,8 @@ def test_the_tool_signs_and_embeds(
     assert translate_main(words) == 0
     with nova.knobs.override(trusted_keys=public):
         np.testing.assert_allclose(nova.load("out.nova").forward(X), WANTED, rtol=2e-6)
-    made = nova.translate(STABLEHLO, weights="w.safetensors")
-    assert made.sign(private).data == Path("out.nova").read_bytes()
+    created = nova.translate(STABLEHLO, weights="w.safetensors")
+    assert created.sign(private).data == Path("out.nova").read_bytes()
     assert translate_main(["in.mlir", "-o", "no.nova", "--sign", "gone.pem"]) == 1
     assert "cannot read the key" in capsys.readouterr().err and not Path("no.nova").exists()
     assert translate_main(["in.mlir", "-o", "no.ll", "--emit", "ll", "--sign", str(private)]) == 1
@@ -306,16 +306,16 @@ def test_the_tool_signs_and_embeds(
         nova.translate(STABLEHLO, emit="ll").sign(private)
 
 
-@pytest.mark.parametrize("kind", ["u1", "i1", "?", "f4"])
-def test_a_later_stage_without_saying_so(kind: str) -> None:
+@pytest.mark.parametrize("mode", ["u1", "i1", "?", "f4"])
+def test_a_later_stage_without_saying_so(mode: str) -> None:
     """Its types say less than the signature that it carries."""
-    given = (np.arange(16).reshape(4, 4) * 13 % 256).astype(kind)
-    x = nova.tensor(given, name="x")
+    arguments = (np.arange(16).reshape(4, 4) * 13 % 256).astype(mode)
+    x = nova.tensor(arguments, name="x")
     text = nova.compile(nova.flip(x, 0), inputs=[x]).stages["linalg"]
     model = nova.translate(text).load()
-    assert model.run([given]).dtype == given.dtype
-    np.testing.assert_array_equal(model.run([given]), given[::-1])
-    if kind == "u1":
+    assert model.run([arguments]).dtype == arguments.dtype
+    np.testing.assert_array_equal(model.run([arguments]), arguments[::-1])
+    if mode == "u1":
         for wrong in (text.replace('"u8"', '"f64"'), text.replace("i64: 4, 4", "i64: 4, 5")):
             with pytest.raises(ImportedProgramError, match=r"nova.signature does not say"):
                 nova.translate(wrong)

@@ -58,9 +58,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
 
 
 def check(name: str, function: Callable[..., Any], arrays: list[np.ndarray]) -> None:
-    wanted = nova.jit(function)(*arrays)
-    got = nova.jit(function, target=TARGET)(*arrays)
-    for a, b in zip(np.atleast_1d(got), np.atleast_1d(wanted), strict=True):
+    expected = nova.jit(function)(*arrays)
+    actual = nova.jit(function, target=TARGET)(*arrays)
+    for a, b in zip(np.atleast_1d(actual), np.atleast_1d(expected), strict=True):
         np.testing.assert_allclose(
             np.asarray(a, np.float32), np.asarray(b, np.float32), rtol=3e-2, atol=3e-2, err_msg=name
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gpu_samples import PTX, chain, load, looped, one, training
-from mixed_samples import compile_host, make_ptx, mixed_contents
+from hybrid_samples import compile_host, hybrid_contents, make_ptx
 
 import nova
 from nova import errors
@@ -62,18 +62,21 @@ def test_loops_of_launches() -> None:
         w = np.ones(SIZE, "f4")
         model.run([x, np.int32(turns)], [w])
         np.testing.assert_array_equal(w, 1 + turns * x)
-        there, count = nova.to_device(np.ones(SIZE, "f4")), nova.to_device(np.array(turns, "i4"))
-        model.run([nova.to_device(x), count], [there])
-        np.testing.assert_array_equal(there.numpy(), 1 + turns * x)
+        device_array, count = (
+            nova.to_device(np.ones(SIZE, "f4")),
+            nova.to_device(np.array(turns, "i4")),
+        )
+        model.run([nova.to_device(x), count], [device_array])
+        np.testing.assert_array_equal(device_array.numpy(), 1 + turns * x)
 
 
 def test_arrays_of_the_device() -> None:
     model = load(chain(SIZE))
-    there = nova.to_device(x)
+    device_array = nova.to_device(x)
     for number in range(1, 4):
-        there = model(there)
-        assert isinstance(there, nova.DeviceArray)
-        np.testing.assert_array_equal(there.numpy(), 6.0**number * x)
+        device_array = model(device_array)
+        assert isinstance(device_array, nova.DeviceArray)
+        np.testing.assert_array_equal(device_array.numpy(), 6.0**number * x)
 
 
 def test_many_pointers() -> None:
@@ -90,16 +93,16 @@ def test_many_pointers() -> None:
 
 def test_a_loop_of_training() -> None:
     model = load(training(SIZE))
-    there, w = nova.to_device(np.ones(SIZE, "f4")), nova.to_device(np.zeros(SIZE, "f4"))
+    device_array, w = nova.to_device(np.ones(SIZE, "f4")), nova.to_device(np.zeros(SIZE, "f4"))
     for _ in range(1000):
-        y, same = model.run([there], [w])
-        assert same is w
+        y, identical = model.run([device_array], [w])
+        assert identical is w
     np.testing.assert_array_equal(w.numpy(), 1000)
     np.testing.assert_array_equal(y.numpy(), 2000)
-    asked = open_device("cuda").usage()[2]
+    requested = open_device("cuda").usage()[2]
     for _ in range(1000):
-        y, _ = model.run([there], [w])
-    assert open_device("cuda").usage()[2] == asked, "a steady state allocates nothing"
+        y, _ = model.run([device_array], [w])
+    assert open_device("cuda").usage()[2] == requested, "a steady state allocates nothing"
 
 
 def test_large_arrays() -> None:
@@ -116,9 +119,9 @@ def test_threads() -> None:
     def work(number: int) -> bool:
         good = True
         for i in range(200):
-            given = x + (200 * number + i)
-            good &= bool(np.array_equal(model(given), 6 * given))
-            good &= bool(np.array_equal(model(nova.to_device(given)).numpy(), 6 * given))
+            inputs = x + (200 * number + i)
+            good &= bool(np.array_equal(model(inputs), 6 * inputs))
+            good &= bool(np.array_equal(model(nova.to_device(inputs)).numpy(), 6 * inputs))
         return good
 
     with ThreadPoolExecutor(8) as pool:
@@ -131,16 +134,16 @@ def test_threads() -> None:
 def test_torch() -> None:
     torch = pytest.importorskip("torch")
     model, step = load(chain(SIZE)), load(training(SIZE))
-    given = torch.arange(SIZE, device="cuda", dtype=torch.float32)
-    result = torch.from_dlpack(model(given))
-    assert torch.equal(result, 6 * given)
-    assert torch.equal(torch.as_tensor(model(given), device="cuda"), 6 * given)
+    inputs = torch.arange(SIZE, device="cuda", dtype=torch.float32)
+    result = torch.from_dlpack(model(inputs))
+    assert torch.equal(result, 6 * inputs)
+    assert torch.equal(torch.as_tensor(model(inputs), device="cuda"), 6 * inputs)
     w = torch.zeros(SIZE, device="cuda")
     for _ in range(10):
-        y, same = step.run([given], [w])
-        assert same is w
-    assert torch.equal(w, 10 * given)
-    assert torch.equal(torch.from_dlpack(y), 20 * given)
+        y, identical = step.run([inputs], [w])
+        assert identical is w
+    assert torch.equal(w, 10 * inputs)
+    assert torch.equal(torch.from_dlpack(y), 20 * inputs)
     view = torch.arange(SIZE + 1, device="cuda", dtype=torch.float32)[1:]  # not aligned to 16 bytes
     assert torch.equal(torch.from_dlpack(model(view)), 6 * view)
     with pytest.raises(errors.DonationError, match="not contiguous"):
@@ -157,14 +160,14 @@ def test_the_current_stream_of_torch() -> None:
         with torch.cuda.stream(stream):
             for _ in range(5):
                 big = (big @ big) * 0 + 1
-            given = torch.full((SIZE,), float(number), device="cuda") * big[0, 0]
-            result = model(given)
+            inputs = torch.full((SIZE,), float(number), device="cuda") * big[0, 0]
+            result = model(inputs)
             again = torch.from_dlpack(result) + 1
-            del given  # its memory may be handed out again, in the order of that stream
-            other = torch.full((SIZE,), -1.0, device="cuda")
+            del inputs  # its memory may be handed out again, in the order of that stream
+            second = torch.full((SIZE,), -1.0, device="cuda")
         stream.synchronize()
         assert (again == 6 * number + 1).all()
-        assert (other == -1).all()
+        assert (second == -1).all()
     np.testing.assert_array_equal(result.numpy(), 6 * 19)
 
 
@@ -173,8 +176,8 @@ def test_jax() -> None:
     if not any(d.platform == "gpu" for d in jax.devices()):
         pytest.skip("this jax has no GPU")
     model = load(chain(SIZE))
-    given = jax.numpy.arange(SIZE, dtype="float32")
-    result = model(given)
+    inputs = jax.numpy.arange(SIZE, dtype="float32")
+    result = model(inputs)
     np.testing.assert_array_equal(np.asarray(jax.numpy.from_dlpack(result)), 6 * x)
 
 
@@ -216,10 +219,10 @@ print("survived")
 
 def test_a_fault_leaves_the_process_alive() -> None:
     folder = Path(__file__).parents[1] / "support"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", FAULT], cwd=folder, capture_output=True, text=True, timeout=120
     )
-    assert done.stdout == "survived\n", done.stderr
+    assert completed.stdout == "survived\n", completed.stderr
 
 
 # --- kernels of the host between ------------------------------------------------------------------
@@ -231,28 +234,28 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_kernels_on_both_sides(host: bytes) -> None:
-    model = load(mixed_contents(host))
+    model = load(hybrid_contents(host))
     small = x[:96]
     for number in range(20):
         np.testing.assert_array_equal(model(small + number), 18 * (small + number))
     assert counts(model)["graphs"] == 2
     arrays = [nova.to_device(small + number) for number in range(20)]
-    found = [model(array) for array in arrays]
-    for number, array in enumerate(found):
+    result = [model(array) for array in arrays]
+    for number, array in enumerate(result):
         np.testing.assert_array_equal(array.numpy(), 18 * (small + number))
     with pytest.raises(errors.TaskError, match=r"refuse_negative.* reported error 7"):
         model(-small)
     with ThreadPoolExecutor(4) as pool:
-        given = [small + number for number in range(200)]
-        for own, wanted in zip(pool.map(model, given), given, strict=True):
-            np.testing.assert_array_equal(own, 18 * wanted)
+        inputs = [small + number for number in range(200)]
+        for private, expected in zip(pool.map(model, inputs), inputs, strict=True):
+            np.testing.assert_array_equal(private, 18 * expected)
 
 
 def test_both_sides_work_at_the_same_time(host: bytes) -> None:
     """`add` takes long, twice: the island needs neither, and only the second needs the island."""
 
     def milliseconds(**options) -> float:
-        contents = mixed_contents(host, make_ptx(spin=options.get("spin", 0)), options["first"])
+        contents = hybrid_contents(host, make_ptx(spin=options.get("spin", 0)), options["first"])
         model = load(contents)
         small = x[:96]
         best = float("inf")
@@ -276,20 +279,24 @@ def test_both_sides_work_at_the_same_time(host: bytes) -> None:
 def test_a_call_is_one_launch_of_a_graph() -> None:
     """And asks for no memory: what that takes is measured by benchmarks/gpu/calls.py."""
     single, step, long = load(one("scale", SIZE)), load(training(SIZE)), load(chain(SIZE))
-    there, w = nova.to_device(x), nova.to_device(np.zeros(SIZE, "f4"))
-    calls = {single: lambda: single(there), step: lambda: step(there, w), long: lambda: long(there)}
+    device_array, w = nova.to_device(x), nova.to_device(np.zeros(SIZE, "f4"))
+    calls = {
+        single: lambda: single(device_array),
+        step: lambda: step(device_array, w),
+        long: lambda: long(device_array),
+    }
     for model, call in calls.items():
         for _ in range(10):
             call()
-        before, asked = counts(model), open_device("cuda").usage()[2]
+        before, requested = counts(model), open_device("cuda").usage()[2]
         for _ in range(100):
             call()
         after = counts(model)
-        assert open_device("cuda").usage()[2] == asked
+        assert open_device("cuda").usage()[2] == requested
         assert after["graphs"] == before["graphs"]
-        made = after["graph_launches"] - before["graph_launches"]
+        created = after["graph_launches"] - before["graph_launches"]
         launched = after["launches"] - before["launches"]
-        assert (made, launched) == ((0, 100) if model is single else (100, 0))
+        assert (created, launched) == ((0, 100) if model is single else (100, 0))
 
 
 # --- futures --------------------------------------------------------------------------------------
@@ -305,15 +312,19 @@ def test_submitted_runs() -> None:
 
 def test_a_stream_of_steps() -> None:
     model = load(training(SIZE))
-    there, w, here = nova.to_device(x), nova.to_device(np.zeros(SIZE, "f4")), np.zeros(SIZE, "f4")
+    device_array, w, local = (
+        nova.to_device(x),
+        nova.to_device(np.zeros(SIZE, "f4")),
+        np.zeros(SIZE, "f4"),
+    )
     with nova.NovaStream() as stream:
         for _ in range(500):
-            model.submit(there, w)
+            model.submit(device_array, w)
         for _ in range(20):
-            model.submit(x, here)
+            model.submit(x, local)
     stream.synchronize(60)
     np.testing.assert_array_equal(w.numpy(), 500 * x)
-    np.testing.assert_array_equal(here, 20 * x)
+    np.testing.assert_array_equal(local, 20 * x)
 
 
 def test_time_limits() -> None:
@@ -321,18 +332,18 @@ def test_time_limits() -> None:
     torch = pytest.importorskip("torch")
     model = load(training(SIZE))
     big = torch.ones(8192, 8192, device="cuda")
-    given = torch.arange(SIZE, device="cuda", dtype=torch.float32)
+    inputs = torch.arange(SIZE, device="cuda", dtype=torch.float32)
     w = torch.zeros(SIZE, device="cuda")
-    model.run([given], [w], timeout=60)
+    model.run([inputs], [w], timeout=60)
     for _ in range(100):
         big = (big @ big) * 0 + 1
     with pytest.raises(errors.RunTimeoutError):
-        model.run([given], [w], timeout=0.001)
+        model.run([inputs], [w], timeout=0.001)
     with pytest.raises(errors.ArrayInUseError):
-        model.run([given], [w])
+        model.run([inputs], [w])
     torch.cuda.synchronize()
-    model.submit(given, torch.zeros(SIZE, device="cuda")).result(60)
-    assert torch.equal(w, 2 * given)
+    model.submit(inputs, torch.zeros(SIZE, device="cuda")).result(60)
+    assert torch.equal(w, 2 * inputs)
 
 
 # --- traces ---------------------------------------------------------------------------------------
@@ -340,13 +351,13 @@ def test_time_limits() -> None:
 
 def test_lanes_of_a_trace() -> None:
     model = load(chain(SIZE))
-    there = nova.to_device(x)
+    device_array = nova.to_device(x)
     for _ in range(3):
-        model(x), model(there)
+        model(x), model(device_array)
     with nova.trace() as trace:
         for _ in range(20):
             model(x)
-        results = [model(there) for _ in range(50)]
+        results = [model(device_array) for _ in range(50)]
     np.testing.assert_array_equal(results[-1].numpy(), 6 * x)
     assert len(trace.runs) == 70
     for number, run in enumerate(trace.runs):
@@ -360,8 +371,8 @@ def test_lanes_of_a_trace() -> None:
     # One stream: what runs do there is in their order, also where the host runs ahead.
     kernels = [span for run in trace.runs[20:] for span in run.lanes["kernels"]]
     assert all(a.end <= b.start + 20_000 for a, b in pairwise(kernels)), "clocks agree to 20 us"
-    said = str(trace.summary())
-    assert said.startswith("70 runs measured on cuda:0") and "time of the device" in said
+    output = str(trace.summary())
+    assert output.startswith("70 runs measured on cuda:0") and "time of the device" in output
 
 
 def test_large_copies_in_a_trace() -> None:

@@ -130,11 +130,11 @@ def float_reference(name: str) -> Callable[..., int] | None:
     return both
 
 
-def same(found: int, expected: int, type_: str) -> bool:
+def same(result: int, expected: int, type_: str) -> bool:
     """Whether bits agree; the payload of a NaN of f64 is nobody's business."""
     if type_ == "f64" and exact.is_nan(expected, FORMATS["f64"]):
-        return exact.is_nan(found, FORMATS["f64"])
-    return found == expected
+        return exact.is_nan(result, FORMATS["f64"])
+    return result == expected
 
 
 def with_modes() -> list[str]:
@@ -208,11 +208,11 @@ def test_integers(name: str, is_on_gpu: bool):
     columns, literal = sample(name, widths), ""
     if name == "lop3.b32":  # its table is a literal
         columns, literal = columns[:3], "0x96"
-        found = apply_instruction(name, widths[:4], columns, literal)
-        assert found == [truth(*row, 0x96) for row in zip(*columns, strict=True)]
+        result = apply_instruction(name, widths[:4], columns, literal)
+        assert result == [truth(*row, 0x96) for row in zip(*columns, strict=True)]
         return
-    found = apply_instruction(name, widths, columns)
-    for row, value in zip(zip(*columns, strict=True), found, strict=True):
+    result = apply_instruction(name, widths, columns)
+    for row, value in zip(zip(*columns, strict=True), result, strict=True):
         if is_on_gpu and not is_specified(name, row):
             continue
         assert value == truth(*row), (name, [hex(v) for v in row], hex(value), hex(truth(*row)))
@@ -222,8 +222,8 @@ def test_integers(name: str, is_on_gpu: bool):
 def test_floats(name: str):
     widths, truth = LANES[lane_of(name)], float_reference(name)
     columns = sample(name, widths)
-    found = apply_instruction(name, widths, columns)
-    for row, value in zip(zip(*columns, strict=True), found, strict=True):
+    result = apply_instruction(name, widths, columns)
+    for row, value in zip(zip(*columns, strict=True), result, strict=True):
         expected = truth(*row)
         message = (name, [hex(v) for v in row], hex(value), hex(expected))
         assert same(value, expected, name.rpartition(".")[2]), message
@@ -239,16 +239,16 @@ def test_any_values(data: st.DataObject):
     assert truth is not None
     rows = st.tuples(*(st.integers(0, (1 << w) - 1) for w in widths[1:]))
     values = data.draw(st.lists(rows, min_size=1, max_size=8))
-    found = apply_instruction(name, widths, [list(c) for c in zip(*values, strict=True)])
-    for row, value in zip(values, found, strict=True):
+    result = apply_instruction(name, widths, [list(c) for c in zip(*values, strict=True)])
+    for row, value in zip(values, result, strict=True):
         assert same(value, truth(*row), name.rpartition(".")[2]), (name, row, value, truth(*row))
 
 
-def distance(found: int, expected: mpmath.mpf, f: Format) -> float:
+def distance(result: int, expected: mpmath.mpf, f: Format) -> float:
     """How many units in the last place a number is away from a value."""
-    if exact.is_nan(found, f) or exact.is_infinite(found, f):
+    if exact.is_nan(result, f) or exact.is_infinite(result, f):
         return float("inf")
-    value = exact.value_of(found, f)
+    value = exact.value_of(result, f)
     unit = max(
         abs(expected) * mpmath.mpf(2) ** -f.fraction, mpmath.mpf(2) ** (1 - f.bias - f.fraction)
     )
@@ -265,8 +265,8 @@ def test_approximate_f32(name: str):
     f, truth = FORMATS["f32"], APPROXIMATE[name.split(".")[0]]
     numbers = random.Random(name)
     values = [exact.round_value(exact.Fraction(numbers.uniform(0.01, 30)), f) for _ in range(64)]
-    found = apply_instruction(name, (32, 32), [values])
-    for bits, out in zip(values, found, strict=True):
+    result = apply_instruction(name, (32, 32), [values])
+    for bits, out in zip(values, result, strict=True):
         value = exact.value_of(bits, f)
         expected = truth(mpmath.mpf(value.numerator) / value.denominator)
         assert distance(out, expected, f) <= 1, (name, hex(bits), hex(out))
@@ -287,8 +287,8 @@ def test_approximate_f32(name: str):
     ],
 )
 def test_approximate_ends(name: str, pairs: dict[int, int]):
-    found = apply_instruction(name, (32, 32), [list(pairs)])
-    assert [hex(v) for v in found] == [hex(v) for v in pairs.values()]
+    result = apply_instruction(name, (32, 32), [list(pairs)])
+    assert [hex(v) for v in result] == [hex(v) for v in pairs.values()]
 
 
 @pytest.mark.parametrize("name", ["div.approx.f32", "div.full.f32", "div.full.ftz.f32"])
@@ -305,8 +305,8 @@ def test_approximate_halves(head: str, type_: str):
     width = 32 if type_.endswith("x2") else 16
     values = [exact.round_value(exact.Fraction(i, 7), f) for i in range(-20, 20)]
     raw = [v | v << 16 for v in values] if width == 32 else values
-    found = apply_instruction(f"{head}.approx{ftz}.{type_}", (width, width), [raw])
-    for bits, out in zip(values, found, strict=True):
+    result = apply_instruction(f"{head}.approx{ftz}.{type_}", (width, width), [raw])
+    for bits, out in zip(values, result, strict=True):
         value = exact.value_of(bits, f)
         expected = APPROXIMATE[head](mpmath.mpf(value.numerator) / value.denominator)
         for part in (out & 0xFFFF, out >> 16) if width == 32 else (out,):

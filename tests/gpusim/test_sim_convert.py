@@ -69,8 +69,8 @@ def opcode_of(mode: str, to: str, source: str, extra: str) -> str:
 def test_conversions(mode: str, to: str, source: str, extra: str):
     values = values_of(source, opcode_of(mode, to, source, extra))
     widths = tuple(max(16, BITS[t]) for t in (to, source))
-    found = apply_instruction(opcode_of(mode, to, source, extra), widths, [values])
-    for value, out in zip(values, found, strict=True):
+    result = apply_instruction(opcode_of(mode, to, source, extra), widths, [values])
+    for value, out in zip(values, result, strict=True):
         truth = exact.convert(value, to, source, mode, extra == "sat") % (1 << widths[0])
         if to == "f64" and exact.is_nan(truth, FORMATS["f64"]):
             assert exact.is_nan(out, FORMATS["f64"])
@@ -97,9 +97,9 @@ def test_flushing_conversions():
 def test_pairs(type_: str, mode: str):
     high, low = values_of("f32", "high"), values_of("f32", "low")[::-1]
     opcode = f"cvt.{mode}.{type_}x2.f32"
-    found = apply_instruction(opcode, (32, 32, 32), [high, low])
+    result = apply_instruction(opcode, (32, 32, 32), [high, low])
     f = FORMATS[type_]
-    for a, b, out in zip(high, low, found, strict=True):
+    for a, b, out in zip(high, low, result, strict=True):
         parts = [exact.convert(v, type_, "f32", mode[:2]) for v in (a, b)]
         if mode.endswith("relu"):
             parts = [exact.relu(p, f) for p in parts]
@@ -108,8 +108,8 @@ def test_pairs(type_: str, mode: str):
 
 def test_finite_tf32():
     huge = [0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000]
-    found = apply_instruction("cvt.rna.satfinite.tf32.f32", (32, 32), [huge])
-    assert found == [0x7F7FE000, 0xFF7FE000, 0x7F7FE000]
+    result = apply_instruction("cvt.rna.satfinite.tf32.f32", (32, 32), [huge])
+    assert result == [0x7F7FE000, 0xFF7FE000, 0x7F7FE000]
 
 
 # --- comparisons --------------------------------------------------------------------------------
@@ -146,8 +146,10 @@ def compare(opcode: str, type_: str, columns: list[list[int]]) -> list[int]:
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[bits]
     count = -(-len(columns[0]) // 32) * 32
     arrays = [np.resize(np.array(c, unsigned), count) for c in columns]
-    found = launch(make_kernel(body, 3), [np.zeros(count, np.uint32), *arrays], grid=(count // 32,))
-    return [int(v) for v in found[0][: len(columns[0])]]
+    result = launch(
+        make_kernel(body, 3), [np.zeros(count, np.uint32), *arrays], grid=(count // 32,)
+    )
+    return [int(v) for v in result[0][: len(columns[0])]]
 
 
 def compared(value: int, type_: str):
@@ -167,8 +169,8 @@ def test_comparisons(name: str, type_: str):
     pairs = list(itertools.product(special_values(type_, BITS[type_])[:14], repeat=2))
     columns = [list(c) for c in zip(*pairs, strict=True)]
     for unordered in (False, True) if type_ in FORMATS else (False,):
-        found = compare(f"setp.{name}{'u' if unordered else ''}.{type_}", type_, columns)
-        for (a, b), out in zip(pairs, found, strict=True):
+        result = compare(f"setp.{name}{'u' if unordered else ''}.{type_}", type_, columns)
+        for (a, b), out in zip(pairs, result, strict=True):
             x, y = compared(a, type_), compared(b, type_)
             missing = x is None or y is None
             truth = unordered if missing else ORDERED[name](x, y)

@@ -212,8 +212,8 @@ def test_the_first_guess_of_a_swap_is_no_race():
     LOOP: add.s32 %r4, %r3, 1; mov.u32 %r5, %r3; atom.global.cas.b32 %r3, [%d0], %r5, %r4;
     setp.ne.u32 %p1, %r3, %r5; @%p1 bra LOOP;"""
     assert launch(make_kernel(body), [np.zeros(1, "u4")], grid=(3,))[0] == 96
-    other = body.replace("[%d0];", "[%d1];", 1)
-    assert fault_of(f"mov.u64 %d1, %d0; {other}".replace("%r4;", "%r4; // here")).kind == "race"
+    second = body.replace("[%d0];", "[%d1];", 1)
+    assert fault_of(f"mov.u64 %d1, %d0; {second}".replace("%r4;", "%r4; // here")).kind == "race"
 
 
 def test_blocks_that_write_the_same_place():
@@ -274,11 +274,11 @@ def test_races_can_be_left_out():
 def test_shared_memory_begins_without_values():
     fault = fault_of(f"{SHARED}\nld.shared.u32 %r5, [%r4]; // here")
     assert (fault.kind, fault.space, fault.thread) == ("uninitialized", "shared", (0, 0, 0))
-    other = f"""{SHARED}
+    second = f"""{SHARED}
     st.shared.u32 [%r4], 1;
     ld.shared.v2.u32 {{%r5, %r6}}, [%r4]; // here
     add.u32 %r7, %r5, %r6;"""
-    assert fault_of(other, block=(1,)).kind == "uninitialized"
+    assert fault_of(second, block=(1,)).kind == "uninitialized"
     assert (
         fault_of(f"{SHARED}\natom.shared.add.u32 %r5, [tile], 1; // here").kind == "uninitialized"
     )

@@ -304,16 +304,16 @@ def test_arithmetic(make: Callable[[], list[tuple[Case, Truth]]], arch: str, is_
         pointers = [memory.alloc(64 * BITS[case.out] // 8), *map(memory.put, arrays)]
         arguments = struct.pack(f"<{len(pointers)}Q", *pointers)
         module.launch(f"k{number}", (1,), (64,), 0, arguments, memory)
-        found = memory.array(pointers[0], 64, DTYPES[case.out])
+        result = memory.array(pointers[0], 64, DTYPES[case.out])
         with np.errstate(all="ignore"):
             expected = np.asarray(truth(*arrays)).astype(DTYPES[case.out])
         message = f"{case.lines}\n{text}"[:400]
         if "llvm.exp2.f16" in str(case.lines):  # approximate on a device
-            np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-7, err_msg=message)
+            np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-7, err_msg=message)
         elif is_on_gpu and "llvm.exp2.f32" in str(case.lines):  # ex2.approx: 2 ulp by PTX
-            np.testing.assert_array_max_ulp(found, expected, maxulp=2)
+            np.testing.assert_array_max_ulp(result, expected, maxulp=2)
         else:
-            np.testing.assert_array_equal(found, expected, err_msg=message)
+            np.testing.assert_array_equal(result, expected, err_msg=message)
     assemble(text, arch)
 
 

@@ -35,9 +35,9 @@ def elements_of_c() -> list[tuple[np.ndarray, np.ndarray]]:
     return [(GROUP + 8 * (i // 2), QUAD * 2 + i % 2) for i in range(4)]
 
 
-def fragments(matrix: np.ndarray, places: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def fragments(matrix: np.ndarray, positions: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """(lanes, words): what each lane has of a matrix."""
-    return np.ascontiguousarray(np.stack([matrix[p] for p in places], axis=1)).view(np.uint32)
+    return np.ascontiguousarray(np.stack([matrix[p] for p in positions], axis=1)).view(np.uint32)
 
 
 SHAPES = [
@@ -56,13 +56,13 @@ def product_body(shape: str, to: str, source: str, counts: tuple[int, int, int])
     """Fragments from %d1, %d2, %d3, the product to %d0."""
     body, number, names = [], 10, []
     for pointer, count in zip((1, 2, 3), (counts[1], counts[2], counts[0]), strict=True):
-        own = []
+        private = []
         body.append(f"mul.wide.u32 %d10, %r2, {4 * count}; add.s64 %d10, %d{pointer}, %d10;")
         for i in range(count):
-            own.append(f"%r{number}")
+            private.append(f"%r{number}")
             body.append(f"ld.global.b32 %r{number}, [%d10+{4 * i}];")
             number += 1
-        names.append("{" + ", ".join(own) + "}")
+        names.append("{" + ", ".join(private) + "}")
     out = [f"%r{30 + i}" for i in range(counts[0])]
     body.append(
         f"mma.sync.aligned.{shape}.row.col.{to}.{source}.{source}.{to} "
@@ -91,8 +91,8 @@ def test_products(shape: str, to: str, source: str):
     text = make_kernel(product_body(shape, to, source, counts), 4)
     out = launch(text, [np.zeros_like(parts[2]), *parts])[0].view(DTYPES[to])
     truth = a.astype(np.float64) @ b.astype(np.float64) + c.astype(np.float64)
-    for i, place in enumerate(elements_of_c()):
-        np.testing.assert_array_equal(out[:, i].astype(np.float64), truth[place])
+    for i, location in enumerate(elements_of_c()):
+        np.testing.assert_array_equal(out[:, i].astype(np.float64), truth[location])
 
 
 def test_products_round_like_f32():
@@ -106,8 +106,8 @@ def test_products_round_like_f32():
     text = make_kernel(product_body("m16n8k16", "f32", "bf16", (4, 4, 2)), 4)
     out = launch(text, [np.zeros_like(parts[2]), *parts])[0].view(np.float32)
     truth = a.astype(np.float64) @ b.astype(np.float64) + c
-    for i, place in enumerate(elements_of_c()):
-        np.testing.assert_allclose(out[:, i], truth[place], rtol=1e-5, atol=1e-5)
+    for i, location in enumerate(elements_of_c()):
+        np.testing.assert_allclose(out[:, i], truth[location], rtol=1e-5, atol=1e-5)
 
 
 def test_tf32_ignores_the_low_bits():

@@ -176,12 +176,12 @@ def test_atomic_sums_of_floats(type_: str, space: str):
     values = np.arange(32 * pair).reshape(32, pair).astype(np.float32).astype(dtype)
     size = values.itemsize * pair
     name, noftz = {2: "h", 4: "r"}[size], "" if type_ == "f32" else ".noftz"
-    place = "%d0" if space == "global" else "total"
+    location = "%d0" if space == "global" else "total"
     body = f"""
     .shared .align 4 .b32 total;
     st.shared.b32 [total], 0; bar.sync 0;
     {THREAD.format(size=size)} ld.global.b{8 * size} %{name}30, [%d12];
-    atom.{space}.add{noftz}.{type_} %{name}31, [{place}], %{name}30;
+    atom.{space}.add{noftz}.{type_} %{name}31, [{location}], %{name}30;
     bar.sync 0; setp.eq.u32 %p1, %r2, 0;
     """
     if space == "shared":
@@ -270,20 +270,20 @@ def test_a_copy_that_nobody_waited_for():
 
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_copies_fill_with_zeros(size: int):
-    kind = "cg" if size == 16 else "ca"
+    mode = "cg" if size == 16 else "ca"
     body = f"""
     .shared .align 16 .b8 tile[1024];
     mul.wide.u32 %d10, %r0, {size}; add.s64 %d11, %d0, %d10; add.s64 %d12, %d1, %d10;
     mov.u32 %r3, tile; mad.lo.s32 %r4, %r2, {size}, %r3;
     rem.u32 %r6, %r2, {size + 1};
-    cp.async.{kind}.shared.global [%r4], [%d12], {size}, %r6; cp.async.wait_all;
+    cp.async.{mode}.shared.global [%r4], [%d12], {size}, %r6; cp.async.wait_all;
     """
     for offset in range(0, size, 4):
         body += f"ld.shared.b32 %r10, [%r4+{offset}]; st.global.b32 [%d11+{offset}], %r10;"
     data = np.random.default_rng(size).integers(1, 256, (32, size)).astype("u1")
     out = launch(make_kernel(body, 2), [np.zeros_like(data), data])[0]
-    kept = np.arange(size)[None] < (np.arange(32) % (size + 1))[:, None]
-    np.testing.assert_array_equal(out, np.where(kept, data, 0))
+    retained = np.arange(size)[None] < (np.arange(32) % (size + 1))[:, None]
+    np.testing.assert_array_equal(out, np.where(retained, data, 0))
 
 
 def test_copies_that_ignore_their_source():

@@ -51,7 +51,7 @@ class Recorder:
             for row in rows
         ]
         steps, fault = _native.sim_run(*arguments)
-        kind, line, thread = (fault[0], fault[1], fault[3]) if fault else (0, 0, (0, 0, 0))
+        mode, line, thread = (fault[0], fault[1], fault[3]) if fault else (0, 0, (0, 0, 0))
         counts = [
             len(code.tobytes()) // INSTRUCTION.itemsize,
             len(operands.tobytes()) // OPERAND.itemsize,
@@ -59,7 +59,7 @@ class Recorder:
             len(params),
             len(rows),
         ]
-        numbers = [*sizes, *grid, *block, dynamic, check_races, kind, line, *thread]
+        numbers = [*sizes, *grid, *block, dynamic, check_races, mode, line, *thread]
         parts = [np.array(counts, "u8").tobytes() + np.array(numbers, "u4").tobytes()]
         parts += [np.array([most_steps, steps], "u8").tobytes()]
         parts += [_padded(bytes(part)) for part in (code, operands, constants, params)]
@@ -76,12 +76,12 @@ class Recorder:
 
 def simple_tests() -> list[Callable[[], None]]:
     """Tests without parameters."""
-    found = []
+    result = []
     for module in MODULES:
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if name.startswith("test_") and not inspect.signature(function).parameters:
-                found.append(function)
-    return found
+                result.append(function)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -105,5 +105,5 @@ def test_c_program(launches: Path, sanitizers: str):
     flags = [*sanitized(sanitizers), "-ffp-contract=off"]
     test = NATIVE / "tests" / "gpusim" / "test_sim.c"
     program = build_program([test, *sorted(sources)], flags, ["-lm"])
-    done = subprocess.run([program, launches], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([program, launches], capture_output=True, text=True, timeout=240)
+    assert completed.returncode == 0, completed.stderr

@@ -300,10 +300,10 @@ def test_matches():
     body = "and.b32 %r3, %r2, 3; match.any.sync.b32 %r20, %r3, 0xffffffff;"
     expected = [sum(1 << j for j in range(32) if j % 4 == i % 4) for i in range(32)]
     np.testing.assert_array_equal(run(body), expected)
-    same = "mov.u64 %d3, 7; match.all.sync.b64 %r20|%p1, %d3, -1; @!%p1 mov.u32 %r20, 1;"
-    assert (run(same) == 0xFFFFFFFF).all()
-    other = "match.all.sync.b32 %r20|%p1, %r2, 0xffffffff; @%p1 mov.u32 %r20, 5;"
-    assert (run(other) == 0).all()
+    identical = "mov.u64 %d3, 7; match.all.sync.b64 %r20|%p1, %d3, -1; @!%p1 mov.u32 %r20, 1;"
+    assert (run(identical) == 0xFFFFFFFF).all()
+    second = "match.all.sync.b32 %r20|%p1, %r2, 0xffffffff; @%p1 mov.u32 %r20, 5;"
+    assert (run(second) == 0).all()
 
 
 def test_an_elected_lane():

@@ -14,15 +14,15 @@ F = ops.F
 VALUES = np.random.default_rng(0).standard_normal((3, 12, 2)).astype(np.float32)
 
 
-def cut(x, *places):
+def cut(x, *positions):
     """Parts of the second axis, each with a function of its own."""
-    parts = [x[:, a:b] for a, b in places]
+    parts = [x[:, a:b] for a, b in positions]
     return sum(F.sum(F.exp(F.mul(p, float(i + 1) / 4))) for i, p in enumerate(parts))
 
 
-def wanted(*places):
+def wanted(*positions):
     grad = np.zeros_like(VALUES, np.float64)
-    for i, (a, b) in enumerate(places):
+    for i, (a, b) in enumerate(positions):
         scale = (i + 1) / 4
         grad[:, a:b] += scale * np.exp(VALUES[:, a:b].astype(np.float64) * scale)
     return grad
@@ -41,13 +41,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("places", CASES.values(), ids=CASES)
-def test_gradient_of_parts(places):
+@pytest.mark.parametrize("positions", CASES.values(), ids=CASES)
+def test_gradient_of_parts(positions):
     x = nova.tensor(VALUES, name="x", requires_grad=True)
-    (grad,) = gradients(cut(x, *places), [x])
+    (grad,) = gradients(cut(x, *positions), [x])
     program = nova.compile(grad, inputs=[x])
     result = program.run([VALUES])
-    np.testing.assert_allclose(result, wanted(*places), rtol=1e-5)
+    np.testing.assert_allclose(result, wanted(*positions), rtol=1e-5)
     np.testing.assert_allclose(evaluate([grad])[0], result, rtol=1e-5)
 
 

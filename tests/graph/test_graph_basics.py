@@ -45,8 +45,8 @@ def test_gradients_of_gradients(w):
 
 
 def test_what_a_loss_does_not_reach_has_gradient_zero(w):
-    other = nova.tensor(np.ones((2, 2)), requires_grad=True)
-    (grad,) = nova.graph.gradients(w.sum(), [other])
+    second = nova.tensor(np.ones((2, 2)), requires_grad=True)
+    (grad,) = nova.graph.gradients(w.sum(), [second])
     np.testing.assert_array_equal(value(grad), np.zeros((2, 2)))
 
 

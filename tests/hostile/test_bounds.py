@@ -41,9 +41,9 @@ def in_manifest(text: Callable[[dict[str, Any]], bytes]) -> Make:
 
     def make(contents: FileSpec) -> bytes:
         file = Surgery(write_artifact(replace(contents, key={FILLER: "x" * MEGABYTE})))
-        found = file.manifest
-        found["key"] = {}
-        file.set_manifest(text(found)[:MEGABYTE])
+        result = file.manifest
+        result["key"] = {}
+        file.set_manifest(text(result)[:MEGABYTE])
         return file.seal()
 
     return make
@@ -52,21 +52,21 @@ def in_manifest(text: Callable[[dict[str, Any]], bytes]) -> Make:
 def with_rows(name: str, /, **fields: Any) -> Make:
     """The last record of a list of the manifest, as often as it fits."""
 
-    def text(found: dict[str, Any]) -> bytes:
-        row = {**found[name][-1], **fields}
-        found[name] += [row] * ((MEGABYTE - 20_000) // (len(canonical(row)) + 1))
-        return canonical(found)
+    def text(result: dict[str, Any]) -> bytes:
+        row = {**result[name][-1], **fields}
+        result[name] += [row] * ((MEGABYTE - 20_000) // (len(canonical(row)) + 1))
+        return canonical(result)
 
     return in_manifest(text)
 
 
-def with_key(found: dict[str, Any]) -> bytes:
-    return canonical({**found, "key": {f"{i:x}": "" for i in range(90_000)}})
+def with_key(result: dict[str, Any]) -> bytes:
+    return canonical({**result, "key": {f"{i:x}": "" for i in range(90_000)}})
 
 
-def with_features(found: dict[str, Any]) -> bytes:
-    found["variants"][0]["features"] = [f"a{i:05}" for i in range(100_000)]
-    return canonical(found)
+def with_features(result: dict[str, Any]) -> bytes:
+    result["variants"][0]["features"] = [f"a{i:05}" for i in range(100_000)]
+    return canonical(result)
 
 
 def with_kernels(contents: FileSpec) -> bytes:
@@ -147,15 +147,15 @@ def test_cost(name: str, contents: FileSpec, sound: Path, tmp_path: Path) -> Non
     path.write_bytes(make(contents))
     size = path.stat().st_size
     assert size < 8 * MEGABYTE
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, measure.__file__, sound / "full.nova", path],
         capture_output=True,
         text=True,
         timeout=120,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert outcome in found["outcome"], found
-    assert found["memory"] < MOST_GROWTH * size + 16 * MEGABYTE, found
-    assert found["seconds"] < MOST_SECONDS * max(1, size / MEGABYTE), found
+    assert completed.returncode == 0, completed.stderr
+    result = json.loads(completed.stdout)
+    assert outcome in result["outcome"], result
+    assert result["memory"] < MOST_GROWTH * size + 16 * MEGABYTE, result
+    assert result["seconds"] < MOST_SECONDS * max(1, size / MEGABYTE), result

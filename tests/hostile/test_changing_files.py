@@ -41,8 +41,8 @@ def test_changed_after_it_was_opened(large: bool, sound: Path, tmp_path: Path) -
         file.truncate(100)
     assert bytes(opened.data) == data
     assert opened.tables(0).kernels and opened.stages()
-    for got, want in zip(model.run(inputs), outputs, strict=True):
-        np.testing.assert_array_equal(got, want)
+    for actual, want in zip(model.run(inputs), outputs, strict=True):
+        np.testing.assert_array_equal(actual, want)
     with pytest.raises(ArtifactError):
         load_artifact(path)
 
@@ -75,8 +75,8 @@ def test_changed_while_it_is_read(
     """Every read gives one of the whole files or an error, never a mixture."""
     good = (sound / "full.nova").read_bytes()
     bad = bytearray(good)
-    place = Surgery(good).sections[".text"]
-    bad[place.offset : place.offset + place.size] = bytes(place.size)
+    location = Surgery(good).sections[".text"]
+    bad[location.offset : location.offset + location.size] = bytes(location.size)
     pieces = [good, bytes(bad)]
     if large:
         pieces = [grow(good), grow(good)[:-1] + b"\0"]
@@ -96,8 +96,8 @@ def test_changed_while_it_is_read(
                 refused += 1
                 continue
             loaded += 1
-            for got, want in zip(model.run(inputs), outputs, strict=True):
-                np.testing.assert_array_equal(got, want)
+            for actual, want in zip(model.run(inputs), outputs, strict=True):
+                np.testing.assert_array_equal(actual, want)
     finally:
         stop.set()
         thread.join()

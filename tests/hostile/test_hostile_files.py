@@ -18,8 +18,8 @@ from nova.errors import ArtifactError
 
 def refuse(row: Row, error: ArtifactError, path: Path) -> None:
     """The error names the check and the file."""
-    found = re.match(r"check '([a-z-]+)' failed: ", error.what)
-    assert found is not None and re.fullmatch(row.check, found[1]), error.what
+    result = re.match(r"check '([a-z-]+)' failed: ", error.what)
+    assert result is not None and re.fullmatch(row.check, result[1]), error.what
     assert str(error).isprintable() or "\n" in str(error)
     if error.where is not None:
         assert str(path) in error.where

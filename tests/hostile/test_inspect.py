@@ -24,12 +24,12 @@ def test_refused_by_the_right_check(
 ) -> None:
     path = row.make(tmp_path, (sound / f"{row.base}.nova").read_bytes())
     status = main(["inspect", str(path)])
-    shown = capsys.readouterr()
+    listing = capsys.readouterr()
     if row.check == "cpu-features":  # nothing is wrong with the file: it shows what is missing
-        assert status == 0 and ("warp-drive" in shown.out or "neon" in shown.out)
+        assert status == 0 and ("warp-drive" in listing.out or "neon" in listing.out)
         return
-    assert status == 1 and shown.out == ""
-    assert re.match(f"nova inspect: check '{row.check}' failed: ", shown.err), shown.err
+    assert status == 1 and listing.out == ""
+    assert re.match(f"nova inspect: check '{row.check}' failed: ", listing.err), listing.err
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -64,16 +64,16 @@ def test_names_cannot_move_the_cursor(
     """What a file calls its tensors is shown, not obeyed by the terminal."""
     path = tmp_path / "hostile.nova"
     file = Surgery((sound / "full.nova").read_bytes())
-    found = file.manifest
-    found["key"] = {"\x1b[2J": "\x1b]0;title\x07"}
-    found["producer"] = "\x1b[31mnova\r\u202e"
-    found["args"][0]["name"] = "\x1b[H\u2028x"
-    file.set_manifest(canonical(found))
+    result = file.manifest
+    result["key"] = {"\x1b[2J": "\x1b]0;title\x07"}
+    result["producer"] = "\x1b[31mnova\r\u202e"
+    result["args"][0]["name"] = "\x1b[H\u2028x"
+    file.set_manifest(canonical(result))
     path.write_bytes(file.seal())
     assert main(["inspect", str(path)]) == 0
-    shown = capsys.readouterr().out
-    assert shown.replace("\n", "").isprintable() and "x1b[2J" in shown
+    listing = capsys.readouterr().out
+    assert listing.replace("\n", "").isprintable() and "x1b[2J" in listing
     assert main(["inspect", "--json", str(path)]) == 0
-    shown = capsys.readouterr().out
-    assert json.loads(shown)["producer"] == found["producer"]
-    assert shown.replace("\n", "").isprintable()
+    listing = capsys.readouterr().out
+    assert json.loads(listing)["producer"] == result["producer"]
+    assert listing.replace("\n", "").isprintable()

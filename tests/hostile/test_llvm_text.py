@@ -54,16 +54,16 @@ def run_texts(path: Path, target: str, first: int, last: int) -> tuple[Counter[s
     fatal = []
     while first < last:
         words = [path, KINDS[target], target, first, last]
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, llvm_texts.__file__, *map(str, words)],
             capture_output=True,
             text=True,
             timeout=600,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
-        lines = done.stdout.splitlines()
+        lines = completed.stdout.splitlines()
         outcomes.update(line.split()[1].rstrip(":") for line in lines if " " in line.strip())
-        if done.returncode == 0:
+        if completed.returncode == 0:
             break
         fatal.append(int(lines[-1].split()[0]))
         first = fatal[-1] + 1

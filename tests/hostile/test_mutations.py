@@ -18,8 +18,8 @@ BATCHES, SIZE = 5, 1000
 def check(outcomes: Counter[str], count: int) -> None:
     """Every file was tried, and enough of them went far enough to mean something."""
     assert outcomes.total() == count
-    kinds = {name.partition(": ")[2] for name in outcomes}
-    assert len(kinds) > 40, kinds
+    modes = {name.partition(": ")[2] for name in outcomes}
+    assert len(modes) > 40, modes
     stopped = sum(n for name, n in outcomes.items() if name.startswith("sealed: seal-"))
     assert stopped < count / 10  # the hashes were right
     assert outcomes["open: another program"] == 0

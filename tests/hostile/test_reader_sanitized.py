@@ -35,11 +35,11 @@ def read_all(reader: Path, paths: list[Path]) -> None:
     """Read the files, without any further damage."""
     for start in range(0, len(paths), CHUNK):
         chunk = paths[start : start + CHUNK]
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(reader), "0", "1", *map(str, chunk)], capture_output=True, text=True, timeout=600
         )
-        assert done.returncode == 0, f"one of {chunk[0]} to {chunk[-1]}\n{done.stderr}"
-        assert done.stdout == "0\n"
+        assert completed.returncode == 0, f"one of {chunk[0]} to {chunk[-1]}\n{completed.stderr}"
+        assert completed.stdout == "0\n"
 
 
 def test_hostile_files(reader: Path, sound: Path, tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_libfuzzer(sound: Path, tmp_path: Path) -> None:
     corpus.mkdir()
     for path in sound.glob("*.nova"):
         shutil.copy(path, corpus)
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(fuzzer), "-runs=20000", "-timeout=20", "-max_len=300000", "-seed=1", str(corpus)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         timeout=1200,
     )
-    assert done.returncode == 0, done.stderr[-5000:]
-    assert "Done 20000 runs" in done.stderr
+    assert completed.returncode == 0, completed.stderr[-5000:]
+    assert "Done 20000 runs" in completed.stderr

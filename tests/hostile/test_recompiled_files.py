@@ -16,11 +16,11 @@ from nova.errors import ArtifactError, NovaError, RecompileWarning
 def write(path: Path, sound: Path, stages: dict[str, str]) -> Path:
     """The sound file, for a CPU that nobody has, with other texts."""
     file = Surgery((sound / "full.nova").read_bytes())
-    found = file.manifest
-    found["key"] = {}
-    for variant in found["variants"]:
+    result = file.manifest
+    result["key"] = {}
+    for variant in result["variants"]:
         variant["features"] = ["warp-drive"]
-    file.set_manifest(canonical(found))
+    file.set_manifest(canonical(result))
     file.set_stages(zlib.compress(canonical(stages)))
     path.write_bytes(file.seal())
     return path
@@ -73,5 +73,5 @@ def test_the_right_text(sound: Path, tmp_path: Path) -> None:
     with pytest.warns(RecompileWarning, match="warp-drive"):
         model = nova.load(path)
     with np.load(sound / "full.npz") as arrays:
-        got = model.run([arrays["input0"]])
-        np.testing.assert_array_equal(got[0], arrays["output0"])
+        actual = model.run([arrays["input0"]])
+        np.testing.assert_array_equal(actual[0], arrays["output0"])

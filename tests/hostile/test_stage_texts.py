@@ -17,11 +17,11 @@ SIZE = 60
 
 def check(outcomes: Counter[str], count: int) -> None:
     """Every text was tried, and enough of them came further than the parser."""
-    whole = {name: n for name, n in outcomes.items() if ": " not in name}
-    assert sum(whole.values()) == count
-    accepted = sum(n for name, n in whole.items() if name.startswith("accepted"))
+    full = {name: n for name, n in outcomes.items() if ": " not in name}
+    assert sum(full.values()) == count
+    accepted = sum(n for name, n in full.items() if name.startswith("accepted"))
     assert accepted > count / 20
-    assert whole["MLIRSyntaxError"] < count * 9 / 10
+    assert full["MLIRSyntaxError"] < count * 9 / 10
     assert outcomes["crashed"] + outcomes["stopped"] < count / 20
 
 

@@ -79,7 +79,7 @@ def test_every_attribute_is_set_and_read(name: str) -> None:
 def test_the_table_has_every_use_of_a_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiles for a CPU and a device: each access is in the table that the syntax trees give."""
     hidden = {PACKAGE / "ir" / name for name in ("attributes.py", "kernel.py", "walk.py")}
-    seen: set[tuple[str, str, str]] = set()
+    observed: set[tuple[str, str, str]] = set()
 
     def note(side: str, name: str) -> None:
         frame = sys._getframe(2)
@@ -87,7 +87,7 @@ def test_the_table_has_every_use_of_a_compile(monkeypatch: pytest.MonkeyPatch) -
             frame = frame.f_back
         path = Path(frame.f_code.co_filename)
         if path.is_relative_to(PACKAGE):
-            seen.add((side, name, path.relative_to(PACKAGE).as_posix()))
+            observed.add((side, name, path.relative_to(PACKAGE).as_posix()))
 
     def watch(owner: Any, method: str, side: str) -> None:
         original = vars(owner)[method]
@@ -110,11 +110,11 @@ def test_the_table_has_every_use_of_a_compile(monkeypatch: pytest.MonkeyPatch) -
             nova.compile(
                 loss, inputs=[x], params=[w], include_backward=True, target=target, run_mode=mode
             )
-    assert len(seen) > 40
+    assert len(observed) > 40
     users = find_users()
     missing = {
         (side, name, module)
-        for side, name, module in seen
+        for side, name, module in observed
         # `remove` and `find` call `has`: a setter may ask first
         if module not in users[name].setters | users[name].readers
         or (side == "setters" and module not in users[name].setters)

@@ -81,10 +81,10 @@ def test_place_in_a_long_line() -> None:
 def test_captured_errors_have_notes_and_do_not_stay_captured() -> None:
     context = make_context()
     assert not context.emit_error_diagnostics
-    with capture_diagnostics(context) as said, pytest.raises(MLIRSyntaxError):
+    with capture_diagnostics(context) as output, pytest.raises(MLIRSyntaxError):
         parse_module("func.func @f() {\n  oops\n}", "f.mlir", context)
     assert not context.emit_error_diagnostics
-    assert all(isinstance(one, Diagnostic) for one in said)
+    assert all(isinstance(single, Diagnostic) for single in output)
 
 
 def test_where_of_diagnostics() -> None:

@@ -70,19 +70,19 @@ def test_attributes_of_any_kind_are_taken_or_refused_at_the_op(family: str) -> N
         text = str(sample_module(sample, context))
         line = next(i for i, s in enumerate(text.splitlines(), 1) if f'"nova.{sample.op}"' in s)
         for name in [*OPS[sample.op].attrs, "operandSegmentSizes"]:
-            for kind in WRONG_KINDS:
+            for mode in WRONG_KINDS:
                 try:
-                    parse_module(_with_attribute(text, sample.op, name, kind), "f.mlir", context)
+                    parse_module(_with_attribute(text, sample.op, name, mode), "f.mlir", context)
                 except MLIRSyntaxError as error:
-                    assert f"f.mlir:{line}:" in str(error.where), (sample, name, kind, error)
+                    assert f"f.mlir:{line}:" in str(error.where), (sample, name, mode, error)
 
 
 def _with_attribute(text: str, op: str, name: str, value: str) -> str:
     """The module with one attribute of the op set to `value`."""
     call = re.search(rf'"nova\.{op}"\([^)]*\)(?: \{{(.*)\}})? : ', text)
     assert call
-    given = re.findall(r"(\w+) = ((?:[^,<>]|<[^>]*>)+)", call[1] or "")
-    merged = {**dict(given), name: value}
+    inputs = re.findall(r"(\w+) = ((?:[^,<>]|<[^>]*>)+)", call[1] or "")
+    merged = {**dict(inputs), name: value}
     inner = ", ".join(f"{k} = {v}" for k, v in merged.items())
     head = call[0].partition(")")[0]
     return text.replace(call[0], f"{head}) {{{inner}}} : ", 1)

@@ -112,26 +112,26 @@ def _values(kind: str) -> np.ndarray:
     return np.concatenate([ordinary, raw[np.isfinite(raw.astype(np.float64))]])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_constant_survives_the_way_to_the_older_llvm(kind: str) -> None:
-    name, dtype, bits = KINDS[kind]
-    values = _values(kind)
+@pytest.mark.parametrize("mode", KINDS)
+def test_every_constant_survives_the_way_to_the_older_llvm(mode: str) -> None:
+    name, dtype, bits = KINDS[mode]
+    values = _values(mode)
     digits = values.dtype.itemsize * 2
     functions = "\n".join(
-        f"llvm.func @f{i}() -> {kind} {{\n"
-        f"  %0 = llvm.mlir.constant(0x{int(v):0{digits}X} : {kind}) : {kind}\n"
-        f"  llvm.return %0 : {kind}\n}}"
+        f"llvm.func @f{i}() -> {mode} {{\n"
+        f"  %0 = llvm.mlir.constant(0x{int(v):0{digits}X} : {mode}) : {mode}\n"
+        f"  llvm.return %0 : {mode}\n}}"
         for i, v in enumerate(values.view(bits))
     )
     vector = ", ".join(f"0x{int(v):0{digits}X}" for v in values.view(bits)[:8])
     functions += (
-        f"\nllvm.func @v() -> vector<8x{kind}> {{\n"
-        f"  %0 = llvm.mlir.constant(dense<[{vector}]> : vector<8x{kind}>) : vector<8x{kind}>\n"
-        f"  llvm.return %0 : vector<8x{kind}>\n}}"
-        f"\nllvm.func @s() -> vector<8x{kind}> {{\n"
-        f"  %0 = llvm.mlir.constant(dense<{vector.split(', ')[4]}> : vector<8x{kind}>)"
-        f" : vector<8x{kind}>\n"
-        f"  llvm.return %0 : vector<8x{kind}>\n}}"
+        f"\nllvm.func @v() -> vector<8x{mode}> {{\n"
+        f"  %0 = llvm.mlir.constant(dense<[{vector}]> : vector<8x{mode}>) : vector<8x{mode}>\n"
+        f"  llvm.return %0 : vector<8x{mode}>\n}}"
+        f"\nllvm.func @s() -> vector<8x{mode}> {{\n"
+        f"  %0 = llvm.mlir.constant(dense<{vector.split(', ')[4]}> : vector<8x{mode}>)"
+        f" : vector<8x{mode}>\n"
+        f"  llvm.return %0 : vector<8x{mode}>\n}}"
     )
     module = parse_module(functions, "constants.mlir", make_context())
     text = normalise(llvm.translate_module_to_llvmir(module.operation))
@@ -160,15 +160,18 @@ def _read(constant: str, dtype: np.dtype, bits: type) -> np.generic:
     return np.array(value).astype(dtype)[()]
 
 
-def _same(got: np.generic, wanted: np.generic) -> None:
-    assert got.tobytes() == wanted.tobytes() or (np.isnan(got) and np.isnan(wanted)), (got, wanted)
+def _same(actual: np.generic, wanted: np.generic) -> None:
+    assert actual.tobytes() == wanted.tobytes() or (np.isnan(actual) and np.isnan(wanted)), (
+        actual,
+        wanted,
+    )
 
 
 def test_a_declaration_stays_unless_its_new_name_is_declared() -> None:
     """A function of Nova may have bf16 in its name; an intrinsic of bf16 becomes one of i16."""
-    own = "declare void @nova_pack_lanes_bf16_f32_8(ptr)"
+    private = "declare void @nova_pack_lanes_bf16_f32_8(ptr)"
     wide = "declare void @llvm.masked.store.v4i16(<4 x i16>)"
     narrow = "declare void @llvm.masked.store.v4bf16(<4 x bfloat>)"
-    assert own in normalise(f"{own}\n")
+    assert private in normalise(f"{private}\n")
     assert normalise(f"{wide}\n{narrow}\n").count("declare") == 1
     assert normalise(f"{narrow}\n").count("declare") == 1

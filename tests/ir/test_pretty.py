@@ -68,8 +68,8 @@ def test_every_op_is_printed_and_read_again(family: str) -> None:
 
 def test_the_samples_have_every_op_of_the_table() -> None:
     ops = {sample.op for cases in SAMPLES.values() for sample in cases.values()}
-    rest = set(OP_NAMES) - ops
-    assert rest == {
+    remaining = set(OP_NAMES) - ops
+    assert remaining == {
         *("constant", "attend", "attend_gradient", "attend_point", "attend_gradient_point")
     }
 
@@ -209,10 +209,10 @@ def test_mistakes_are_told_where_they_are(line: str, column: int, message: str) 
     text = function(line)
     with pytest.raises(MLIRSyntaxError) as caught:
         parse_module(text, "t.mlir", make_context())
-    place = re.fullmatch(r"t\.mlir:(\d+):(\d+)", caught.value.where)
+    location = re.fullmatch(r"t\.mlir:(\d+):(\d+)", caught.value.where)
     assert message in caught.value.what
-    assert int(place[2]) == column, caught.value
-    assert text.splitlines()[int(place[1]) - 1] in caught.value.what
+    assert int(location[2]) == column, caught.value
+    assert text.splitlines()[int(location[1]) - 1] in caught.value.what
 
 
 def test_columns_after_several_edits_of_a_line() -> None:
@@ -267,10 +267,10 @@ def test_programs_in_the_custom_syntax_are_compiled() -> None:
     random = np.random.default_rng(0)
     shapes = ((8, 16), (16, 10), (1, 10), (8, 10))
     arrays = [random.standard_normal(shape, np.float32) for shape in shapes]
-    wanted = np.square(arrays[0] @ arrays[1] + arrays[2] - arrays[3]).mean()
-    np.testing.assert_allclose(nova.translate(SEED).load().forward(*arrays), wanted, rtol=1e-5)
+    expected = np.square(arrays[0] @ arrays[1] + arrays[2] - arrays[3]).mean()
+    np.testing.assert_allclose(nova.translate(SEED).load().forward(*arrays), expected, rtol=1e-5)
     again = nova.translate(SEED, start_from="nova").load()
-    np.testing.assert_allclose(again.forward(*arrays), wanted, rtol=1e-5)
+    np.testing.assert_allclose(again.forward(*arrays), expected, rtol=1e-5)
     start_from_text(SEED, "seed.mlir").operation.verify()
 
 
@@ -292,10 +292,10 @@ sys.modules["torch_mlir"] = None
 import nova
 print(nova.load(sys.argv[1]).mlir_source)
 """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "m.nova")], capture_output=True, text=True
     )
-    assert "nova.exp %arg0 : (tensor<3xf32>) -> tensor<3xf32>" in done.stdout, done.stderr
+    assert "nova.exp %arg0 : (tensor<3xf32>) -> tensor<3xf32>" in completed.stdout, completed.stderr
 
 
 def run_opt(*args: str, stdin: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -351,8 +351,8 @@ def test_nova_opt_writes_text_and_no_other_suffix(
 ) -> None:
     path = tmp_path / name
     assert run_opt("-o", str(path), stdin=SEED, monkeypatch=monkeypatch) == 1
-    said = capsys.readouterr().err
-    assert "nova-opt writes MLIR text" in said and tool in said
+    output = capsys.readouterr().err
+    assert "nova-opt writes MLIR text" in output and tool in output
     assert not path.exists()
     assert run_opt("-o", str(tmp_path / "x.mlir"), stdin=SEED, monkeypatch=monkeypatch) == 0
     assert "nova.matmul %arg0" in (tmp_path / "x.mlir").read_text()

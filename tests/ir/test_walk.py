@@ -26,15 +26,15 @@ def module() -> ir.Module:
     [(False, ir.WalkOrder.POST_ORDER), (True, ir.WalkOrder.PRE_ORDER)],
 )
 def test_every_op_in_the_order_of_mlir(module: ir.Module, outer_first: bool, order: Any) -> None:
-    wanted: list[Any] = []
+    expected: list[Any] = []
 
     def visit(op: Any) -> Any:
-        wanted.append(op)
+        expected.append(op)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, order)
-    assert every_op(module, outer_first=outer_first) == wanted
-    assert len(wanted) > 50 and wanted[0 if outer_first else -1].name == "builtin.module"
+    assert every_op(module, outer_first=outer_first) == expected
+    assert len(expected) > 50 and expected[0 if outer_first else -1].name == "builtin.module"
 
 
 def test_ops_by_name(module: ir.Module) -> None:

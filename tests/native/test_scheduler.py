@@ -76,7 +76,7 @@ def test_model_finds_nothing(model: str):
 @pytest.mark.parametrize(
     ("model", "bug", "found"),
     [
-        ("model_deque", "weak", "failed: taken[task] == 1"),
+        ("model_deque", "weak", "failed: take_count[task] == 1"),
         ("model_eventcount", "weak", "failed: deadlock"),
         ("model_eventcount", "no-look", "failed: deadlock"),
         ("model_eventcount", "outside", "failed: ends == 1"),

@@ -161,26 +161,26 @@ def pairs(dtype: str) -> Iterator[Pair]:
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     for case in CASES:
-        theirs = case.theirs().to(TORCH_TYPE[dtype])
+        reference = case.theirs().to(TORCH_TYPE[dtype])
         with torch.no_grad():
-            for parameter in theirs.parameters():
+            for parameter in reference.parameters():
                 parameter += 0.1 * torch.randn_like(parameter)
-        ours = case.ours(dtype)
-        ours.load_state_dict(theirs.state_dict())
+        actual = case.ours(dtype)
+        actual.load_state_dict(reference.state_dict())
         numpy_type = nova.core.dtypes.dtype(dtype).numpy
         inputs = [rng.standard_normal(s).astype(numpy_type) for s in case.shapes]
-        pair = Pair(case, ours, theirs, inputs)
+        pair = Pair(case, actual, reference, inputs)
         with torch.no_grad():
-            shape = case.torch_call(theirs, *map(torch.from_numpy, inputs)).shape
+            shape = case.torch_call(reference, *map(torch.from_numpy, inputs)).shape
         pair.weight = rng.standard_normal(tuple(shape)).astype(numpy_type)
         yield pair
 
 
-def assert_close(got: np.ndarray, wanted: Any, dtype: str, what: str) -> None:
+def assert_close(actual: np.ndarray, wanted: Any, dtype: str, label: str) -> None:
     wanted = wanted.detach().numpy()
-    assert got.dtype == wanted.dtype and got.shape == wanted.shape, what
+    assert actual.dtype == wanted.dtype and actual.shape == wanted.shape, label
     scale = np.abs(wanted).max(initial=0)
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=TOLERANCE[dtype] * scale, err_msg=what)
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=TOLERANCE[dtype] * scale, err_msg=label)
 
 
 def loss_of(out: Any, weight: Any, tanh: Any) -> Any:
@@ -190,38 +190,38 @@ def loss_of(out: Any, weight: Any, tanh: Any) -> Any:
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_fifty_steps(dtype: str) -> None:
     """Plain gradient descent on all layers at once; the first step's gradients are compared too."""
-    made, inputs, params, outputs = list(pairs(dtype)), [], [], []
+    created, inputs, params, outputs = list(pairs(dtype)), [], [], []
     updates: dict[nova.Tensor, nova.Tensor] = {}
-    for pair in made:
+    for pair in created:
         xs = [nova.tensor(x, requires_grad=True) for x in pair.inputs]
-        own = pair.ours.parameters()
+        private = pair.ours.parameters()
         out = pair.case.call(pair.ours, *xs)
         loss = loss_of(out, pair.weight, nova.tanh)
-        grads = gradients(loss, [*xs, *own])
+        grads = gradients(loss, [*xs, *private])
         outputs += [out, *grads]
-        updates |= {p: p - RATE * g for p, g in zip(own, grads[len(xs) :], strict=True)}
+        updates |= {p: p - RATE * g for p, g in zip(private, grads[len(xs) :], strict=True)}
         inputs += xs
-        params += own
+        params += private
     program = nova.compile(outputs, inputs=inputs, params=params, updates=updates)
-    places = [p.data.ctypes.data for p in params]
-    optimizer = torch.optim.SGD([p for m in made for p in m.theirs.parameters()], lr=RATE)
+    positions = [p.data.ctypes.data for p in params]
+    optimizer = torch.optim.SGD([p for m in created for p in m.theirs.parameters()], lr=RATE)
     for step in range(50):
         results = iter(program.run([x.data for x in inputs], [p.data for p in params]))
-        wanted = torch_step(made, optimizer)
-        for (what, value), got in zip(wanted, results, strict=True):
-            assert_close(got, value, dtype, f"{what}, step {step}")
-    assert [p.data.ctypes.data for p in params] == places
-    for pair in made:
+        expected = torch_step(created, optimizer)
+        for (label, value), actual in zip(expected, results, strict=True):
+            assert_close(actual, value, dtype, f"{label}, step {step}")
+    assert [p.data.ctypes.data for p in params] == positions
+    for pair in created:
         for name, value in pair.theirs.named_parameters():
-            got = pair.ours.state_dict()[name]
-            assert_close(got, value, dtype, f"{pair.case.name}: {name} after 50 steps")
+            actual = pair.ours.state_dict()[name]
+            assert_close(actual, value, dtype, f"{pair.case.name}: {name} after 50 steps")
 
 
-def torch_step(made: list[Pair], optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def torch_step(created: list[Pair], optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Outputs and gradients in the order of our program; the step is done at the end."""
     optimizer.zero_grad()
     total, values = 0.0, []
-    for pair in made:
+    for pair in created:
         xs = [torch.from_numpy(x).requires_grad_() for x in pair.inputs]
         out = pair.case.torch_call(pair.theirs, *xs)
         total = total + loss_of(out, torch.from_numpy(pair.weight), torch.tanh)
@@ -237,16 +237,16 @@ def torch_step(made: list[Pair], optimizer: Any) -> Iterator[tuple[str, torch.Te
 
 def test_parameters_are_named_as_torchs() -> None:
     for pair in pairs("f32"):
-        theirs = [n for n, _ in pair.theirs.named_parameters()]
-        assert [n for n, _ in pair.ours.named_parameters()] == theirs, pair.case.name
+        reference = [n for n, _ in pair.theirs.named_parameters()]
+        assert [n for n, _ in pair.ours.named_parameters()] == reference, pair.case.name
 
 
 def test_attention_takes_keys_for_values() -> None:
     layer = nn.MultiheadAttention(8, 2)
     x, y = np.random.default_rng(0).standard_normal((2, 5, 8)).astype("f4")
-    other, both, own, plain = evaluate([layer(x, y), layer(x, y, y), layer(x, x, x), layer(x)])
-    np.testing.assert_array_equal(other, both)
-    np.testing.assert_allclose(own, plain, atol=1e-6)
+    second, both, private, plain = evaluate([layer(x, y), layer(x, y, y), layer(x, x, x), layer(x)])
+    np.testing.assert_array_equal(second, both)
+    np.testing.assert_allclose(private, plain, atol=1e-6)
 
 
 def test_wrong_sizes_are_refused() -> None:

@@ -96,16 +96,16 @@ def test_freezing():
 
 
 def test_a_parameter_owns_its_array():
-    given = np.asfortranarray(np.ones((3, 4), "f4"))
-    given.flags.writeable = False
-    p = nn.Parameter(given)
+    inputs = np.asfortranarray(np.ones((3, 4), "f4"))
+    inputs.flags.writeable = False
+    p = nn.Parameter(inputs)
     assert isinstance(p, nova.Tensor) and p.is_leaf and p.requires_grad
     assert p.data.flags.c_contiguous and p.data.flags.writeable and p.data.flags.owndata
     p.data[...] = 2
-    assert given.sum() == 12 and (p + 1).numpy().sum() == 36
+    assert inputs.sum() == 12 and (p + 1).numpy().sum() == 36
     assert nn.Parameter([1.0, 2.0]).dtype is nova.f32
     assert nn.Parameter(torch.ones(2, dtype=torch.bfloat16)).dtype is nova.bf16
-    assert nn.Parameter(nova.tensor(given)).data is not given
+    assert nn.Parameter(nova.tensor(inputs)).data is not inputs
     assert "frozen" in repr(nn.Parameter([1.0], requires_grad=False))
     with pytest.raises(GradientError, match="i64 cannot require") as caught:
         nn.Parameter([1, 2])
@@ -114,11 +114,11 @@ def test_a_parameter_owns_its_array():
 
 def test_calls_with_arrays():
     layer = nn.Linear(3, 2)
-    wanted = X @ layer.weight.data.T + layer.bias.data
+    expected = X @ layer.weight.data.T + layer.bias.data
     for x in (X, torch.from_numpy(X), nova.tensor(X)):
         out = layer(x)
         assert isinstance(out, nova.Tensor) and out.op is not None
-        np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-6)
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-6)
     attention = nn.MultiheadAttention(4, 2)
     x, mask = np.ones((3, 4), "f4"), np.eye(3, dtype=bool)
     np.testing.assert_array_equal(
@@ -137,18 +137,18 @@ def test_compiled_with_its_parameters():
 
 def test_containers():
     a, b, c = nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2)
-    for made in (nn.Sequential(a, b, c), nn.ModuleList([a, b, c])):
-        assert len(made) == 3 and list(made) == [a, b, c]
-        assert made[0] is a and made[-1] is c
-        assert list(made[1:]) == [b, c] and type(made[1:]) is type(made)
-        made.append(nn.ReLU())
-        made[1] = nn.SiLU()
-        assert [n for n, _ in made.named_children()] == ["0", "1", "2", "3"]
-        assert isinstance(made[1], nn.SiLU)
+    for created in (nn.Sequential(a, b, c), nn.ModuleList([a, b, c])):
+        assert len(created) == 3 and list(created) == [a, b, c]
+        assert created[0] is a and created[-1] is c
+        assert list(created[1:]) == [b, c] and type(created[1:]) is type(created)
+        created.append(nn.ReLU())
+        created[1] = nn.SiLU()
+        assert [n for n, _ in created.named_children()] == ["0", "1", "2", "3"]
+        assert isinstance(created[1], nn.SiLU)
         with pytest.raises(AxisError, match="module 4 of 4"):
-            made[4]
+            created[4]
         with pytest.raises(ModuleError, match="is not a module"):
-            made.append(nova.tanh)
+            created.append(nova.tanh)
     assert nn.Sequential()(X).shape == (2, 3)
     with pytest.raises(ModuleError, match="ModuleList has no forward"):
         nn.ModuleList([a])(X)
@@ -172,12 +172,12 @@ def test_what_would_be_lost_is_refused():
 
 def test_a_copy_is_apart_and_tied():
     net = Net()
-    other = copy.deepcopy(net)
-    assert other.head.weight is other.embed.weight is not net.embed.weight
+    second = copy.deepcopy(net)
+    assert second.head.weight is second.embed.weight is not net.embed.weight
     net.embed.weight.data[...] = 0
-    assert other.embed.weight.data.any()
+    assert second.embed.weight.data.any()
     index = np.array([1, 2])
-    assert other.eval()(index).numpy().any() and not net.eval()(index).numpy().any()
+    assert second.eval()(index).numpy().any() and not net.eval()(index).numpy().any()
 
 
 def test_replaced():

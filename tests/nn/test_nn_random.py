@@ -32,26 +32,26 @@ INITIAL = [
 ]
 
 
-@pytest.mark.parametrize(("ours", "theirs", "bound"), INITIAL)
+@pytest.mark.parametrize(("computed", "reference", "bound"), INITIAL)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
-def test_initial_values_are_torchs(ours, theirs, bound, dtype):
+def test_initial_values_are_torchs(computed, reference, bound, dtype):
     nn.manual_seed(1)
     torch.manual_seed(1)
-    module, wanted = ours(dtype=dtype), theirs()
+    module, expected = computed(dtype=dtype), reference()
     first = True
-    for (name, parameter), (other, value) in zip(
-        module.named_parameters(), wanted.named_parameters(), strict=True
+    for (name, parameter), (second, value) in zip(
+        module.named_parameters(), expected.named_parameters(), strict=True
     ):
-        assert name == other and parameter.shape == tuple(value.shape)
+        assert name == second and parameter.shape == tuple(value.shape)
         assert parameter.dtype is nova.core.dtypes.dtype(dtype)
-        got, theirs_values = spread(parameter.data), spread(value.detach().numpy())
+        actual, theirs_values = spread(parameter.data), spread(value.detach().numpy())
         size = np.abs(theirs_values).max()
         # A few hundred biases are spread less evenly than thousands of weights.
         np.testing.assert_allclose(
-            got, theirs_values, atol=size * max(0.02, 6 / sqrt(value.numel()))
+            actual, theirs_values, atol=size * max(0.02, 6 / sqrt(value.numel()))
         )
         if first:
-            assert np.abs(got).max() <= bound * 1.001 and np.abs(got).max() > 0.99 * bound
+            assert np.abs(actual).max() <= bound * 1.001 and np.abs(actual).max() > 0.99 * bound
             np.testing.assert_allclose(
                 np.std(parameter.data, dtype="f8"), bound / sqrt(3), rtol=0.02
             )
@@ -142,15 +142,15 @@ def test_attention_drops_weights(causal):
     layer.in_proj_weight.data[2 * n :] = np.eye(n)
     layer.out_proj.weight.data[...] = np.eye(n)
     x = np.broadcast_to(np.eye(n, dtype="f4"), (256, n, n))
-    seen = np.broadcast_to(np.tril(np.ones((n, n))) if causal else np.ones((n, n)), x.shape)
-    even = seen / seen.sum(axis=-1, keepdims=True)
+    observed = np.broadcast_to(np.tril(np.ones((n, n))) if causal else np.ones((n, n)), x.shape)
+    even = observed / observed.sum(axis=-1, keepdims=True)
     nn.manual_seed(0)
     weights = layer(x).numpy()
-    kept = weights != 0
-    np.testing.assert_allclose(weights, np.where(kept, even / (1 - p), 0), rtol=1e-5)
-    count = seen.sum()
-    assert abs(kept.sum() / count - (1 - p)) < 5 * sqrt(p * (1 - p) / count)
-    assert not np.array_equal(kept[0], kept[1])
+    retained = weights != 0
+    np.testing.assert_allclose(weights, np.where(retained, even / (1 - p), 0), rtol=1e-5)
+    count = observed.sum()
+    assert abs(retained.sum() / count - (1 - p)) < 5 * sqrt(p * (1 - p) / count)
+    assert not np.array_equal(retained[0], retained[1])
     nn.manual_seed(0)
     np.testing.assert_array_equal(layer(x).numpy(), weights)
 
@@ -166,9 +166,9 @@ def test_dropped_attention_with_masks():
     layer.eval()
     plain = [layer(x, mask=m) for m in masks]
     results = nova.compile([*dropping, *plain]).run()
-    for got, wanted in zip(results[:3], results[3:], strict=True):
-        assert np.isfinite(got).all()
-        np.testing.assert_allclose(got, wanted, atol=1e-6)
+    for actual, expected in zip(results[:3], results[3:], strict=True):
+        assert np.isfinite(actual).all()
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 # --- seeds ----------------------------------------------------------------------------------------
@@ -177,13 +177,13 @@ def test_dropped_attention_with_masks():
 def test_seeds_count_from_a_base():
     base = nova.tensor(np.int64(7))
     with nn.seeded(base):
-        taken = [nn.next_seed() for _ in range(3)]
+        chosen = [nn.next_seed() for _ in range(3)]
         with nn.seeded(5):
             inner = nn.next_seed()
-        taken.append(nn.next_seed())
-    assert [t.item() for t in taken] == [7 + k * 1_000_003 for k in range(4)]
+        chosen.append(nn.next_seed())
+    assert [t.item() for t in chosen] == [7 + k * 1_000_003 for k in range(4)]
     assert inner.item() == 5
-    assert all(t.dtype is nova.i64 and t.shape == () for t in [*taken, inner])
+    assert all(t.dtype is nova.i64 and t.shape == () for t in [*chosen, inner])
     nn.manual_seed(0)
     outside = nn.next_seed()
     assert outside.dtype is nova.i64 and outside.shape == () and outside.item() >= 0

@@ -40,11 +40,11 @@ def values(net: nn.Module) -> dict[str, np.ndarray]:
     return {name: array.copy() for name, array in net.state_dict().items()}
 
 
-def assert_same(got: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert list(got) == list(wanted)
+def assert_same(actual: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
+    assert list(actual) == list(wanted)
     for name, array in wanted.items():
-        np.testing.assert_array_equal(got[name], array, err_msg=name)
-        assert got[name].dtype == array.dtype
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
+        assert actual[name].dtype == array.dtype
 
 
 def test_state_dict_is_the_arrays():
@@ -57,24 +57,24 @@ def test_state_dict_is_the_arrays():
 
 
 def test_loading_copies_into_the_arrays():
-    net, other = Net(), Net()
-    places = [p.data.ctypes.data for p in net.parameters()]
-    report = net.load_state_dict(other.state_dict())
+    net, second = Net(), Net()
+    positions = [p.data.ctypes.data for p in net.parameters()]
+    report = net.load_state_dict(second.state_dict())
     assert report == nn.LoadReport((), ())
-    assert [p.data.ctypes.data for p in net.parameters()] == places
-    assert_same(net.state_dict(), other.state_dict())
-    assert not np.shares_memory(net.body.bias.data, other.body.bias.data)
+    assert [p.data.ctypes.data for p in net.parameters()] == positions
+    assert_same(net.state_dict(), second.state_dict())
+    assert not np.shares_memory(net.body.bias.data, second.body.bias.data)
     net.load_state_dict(net.state_dict())
-    assert_same(net.state_dict(), other.state_dict())
+    assert_same(net.state_dict(), second.state_dict())
 
 
 def test_loading_from_torch_and_tensors():
-    theirs, net = TorchNet(), Net()
-    net.load_state_dict(theirs.state_dict())
-    assert_same(net.state_dict(), {n: t.numpy() for n, t in theirs.state_dict().items()})
+    reference, net = TorchNet(), Net()
+    net.load_state_dict(reference.state_dict())
+    assert_same(net.state_dict(), {n: t.numpy() for n, t in reference.state_dict().items()})
     half = Net(dtype="bf16")
-    half.load_state_dict(theirs.bfloat16().state_dict())
-    assert half.body.weight.data.tolist() == theirs.body.weight.tolist()
+    half.load_state_dict(reference.bfloat16().state_dict())
+    assert half.body.weight.data.tolist() == reference.body.weight.tolist()
     net.load_state_dict({n: nova.tensor(a) for n, a in Net().state_dict().items()})
 
 
@@ -139,13 +139,13 @@ def test_long_lists_are_cut():
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_save_and_load(dtype, tmp_path: Path):
-    net, other = Net(dtype=dtype), Net(dtype=dtype)
+    net, second = Net(dtype=dtype), Net(dtype=dtype)
     net.save(tmp_path / "m.safetensors")
-    places = [p.data.ctypes.data for p in other.parameters()]
-    assert other.load(tmp_path / "m.safetensors") == nn.LoadReport((), ())
-    assert_same(other.state_dict(), net.state_dict())
-    assert [p.data.ctypes.data for p in other.parameters()] == places
-    assert other.head.weight is other.embed.weight
+    positions = [p.data.ctypes.data for p in second.parameters()]
+    assert second.load(tmp_path / "m.safetensors") == nn.LoadReport((), ())
+    assert_same(second.state_dict(), net.state_dict())
+    assert [p.data.ctypes.data for p in second.parameters()] == positions
+    assert second.head.weight is second.embed.weight
 
 
 def test_tied_weights_are_stored_once(tmp_path: Path):
@@ -173,17 +173,17 @@ def test_a_loose_file_in_a_tied_model(tmp_path: Path):
 
 
 def test_files_of_torch_models(tmp_path: Path):
-    theirs, path = TorchNet(), tmp_path / "torch.safetensors"
-    safetensors.torch.save_model(theirs, str(path))
+    reference, path = TorchNet(), tmp_path / "torch.safetensors"
+    safetensors.torch.save_model(reference, str(path))
     net = Net(tie=False)
     net.load(path)
     assert net.head.weight is net.embed.weight
-    assert_same(net.state_dict(), {n: t.numpy() for n, t in theirs.state_dict().items()})
+    assert_same(net.state_dict(), {n: t.numpy() for n, t in reference.state_dict().items()})
     net.body.bias.data[...] = 7
     net.save(path)
-    missing, unexpected = safetensors.torch.load_model(theirs, str(path))
+    missing, unexpected = safetensors.torch.load_model(reference, str(path))
     assert not missing and not unexpected
-    assert_same({n: t.numpy() for n, t in theirs.state_dict().items()}, net.state_dict())
+    assert_same({n: t.numpy() for n, t in reference.state_dict().items()}, net.state_dict())
 
 
 def test_a_file_that_does_not_fit(tmp_path: Path):

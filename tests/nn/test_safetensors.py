@@ -34,21 +34,21 @@ def sample(dtypes=(*PLAIN, *EXTRA)) -> dict[str, np.ndarray]:
     return result
 
 
-def assert_same(got: dict, wanted: dict) -> None:
-    assert sorted(got) == sorted(wanted)
+def assert_same(actual: dict, wanted: dict) -> None:
+    assert sorted(actual) == sorted(wanted)
     for name, array in wanted.items():
-        assert got[name].dtype == array.dtype and got[name].shape == array.shape, name
-        assert got[name].tobytes() == array.tobytes(), name
+        assert actual[name].dtype == array.dtype and actual[name].shape == array.shape, name
+        assert actual[name].tobytes() == array.tobytes(), name
 
 
 def test_round_trip(tmp_path: Path):
     path, arrays = tmp_path / "a.safetensors", sample()
     metadata = {"text": 'with "quotes"\n', "ключ": "✓"}
     write_safetensors(path, arrays, metadata)
-    got = read_safetensors(path)
-    assert_same(got, arrays)
+    actual = read_safetensors(path)
+    assert_same(actual, arrays)
     assert read_metadata(path) == metadata
-    for array in got.values():
+    for array in actual.values():
         assert array.flags.writeable and array.flags.c_contiguous and array.flags.aligned
     first = path.read_bytes()
     write_safetensors(path, dict(reversed(arrays.items())), metadata)
@@ -100,11 +100,11 @@ def test_what_may_be_written(tmp_path: Path):
             "number": np.float64(3),
         },
     )
-    got = read_safetensors(path)
-    np.testing.assert_array_equal(got["strided"], base[::2, ::-1])
-    np.testing.assert_array_equal(got["fortran"], base)
-    np.testing.assert_array_equal(got["big endian"], base)
-    assert got["torch"].dtype == nova.bf16.numpy and got["number"].shape == ()
+    actual = read_safetensors(path)
+    np.testing.assert_array_equal(actual["strided"], base[::2, ::-1])
+    np.testing.assert_array_equal(actual["fortran"], base)
+    np.testing.assert_array_equal(actual["big endian"], base)
+    assert actual["torch"].dtype == nova.bf16.numpy and actual["number"].shape == ()
     before = path.read_bytes()
     for tensors, metadata, error, message in [
         ({"x": np.ones(2, "c8")}, None, DTypeError, "'x' has type complex64"),
@@ -142,16 +142,16 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch):
 
 def test_a_write_never_shows_half_a_file(tmp_path: Path, monkeypatch):
     """At the moment of the rename the new file is complete, and the old one still there."""
-    path, seen, replace = tmp_path / "a.safetensors", [], os.replace
+    path, observed, replace = tmp_path / "a.safetensors", [], os.replace
     write_safetensors(path, {"x": np.ones(3)})
 
     def look(source, target):
-        seen.append((read_safetensors(source)["x"][0], read_safetensors(target)["x"][0]))
+        observed.append((read_safetensors(source)["x"][0], read_safetensors(target)["x"][0]))
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", look)
     write_safetensors(path, {"x": np.zeros(3)})
-    assert seen == [(0, 1)] and read_safetensors(path)["x"][0] == 0
+    assert observed == [(0, 1)] and read_safetensors(path)["x"][0] == 0
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path):
@@ -217,10 +217,10 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("what", DAMAGED)
-def test_damaged(what: str, tmp_path: Path):
+@pytest.mark.parametrize("label", DAMAGED)
+def test_damaged(label: str, tmp_path: Path):
     path = tmp_path / "damaged.safetensors"
-    path.write_bytes(DAMAGED[what])
+    path.write_bytes(DAMAGED[label])
     with pytest.raises(ArtifactError) as caught:
         read_safetensors(path)
     assert caught.value.where == str(path) and len(str(caught.value)) < 1000
@@ -229,9 +229,9 @@ def test_damaged(what: str, tmp_path: Path):
 def test_cut_anywhere(tmp_path: Path):
     path = tmp_path / "a.safetensors"
     write_safetensors(path, {"x": np.ones(3, "f4"), "y": np.zeros(2, bool)}, {"k": "v"})
-    whole = path.read_bytes()
-    for n in range(len(whole)):
-        path.write_bytes(whole[:n])
+    full = path.read_bytes()
+    for n in range(len(full)):
+        path.write_bytes(full[:n])
         with pytest.raises(ArtifactError):
             read_safetensors(path)
 
@@ -240,10 +240,10 @@ def test_any_changed_byte_is_refused_or_read(tmp_path: Path):
     """Never another exception, and never an array of another size than its bytes."""
     path = tmp_path / "a.safetensors"
     write_safetensors(path, {"x": np.ones(3, "f4"), "y": np.zeros(2, bool)}, {"k": "v"})
-    whole = path.read_bytes()
-    for at in range(len(whole)):
+    full = path.read_bytes()
+    for at in range(len(full)):
         for bit in (0x01, 0x10, 0x80):
-            damaged = bytearray(whole)
+            damaged = bytearray(full)
             damaged[at] ^= bit
             path.write_bytes(damaged)
             check_or_refuse(path)

@@ -44,7 +44,7 @@ def check_code(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     codes = build_module(module, settings, Recorder())
     images = [image for code in codes for image in code.images]
     assert sorted((i.kind, i.arch) for i in images) == [
-        (kind, arch) for kind in ("cubin", "ptx") for arch in ARCHITECTURES
+        (mode, arch) for mode in ("cubin", "ptx") for arch in ARCHITECTURES
     ]
     texts = [image.data.decode() for image in images if image.kind == "ptx"]
     for code, text in zip(codes, texts, strict=True):
@@ -69,8 +69,8 @@ def test_forward_code(names: Sequence[str]) -> None:
 @pytest.mark.parametrize("names", groups(DIFFERENTIABLE), ids=title)
 def test_gradient_code(names: Sequence[str]) -> None:
     chosen = [(n, SAMPLES[n].cases[0], d) for n in names for d in (f32, f64)]
-    chosen = [one for one in chosen if one[2] in SAMPLES[one[0]].dtypes]
+    chosen = [single for single in chosen if single[2] in SAMPLES[single[0]].dtypes]
     chosen += [(n, case, f32) for n in names for case in SAMPLES[n].large]
-    items = [item for one in chosen if (item := weighted(*one)) is not None]
+    items = [item for single in chosen if (item := weighted(*single)) is not None]
     outputs = [t for item in items for t in (item.loss, *item.grads)]
     check_code([t for item in items for t in item.inputs], outputs)

@@ -29,8 +29,8 @@ def check_all(name: str, built: list[Built], options: dict[str, Any]) -> None:
     sample = SAMPLES[name]
     rounds = max(sample.rounds, ROUNDS.get(name, 1))
     for b, results in zip(built, run_all(built, **options), strict=True):
-        for got, want in zip(results, reference(sample, b), strict=True):
-            check(got, want, b.title, rounds=rounds)
+        for actual, want in zip(results, reference(sample, b), strict=True):
+            check(actual, want, b.title, rounds=rounds)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

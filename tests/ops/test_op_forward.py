@@ -30,10 +30,10 @@ def builds(name: str, sample: Sample) -> list[Built]:
 def check_all(sample: Sample, built: list[Built]) -> None:
     for b, results in zip(built, run_all(built), strict=True):
         expected, oracle = reference(sample, b), interpret(b)
-        for got, want, own in zip(results, expected, oracle, strict=True):
-            check(own, want, f"the numpy column of {b.title}", rounds=sample.rounds)
-            check(got, want, b.title, rounds=sample.rounds)
-            check(got, own, f"{b.title} against the interpreter", rounds=sample.rounds)
+        for actual, want, private in zip(results, expected, oracle, strict=True):
+            check(private, want, f"the numpy column of {b.title}", rounds=sample.rounds)
+            check(actual, want, b.title, rounds=sample.rounds)
+            check(actual, private, f"{b.title} against the interpreter", rounds=sample.rounds)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -75,8 +75,8 @@ def check_torch(name: str, items: list[Weighted], **options: Any) -> None:
         flags = varies(name, built.case)
         wide = [a.astype(np.float64) if v else a for a, v in zip(built.arrays, flags, strict=True)]
         weights = [w.astype(np.float64) for w in item.weights]
-        wanted = torch_gradients(SAMPLES[name], built.case, wide, built.sources, weights)[1]
-        for i, want in zip(built.sources, wanted, strict=True):
+        expected = torch_gradients(SAMPLES[name], built.case, wide, built.sources, weights)[1]
+        for i, want in zip(built.sources, expected, strict=True):
             title = f"gradient of operand {i} of {built.title}"
             check(next(results), want.detach().numpy(), title, tolerance=CLOSE[built.type])
 
@@ -150,11 +150,13 @@ def _compare(
             gradient = base[at + 1 + item.built.sources.index(operand)]
             with np.errstate(invalid="ignore"):
                 slope = (up[at] - down[at]) / (2 * STEP)
-                ours = np.sum(np.where(move == 0, 0, gradient * move))
+                actual = np.sum(np.where(move == 0, 0, gradient * move))
             scale = 1 + abs(base[at]) + np.sum(np.abs(gradient))
             title = f"{item.built.title}: operand {operand}"
-            known = np.isfinite(slope) and np.isfinite(ours)
-            assert not known or abs(slope - ours) <= 1e-6 * scale, f"{title}: {ours} for {slope}"
+            registered = np.isfinite(slope) and np.isfinite(actual)
+            assert not registered or abs(slope - actual) <= 1e-6 * scale, (
+                f"{title}: {actual} for {slope}"
+            )
         at += 1 + len(item.grads)
 
 

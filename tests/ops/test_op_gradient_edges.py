@@ -37,16 +37,18 @@ def slopes(function: Any, *arrays: np.ndarray) -> list[np.ndarray]:
 
 def torch_slopes(function: Any, *arrays: np.ndarray) -> list[np.ndarray]:
     leaves = [torch.tensor(a, requires_grad=True) for a in arrays]
-    found = torch.autograd.grad(function(*leaves).sum(), leaves, allow_unused=True)
+    result = torch.autograd.grad(function(*leaves).sum(), leaves, allow_unused=True)
     return [
-        np.zeros(a.shape) if g is None else g.numpy() for a, g in zip(arrays, found, strict=True)
+        np.zeros(a.shape) if g is None else g.numpy() for a, g in zip(arrays, result, strict=True)
     ]
 
 
-def agree(ours: Any, peer: Any, *arrays: np.ndarray, close: tuple[float, float] = CLOSE) -> None:
-    wanted = torch_slopes(peer, *arrays)
-    for i, (got, want) in enumerate(zip(slopes(ours, *arrays), wanted, strict=True)):
-        check(got, want, f"gradient of operand {i}", tolerance=close)
+def agree(
+    computed: Any, peer: Any, *arrays: np.ndarray, close: tuple[float, float] = CLOSE
+) -> None:
+    expected = torch_slopes(peer, *arrays)
+    for i, (actual, want) in enumerate(zip(slopes(computed, *arrays), expected, strict=True)):
+        check(actual, want, f"gradient of operand {i}", tolerance=close)
 
 
 @pytest.mark.parametrize("name", [n for n in UNARY if n != "detach"])
@@ -54,10 +56,10 @@ def test_unary_at_difficult_points(name: str) -> None:
     attrs = ATTRS.get(name, {})
     peer = SAMPLES[name].torch
     assert peer is not None
-    wanted = torch_slopes(lambda x: peer(x, **attrs), POINTS)[0]
-    got = slopes(lambda x: getattr(nova, name)(x, **attrs), POINTS)[0]
+    expected = torch_slopes(lambda x: peer(x, **attrs), POINTS)[0]
+    actual = slopes(lambda x: getattr(nova, name)(x, **attrs), POINTS)[0]
     defined = np.isfinite(peer(torch.from_numpy(POINTS), **attrs).numpy())
-    check(got[defined], wanted[defined], f"gradient of {name}", tolerance=CLOSE)
+    check(actual[defined], expected[defined], f"gradient of {name}", tolerance=CLOSE)
 
 
 @pytest.mark.parametrize("name", ["minimum", "maximum"])
@@ -82,29 +84,29 @@ def test_product_with_zeros() -> None:
 def test_power_at_zero() -> None:
     x = np.array([0.0, 0.0, 0.0, 2.0, -2.0])
     y = np.array([2.0, 1.0, 0.0, 0.0, 3.0])
-    got = slopes(nova.pow, x, y)
-    assert np.array_equal(got[0], [0.0, 1.0, 0.0, 0.0, 12.0])
-    assert np.array_equal(got[1][:3], [0.0, 0.0, 0.0])
+    actual = slopes(nova.pow, x, y)
+    assert np.array_equal(actual[0], [0.0, 1.0, 0.0, 0.0, 12.0])
+    assert np.array_equal(actual[1][:3], [0.0, 0.0, 0.0])
 
 
 def test_deviation_of_equal_elements() -> None:
-    got = slopes(lambda t: nova.std(t, axis=1), np.full((2, 5), 3.0))
-    assert np.array_equal(got[0], np.zeros((2, 5)))
+    actual = slopes(lambda t: nova.std(t, axis=1), np.full((2, 5), 3.0))
+    assert np.array_equal(actual[0], np.zeros((2, 5)))
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
 def test_extreme_scores(name: str) -> None:
     x = np.array([[1e4, 0.0, -1e4], [-np.inf, 0.0, 1.0], [5.0, 5.0, 5.0]])
-    ours, peer = getattr(nova, name), getattr(torch, name)
+    actual, peer = getattr(nova, name), getattr(torch, name)
     w = np.array([[0.3, 0.5, 0.2], [0.0, 1.0, 2.0], [1.0, 2.0, 3.0]])
     if name == "logsumexp":
-        agree(lambda t: ours(t, axis=1), lambda t: peer(t, 1), x)
+        agree(lambda t: actual(t, axis=1), lambda t: peer(t, 1), x)
     else:
-        kept = np.where(np.isfinite(x), x, -50.0)
+        retained = np.where(np.isfinite(x), x, -50.0)
         agree(
-            lambda t: ours(t, axis=1) * nova.tensor(w),
+            lambda t: actual(t, axis=1) * nova.tensor(w),
             lambda t: peer(t, 1) * torch.from_numpy(w),
-            kept,
+            retained,
         )
 
 
@@ -114,13 +116,13 @@ def test_rows_that_see_nothing() -> None:
     q, k, v = (rng.standard_normal((3, 4)) for _ in range(3))
     mask = np.array([[True, False, True], [False, False, False], [True, True, True]])
 
-    def ours(q: Any, k: Any, v: Any) -> Any:
+    def actual(q: Any, k: Any, v: Any) -> Any:
         return nova.scaled_dot_product_attention(q, k, v, nova.tensor(mask))
 
     inputs = [placeholder(a.shape, f64) for a in (q, k, v)]
-    value = nova.compile(ours(*inputs), inputs=inputs).run([q, k, v])
+    value = nova.compile(actual(*inputs), inputs=inputs).run([q, k, v])
     assert np.array_equal(value[1], np.zeros(4))
-    for slope in slopes(ours, q, k, v):
+    for slope in slopes(actual, q, k, v):
         assert np.isfinite(slope).all()
 
 
@@ -129,8 +131,10 @@ def test_mean_over_ignored_targets_is_nan() -> None:
     target = np.array([-100, -100])
     p = placeholder((2, 3), f64)
     loss = nova.cross_entropy(p, nova.tensor(target))
-    got = nova.compile(loss, inputs=[p]).run([x])
-    assert np.isnan(got) and torch.isnan(tf.cross_entropy(torch.zeros(2, 3), torch.tensor(target)))
+    actual = nova.compile(loss, inputs=[p]).run([x])
+    assert np.isnan(actual) and torch.isnan(
+        tf.cross_entropy(torch.zeros(2, 3), torch.tensor(target))
+    )
 
 
 def test_certain_and_wrong_costs_a_hundred() -> None:
@@ -151,6 +155,6 @@ def test_indices_out_of_range_are_clamped_and_equal_ones_add() -> None:
     where = np.array([-100, -3, -1, 2, 50, 0, 0])
     picked = nova.take(x, nova.tensor(where))
     grad = gradients(nova.sum(picked), [x])[0]
-    got, slope = nova.compile([picked, grad], inputs=[x]).run([np.array([1.0, 2.0, 3.0])])
-    assert np.array_equal(got, [1, 1, 3, 3, 3, 1, 1])
+    actual, slope = nova.compile([picked, grad], inputs=[x]).run([np.array([1.0, 2.0, 3.0])])
+    assert np.array_equal(actual, [1, 1, 3, 3, 3, 1, 1])
     assert np.array_equal(slope, [4, 0, 3])

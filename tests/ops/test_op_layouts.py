@@ -68,8 +68,8 @@ def check_layouts(name: str, cases: Sequence[Case]) -> None:
     arrays = [a for b in built for a in b.arrays]
     expected = [r.tobytes() for r in run(program, arrays)]
     for layout in LAYOUTS:
-        given = [_laid_out(a, layout) for a in arrays]
-        results = [r.tobytes() for r in run(program, given)]
+        supplied = [_laid_out(a, layout) for a in arrays]
+        results = [r.tobytes() for r in run(program, supplied)]
         assert results == expected, f"{name} of {layout.__name__} arguments"
 
 

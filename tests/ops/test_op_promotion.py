@@ -32,21 +32,21 @@ OWN = {frozenset({i8, u8}): i32}
 @pytest.mark.parametrize("a, b", list(product(ALL, ALL)))
 def test_promotion(a: DType, b: DType) -> None:
     common = torch.promote_types(TORCH[a.name], TORCH[b.name])
-    wanted = OWN.get(frozenset({a, b})) or NOVA[common]
-    assert promote(a, b) is wanted
-    assert (placeholder((2,), a) * placeholder((2,), b)).dtype is wanted
+    expected = OWN.get(frozenset({a, b})) or NOVA[common]
+    assert promote(a, b) is expected
+    assert (placeholder((2,), a) * placeholder((2,), b)).dtype is expected
     assert (
         nova.where(placeholder((2,), bool_), placeholder((2,), a), placeholder((2,), b)).dtype
-        is wanted
+        is expected
     )
 
 
 @pytest.mark.parametrize("number", [True, 3, 2.5])
-@pytest.mark.parametrize("other", ALL)
-def test_python_numbers_are_weak(number: bool | int | float, other: DType) -> None:
-    wanted = NOVA[(torch.ones(1, dtype=TORCH[other.name]) * number).dtype]
-    x = placeholder((1,), other)
-    assert (x * number).dtype is wanted and (number * x).dtype is wanted
+@pytest.mark.parametrize("second", ALL)
+def test_python_numbers_are_weak(number: bool | int | float, second: DType) -> None:
+    expected = NOVA[(torch.ones(1, dtype=TORCH[second.name]) * number).dtype]
+    x = placeholder((1,), second)
+    assert (x * number).dtype is expected and (number * x).dtype is expected
 
 
 BINARY = {
@@ -67,22 +67,22 @@ SKIPPED |= {(name, bool_) for name in ("floor", "trunc", "pow", "mod", "floor_di
 
 @pytest.mark.parametrize("name", [*BINARY, *UNARY])
 def test_result_types_are_torchs(name: str) -> None:
-    for own in ALL:
-        if (name, own) in SKIPPED:
+    for private in ALL:
+        if (name, private) in SKIPPED:
             continue
         operands = 2 if name in BINARY else 1
         function = getattr(torch, BINARY.get(name) or UNARY[name])
-        wanted = NOVA[function(*[torch.ones(2, dtype=TORCH[own.name])] * operands).dtype]
-        found = getattr(nova, name)(*[placeholder((2,), own) for _ in range(operands)]).dtype
-        assert found is wanted, (name, own)
+        expected = NOVA[function(*[torch.ones(2, dtype=TORCH[private.name])] * operands).dtype]
+        result = getattr(nova, name)(*[placeholder((2,), private) for _ in range(operands)]).dtype
+        assert result is expected, (name, private)
 
 
 @pytest.mark.parametrize("name", ["mean", "var", "softmax", "gelu", "div"])
 def test_f64_comes_from_f64_alone(name: str) -> None:
-    for own in ALL:
-        x = placeholder((3,), own)
-        found = nova.div(x, x) if name == "div" else getattr(nova, name)(x)
-        assert found.dtype is (own if own.is_float else f32), own
+    for private in ALL:
+        x = placeholder((3,), private)
+        result = nova.div(x, x) if name == "div" else getattr(nova, name)(x)
+        assert result.dtype is (private if private.is_float else f32), private
 
 
 def test_an_integer_input_of_an_f32_model_stays_f32() -> None:
@@ -92,9 +92,9 @@ def test_an_integer_input_of_an_f32_model_stays_f32() -> None:
     scaled = nova.tensor(images) / 255.0
     scores = scaled @ nova.tensor(weight) + nova.tensor(labels)
     assert scores.dtype is f32
-    given = torch.from_numpy(images) / 255.0 @ torch.from_numpy(weight) + torch.from_numpy(labels)
-    assert given.dtype is torch.float32
-    np.testing.assert_allclose(scores.numpy(), given.numpy(), rtol=1e-6)
+    inputs = torch.from_numpy(images) / 255.0 @ torch.from_numpy(weight) + torch.from_numpy(labels)
+    assert inputs.dtype is torch.float32
+    np.testing.assert_allclose(scores.numpy(), inputs.numpy(), rtol=1e-6)
     assert (nova.tensor(labels) * nova.tensor(np.ones(3))).dtype is f64
 
 

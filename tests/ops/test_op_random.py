@@ -44,20 +44,20 @@ def draw(seed: int, target: str = "cpu", shape: tuple[int, ...] = (7, 333)) -> l
 
 @pytest.mark.parametrize("seed", [0, 1, -1, 2**40 + 17])
 def test_same_seed_same_bits_everywhere(seed: int) -> None:
-    here, again = draw(seed), draw(seed)
+    local, again = draw(seed), draw(seed)
     for target in runnable("x86_64-v3", "x86_64", "aarch64"):
-        there = draw(seed, target)
-        for a, b, c in zip(here, again, there, strict=True):
+        present = draw(seed, target)
+        for a, b, c in zip(local, again, present, strict=True):
             assert a.tobytes() == b.tobytes() == c.tobytes()
-    assert np.array_equal(here[0], uniforms(seed, here[0].shape, 0))
-    assert np.array_equal(here[2] == 0, here[0] < np.float32(0.3))
+    assert np.array_equal(local[0], uniforms(seed, local[0].shape, 0))
+    assert np.array_equal(local[2] == 0, local[0] < np.float32(0.3))
 
 
 def test_seeds_and_streams_differ() -> None:
-    one, two = draw(1), draw(2)
-    assert not np.array_equal(one[0], two[0])
-    assert not np.array_equal(one[0], one[1])
-    assert not np.array_equal(one[2], two[2])
+    single, two = draw(1), draw(2)
+    assert not np.array_equal(single[0], two[0])
+    assert not np.array_equal(single[0], single[1])
+    assert not np.array_equal(single[2], two[2])
 
 
 def test_shape_does_not_change_the_sequence() -> None:

@@ -38,7 +38,7 @@ def test_second_derivative_of_more_cases(name: str) -> None:
 
 def check_second(name: str, cases: Sequence[Case]) -> None:
     """The gradient of the gradient's weighted sum, over operands and the first weights."""
-    inputs, outputs, arrays, wanted = [], [], [], []
+    inputs, outputs, arrays, expected = [], [], [], []
     for case in cases:
         built = build(name, case, f64)
         rng = np.random.default_rng(len(built.title))
@@ -55,10 +55,10 @@ def check_second(name: str, cases: Sequence[Case]) -> None:
         leaves, grads = torch_gradients(SAMPLES[name], case, built.arrays, built.sources, first)
         total = sum((g * torch.from_numpy(s)).sum() for g, s in zip(grads, second, strict=True))
         for i, want in enumerate(gradients_or_zeros(total, leaves)):
-            wanted.append((f"operand {built.sources[i]} of {built.title}", want.detach().numpy()))
+            expected.append((f"operand {built.sources[i]} of {built.title}", want.detach().numpy()))
     results = run(compile_all(inputs, outputs), arrays)
-    for (title, want), got in zip(wanted, results, strict=True):
-        check(got, want, f"second derivative: {title}", tolerance=CLOSE)
+    for (title, want), actual in zip(expected, results, strict=True):
+        check(actual, want, f"second derivative: {title}", tolerance=CLOSE)
 
 
 def _weighted_sum(values: list, weights: list) -> nova.Tensor:

@@ -48,28 +48,28 @@ def values(shape: tuple[int, ...]) -> np.ndarray:
 
 def broadcast_from(data: st.DataObject, shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape that broadcasts to `shape`."""
-    kept = data.draw(st.integers(0, len(shape)))
-    ones = data.draw(st.lists(st.booleans(), min_size=kept, max_size=kept))
-    tail = shape[len(shape) - kept :]
-    return tuple(1 if one else n for n, one in zip(tail, ones, strict=True))
+    retained = data.draw(st.integers(0, len(shape)))
+    items = data.draw(st.lists(st.booleans(), min_size=retained, max_size=retained))
+    tail = shape[len(shape) - retained :]
+    return tuple(1 if single else n for n, single in zip(tail, items, strict=True))
 
 
 def check_broadcasting(data: st.DataObject) -> None:
     shape = data.draw(SHAPES)
     a, b, c = (values(broadcast_from(data, shape)) for _ in range(3))
     check(run(nova.add, a, b), np.asarray(a + b), "add")
-    got = run(lambda x, y, z: nova.where(x > 0, y, z * 2), a, b, c)
-    check(got, np.where(a > 0, b, c * 2), "where")
+    actual = run(lambda x, y, z: nova.where(x > 0, y, z * 2), a, b, c)
+    check(actual, np.where(a > 0, b, c * 2), "where")
     inputs = [placeholder(t.shape, f64) for t in (a, b)]
     slope = gradients(nova.sum(inputs[0] * inputs[1]), inputs)
     results = nova.compile(slope, inputs=inputs).run([a, b])
-    for own, other, got in zip((a, b), (b, a), results, strict=True):
-        spread = np.broadcast_to(other, np.broadcast_shapes(a.shape, b.shape))
-        lead = spread.ndim - own.ndim
+    for private, second, actual in zip((a, b), (b, a), results, strict=True):
+        spread = np.broadcast_to(second, np.broadcast_shapes(a.shape, b.shape))
+        lead = spread.ndim - private.ndim
         axes = tuple(range(lead)) + tuple(
-            lead + i for i, n in enumerate(own.shape) if n == 1 != spread.shape[lead + i]
+            lead + i for i, n in enumerate(private.shape) if n == 1 != spread.shape[lead + i]
         )
-        check(got, spread.sum(axes).reshape(own.shape), "gradient", tolerance=(1e-12, 1e-13))
+        check(actual, spread.sum(axes).reshape(private.shape), "gradient", tolerance=(1e-12, 1e-13))
 
 
 def check_reduction(data: st.DataObject) -> None:
@@ -85,10 +85,12 @@ def check_reduction(data: st.DataObject) -> None:
         folded = range(len(shape)) if axes is None else axes
         if name == "max" and any(shape[a] == 0 for a in folded):
             continue
-        ours = getattr(nova, name)
-        got = run(lambda t, ours=ours: ours(t, axis=given_axes, keepdims=keepdims), x)
+        computed = getattr(nova, name)
+        actual = run(
+            lambda t, function=computed: function(t, axis=given_axes, keepdims=keepdims), x
+        )
         want = np.asarray(peer(x, axis=axes, keepdims=keepdims))
-        check(got, want, f"{name} of {shape} over {axes}", tolerance=(1e-12, 1e-13))
+        check(actual, want, f"{name} of {shape} over {axes}", tolerance=(1e-12, 1e-13))
 
 
 def check_matmul(data: st.DataObject) -> None:
@@ -124,8 +126,8 @@ def check_indexing(data: st.DataObject) -> None:
     picked = inputs[0][tuple(key)]
     slope = gradients(nova.sum(picked * inputs[1]), inputs[:1])[0]
     weights = values(want.shape)
-    got, grad = nova.compile([picked, slope], inputs=inputs).run([x, weights])
-    assert np.array_equal(got, want), (shape, key)
+    actual, grad = nova.compile([picked, slope], inputs=inputs).run([x, weights])
+    assert np.array_equal(actual, want), (shape, key)
     spread = np.zeros(shape)
     spread[tuple(key)] = weights
     assert np.array_equal(grad, spread), (shape, key)
@@ -140,13 +142,13 @@ def check_movement(data: st.DataObject) -> None:
     low = data.draw(st.lists(st.integers(0, 3), min_size=len(target), max_size=len(target)))
     x = values(shape)
 
-    def ours(t: Any) -> Any:
+    def actual(t: Any) -> Any:
         t = nova.flip(nova.permute(t, tuple(axes)), axes=flipped)
         return nova.pad(nova.reshape(t, target), tuple(low), tuple(reversed(low)), value=2)
 
     moved = np.flip(x.transpose(axes), flipped).reshape(target)
     widths = list(zip(low, reversed(low), strict=True))
-    assert np.array_equal(run(ours, x), np.pad(moved, widths, constant_values=2))
+    assert np.array_equal(run(actual, x), np.pad(moved, widths, constant_values=2))
 
 
 def check_joining(data: st.DataObject) -> None:
@@ -154,11 +156,11 @@ def check_joining(data: st.DataObject) -> None:
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     parts = []
     for n in data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=7)):
-        own = list(shape)
-        own[axis] = n
-        parts.append(values(tuple(own)))
-    got = run(lambda *t: nova.concat(list(t), axis=axis), *parts)
-    assert np.array_equal(got, np.concatenate(parts, axis))
+        private = list(shape)
+        private[axis] = n
+        parts.append(values(tuple(private)))
+    actual = run(lambda *t: nova.concat(list(t), axis=axis), *parts)
+    assert np.array_equal(actual, np.concatenate(parts, axis))
 
 
 test_broadcasting = generated(SHORT, check_broadcasting)

@@ -52,18 +52,18 @@ def elementwise(name: str, values: np.ndarray, type_: DType) -> Built:
     return build(name, case(*shapes, **ATTRS.get(name, {})), type_, arrays)
 
 
-def same(got: np.ndarray, want: np.ndarray, steps: float, strict: bool = True) -> np.ndarray:
+def same(actual: np.ndarray, want: np.ndarray, steps: float, strict: bool = True) -> np.ndarray:
     """Equal within `steps` tolerances of the type, NaN with NaN.
 
     If `strict`, subnormal numbers are compared like others, and zeros have the same sign.
     """
-    if got.dtype.kind in "iub":
-        return got == want
-    info = ml_dtypes.finfo(got.dtype)
-    relative = steps * TOLERANCE[dtype(got.dtype)][0]
+    if actual.dtype.kind in "iub":
+        return actual == want
+    info = ml_dtypes.finfo(actual.dtype)
+    relative = steps * TOLERANCE[dtype(actual.dtype)][0]
     edge = float(info.max) * (1 - relative)
     floor = steps * float(info.smallest_subnormal if strict else info.tiny)
-    a, b = got.astype(np.float64), want.astype(np.float64)
+    a, b = actual.astype(np.float64), want.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(a - b) <= relative * np.abs(b) + floor
     # The last numbers before infinity may round either way in the last place.
@@ -77,18 +77,18 @@ def same(got: np.ndarray, want: np.ndarray, steps: float, strict: bool = True) -
 def test_float_special_values(name: str) -> None:
     built = [elementwise(name, specials(d), d) for d in FLOATS]
     for b, results in zip(built, run_all(built), strict=True):
-        got, oracle = results[0], interpret(b)[0]
+        actual, oracle = results[0], interpret(b)[0]
         # numpy's choice between two zeros depends on the order of its operands.
-        good = same(got, oracle, 2, strict=name not in ("minimum", "maximum"))
-        _report(b, got, oracle, good, "numpy")
+        good = same(actual, oracle, 2, strict=name not in ("minimum", "maximum"))
+        _report(b, actual, oracle, good, "numpy")
         if name in NOT_LIKE_TORCH:
             continue
         with np.errstate(all="ignore"):
             if name in EXACT:
-                peer, want = "mpmath", exact(name, b).astype(got.dtype)
+                peer, want = "mpmath", exact(name, b).astype(actual.dtype)
             else:
-                peer, want = "torch", reference(SAMPLES[name], b)[0].astype(got.dtype)
-        _report(b, got, want, same(got, want, 2, strict=False), peer)
+                peer, want = "torch", reference(SAMPLES[name], b)[0].astype(actual.dtype)
+        _report(b, actual, want, same(actual, want, 2, strict=False), peer)
 
 
 def exact(name: str, b: Built) -> np.ndarray:
@@ -98,9 +98,9 @@ def exact(name: str, b: Built) -> np.ndarray:
         return np.array([float(value) for value in results])
 
 
-def _report(b: Built, got: np.ndarray, want: np.ndarray, good: np.ndarray, peer: str) -> None:
+def _report(b: Built, actual: np.ndarray, want: np.ndarray, good: np.ndarray, peer: str) -> None:
     bad = [
-        f"{b.name}({', '.join(str(a[i]) for a in b.arrays)}) = {got[i]}, {peer} {want[i]}"
+        f"{b.name}({', '.join(str(a[i]) for a in b.arrays)}) = {actual[i]}, {peer} {want[i]}"
         for i in np.flatnonzero(~good)
     ]
     assert not bad, f"{b.type}: " + "; ".join(bad[:6])
@@ -112,8 +112,8 @@ def test_integer_edges(name: str) -> None:
     types = [d for d in (*INTEGERS, bool_) if d in SAMPLES[name].dtypes]
     built = [elementwise(name, edges(d), d) for d in types]
     for b, results in zip(built, run_all(built), strict=True):
-        got, oracle = results[0], interpret(b)[0]
-        _report(b, got, oracle, same(got, oracle, 2), "numpy")
+        actual, oracle = results[0], interpret(b)[0]
+        _report(b, actual, oracle, same(actual, oracle, 2), "numpy")
 
 
 def edges(type_: DType) -> np.ndarray:
@@ -132,8 +132,8 @@ def test_casts_at_the_edges() -> None:
         values = specials(source) if source.is_float else edges(source)
         built += [build("cast", case(values.shape, dtype=d), source, [values]) for d in ALL]
     for b, results in zip(built, run_all(built), strict=True):
-        got, oracle = results[0], interpret(b)[0]
-        _report(b, got, oracle, same(got, oracle, 0), "numpy")
+        actual, oracle = results[0], interpret(b)[0]
+        _report(b, actual, oracle, same(actual, oracle, 0), "numpy")
 
 
 def test_division_by_zero_is_zero() -> None:

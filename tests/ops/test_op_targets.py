@@ -105,9 +105,9 @@ def test_pairs_of_halves(target: str, first: str) -> None:
 @pytest.mark.parametrize("target", ["aarch64", "neoverse-n1", "neoverse-v2", "apple-m1"])
 def test_results_on_an_emulated_processor(target: str, emulated: list[str], tmp_path: Path) -> None:
     """Numbers of AArch64 code, with instructions for halves and without."""
-    chosen = [one for one in sampled(target, 150) if one[2] in (f16, bf16, i64)]
+    chosen = [single for single in sampled(target, 150) if single[2] in (f16, bf16, i64)]
     chosen += sampled(f"{target} in any type", 40)
-    built = [build(*one) for one in chosen if "seed" not in str(one[1])]
+    built = [build(*single) for single in chosen if "seed" not in str(single[1])]
     inputs = [t for b in built for t in b.inputs]
     outputs = [t for b in built for t in b.outputs]
     file = tmp_path / "model.nova"
@@ -115,15 +115,19 @@ def test_results_on_an_emulated_processor(target: str, emulated: list[str], tmp_
         compile_plan(build_plan(outputs, inputs, []), Settings(target=target), {}).data
     )
     values = b"".join(a.tobytes() for b in built for a in b.arrays)
-    done = subprocess.run([*emulated, str(file)], input=values, capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(
+        [*emulated, str(file)], input=values, capture_output=True, timeout=300
+    )
+    assert completed.returncode == 0, completed.stderr
     at = 0
     for b in built:
-        for own in interpret(b):
-            got = np.frombuffer(done.stdout, own.dtype, own.size, at).reshape(own.shape)
-            at += own.nbytes
-            check(got, own, f"{b.title} for {target}", rounds=SAMPLES[b.name].rounds)
-    assert at == len(done.stdout)
+        for private in interpret(b):
+            actual = np.frombuffer(completed.stdout, private.dtype, private.size, at).reshape(
+                private.shape
+            )
+            at += private.nbytes
+            check(actual, private, f"{b.title} for {target}", rounds=SAMPLES[b.name].rounds)
+    assert at == len(completed.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -52,10 +52,10 @@ def train(optimizers: list[Any], kind: str) -> list[list[np.ndarray]]:
     compiled = nova.compile([], inputs=[slope], params=leaves, updates=updates)
     arrays = [p.data.copy() for p in leaves]
     history: list[list[np.ndarray]] = [[] for _ in optimizers]
-    for given in slopes(kind):
-        compiled(given, *arrays)
-        for own, positions in zip(history, where, strict=True):
-            own.append(np.concatenate([arrays[i].ravel() for i in positions]))
+    for arguments in slopes(kind):
+        compiled(arguments, *arrays)
+        for private, positions in zip(history, where, strict=True):
+            private.append(np.concatenate([arrays[i].ravel() for i in positions]))
     return history
 
 
@@ -63,9 +63,9 @@ def torch_history(make: Any, kind: str, count: int = 2, clip: Any = None) -> lis
     params = [torch.tensor(a, requires_grad=True) for a in start(kind, count)]
     optimizer = make(params)
     history = []
-    for given in slopes(kind):
+    for inputs in slopes(kind):
         for p in params:
-            p.grad = gradient(p.detach(), torch.tensor(given))
+            p.grad = gradient(p.detach(), torch.tensor(inputs))
         if clip is not None:
             clip(params)
         optimizer.step()
@@ -73,8 +73,8 @@ def torch_history(make: Any, kind: str, count: int = 2, clip: Any = None) -> lis
     return history
 
 
-def assert_close(ours: list[np.ndarray], theirs: list[np.ndarray], kind: str) -> None:
-    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+def assert_close(actual: list[np.ndarray], reference: list[np.ndarray], kind: str) -> None:
+    for i, (a, b) in enumerate(zip(actual, reference, strict=True)):
         error = np.abs(a - b).max() / np.abs(b).max()
         assert error < TOLERANCE[kind], f"step {i}: {error}"
 
@@ -82,17 +82,17 @@ def assert_close(ours: list[np.ndarray], theirs: list[np.ndarray], kind: str) ->
 @pytest.fixture(scope="module", params=["f4", "f8"])
 def trained(request: pytest.FixtureRequest) -> tuple[str, list[list[np.ndarray]]]:
     """Every case, trained by one program."""
-    kind = request.param
-    optimizers = [ours(parameters(kind, 1), **options) for _, ours, _, options in CASES]
-    return kind, train(optimizers, kind)
+    mode = request.param
+    optimizers = [actual(parameters(mode, 1), **options) for _, actual, _, options in CASES]
+    return mode, train(optimizers, mode)
 
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=IDS)
 def test_every_option_as_torch(trained: Any, index: int) -> None:
-    kind, history = trained
-    _, _, theirs, options = CASES[index]
-    wanted = torch_history(lambda params: theirs(params, **options), kind, 1)
-    assert_close(history[index], wanted, kind)
+    mode, history = trained
+    _, _, reference, options = CASES[index]
+    expected = torch_history(lambda params: reference(params, **options), mode, 1)
+    assert_close(history[index], expected, mode)
 
 
 CLIPS: list[tuple[dict[str, Any], Any]] = [
@@ -114,14 +114,14 @@ CLIPS: list[tuple[dict[str, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["f4", "f8"])
-def test_clipping_as_torch(kind: str) -> None:
-    def theirs(params: list[Any]) -> Any:
+@pytest.mark.parametrize("mode", ["f4", "f8"])
+def test_clipping_as_torch(mode: str) -> None:
+    def reference(params: list[Any]) -> Any:
         return torch.optim.SGD(params, 0.1, momentum=0.5)
 
-    history = train([optim.SGD(parameters(kind), 0.1, 0.5, **clip) for clip, _ in CLIPS], kind)
-    for ours, (_, clip) in zip(history, CLIPS, strict=True):
-        assert_close(ours, torch_history(theirs, kind, clip=clip), kind)
+    history = train([optim.SGD(parameters(mode), 0.1, 0.5, **clip) for clip, _ in CLIPS], mode)
+    for actual, (_, clip) in zip(history, CLIPS, strict=True):
+        assert_close(actual, torch_history(reference, mode, clip=clip), mode)
 
 
 def test_groups_as_torch() -> None:
@@ -130,8 +130,8 @@ def test_groups_as_torch() -> None:
         return [{"params": [first], "lr": 0.2}, {"params": second, "weight_decay": 0.3}]
 
     history = train([optim.AdamW(grouped(parameters("f8")), 0.01)], "f8")
-    theirs = torch_history(lambda params: torch.optim.AdamW(grouped(params), 0.01), "f8")
-    assert_close(history[0], theirs, "f8")
+    reference = torch_history(lambda params: torch.optim.AdamW(grouped(params), 0.01), "f8")
+    assert_close(history[0], reference, "f8")
 
 
 def test_norm_and_finiteness_of_special_gradients() -> None:

@@ -95,12 +95,12 @@ def test_as_torch(rates: np.ndarray, name: str) -> None:
     parameter = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.SGD([parameter], LR)
     scheduler = CASES[name][1](optimizer)
-    theirs = []
+    reference = []
     for _ in range(STEPS):
-        theirs.append(optimizer.param_groups[0]["lr"])
+        reference.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         scheduler.step()
-    np.testing.assert_allclose(rates[:, list(CASES).index(name)], theirs, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(rates[:, list(CASES).index(name)], reference, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize(

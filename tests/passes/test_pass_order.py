@@ -56,12 +56,12 @@ def test_every_pass_on_every_module(step, modules, tmp_path, capsys):
         source = tmp_path / "m.mlir"
         source.write_text(text)
         status = main([str(source), f"--{step}", "-o", str(tmp_path / "out.mlir")])
-        said = capsys.readouterr().err
-        assert status == 0 or "error: " in said, f"{step} on {name}: {status}, {said}"
+        output = capsys.readouterr().err
+        assert status == 0 or "error: " in output, f"{step} on {name}: {status}, {output}"
 
 
 @pytest.mark.parametrize(
-    ("stage", "step", "said"),
+    ("stage", "step", "output"),
     [
         ("kernels", "lower-kernels", "buffers without results are expected"),
         ("kernels", "drop-host-code", "buffers without results are expected"),
@@ -75,11 +75,11 @@ def test_every_pass_on_every_module(step, modules, tmp_path, capsys):
         ("update of another type", "plan-workspace", "values of other types"),
     ],
 )
-def test_what_a_pass_says(stage, step, said, modules, tmp_path, capsys):
+def test_what_a_pass_says(stage, step, output, modules, tmp_path, capsys):
     source = tmp_path / "m.mlir"
     source.write_text(modules[stage])
     assert main([str(source), f"--{step}"]) == 1
-    assert said in capsys.readouterr().err
+    assert output in capsys.readouterr().err
 
 
 class _Broken(Pass):

@@ -28,9 +28,9 @@ def test_odd_names_read_back_and_load(tmp_path):
 @pytest.mark.parametrize("file", ["a b.py", "a\nb.py", 'quo"te.py', '"q".py', "\u2028.py", "<x>"])
 def test_odd_file_names_read_back(file):
     x = nova.tensor(np.ones(2, "f4"))
-    made = {}
-    exec(compile("y = x + 1", file, "exec"), {"x": x}, made)
-    plan = nova.compile(made["y"], inputs=[x]).plan
+    created = {}
+    exec(compile("y = x + 1", file, "exec"), {"x": x}, created)
+    plan = nova.compile(created["y"], inputs=[x]).plan
     back = parse_plan(print_plan(plan))
     assert back == plan
     assert back.steps[0].location == plan.steps[0].location == (file, 1)

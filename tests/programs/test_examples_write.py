@@ -20,12 +20,12 @@ def test_digits(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import digits; digits.main(epochs=1)"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"digits.nova", "digits.safetensors"}
-    assert "saved digits.safetensors and digits.nova" in done.stdout
+    assert "saved digits.safetensors and digits.nova" in completed.stdout
     assert before == {path for path in EXAMPLES.rglob("*") if "__pycache__" not in path.parts}
     program = nova.load(tmp_path / "digits.nova")
     shape = program.signature.inputs[0].type.shape

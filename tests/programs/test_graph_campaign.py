@@ -52,17 +52,17 @@ def check_graph(number: int, level: str) -> None:
         with nova.knobs.override(threads=threads):
             results = program.run(arguments)
         runs.append(results if isinstance(results, tuple) else (results,))
-    for other, threads in zip(runs[1:], THREADS[1:], strict=True):
-        for k, (a, b) in enumerate(zip(runs[0], other, strict=True)):
-            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-            assert same, f"graph {number}: result {k} differs on {threads} threads"
+    for second, threads in zip(runs[1:], THREADS[1:], strict=True):
+        for k, (a, b) in enumerate(zip(runs[0], second, strict=True)):
+            identical = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+            assert identical, f"graph {number}: result {k} differs on {threads} threads"
     check_values(number, dtype, runs[0], outputs, arguments, large)
 
 
 def check_values(
     number: int,
     dtype: type,
-    got: Sequence[np.ndarray],
+    actual: Sequence[np.ndarray],
     outputs: Sequence[nova.Tensor],
     arguments: Sequence[np.ndarray],
     large: bool,
@@ -72,13 +72,13 @@ def check_values(
     exact = dict(zip(wide_leaves, (a.astype(np.float64) for a in arguments), strict=True))
     # Kinks, where results jump: the same graph a rounding away from its leaves.
     near = {leaf: value * (1 + np.finfo(dtype).eps) for leaf, value in exact.items()}
-    wanted, moved, noisy = evaluate(wide, exact), evaluate(wide, near), evaluate(outputs)
-    for k, (a, want, other, rough) in enumerate(zip(got, wanted, moved, noisy, strict=True)):
+    expected, moved, noisy = evaluate(wide, exact), evaluate(wide, near), evaluate(outputs)
+    for k, (a, want, second, rough) in enumerate(zip(actual, expected, moved, noisy, strict=True)):
         assert a.dtype == rough.dtype and a.shape == want.shape, f"graph {number}: result {k}"
         assert np.isnan(a).tolist() == np.isnan(rough).tolist(), f"graph {number}: result {k}"
         with np.errstate(invalid="ignore"):
             error = np.abs(a - want)
-            noise = np.maximum(np.abs(rough - want), np.abs(other - want))
+            noise = np.maximum(np.abs(rough - want), np.abs(second - want))
         allowed = RTOL[dtype] * (1 + np.abs(want)) + NOISE * noise
         wrong = ~((error <= allowed) | np.isnan(a) | (a == want))
         assert not wrong.any(), (

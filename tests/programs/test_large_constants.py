@@ -44,21 +44,21 @@ def test_texts_refer_to_constants_and_parse_back(dtype: str) -> None:
     for result in program.run([x]):
         assert np.array_equal(np.asarray(result, np.float64), values.astype(np.float64))
     assert program._recorder is not None
-    kept = program._recorder.compact
+    retained = program._recorder.compact
     if values.nbytes >= LEAST:
-        assert all(len(text) < 40_000 for stage, text in kept.items() if stage != "ll")
+        assert all(len(text) < 40_000 for stage, text in retained.items() if stage != "ll")
     assert parse_plan(program.stages["plan"]) == program.plan
     for stage in list(MLIR_STAGES)[:-1]:
         module = start_from_text(program.stages[stage], stage)
         constants = find_ops(module, "nova.constant", "arith.constant", "memref.global")
-        found = [
+        actual = [
             dense_bytes(attr)
             for op in constants
             for name in ("value", "initial_value")
             if name in op.attributes
             and isinstance((attr := op.attributes[name]).type, ir.RankedTensorType)
         ]
-        assert any(bytes(data) == values.tobytes() for data in found), stage
+        assert any(bytes(data) == values.tobytes() for data in actual), stage
 
 
 def test_a_file_has_the_same_texts(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_constants_that_are_equal_are_kept_once() -> None:
     x = nova.tensor(np.zeros(SHAPE, np.float32), name="x")
     copies = [nova.tensor(values.copy()) for _ in range(6)]
     total = x
-    for one in copies:
-        total = nova.tanh(total) * one
+    for single in copies:
+        total = nova.tanh(total) * single
     program = nova.compile(total, inputs=[x])
     assert len(program._executable.artifact.section(".nova.const")) < 2 * values.nbytes
 
@@ -171,14 +171,16 @@ def resident():
 
 def measure(script: str) -> dict[str, float]:
     code = _MEASURE + textwrap.dedent(script)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    result: dict[str, float] = json.loads(done.stdout)
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    result: dict[str, float] = json.loads(completed.stdout)
     return result
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_a_constant_costs_a_few_times_its_size() -> None:
-    found = measure("""
+    result = measure("""
         x = np.ones((4, 2048), np.float32)
         X = nova.tensor(x, name="X")
         nova.compile(X + X, inputs=[X]).run([x])
@@ -194,13 +196,13 @@ def test_a_constant_costs_a_few_times_its_size() -> None:
         print(json.dumps({"peak": peak / w.nbytes, "held": held / w.nbytes}))
     """)
     # With digits in the texts of stages it was 30 and 20 times.
-    assert found["peak"] < 9
-    assert found["held"] < 6
+    assert result["peak"] < 9
+    assert result["held"] < 6
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_compiles_give_their_memory_back() -> None:
-    found = measure("""
+    result = measure("""
         from nova.api.compile import clear_memory_cache
 
         x = np.ones((7, 5), np.float32)
@@ -216,4 +218,4 @@ def test_compiles_give_their_memory_back() -> None:
         print(json.dumps({"each": (resident() - before) / 40}))
     """)
     # Where LLVM does not get its passes back, it is 240 KiB.
-    assert found["each"] < 120_000
+    assert result["each"] < 120_000

@@ -42,20 +42,20 @@ def test_kernels_of_a_chain_have_a_bounded_size_and_are_shared() -> None:
     assert len(body_sizes(long)) <= 4
     assert long.metrics["object"]["bytes"] < 2 * short.metrics["object"]["bytes"]
     x = np.linspace(0, 1, 4096, dtype=np.float32)
-    wanted = x.astype(np.float64)
+    expected = x.astype(np.float64)
     for _ in range(800):
-        wanted = np.sin(wanted) * 1.01
-    np.testing.assert_allclose(long.run([x]), wanted, rtol=1e-4)
+        expected = np.sin(expected) * 1.01
+    np.testing.assert_allclose(long.run([x]), expected, rtol=1e-4)
 
 
 def test_a_program_of_ten_thousand_ops_compiles() -> None:
     program = compile_chain(5_000, size=64)
     assert len(program.plan.steps) == 10_000
     x = np.linspace(0, 1, 64, dtype=np.float32)
-    wanted = x.astype(np.float64)
+    expected = x.astype(np.float64)
     for _ in range(5_000):
-        wanted = np.sin(wanted) * 1.01
-    np.testing.assert_allclose(program.run([x]), wanted, rtol=1e-3)
+        expected = np.sin(expected) * 1.01
+    np.testing.assert_allclose(program.run([x]), expected, rtol=1e-3)
 
 
 def test_ordinary_programs_are_fused_as_before() -> None:
@@ -72,8 +72,8 @@ def test_many_operands_of_a_sum_are_read_by_several_kernels() -> None:
     arrays = [rng.standard_normal(512).astype(np.float32) for _ in range(600)]
     tensors = [nova.tensor(a, name=f"x{i}") for i, a in enumerate(arrays)]
     total = tensors[0]
-    for one in tensors[1:]:
-        total = total + one
+    for single in tensors[1:]:
+        total = total + single
     program = nova.compile(total, inputs=tensors)
     assert call_count(program) > 1
     assert max(body_sizes(program)) < 450
@@ -96,12 +96,12 @@ def test_a_deep_chain_has_gradients() -> None:
     values = [x.astype(np.float64)]
     for _ in range(layers):
         values.append(np.tanh(values[-1] * 1.01))
-    flow, wanted = np.ones(64), np.zeros(64)
+    flow, expected = np.ones(64), np.zeros(64)
     for before, after in zip(reversed(values[:-1]), reversed(values[1:]), strict=True):
         inner = flow * (1 - after**2)
-        wanted += inner * before
+        expected += inner * before
         flow = inner * w
-    np.testing.assert_allclose(gradient, wanted, rtol=2e-3)
+    np.testing.assert_allclose(gradient, expected, rtol=2e-3)
 
 
 def test_math_functions_that_a_unit_has_often_are_called() -> None:
@@ -125,41 +125,43 @@ def test_device_code_of_a_chain_is_bounded() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sin", "wide", "add", "reshape", "slice", "concat", "reduce"])
-def test_thousands_of_ops_of_a_kind(kind: str) -> None:
+@pytest.mark.parametrize("mode", ["sin", "wide", "add", "reshape", "slice", "concat", "reduce"])
+def test_thousands_of_ops_of_a_kind(mode: str) -> None:
     x = np.linspace(0, 1, 4096, dtype=np.float32)
     tensor = nova.tensor(x, name="x")
-    y, wanted = tensor, x.astype(np.float64)
+    y, expected = tensor, x.astype(np.float64)
     outputs: list[nova.Tensor] = []
-    if kind == "sin":
+    if mode == "sin":
         y = chain(2_000, tensor)
         for _ in range(2_000):
-            wanted = np.sin(wanted) * 1.01
-    elif kind == "wide":
+            expected = np.sin(expected) * 1.01
+    elif mode == "wide":
         outputs = [nova.sin(tensor * (i / 5_000)) for i in range(5_000)]
-        y, wanted = outputs[-1], np.sin(x * 4_999 / 5_000)
-    elif kind == "add":
+        y, expected = outputs[-1], np.sin(x * 4_999 / 5_000)
+    elif mode == "add":
         for _ in range(4_000):
             y = y + tensor
-        wanted = wanted * 4_001
-    elif kind == "reshape":
+        expected = expected * 4_001
+    elif mode == "reshape":
         for _ in range(2_000):
             y = y.reshape(64, 64).transpose().reshape(4096)
-    elif kind == "slice":
+    elif mode == "slice":
         for _ in range(4_000):
             y = y[1:]
-        wanted = wanted[4_000:]
-    elif kind == "concat":
+        expected = expected[4_000:]
+    elif mode == "concat":
         y = tensor[:4]
         for _ in range(300):
             y = nova.concat([y, tensor[:4]])
-        wanted = np.tile(wanted[:4], 301)
+        expected = np.tile(expected[:4], 301)
     else:
         for _ in range(2_000):
             y = y - y.mean() * 0.5
         for _ in range(2_000):
-            wanted = wanted - wanted.mean() * 0.5
+            expected = expected - expected.mean() * 0.5
     program = nova.compile([*outputs[:-1], y], inputs=[tensor])
     results = program.run([x])
     last = results[-1] if outputs else results
-    np.testing.assert_allclose(np.asarray(last).reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        np.asarray(last).reshape(expected.shape), expected, rtol=1e-3, atol=1e-4
+    )

@@ -37,9 +37,9 @@ def compare(nova_loss, torch_loss, inputs, params, dtype, **knobs):
     loss = torch_loss(**{n: torch.tensor(a) for n, a in inputs.items()}, **variables)
     loss.backward()
     expected = [loss.detach(), *(v.grad for v in variables.values())]
-    for name, got, want in zip(["loss", *params], results, expected, strict=True):
+    for name, actual, want in zip(["loss", *params], results, expected, strict=True):
         scale = np.abs(want.numpy()).max()
-        error = np.abs(got - want.numpy()).max() / scale
+        error = np.abs(actual - want.numpy()).max() / scale
         assert error <= TOLERANCE[dtype], f"{name}: {error:.2e}"
 
 

@@ -28,8 +28,8 @@ def test_the_gpt_of_the_examples_trains_as_on_the_cpu(on_device: dict[str, Any])
         optimizer = optim.AdamW(model.parameters(), 1e-2)
         step = nova.train_step(model, lambda m, x, y: m.loss(x, y), optimizer, **options)
         steps.append((model, [float(step(*batch)) for _ in range(4)]))
-    (here, losses), (there, device_losses) = steps
+    (local, losses), (present, device_losses) = steps
     np.testing.assert_allclose(device_losses, losses, rtol=2e-5)
     assert losses[-1] < losses[0]
-    for name, value in here.state_dict().items():
-        np.testing.assert_allclose(there.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+    for name, value in local.state_dict().items():
+        np.testing.assert_allclose(present.state_dict()[name], value, rtol=1e-3, atol=1e-4)

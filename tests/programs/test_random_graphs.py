@@ -20,9 +20,9 @@ def check(leaves, outputs, rtol, **options):
     program = nova.compile(outputs, inputs=leaves, **options)
     results = program.run([leaf.data for leaf in leaves])
     results = results if isinstance(results, tuple) else (results,)
-    for got, want in zip(results, expected, strict=True):
-        assert got.dtype == want.dtype and got.shape == want.shape
-        np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
+    for actual, want in zip(results, expected, strict=True):
+        assert actual.dtype == want.dtype and actual.shape == want.shape
+        np.testing.assert_allclose(actual, want, rtol=rtol, atol=rtol)
 
 
 def generated(examples, body, **options):

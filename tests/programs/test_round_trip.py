@@ -202,11 +202,11 @@ def test_same_bits_in_a_process_without_compilers(
         write(case, tmp_path)
         names.append(case.name)
     assert len(names) == len(set(names)) > 5
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path), ABSENT],
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == sorted(f"ran {name}" for name in names)
+    assert completed.returncode == 0, completed.stderr
+    assert sorted(completed.stdout.splitlines()) == sorted(f"ran {name}" for name in names)

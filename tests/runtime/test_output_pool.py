@@ -84,14 +84,14 @@ def test_a_result_can_be_resized_in_place(plus):
 
 def test_dropped_memory_is_used_again(plus):
     first = call(plus, 1)
-    place = first.ctypes.data
+    location = first.ctypes.data
     before = pool()
     assert before.live_count == 1 and before.live_bytes >= first.nbytes and before.idle_count == 0
     del first
     assert pool().idle_count == 1
     for number in range(20):
         result = call(plus, number)
-        assert result.ctypes.data == place
+        assert result.ctypes.data == location
         np.testing.assert_array_equal(result, DATA + np.float32(number))
         del result
     after = pool()
@@ -99,10 +99,10 @@ def test_dropped_memory_is_used_again(plus):
 
 
 def test_a_kept_result_is_never_overwritten(plus):
-    kept = [call(plus, number) for number in range(3)]
+    retained = [call(plus, number) for number in range(3)]
     for number in range(100):
         call(plus, 1000 + number)
-    for number, result in enumerate(kept):
+    for number, result in enumerate(retained):
         np.testing.assert_array_equal(result, DATA + np.float32(number))
 
 
@@ -110,28 +110,28 @@ def test_a_kept_result_is_never_overwritten(plus):
 def test_whatever_sees_the_memory_keeps_it(plus, hold: str):
     result = call(plus, 1)
     if hold == "view":
-        held = result[5:].reshape(-1, 1).T
+        alive = result[5:].reshape(-1, 1).T
     elif hold == "memoryview":
-        held = memoryview(result)
+        alive = memoryview(result)
     elif hold == "dlpack":
-        held = np.from_dlpack(result)
+        alive = np.from_dlpack(result)
     elif hold == "torch":
-        held = pytest.importorskip("torch").from_numpy(result)
+        alive = pytest.importorskip("torch").from_numpy(result)
     elif hold == "iterator":
-        held = iter(result)
+        alive = iter(result)
     else:
-        held = result.__dlpack__()
-    place = result.ctypes.data
+        alive = result.__dlpack__()
+    location = result.ctypes.data
     del result
     for number in range(5):
-        assert call(plus, 1000 + number).ctypes.data != place
+        assert call(plus, 1000 + number).ctypes.data != location
     if hold == "view":
-        np.testing.assert_array_equal(held[0], DATA[5:] + 1)
+        np.testing.assert_array_equal(alive[0], DATA[5:] + 1)
     elif hold == "iterator":
-        assert [next(held) for _ in range(3)] == [1, 2, 3]
+        assert [next(alive) for _ in range(3)] == [1, 2, 3]
     elif hold != "capsule":
-        np.testing.assert_array_equal(np.asarray(held), DATA + 1)
-    del held
+        np.testing.assert_array_equal(np.asarray(alive), DATA + 1)
+    del alive
     assert pool().live_count == 0
 
 
@@ -172,21 +172,21 @@ def test_threads_drop_what_others_made(plus):
             for i in range(30):
                 value = np.float32(number * 100 + i)
                 result = plus(DATA, value)
-                made.append(result)
-                if len(made) > 4:
-                    made.pop(0)
+                created.append(result)
+                if len(created) > 4:
+                    created.pop(0)
                 np.testing.assert_array_equal(result, DATA + value)
         except BaseException as error:  # shown by the thread that checks
             errors.append(error)
 
-    made: list[np.ndarray] = []
+    created: list[np.ndarray] = []
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not errors
-    made.clear()
+    created.clear()
     assert pool().live_count == 0
 
 
@@ -255,11 +255,11 @@ print("done")
 
 
 def test_fork_threads_and_exit():
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", CHILD],
         capture_output=True,
         text=True,
         timeout=120,
         env={**os.environ, "NOVA_THREADS": "1"},
     )
-    assert done.returncode == 0 and done.stdout == "done\n", done.stderr
+    assert completed.returncode == 0 and completed.stdout == "done\n", completed.stderr

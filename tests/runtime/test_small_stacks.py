@@ -42,8 +42,8 @@ print("done")
 @pytest.mark.parametrize("target", runnable("cpu", "x86_64-v3"))
 def test_a_small_stack_is_enough(target: str, threads: int) -> None:
     command = [sys.executable, "-c", SCRIPT, target, str(threads)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (completed.returncode, completed.stdout) == (0, "done\n"), completed.stderr
 
 
 @pytest.mark.parametrize("target", runnable("cpu", "x86_64-v3", "x86_64"))

@@ -99,17 +99,17 @@ def test_out_and_params(step):
 
 
 def test_a_callback_may_run_programs(arrays):
-    expected, found, done = chains(*arrays), [], threading.Event()
+    expected, actual, completed = chains(*arrays), [], threading.Event()
 
     def nested(future: nova.runtime.futures.RunFuture) -> None:
         first = chains(*arrays)
         second = chains.submit(*arrays).result()
-        found.extend([future.result(), first, second])
-        done.set()
+        actual.extend([future.result(), first, second])
+        completed.set()
 
     chains.submit(*arrays).add_done_callback(nested)
-    assert done.wait(60)
-    for result in found:
+    assert completed.wait(60)
+    for result in actual:
         np.testing.assert_array_equal(result, expected)
 
 
@@ -128,7 +128,7 @@ def test_callbacks_of_a_run_that_ended_come_at_once(arrays):
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_callback_that_fails_is_logged(arrays, caplog, ended, error):
     """One that exits does not end the thread that calls them all."""
-    done = threading.Event()
+    completed = threading.Event()
 
     def fail(_: object) -> None:
         raise error("oh")
@@ -137,8 +137,8 @@ def test_a_callback_that_fails_is_logged(arrays, caplog, ended, error):
     if ended:
         future.result()
     future.add_done_callback(fail)
-    future.add_done_callback(lambda _: done.set())
-    assert done.wait(30)
+    future.add_done_callback(lambda _: completed.set())
+    assert completed.wait(30)
     assert "oh" in caplog.text or "oh" in str(caplog.records)
 
 
@@ -302,10 +302,10 @@ except KeyboardInterrupt as error:
     assert program.run([a[:]], timeout=600).shape == a.shape
     print("stopped")
 """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=280
     )
-    assert done.stdout == "stopped\n", done.stderr
+    assert completed.stdout == "stopped\n", completed.stderr
 
 
 # --- what went wrong ------------------------------------------------------------------------------
@@ -385,10 +385,10 @@ atexit.register(late)
 import nova._native
 nova._native.drain()
 """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
     )
-    assert "refused: the interpreter exits" in done.stdout, done.stderr
+    assert "refused: the interpreter exits" in completed.stdout, completed.stderr
 
 
 # --- threads change nothing -----------------------------------------------------------------------

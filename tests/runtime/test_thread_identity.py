@@ -59,9 +59,9 @@ def check_bits(run: Callable[[], Sequence[np.ndarray]]) -> None:
     for threads in THREADS:
         for policy in POLICIES:
             knobs.threads, knobs.policy = threads, policy
-            found = [array.tobytes() for array in run()]
-            expected = expected or found
-            assert found == expected, f"{threads} threads, {policy}"
+            result = [array.tobytes() for array in run()]
+            expected = expected or result
+            assert result == expected, f"{threads} threads, {policy}"
 
 
 def check_model(

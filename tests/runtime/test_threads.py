@@ -148,19 +148,19 @@ def test_knobs_of_each_thread(tmp_path):
 
 
 def test_build_once_forgets_the_least_recently_used():
-    kept: SingleFlight[int] = SingleFlight(2)
-    assert kept.get("a", lambda: 1) == (1, False)
-    assert kept.get("b", lambda: 2) == (2, False)
-    assert kept.get("a", lambda: 0) == (1, True)
-    assert kept.get("c", lambda: 3) == (3, False)
-    assert len(kept) == 2 and kept.get("a", lambda: 0) == (1, True)
-    assert kept.get("b", lambda: 4) == (4, False)
-    kept.clear()
-    assert len(kept) == 0 and kept.get("a", lambda: 5) == (5, False)
+    retained: SingleFlight[int] = SingleFlight(2)
+    assert retained.get("a", lambda: 1) == (1, False)
+    assert retained.get("b", lambda: 2) == (2, False)
+    assert retained.get("a", lambda: 0) == (1, True)
+    assert retained.get("c", lambda: 3) == (3, False)
+    assert len(retained) == 2 and retained.get("a", lambda: 0) == (1, True)
+    assert retained.get("b", lambda: 4) == (4, False)
+    retained.clear()
+    assert len(retained) == 0 and retained.get("a", lambda: 5) == (5, False)
 
 
 def test_build_once_after_a_failure():
-    kept: SingleFlight[int] = SingleFlight(2)
+    retained: SingleFlight[int] = SingleFlight(2)
     attempts = []
 
     def build():
@@ -171,7 +171,7 @@ def test_build_once_after_a_failure():
 
     def work(i):
         try:
-            return kept.get("k", build)[0]
+            return retained.get("k", build)[0]
         except RuntimeError:
             return None
 

@@ -56,7 +56,7 @@ def test_the_marker_is_in_the_package() -> None:
 
 def test_mypy_of_user_code(tmp_path: Path) -> None:
     """Strict: the right program has no error, and the wrong one exactly those that it names."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--config-file=", "--strict"),
             *("--follow-imports=silent", f"--cache-dir={tmp_path}"),
@@ -68,23 +68,23 @@ def test_mypy_of_user_code(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    found = re.findall(r"^(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.M)
+    result = re.findall(r"^(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", completed.stdout, re.M)
     lines = (HERE / "wrong_program.py").read_text().splitlines()
     expected = [
         ("wrong_program", str(number), line.partition("# expect: ")[2])
         for number, line in enumerate(lines, 1)
         if "# expect: " in line
     ]
-    assert sorted(found) == sorted(expected), done.stdout + done.stderr
+    assert sorted(result) == sorted(expected), completed.stdout + completed.stderr
 
 
 def test_the_user_program_runs(tmp_path: Path) -> None:
     """The types are those of the values: what mypy lets through works."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(HERE / "user_program.py")],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr

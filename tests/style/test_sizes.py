@@ -26,5 +26,6 @@ def test_no_source_file_is_too_long() -> None:
         path: len((ROOT / path).read_text().splitlines())
         for path in files_under((*FOLDERS, "examples/", "benchmarks/", ".ci/"), SOURCES)
     }
-    long = {path: lines for path, lines in sizes.items() if lines > MOST_LINES}
+    # Stubs are written by `gen_docs`: a line for each function of the op table.
+    long = {p: n for p, n in sizes.items() if n > MOST_LINES and not p.endswith(".pyi")}
     assert not long, f"more than {MOST_LINES} lines in a file: {long}"

@@ -54,8 +54,8 @@ def _compile(source: Path, flags: Sequence[str]) -> Path:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def _once(key: Sequence[str], suffix: str, make: Callable[[Path], None]) -> Path:
@@ -65,9 +65,9 @@ def _once(key: Sequence[str], suffix: str, make: Callable[[Path], None]) -> Path
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            made = path.with_name(f"new-{path.name}")
-            make(made)
-            made.rename(path)
+            created = path.with_name(f"new-{path.name}")
+            make(created)
+            created.rename(path)
     return path
 
 

@@ -53,8 +53,8 @@ def make_object(
     out, headers = bytearray(elf.EHDR.size), bytes(elf.SHDR.size)
     for body, (name, type_, flag, link, info, alignment, entry) in zip(bodies, rows, strict=True):
         out += bytes(-len(out) % 16)
-        place = len(out), len(body)
-        headers += elf.SHDR.pack(name, type_, flag, 0, *place, link, info, alignment, entry)
+        location = len(out), len(body)
+        headers += elf.SHDR.pack(name, type_, flag, 0, *location, link, info, alignment, entry)
         out += body
     out[: elf.EHDR.size] = elf.EHDR.pack(
         elf.IDENT, kind, machine, 1, 0, 0, len(out), 0, 64, 0, 0, 64, 6, 5
@@ -79,8 +79,8 @@ def segments(linked: Linked) -> list[tuple[int, int, int]]:
     header = elf.EHDR.unpack_from(linked.data)
     rows = []
     for row in elf.PHDR.iter_unpack(linked.data[header[5] : header[5] + header[10] * 56]):
-        kind, flags, offset, vaddr, paddr, file_size, memory, align = row
-        if kind == elf.PT_LOAD:
+        mode, flags, offset, vaddr, paddr, file_size, memory, align = row
+        if mode == elf.PT_LOAD:
             assert offset == vaddr == paddr
             assert file_size == memory
             assert offset % align == 0

@@ -111,7 +111,7 @@ def make(
 ) -> FileSpec:
     """A file of kernels over arrays of `size` floats."""
     tables = Tables(
-        buffers=tuple(BufferSpec(kind, value, 4 * size) for kind, value in buffers),
+        buffers=tuple(BufferSpec(mode, value, 4 * size) for mode, value in buffers),
         kernels=tuple(kernel(name, size) for name in names),
         launches=tuple(LaunchSpec(*launch) for launch in launches),
         workspace_size=workspace,

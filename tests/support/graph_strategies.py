@@ -77,14 +77,14 @@ def _pick(draw: Draw, items):
 
 
 def _shuffled(draw: Draw, items):
-    left = list(items)
-    return [left.pop(draw(0, len(left) - 1)) for _ in range(len(left))]
+    remaining = list(items)
+    return [remaining.pop(draw(0, len(remaining) - 1)) for _ in range(len(remaining))]
 
 
 def _step(draw, pool: list[Tensor]) -> Tensor | None:
     x = _pick(draw, pool)
-    kind = _pick(draw, _STEPS)
-    return kind(draw, pool, x)
+    mode = _pick(draw, _STEPS)
+    return mode(draw, pool, x)
 
 
 def _unary(draw, pool, x):
@@ -93,8 +93,8 @@ def _unary(draw, pool, x):
 
 def _binary(draw, pool, x):
     fitting = [t for t in pool if _broadcasts(t.shape, x.shape)]
-    other = _pick(draw, fitting)
-    value = nova.FUNCTIONS[_pick(draw, _BINARY)](x, other)
+    second = _pick(draw, fitting)
+    value = nova.FUNCTIONS[_pick(draw, _BINARY)](x, second)
     return nova.tanh(value) if draw(0, 1) else value
 
 
@@ -148,14 +148,14 @@ def _shape(draw, pool, x):
 def _concat(draw, pool, x):
     if x.ndim == 0:
         return None
-    same = [t for t in pool if t.shape == x.shape]
-    return nova.concat([x, _pick(draw, same)], axis=draw(0, x.ndim - 1))
+    identical = [t for t in pool if t.shape == x.shape]
+    return nova.concat([x, _pick(draw, identical)], axis=draw(0, x.ndim - 1))
 
 
 def _where(draw, pool, x):
     fitting = [t for t in pool if _broadcasts(t.shape, x.shape)]
-    other = _pick(draw, fitting)
-    return nova.where(x > 0.1, x, other)
+    second = _pick(draw, fitting)
+    return nova.where(x > 0.1, x, second)
 
 
 _STEPS = (_unary, _binary, _reduce, _rowwise, _matmul, _shape, _concat, _where)

@@ -43,18 +43,18 @@ class Entry:
         words = [describe(a) if a is not None else None for a in arrays]
         count = sum(3 + 2 * rank for rank, _ in results)
         # Anything but zero, to see what a failed call leaves.
-        place = (ctypes.c_int64 * max(count, 1))(*[-1] * count)
+        location = (ctypes.c_int64 * max(count, 1))(*[-1] * count)
         pointers = [None if w is None else ctypes.byref(w) for w in words]
-        self._main(*([ctypes.byref(place)] if results else []), *pointers)
-        found, at = [], 0
+        self._main(*([ctypes.byref(location)] if results else []), *pointers)
+        result, at = [], 0
         for rank, dtype in results:
-            found.append((place[at : at + 3 + 2 * rank], dtype))
+            result.append((location[at : at + 3 + 2 * rank], dtype))
             at += 3 + 2 * rank
         error = Error()
         if self.library.nova_last_error(ctypes.byref(error)) != 0:
-            assert not any(place), "a failed call leaves no result"
+            assert not any(location), "a failed call leaves no result"
             raise RuntimeError(error.text.decode())
-        return [take(descriptor, dtype) for descriptor, dtype in found]
+        return [take(descriptor, dtype) for descriptor, dtype in result]
 
 
 def describe(array: np.ndarray) -> ctypes.Array[ctypes.c_int64]:
@@ -67,8 +67,8 @@ def describe(array: np.ndarray) -> ctypes.Array[ctypes.c_int64]:
 
 def take(descriptor: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """A copy of a result, whose memory is freed."""
-    allocated, aligned, offset, *rest = descriptor
-    shape, strides = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    allocated, aligned, offset, *remaining = descriptor
+    shape, strides = remaining[: len(remaining) // 2], remaining[len(remaining) // 2 :]
     assert allocated and aligned % 64 == 0 and offset == 0
     nbytes = int(np.prod(shape)) * dtype.itemsize
     copy = np.frombuffer(ctypes.string_at(aligned, nbytes), dtype).reshape(shape)

@@ -30,22 +30,22 @@ def all_pairs(*axes: Sequence[Any]) -> list[Any]:
     are marked slow.
     """
     sizes = [len(axis) for axis in axes]
-    places = list(product(*map(range, sizes)))
+    positions = list(product(*map(range, sizes)))
     rows = list(product(*axes))
-    often = _cover(places)
+    often = _cover(positions)
     return [
-        row if place in often else pytest.param(*row, marks=pytest.mark.slow)
-        for place, row in zip(places, rows, strict=True)
+        row if location in often else pytest.param(*row, marks=pytest.mark.slow)
+        for location, row in zip(positions, rows, strict=True)
     ]
 
 
-def _cover(places: list[tuple[int, ...]]) -> set[tuple[int, ...]]:
+def _cover(positions: list[tuple[int, ...]]) -> set[tuple[int, ...]]:
     """Some of the places with all pairs of values in them, each the best one in its turn."""
-    pairs = {place: set(combinations(enumerate(place), 2)) for place in places}
+    pairs = {location: set(combinations(enumerate(location), 2)) for location in positions}
     missing = set().union(*pairs.values())
-    found = set()
+    result = set()
     while missing:
-        best = max(places, key=lambda place: len(pairs[place] & missing))
-        found.add(best)
+        best = max(positions, key=lambda location: len(pairs[location] & missing))
+        result.add(best)
         missing -= pairs[best]
-    return found
+    return result

@@ -24,10 +24,10 @@ def read_blocks(page: str, language: str | None = None) -> list[Block]:
     """The blocks of a page, given by its path from the root, in order."""
     text = (ROOT / page).read_text()
     blocks = []
-    for found in _FENCE.finditer(text):
-        before = text[: found.start()].rstrip().rpartition("\n")[2]
-        line = text.count("\n", 0, found.start()) + 1
-        blocks.append(Block(found[1], found[2], line, before))
+    for result in _FENCE.finditer(text):
+        before = text[: result.start()].rstrip().rpartition("\n")[2]
+        line = text.count("\n", 0, result.start()) + 1
+        blocks.append(Block(result[1], result[2], line, before))
     return [b for b in blocks if language in (None, b.language)]
 
 

@@ -74,8 +74,8 @@ def wrong_join() -> Any:
             offset, result = 0, None
             for part in parts:
                 n = part.shape[axis]
-                place = s.minimum(s.maximum(at[axis] - offset, 0), n - 1)
-                element = s.load(part.value, [*at[:axis], place, *at[axis + 1 :]], part.dtype)
+                location = s.minimum(s.maximum(at[axis] - offset, 0), n - 1)
+                element = s.load(part.value, [*at[:axis], location, *at[axis + 1 :]], part.dtype)
                 chosen = at[axis] >= offset + (1 if offset else 0)
                 result = element if result is None else s.select(chosen, element, result)
                 offset += n
@@ -183,9 +183,9 @@ def wrong_tile_bound() -> Any:
 
     def ranges(self: Any, tile: Any) -> Any:
         # The first point of every tile is left out.
-        found = right(self, tile)
-        one = schedule.index(1)
-        return [None if r is None else (arith.addi(r[0], one), r[1]) for r in found]
+        result = right(self, tile)
+        single = schedule.index(1)
+        return [None if r is None else (arith.addi(r[0], single), r[1]) for r in result]
 
     return patch.object(schedule.KernelSchedule, "_tile_ranges", ranges)
 
@@ -213,16 +213,16 @@ def dropped_operand() -> Any:
 
 
 def overlapping_workspace() -> Any:
-    def place(buffers: Any, order: Any, may_share: Any) -> Any:
+    def location(buffers: Any, order: Any, may_share: Any) -> Any:
         size = max((b.space for b in buffers), default=0)
         return workspace_layout.Layout((0,) * len(buffers), size)
 
-    return patch.object(workspace_layout, "_place", place)
+    return patch.object(workspace_layout, "_place", location)
 
 
 def wrong_polynomial() -> Any:
-    first, *rest = hyperbolic._TANH_32
-    return patch.object(hyperbolic, "_TANH_32", (first * 1.01, *rest))
+    first, *remaining = hyperbolic._TANH_32
+    return patch.object(hyperbolic, "_TANH_32", (first * 1.01, *remaining))
 
 
 def wrong_comparison() -> Any:
@@ -281,8 +281,8 @@ def products() -> tuple[Any, list[np.ndarray]]:
     """Two values that live at the same time."""
     x, v, w = data(32, 32), data(32, 32) / 8, data(32, 32) / 8
     X, V, W = (nova.tensor(a, name=n) for a, n in ((x, "x"), (v, "v"), (w, "w")))
-    left, right = X @ V, nova.sin(X) @ W
-    return nova.compile(nova.exp((left @ right) * 0.01) - 1, inputs=[X, V, W]), [x, v, w]
+    remaining, right = X @ V, nova.sin(X) @ W
+    return nova.compile(nova.exp((remaining @ right) * 0.01) - 1, inputs=[X, V, W]), [x, v, w]
 
 
 def update() -> tuple[Any, list[np.ndarray]]:
@@ -302,8 +302,8 @@ def three_operands() -> tuple[Any, list[np.ndarray]]:
 
 
 def folded(h: Any) -> Any:
-    three, one = nova.tensor(np.float32([3, 4])), nova.tensor(np.float32([1, 2]))
-    return h * nova.sum(three - one)
+    three, single = nova.tensor(np.float32([3, 4])), nova.tensor(np.float32([1, 2]))
+    return h * nova.sum(three - single)
 
 
 SMALL = (("serial_work", 0), ("tile_work", 64))

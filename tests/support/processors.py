@@ -9,8 +9,8 @@ from nova.core.targets import parse_target
 
 def runs_here(target: str) -> bool:
     """Whether the processor has what code for a target needs."""
-    here, wanted = parse_target("cpu"), parse_target(target)
-    return here.arch == wanted.arch and set(wanted.features) <= set(here.features)
+    local, expected = parse_target("cpu"), parse_target(target)
+    return local.arch == expected.arch and set(expected.features) <= set(local.features)
 
 
 def runnable(*targets: str) -> list[str]:

@@ -30,10 +30,10 @@ CASES = [
 def test_closed_streams(tmp_path: Path, words: str, closed: str, status: int, message: str) -> None:
     (tmp_path / "in.mlir").write_text(PROGRAM)
     line = f"exec {sys.executable} -m nova.tools.{words} {closed}"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr.strip()) == (status, message)
-    assert done.stdout == ""
+    assert (completed.returncode, completed.stderr.strip()) == (status, message)
+    assert completed.stdout == ""
     if status == 0:
         assert "return %" in (tmp_path / "out").read_text(), "nothing else went into the file"

@@ -41,9 +41,9 @@ def build(number: float, **options: str) -> nova.Compiled:
 
 def run(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
     assert main(["cache", *words]) == status
-    said = capsys.readouterr()
-    assert (said.err if status else said.out) or words[0] == "verify"
-    return said.out if not status or words[0] == "verify" else said.err
+    output = capsys.readouterr()
+    assert (output.err if status else output.out) or words[0] == "verify"
+    return output.out if not status or words[0] == "verify" else output.err
 
 
 def keys(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -52,19 +52,19 @@ def keys(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(run(capsys, "list", "--json"))
-    assert found["folder"] == str(folder) and found["most_bytes"] == 1 << 20 and found["on"]
-    assert found["nbytes"] == sum(p.stat().st_size for p in folder.glob("*.nova"))
-    assert [e["target"] for e in found["entries"]] == ["x86_64", "cpu", "cpu"]
-    assert {e["signature"] for e in found["entries"]} == {"(x: f32[2,3]) -> (f32[2,3])"}
-    assert [round(e["age"], -1) for e in found["entries"]] == [30, 7200, 90000]
+    result = json.loads(run(capsys, "list", "--json"))
+    assert result["folder"] == str(folder) and result["most_bytes"] == 1 << 20 and result["on"]
+    assert result["nbytes"] == sum(p.stat().st_size for p in folder.glob("*.nova"))
+    assert [e["target"] for e in result["entries"]] == ["x86_64", "cpu", "cpu"]
+    assert {e["signature"] for e in result["entries"]} == {"(x: f32[2,3]) -> (f32[2,3])"}
+    assert [round(e["age"], -1) for e in result["entries"]] == [30, 7200, 90000]
     text = run(capsys, "list")
     lines = text.splitlines()
     assert lines[0] == str(folder) and lines[1].split() == ["entries", "3"]
     assert " of 1.0 MiB" in lines[2]
     last = [line.split("  ") for line in lines[-3:]]
     assert [[cell.strip() for cell in row if cell][2] for row in last] == ["30 s", "2 h", "1 d"]
-    assert lines[-1].split()[0] == found["entries"][-1]["key"][:12]
+    assert lines[-1].split()[0] == result["entries"][-1]["key"][:12]
 
 
 def test_list_does_not_count_as_use(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,12 +82,12 @@ def test_list_says_that_the_cache_is_off(folder: Path, capsys: pytest.CaptureFix
 
 def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = keys(capsys)[0]
-    found = json.loads(run(capsys, "show", key[:10], "--json"))
-    assert found["file"] == str(folder / f"{key}.nova")
-    assert found["variants"][0]["target"] == "x86_64"
+    result = json.loads(run(capsys, "show", key[:10], "--json"))
+    assert result["file"] == str(folder / f"{key}.nova")
+    assert result["variants"][0]["target"] == "x86_64"
     text = run(capsys, "show", key)
     assert "kernels for x86_64" in text and "fast_math=False" in text
-    assert main(["inspect", found["file"]]) == 0
+    assert main(["inspect", result["file"]]) == 0
     assert capsys.readouterr().out == text, "an entry is a file like any other"
 
 
@@ -149,5 +149,5 @@ def test_folders(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     foreign = tmp_path / "foreign"
     foreign.mkdir(mode=0o755)
     foreign.chmod(0o755)
-    said = run(capsys, "list", "--folder", str(foreign), status=1)
-    assert "is open to other users (mode 755; chmod 700 it)" in said and str(foreign) in said
+    output = run(capsys, "list", "--folder", str(foreign), status=1)
+    assert "is open to other users (mode 755; chmod 700 it)" in output and str(foreign) in output

@@ -44,18 +44,18 @@ def inspect(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> st
 
 
 def test_json_says_everything(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(inspect(model, capsys, "--json"))
+    result = json.loads(inspect(model, capsys, "--json"))
     data = model.read_bytes()
-    assert found["file"] == str(model) and found["nbytes"] == len(data)
-    assert found["sha256"] == sha256(data).hexdigest()
-    assert found["producer"] == f"nova {nova.__version__}" and found["signed"] is None
-    assert [(t["role"], t["name"], t["shape"], t["donated"]) for t in found["signature"]] == [
+    assert result["file"] == str(model) and result["nbytes"] == len(data)
+    assert result["sha256"] == sha256(data).hexdigest()
+    assert result["producer"] == f"nova {nova.__version__}" and result["signed"] is None
+    assert [(t["role"], t["name"], t["shape"], t["donated"]) for t in result["signature"]] == [
         ("input", "X", [32, 48], False),
         ("param", "W\x1b[2J", [48, 64], True),
         ("output", "y0", [32, 64], False),
     ]
-    assert [t["nbytes"] for t in found["signature"]] == [6144, 12288, 8192]
-    (variant,) = found["variants"]
+    assert [t["nbytes"] for t in result["signature"]] == [6144, 12288, 8192]
+    (variant,) = result["variants"]
     assert variant["target"] == "x86_64" and variant["fits"] and variant["missing"] == []
     program = nova.load(model)
     assert variant["workspace"] == program.workspace_size
@@ -65,16 +65,16 @@ def test_json_says_everything(model: Path, capsys: pytest.CaptureFixture[str]) -
     assert len(variant["launches"]) == sum(k["launches"] for k in variant["kernels"])
     assert variant["flops"] >= 2 * 32 * 48 * 64
     assert variant["options"]["fast_math"] == "False"
-    assert found["stages"] == list(program.stages) and found["source"] == "plan"
-    assert found["arch"] == "x86_64"
-    assert found["chosen"] == {"variant": 0, "why": program.why}
-    assert set(found["key"]) == {"plan", "target", "options", "compiler", "runtime"}
-    for section in found["sections"]:
+    assert result["stages"] == list(program.stages) and result["source"] == "plan"
+    assert result["arch"] == "x86_64"
+    assert result["chosen"] == {"variant": 0, "why": program.why}
+    assert set(result["key"]) == {"plan", "target", "options", "compiler", "runtime"}
+    for section in result["sections"]:
         part = data[section["offset"] : section["offset"] + section["nbytes"]]
         assert section["sha256"] == sha256(part).hexdigest()
-    loaded = {section["name"]: section["loaded"] for section in found["sections"]}
+    loaded = {section["name"]: section["loaded"] for section in result["sections"]}
     assert loaded[".text"] and not loaded[".nova.stages"] and ".nova.manifest" in loaded
-    assert found["weights"]["kind"] == "none" and found["devices"] == []
+    assert result["weights"]["kind"] == "none" and result["devices"] == []
     assert inspect(model, capsys, "--json") == inspect(model, capsys, "--json")
 
 
@@ -97,8 +97,8 @@ def test_stage(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in stages:
         assert inspect(model, capsys, "--stage", name) == stages[name]
     assert main(["inspect", str(model), "--stage", "lib"]) == 1
-    said = capsys.readouterr().err
-    assert "no stage 'lib'" in said and "it has plan, nova, linalg" in said
+    output = capsys.readouterr().err
+    assert "no stage 'lib'" in output and "it has plan, nova, linalg" in output
 
 
 def test_nothing_is_executed(
@@ -128,14 +128,14 @@ def test_several_variants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         small, target=dataclasses.replace(small.target, name="wide", features=("no-such",))
     )
     path.write_bytes(write_artifact(dataclasses.replace(contents, variants=(small, wide))))
-    found = json.loads(inspect(path, capsys, "--json"))
-    assert found["chosen"] == {"variant": 1, "why": "x86_64 of wide, x86_64; wide needs no-such"}
-    assert found["chosen"]["why"] == nova.load(path).why
-    assert [(v["fits"], v["missing"]) for v in found["variants"]] == [
+    result = json.loads(inspect(path, capsys, "--json"))
+    assert result["chosen"] == {"variant": 1, "why": "x86_64 of wide, x86_64; wide needs no-such"}
+    assert result["chosen"]["why"] == nova.load(path).why
+    assert [(v["fits"], v["missing"]) for v in result["variants"]] == [
         (False, ["no-such"]),
         (True, []),
     ]
-    assert [v["kernels"][0]["symbol"] for v in found["variants"]] == [
+    assert [v["kernels"][0]["symbol"] for v in result["variants"]] == [
         "kernel_0.wide",
         "kernel_0.x86_64",
     ]
@@ -150,9 +150,9 @@ def test_code_for_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[
     foreign = "aarch64" if nova.core.targets.parse_target("cpu").arch == "x86_64" else "x86_64"
     path = tmp_path / "foreign.nova"
     path.write_bytes(write_artifact(contents_of(foreign)))
-    found = json.loads(inspect(path, capsys, "--json"))
-    assert found["chosen"]["variant"] is None and found["arch"] == foreign
-    assert found["chosen"]["why"] == f"{foreign} needs a CPU of {foreign}"
+    result = json.loads(inspect(path, capsys, "--json"))
+    assert result["chosen"]["variant"] is None and result["arch"] == foreign
+    assert result["chosen"]["why"] == f"{foreign} needs a CPU of {foreign}"
     assert f"runs here   nothing: {foreign} needs a CPU of {foreign}\n" in inspect(path, capsys)
 
 
@@ -166,9 +166,9 @@ def test_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tables = dataclasses.replace(variant.tables, kernels=(kernel,), tasks=tasks)
     variant = dataclasses.replace(variant, tables=tables)
     path.write_bytes(write_artifact(dataclasses.replace(contents, variants=(variant,))))
-    (found,) = json.loads(inspect(path, capsys, "--json"))["variants"]
-    assert found["task_graph"] == {"tasks": 3, "edges": 2, "levels": 2, "widest": 2}
-    assert found["tasks"][0] == {**dataclasses.asdict(tasks[0]), "successors": [2]}
+    (result,) = json.loads(inspect(path, capsys, "--json"))["variants"]
+    assert result["task_graph"] == {"tasks": 3, "edges": 2, "levels": 2, "widest": 2}
+    assert result["tasks"][0] == {**dataclasses.asdict(tasks[0]), "successors": [2]}
     lines = inspect(path, capsys).splitlines()
     at = lines.index("task graphs")
     assert lines[at + 1].split() == ["target", "tasks", "edges", "levels", "widest"]
@@ -184,25 +184,25 @@ def test_weights_and_device_images(tmp_path: Path, capsys: pytest.CaptureFixture
         devices=(DeviceImage("ptx", "sm_90a", PTX),),
     )
     path.write_bytes(write_artifact(full))
-    found = json.loads(inspect(path, capsys, "--json"))
+    result = json.loads(inspect(path, capsys, "--json"))
     tensor = {"name": "W", "type": "f32[4]", "offset": 0, "nbytes": 16}
-    assert found["weights"] == {
+    assert result["weights"] == {
         "kind": "embedded",
         "sha256": "",
         "nbytes": 16,
         "tensors": [tensor],
     }
-    (device,) = found["devices"]
+    (device,) = result["devices"]
     assert (device["kind"], device["arch"], device["size"]) == ("ptx", "sm_90a", len(PTX))
-    names = [section["name"] for section in found["sections"]]
+    names = [section["name"] for section in result["sections"]]
     assert ".nova.weights" in names and ".nova.device" in names
     text = inspect(path, capsys)
     assert "  weights     embedded, 1 tensor, 16 B\n" in text
     assert "\ndevice images\n" in text and "sm_90a" in text
     nova.load(path).save(path, weights="external")
     [file] = path.parent.glob(f"{path.stem}-*.safetensors")
-    beside = sha256(file.read_bytes()).hexdigest()
-    assert f"external, 1 tensor, 16 B, file with sha256 {beside}" in inspect(path, capsys)
+    sibling = sha256(file.read_bytes()).hexdigest()
+    assert f"external, 1 tensor, 16 B, file with sha256 {sibling}" in inspect(path, capsys)
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text", "folder", "missing"])
@@ -219,10 +219,10 @@ def test_damaged_file(
     elif damage != "missing":
         path.write_bytes({"cut": data[:middle], "empty": b"", "text": b"hello\n" * 999}[damage])
     assert main(["inspect", str(path)]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("nova inspect: ") and str(path) in said.err
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.startswith("nova inspect: ") and str(path) in output.err
     if damage not in ("folder", "missing"):
-        assert "check '" in said.err and "failed" in said.err
+        assert "check '" in output.err and "failed" in output.err
 
 
 def test_reader_that_leaves(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,13 +45,13 @@ def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def fail(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(["run", *words]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    return said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    return output.err
 
 
 @pytest.mark.parametrize(
-    "given",
+    "inputs",
     [
         ("x.npy", "w.npy"),
         ("w=w.npy", "x.npy"),
@@ -59,8 +59,8 @@ def fail(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("x.npy", "--input", "w=w.npy"),
     ],
 )
-def test_files_in_and_out(model: str, given: tuple[str, ...]) -> None:
-    assert main(["run", model, "--input", *given, "--out", "y.npy"]) == 0
+def test_files_in_and_out(model: str, inputs: tuple[str, ...]) -> None:
+    assert main(["run", model, "--input", *inputs, "--out", "y.npy"]) == 0
     np.testing.assert_array_equal(np.load("y.npy"), X @ W)
     assert not [p for p in Path().iterdir() if p.name.startswith(".nova-tmp")]
 
@@ -74,8 +74,8 @@ def test_summary_of_results(model: str, capsys: pytest.CaptureFixture[str]) -> N
     ]
     assert main(["run", model, "--input", "x.npy", "w.npy", "--json"]) == 0
     (result,) = json.loads(capsys.readouterr().out)["results"]
-    wanted = {"min": 20, "max": 92, "mean": 49.25, "nonfinite": 0}
-    assert result == {"name": "y0", "dtype": "float32", "shape": [2, 4], **wanted}
+    expected = {"min": 20, "max": 92, "mean": 49.25, "nonfinite": 0}
+    assert result == {"name": "y0", "dtype": "float32", "shape": [2, 4], **expected}
 
 
 def test_folder_gets_all_results_and_updated_params(
@@ -88,10 +88,10 @@ def test_folder_gets_all_results_and_updated_params(
     files = ["y0.npy", "y1.npy", "layer.0_w.npy"]
     answer = json.loads(capsys.readouterr().out)
     assert answer["written"] == [f"made/folder/{name}" for name in files]
-    found = [np.load(Path("made/folder") / name) for name in files]
-    np.testing.assert_array_equal(found[0], X @ W)
-    assert found[1] == (X @ W).sum()
-    np.testing.assert_array_equal(found[2], W * 2, "of the first run, not of the timed ones")
+    result = [np.load(Path("made/folder") / name) for name in files]
+    np.testing.assert_array_equal(result[0], X @ W)
+    assert result[1] == (X @ W).sum()
+    np.testing.assert_array_equal(result[2], W * 2, "of the first run, not of the timed ones")
     np.testing.assert_array_equal(np.load("w.npy"), W)
     assert "3 results do not fit into one file" in fail(capsys, *words[1:], "one.npy")
 
@@ -116,14 +116,16 @@ def test_times(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert timing["gflops"] == pytest.approx(2 * 2 * 3 * 4 / timing["median"] / 1e9)
     assert timing["gbytes"] > 0
     assert main(["run", model, "--random", "--repeat", "2"]) == 0
-    said = capsys.readouterr().out
-    assert "2 runs\n" in said and "median" in said and "GFLOP/s" in said
+    output = capsys.readouterr().out
+    assert "2 runs\n" in output and "median" in output and "GFLOP/s" in output
 
 
 def test_what_does_not_fit_is_refused(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = fail(capsys, model, "--input", "w.npy", "x.npy")
-    assert said.startswith("nova run: input 'x' has shape (3, 4), the program was compiled for (2,")
-    assert f"at {model}" in said
+    output = fail(capsys, model, "--input", "w.npy", "x.npy")
+    assert output.startswith(
+        "nova run: input 'x' has shape (3, 4), the program was compiled for (2,"
+    )
+    assert f"at {model}" in output
     np.save("x8.npy", X.astype("f8"))
     assert "'x' has type float64" in fail(capsys, model, "--input", "x8.npy", "w.npy")
     assert "1 arrays given, 2 wanted: x, w" in fail(capsys, model, "--input", "x.npy")
@@ -148,8 +150,8 @@ def test_files_that_hold_no_array(model: str, capsys: pytest.CaptureFixture[str]
         header = {"descr": "<f4", "fortran_order": False, "shape": (1 << 40, 1 << 20)}
         np.lib.format.write_array_header_1_0(file, header)
     for name in ("objects.npy", "zip.npz", "cut.npy", "text.npy", "empty.npy", "huge.npy"):
-        said = fail(capsys, model, "--input", name, "w.npy")
-        assert "no array in the .npy format" in said and name in said
+        output = fail(capsys, model, "--input", name, "w.npy")
+        assert "no array in the .npy format" in output and name in output
     assert "cannot be read: No such file" in fail(capsys, model, "--input", "gone.npy", "w.npy")
     assert "check '" in fail(capsys, "x.npy", "--random"), "an array is no program"
 
@@ -242,8 +244,8 @@ def test_weights_of_another_file(weighted: str, capsys: pytest.CaptureFixture[st
     assert main(["run", *words]) == 0
     np.testing.assert_array_equal(np.load("out/y0.npy"), X @ (W * 3))
     capsys.readouterr()
-    said = fail(capsys, weighted, "--input", "x.npy", "--weights", "w.safetensors")
-    assert "has its weights inside" in said
+    output = fail(capsys, weighted, "--input", "x.npy", "--weights", "w.safetensors")
+    assert "has its weights inside" in output
 
 
 def test_a_file_for_another_machine_is_compiled_again(
@@ -253,8 +255,8 @@ def test_a_file_for_another_machine_is_compiled_again(
     plan = nova.load("plain.nova").plan
     Path("foreign.nova").write_bytes(build(plan, Settings(target=foreign), {}).data)
     assert main(["run", "foreign.nova", "--random", "--repeat", "2", "--json"]) == 0
-    said = capsys.readouterr()
-    answer = json.loads(said.out)
+    output = capsys.readouterr()
+    answer = json.loads(output.out)
     assert answer["target"] == "cpu" and answer["why"] == "cpu of cpu"
     assert answer["timing"]["gflops"] > 0
-    assert said.err.startswith("nova: warning: foreign.nova has no code for this CPU")
+    assert output.err.startswith("nova: warning: foreign.nova has no code for this CPU")

@@ -35,19 +35,19 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
 def fail(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
     assert main(list(words)) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    return said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    return output.err
 
 
 def test_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    made = answer(capsys, "keygen", "ann")
-    assert (made["private"], made["public"]) == ("ann.private.pem", "ann.public.pem")
+    created = answer(capsys, "keygen", "ann")
+    assert (created["private"], created["public"]) == ("ann.private.pem", "ann.public.pem")
     assert stat.S_IMODE(Path("ann.private.pem").stat().st_mode) == 0o600
-    assert len(bytes.fromhex(made["key"])) == 32
+    assert len(bytes.fromhex(created["key"])) == 32
     before = Path("ann.private.pem").read_bytes()
     assert "there is a key already" in fail(capsys, "keygen", "ann")
     assert Path("ann.private.pem").read_bytes() == before
@@ -58,15 +58,15 @@ def test_keys(
 
 def test_signing_in_place_and_elsewhere(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     unsigned = Path(model).read_bytes()
-    made = answer(capsys, "sign", model, "--key", "ann.private.pem", "-o", "signed.nova")
-    assert Path(model).read_bytes() == unsigned and made["file"] == "signed.nova"
-    shown = answer(capsys, "inspect", "signed.nova")["signed"]
-    assert shown == {"key": made["key"], "valid": True}
+    created = answer(capsys, "sign", model, "--key", "ann.private.pem", "-o", "signed.nova")
+    assert Path(model).read_bytes() == unsigned and created["file"] == "signed.nova"
+    listing = answer(capsys, "inspect", "signed.nova")["signed"]
+    assert listing == {"key": created["key"], "valid": True}
     assert main(["sign", model, "--key", "ann.private.pem"]) == 0
-    assert capsys.readouterr().out == f"{model} is signed by {made['key']}\n"
+    assert capsys.readouterr().out == f"{model} is signed by {created['key']}\n"
     assert Path(model).read_bytes() == Path("signed.nova").read_bytes()
     again = answer(capsys, "sign", model, "--key", "bob.private.pem")
-    assert again["key"] != made["key"], "a new signature takes the place of the old one"
+    assert again["key"] != created["key"], "a new signature takes the place of the old one"
     assert Path(model).stat().st_size == Path("signed.nova").stat().st_size
 
 
@@ -77,8 +77,8 @@ def test_trusted_keys(model: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["inspect", "signed.nova"]) == 0
         assert main(["run", "signed.nova", "--random"]) == 0
         for command in ("inspect", "run"):
-            said = fail(capsys, command, model)
-            assert "check 'signature-missing' failed" in said and f"at {model}" in said
+            output = fail(capsys, command, model)
+            assert "check 'signature-missing' failed" in output and f"at {model}" in output
     with (
         nova.knobs.override(trusted_keys=Path("bob.public.pem")),
         pytest.raises(ArtifactError, match="signature-unknown-key"),
@@ -107,18 +107,18 @@ def test_without_the_package(
     assert answer(capsys, "inspect", model)["signed"]["valid"] is None
     assert main(["inspect", model]) == 0
     assert "not checked: the package cryptography is not installed" in capsys.readouterr().out
-    said = fail(capsys, "sign", model, "--key", "ann.private.pem")
-    assert "signatures need the package `cryptography`" in said and "pip install" in said
+    output = fail(capsys, "sign", model, "--key", "ann.private.pem")
+    assert "signatures need the package `cryptography`" in output and "pip install" in output
 
 
 def test_what_is_not_signed(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = Path(model).read_bytes()
     assert "cannot read the key" in fail(capsys, "sign", model, "--key", "gone.pem")
-    said = fail(capsys, "sign", model, "--key", "ann.public.pem")
-    assert "not a private key" in said and "nova keygen" in said
+    output = fail(capsys, "sign", model, "--key", "ann.public.pem")
+    assert "not a private key" in output and "nova keygen" in output
     Path("damaged.nova").write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
-    said = fail(capsys, "sign", "damaged.nova", "--key", "ann.private.pem", "-o", "out.nova")
-    assert "check 'seal" in said and not Path("out.nova").exists()
-    said = fail(capsys, "sign", model, "--key", "ann.private.pem", "-o", "nowhere/out.nova")
-    assert "No such file" in said
+    output = fail(capsys, "sign", "damaged.nova", "--key", "ann.private.pem", "-o", "out.nova")
+    assert "check 'seal" in output and not Path("out.nova").exists()
+    output = fail(capsys, "sign", model, "--key", "ann.private.pem", "-o", "nowhere/out.nova")
+    assert "No such file" in output
     assert Path(model).read_bytes() == data

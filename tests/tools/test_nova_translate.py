@@ -55,12 +55,12 @@ def test_file_in_file_out(source: Path, tmp_path: Path, capfd: pytest.CaptureFix
 def test_stdin_and_stdout(tmp_path: Path) -> None:
     """In a process of its own, as a shell runs it; `so` is the same file."""
     command = [sys.executable, "-m", "nova.tools.nova_translate", "-", "--emit", "so", "-o", "-"]
-    done = subprocess.run(command, input=PROGRAM.encode(), capture_output=True, check=True)
-    assert done.stderr == b""
+    completed = subprocess.run(command, input=PROGRAM.encode(), capture_output=True, check=True)
+    assert completed.stderr == b""
     path = tmp_path / "out.nova"
-    path.write_bytes(done.stdout)
+    path.write_bytes(completed.stdout)
     np.testing.assert_allclose(run_file(path), np.tanh(X @ W), rtol=1e-6, atol=1e-6)
-    assert done.stdout == nova.translate(PROGRAM).data, "the same input gives the same bytes"
+    assert completed.stdout == nova.translate(PROGRAM).data, "the same input gives the same bytes"
 
 
 MARKS = {
@@ -131,14 +131,14 @@ def test_u8_and_bool_survive_every_stage() -> None:
   return %1, %2 : tensor<4xui8>, tensor<4xi1>
 }
 """
-    whole = nova.translate(text)
+    full = nova.translate(text)
     mask, x = np.array([1, 0, 1, 0], "?"), np.array([200, 201, 5, 255], "u1")
-    wanted = np.where(mask, x // 2, x)
+    expected = np.where(mask, x // 2, x)
     for stage in ("linalg", "kernels", "buffers", "loops"):
-        later = nova.translate(whole.stages[stage], start_from=stage)
-        assert later.signature == whole.signature
-        got, flipped = later.load()(mask, x)
-        np.testing.assert_array_equal(got, wanted)
+        later = nova.translate(full.stages[stage], start_from=stage)
+        assert later.signature == full.signature
+        actual, flipped = later.load()(mask, x)
+        np.testing.assert_array_equal(actual, expected)
         np.testing.assert_array_equal(flipped, ~mask)
 
 
@@ -164,12 +164,12 @@ def test_stages_before_a_failure_are_told(
         lines = capfd.readouterr().err.splitlines()
         # A folder that cannot be written does not hide why the stage failed.
         assert main([*words, "/dev/null/x"]) == 1
-        said = capfd.readouterr().err
+        message = capfd.readouterr().err
     assert [line.split()[-1] for line in lines[1:5]] == [*STAGES[:3], "total"]
     assert "max_workspace allows 1" in lines[5] and not output.exists()
     names = sorted(path.name for path in folder.iterdir())
     assert names == [f"{i}-{stage}.mlir" for i, stage in enumerate(STAGES[:3])]
-    assert "max_workspace allows 1" in said and "could not be written" in said
+    assert "max_workspace allows 1" in message and "could not be written" in message
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

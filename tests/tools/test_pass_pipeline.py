@@ -119,8 +119,8 @@ def test_typed_options(context: ir.Context) -> None:
 
 
 def test_named_pipeline(context: ir.Context) -> None:
-    made = parse_pipeline("test-rename-twice{second=b},cse", context)
-    assert made == [Rename("one"), Rename("b"), UpstreamPass("cse")]
+    created = parse_pipeline("test-rename-twice{second=b},cse", context)
+    assert created == [Rename("one"), Rename("b"), UpstreamPass("cse")]
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,14 @@ def test_pipeline_mistakes(context: ir.Context, text: str, caret: int, words: st
 
 
 def test_run_changes_the_module_and_reports(module: ir.Module) -> None:
-    seen: list[str] = []
+    observed: list[str] = []
     timing: dict[str, float] = {}
     steps = [Rename("g"), UpstreamPass("cse"), UpstreamPass("cse")]
-    run_pipeline(module, steps, after_each=lambda step, _: seen.append(str(step)), timing=timing)
+    run_pipeline(
+        module, steps, after_each=lambda step, _: observed.append(str(step)), timing=timing
+    )
     assert "@g" in str(module)
-    assert seen == ["test-rename{new-name=g}", "cse", "cse"]
+    assert observed == ["test-rename{new-name=g}", "cse", "cse"]
     assert list(timing) == ["test-rename{new-name=g}", "cse"]
 
 
@@ -188,10 +190,10 @@ def test_error_of_a_pass_keeps_its_class(module: ir.Module) -> None:
 
 
 def test_emitted_error_fails_the_pass(module: ir.Module) -> None:
-    said: list[Diagnostic] = []
+    output: list[Diagnostic] = []
     with pytest.raises(PassError, match="pass `test-complain` reported an error"):
-        run_pipeline(module, [Complain()], on_diagnostic=said.append)
-    assert [str(one) for one in said] == ["-:1:1: error: this function is not nice"]
+        run_pipeline(module, [Complain()], on_diagnostic=output.append)
+    assert [str(single) for single in output] == ["-:1:1: error: this function is not nice"]
 
 
 def test_upstream_text_is_checked(context: ir.Context) -> None:

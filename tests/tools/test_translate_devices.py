@@ -128,8 +128,8 @@ def test_one_file_for_a_cpu_and_two_devices(source: Path, tmp_path: Path) -> Non
     assert [v.target for v in artifact.manifest.variants] == ["x86_64", "cuda:sm_90a", "cuda:sm_80"]
     images = [(image.kind, image.arch) for image in artifact.manifest.devices]
     assert images == [("ptx", "sm_80"), ("ptx", "sm_90a")]
-    got = nova.load(output).forward(X, W)
-    np.testing.assert_allclose(got, np.tanh(X @ W), rtol=1e-5, atol=1e-5)
+    actual = nova.load(output).forward(X, W)
+    np.testing.assert_allclose(actual, np.tanh(X @ W), rtol=1e-5, atol=1e-5)
     names = {path.stem.partition("-")[2] for path in folder.iterdir()}
     assert {"loops@x86_64", "kernels@cuda", "ptx@cuda:sm_80", "nvvm@cuda:sm_90a"} <= names
     alone = nova.translate(PROGRAM, targets="cuda:sm_80")

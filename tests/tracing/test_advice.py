@@ -103,5 +103,5 @@ def test_the_compilers_numbers() -> None:
     assert nova.knobs.KNOBS["tile_work"].default == schedule._USUAL_TILE_WORK
     simulation, _ = played("both")
     for kernel in simulation.graph.tables.kernels:
-        wanted = estimate_ns(kernel.core, kernel.flops, kernel.bytes)
-        assert planned_ns(kernel) == pytest.approx(wanted)
+        expected = estimate_ns(kernel.core, kernel.flops, kernel.bytes)
+        assert planned_ns(kernel) == pytest.approx(expected)

@@ -65,7 +65,7 @@ document.body.dataset.report = JSON.stringify(report);
 def open_page(tmp_path, text, *options):
     path = tmp_path / "trace.html"
     path.write_text(text)
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             BROWSER,
             "--headless",
@@ -82,8 +82,8 @@ def open_page(tmp_path, text, *options):
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 @pytest.fixture(scope="module")
@@ -93,27 +93,27 @@ def runs():
 
 def test_the_page_draws_and_answers_the_mouse(tmp_path, runs):
     text = to_html(runs, summarize(runs, PEAKS)).replace("</body>", PROBE)
-    shown = open_page(tmp_path, text, "--dump-dom")
-    assert 'data-state="ready"' in shown and "data-error" not in shown
-    report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', shown)[1]))
+    listing = open_page(tmp_path, text, "--dump-dom")
+    assert 'data-state="ready"' in listing and "data-error" not in listing
+    report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', listing)[1]))
     assert (report["runs"], report["workers"]) == (2, 4)
     assert report["colours"] > 10, "kernels have shades, lanes and path colours of their own"
     assert "kernel_" in report["tip"] and "core kind" in report["tip"]
     assert report["zoomed"] and report["dragged"] and report["fitted"] and report["hidden"]
     assert report["picked"] >= 0
     assert report["second"] == "fork · 7 tasks"
-    table = re.search(r'<table id="kernels">.*?</table>', shown, re.S)[0]
+    table = re.search(r'<table id="kernels">.*?</table>', listing, re.S)[0]
     kernels = {k.name for k in summarize(runs, PEAKS).kernels}
     assert table.count("<tr>") == len(summarize(runs, PEAKS).kernels) + 1
     assert all(name in table for name in kernels)
-    assert "<polyline" in shown and "what would shorten it" in shown.lower()
+    assert "<polyline" in listing and "what would shorten it" in listing.lower()
 
 
 def test_hostile_names_stay_text(tmp_path):
     run = make_run(fork_join_timeline(), "<b id=planted onclick=alert(1)>name</b>")
-    shown = open_page(tmp_path, to_html([run], summarize([run], PEAKS)), "--dump-dom")
-    assert 'data-state="ready"' in shown
-    outside = re.sub(r'<script type="application/json".*?</script>', "", shown, flags=re.S)
+    listing = open_page(tmp_path, to_html([run], summarize([run], PEAKS)), "--dump-dom")
+    assert 'data-state="ready"' in listing
+    outside = re.sub(r'<script type="application/json".*?</script>', "", listing, flags=re.S)
     assert "<b id=" not in outside and "&lt;b id=planted" in outside
 
 
@@ -150,21 +150,21 @@ def test_a_run_on_a_device(tmp_path):
     device = DeviceRun("model", "cuda:0", 0, 520_000, spans)
     runs = [device, make_run(fork_join_timeline())]
     text = to_html(runs, summarize(runs, PEAKS)).replace("</body>", DEVICE_PROBE)
-    shown = open_page(tmp_path, text, "--dump-dom")
-    assert 'data-state="ready"' in shown and "data-error" not in shown
-    report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', shown)[1]))
+    listing = open_page(tmp_path, text, "--dump-dom")
+    assert 'data-state="ready"' in listing and "data-error" not in listing
+    report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', listing)[1]))
     assert (report["title"], report["groups"]) == ("Time of the device", 1)
     assert report["about"] == "model · 4 spans" and report["hidden"] and report["shown"]
-    for wanted in ("kernel_7", "4x1x1", "128x1x1", "model.py:3"):
-        assert wanted in report["tip"]
+    for expected in ("kernel_7", "4x1x1", "128x1x1", "model.py:3"):
+        assert expected in report["tip"]
     assert "copies" in report["legend"]
     assert report["other"].startswith("Time of the cores") and "critical path" in report["other"]
-    assert "<td>kernel_7</td>" in shown
+    assert "<td>kernel_7</td>" in listing
 
 
 def test_a_page_without_runs_says_so(tmp_path):
-    shown = open_page(tmp_path, to_html([], summarize([], PEAKS)), "--dump-dom")
-    assert 'data-state="ready"' in shown and "no run was traced" in shown
+    listing = open_page(tmp_path, to_html([], summarize([], PEAKS)), "--dump-dom")
+    assert 'data-state="ready"' in listing and "no run was traced" in listing
 
 
 def test_a_screenshot_is_not_empty(tmp_path, runs):

@@ -35,9 +35,9 @@ def known_peaks(monkeypatch):
 @pytest.mark.parametrize("policy", ["locality", "fifo", "critical-path"])
 def test_every_task_is_recorded_once(threads, policy):
     program, inputs = two_chains()
-    wanted = program(*inputs)
+    expected = program(*inputs)
     with nova.knobs.override(threads=threads, policy=policy), nova.trace() as trace:
-        np.testing.assert_array_equal(program(*inputs), wanted)
+        np.testing.assert_array_equal(program(*inputs), expected)
     (run,) = trace.runs
     timeline, graph = run.measured, run.measured.graph
     assert not graph.by_launch and len(graph.specs) == len(program._executable.tables.tasks) > 2
@@ -145,11 +145,11 @@ def test_a_run_keeps_a_trace_only_until_it_has_ended():
     with nova.trace() as trace:
         future = program.submit(*inputs)
     future.result()
-    gone = weakref.ref(trace)
-    held = sys.getrefcount(trace._items)
-    assert held == 2, "by the trace and by the call that counts"
+    removed = weakref.ref(trace)
+    alive = sys.getrefcount(trace._items)
+    assert alive == 2, "by the trace and by the call that counts"
     del trace
-    assert gone() is None and future.done()
+    assert removed() is None and future.done()
 
 
 def test_nothing_is_collected_outside():
@@ -262,15 +262,15 @@ def quick(monkeypatch, tmp_path):
 
 
 def test_peaks_are_measured_once(quick, monkeypatch):
-    found = measured_peaks()
-    assert found.core_flops > 1e8 and found.core_bytes > 1e7
-    assert found.flops >= found.core_flops and found.bytes >= found.core_bytes
+    result = measured_peaks()
+    assert result.core_flops > 1e8 and result.core_bytes > 1e7
+    assert result.flops >= result.core_flops and result.bytes >= result.core_bytes
     (path,) = quick.glob("peaks-*.json")
     assert path.stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(peaks_module, "_measure", lambda cores: pytest.fail("measured again"))
-    assert measured_peaks() is found
+    assert measured_peaks() is result
     peaks_module._peaks_in.cache_clear()
-    assert measured_peaks() == found, "from the file"
+    assert measured_peaks() == result, "from the file"
 
 
 @pytest.mark.parametrize(

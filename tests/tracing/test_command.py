@@ -26,10 +26,10 @@ def model(tmp_path, monkeypatch):
 
 def test_a_summary_and_both_files(model, capsys, tmp_path):
     assert main(["trace", model, "--random", "-o", "t.json", "--html", "t.html"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("model.nova: 1 run measured on ")
-    assert "time by kernel" in said and "critical path of the longest run" in said
-    assert said.endswith("written: t.json\nwritten: t.html\n")
+    output = capsys.readouterr().out
+    assert output.startswith("model.nova: 1 run measured on ")
+    assert "time by kernel" in output and "critical path of the longest run" in output
+    assert output.endswith("written: t.json\nwritten: t.html\n")
     assert check_events(json.loads((tmp_path / "t.json").read_text())["traceEvents"]) == []
     assert "<canvas" in (tmp_path / "t.html").read_text()
 
@@ -67,8 +67,8 @@ def test_a_replay_on_other_cores(model, capsys):
 )
 def test_mistakes(model, capsys, words, message):
     assert main(["trace", model, *words]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("nova trace: ") and message in said.err
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.startswith("nova trace: ") and message in output.err
 
 
 @pytest.mark.parametrize("words", [["--sim", "0"], ["--threads", "x"], ["--repeat", "0"]])

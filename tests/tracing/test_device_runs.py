@@ -81,10 +81,10 @@ def check(run: DeviceRun) -> None:
 @pytest.mark.parametrize("make", [chain, step, mixed])
 def test_each_launch_once_a_run_and_in_order(make) -> None:
     program = make()
-    wanted = program(x, w.copy())
+    expected = program(x, w.copy())
     with nova.trace() as trace:
         for _ in range(3):
-            np.testing.assert_array_equal(program(x, w.copy()), wanted)
+            np.testing.assert_array_equal(program(x, w.copy()), expected)
     assert len(trace.runs) == 3
     for run in trace.runs:
         assert isinstance(run, DeviceRun)
@@ -109,17 +109,17 @@ def test_a_traced_run_goes_launch_by_launch_and_the_next_by_a_graph() -> None:
 
 
 @pytest.mark.parametrize("make", [chain, mixed])
-@pytest.mark.parametrize("place", ["host", "device"])
-def test_a_submitted_run_belongs_to_the_traces_of_its_start(make, place: str) -> None:
+@pytest.mark.parametrize("location", ["host", "device"])
+def test_a_submitted_run_belongs_to_the_traces_of_its_start(make, location: str) -> None:
     program = make()
-    arrays = [x, w] if place == "host" else [nova.to_device(a, "sim") for a in (x, w)]
-    wanted = program(x, w)
+    arrays = [x, w] if location == "host" else [nova.to_device(a, "sim") for a in (x, w)]
+    expected = program(x, w)
     early = program.submit(*arrays)
     with nova.trace() as first:
         inside = program.submit(*arrays)
     with nova.trace() as second:
         for future in (early, inside):
-            np.testing.assert_array_equal(np.asarray(future.result()), wanted)
+            np.testing.assert_array_equal(np.asarray(future.result()), expected)
     assert (len(first.runs), len(second.runs)) == (1, 0)
     check(first.runs[0])
     assert [span.name for span in first.runs[0].lanes["kernels"]] == launches_of(program)
@@ -197,25 +197,25 @@ def test_the_host_enqueues_waits_and_runs_islands() -> None:
     (run,) = trace.runs
     host = run.lanes["host"]
     assert all(a.end == b.start for a, b in pairwise(host)), "it does something all the time"
-    kinds = [span.activity for span in host]
-    island = kinds.index("host kernel")
-    assert kinds[0] == "enqueue" and kinds[island - 1] == "wait" and "wait" in kinds[island:]
+    modes = [span.activity for span in host]
+    island = modes.index("host kernel")
+    assert modes[0] == "enqueue" and modes[island - 1] == "wait" and "wait" in modes[island:]
     cores = {kernel.name: kernel.core for kernel in program.kernels}
     assert cores[host[island].name] in ("vector", "matrix", "host")
     arrived, out, back, result = (span.name.partition("[")[0] for span in run.lanes["copies"])
     assert (arrived, result) == ("to device: X, W", "to host: y0")
     assert (out, back) == ("to host: workspace", "to device: workspace")
-    before, behind = run.lanes["kernels"]
-    assert before.end <= host[island].start and host[island].end <= behind.start
+    before, trailing = run.lanes["kernels"]
+    assert before.end <= host[island].start and host[island].end <= trailing.start
 
 
 def test_arrays_on_the_device_are_not_waited_for() -> None:
     """The run returns when it is enqueued, and its kernels are later: when somebody looks."""
     program = chain()
-    there, weights = nova.to_device(x, "sim"), nova.to_device(w, "sim")
-    program(there, weights)
+    present, weights = nova.to_device(x, "sim"), nova.to_device(w, "sim")
+    program(present, weights)
     with nova.trace() as trace:
-        results = [program(there, weights) for _ in range(3)]
+        results = [program(present, weights) for _ in range(3)]
     assert [len(run.lanes["copies"]) for run in trace.runs] == [0, 0, 0]
     for run in trace.runs:
         check(run)
@@ -226,10 +226,10 @@ def test_arrays_on_the_device_are_not_waited_for() -> None:
 
 def test_more_runs_than_are_kept_open() -> None:
     program = chain()
-    there, weights = nova.to_device(x, "sim"), nova.to_device(w, "sim")
+    present, weights = nova.to_device(x, "sim"), nova.to_device(w, "sim")
     with nova.trace() as trace:
         for _ in range(80):
-            program(there, weights)
+            program(present, weights)
     assert len(trace.runs) == 80
     for run in trace.runs:
         check(run)
@@ -299,8 +299,8 @@ def test_runs_of_both_kinds(tmp_path: Path, monkeypatch) -> None:
     assert [isinstance(run, DeviceRun) for run in trace.runs] == [False, True]
     summary = trace.summary()
     assert (summary.runs, [d.runs for d in summary.devices]) == (1, [1])
-    said = str(summary)
-    assert said.startswith("1 run measured on 1 worker") and "\n\n1 run measured on sim" in said
+    output = str(summary)
+    assert output.startswith("1 run measured on 1 worker") and "\n\n1 run measured on sim" in output
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert check_events(events) == []
     processes = [e["args"]["name"] for e in events if e["name"] == "process_name"]
@@ -321,11 +321,11 @@ def test_the_summary() -> None:
     assert sum(kernel.time for kernel in device.kernels) == device.kernel_time
     assert [(copy.kind, copy.copies) for copy in device.copies] == [("copy in", 2), ("copy out", 2)]
     assert sum(device.host.values()) <= device.time
-    said = str(trace.summary())
-    for wanted in ("2 runs measured on sim: ", "time of the device\n", "time by kernel\n",
+    output = str(trace.summary())
+    for expected in ("2 runs measured on sim: ", "time of the device\n", "time by kernel\n",
                    "copies\n", "time of the host\n", "waiting for the device"):  # fmt: skip
-        assert wanted in said
-    assert all(name in said for name in launches_of(program))
+        assert expected in output
+    assert all(name in output for name in launches_of(program))
 
 
 def test_the_page(tmp_path: Path) -> None:
@@ -340,8 +340,8 @@ def test_the_page(tmp_path: Path) -> None:
     parts = run["parts"]["Time of the device"]
     assert sum(parts.values()) == run["makespan"]
     graph = data["graphs"][run["graph"]]
-    shown = [data["kernels"][k]["name"] for k in graph["kernel"]]
-    assert shown == [span.name for span in trace.runs[0].spans]
+    listing = [data["kernels"][k]["name"] for k in graph["kernel"]]
+    assert listing == [span.name for span in trace.runs[0].spans]
     assert {row["name"] for row in data["table"]} >= set(launches_of(program))
 
 
@@ -358,9 +358,9 @@ def model(tmp_path: Path, monkeypatch) -> str:
 def test_the_command(model, capsys, tmp_path) -> None:
     words = ["--device", "sim", "--random", "--repeat", "2", "-o", "t.json", "--html", "t.html"]
     assert main(["trace", model, *words]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("model.nova: 2 runs measured on sim: ")
-    assert "time of the device" in said
+    output = capsys.readouterr().out
+    assert output.startswith("model.nova: 2 runs measured on sim: ")
+    assert "time of the device" in output
     assert check_events(json.loads((tmp_path / "t.json").read_text())["traceEvents"]) == []
     assert "device 0 kernels" in (tmp_path / "t.html").read_text()
     assert main(["trace", model, "--device", "sim", "--random", "--json"]) == 0
@@ -372,9 +372,9 @@ def test_the_command(model, capsys, tmp_path) -> None:
 @pytest.mark.parametrize("option", ["--sim", "--threads"])
 def test_options_for_cores_are_refused(model, capsys, option) -> None:
     assert main(["trace", model, "--device", "sim", "--random", option, "4"]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and f"{option} " in said.err
-    assert "runs on a device" in said.err and f"leave {option} out" in said.err
+    output = capsys.readouterr()
+    assert output.out == "" and f"{option} " in output.err
+    assert "runs on a device" in output.err and f"leave {option} out" in output.err
 
 
 def test_a_device_that_is_none(model, capsys) -> None:

@@ -33,8 +33,8 @@ def test_events_of_a_run():
     assert set(lanes) == {
         (pid, lane) for pid in names.values() for lane in ("worker 0", "worker 1", "critical path")
     }
-    mine = [e for e in events if e["ph"] == "X" and e["pid"] == names["measured"]]
-    on_workers = [e for e in mine if e["tid"] < 2]
+    local = [e for e in events if e["ph"] == "X" and e["pid"] == names["measured"]]
+    on_workers = [e for e in local if e["tid"] < 2]
     assert [e["name"] for e in on_workers if e["tid"] == 1] == ["wide[1:2]", "wide[3:4]"]
     stolen = on_workers[2]
     assert (stolen["ts"], stolen["dur"]) == (0.15, 0.1)
@@ -50,7 +50,7 @@ def test_events_of_a_run():
         "line": "model.py:4",
         "stolen_from": 0,
     }
-    path = [e for e in mine if e["tid"] == lanes[names["measured"], "critical path"]]
+    path = [e for e in local if e["tid"] == lanes[names["measured"], "critical path"]]
     assert [e["name"] for e in path] == ["load", "wide[1:2]", "wide[3:4]", "join", "last"]
     assert [e["args"]["waited_for"] for e in path] == ["start", "data", "core", "join", "data"]
     assert sum(e["args"]["critical"] for e in on_workers) == len(path)
@@ -71,10 +71,10 @@ def test_ready_tasks_are_counted():
 
 
 def test_runs_at_the_same_time_have_their_own_lanes():
-    one = make_run(fork_join_timeline())
+    single = make_run(fork_join_timeline())
     later = make_run(make_later(500))
     overlapping = make_run(make_later(200), "other")
-    events = write(one, overlapping, later)["traceEvents"]
+    events = write(single, overlapping, later)["traceEvents"]
     assert check_events(events) == []
     groups = [e["args"]["name"] for e in events if e["name"] == "process_name"]
     assert sorted(groups) == ["measured", "measured (2)", "planned", "planned (2)"]
@@ -116,14 +116,14 @@ def test_the_check_finds_what_is_wrong():
 
 def test_figures_of_a_summary():
     run = make_run(fork_join_timeline())
-    found = summarize([run, run], PEAKS)
-    assert (found.runs, found.workers, found.time, found.busy) == (2, 2, 820, 1012)
-    wide = found.kernels[0]
+    result = summarize([run, run], PEAKS)
+    assert (result.runs, result.workers, result.time, result.busy) == (2, 2, 820, 1012)
+    wide = result.kernels[0]
     assert (wide.name, wide.tasks, wide.time, wide.flops) == ("wide", 8, 690, 16000)
     assert wide.flop_rate == pytest.approx(16000 / 690e-9)
-    assert found.flop_rate == pytest.approx(2 * 10000 / 820e-9)
-    assert sum(found.path.values()) == 410
-    assert found.bound == 261
+    assert result.flop_rate == pytest.approx(2 * 10000 / 820e-9)
+    assert sum(result.path.values()) == 410
+    assert result.bound == 261
 
 
 def test_text_of_a_summary():
@@ -173,11 +173,11 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.ids |= {found["id"]} if "id" in found else set()
+        result = dict(attrs)
+        self.ids |= {result["id"]} if "id" in result else set()
         self.loads += [v for k, v in attrs if k in ("src", "href", "action")]
         self.scripts += tag == "script"
-        self._in_data = found.get("id") == "data"
+        self._in_data = result.get("id") == "data"
         if tag not in ("meta", "input", "br"):
             self.open.append(tag)
 
@@ -196,9 +196,9 @@ def make_page(*runs):
 
 def test_the_page_is_whole_and_loads_nothing():
     text = make_page(make_run(fork_join_timeline()))
-    found = Page(text)
-    assert found.open == [] and found.loads == [] and found.scripts == 2
-    assert {"lanes", "figures", "kernels", "advice", "idle", "path", "curve", "runs"} <= found.ids
+    result = Page(text)
+    assert result.open == [] and result.loads == [] and result.scripts == 2
+    assert {"lanes", "figures", "kernels", "advice", "idle", "path", "curve", "runs"} <= result.ids
     assert "http" not in text.replace("http-equiv", "") and "default-src 'none'" in text
     assert "@DATA@" not in text
     assert len(text) < 40_000
@@ -231,9 +231,9 @@ def test_a_graph_is_there_once():
 def test_names_cannot_leave_the_data():
     tables = make_tables([kernel("</script><script>alert(1)//")], [(0, 0, 1)])
     timeline = make_timeline(make_graph(tables), records((0, 0, 0, 0, 5)), 1, 0, 5)
-    found = Page(make_page(make_run(timeline, "<img src=x>")))
-    assert found.scripts == 2 and found.loads == []
-    assert json.loads(found.data)["kernels"][0]["name"].startswith("</script>")
+    result = Page(make_page(make_run(timeline, "<img src=x>")))
+    assert result.scripts == 2 and result.loads == []
+    assert json.loads(result.data)["kernels"][0]["name"].startswith("</script>")
 
 
 def test_runs_that_do_not_fit_are_left_out(monkeypatch):

@@ -53,8 +53,8 @@ def test_a_schedule_respects_the_graph(policy, cores):
     for lane in played.timeline.lanes:
         lane_records = played.timeline.records[lane]
         assert (lane_records["end"][:-1] <= lane_records["start"][1:]).all()
-        kinds = {graph.tasks[t].kernel.core for t in lane_records["task"]}
-        assert "host" not in kinds or lane is played.timeline.lanes[0]
+        modes = {graph.tasks[t].kernel.core for t in lane_records["task"]}
+        assert "host" not in modes or lane is played.timeline.lanes[0]
     assert (
         played.bound
         <= played.makespan
@@ -111,12 +111,12 @@ def test_wrong_options(wrong, hint):
 @pytest.mark.parametrize(
     "broken",
     [
-        lambda tasks, after, kinds, costs: (tasks[:-1], after, kinds, costs),
-        lambda tasks, after, kinds, costs: (tasks, after, kinds[1:], costs),
-        lambda tasks, after, kinds, costs: (tasks, after, kinds, costs[8:]),
-        lambda tasks, after, kinds, costs: (tasks, after[:-4] + b"\xff" * 4, kinds, costs),
-        lambda tasks, after, kinds, costs: (tasks, after, b"\x09" * len(kinds), costs),
-        lambda tasks, after, kinds, costs: (b"", b"", b"", b""),
+        lambda tasks, after, modes, costs: (tasks[:-1], after, modes, costs),
+        lambda tasks, after, modes, costs: (tasks, after, modes[1:], costs),
+        lambda tasks, after, modes, costs: (tasks, after, modes, costs[8:]),
+        lambda tasks, after, modes, costs: (tasks, after[:-4] + b"\xff" * 4, modes, costs),
+        lambda tasks, after, modes, costs: (tasks, after, b"\x09" * len(modes), costs),
+        lambda tasks, after, modes, costs: (b"", b"", b"", b""),
     ],
 )
 def test_broken_graphs_are_refused(broken):
@@ -133,11 +133,11 @@ def test_broken_graphs_are_refused(broken):
 
 def test_sim_gives_the_results_of_a_native_run():
     native, inputs = two_chains()
-    wanted = native(*inputs)
+    expected = native(*inputs)
     orders = set()
     for seed in (0, 1, 2):
         program, _ = two_chains(run_mode="sim", sim_cores=4, sim_seed=seed)
-        np.testing.assert_array_equal(program(*inputs), wanted)
+        np.testing.assert_array_equal(program(*inputs), expected)
         orders.add(tuple(program.simulation.order))
         assert program.simulation.cores == 4
         assert program.simulation.order.size == len(native._executable.tables.tasks)
@@ -157,11 +157,11 @@ def test_the_order_is_for_sim_programs_only():
 
 def test_simulate_of_a_program():
     program, _ = two_chains()
-    one, many = program.simulate(1), program.simulate(cores=64, seed=5)
-    assert one.makespan == one.work > many.makespan >= many.critical_cost
+    single, many = program.simulate(1), program.simulate(cores=64, seed=5)
+    assert single.makespan == single.work > many.makespan >= many.critical_cost
     assert "64 simulated cores" in str(many)
     slow = program.simulate(1, speeds=Speeds(matrix=1.0))
-    assert slow.makespan > one.makespan
+    assert slow.makespan > single.makespan
 
 
 def test_jit_in_sim_mode():
@@ -179,10 +179,10 @@ def test_jit_in_sim_mode():
 def test_the_order_must_be_possible():
     program, _ = two_chains()
     order = program.simulate(2).order.astype("<u4")
-    made = type(program._executable)(program._executable.artifact).program
+    created = type(program._executable)(program._executable.artifact).program
     for wrong in (order[:-1], order[::-1].copy(), np.zeros_like(order), b"\x01"):
         with pytest.raises(ValueError, match="cannot run in this order"):
-            made.set_order(wrong)
-    made.set_order(order)
+            created.set_order(wrong)
+    created.set_order(order)
     with pytest.raises(ValueError, match="set already"):
-        made.set_order(order)
+        created.set_order(order)

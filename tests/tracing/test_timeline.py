@@ -175,9 +175,9 @@ def test_buffers_that_share_bytes():
 def test_advice_about_memory():
     rows = records((0, 0, 0, 0, 100), (1, 0, 100, 100, 600), (2, 1, 600, 600, 900))
     run = make_run(make_timeline(make_graph(reusing()), rows, 2, 0, 900))
-    (found,) = [f for f in run.advice if f.kind == "reuse"]
-    assert found.gain == 900 - 900 // 2, "all the work on both cores: no less"
-    assert "1 wait for workspace" in found.text and "c (model.py:1)" in found.text
+    (result,) = [f for f in run.advice if f.kind == "reuse"]
+    assert result.gain == 900 - 900 // 2, "all the work on both cores: no less"
+    assert "1 wait for workspace" in result.text and "c (model.py:1)" in result.text
 
 
 def test_advice_about_tiles_cores_and_tasks():

@@ -73,21 +73,21 @@ def test_order_is_the_same_in_every_version():
 
 def test_any_position_continues_exactly(way):
     _, y = rows(23)
-    whole = [b.tolist() for (b,) in Batches(y, batch_size=5, seed=3).stream(3)]
-    for at in range(len(whole)):
+    full = [b.tolist() for (b,) in Batches(y, batch_size=5, seed=3).stream(3)]
+    for at in range(len(full)):
         batches = Batches(y, batch_size=5, seed=3)
         batches.position = divmod(at, 4)
-        assert [b.tolist() for (b,) in batches.stream(3)] == whole[at:]
+        assert [b.tolist() for (b,) in batches.stream(3)] == full[at:]
 
 
 def test_a_broken_off_loop_goes_on_behind_the_last_batch_given(way):
     _, y = rows(20)
-    whole = [b.tolist() for (b,) in Batches(y, batch_size=5)]
+    full = [b.tolist() for (b,) in Batches(y, batch_size=5)]
     batches = Batches(y, batch_size=5)
     for _ in batches:
         break
     assert batches.position == (0, 1)
-    assert [b.tolist() for (b,) in batches] == whole[1:]
+    assert [b.tolist() for (b,) in batches] == full[1:]
 
 
 def test_without_shuffling_nothing_is_copied():
@@ -100,9 +100,9 @@ def test_without_shuffling_nothing_is_copied():
 
 def test_batches_that_are_kept_stay_as_they_are(way):
     x, y = rows(64)
-    kept = list(Batches(x, y, batch_size=4).stream(3))
+    retained = list(Batches(x, y, batch_size=4).stream(3))
     again = Batches(x, y, batch_size=4)
-    for (a, b), (c, d) in zip(kept, again.stream(3), strict=True):
+    for (a, b), (c, d) in zip(retained, again.stream(3), strict=True):
         np.testing.assert_array_equal(a, c)
         np.testing.assert_array_equal(b, d)
 
@@ -143,8 +143,8 @@ def test_strided_and_foreign_arrays(way):
 @pytest.mark.parametrize("prefetch", [0, 1, 5])
 def test_prefetch(way, prefetch):
     _, y = rows(30)
-    got = [b.tolist() for (b,) in Batches(y, batch_size=4, prefetch=prefetch).stream(2)]
-    assert got == [b.tolist() for (b,) in Batches(y, batch_size=4).stream(2)]
+    actual = [b.tolist() for (b,) in Batches(y, batch_size=4, prefetch=prefetch).stream(2)]
+    assert actual == [b.tolist() for (b,) in Batches(y, batch_size=4).stream(2)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -159,8 +159,8 @@ def test_sizes(count, size, shuffle, drop_last, epoch):
     batches.position = (epoch, 0)
     given = [b.tolist() for (b,) in batches]
     assert len(given) == len(batches)
-    wanted = batches.order(epoch)[: len(batches) * size if drop_last else None]
-    assert [n for b in given for n in b] == wanted.tolist()
+    expected = batches.order(epoch)[: len(batches) * size if drop_last else None]
+    assert [n for b in given for n in b] == expected.tolist()
 
 
 @pytest.mark.parametrize(
@@ -205,20 +205,20 @@ def test_two_loops_at_once(way):
 
 
 def test_the_thread_runs_ahead_and_no_further():
-    made = []
+    created = []
 
     def items():
         for i in range(10):
-            made.append(i)
+            created.append(i)
             yield i
 
     ahead = run_ahead(items(), 3)
     assert next(ahead) == 0
     deadline = time.monotonic() + 10
-    while len(made) < 4 and time.monotonic() < deadline:
+    while len(created) < 4 and time.monotonic() < deadline:
         time.sleep(0.001)
     time.sleep(0.02)
-    assert made == [0, 1, 2, 3]
+    assert created == [0, 1, 2, 3]
     assert list(ahead) == list(range(1, 10))
     assert not threads()
 

@@ -492,13 +492,13 @@ def test_compiled_step_resumes_exactly(tmp_path, accumulate):
         return Batches(x, y, batch_size=7, drop_last=False)
 
     whole = make()
-    wanted = fit(whole, batches(), 4)
+    expected = fit(whole, batches(), 4)
     for stop in (4, 7, 9):
         limited = Limited(make(), stop)
         with pytest.raises(Stop):
             fit(limited, batches(), 4, checkpoint=tmp_path / "a", every=2)
     step = make()
     history = fit(step, batches(), 4, checkpoint=tmp_path / "a", every=2)
-    assert history.losses.tobytes() == wanted.losses.tobytes() and history.steps == 36
+    assert history.losses.tobytes() == expected.losses.tobytes() and history.steps == 36
     for name, array in whole.state_dict().items():
         assert array.tobytes() == step.state_dict()[name].tobytes(), name

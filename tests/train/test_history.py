@@ -83,11 +83,11 @@ def test_png_shows_the_curve(tmp_path, steps):
     History(np.linspace(100, 0, steps), [steps]).save_png(tmp_path / "curve.png")
     blue = is_blue(read_png(tmp_path / "curve.png"))
     rows, columns = np.nonzero(blue)
-    left, right, top, bottom = columns.min(), columns.max(), rows.min(), rows.max()
-    assert right - left > 780 and bottom - top > 350
-    line = top + (bottom - top) * (columns - left) / (right - left)
+    remaining, right, top, bottom = columns.min(), columns.max(), rows.min(), rows.max()
+    assert right - remaining > 780 and bottom - top > 350
+    line = top + (bottom - top) * (columns - remaining) / (right - remaining)
     assert np.abs(rows - line).max() < 6
-    assert all(blue[:, left : right + 1].any(axis=0))
+    assert all(blue[:, remaining : right + 1].any(axis=0))
 
 
 def test_png_gap_and_log(tmp_path):

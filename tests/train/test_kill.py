@@ -32,10 +32,10 @@ def start(path: Path, *args: str) -> subprocess.Popen:
 
 def finish(child: subprocess.Popen) -> bool:
     """Whether it came to its end; False if it was killed."""
-    said = child.communicate()[0]
+    output = child.communicate()[0]
     if child.returncode == -signal.SIGKILL:
-        return said == "done\n"
-    assert child.returncode == 0 and said == "done\n"
+        return output == "done\n"
+    assert child.returncode == 0 and output == "done\n"
     return True
 
 
@@ -63,8 +63,8 @@ def train_with_kills(folder: Path, wanted: int, seed: int) -> list[int]:
             sizes.append(path.stat().st_size if path.exists() else 0)
         assert path.read_bytes() == reference.read_bytes()
         compared += 1
-        left = [name for name in os.listdir(folder) if name.startswith(f".{path.name}.tmp-")]
-        assert not left, "a killed run's half-written file is removed by the next"
+        remaining = [name for name in os.listdir(folder) if name.startswith(f".{path.name}.tmp-")]
+        assert not remaining, "a killed run's half-written file is removed by the next"
     return sizes
 
 

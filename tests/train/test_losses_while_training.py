@@ -88,12 +88,12 @@ def test_fifty_steps_agree_with_torch(name, dtype):
     )
     optimizer = torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.5)
     for _ in range(STEPS):
-        got = step(x, target)
+        actual = step(x, target)
         optimizer.zero_grad()
         want = torch_loss(twin(torch.tensor(x)), torch.tensor(target))
         want.backward()
         optimizer.step()
-        np.testing.assert_allclose(got, want.detach().numpy(), rtol=TOLERANCE[dtype], atol=0)
-    for got, want in zip(model.parameters(), twin.parameters(), strict=True):
+        np.testing.assert_allclose(actual, want.detach().numpy(), rtol=TOLERANCE[dtype], atol=0)
+    for actual, want in zip(model.parameters(), twin.parameters(), strict=True):
         scale = np.abs(want.detach().numpy()).max()
-        assert np.abs(got.data - want.detach().numpy()).max() <= TOLERANCE[dtype] * scale
+        assert np.abs(actual.data - want.detach().numpy()).max() <= TOLERANCE[dtype] * scale

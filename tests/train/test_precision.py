@@ -74,7 +74,7 @@ def test_f16_with_a_dynamic_scaler() -> None:
     for i in range(40):
         factor = 500.0 if i in (7, 8, 20) else 1.0
         before = {name: a.copy() for name, a in step.state_dict().items()}
-        done, state = reference.steps, step.state
+        completed, state = reference.steps, step.state
         loss = step(X, Y, np.float32(factor))
         np.testing.assert_allclose(loss, reference.step(factor), rtol=4e-3)
         assert loss.dtype == np.float32
@@ -82,15 +82,15 @@ def test_f16_with_a_dynamic_scaler() -> None:
         assert state["scaler.growth_tracker"] == reference.tracker
         assert state["optimizer.step"] == reference.steps
         scales.append(float(state["scaler.scale"]))
-        if reference.steps == done:
+        if reference.steps == completed:
             skipped += 1
             changed = {n for n, a in step.state_dict().items() if (a != before[n]).any()}
             assert changed <= {"seed", "scaler.scale", "scaler.growth_tracker"}
     assert skipped >= 3 and max(scales) > 2.0**13 > min(scales)
     for p, q in zip(model.parameters(), params, strict=True):
-        wanted = q.detach().numpy()
+        expected = q.detach().numpy()
         assert p.data.dtype == np.float32
-        assert np.abs(p.data - wanted).max() < 5e-3 * np.abs(wanted).max()
+        assert np.abs(p.data - expected).max() < 5e-3 * np.abs(expected).max()
     assert {str(s.out_type.dtype) for s in step.plan.steps if s.op == "linear"} <= {"f16"}
 
 
@@ -121,12 +121,12 @@ def test_bf16_tracks_torch() -> None:
     model = make_model()
     step = nova.train_step(model, loss_of, optim.Adam(model.parameters(), 0.01), precision="bf16")
     params = [torch.tensor(p.data.copy(), requires_grad=True) for p in model.parameters()]
-    theirs = torch.optim.Adam(params, 0.01)
+    reference = torch.optim.Adam(params, 0.01)
     for _ in range(50):
-        theirs.zero_grad()
+        reference.zero_grad()
         loss = torch_loss(params, torch.bfloat16, 1.0)
         loss.backward()
-        theirs.step()
+        reference.step()
         np.testing.assert_allclose(step(X, Y, np.float32(1)), loss.item(), rtol=2e-2)
     assert "scaler.scale" not in step.state
     assert all(p.data.dtype == np.float32 for p in model.parameters())

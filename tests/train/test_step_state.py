@@ -108,46 +108,46 @@ def test_tensors_and_numbers_that_the_loss_closes_over(device) -> None:
 
     step = nova.train_step(student, distill, optim.SGD(student.parameters(), lr=0.0), **device)
 
-    def wanted() -> float:
+    def expected() -> float:
         difference = student(X).numpy() - teacher(X).numpy()
         return float(np.mean(difference**2 * weights) * scale)
 
     for _ in range(2):
-        assert float(step(X)) == pytest.approx(wanted(), rel=1e-4)
+        assert float(step(X)) == pytest.approx(expected(), rel=1e-4)
     teacher.weight.data *= 2
-    assert float(step(X)) == pytest.approx(wanted(), rel=1e-4)
+    assert float(step(X)) == pytest.approx(expected(), rel=1e-4)
     weights[0] = 5
-    assert float(step(X)) == pytest.approx(wanted(), rel=1e-4)
+    assert float(step(X)) == pytest.approx(expected(), rel=1e-4)
     scale = 3.0
-    assert float(step(X)) == pytest.approx(wanted(), rel=1e-4)
+    assert float(step(X)) == pytest.approx(expected(), rel=1e-4)
     teacher = nn.Linear(6, 3)
-    assert float(step(X)) == pytest.approx(wanted(), rel=1e-4)
+    assert float(step(X)) == pytest.approx(expected(), rel=1e-4)
 
 
 def test_names_that_the_loss_fills_are_no_state() -> None:
-    model, seen, traces = make_model(), [], 0
+    model, observed, traces = make_model(), [], 0
 
     def noted(model, x, y):
         nonlocal traces
         traces += 1
-        seen.append(x)
+        observed.append(x)
         return loss_of(model, x, y)
 
     step = nova.train_step(model, noted, optim.SGD(model.parameters(), lr=0.1))
     for rows in (5, 5, 2, 5, 2):
         step(X[:rows], Y[:rows])
-    assert traces == len(seen) == len(step._entries) == 2
+    assert traces == len(observed) == len(step._entries) == 2
 
 
 def test_replaced_data_is_trained() -> None:
-    model, other = make_model(), make_model()
-    step, fresh = make_step(model), make_step(other)
+    model, second = make_model(), make_model()
+    step, fresh = make_step(model), make_step(second)
     step(X, Y)
-    for one, two in zip(model.parameters(), other.parameters(), strict=True):
-        one.data = two.data.copy()
+    for single, two in zip(model.parameters(), second.parameters(), strict=True):
+        single.data = two.data.copy()
     for _ in range(2):
         assert float(step(X, Y)) == float(fresh(X, Y))
-    np.testing.assert_array_equal(model[0].weight.data, other[0].weight.data)
+    np.testing.assert_array_equal(model[0].weight.data, second[0].weight.data)
 
 
 def test_a_parameter_that_the_step_does_not_know_is_an_error() -> None:
@@ -180,8 +180,8 @@ def test_frozen_layers_and_clipping_are_those_of_now() -> None:
 
 
 def test_a_step_on_a_device_is_translated_with_its_values_of_now(tmp_path) -> None:
-    model, other = make_model(), make_model()
-    step, host = make_step(model, **SIM), make_step(other)
+    model, second = make_model(), make_model()
+    step, host = make_step(model, **SIM), make_step(second)
     step(X, Y)
     host(X, Y)
     program = step.compiled
@@ -191,10 +191,10 @@ def test_a_step_on_a_device_is_translated_with_its_values_of_now(tmp_path) -> No
         path = tmp_path / f"{number}.nova"
         nova.translate(source, targets=("cpu", "cuda:sm_80")).save(path, weights="embed")
         loaded = nova.load(path)
-        for name, array in other.state_dict().items():
+        for name, array in second.state_dict().items():
             np.testing.assert_allclose(loaded.params[f"model.{name}"], array, rtol=1e-5, atol=1e-6)
     assert program.params["optimizer.step"] == 2
-    np.testing.assert_allclose(program.params["model.0.weight"], other[0].weight.data, rtol=1e-5)
+    np.testing.assert_allclose(program.params["model.0.weight"], second[0].weight.data, rtol=1e-5)
 
 
 def test_data_is_not_replaced_while_a_device_trains_it() -> None:
@@ -211,8 +211,8 @@ def test_data_is_not_replaced_while_a_device_trains_it() -> None:
 @pytest.mark.parametrize("precision", [None, "bf16"])
 def test_f64_data_of_an_f32_model_is_cast_with_one_warning(precision) -> None:
     wide = X.astype("f8"), Y.astype("f8")
-    model, other = make_model(), make_model()
-    step, narrow = make_step(model, precision=precision), make_step(other, precision=precision)
+    model, second = make_model(), make_model()
+    step, narrow = make_step(model, precision=precision), make_step(second, precision=precision)
     with pytest.warns(PrecisionWarning, match="cast to f32") as caught:
         assert float(step(*wide)) == float(narrow(X, Y))
     assert caught[0].filename == __file__

@@ -45,30 +45,30 @@ def torch_loss(params: list[torch.Tensor], x: Any, y: Any) -> torch.Tensor:
 
 def assert_params(model: nn.Module, params: list[torch.Tensor], tolerance: float) -> None:
     for p, q in zip(model.parameters(), params, strict=True):
-        wanted = q.detach().numpy()
-        assert np.abs(p.data - wanted).max() <= tolerance * np.abs(wanted).max()
+        expected = q.detach().numpy()
+        assert np.abs(p.data - expected).max() <= tolerance * np.abs(expected).max()
 
 
-@pytest.mark.parametrize(("kind", "tolerance"), [("f32", 1e-5), ("f64", 1e-10)])
-def test_fifty_steps_as_torch(kind: str, tolerance: float) -> None:
+@pytest.mark.parametrize(("mode", "tolerance"), [("f32", 1e-5), ("f64", 1e-10)])
+def test_fifty_steps_as_torch(mode: str, tolerance: float) -> None:
     """With a schedule, clipping and decay, everything inside of the program."""
-    model = model_of(kind)
+    model = model_of(mode)
     params = torch_copy(model)
     schedule = optim.LinearWarmup(optim.CosineAnnealing(0.02, 60), 5, 0.2)
     step = nova.train_step(model, loss_of, optim.AdamW(model.parameters(), schedule, clip_norm=0.3))
-    theirs = torch.optim.AdamW(params, 0.02)
-    warm = torch.optim.lr_scheduler.LinearLR(theirs, 0.2, 1.0, 5)
-    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, 60)
-    scheduler = torch.optim.lr_scheduler.SequentialLR(theirs, [warm, cosine], [5])
+    reference = torch.optim.AdamW(params, 0.02)
+    warm = torch.optim.lr_scheduler.LinearLR(reference, 0.2, 1.0, 5)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(reference, 60)
+    scheduler = torch.optim.lr_scheduler.SequentialLR(reference, [warm, cosine], [5])
     x, y = X.astype(model.parameters()[0].data.dtype), Y.astype(model.parameters()[0].data.dtype)
     for _ in range(50):
-        theirs.zero_grad()
-        wanted = torch_loss(params, torch.tensor(x), torch.tensor(y))
-        wanted.backward()
+        reference.zero_grad()
+        expected = torch_loss(params, torch.tensor(x), torch.tensor(y))
+        expected.backward()
         torch.nn.utils.clip_grad_norm_(params, 0.3)
-        theirs.step()
+        reference.step()
         scheduler.step()
-        np.testing.assert_allclose(step(x, y), wanted.item(), rtol=tolerance)
+        np.testing.assert_allclose(step(x, y), expected.item(), rtol=tolerance)
         assert_params(model, params, tolerance)
 
 
@@ -193,13 +193,13 @@ def test_tied_weights_get_both_gradients() -> None:
         optim.SGD(model.parameters(), 0.5, momentum=0.9),
     )
     weight = torch.tensor(table, requires_grad=True)
-    theirs = torch.optim.SGD([weight], 0.5, momentum=0.9)
+    reference = torch.optim.SGD([weight], 0.5, momentum=0.9)
     for _ in range(10):
-        theirs.zero_grad()
+        reference.zero_grad()
         hidden = torch.tanh(torch.nn.functional.embedding(torch.tensor(tokens), weight))
         loss = torch.nn.functional.cross_entropy(hidden @ weight.T, torch.tensor(targets))
         loss.backward()
-        theirs.step()
+        reference.step()
         np.testing.assert_allclose(step(tokens, targets), loss.item(), rtol=1e-5)
     assert_params(model, [weight], 1e-5)
     assert set(model.state_dict()) == {"embedding.weight", "head.weight"}
@@ -214,7 +214,7 @@ def test_accumulation_averages_gradients() -> None:
     params = torch_copy(model)
     make = {"lr": 0.3, "momentum": 0.9}
     step = nova.train_step(model, loss_of, optim.SGD(model.parameters(), **make), accumulate=3)
-    theirs = torch.optim.SGD(params, **make)
+    reference = torch.optim.SGD(params, **make)
     batches = RNG.standard_normal((9, 8, 10)).astype("f4")
     for i, batch in enumerate(batches):
         x, y = batch[:, :6].copy(), batch[:, 6:].copy()
@@ -224,8 +224,8 @@ def test_accumulation_averages_gradients() -> None:
         np.testing.assert_allclose(step(x, y), loss.item(), rtol=1e-5)
         assert step.state["accumulated"] == (i + 1) % 3
         if i % 3 == 2:
-            theirs.step()
-            theirs.zero_grad()
+            reference.step()
+            reference.zero_grad()
             assert_params(model, params, 1e-5)
             assert not step.state["gradient.0"].any()
         else:
@@ -243,9 +243,9 @@ def test_dropout_draws_anew_and_repeats_from_the_same_state() -> None:
     still = nova.train_step(model, loss_of, optim.SGD(model.parameters(), 0.0), seed=1)
     losses = [float(still(x, y)) for _ in range(20)]
     assert len(set(losses)) == 20
-    other = nova.train_step(model, loss_of, optim.SGD(model.parameters(), 0.0), seed=2)
-    assert other.lower(x, y).origin == "memory"  # the seed is no part of the program
-    assert not {float(other(x, y)) for _ in range(20)} & set(losses)
+    second = nova.train_step(model, loss_of, optim.SGD(model.parameters(), 0.0), seed=2)
+    assert second.lower(x, y).origin == "memory"  # the seed is no part of the program
+    assert not {float(second(x, y)) for _ in range(20)} & set(losses)
     again = nova.train_step(model, loss_of, optim.SGD(model.parameters(), 0.0), seed=1)
     assert [float(again(x, y)) for _ in range(20)] == losses
 
@@ -265,13 +265,13 @@ def test_state_continues_exactly() -> None:
     saved = {name: a.copy() for name, a in step.state_dict().items()}
     assert "model.0.weight" in saved and "optimizer.exp_avg.0.weight" in saved
     going_on = [step(x, y).tobytes() for _ in range(5)]
-    other = make()
-    address = [a.ctypes.data for a in other.state_dict().values()]
-    other.load_state_dict(saved)
-    assert [other(x, y).tobytes() for _ in range(5)] == going_on
-    assert [a.ctypes.data for a in other.state_dict().values()] == address
+    second = make()
+    address = [a.ctypes.data for a in second.state_dict().values()]
+    second.load_state_dict(saved)
+    assert [second(x, y).tobytes() for _ in range(5)] == going_on
+    assert [a.ctypes.data for a in second.state_dict().values()] == address
     for name, array in step.state_dict().items():
-        assert array.tobytes() == other.state_dict()[name].tobytes(), name
+        assert array.tobytes() == second.state_dict()[name].tobytes(), name
 
 
 def test_a_state_that_does_not_fit_changes_nothing() -> None:
@@ -316,6 +316,6 @@ def test_mistakes() -> None:
         with pytest.raises(GradientError, match=message) as caught:
             nova.train_step(model, loss, sgd)(x, y)
         assert __file__ in caught.value.where
-    other = nova.train_step(model, loss_of, optim.SGD(model_of().parameters(), 0.1))
+    second = nova.train_step(model, loss_of, optim.SGD(model_of().parameters(), 0.1))
     with pytest.raises(GradientError, match="depends on no parameter"):
-        other(x, y)
+        second(x, y)

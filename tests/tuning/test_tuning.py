@@ -54,8 +54,8 @@ def product(tune: float | None) -> nova.api.compile.Compiled:
 
 
 def check(program: nova.api.compile.Compiled) -> None:
-    wanted = np.maximum(X.astype("f8") @ X, 0)
-    np.testing.assert_allclose(program(X), wanted, rtol=1e-4, atol=1e-3)
+    expected = np.maximum(X.astype("f8") @ X, 0)
+    np.testing.assert_allclose(program(X), expected, rtol=1e-4, atol=1e-3)
 
 
 def schedules(program: nova.api.compile.Compiled) -> str:
@@ -120,15 +120,15 @@ def test_time_is_kept() -> None:
     program = nova.compile(y, inputs=[x, w], tune=0.5)
     # The compile itself, and the trial that was under way, on a machine that is busy.
     assert time.monotonic() - started < 8
-    wanted = np.maximum(X.astype("f8") @ X, 0) @ X
-    np.testing.assert_allclose(program(X, X), wanted, rtol=1e-3, atol=1e-2)
+    expected = np.maximum(X.astype("f8") @ X, 0) @ X
+    np.testing.assert_allclose(program(X, X), expected, rtol=1e-3, atol=1e-2)
 
 
 def test_jit_and_train_step_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Settings] = []
+    observed: list[Settings] = []
 
     def watch(module: object, after: str, settings: Settings, bar: object = None) -> Settings:
-        seen.append(settings)
+        observed.append(settings)
         return Settings(settings.target)
 
     monkeypatch.setattr(nova.tuning, "tune_settings", watch)
@@ -139,11 +139,11 @@ def test_jit_and_train_step_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
         model, lambda m, x: m(x).sum(), nova.optim.SGD(model.parameters(), lr=0.1), tune=0.5
     )
     step(np.ones((4, 3), "f4"))
-    assert [s.tune for s in seen] == [0.25, 0.5]
+    assert [s.tune for s in observed] == [0.25, 0.5]
     with nova.knobs.override(tune=0.75):
         nova.compile(nova.tensor(X) + 3, inputs=[])
         float(nova.tensor(np.ones(2, "f4")).sum().numpy())  # run once: not tuned
-    assert [s.tune for s in seen] == [0.25, 0.5, 0.75]
+    assert [s.tune for s in observed] == [0.25, 0.5, 0.75]
 
 
 @pytest.mark.parametrize("wrong", [-1, "soon", True, float("inf")])
@@ -166,9 +166,9 @@ func.func @main(%x: tensor<256x256xf32>) -> tensor<256x256xf32> {
 def test_translate_tunes_every_target() -> None:
     # A program, not its text, which a process without the bad default would compile.
     model = translate(product(0), targets=["x86_64", "cpu"], tune=4).load()
-    found = [v.options["schedules"] for v in model.artifact.manifest.variants]
-    assert len(found) == 2
-    assert all(":mr=" in text for text in found)
+    result = [v.options["schedules"] for v in model.artifact.manifest.variants]
+    assert len(result) == 2
+    assert all(":mr=" in text for text in result)
     check(model)
 
 
@@ -176,8 +176,8 @@ def test_the_search_starts_from_what_is_written_on_a_kernel() -> None:
     text = product(0).stages["buffers"]
     slow = text.replace("nova.kernel,", "nova.kernel, nova.schedule = {mr = 1, nv = 1},", 1)
     result = translate(slow, start_from="buffers", tune=2)
-    [found] = [v.options["schedules"] for v in result.load().artifact.manifest.variants]
-    assert re.search(r":mr=\d+:nv=\d+", found) and ":mr=1:nv=1" not in found
+    [actual] = [v.options["schedules"] for v in result.load().artifact.manifest.variants]
+    assert re.search(r":mr=\d+:nv=\d+", actual) and ":mr=1:nv=1" not in actual
     check(result.load())
 
 
@@ -191,9 +191,9 @@ def test_translate_does_not_tune_what_has_no_schedules(options: dict[str, str]) 
 
 
 def test_other_machines_are_not_tuned() -> None:
-    other = "aarch64" if parse_target("cpu").arch == "x86_64" else "x86_64"
-    with pytest.raises(TargetError, match=f"'{other}' cannot be tuned on this machine"):
-        translate(TEXT, targets=other, tune=1)
+    second = "aarch64" if parse_target("cpu").arch == "x86_64" else "x86_64"
+    with pytest.raises(TargetError, match=f"'{second}' cannot be tuned on this machine"):
+        translate(TEXT, targets=second, tune=1)
 
 
 # --- the parts ------------------------------------------------------------------------------------
@@ -216,13 +216,13 @@ def test_every_variant_of_a_product_is_legal_and_right(target: str) -> None:
     names = [name for decision in decisions for name in decision[0].explicit]
     assert names[:3] == ["mr", "nv", "kc"] and names[-1] == "task_ns"
     arrays = make_arguments(kernel, trial.specs)
-    wanted = np.maximum(arrays[0].astype("f8") @ arrays[1], 0)
+    expected = np.maximum(arrays[0].astype("f8") @ arrays[1], 0)
     for decision in decisions:
         assert len(set(decision)) == len(decision)
         for choices in decision[:3]:
             out = [a.copy() for a in arrays]
             trial.compile(choices)(*out)
-            np.testing.assert_allclose(out[2], wanted, rtol=1e-5, err_msg=str(choices))
+            np.testing.assert_allclose(out[2], expected, rtol=1e-5, err_msg=str(choices))
 
 
 def test_constants_are_packed_while_they_are_tried() -> None:
@@ -237,8 +237,8 @@ def test_constants_are_packed_while_they_are_tried() -> None:
     assert [spec.shape for spec in trial.specs] == [(64, 256), (64, 256)]
     arrays = make_arguments(kernel, trial.specs)
     trial.compile(NO_OVERRIDES)(*arrays)
-    wanted = np.broadcast_to(arrays[0].sum(axis=1, keepdims=True) / 2, (64, 256))
-    np.testing.assert_allclose(arrays[1], wanted, rtol=1e-5)
+    expected = np.broadcast_to(arrays[0].sum(axis=1, keepdims=True) / 2, (64, 256))
+    np.testing.assert_allclose(arrays[1], expected, rtol=1e-5)
 
 
 def test_timing_tells_a_slow_variant() -> None:
@@ -259,10 +259,10 @@ def test_arguments_are_harmless() -> None:
         TensorSpec("index", (7,), "i64", "input"),
     ]
     assert why_not_run(kernel, specs) is None
-    made = make_arguments(kernel, specs)
-    assert made[1].min() >= 0 and made[1].max() < 4
-    assert np.isfinite(made[0]).all() and made[0].all()
-    for first, second in zip(made, make_arguments(kernel, specs), strict=True):
+    created = make_arguments(kernel, specs)
+    assert created[1].min() >= 0 and created[1].max() < 4
+    assert np.isfinite(created[0]).all() and created[0].all()
+    for first, second in zip(created, make_arguments(kernel, specs), strict=True):
         np.testing.assert_array_equal(first, second)
     divisor = nova.tensor(np.ones(7, "i4"), name="divisor")
     _module, kernel = one_kernel(divisor // divisor, divisor)

@@ -114,9 +114,9 @@ static void device_stop(nova_device *device)
     nova_device_give(device, device->empty_block);
     nova_device_trim_inside(device);
     while (device->double_buffers != NULL) {
-        nova_double_buffer *stage = device->double_buffers;
-        device->double_buffers = stage->next;
-        nova_double_buffer_destroy(device, stage);
+        nova_double_buffer *buffer = device->double_buffers;
+        device->double_buffers = buffer->next;
+        nova_double_buffer_destroy(device, buffer);
     }
     while (device->event_count > 0)
         driver->event_destroy(driver, device->events[--device->event_count]);

@@ -94,7 +94,7 @@ static size_t launch_slots_size(const nova_device_run *r)
 /* A graph of one launch has no benefit. */
 static bool launch_has_graph(const nova_device_step *step)
 {
-    return step->kind == NOVA_DEVICE_STEP && step->count > 1;
+    return step->type == NOVA_DEVICE_STEP && step->count > 1;
 }
 
 /* The graph for these slots, or NULL. */
@@ -263,11 +263,11 @@ static nova_status launch_run_steps(nova_device_run *r, nova_device_graph *graph
     nova_status status = NOVA_OK;
     for (uint32_t i = from; status == NOVA_OK && i < to; i++) {
         const nova_device_step *step = &r->program->steps[i];
-        if (step->kind == NOVA_DEVICE_STEP)
+        if (step->type == NOVA_DEVICE_STEP)
             status = launch_step(r, graph, step);
-        else if (step->kind == NOVA_COPY_STEP)
+        else if (step->type == NOVA_COPY_STEP)
             status = nova_run_copies(r, step);
-        else if (step->kind == NOVA_HOST_STEP)
+        else if (step->type == NOVA_HOST_STEP)
             status = nova_run_host_region(r, step);
         else {
             bool holds = false;

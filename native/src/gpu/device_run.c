@@ -27,10 +27,10 @@ static bool run_needs_staging(const nova_device_value *value, int64_t nbytes)
 static nova_status run_find_offsets(nova_device_run *r)
 {
     const nova_device_program *program = r->program;
-    uint64_t *homes = r->execution->staging_offsets;
+    uint64_t *offsets = r->execution->staging_offsets;
     size_t inputs = program->argument_count;
     for (size_t i = 0; i < inputs + program->output_count; i++)
-        homes[i] = NOVA_NOT_STAGED;
+        offsets[i] = NOVA_NOT_STAGED;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < inputs; i++) {
             const nova_device_value *value = &r->arguments[i];

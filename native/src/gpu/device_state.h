@@ -113,10 +113,10 @@ nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer 
 /* Consecutive launches that execute together: device kernels, as one graph; copies between device
  * and host, followed by an event; host kernels, on the task scheduler. A loop is a step of one
  * launch, and the steps up to `end` are its body. */
-typedef enum { NOVA_DEVICE_STEP, NOVA_COPY_STEP, NOVA_HOST_STEP, NOVA_LOOP_STEP } nova_step_kind;
+typedef enum { NOVA_DEVICE_STEP, NOVA_COPY_STEP, NOVA_HOST_STEP, NOVA_LOOP_STEP } nova_step_type;
 
 typedef struct {
-    nova_step_kind kind;
+    nova_step_type type;
     uint32_t first, count; /* of the program's launches that do anything */
     uint32_t number;       /* index among the steps of its type */
     uint32_t end;          /* of a loop: the first step after its body */

@@ -6,7 +6,7 @@
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-static nova_step_kind steps_kind(const nova_device_program *program, uint32_t index)
+static nova_step_type steps_type(const nova_device_program *program, uint32_t index)
 {
     uint32_t core = nova_launch_core(program, &program->tables.launches[program->launches[index]]);
     if (core == NOVA_WHILE)
@@ -20,11 +20,11 @@ static nova_step_kind steps_kind(const nova_device_program *program, uint32_t in
  * tables: empty launches may be inside, if they are host launches. */
 static bool steps_extends(const nova_device_program *program, uint32_t index)
 {
-    nova_step_kind kind = steps_kind(program, index);
-    if (index == 0 || kind == NOVA_LOOP_STEP || steps_kind(program, index - 1) != kind)
+    nova_step_type type = steps_type(program, index);
+    if (index == 0 || type == NOVA_LOOP_STEP || steps_type(program, index - 1) != type)
         return false;
     for (uint32_t i = program->launches[index - 1] + 1;
-         kind == NOVA_HOST_STEP && i < program->launches[index]; i++)
+         type == NOVA_HOST_STEP && i < program->launches[index]; i++)
         if (nova_launch_core(program, &program->tables.launches[i]) >= NOVA_DEVICE)
             return false;
     return true;
@@ -46,25 +46,25 @@ static nova_status steps_make(nova_device_program *program, nova_error *error)
     if (program->steps == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     for (uint32_t i = 0; i < program->launch_count; i++) {
-        nova_step_kind kind = steps_kind(program, i);
+        nova_step_type type = steps_type(program, i);
         bool is_new = !steps_extends(program, i);
         for (; depth > 0 && steps_is_after(program, i, &program->steps[loops[depth - 1]]);
              is_new = true)
             program->steps[loops[--depth]].end = program->step_count;
-        if (kind == NOVA_LOOP_STEP)
+        if (type == NOVA_LOOP_STEP)
             /* as many as the tables may have inside of each other */
             loops[depth++] = program->step_count;
         if (is_new)
             program->steps[program->step_count++] =
-                (nova_device_step){.kind = kind, .first = i, .number = numbers[kind]++};
+                (nova_device_step){.type = type, .first = i, .number = numbers[type]++};
         program->steps[program->step_count - 1].count++;
     }
     while (depth > 0)
         program->steps[loops[--depth]].end = program->step_count;
     for (uint32_t i = 0; i < program->step_count; i++) {
         const nova_device_step *step = &program->steps[i];
-        program->has_graphs |= step->kind == NOVA_DEVICE_STEP && step->count > 1;
-        program->has_single |= step->kind == NOVA_DEVICE_STEP && step->count == 1;
+        program->has_graphs |= step->type == NOVA_DEVICE_STEP && step->count > 1;
+        program->has_single |= step->type == NOVA_DEVICE_STEP && step->count == 1;
     }
     program->device_count = numbers[NOVA_DEVICE_STEP];
     program->hybrid.copy_count = numbers[NOVA_COPY_STEP];
@@ -108,7 +108,7 @@ static bool steps_any_overlap(const nova_device_program *program, const nova_dev
 static uint32_t steps_find_waits(const nova_device_program *program, const nova_device_step *region)
 {
     for (const nova_device_step *step = region; step-- > program->steps;)
-        if (step->kind == NOVA_COPY_STEP && steps_any_overlap(program, step, region))
+        if (step->type == NOVA_COPY_STEP && steps_any_overlap(program, step, region))
             return step->number;
     return NOVA_NO_STEP;
 }
@@ -160,7 +160,7 @@ nova_status nova_steps_prepare(nova_device_program *program, const nova_device_s
                            "kernels are pinned to the host, and their code is not there");
     for (uint32_t i = 0; status == NOVA_OK && i < program->step_count; i++) {
         const nova_device_step *step = &program->steps[i];
-        if (step->kind != NOVA_HOST_STEP)
+        if (step->type != NOVA_HOST_STEP)
             continue;
         nova_host_region *region = &hybrid->host_regions[step->number];
         region->waits = steps_find_waits(program, step);

@@ -112,10 +112,10 @@ static recorded *trace_add(nova_device_trace *trace, recorded created)
     return &trace->created[trace->count++];
 }
 
-void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
+void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind span_type, uint32_t launch,
                            uint64_t bytes, void *stream)
 {
-    recorded created = {.span = {.kind = kind, .launch = launch, .bytes = bytes}};
+    recorded created = {.span = {.kind = span_type, .launch = launch, .bytes = bytes}};
     created.span.first = (uint32_t)trace->value_count;
     trace->has_begun = trace_add(trace, created) != NULL;
     if (trace->has_begun) /* the event last: the slow part precedes it */
@@ -157,12 +157,12 @@ static void trace_end_host(nova_device_trace *trace, uint64_t now)
         (void)trace_add(trace, created);
 }
 
-void nova_trace_set_host(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
+void nova_trace_set_host(nova_device_trace *trace, nova_span_kind span_type, uint32_t launch,
                          uint32_t count)
 {
     uint64_t now = nova_clock_ns();
     trace_end_host(trace, now);
-    trace->host = kind;
+    trace->host = span_type;
     trace->host_launch = launch;
     trace->host_count = count;
     trace->host_since = now;

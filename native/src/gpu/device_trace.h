@@ -6,20 +6,20 @@
 
 /* These functions never fail: a span without an event or memory is counted as lost. They are called
  * by the running thread, in the context of its device. */
-void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
+void nova_trace_begin_span(nova_device_trace *trace, nova_span_kind span_type, uint32_t launch,
                            uint64_t bytes, void *stream);
 void nova_trace_end_span(nova_device_trace *trace, void *stream);
 void nova_trace_add_value(nova_device_trace *trace, size_t slot);
-void nova_trace_set_host(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
+void nova_trace_set_host(nova_device_trace *trace, nova_span_kind span_type, uint32_t launch,
                          uint32_t count);
 void nova_trace_stop_run(nova_device_trace *trace);
 
 /* Begin and end of a kernel or copy that is enqueued on a stream. */
-static inline void nova_trace_begin(nova_device_trace *trace, nova_span_kind kind, uint32_t launch,
-                                    uint64_t bytes, void *stream)
+static inline void nova_trace_begin(nova_device_trace *trace, nova_span_kind span_type,
+                                    uint32_t launch, uint64_t bytes, void *stream)
 {
     if (trace != NULL)
-        nova_trace_begin_span(trace, kind, launch, bytes, stream);
+        nova_trace_begin_span(trace, span_type, launch, bytes, stream);
 }
 
 static inline void nova_trace_end(nova_device_trace *trace, void *stream)
@@ -36,10 +36,10 @@ static inline void nova_trace_value(nova_device_trace *trace, size_t slot)
 }
 
 /* Sets the activity of the calling thread from now on. */
-static inline void nova_trace_host(nova_device_trace *trace, nova_span_kind kind)
+static inline void nova_trace_host(nova_device_trace *trace, nova_span_kind span_type)
 {
     if (trace != NULL)
-        nova_trace_set_host(trace, kind, NOVA_NO_LAUNCH, 0);
+        nova_trace_set_host(trace, span_type, NOVA_NO_LAUNCH, 0);
 }
 
 /* That is the launches [first, end) of the tables, all of the host. */

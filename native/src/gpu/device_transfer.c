@@ -24,9 +24,11 @@ static bool transfer_is_host_argument(const nova_device_run *r, size_t i)
 }
 
 /* Starts the copy of one value, of the nova_span_kind. */
-static void transfer_begin_copy(nova_device_run *r, nova_span_kind kind, size_t slot, void *stream)
+static void transfer_begin_copy(nova_device_run *r, nova_span_kind span_type, size_t slot,
+                                void *stream)
 {
-    nova_trace_begin(r->trace, kind, NOVA_NO_LAUNCH, (uint64_t)r->program->nbytes[slot], stream);
+    nova_trace_begin(r->trace, span_type, NOVA_NO_LAUNCH, (uint64_t)r->program->nbytes[slot],
+                     stream);
     nova_trace_value(r->trace, slot);
 }
 

@@ -35,16 +35,17 @@ static void region_fill_launch(const nova_device_program *program, nova_host_reg
                                                    .reads = launch->reads};
     for (uint32_t k = 0; k < launch->operand_count; k++) {
         const nova_buffer *buffer = nova_operand(program, launch, k);
-        uint32_t own = first_operand + k;
-        region->operands[own] = own;
+        uint32_t local = first_operand + k;
+        region->operands[local] = local;
         if (buffer->kind == NOVA_CONSTANT) {
-            region->constants[own] = nova_host_shadow_constant(program, buffer);
-            region->buffers[own] =
-                (nova_buffer){.kind = NOVA_ARGUMENT, .value = own, .nbytes = buffer->nbytes};
+            region->constants[local] = nova_host_shadow_constant(program, buffer);
+            region->buffers[local] =
+                (nova_buffer){.kind = NOVA_ARGUMENT, .value = local, .nbytes = buffer->nbytes};
         } else {
-            region->buffers[own] = (nova_buffer){.kind = NOVA_WORKSPACE,
-                                                 .value = nova_host_shadow_offset(program, buffer),
-                                                 .nbytes = buffer->nbytes};
+            region->buffers[local] =
+                (nova_buffer){.kind = NOVA_WORKSPACE,
+                              .value = nova_host_shadow_offset(program, buffer),
+                              .nbytes = buffer->nbytes};
         }
     }
 }
@@ -57,11 +58,11 @@ static void region_fill_tasks(const nova_device_program *program, nova_host_regi
     uint32_t count = region->header.task_count, edges = 0;
     for (uint32_t i = 0; i < count; i++) {
         const nova_task *task = &tables->tasks[first + i];
-        nova_task *own = &region->tasks[i];
-        own->launch = task->launch - first_launch;
-        own->begin = task->begin;
-        own->end = task->end;
-        own->first_successor = edges;
+        nova_task *local = &region->tasks[i];
+        local->launch = task->launch - first_launch;
+        local->begin = task->begin;
+        local->end = task->end;
+        local->first_successor = edges;
         for (uint32_t k = 0; k < task->successor_count; k++) {
             uint32_t next = tables->successors[task->first_successor + k] - first;
             if (next >= count) /* also one before `first` */
@@ -69,7 +70,7 @@ static void region_fill_tasks(const nova_device_program *program, nova_host_regi
             region->successors[edges++] = next;
             region->tasks[next].waits++;
         }
-        own->successor_count = edges - own->first_successor;
+        local->successor_count = edges - local->first_successor;
     }
     region->header.successor_count = edges;
 }
@@ -108,15 +109,15 @@ nova_status nova_host_region_create(const nova_device_program *program,
         operand += tables->launches[i].operand_count;
     }
     region_fill_tasks(program, region, first_task, first);
-    const nova_tables own = {.header = &region->header,
-                             .buffers = region->buffers,
-                             .kernels = region->kernels,
-                             .launches = region->launches,
-                             .operands = region->operands,
-                             .tasks = region->tasks,
-                             .successors = region->successors,
-                             .strings = tables->strings};
-    return nova_program_create(&own, image, 0, &region->program, error);
+    const nova_tables local = {.header = &region->header,
+                               .buffers = region->buffers,
+                               .kernels = region->kernels,
+                               .launches = region->launches,
+                               .operands = region->operands,
+                               .tasks = region->tasks,
+                               .successors = region->successors,
+                               .strings = tables->strings};
+    return nova_program_create(&local, image, 0, &region->program, error);
 }
 
 void nova_host_region_free(nova_host_region *region)

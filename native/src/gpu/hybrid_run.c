@@ -45,7 +45,7 @@ static nova_status hybrid_refresh_arrays(nova_device_run *r, const nova_device_s
     nova_status status = NOVA_OK;
     const nova_device_step *step = r->program->steps + r->refreshed_copy_steps;
     for (; status == NOVA_OK && step < region; step++)
-        for (uint32_t i = 0; step->kind == NOVA_COPY_STEP && i < step->count; i++) {
+        for (uint32_t i = 0; step->type == NOVA_COPY_STEP && i < step->count; i++) {
             const nova_launch_record *launch = nova_step_launch(r->program, step, i);
             const nova_buffer *buffer = nova_operand(r->program, launch, 0);
             const void *array = hybrid_array_in_memory(r, step, i);

@@ -11,9 +11,10 @@ void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out)
     out[2] = thread / size[0] / size[1];
 }
 
-int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread)
+int sim_report(sim_block *block, sim_fault_kind fault_type, const sim_instruction *at,
+               uint32_t thread)
 {
-    block->fault->kind = kind;
+    block->fault->kind = fault_type;
     block->fault->line = at->line;
     memcpy(block->fault->block, block->index, sizeof block->index);
     sim_name_thread(block, thread, block->fault->thread);

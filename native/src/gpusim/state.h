@@ -197,7 +197,8 @@ static inline int is_signed(sim_type type)
 
 /* --- the parts: each returns 0, or 1 after it has described a fault --------------------------- */
 
-int sim_report(sim_block *block, sim_fault_kind kind, const sim_instruction *at, uint32_t thread);
+int sim_report(sim_block *block, sim_fault_kind fault_type, const sim_instruction *at,
+               uint32_t thread);
 void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out);
 
 /* memory.c: the checked host address of `bytes` at an address of a space; NULL after a fault.
@@ -208,7 +209,7 @@ uint8_t *sim_reach(sim_block *block, sim_warp *warp, const sim_instruction *at, 
 int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane);
-int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at,
+int sim_bad_access(sim_block *block, sim_fault_kind fault_type, const sim_instruction *at,
                    uint32_t thread, sim_space space, uint64_t address, uint32_t bytes,
                    sim_access access);
 

@@ -139,13 +139,13 @@ static nova_status elf_read_segments(nova_bytes file, const Elf64_Ehdr *header, 
                     row.p_offset, row.p_filesz, row.p_vaddr, row.p_memsz, row.p_flags};
                 continue;
             }
-            size_t kind = 0;
-            while (kind < 4 && once[kind] != row.p_type)
-                kind++;
-            if (kind == 4 || is_present[kind])
+            size_t index = 0;
+            while (index < 4 && once[index] != row.p_type)
+                index++;
+            if (index == 4 || is_present[index])
                 return REFUSE(error, "segment-kind", "program header %zu of kind %#x", i,
                               row.p_type);
-            is_present[kind] = true;
+            is_present[index] = true;
             if (row.p_type == PT_GNU_STACK) {
                 if (row.p_flags & PF_X || row.p_filesz != 0 || row.p_memsz != 0)
                     status = REFUSE(error, "segment-flags", "the stack would be executable");
@@ -167,17 +167,17 @@ static nova_status elf_check_section(nova_bytes file, const nova_elf *elf,
                                      const nova_section *section, const Elf64_Shdr *row,
                                      nova_error *error)
 {
-    static const uint32_t kinds[] = {SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB,
+    static const uint32_t types[] = {SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB,
                                      SHT_RELA,     SHT_HASH,   SHT_DYNAMIC,
                                      SHT_NOBITS,   SHT_DYNSYM, SHT_X86_64_UNWIND};
     const uint64_t known_flags =
         SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR | SHF_INFO_LINK | SHF_MERGE | SHF_STRINGS;
     const char *name = section->name;
     bool is_nova = strncmp(name, ".nova.", 6) == 0, loaded = section->flags & SHF_ALLOC;
-    size_t kind = 0;
-    while (kind < sizeof kinds / sizeof *kinds && kinds[kind] != section->kind)
-        kind++;
-    if (kind == sizeof kinds / sizeof *kinds || (is_nova && section->kind != SHT_PROGBITS))
+    size_t index = 0;
+    while (index < sizeof types / sizeof *types && types[index] != section->kind)
+        index++;
+    if (index == sizeof types / sizeof *types || (is_nova && section->kind != SHT_PROGBITS))
         return REFUSE(error, "section-kind", "section %.40s is of kind %#x", name, section->kind);
     bool misplaced = is_nova && (section->flags & (SHF_WRITE | SHF_EXECINSTR) ||
                                  loaded == (strcmp(name, ".nova.stages") == 0));

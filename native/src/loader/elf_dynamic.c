@@ -34,11 +34,11 @@ static const char *dynamic_string_at(const reader *r, uint64_t offset)
 
 /* --- the dynamic section ---------------------------------------------------------------------- */
 
-static nova_status dynamic_find_table(const reader *r, const char *name, uint32_t kind,
+static nova_status dynamic_find_table(const reader *r, const char *name, uint32_t type,
                                       uint64_t entry, const nova_section **table)
 {
     *table = nova_elf_section(r->elf, name);
-    if (*table == NULL || (*table)->kind != kind || !((*table)->flags & SHF_ALLOC) ||
+    if (*table == NULL || (*table)->kind != type || !((*table)->flags & SHF_ALLOC) ||
         (*table)->size == 0 || (*table)->size % entry != 0)
         return REFUSE(r->error, "dynamic-tables",
                       "section %s is missing, or is not a table of its kind", name);
@@ -188,14 +188,14 @@ static bool dynamic_is_loaded(const nova_elf *elf, uint64_t vaddr, uint64_t size
 static nova_status dynamic_check_symbol(reader *r, uint64_t index, const Elf64_Sym *row,
                                         const char **name)
 {
-    unsigned kind = ELF64_ST_TYPE(row->st_info), bind = ELF64_ST_BIND(row->st_info);
+    unsigned type = ELF64_ST_TYPE(row->st_info), bind = ELF64_ST_BIND(row->st_info);
     *name = dynamic_string_at(r, row->st_name);
     if (*name == NULL || **name == '\0' || strnlen(*name, MOST_NAME) == MOST_NAME)
         return REFUSE(r->error, "symbol-name", "symbol %" PRIu64 " has no name of its own", index);
-    if ((kind != STT_NOTYPE && kind != STT_OBJECT && kind != STT_FUNC) ||
+    if ((type != STT_NOTYPE && type != STT_OBJECT && type != STT_FUNC) ||
         (bind != STB_GLOBAL && bind != STB_WEAK))
         return REFUSE(r->error, "symbol-kind", "symbol %.80s has kind %u and binding %u", *name,
-                      kind, bind);
+                      type, bind);
     if (row->st_shndx == SHN_UNDEF) {
         if (!nova_import_allowed(*name))
             return REFUSE(r->error, "symbol-import", "function %.80s may not be imported", *name);
@@ -276,7 +276,7 @@ static nova_status dynamic_read_relocations(const reader *r, uint64_t relative,
                                             nova_dynamic *dynamic)
 {
     bool x86 = r->elf->machine == EM_X86_64;
-    const uint32_t relative_kind = x86 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE;
+    const uint32_t relative_type = x86 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE;
     const uint32_t slot_kinds[] = {x86 ? R_X86_64_GLOB_DAT : R_AARCH64_GLOB_DAT,
                                    x86 ? R_X86_64_JUMP_SLOT : R_AARCH64_JUMP_SLOT};
     const nova_segment *last = &r->elf->segments[r->elf->segment_count - 1];
@@ -287,11 +287,11 @@ static nova_status dynamic_read_relocations(const reader *r, uint64_t relative,
         Elf64_Rela row;
         memcpy(&row, r->file.data + r->relocations->offset + i * sizeof row, sizeof row);
         uint64_t symbol = ELF64_R_SYM(row.r_info);
-        uint32_t kind = (uint32_t)ELF64_R_TYPE(row.r_info);
-        bool is_relative = kind == relative_kind;
-        if ((!is_relative && (i < relative || (kind != slot_kinds[0] && kind != slot_kinds[1]))))
+        uint32_t type = (uint32_t)ELF64_R_TYPE(row.r_info);
+        bool is_relative = type == relative_type;
+        if ((!is_relative && (i < relative || (type != slot_kinds[0] && type != slot_kinds[1]))))
             return REFUSE(r->error, "relocation-kind", "relocation %" PRIu64 " is of kind %u", i,
-                          kind);
+                          type);
         if (nova_elf_segment(r->elf, row.r_offset, sizeof(uint64_t), PF_W) == NULL)
             return REFUSE(r->error, "relocation-place",
                           "relocation %" PRIu64 " writes at %#" PRIx64, i, (uint64_t)row.r_offset);

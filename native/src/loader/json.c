@@ -36,11 +36,11 @@ static int32_t json_read_escape(const char **at, const char *end)
 {
     if (*at == end)
         return -1;
-    char kind = *(*at)++;
-    const char *short_name = kind != '\0' ? strchr(JSON_SHORT_NAMES, kind) : NULL;
+    char escape = *(*at)++;
+    const char *short_name = escape != '\0' ? strchr(JSON_SHORT_NAMES, escape) : NULL;
     if (short_name != NULL)
         return JSON_SHORT_VALUES[short_name - JSON_SHORT_NAMES];
-    int32_t value = kind == 'u' ? json_hex_word(*at, end) : -1;
+    int32_t value = escape == 'u' ? json_hex_word(*at, end) : -1;
     if (value <= 0)
         return -1;
     *at += 4;

@@ -42,17 +42,17 @@ static nova_status manifest_out_of_memory(const reader *r)
 }
 
 /* Advances to the value of the next field, which must be `name` and of this type. */
-static nova_status manifest_read_field(reader *r, const char *name, char kind)
+static nova_status manifest_read_field(reader *r, const char *name, char type)
 {
     if (!nova_json_more(&r->json) || !nova_json_key_is(&r->json, name))
         return manifest_refuse(r, "manifest-fields", name,
                                "is missing, or an unknown field precedes it");
-    if (nova_json_kind(r->json) != kind)
+    if (nova_json_kind(r->json) != type)
         return manifest_refuse(r, "manifest-type", name,
-                               kind == '{'   ? "is not an object"
-                               : kind == '[' ? "is not a list"
-                               : kind == '"' ? "is not a string"
-                               : kind == '0' ? "is not an integer"
+                               type == '{'   ? "is not an object"
+                               : type == '[' ? "is not a list"
+                               : type == '"' ? "is not a string"
+                               : type == '0' ? "is not an integer"
                                              : "is not true or false");
     return NOVA_OK;
 }
@@ -320,7 +320,7 @@ static nova_status manifest_read_weight(reader *r, void *record, void *context)
 static nova_status manifest_read_weights(reader *r, nova_manifest *manifest)
 {
     static const char *const KINDS[] = {"none", "embedded", "external", NULL};
-    uint32_t kind;
+    uint32_t type;
     const char *digest;
     void *records;
     size_t count;
@@ -329,21 +329,21 @@ static nova_status manifest_read_weights(reader *r, nova_manifest *manifest)
     if (status != NOVA_OK)
         return status;
     nova_json_enter(&r->json);
-    status = manifest_read_word(r, "kind", KINDS, &kind);
+    status = manifest_read_word(r, "kind", KINDS, &type);
     if (status == NOVA_OK)
         status = manifest_read_text(r, "sha256", &digest);
     if (status != NOVA_OK)
         return status;
     size_t length = strlen(digest);
     if (strspn(digest, "0123456789abcdef") != length || (length != 0 && length != 64) ||
-        (kind == 2 && length == 0))
+        (type == 2 && length == 0))
         return manifest_refuse(r, "manifest-weights", "sha256", "is not 64 hexadecimal digits");
-    state.embedded = kind == 1;
+    state.embedded = type == 1;
     state.has_value = nova_arena_take(r->arena, manifest->argument_count, 1);
     if (state.has_value == NULL)
         return manifest_out_of_memory(r);
     status = manifest_read_list(r, "tensors", 0, manifest_read_weight, &state, &records, &count);
-    if (status == NOVA_OK && kind == 0 && count > 0)
+    if (status == NOVA_OK && type == 0 && count > 0)
         return manifest_refuse(r, "manifest-weights", "tensors",
                                "are there, but the kind is \"none\"");
     return status == NOVA_OK ? manifest_end_record(r) : status;

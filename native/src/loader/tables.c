@@ -51,11 +51,11 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
     const nova_tables_header *header = tables->header = (const void *)block;
     static const char MAGICS[][9] = {NOVA_TABLES_MAGIC, NOVA_TABLES_DEVICE_MAGIC,
                                      NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC};
-    int kind = 0;
-    while (kind < 4 && memcmp(header->magic, MAGICS[kind], sizeof header->magic) != 0)
-        kind++;
-    bool has_devices = kind % 2 == 1, has_interfaces = kind >= 2;
-    if (kind == 4)
+    int index = 0;
+    while (index < 4 && memcmp(header->magic, MAGICS[index], sizeof header->magic) != 0)
+        index++;
+    bool has_devices = index % 2 == 1, has_interfaces = index >= 2;
+    if (index == 4)
         return REFUSE(error, "tables-magic", "the block has no magic number");
     if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",

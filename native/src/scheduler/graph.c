@@ -171,12 +171,12 @@ static nova_status graph_measure_width(nova_graph *graph)
 static nova_status graph_add_up(nova_graph *graph)
 {
     for (uint32_t i = 0; i < graph->facts.task_count; i++) {
-        graph->kind_count[graph->core[i]]++;
+        graph->core_type_count[graph->core[i]]++;
         if (__builtin_add_overflow(graph->facts.total_cost, graph->cost[i],
                                    &graph->facts.total_cost))
             return NOVA_OVERFLOW;
     }
-    graph->facts.host_count = graph->kind_count[NOVA_HOST];
+    graph->facts.host_count = graph->core_type_count[NOVA_HOST];
     return NOVA_OK;
 }
 

@@ -7,7 +7,7 @@
 /* One allocation holds the struct and its arrays; the tables belong to the caller. */
 struct nova_graph {
     nova_graph_facts facts;
-    uint32_t kind_count[3]; /* tasks that are matrix, vector, host */
+    uint32_t core_type_count[3]; /* tasks that are matrix, vector, host */
     const nova_task *tasks;
     const uint32_t *successors;   /* of a task: in the order of the tables */
     const uint32_t *by_priority;  /* of a task: longest remaining path first (critical path) */

@@ -27,7 +27,8 @@ static void instance_lay_out(nova_instance *run, arena *arena, const nova_graph 
     _Atomic uint32_t *remaining = instance_carve(arena, tasks, sizeof(uint32_t));
     nova_worker_slot *slot = instance_carve(arena, slots, sizeof *slot);
     uint32_t *running = instance_carve(arena, slots, sizeof *running);
-    _Atomic uint32_t *host = instance_carve(arena, graph->kind_count[NOVA_HOST], sizeof(uint32_t));
+    _Atomic uint32_t *host =
+        instance_carve(arena, graph->core_type_count[NOVA_HOST], sizeof(uint32_t));
     uint64_t *ready = instance_carve(arena, trace_capacity > 0 ? tasks : 0, sizeof *ready);
     if (run != NULL) {
         run->remaining = remaining;
@@ -38,8 +39,9 @@ static void instance_lay_out(nova_instance *run, arena *arena, const nova_graph 
     }
     for (unsigned i = 0; i < slots; i++) {
         _Atomic uint32_t *queues[2];
-        for (int kind = 0; kind < 2; kind++)
-            queues[kind] = instance_carve(arena, graph->kind_count[kind], sizeof(uint32_t));
+        for (int core_type = 0; core_type < 2; core_type++)
+            queues[core_type] =
+                instance_carve(arena, graph->core_type_count[core_type], sizeof(uint32_t));
         nova_trace_record *ring = instance_carve(arena, trace_capacity, sizeof *ring);
         if (run == NULL)
             continue;
@@ -47,8 +49,8 @@ static void instance_lay_out(nova_instance *run, arena *arena, const nova_graph 
         slot[i].index = i;
         slot[i].random = 2654435761u * (i + 1);
         slot[i].ring = ring;
-        for (int kind = 0; kind < 2; kind++)
-            slot[i].deques[kind].tasks = queues[kind];
+        for (int core_type = 0; core_type < 2; core_type++)
+            slot[i].deques[core_type].tasks = queues[core_type];
         atomic_store_explicit(&slot[i].current, NOVA_NO_TASK, memory_order_relaxed);
     }
 }
@@ -101,14 +103,14 @@ static void instance_distribute(nova_instance *run, nova_worker_slot *slot, cons
     int64_t bottom[2] = {0, 0};
     for (uint32_t k = 0; k < count; k++) {
         uint32_t task = roots[stride * (run->policy == NOVA_FIFO ? k : count - 1 - k)];
-        unsigned kind = run->graph->core[task];
-        if (kind == NOVA_HOST)
+        unsigned core_type = run->graph->core[task];
+        if (core_type == NOVA_HOST)
             nova_host_queue_push(&run->host, task);
         else
-            nova_deque_write(&slot->deques[kind], bottom[kind]++, task);
+            nova_deque_write(&slot->deques[core_type], bottom[core_type]++, task);
     }
-    for (int kind = 0; kind < 2; kind++)
-        nova_deque_publish(&slot->deques[kind], bottom[kind]);
+    for (int core_type = 0; core_type < 2; core_type++)
+        nova_deque_publish(&slot->deques[core_type], bottom[core_type]);
 }
 
 /* Distributes by priority, round-robin; or in blocks of neighbours of about equal cost, so that a
@@ -144,7 +146,7 @@ void nova_instance_reset(nova_instance *run)
         nova_worker_slot *slot = &run->slots[i];
         atomic_store_explicit(&slot->current, NOVA_NO_TASK, memory_order_relaxed);
         atomic_store_explicit(&slot->held, 0, memory_order_relaxed);
-        slot->done = slot->stolen = 0;
+        slot->finished_count = slot->stolen = 0;
         slot->interrupted_task = NOVA_NO_TASK;
         slot->traced = 0;
         slot->origin = NOVA_NOT_STOLEN;
@@ -166,8 +168,8 @@ void nova_instance_reset(nova_instance *run)
         atomic_store_explicit(&run->host.entries[i], 0, memory_order_relaxed);
     nova_host_queue_reset(&run->host);
     for (unsigned i = 0; i < run->workers; i++)
-        for (int kind = 0; kind < 2; kind++)
-            nova_deque_reset(&run->slots[i].deques[kind]);
+        for (int core_type = 0; core_type < 2; core_type++)
+            nova_deque_reset(&run->slots[i].deques[core_type]);
     instance_distribute_roots(run);
 }
 
@@ -214,8 +216,8 @@ static void instance_mark_queued(const nova_instance *run, uint8_t *states)
     for (unsigned i = 0; i < run->workers; i++) {
         if (run->slots[i].interrupted_task != NOVA_NO_TASK)
             states[run->slots[i].interrupted_task] = NOVA_TASK_READY;
-        for (int kind = 0; kind < 2; kind++) {
-            nova_deque *deque = &run->slots[i].deques[kind];
+        for (int core_type = 0; core_type < 2; core_type++) {
+            nova_deque *deque = &run->slots[i].deques[core_type];
             int64_t top = atomic_load_explicit(&deque->top, memory_order_relaxed);
             int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
             for (; top < bottom; top++)

@@ -30,7 +30,7 @@ typedef struct nova_worker_slot {
     /* the current task when the run was stopped, or NOVA_NO_TASK */
     uint32_t interrupted_task;
     uint32_t index;
-    uint32_t done; /* succeeded tasks that are not yet subtracted from `left` */
+    uint32_t finished_count; /* succeeded tasks that are not yet subtracted from `left` */
     uint32_t stolen;
     uint32_t random; /* picks the first victim of a steal */
     uint64_t traced; /* records written, also those that were overwritten */

@@ -17,8 +17,8 @@ int64_t nova_instance_tasks(nova_instance *run, uint32_t index, int64_t most)
     if (index == 0 && run->graph->facts.host_count > 0 && nova_host_queue_has_task(&run->host))
         ready_count++;
     for (unsigned i = 0; i < run->workers && ready_count < most; i++)
-        for (int kind = 0; kind < 2; kind++)
-            ready_count += nova_deque_count(&run->slots[i].deques[kind]);
+        for (int core_type = 0; core_type < 2; core_type++)
+            ready_count += nova_deque_count(&run->slots[i].deques[core_type]);
     return ready_count;
 }
 
@@ -38,8 +38,8 @@ static uint32_t run_pop_slot(nova_instance *run, nova_worker_slot *slot)
     /* Nobody else can run these. */
     if (slot->index == 0 && run->graph->facts.host_count > 0)
         task = nova_host_queue_pop(&run->host);
-    for (int kind = 0; kind < 2 && task == NOVA_NO_TASK; kind++) {
-        nova_deque *deque = &slot->deques[kind];
+    for (int core_type = 0; core_type < 2 && task == NOVA_NO_TASK; core_type++) {
+        nova_deque *deque = &slot->deques[core_type];
         task = run->policy == NOVA_FIFO ? nova_deque_steal(deque) : nova_deque_pop(deque);
     }
     return task;
@@ -53,8 +53,8 @@ static uint32_t run_steal(nova_instance *run, nova_worker_slot *slot)
         uint32_t victim = first + i < run->workers ? first + i : first + i - run->workers;
         if (victim == slot->index)
             continue;
-        for (int kind = 0; kind < 2; kind++) {
-            uint32_t task = nova_deque_steal(&run->slots[victim].deques[kind]);
+        for (int core_type = 0; core_type < 2; core_type++) {
+            uint32_t task = nova_deque_steal(&run->slots[victim].deques[core_type]);
             if (task != NOVA_NO_TASK) {
                 slot->origin = (uint16_t)victim;
                 slot->stolen++;
@@ -111,8 +111,8 @@ static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t
     const uint32_t *successors = run->successors + graph->tasks[task].first_successor;
     bool fifo = run->policy == NOVA_FIFO;
     int64_t begin[2], end[2];
-    for (int kind = 0; kind < 2; kind++)
-        begin[kind] = end[kind] = nova_deque_end(&slot->deques[kind]);
+    for (int core_type = 0; core_type < 2; core_type++)
+        begin[core_type] = end[core_type] = nova_deque_end(&slot->deques[core_type]);
     uint32_t next = NOVA_NO_TASK, published = 0;
     /* From the last to the first, so that the first runs next and the second is popped after it;
      * forward when the oldest is popped first. */
@@ -131,16 +131,16 @@ static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t
         if (!fifo)
             next = ready;
         if (staged != NOVA_NO_TASK) {
-            unsigned kind = graph->core[staged];
-            nova_deque_write(&slot->deques[kind], end[kind]++, staged);
+            unsigned core_type = graph->core[staged];
+            nova_deque_write(&slot->deques[core_type], end[core_type]++, staged);
             published++;
         }
     }
     if (published == 0)
         return next;
-    for (int kind = 0; kind < 2; kind++)
-        if (end[kind] != begin[kind])
-            nova_deque_publish(&slot->deques[kind], end[kind]);
+    for (int core_type = 0; core_type < 2; core_type++)
+        if (end[core_type] != begin[core_type])
+            nova_deque_publish(&slot->deques[core_type], end[core_type]);
     run_announce(run, published);
     return next;
 }
@@ -194,7 +194,7 @@ static outcome run_chain(nova_instance *run, nova_worker_slot *slot, uint32_t ta
             nova_instance_stop(run, status, task);
             return OVER;
         }
-        slot->done++;
+        slot->finished_count++;
         task = run_release(run, slot, task, now);
         if (run_is_late(run))
             nova_instance_stop(run, NOVA_TIMEOUT, NOVA_NO_TASK);
@@ -238,8 +238,8 @@ void nova_run_in_order(nova_instance *run)
 /* Subtracts the tasks that finished in this slot; whether the run has none left. */
 static bool run_report(nova_instance *run, nova_worker_slot *slot)
 {
-    uint32_t finished = slot->done;
-    slot->done = 0;
+    uint32_t finished = slot->finished_count;
+    slot->finished_count = 0;
     if (finished == 0)
         return atomic_load_explicit(&run->left, memory_order_seq_cst) == 0;
     return atomic_fetch_sub_explicit(&run->left, finished, memory_order_seq_cst) == finished;

@@ -161,7 +161,7 @@ static void test_strided(void)
     CHECK(memcmp(results.d.aligned, dense, sizeof dense) == 0);
     release(&results);
 
-    /* One row for all: a stride of 0 is fine for what is only read. */
+    /* One row for all: a stride of 0 is valid for a read-only argument. */
     fill(&call);
     call.of_x.strides[0] = call.of_x.strides[1] = 0;
     float w[] = {0, -1, 2, -1, 4, -1, 6};
@@ -186,7 +186,7 @@ static void test_strided(void)
     CHECK(s == 6 && *(double *)results.s.aligned == 6);
     release(&results);
 
-    /* The stride of an axis of one element, or of an empty array, means nothing. */
+    /* The stride of an axis of one element, or of an empty array, is ignored. */
     fill(&call);
     call.of_e.strides[0] = call.of_e.strides[1] = -77;
     results = enter(&call, NULL);
@@ -206,7 +206,7 @@ static void test_refusals(void)
     fill(&call);
     call.of_s.aligned = NULL;
     expect_refusal(&call, NULL, NOVA_INVALID_ARGUMENT, "argument 1 (s) is NULL");
-    CHECK(call.d[5] == 6); /* nothing ran */
+    CHECK(call.d[5] == 6); /* no kernel ran */
 
     results results;
     memset(&results, 0, sizeof results);
@@ -245,7 +245,7 @@ static void *call_often(void *unused)
     return NULL;
 }
 
-/* The first calls of a process may come from several threads at once. */
+/* The first calls of a process may be concurrent. */
 static void test_threads(void)
 {
     pthread_t threads[THREADS];

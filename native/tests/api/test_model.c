@@ -1,4 +1,4 @@
-/* The C API over a file that is mapped: opening, looking, running and what is refused. */
+/* The C API over a mapped file: opening, the signature, running and refusals. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, setenv */
 
 #include <pthread.h>
@@ -99,11 +99,11 @@ static void test_run(void)
 
     char *names[] = {"x", "s", "d"};
     for (int i = 0; i < 3; i++) {
-        void *given = arguments[i];
+        void *argument = arguments[i];
         arguments[i] = NULL;
         CHECK(nova_run(model, arguments, outputs, NULL, &error) == NOVA_INVALID_ARGUMENT);
         CHECK(strstr(error.text, names[i]) != NULL && strstr(error.text, "NULL") != NULL);
-        arguments[i] = given;
+        arguments[i] = argument;
     }
     arguments[0] = (char *)x + 2;
     CHECK(nova_run(model, arguments, outputs, NULL, &error) == NOVA_INVALID_ARGUMENT);
@@ -120,7 +120,7 @@ static void test_run(void)
     CHECK(nova_run(model, arguments, NULL, NULL, &error) == NOVA_INVALID_ARGUMENT);
     CHECK(nova_run(model, arguments, outputs, workspace + 8, &error) == NOVA_INVALID_ARGUMENT);
     CHECK(nova_run(NULL, arguments, outputs, NULL, &error) == NOVA_INVALID_ARGUMENT);
-    CHECK(s == 7 && d[5] == 24); /* nothing ran */
+    CHECK(s == 7 && d[5] == 24); /* no kernel ran */
     nova_close(model);
 }
 

@@ -19,19 +19,19 @@ static void test_sizes(void)
 {
     for (unsigned shift = 0; shift < 24; shift++)
         for (long change = -65; change <= 65; change += 13) {
-            long wanted = (1L << shift) + change;
-            if (wanted < 1)
+            long expected = (1L << shift) + change;
+            if (expected < 1)
                 continue;
-            size_t size = (size_t)wanted;
+            size_t size = (size_t)expected;
             char *block = nova_blocks_take(size);
             CHECK(block != NULL && (uintptr_t)block % (size < 2 << 20 ? 4 << 10 : 2 << 20) == 0);
-            size_t room = nova_blocks_capacity(block);
-            CHECK(room >= size && (room <= size + size / 8 || room == 1 << 15));
+            size_t capacity = nova_blocks_capacity(block);
+            CHECK(capacity >= size && (capacity <= size + size / 8 || capacity == 1 << 15));
             block[0] = block[size - 1] = 1;
             nova_blocks_give(block);
         }
     CHECK(nova_blocks_take(SIZE_MAX) == NULL);
-    CHECK(nova_blocks_take((size_t)1 << 46) == NULL); /* more than the system gives */
+    CHECK(nova_blocks_take((size_t)1 << 46) == NULL); /* more than the system has */
     nova_blocks_give(NULL);
     nova_blocks_clear();
     CHECK(nova_blocks_get_info().idle_bytes == 0 && nova_blocks_get_info().live_count == 0);
@@ -62,7 +62,7 @@ static void test_limit(void)
         nova_blocks_give(blocks[i]);
     nova_blocks_info info = nova_blocks_get_info();
     CHECK(info.idle_count == 5 && info.idle_bytes <= info.limit);
-    CHECK(nova_blocks_take(1 << 20) == blocks[7]); /* the oldest went */
+    CHECK(nova_blocks_take(1 << 20) == blocks[7]); /* the oldest was evicted */
     nova_blocks_give(blocks[7]);
     nova_blocks_give(nova_blocks_take(6 << 20)); /* too large, and no reason to drop the others */
     CHECK(nova_blocks_get_info().idle_count == 5);
@@ -82,7 +82,7 @@ static void await_empty(void)
 static void test_age(void)
 {
     nova_blocks_configure(64 << 20, SECOND / 50);
-    for (int i = 0; i < 3; i++) { /* the thread that trims ends, and is made again */
+    for (int i = 0; i < 3; i++) { /* the trimming thread ends, and is created again */
         nova_blocks_give(nova_blocks_take(1 << 20));
         CHECK(nova_blocks_get_info().idle_count == 1);
         await_empty();
@@ -91,7 +91,7 @@ static void test_age(void)
     nova_blocks_give(nova_blocks_take(1 << 20));
     usleep(20000);
     CHECK(nova_blocks_get_info().idle_count == 1);
-    nova_blocks_configure(64 << 20, 0); /* also for what is idle already */
+    nova_blocks_configure(64 << 20, 0); /* also for idle blocks */
     await_empty();
 }
 
@@ -131,31 +131,31 @@ static void test_threads(void)
     CHECK(nova_blocks_get_info().live_count == 0 && nova_blocks_get_info().live_bytes == 0);
 }
 
-/* The child has the blocks, and no thread that trims: it makes one. Not for TSan, which has no
- * threads in the child of a process with some. */
+/* The child has the blocks, and no trimming thread: it creates one. Not for TSan, which has no
+ * threads in the child of a process with threads. */
 static void test_fork(void)
 {
 #ifdef __SANITIZE_THREAD__
     return;
 #endif
     nova_blocks_configure(64 << 20, SECOND / 50);
-    char *kept = nova_blocks_take(1 << 20);
-    strcpy(kept, "parent");
+    char *held = nova_blocks_take(1 << 20);
+    strcpy(held, "parent");
     nova_blocks_give(nova_blocks_take(1 << 20));
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        bool same = strcmp(kept, "parent") == 0;
-        strcpy(kept, "child");
-        nova_blocks_give(kept);
+        bool same = strcmp(held, "parent") == 0;
+        strcpy(held, "child");
+        nova_blocks_give(held);
         for (int i = 0; i < 5000 && nova_blocks_get_info().idle_count > 0; i++)
             usleep(1000);
         _exit(same && nova_blocks_get_info().idle_count == 0 ? 0 : 1);
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(strcmp(kept, "parent") == 0);
-    nova_blocks_give(kept);
+    CHECK(strcmp(held, "parent") == 0);
+    nova_blocks_give(held);
     await_empty();
 }
 

@@ -1,6 +1,5 @@
-/* Programs that run as tasks: results from many threads at once, no allocation in a run that was
- * there before, errors with their place, and graphs made from launches. Built with malloc
- * wrapped. */
+/* Programs that run as tasks: results from many concurrent threads, no allocation in repeated runs,
+ * errors with their task, and graphs created from launches. Built with malloc wrapped. */
 #include <pthread.h>
 
 #include "../support/allocations.h"
@@ -100,30 +99,30 @@ static void test_errors(void)
 
 static void *work_with_scratch(void *shared)
 {
-    nova_pool *own;
-    CHECK(nova_pool_create(nova_program_workspace_size(shared), &own) == NOVA_OK);
+    nova_pool *private_pool;
+    CHECK(nova_pool_create(nova_program_workspace_size(shared), &private_pool) == NOVA_OK);
     for (int64_t round = 0; round < ROUNDS; round++)
-        run_tiled(shared, own, round);
-    nova_pool_destroy(own);
+        run_tiled(shared, private_pool, round);
+    nova_pool_destroy(private_pool);
     return NULL;
 }
 
-/* Each place of each run has memory of its own, also in runs side by side. */
+/* Each worker slot of each run has a private buffer, also in concurrent runs. */
 static void test_scratch(void)
 {
     nova_image *image;
-    nova_program *made = make_tiled(as_kernel(plus_one_by_scratch), NOVA_TAKES_SCRATCH, &image);
-    CHECK(!nova_program_is_inline(made));
+    nova_program *created = make_tiled(as_kernel(plus_one_by_scratch), NOVA_TAKES_SCRATCH, &image);
+    CHECK(!nova_program_is_inline(created));
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)
-        CHECK(pthread_create(&threads[i], NULL, work_with_scratch, made) == 0);
+        CHECK(pthread_create(&threads[i], NULL, work_with_scratch, created) == 0);
     for (int i = 0; i < 3; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    nova_program_destroy(made);
+    nova_program_destroy(created);
     nova_image_destroy(image);
 }
 
-/* An inline run has it in its workspace, behind the rest. */
+/* An inline run has it in its workspace, after the planned bytes. */
 static void test_inline_scratch(void)
 {
     static _Alignas(64) unsigned char block[BLOCK_SIZE];
@@ -136,25 +135,25 @@ static void test_inline_scratch(void)
     const nova_tables_limits limits = {.argument_count = 1, .output_count = 1};
     const parts parts = {buffers, 2, &kernel, 1, &launch, 1, operands, 2, 0, SCRATCH};
     nova_tables tables;
-    nova_program *made;
+    nova_program *created;
     CHECK(nova_tables_check(block, write_block(&parts, block), &limits, &tables, NULL) == NOVA_OK);
-    CHECK(nova_program_create(&tables, image, 0, &made, NULL) == NOVA_OK);
-    CHECK(nova_program_is_inline(made) && nova_program_workspace_size(made) >= SCRATCH);
+    CHECK(nova_program_create(&tables, image, 0, &created, NULL) == NOVA_OK);
+    CHECK(nova_program_is_inline(created) && nova_program_workspace_size(created) >= SCRATCH);
     int64_t x[SIZE] = {41}, y[SIZE];
     void *const inputs[] = {x}, *const outputs[] = {y};
     void *workspace;
-    CHECK(nova_memory_take(nova_program_workspace_size(made), &workspace) == NOVA_OK);
-    CHECK(nova_program_run(made, inputs, outputs, workspace, NULL) == NOVA_OK && y[0] == 42);
+    CHECK(nova_memory_take(nova_program_workspace_size(created), &workspace) == NOVA_OK);
+    CHECK(nova_program_run(created, inputs, outputs, workspace, NULL) == NOVA_OK && y[0] == 42);
     free(workspace);
     nova_execution *execution; /* the same program as tasks, when it is watched */
-    CHECK(nova_execution_take(made, 0, &execution) == NOVA_OK);
+    CHECK(nova_execution_take(created, 0, &execution) == NOVA_OK);
     x[0] = 1;
     CHECK(nova_execution_bind(execution, inputs, outputs, block) == NOVA_OK);
     CHECK(nova_instance_run(execution->instance, nova_execution_task, execution, NULL, NULL) ==
           NOVA_OK);
     CHECK(y[0] == 2);
     nova_execution_give(execution);
-    nova_program_destroy(made);
+    nova_program_destroy(created);
     nova_image_destroy(image);
 }
 

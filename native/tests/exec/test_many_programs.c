@@ -1,5 +1,5 @@
-/* Several programs at once, from several threads, called and submitted, and programs whose kernels
- * run other programs: all on the threads of one pool. */
+/* Several programs concurrently, from several threads, called and submitted, and programs whose
+ * kernels run other programs: all on the threads of one pool. */
 #include <pthread.h>
 
 #include "../support/check.h"
@@ -19,11 +19,11 @@ static loaded levels[DEPTH]; /* a kernel of each runs the one below, in every ti
 
 static loaded load(nova_kernel first)
 {
-    loaded made;
-    made.program = make_tiled(first, 0, &made.image);
-    CHECK(!nova_program_is_inline(made.program));
-    CHECK(nova_pool_create(nova_program_workspace_size(made.program), &made.pool) == NOVA_OK);
-    return made;
+    loaded created;
+    created.program = make_tiled(first, 0, &created.image);
+    CHECK(!nova_program_is_inline(created.program));
+    CHECK(nova_pool_create(nova_program_workspace_size(created.program), &created.pool) == NOVA_OK);
+    return created;
 }
 
 static void unload(loaded *it)
@@ -101,6 +101,7 @@ static void *call_nested(void *number)
 }
 
 /*
+ *
  *
  *
  *

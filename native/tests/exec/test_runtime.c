@@ -154,7 +154,7 @@ static void test_program(void)
     nova_image_destroy(image);
 }
 
-/* With many operands their pointers live behind the planned workspace. */
+/* With many operands their pointers are after the planned workspace. */
 static void test_many_operands(void)
 {
     enum { COUNT = 1000 };

@@ -1,5 +1,6 @@
-/* A program whose graph can never end: the run says so, with the states of all tasks, and the pool
- * goes on. Such tables are refused; so the graph of a good program is replaced by a broken one. */
+/* A program whose graph never ends: the run reports a stall, with the states of all tasks, and the
+ * pool keeps working. Such tables are refused; so the graph of a valid program is replaced by a
+ * broken one. */
 #include "exec/program.h"
 #include "../support/check.h"
 #include "nova.h"
@@ -70,7 +71,7 @@ int main(void)
     nova_pool *pool;
     CHECK(nova_pool_create(nova_program_workspace_size(good), &pool) == NOVA_OK);
     break_graph(broken);
-    /* Not 1: one thread runs the tasks in order and does not look at the counts. */
+    /* Not 1: one thread runs the tasks in order and does not read the counters. */
     for (unsigned count = 2; count <= 4; count++) {
         CHECK(nova_workers_configure(&(nova_workers_options){.count = count}) == NOVA_OK);
         for (int round = 0; round < 20; round++) {

@@ -1,4 +1,4 @@
-/* One program and one pool used by several threads at once, meant for TSan. */
+/* One program and one pool used by several threads concurrently, meant for TSan. */
 #include <pthread.h>
 
 #include "../support/block.h"

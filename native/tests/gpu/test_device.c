@@ -84,7 +84,7 @@ static void run_host(nova_device_program *program, float first)
         CHECK(y[i] == 6 * x[i]);
 }
 
-/* Arrays on the device, taken and given back by many threads. */
+/* Arrays on the device, taken and released by many threads. */
 static void run_device(nova_device *device, nova_device_program *program, float first)
 {
     float x[SIZE], y[SIZE];
@@ -110,8 +110,8 @@ static void run_device(nova_device *device, nova_device_program *program, float 
  * run. */
 static void run_traced(nova_device *device, nova_device_program *program, bool is_read)
 {
-    static const uint32_t kinds[] = {NOVA_SPAN_COPY_IN, NOVA_SPAN_KERNEL, NOVA_SPAN_KERNEL,
-                                     NOVA_SPAN_KERNEL, NOVA_SPAN_COPY_OUT};
+    static const uint32_t span_types[] = {NOVA_SPAN_COPY_IN, NOVA_SPAN_KERNEL, NOVA_SPAN_KERNEL,
+                                          NOVA_SPAN_KERNEL, NOVA_SPAN_COPY_OUT};
     float x[SIZE] = {1}, y[SIZE];
     nova_error error;
     nova_device_trace *trace;
@@ -137,7 +137,7 @@ static void run_traced(nova_device *device, nova_device_program *program, bool i
                 on_host += span->end_ns - span->start_ns;
                 continue;
             }
-            CHECK(on_device < 5 && span->kind == kinds[on_device++]);
+            CHECK(on_device < 5 && span->kind == span_types[on_device++]);
             CHECK(span->start_ns >= last_end);
             last_end = span->end_ns;
             if (span->kind == NOVA_SPAN_KERNEL)
@@ -186,12 +186,13 @@ typedef struct {
 
 static void *work(void *context)
 {
-    const worker *own = context;
+    const worker *worker_context = context;
     for (int i = 0; i < RUNS; i++) {
-        run_host(own->program, (float)(own->number * RUNS + i));
-        run_device(own->device, own->program, (float)(own->number * RUNS + i));
-        run_traced(own->device, own->program, i % 4 != 0);
-        run_marked(own->device, own->program);
+        run_host(worker_context->program, (float)(worker_context->number * RUNS + i));
+        run_device(worker_context->device, worker_context->program,
+                   (float)(worker_context->number * RUNS + i));
+        run_traced(worker_context->device, worker_context->program, i % 4 != 0);
+        run_marked(worker_context->device, worker_context->program);
     }
     return NULL;
 }
@@ -216,7 +217,7 @@ static void test_threads(nova_driver *driver)
     nova_device_close(device);
 }
 
-/* A trace never fails a run: what it has no events for is lost. */
+/* A trace never fails a run: spans without events are lost. */
 static void test_lost(nova_driver *driver)
 {
     nova_device *device;
@@ -289,10 +290,10 @@ static void test_misuse(nova_driver *driver)
     CHECK(nova_device_open(driver, 0, &device, &error) == NOVA_OK);
     CHECK(nova_device_program_create(device, NULL, &program, &error) == NOVA_INVALID_ARGUMENT);
     CHECK(make(device, &program, &error) == NOVA_OK);
-    const nova_device_value nothing = {0};
-    CHECK(nova_device_program_run(program, &nothing, &nothing, &NOVA_RUN_ON(NOVA_OWN_STREAM),
-                                  &error) == NOVA_INVALID_ARGUMENT);
-    CHECK(nova_device_program_run(program, NULL, &nothing, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) ==
+    const nova_device_value empty = {0};
+    CHECK(nova_device_program_run(program, &empty, &empty, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) ==
+          NOVA_INVALID_ARGUMENT);
+    CHECK(nova_device_program_run(program, NULL, &empty, &NOVA_RUN_ON(NOVA_OWN_STREAM), &error) ==
           NOVA_INVALID_ARGUMENT);
     run_host(program, 1);
     nova_device_block *block;

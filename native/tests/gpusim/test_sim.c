@@ -52,7 +52,7 @@ static int by_start(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Runs the launch at the reader, and compares with what it did before. */
+/* Runs the launch at the reader, and compares with the recorded results. */
 static void replay(reader *r)
 {
     const header *h = take(r, sizeof *h);
@@ -68,19 +68,19 @@ static void replay(reader *r)
     uint64_t starts[8], sizes[8];
     CHECK(h->ranges <= 8);
     for (uint64_t i = 0; i < h->ranges; i++) {
-        const range_header *given = take(r, sizeof *given);
-        sim_range range = {.size = given->size, .read_only = given->read_only};
-        uint8_t *memory = aligned_alloc(256, (given->size + 511) / 256 * 256);
+        const range_header *header = take(r, sizeof *header);
+        sim_range range = {.size = header->size, .read_only = header->read_only};
+        uint8_t *memory = aligned_alloc(256, (header->size + 511) / 256 * 256);
         CHECK(memory != NULL);
-        memcpy(memory, take(r, given->size), given->size);
-        if (given->has_state)
-            range.state = copy_of(take(r, given->size), given->size);
+        memcpy(memory, take(r, header->size), header->size);
+        if (header->has_state)
+            range.state = copy_of(take(r, header->size), header->size);
         range.start = (uint64_t)(uintptr_t)memory;
-        after[i] = take(r, given->size);
+        after[i] = take(r, header->size);
         starts[i] = range.start, sizes[i] = range.size;
         ranges[i] = range;
         for (size_t at = 0; at + 8 <= h->params; at += 8) /* pointers, where the memory is now */
-            if (memcmp(params + at, &given->address, 8) == 0)
+            if (memcmp(params + at, &header->address, 8) == 0)
                 memcpy(params + at, &range.start, 8);
     }
     qsort(ranges, h->ranges, sizeof *ranges, by_start);
@@ -104,9 +104,9 @@ static void replay(reader *r)
     free(params);
 }
 
-static void *replay_all(void *given)
+static void *replay_all(void *header)
 {
-    reader r = *(const reader *)given;
+    reader r = *(const reader *)header;
     while (r.at < r.size)
         replay(&r);
     return NULL;

@@ -74,7 +74,7 @@ static void test_sha256(void)
     check_digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
                  "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
     check_digest("a", 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-    /* Every length around the blocks: both ways agree. */
+    /* Every length around the blocks: both implementations agree. */
     unsigned char data[300], first[32], second[32];
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 7);
@@ -92,7 +92,7 @@ static void test_sha256(void)
 
 static nova_status check_json(const char *text, size_t size)
 {
-    char *exact = malloc(size + (size == 0)); /* without a NUL behind it */
+    char *exact = malloc(size + (size == 0)); /* without a NUL after it */
     memcpy(exact, text, size);
     nova_error error;
     nova_status status = nova_json_check(exact, size, &error);
@@ -346,7 +346,7 @@ static void check_sound(const nova_file *file)
         CHECK(nova_image_find(image, row->tables.kernels[i].code, 1, NOVA_EXECUTE, &code) ==
               NOVA_OK);
     }
-    /* The image is laid out like what dlopen maps, so that it can stand for it. */
+    /* The image is laid out as dlopen maps it, so that it can replace one. */
     nova_mapped mapped = {.start = (void *)nova_image_base(image)};
     const char *const names[] = {".nova.manifest", ".nova.tables", ".nova.const", ".nova.weights",
                                  ".nova.device"};

@@ -10,7 +10,7 @@ typedef struct edge {
 
 typedef struct edge_list {
     edge *edges;
-    uint32_t count, room;
+    uint32_t count, capacity;
 } edge_list;
 
 uint64_t random_next(uint64_t *state)
@@ -28,9 +28,9 @@ static uint32_t below(uint64_t *state, uint32_t limit)
 
 static void connect(edge_list *list, uint32_t from, uint32_t to)
 {
-    if (list->count == list->room) {
-        list->room = list->room > 0 ? 2 * list->room : 1024;
-        list->edges = realloc(list->edges, list->room * sizeof *list->edges);
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity > 0 ? 2 * list->capacity : 1024;
+        list->edges = realloc(list->edges, list->capacity * sizeof *list->edges);
         CHECK(list->edges != NULL);
     }
     list->edges[list->count++] = (edge){from, to};
@@ -44,13 +44,14 @@ static void add_shape(edge_list *list, uint64_t *state, uint32_t shape, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         uint32_t task = first + i;
         switch (shape) {
-        case 0: /* `width` chains beside each other, with a link between them now and then */
+        case 0: /* `width` parallel chains, with occasional links between them */
             if (i >= width)
                 connect(list, task - width, task);
             if (i > width && below(state, 8) == 0)
                 connect(list, task - width - 1, task);
             break;
-        case 1: /* layers: each task reads some of the layer before, sometimes the same one twice */
+        /* layers: each task reads several tasks of the previous layer, sometimes one twice */
+        case 1:
             if (i / width > 0)
                 for (uint32_t k = below(state, 4) + 1; k > 0; k--)
                     connect(list, first + (i / width - 1) * width + below(state, width), task);
@@ -76,7 +77,7 @@ static void add_shape(edge_list *list, uint64_t *state, uint32_t shape, uint32_t
                                                  : i - 1 - below(state, i < 9 ? i : 9)),
                         task);
             break;
-        default: /* tasks that have nothing to do with each other */
+        default: /* independent tasks */
             break;
         }
     }
@@ -89,7 +90,7 @@ static void make_edges(edge_list *list, uint64_t *state, uint32_t count)
         add_shape(list, state, shape, 0, count);
         return;
     }
-    /* Pieces of all shapes, each with a few edges from what came before it. */
+    /* Subgraphs of all shapes, each with a few edges from earlier tasks. */
     for (uint32_t first = 0; first < count;) {
         uint32_t size = 1 + below(state, count / 4 + 1);
         uint32_t end = size < count - first ? first + size : count;
@@ -102,33 +103,33 @@ static void make_edges(edge_list *list, uint64_t *state, uint32_t count)
 
 static void *array(size_t count, size_t size)
 {
-    void *made = calloc(count + 1, size);
-    CHECK(made != NULL);
-    return made;
+    void *memory = calloc(count + 1, size);
+    CHECK(memory != NULL);
+    return memory;
 }
 
 /* Sorts the edges by `from` into successors, and by `to` into inputs. */
-static void fill_tables(random_graph *made, const edge_list *list)
+static void fill_tables(random_graph *graph, const edge_list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         CHECK(list->edges[i].from < list->edges[i].to);
-        made->tasks[list->edges[i].from].successor_count++;
-        made->tasks[list->edges[i].to].waits++;
+        graph->tasks[list->edges[i].from].successor_count++;
+        graph->tasks[list->edges[i].to].waits++;
     }
-    uint32_t *at = array(made->task_count, sizeof *at);
-    for (uint32_t i = 0, out = 0, in = 0; i < made->task_count; i++) {
-        made->tasks[i].first_successor = out;
-        made->first_input[i] = in;
+    uint32_t *at = array(graph->task_count, sizeof *at);
+    for (uint32_t i = 0, out = 0, in = 0; i < graph->task_count; i++) {
+        graph->tasks[i].first_successor = out;
+        graph->first_input[i] = in;
         at[i] = in;
-        out += made->tasks[i].successor_count;
-        in += made->tasks[i].waits;
-        made->tasks[i].successor_count = 0;
+        out += graph->tasks[i].successor_count;
+        in += graph->tasks[i].waits;
+        graph->tasks[i].successor_count = 0;
     }
-    made->first_input[made->task_count] = list->count;
+    graph->first_input[graph->task_count] = list->count;
     for (uint32_t i = 0; i < list->count; i++) {
-        nova_task *from = &made->tasks[list->edges[i].from];
-        made->successors[from->first_successor + from->successor_count++] = list->edges[i].to;
-        made->inputs[at[list->edges[i].to]++] = list->edges[i].from;
+        nova_task *from = &graph->tasks[list->edges[i].from];
+        graph->successors[from->first_successor + from->successor_count++] = list->edges[i].to;
+        graph->inputs[at[list->edges[i].to]++] = list->edges[i].from;
     }
     free(at);
 }
@@ -146,42 +147,42 @@ uint64_t random_graph_value(const random_graph *graph, const uint64_t *values, u
 random_graph *random_graph_make(uint64_t seed, uint32_t most)
 {
     uint64_t state = seed * 7919 + 1;
-    /* Small graphs find most mistakes, large ones the rest. */
+    /* Small graphs find most mistakes, large ones the others. */
     uint32_t size = most;
     for (uint32_t k = below(&state, 5); k > 0 && size > 16; k--)
         size /= 8;
-    random_graph *made = array(1, sizeof *made);
-    made->task_count = 1 + below(&state, size);
+    random_graph *graph = array(1, sizeof *graph);
+    graph->task_count = 1 + below(&state, size);
     edge_list list = {NULL, 0, 0};
-    make_edges(&list, &state, made->task_count);
-    made->edge_count = list.count;
-    made->tasks = array(made->task_count, sizeof *made->tasks);
-    made->successors = array(list.count, sizeof *made->successors);
-    made->inputs = array(list.count, sizeof *made->inputs);
-    made->first_input = array(made->task_count, sizeof *made->first_input);
-    made->core = array(made->task_count, sizeof *made->core);
-    made->cost = array(made->task_count, sizeof *made->cost);
-    made->expected = array(made->task_count, sizeof *made->expected);
-    fill_tables(made, &list);
+    make_edges(&list, &state, graph->task_count);
+    graph->edge_count = list.count;
+    graph->tasks = array(graph->task_count, sizeof *graph->tasks);
+    graph->successors = array(list.count, sizeof *graph->successors);
+    graph->inputs = array(list.count, sizeof *graph->inputs);
+    graph->first_input = array(graph->task_count, sizeof *graph->first_input);
+    graph->core = array(graph->task_count, sizeof *graph->core);
+    graph->cost = array(graph->task_count, sizeof *graph->cost);
+    graph->expected = array(graph->task_count, sizeof *graph->expected);
+    fill_tables(graph, &list);
     free(list.edges);
     uint32_t host_share = below(&state, 3) == 0 ? 1 + below(&state, 50) : 0;
-    for (uint32_t i = 0; i < made->task_count; i++) {
-        made->core[i] = (uint8_t)below(&state, 2);
+    for (uint32_t i = 0; i < graph->task_count; i++) {
+        graph->core[i] = (uint8_t)below(&state, 2);
         if (host_share > 0 && below(&state, 100) < host_share)
-            made->core[i] = NOVA_HOST;
-        made->cost[i] = below(&state, 4) == 0 ? 0 : below(&state, 10000);
-        made->expected[i] = random_graph_value(made, made->expected, i);
+            graph->core[i] = NOVA_HOST;
+        graph->cost[i] = below(&state, 4) == 0 ? 0 : below(&state, 10000);
+        graph->expected[i] = random_graph_value(graph, graph->expected, i);
     }
     const nova_graph_tables tables = {
-        .tasks = made->tasks,
-        .successors = made->successors,
-        .core = made->core,
-        .cost = made->cost,
-        .task_count = made->task_count,
-        .successor_count = made->edge_count,
+        .tasks = graph->tasks,
+        .successors = graph->successors,
+        .core = graph->core,
+        .cost = graph->cost,
+        .task_count = graph->task_count,
+        .successor_count = graph->edge_count,
     };
-    CHECK(nova_graph_create(&tables, 0, &made->graph) == NOVA_OK);
-    return made;
+    CHECK(nova_graph_create(&tables, 0, &graph->graph) == NOVA_OK);
+    return graph;
 }
 
 void random_graph_free(random_graph *graph)

@@ -6,7 +6,7 @@
 
 #include "nova/scheduler.h"
 
-/* A graph with the inputs of each task, so that a task can check and use what came before. */
+/* A graph with the inputs of each task, so that a task can check and use its predecessors. */
 typedef struct random_graph {
     nova_task *tasks;
     uint32_t *successors;
@@ -18,9 +18,8 @@ typedef struct random_graph {
     nova_graph *graph;
 } random_graph;
 
-/* One of several shapes (chains, layers, fans, trees, dense, no edges, all of them glued
- * together), a mix of core kinds, and up to `most` tasks. Ends the process when something is
- * wrong. */
+/* One of several shapes (chains, layers, fans, trees, dense, no edges, all of them combined), mixed
+ * core types, and up to `most` tasks. Ends the process on an error. */
 random_graph *random_graph_make(uint64_t seed, uint32_t most);
 void random_graph_free(random_graph *graph);
 

@@ -1,4 +1,4 @@
-/* Small graphs of known shapes for the tests: made, used, freed. */
+/* Small graphs of known shapes for the tests. */
 #ifndef NOVA_TESTS_SHAPES_H
 #define NOVA_TESTS_SHAPES_H
 
@@ -22,15 +22,15 @@ typedef struct shape {
 /* `count` vector tasks of cost 1000 without edges. */
 static inline shape *shape_make(uint32_t count)
 {
-    shape *made = calloc(1, sizeof *made);
-    CHECK(made != NULL && count <= MOST_TASKS);
-    made->tables =
-        (nova_graph_tables){made->tasks, made->successors, made->core, made->cost, count, 0};
+    shape *created = calloc(1, sizeof *created);
+    CHECK(created != NULL && count <= MOST_TASKS);
+    created->tables = (nova_graph_tables){
+        created->tasks, created->successors, created->core, created->cost, count, 0};
     for (uint32_t i = 0; i < count; i++) {
-        made->core[i] = NOVA_VECTOR;
-        made->cost[i] = 1000;
+        created->core[i] = NOVA_VECTOR;
+        created->cost[i] = 1000;
     }
-    return made;
+    return created;
 }
 
 /* Edges are added in the order of `from`. */
@@ -53,13 +53,13 @@ static inline nova_graph *shape_finish(shape *shape)
 /* A root, `width` tasks after it, and one after them. */
 static inline shape *shape_fan(uint32_t width)
 {
-    shape *made = shape_make(width + 2);
+    shape *created = shape_make(width + 2);
     for (uint32_t i = 1; i <= width; i++)
-        shape_connect(made, 0, i);
+        shape_connect(created, 0, i);
     for (uint32_t i = 1; i <= width; i++)
-        shape_connect(made, i, width + 1);
-    shape_finish(made);
-    return made;
+        shape_connect(created, i, width + 1);
+    shape_finish(created);
+    return created;
 }
 
 static inline void shape_free(shape *shape)
@@ -68,7 +68,7 @@ static inline void shape_free(shape *shape)
     free(shape);
 }
 
-/* An instance with that many threads allowed in the process and places in it. */
+/* An instance with that many threads allowed in the process and worker slots. */
 static inline nova_instance *instance_with(const nova_graph *graph, unsigned workers)
 {
     nova_workers_options options = {.count = workers};

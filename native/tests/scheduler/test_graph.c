@@ -162,12 +162,12 @@ static nova_status note(void *context, uint32_t task, unsigned worker)
 /* 0 -> 1..6 -> 7 with tasks 1..6 of costs 1000, 2000, ... 6000. */
 static shape *stairs(void)
 {
-    shape *made = shape_fan(6);
-    nova_graph_destroy(made->graph);
+    shape *created = shape_fan(6);
+    nova_graph_destroy(created->graph);
     for (uint32_t i = 1; i <= 6; i++)
-        made->cost[i] = 1000 * i;
-    shape_finish(made);
-    return made;
+        created->cost[i] = 1000 * i;
+    shape_finish(created);
+    return created;
 }
 
 static void check_timeline(const shape *shape, const nova_simulated *timeline, unsigned cores)
@@ -204,7 +204,7 @@ static void test_simulation(void)
     for (uint32_t i = 0; i < 8; i++)
         CHECK(order.tasks[i] == i);
 
-    /* Two cores: the long ones first is (6 4 1) beside (5 3 2) plus the ends. */
+    /* Two cores: longest first is (6 4 1) in parallel with (5 3 2), plus the ends. */
     CHECK(nova_simulate(shape->graph, 2, NOVA_CRITICAL_PATH, 0, NULL, NULL, timeline, &summary) ==
           NOVA_OK);
     check_timeline(shape, timeline, 2);
@@ -240,7 +240,7 @@ static void test_simulation_faults(void)
           NOVA_INVALID_ARGUMENT);
     CHECK(nova_simulate(NULL, 1, NOVA_FIFO, 0, NULL, NULL, NULL, NULL) == NOVA_INVALID_ARGUMENT);
 
-    /* Host tasks one after the other on core 0, whatever else there is. */
+    /* Host tasks run in sequence on core 0, independent of other tasks. */
     nova_graph_destroy(shape->graph);
     for (uint32_t i = 1; i <= 3; i++)
         shape->core[i] = NOVA_HOST;

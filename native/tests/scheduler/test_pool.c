@@ -16,7 +16,7 @@
 typedef struct context {
     nova_instance *instance;
     _Atomic uint32_t ran;
-    _Atomic uint32_t open; /* task 0 waits for this, if it is asked to */
+    _Atomic uint32_t open; /* task 0 waits for this, if requested */
     _Atomic uint32_t entered;
     _Atomic uint32_t ended; /* calls of the callback */
     nova_status status;     /* that the callback got */
@@ -47,7 +47,7 @@ static nova_status count_task(void *argument, uint32_t task, unsigned worker)
 static void note_end(void *argument, nova_status status)
 {
     context *context = argument;
-    context->status = status; /* plain: the waiter must be ordered behind it */
+    context->status = status; /* plain: the waiter must be ordered after it */
     atomic_fetch_add(&context->ended, 1);
 }
 
@@ -71,7 +71,7 @@ static void test_submit(unsigned workers)
             CHECK(nova_instance_wait(instance, 3000000, NULL) == NOVA_NOT_FINISHED);
             atomic_store(&context.open, 1);
         }
-        if (round % 3 == 0) /* nobody helps */
+        if (round % 3 == 0) /* no other thread helps */
             while (nova_instance_wait(instance, 0, NULL) == NOVA_NOT_FINISHED)
                 pause_ms(1);
         CHECK(nova_instance_wait(instance, UINT64_MAX, &result) == NOVA_OK);
@@ -103,7 +103,7 @@ static void test_submit_cancel(unsigned workers)
     shape_free(shape);
 }
 
-/* Many in flight at once; destroying waits for them. */
+/* Many in flight concurrently; destroying waits for them. */
 static void test_many_submissions(unsigned workers)
 {
     enum { COUNT = 40 };
@@ -150,7 +150,7 @@ static void test_several_waiters(unsigned workers)
 
 /* --- several runs at once --------------------------------------------------------------------- */
 
-/* Every task runs a graph of its own, some of them submitted first. */
+/* Every task runs a graph, a part of them submitted first. */
 static nova_status run_inside(void *argument, uint32_t task, unsigned worker)
 {
     context *outer = argument;
@@ -220,7 +220,7 @@ static nova_status work_in_crowd(void *argument, uint32_t task, unsigned worker)
         atomic_fetch_add(crowd->arrived, 1);
         while (atomic_load(crowd->arrived) < 3)
             pause_ms(1);
-        pause_ms(5); /* those who are inside see that it is crowded, and leave */
+        pause_ms(5); /* the threads inside see that it is crowded, and leave */
         return NOVA_OK;
     }
     if (task == 401) {
@@ -264,7 +264,7 @@ static void test_no_oversubscription(void)
     }
     for (int i = 0; i < 3; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    /* A caller that sleeps for a moment gives its core away, for one task. */
+    /* A caller that sleeps briefly yields its core, for one task. */
     CHECK(atomic_load(&helped) <= 12);
     shape_free(shape);
 }
@@ -368,7 +368,7 @@ static void test_idle_costs_nothing(void)
     context context = {0};
     CHECK(nova_instance_run(instance, count_task, &context, &(nova_run_options){.workers = 4},
                             NULL) == NOVA_OK);
-    int idle = 0; /* the spinning ends; on a busy machine threads take a while to come to that */
+    int idle = 0; /* the spinning ends; on a busy machine threads take a while to reach that */
     for (int attempt = 0; attempt < 20 && !idle; attempt++) {
         pause_ms(50);
         double before = cpu_seconds();

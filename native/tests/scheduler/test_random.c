@@ -12,9 +12,10 @@
 typedef struct context {
     const random_graph *graph;
     uint64_t *values;
-    uint32_t *times;       /* a task: how often it ran */
-    uint64_t in_place[64]; /* a place: tasks that ran there; a race if two threads had it at once */
-    pthread_t host;        /* thread that has to run host tasks */
+    uint32_t *times; /* a task: how often it ran */
+    /* a worker slot: tasks that ran there; a race if two threads held it concurrently */
+    uint64_t in_place[64];
+    pthread_t host; /* thread that has to run host tasks */
     int has_host;
 } context;
 

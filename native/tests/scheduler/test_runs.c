@@ -14,8 +14,8 @@ typedef struct context {
     nova_instance *instance;
     _Atomic uint32_t ran;
     uint32_t special;      /* the task that does something */
-    nova_status status;    /* what it returns */
-    bool cancels;          /* it cancels its own run */
+    nova_status status;    /* its result */
+    bool cancels;          /* it cancels its run */
     _Atomic uint32_t open; /* it waits for this */
     _Atomic uint32_t entered;
     pthread_t host;
@@ -39,7 +39,7 @@ static nova_status count_task(void *argument, uint32_t task, unsigned worker)
     return context->status;
 }
 
-static nova_status wait_for_gate(void *argument, uint32_t task, unsigned worker)
+static nova_status wait_for_release(void *argument, uint32_t task, unsigned worker)
 {
     context *context = argument;
     (void)worker;
@@ -81,8 +81,8 @@ static void test_arguments(void)
     CHECK(nova_workers_configure(&(nova_workers_options){.count = NOVA_MAX_WORKERS + 1}) ==
           NOVA_OUT_OF_RANGE);
     CHECK(nova_instance_wait(NULL, 0, NULL) == NOVA_INVALID_ARGUMENT);
-    CHECK(nova_instance_wait(instance, 0, NULL) == NOVA_OK); /* no run: nothing to wait for */
-    nova_instance_cancel(instance);                          /* nothing to cancel */
+    CHECK(nova_instance_wait(instance, 0, NULL) == NOVA_OK); /* no run to wait for */
+    nova_instance_cancel(instance);                          /* no run to cancel */
     uint8_t states[6];
     CHECK(nova_instance_states(instance, states) == NOVA_OK && states[0] == NOVA_TASK_WAITING);
     CHECK(atomic_load(&context.ran) == 0);
@@ -96,7 +96,7 @@ static void test_arguments(void)
     shape_free(shape);
 }
 
-/* The first error stops the run; every task is done, failed, ready or still waiting. */
+/* The first error stops the run; every task has succeeded, failed, is ready or waits. */
 static void test_error(unsigned workers)
 {
     shape *shape = shape_fan(1000);
@@ -111,10 +111,10 @@ static void test_error(unsigned workers)
         CHECK(result.executed + 1 == atomic_load(&context.ran));
         uint8_t states[1002];
         CHECK(nova_instance_states(instance, states) == NOVA_OK);
-        uint32_t done = 0;
+        uint32_t finished = 0;
         for (uint32_t i = 0; i < 1002; i++)
-            done += states[i] == NOVA_TASK_DONE;
-        CHECK(done == result.executed && states[special] == NOVA_TASK_FAILED);
+            finished += states[i] == NOVA_TASK_DONE;
+        CHECK(finished == result.executed && states[special] == NOVA_TASK_FAILED);
         CHECK(special == 1001 || states[1001] == NOVA_TASK_WAITING);
         for (uint32_t i = 0; i < result.running_count; i++)
             CHECK(states[result.running[i]] == NOVA_TASK_DONE);
@@ -172,7 +172,7 @@ static void test_cancel_from_thread(unsigned workers)
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, cancel_later, &context) == 0);
     nova_run_result result;
-    CHECK(nova_instance_run(instance, wait_for_gate, &context, &options, &result) ==
+    CHECK(nova_instance_run(instance, wait_for_release, &context, &options, &result) ==
           NOVA_CANCELLED);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(result.executed == 1 && result.running_count == 1 && result.running[0] == 0);
@@ -196,7 +196,7 @@ static void test_timeout(unsigned workers)
     shape_free(shape);
 }
 
-/* A task that waits for one more than there are: the run says so instead of hanging. */
+/* A task that waits for one too many: the run reports a stall instead of hanging. */
 static void test_stall(unsigned workers, bool submitted)
 {
     shape *shape = shape_make(200);
@@ -267,29 +267,29 @@ static void test_trace(unsigned workers)
     CHECK(nova_instance_run(instance, count_task, &context, &options, &result) == NOVA_OK);
     uint64_t after = nova_clock_ns();
     static nova_trace_record records[512];
-    uint8_t seen[502] = {0};
+    uint8_t is_recorded[502] = {0};
     uint32_t stolen = 0;
-    for (unsigned place = 0; place < workers; place++) {
-        uint64_t count = nova_instance_trace(instance, place, records, 512), last = before;
+    for (unsigned slot = 0; slot < workers; slot++) {
+        uint64_t count = nova_instance_trace(instance, slot, records, 512), last = before;
         CHECK(count <= 502);
         for (uint64_t i = 0; i < count; i++) {
             const nova_trace_record *record = &records[i];
-            CHECK(record->worker == place && record->start_ns >= last);
+            CHECK(record->worker == slot && record->start_ns >= last);
             CHECK(record->ready_ns >= before && record->ready_ns <= record->start_ns);
             CHECK(record->end_ns >= record->start_ns && record->end_ns <= after);
-            seen[record->task]++;
+            is_recorded[record->task]++;
             last = record->end_ns;
             if (record->stolen_from == NOVA_NOT_STOLEN)
                 continue;
-            CHECK(record->stolen_from < workers && record->stolen_from != place);
+            CHECK(record->stolen_from < workers && record->stolen_from != slot);
             stolen++;
         }
     }
     for (uint32_t i = 0; i < 502; i++)
-        CHECK(seen[i] == 1);
+        CHECK(is_recorded[i] == 1);
     CHECK(stolen == result.stolen);
 
-    /* A ring that is too small keeps the newest, and says how many there were. */
+    /* A ring that is too small keeps the newest records, and returns the total. */
     nova_instance_destroy(instance);
     CHECK(nova_instance_create(shape->graph, 1, 10, &instance) == NOVA_OK);
     options.workers = 1;
@@ -334,7 +334,7 @@ int main(void)
         test_trace(workers);
         test_no_allocation(workers);
         if (workers == 1)
-            continue; /* one thread runs the tasks in order and does not look at the counts */
+            continue; /* one thread runs the tasks in order and does not read the counters */
         test_stall(workers, false);
         test_stall(workers, true);
     }

@@ -76,7 +76,7 @@ static inline size_t write_block(const parts *parts, unsigned char *block)
     return write_graph_block(parts, &none, block);
 }
 
-/* Machine code of CODE_SIZE bytes that goes on at `function`. */
+/* Machine code of CODE_SIZE bytes that jumps to `function`. */
 static inline void write_jump(unsigned char *code, nova_kernel function)
 {
 #if defined(__x86_64__)

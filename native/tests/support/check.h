@@ -1,4 +1,5 @@
-/* One macro for the C tests: says what failed and where, and ends the test with status 1. */
+/* One macro for the C tests: prints the failed condition and its line, and ends the test with
+ * status 1. */
 #ifndef NOVA_TESTS_CHECK_H
 #define NOVA_TESTS_CHECK_H
 

@@ -101,14 +101,14 @@ static inline size_t write_tables(unsigned char *block, uint64_t code)
     return write_block(&parts, block);
 }
 
-/* Pages: header, code, and the rest. Stays mapped. */
+/* Pages: header, code, and data. Stays mapped. */
 static inline nova_mapped map_file(const char *features)
 {
     static const nova_kernel functions[] = {add_rows, add_one, add_self};
     static const float weights[] = {10, 20, 30, 40};
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), rest = 16 * page;
-    unsigned char *file =
-        mmap(NULL, 2 * page + rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), data_size = 16 * page;
+    unsigned char *file = mmap(NULL, 2 * page + data_size, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(file != MAP_FAILED);
     Elf64_Ehdr header = {
         .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
@@ -123,7 +123,7 @@ static inline nova_mapped map_file(const char *features)
     const Elf64_Phdr segments[] = {
         {PT_LOAD, PF_R, 0, 0, 0, page, page, page},
         {PT_LOAD, PF_R | PF_X, page, page, page, page, page, page},
-        {PT_LOAD, PF_R, 2 * page, 2 * page, 2 * page, rest, rest, page},
+        {PT_LOAD, PF_R, 2 * page, 2 * page, 2 * page, data_size, data_size, page},
         {PT_DYNAMIC, PF_R, 512, 512, 512, 16, 16, 8},
         {PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 0, 0, 16},
     };
@@ -136,8 +136,9 @@ static inline nova_mapped map_file(const char *features)
     unsigned char *values = tables + BLOCK_SIZE;
     memcpy(values, weights, sizeof weights);
     char *manifest = (char *)values + 64;
-    size_t manifest_size = write_manifest(manifest, rest - BLOCK_SIZE - 64, features, tables_size);
-    CHECK(mprotect(file, 2 * page + rest, PROT_READ) == 0);
+    size_t manifest_size =
+        write_manifest(manifest, data_size - BLOCK_SIZE - 64, features, tables_size);
+    CHECK(mprotect(file, 2 * page + data_size, PROT_READ) == 0);
     CHECK(mprotect(file + page, page, PROT_READ | PROT_EXEC) == 0);
     return (nova_mapped){.start = file,
                          .manifest = manifest,

@@ -40,7 +40,7 @@ static inline nova_kernel as_kernel(nova_scratch_kernel function)
     return code;
 }
 
-/* Writes the elements the other way round, so that every tile reads what another one wrote. */
+/* Writes the elements in reverse, so that every tile reads the output of another one. */
 static inline void reversed(void *const *buffers, int64_t begin, int64_t end)
 {
     const int64_t *x = buffers[0];
@@ -86,13 +86,13 @@ static inline nova_program *make_tiled(nova_kernel first, uint32_t flags, nova_i
     size_t size = write_graph_block(&parts, &graph, block);
     if (nova_tables_check(block, size, &limits, &tables, &error) != NOVA_OK)
         fprintf(stderr, "%s\n", error.text);
-    nova_program *made;
+    nova_program *created;
     CHECK(nova_tables_check(block, size, &limits, &tables, NULL) == NOVA_OK);
-    CHECK(nova_program_create(&tables, *image, 0, &made, NULL) == NOVA_OK);
-    return made;
+    CHECK(nova_program_create(&tables, *image, 0, &created, NULL) == NOVA_OK);
+    return created;
 }
 
-/* Runs it once, over start, start + 1, ..., and looks at the result. Thread-safe. */
+/* Runs it once, over start, start + 1, ..., and checks the result. Thread-safe. */
 static inline void run_tiled(nova_program *program, nova_pool *pool, int64_t start)
 {
     int64_t x[SIZE], y[SIZE];

@@ -20,6 +20,7 @@ from nova.api.translate.request import (
     EMITS,
     SCHEDULED,
     STARTS,
+    argument_shapes,
     check_assembler,
     check_order,
     check_types,
@@ -46,6 +47,7 @@ def translate(
     *,
     targets: str | Sequence[str] = ("cpu",),
     entry: str = "main",
+    args: Sequence[Any] | None = None,
     weights: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     start_from: str | None = None,
     emit: str | None = None,
@@ -62,7 +64,9 @@ def translate(
     and GPUs (`cuda:sm_80`, `cuda:sm_90a`, ...). Values of params that a program carries stay with
     it: `save(path, weights="embed")` puts them into the file. `weights` are values of arguments by
     name, such as `model.state_dict()`, or a safetensors file of them: those arguments become
-    params, and the file embeds the values. `entry` is the MLIR function to start from. `start_from`
+    params, and the file embeds the values. `entry` is the MLIR function to start from. `args` are
+    example arguments (arrays, or anything with `shape` and `dtype`): a StableHLO program with `?`
+    sizes is compiled for theirs. `start_from`
     declares that the text is that of a later stage; `emit` stops at a stage (`linalg`, ..., `ll`,
     `asm`, `obj`). With `cubin`, the file holds device code as cubins as well as PTX
     (docs/devices.md). `tune` is the time limit in seconds for trying schedules on this machine
@@ -76,6 +80,7 @@ def translate(
         "source": source,
         "targets": targets,
         "entry": entry,
+        "args": args,
         "weights": weights,
         "start_from": start_from,
         "emit": emit,
@@ -106,7 +111,8 @@ def translate(
         raise PipelineError(f"weights are kept in the file, and {emit} is requested")
     if values and carried is not None:
         values = fit_names(values, [spec.name for spec in carried.params])
-    request = Request(text, settings, emit, start, entry, tuple(values or ()))
+    shapes = argument_shapes(args)
+    request = Request(text, settings, emit, start, entry, tuple(values or ()), shapes)
     recorder = recorder or Recorder()
     with progress("translating") as bar:
         bar.advance(start or "import")

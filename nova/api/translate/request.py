@@ -15,11 +15,13 @@ from typing import Any
 from nova.api.compiled import Compiled
 from nova.compiler.recorder import Recorder
 from nova.compiler.stages import CPU_STAGES, DEVICE_STAGES, SHARED_STAGES
+from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.core.settings import Settings, current_settings
 from nova.core.targets import parse_target
 from nova.errors import OptionTypeError, PipelineError, TargetError
 from nova.frontends.source import Source
+from nova.frontends.specialize import ArgumentShape
 
 _NONE = type(None)
 # The valid types of each argument of `translate`, and their description in errors.
@@ -30,6 +32,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     ),
     "targets": ((str, list, tuple, dict, set, frozenset), "names such as 'cpu' or ['x86_64-v3']"),
     "entry": ((str,), "the name of a function"),
+    "args": ((list, tuple, _NONE), "a list of arrays"),
     "weights": ((str, os.PathLike, Mapping, _NONE), "a dict of arrays by name, or a path"),
     "start_from": ((str, _NONE), "the name of a stage"),
     "emit": ((str, _NONE), "the name of a stage"),
@@ -65,6 +68,29 @@ def check_types(options: Mapping[str, Any]) -> None:
 
 def _are_names(values: Any) -> bool:
     return values is None or all(isinstance(name, str) for name in values)
+
+
+def argument_shapes(args: Sequence[Any] | None) -> tuple[ArgumentShape, ...] | None:
+    """Shapes and dtypes of example arguments, which are arrays, numbers or descriptions of them."""
+    return None if args is None else tuple(_argument_shape(value) for value in args)
+
+
+def _argument_shape(value: Any) -> ArgumentShape:
+    if isinstance(value, bool | int | float):
+        return (), None
+    try:
+        shape = tuple(int(size) for size in value.shape)
+        given = value.dtype
+    except (AttributeError, TypeError, ValueError):
+        raise OptionTypeError(
+            f"translate(): an example argument is {repr(value)}, of type {type(value).__name__}",
+            where=str(user_location()),
+            hint="it takes arrays, or anything with a shape of integers and a dtype",
+        ) from None
+    if given is None:
+        return shape, None
+    # torch's dtypes are not numpy's, but their names are.
+    return shape, array_dtype(str(given).removeprefix("torch.")).name
 
 
 def settings_of(

@@ -29,6 +29,7 @@ from nova.core.targets import parse_target
 from nova.errors import PipelineError
 from nova.frontends.program import import_program
 from nova.frontends.source import Source, parse_source
+from nova.frontends.specialize import ArgumentShape
 from nova.ir.bindings import ir
 from nova.ir.clone import copy_module
 from nova.ir.walk import every_op
@@ -46,6 +47,7 @@ class Request:
     start: str | None
     entry: str
     params: tuple[str, ...] = ()
+    shapes: tuple[ArgumentShape, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _begin(request: Request, recorder: Recorder) -> tuple[ir.Module, str, Progra
             signature = read_signature(module)
         recorder.record_module(start, module, time.perf_counter() - started)
         return module, start, signature
-    imported = import_program(source, request.entry, request.params)
+    imported = import_program(source, request.entry, request.params, request.shapes)
     seconds = time.perf_counter() - started
     if imported.frontend != "nova":
         name = "source" if imported.frontend == "linalg" else imported.frontend

@@ -55,7 +55,7 @@ class Cascade:
     ) -> list[Any]:
         """A loop over 0, step, ... below `count`, shifted by `first` if it is passed.
 
-        `per_turn` is the number of terms that an iteration adds one by one.
+        `terms_per_iteration` is the number of terms that an iteration adds one by one.
         """
         spans: list[int] = []
         span = step * max(1, self.most // terms_per_iteration)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.cpu.gemm.packed_gemm import Contraction
+from nova.codegen.cpu.gemm.blocking import Contraction
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.linalg.generic import GenericOp

@@ -22,15 +22,15 @@ from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
 from nova.codegen.cpu.attention.tiles import find_attention
 from nova.codegen.cpu.gemm.blocking import with_unit_columns
-from nova.codegen.cpu.gemm.packed_gemm import (
+from nova.codegen.cpu.gemm.packed_gemm import emit_row_panels
+from nova.codegen.cpu.gemm.prepacked_constants import panels_of, read_prepacked
+from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
+from nova.codegen.cpu.gemm.strategies import (
     emit_block,
-    emit_row_panels,
     is_worth_packing,
     register_shape,
     tile_shape,
 )
-from nova.codegen.cpu.gemm.prepacked_constants import panels_of, read_prepacked
-from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
 from nova.codegen.cpu.loops import LoopEmitter, Range, index
 from nova.codegen.cpu.tile_local import Scratch, first_point, is_scratch, shifted
 from nova.core.rounding import round_up

@@ -114,8 +114,8 @@ class LinalgBuilder(LoopBuilder):
         Accumulates in `accumulate` (default: f32 for f16 and bf16), then casts to out.dtype.
         """
         acc = accumulate or accumulator(out.dtype)
-        kept = [i for i in range(x.type.rank) if i not in axes]
-        acc_type = TensorType(tuple(x.shape[i] for i in kept), acc)
+        remaining = [i for i in range(x.type.rank) if i not in axes]
+        acc_type = TensorType(tuple(x.shape[i] for i in remaining), acc)
         rank = x.type.rank
         dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
 
@@ -129,7 +129,7 @@ class LinalgBuilder(LoopBuilder):
             [tensor_type(acc_type)],
             [x.value],
             [self.fill(acc_type, init)],
-            [_map(rank, dims), _map(rank, [dims[i] for i in kept])],
+            [_map(rank, dims), _map(rank, [dims[i] for i in remaining])],
             ["reduction" if i in axes else "parallel" for i in range(rank)],
             emit,
         )[0]
@@ -167,10 +167,10 @@ class LinalgBuilder(LoopBuilder):
     def arg_reduce(self, out: TensorType, x: Operand, axis: int, largest: bool) -> Any:
         """The index of the first extreme element along `axis` (argmax, argmin); NaN is extreme."""
         rank = x.type.rank
-        kept = [i for i in range(rank) if i != axis]
-        shape = tuple(x.shape[i] for i in kept)
+        remaining = [i for i in range(rank) if i != axis]
+        shape = tuple(x.shape[i] for i in remaining)
         dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
-        kept_map = _map(rank, [dims[i] for i in kept])
+        kept_map = _map(rank, [dims[i] for i in remaining])
         acc = accumulator(x.dtype)
         value_type, index_type = TensorType(shape, acc), TensorType(shape, i64)
 
@@ -293,13 +293,13 @@ class LinalgBuilder(LoopBuilder):
     ) -> Any:
         """`for i in sizes: acc = body(acc, i)` over a tensor value, in row-major order."""
         bounds = [index_value(n) for n in sizes]
-        zero, one = index_value(0), index_value(1)
+        zero, unit = index_value(0), index_value(1)
 
         def nest(acc: Any, indices: list[Any]) -> Any:
             depth = len(indices)
             if depth == len(sizes):
                 return body(acc, indices)
-            loop = scf.ForOp(zero, bounds[depth], one, [acc])
+            loop = scf.ForOp(zero, bounds[depth], unit, [acc])
             with ir.InsertionPoint(loop.body):
                 inner = nest(loop.inner_iter_args[0], [*indices, loop.induction_variable])
                 scf.YieldOp([inner])
@@ -337,13 +337,13 @@ class LinalgBuilder(LoopBuilder):
         to_index = ir.IndexType.get()
 
         def outer(state: Any, at: list[Any]) -> Any:
-            wanted = tensor.extract(index.value, [at[axis]] if per_slice else at)
-            position = in_range(s, Scalar(wanted, i64, s), out.shape[axis])
-            place = arith.index_cast(to_index, position.value)
+            element = tensor.extract(index.value, [at[axis]] if per_slice else at)
+            position = in_range(s, Scalar(element, i64, s), out.shape[axis])
+            target_index = arith.index_cast(to_index, position.value)
 
-            def inner(state: Any, rest: list[Any]) -> Any:
-                source = [*at, *rest]
-                target = [*source[:axis], place, *source[axis + 1 :]]
+            def inner(state: Any, indices: list[Any]) -> Any:
+                source = [*at, *indices]
+                target = [*source[:axis], target_index, *source[axis + 1 :]]
                 update = s.cast(s.widen(tensor.extract(updates.value, source), updates.dtype), acc)
                 old = Scalar(tensor.extract(state, target), acc, s)
                 new = (old | update) if acc is bool_ else old + update

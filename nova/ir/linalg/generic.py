@@ -179,7 +179,7 @@ def _collect(expr: Any, row: list[int], factor: int) -> int:
     if isinstance(expr, ir.AffineAddExpr):
         return _collect(expr.lhs, row, factor) + _collect(expr.rhs, row, factor)
     if isinstance(expr, ir.AffineMulExpr):
-        for constant, other in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
+        for constant, term in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
             if isinstance(constant, ir.AffineConstantExpr):
-                return _collect(other, row, factor * constant.value)
+                return _collect(term, row, factor * constant.value)
     raise LoweringError(f"an access that is not affine in the loops: {expr}")

@@ -83,7 +83,9 @@ class LoopBuilder:
                 shape[axis],
                 tensors,
                 lambda i, carried: nest(
-                    trail, carried, lambda rest, inner: scanner.advance(inner, at, i, rest)
+                    trail,
+                    carried,
+                    lambda trailing_indices, inner: scanner.advance(inner, at, i, trailing_indices),
                 ),
             ),
         )
@@ -130,29 +132,31 @@ class _Scan:
     def number(self, index: Any) -> Scalar:
         return Scalar(arith.index_cast(element_type(i64), index), i64, self.body)
 
-    def advance(self, tensors: list[Any], at: list[Any], i: Any, rest: list[Any]) -> list[Any]:
+    def advance(
+        self, tensors: list[Any], at: list[Any], i: Any, trailing_indices: list[Any]
+    ) -> list[Any]:
         """One step, whose state is read from the tensors."""
         before = arith.subi(i, index(1))
         states = [
-            Scalar(tensor.extract(t, [*at, before, *rest]), type_, self.body)
+            Scalar(tensor.extract(t, [*at, before, *trailing_indices]), type_, self.body)
             for t, type_ in zip(tensors, self.types, strict=True)
         ]
-        here = [*at, i, *rest]
+        position = [*at, i, *trailing_indices]
         return self.store(
-            tensors, here, self.step(self.body, states, self.elements(here), self.number(i))
+            tensors, position, self.step(self.body, states, self.elements(position), self.number(i))
         )
 
     def row(self, tensors: list[Any], at: list[Any], trailing: int, size: int) -> list[Any]:
         """All steps of a row, whose state is carried in registers."""
-        rest = [index(0)] * trailing
+        trailing_indices = [index(0)] * trailing
         count = len(tensors)
 
         def one_step(i: Any, carried: list[Any]) -> list[Any]:
             states = [
                 Scalar(v, t, self.body) for v, t in zip(carried[count:], self.types, strict=True)
             ]
-            here, number = [*at, i, *rest], self.number(i)
-            elements = self.elements(here)
+            position, number = [*at, i, *trailing_indices], self.number(i)
+            elements = self.elements(position)
             begin = self.body.compare("eq", number, 0)
             after = [
                 self.body.select(begin, a, b)
@@ -162,7 +166,7 @@ class _Scan:
                     strict=True,
                 )
             ]
-            return [*self.store(carried[:count], here, after), *(v.value for v in after)]
+            return [*self.store(carried[:count], position, after), *(v.value for v in after)]
 
         zeros = [self.body.const(0, t).value for t in self.types]
         return loop(0, size, [*tensors, *zeros], one_step)[:count]

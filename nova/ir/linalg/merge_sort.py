@@ -63,37 +63,41 @@ class MergeSort:
             middle = arith.minsi(arith.addi(low, half), size)
             high = arith.minsi(arith.addi(middle, half), size)
 
-            def take(place: Any, carried: Sequence[Any]) -> list[Any]:
-                left, right, *targets = carried
-                first = self._elements(sources, row, left)
-                second = self._elements(sources, row, right)
+            def take(position: Any, carried: Sequence[Any]) -> list[Any]:
+                first_index, second_index, *targets = carried
+                first = self._elements(sources, row, first_index)
+                second = self._elements(sources, row, second_index)
                 smaller = self.smaller(second, first)
-                has_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
-                has_right = arith.cmpi(arith.CmpIPredicate.slt, right, high)
+                has_left = arith.cmpi(arith.CmpIPredicate.slt, first_index, middle)
+                has_right = arith.cmpi(arith.CmpIPredicate.slt, second_index, high)
                 # The right one goes first only when it is strictly smaller: equals keep their
                 # order.
                 from_right = arith.andi(has_right, arith.ori(smaller, _not(has_left)))
-                one, zero = index(1), index(0)
-                right_step = arith.select(from_right, one, zero)
-                left_step = arith.select(from_right, zero, one)
+                unit, zero = index(1), index(0)
+                right_step = arith.select(from_right, unit, zero)
+                left_step = arith.select(from_right, zero, unit)
                 targets = [
-                    tensor.insert(arith.select(from_right, b, a), t, self._at(row, place))
+                    tensor.insert(arith.select(from_right, b, a), t, self._at(row, position))
                     for a, b, t in zip(first, second, targets, strict=True)
                 ]
-                return [arith.addi(left, left_step), arith.addi(right, right_step), *targets]
+                return [
+                    arith.addi(first_index, left_step),
+                    arith.addi(second_index, right_step),
+                    *targets,
+                ]
 
-            done = self._loop((low, high, index(1)), [low, middle, *inner], take)
-            return done[2:]
+            results = self._loop((low, high, index(1)), [low, middle, *inner], take)
+            return results[2:]
 
         return self._loop((index(0), size, index(2 * width)), states, merge)
 
-    def _elements(self, sources: list[Any], row: list[Any], place: Any) -> list[Any]:
-        """The elements at `place`; the last one where the run has ended, whose value is unused."""
-        last = arith.minsi(place, index(self.size - 1))
+    def _elements(self, sources: list[Any], row: list[Any], position: Any) -> list[Any]:
+        """The elements at `position`; past the end of a run the last ones, which are unused."""
+        last = arith.minsi(position, index(self.size - 1))
         return [tensor.extract(s, self._at(row, last)) for s in sources]
 
-    def _at(self, row: list[Any], place: Any) -> list[Any]:
-        return [*row[: self.axis], place, *row[self.axis :]]
+    def _at(self, row: list[Any], position: Any) -> list[Any]:
+        return [*row[: self.axis], position, *row[self.axis :]]
 
     def _loop(self, bounds: tuple[Any, Any, Any], initial: Sequence[Any], body: Any) -> list[Any]:
         loop = scf.ForOp(*bounds, list(initial))
@@ -103,5 +107,5 @@ class MergeSort:
 
 
 def _not(value: Any) -> Any:
-    one = arith.ConstantOp(value.type, ir.IntegerAttr.get(value.type, 1)).result
-    return arith.xori(value, one)
+    true = arith.ConstantOp(value.type, ir.IntegerAttr.get(value.type, 1)).result
+    return arith.xori(value, true)

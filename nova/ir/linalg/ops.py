@@ -17,17 +17,17 @@ def generic_op(
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     maps: Sequence[Any],
-    kinds: Sequence[str],
+    iterators: Sequence[str],
 ) -> Any:
     """A `linalg.generic` whose single region is still empty.
 
-    `maps` are affine maps, of the inputs and then of the outputs; `kinds` are the iterator types,
-    `parallel` and `reduction`.
+    `maps` are affine maps, of the inputs and then of the outputs; `iterators` are the iterator
+    types, `parallel` and `reduction`.
     """
     attributes = {
         "indexing_maps": _maps(maps),
         "iterator_types": ir.Attribute.parse(
-            "[" + ", ".join([f"#linalg.iterator_type<{kind}>" for kind in kinds]) + "]"
+            "[" + ", ".join([f"#linalg.iterator_type<{iterator}>" for iterator in iterators]) + "]"
         ),
     }
     return _structured("linalg.generic", types, inputs, outputs, attributes)
@@ -41,8 +41,8 @@ def yield_op(values: Sequence[Any]) -> None:
 def loop_index(dim: int) -> Any:
     """The index of loop `dim`, inside a body."""
     number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
-    made = ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": number})
-    return made.result
+    op = ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": number})
+    return op.result
 
 
 def fill(value: Any, into: Any) -> Any:

@@ -45,52 +45,52 @@ class Scalar:
     dtype: DType
     body: Body
 
-    def _binary(self, other: Any, name: str) -> Scalar:
-        return self.body.binary(name, self, self.body.like(other, self))
+    def _binary(self, rhs: Any, name: str) -> Scalar:
+        return self.body.binary(name, self, self.body.like(rhs, self))
 
-    def __add__(self, other: Any) -> Scalar:
-        return self._binary(other, "add")
+    def __add__(self, rhs: Any) -> Scalar:
+        return self._binary(rhs, "add")
 
-    def __sub__(self, other: Any) -> Scalar:
-        return self._binary(other, "sub")
+    def __sub__(self, rhs: Any) -> Scalar:
+        return self._binary(rhs, "sub")
 
-    def __rsub__(self, other: Any) -> Scalar:
-        return self.body.like(other, self) - self
+    def __rsub__(self, rhs: Any) -> Scalar:
+        return self.body.like(rhs, self) - self
 
-    def __mul__(self, other: Any) -> Scalar:
-        return self._binary(other, "mul")
+    def __mul__(self, rhs: Any) -> Scalar:
+        return self._binary(rhs, "mul")
 
-    def __truediv__(self, other: Any) -> Scalar:
-        return self._binary(other, "div")
+    def __truediv__(self, rhs: Any) -> Scalar:
+        return self._binary(rhs, "div")
 
-    def __rtruediv__(self, other: Any) -> Scalar:
-        return self.body.like(other, self) / self
+    def __rtruediv__(self, rhs: Any) -> Scalar:
+        return self.body.like(rhs, self) / self
 
-    def __and__(self, other: Any) -> Scalar:
-        return self._binary(other, "and")
+    def __and__(self, rhs: Any) -> Scalar:
+        return self._binary(rhs, "and")
 
-    def __or__(self, other: Any) -> Scalar:
-        return self._binary(other, "or")
+    def __or__(self, rhs: Any) -> Scalar:
+        return self._binary(rhs, "or")
 
-    def __xor__(self, other: Any) -> Scalar:
-        return self._binary(other, "xor")
+    def __xor__(self, rhs: Any) -> Scalar:
+        return self._binary(rhs, "xor")
 
     def __neg__(self) -> Scalar:
         if self.dtype.is_float:
             return Scalar(arith.negf(self.value), self.dtype, self.body)
         return self.body.const(0, self.dtype) - self
 
-    def __lt__(self, other: Any) -> Scalar:
-        return self.body.compare("lt", self, other)
+    def __lt__(self, rhs: Any) -> Scalar:
+        return self.body.compare("lt", self, rhs)
 
-    def __le__(self, other: Any) -> Scalar:
-        return self.body.compare("le", self, other)
+    def __le__(self, rhs: Any) -> Scalar:
+        return self.body.compare("le", self, rhs)
 
-    def __gt__(self, other: Any) -> Scalar:
-        return self.body.compare("gt", self, other)
+    def __gt__(self, rhs: Any) -> Scalar:
+        return self.body.compare("gt", self, rhs)
 
-    def __ge__(self, other: Any) -> Scalar:
-        return self.body.compare("ge", self, other)
+    def __ge__(self, rhs: Any) -> Scalar:
+        return self.body.compare("ge", self, rhs)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -108,16 +108,16 @@ class Body:
             attr = ir.IntegerAttr.get(mlir_type, _wrap(int(value), dtype))
         return Scalar(arith.ConstantOp(mlir_type, attr).result, dtype, self)
 
-    def like(self, value: Any, other: Scalar) -> Scalar:
-        """`value` as a Scalar of the type of `other`."""
-        return value if isinstance(value, Scalar) else self.const(value, other.dtype)
+    def like(self, value: Any, scalar: Scalar) -> Scalar:
+        """`value` as a Scalar of the type of `scalar`."""
+        return value if isinstance(value, Scalar) else self.const(value, scalar.dtype)
 
     def binary(self, name: str, x: Scalar, y: Scalar) -> Scalar:
         """add sub mul div rem min max and or xor shl shr_u on two scalars of one type."""
         if x.dtype is not y.dtype:
             raise LoweringError(f"scalar {name} of {x.dtype} and {y.dtype}")
-        kind = "f" if x.dtype.is_float else "u" if x.dtype.kind in "ub" else "i"
-        maker = _BINARY.get((name, kind))
+        prefix = "f" if x.dtype.is_float else "u" if x.dtype.kind in "ub" else "i"
+        maker = _BINARY.get((name, prefix))
         if maker is None:
             raise LoweringError(f"no scalar {name} for {x.dtype}")
         return Scalar(maker(x.value, y.value), x.dtype, self)
@@ -241,15 +241,15 @@ _BINARY: dict[tuple[str, str], Any] = {
     ("shr_u", "i"): arith.shrui,
     ("shr_u", "u"): arith.shrui,
 }
-for _kind in "iu":
+for _prefix in "iu":
     _BINARY |= {
-        ("add", _kind): arith.addi,
-        ("sub", _kind): arith.subi,
-        ("mul", _kind): arith.muli,
-        ("and", _kind): arith.andi,
-        ("or", _kind): arith.ori,
-        ("xor", _kind): arith.xori,
-        ("shl", _kind): arith.shli,
+        ("add", _prefix): arith.addi,
+        ("sub", _prefix): arith.subi,
+        ("mul", _prefix): arith.muli,
+        ("and", _prefix): arith.andi,
+        ("or", _prefix): arith.ori,
+        ("xor", _prefix): arith.xori,
+        ("shl", _prefix): arith.shli,
     }
 
 __all__ = ["Body", "Scalar"]

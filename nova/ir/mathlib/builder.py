@@ -110,19 +110,19 @@ class Builder:
     def const(self, number: Number) -> Float:
         # repr distinguishes 0.0 from -0.0, and makes nan a valid key.
         key = repr(number)
-        found = self._float_values.get(key)
-        if found is None:
+        value = self._float_values.get(key)
+        if value is None:
             attrs = self._float_attrs.get(key)
             if attrs is None:
                 attr = ir.FloatAttr.get(self.element, float(number))
                 attrs = self._float_attrs[key] = {"value": self._splat(attr)}
             op = ir.Operation.create("arith.constant", self.float_results, [], attrs)
-            found = self._float_values[key] = Float(self, op.results[0])
-        return found
+            value = self._float_values[key] = Float(self, op.results[0])
+        return value
 
     def int_const(self, number: int) -> Int:
-        found = self._int_values.get(number)
-        if found is None:
+        value = self._int_values.get(number)
+        if value is None:
             attrs = self._int_attrs.get(number)
             if attrs is None:
                 width = self.layout.width
@@ -130,8 +130,8 @@ class Builder:
                 attr = ir.IntegerAttr.get(self.int_element, signed)
                 attrs = self._int_attrs[number] = {"value": self._splat(attr)}
             op = ir.Operation.create("arith.constant", self.int_results, [], attrs)
-            found = self._int_values[number] = Int(self, op.results[0])
-        return found
+            value = self._int_values[number] = Int(self, op.results[0])
+        return value
 
     def _splat(self, attr: ir.Attribute) -> ir.Attribute:
         if self.shape is None:
@@ -195,33 +195,33 @@ class Float(_Operand):
         op = ir.Operation.create(name, self.b.float_results, list(operands))
         return Float(self.b, op.results[0])
 
-    def _cmp(self, predicate: str, other: Float | Number) -> Bool:
+    def _cmp(self, predicate: str, rhs: Float | Number) -> Bool:
         b = self.b
         op = ir.Operation.create(
             "arith.cmpf",
             b.bool_results,
-            [self.v, b.lift(other).v],
+            [self.v, b.lift(rhs).v],
             b.predicates_f[predicate],
         )
         return Bool(b, op.results[0])
 
-    def __add__(self, other: Float | Number) -> Float:
-        return self._op("arith.addf", self.v, self.b.lift(other).v)
+    def __add__(self, rhs: Float | Number) -> Float:
+        return self._op("arith.addf", self.v, self.b.lift(rhs).v)
 
-    def __sub__(self, other: Float | Number) -> Float:
-        return self._op("arith.subf", self.v, self.b.lift(other).v)
+    def __sub__(self, rhs: Float | Number) -> Float:
+        return self._op("arith.subf", self.v, self.b.lift(rhs).v)
 
-    def __rsub__(self, other: Number) -> Float:
-        return self._op("arith.subf", self.b.const(other).v, self.v)
+    def __rsub__(self, rhs: Number) -> Float:
+        return self._op("arith.subf", self.b.const(rhs).v, self.v)
 
-    def __mul__(self, other: Float | Number) -> Float:
-        return self._op("arith.mulf", self.v, self.b.lift(other).v)
+    def __mul__(self, rhs: Float | Number) -> Float:
+        return self._op("arith.mulf", self.v, self.b.lift(rhs).v)
 
-    def __truediv__(self, other: Float | Number) -> Float:
-        return self._op("arith.divf", self.v, self.b.lift(other).v)
+    def __truediv__(self, rhs: Float | Number) -> Float:
+        return self._op("arith.divf", self.v, self.b.lift(rhs).v)
 
-    def __rtruediv__(self, other: Number) -> Float:
-        return self._op("arith.divf", self.b.const(other).v, self.v)
+    def __rtruediv__(self, rhs: Number) -> Float:
+        return self._op("arith.divf", self.b.const(rhs).v, self.v)
 
     def __neg__(self) -> Float:
         return self._op("arith.negf", self.v)
@@ -229,28 +229,28 @@ class Float(_Operand):
     def __abs__(self) -> Float:
         return self._op("math.absf", self.v)
 
-    def __lt__(self, other: Float | Number) -> Bool:
-        return self._cmp("olt", other)
+    def __lt__(self, rhs: Float | Number) -> Bool:
+        return self._cmp("olt", rhs)
 
-    def __le__(self, other: Float | Number) -> Bool:
-        return self._cmp("ole", other)
+    def __le__(self, rhs: Float | Number) -> Bool:
+        return self._cmp("ole", rhs)
 
-    def __gt__(self, other: Float | Number) -> Bool:
-        return self._cmp("ogt", other)
+    def __gt__(self, rhs: Float | Number) -> Bool:
+        return self._cmp("ogt", rhs)
 
-    def __ge__(self, other: Float | Number) -> Bool:
-        return self._cmp("oge", other)
+    def __ge__(self, rhs: Float | Number) -> Bool:
+        return self._cmp("oge", rhs)
 
-    def equals(self, other: Float | Number) -> Bool:
-        return self._cmp("oeq", other)
+    def equals(self, rhs: Float | Number) -> Bool:
+        return self._cmp("oeq", rhs)
 
-    def differs(self, other: Float | Number) -> Bool:
+    def differs(self, rhs: Float | Number) -> Bool:
         """True also for NaN."""
-        return self._cmp("une", other)
+        return self._cmp("une", rhs)
 
-    def unordered(self, other: Float | Number) -> Bool:
+    def unordered(self, rhs: Float | Number) -> Bool:
         """Whether either operand is NaN."""
-        return self._cmp("uno", other)
+        return self._cmp("uno", rhs)
 
     def sqrt(self) -> Float:
         return self._op("math.sqrt", self.v)
@@ -302,59 +302,59 @@ class Int(_Operand):
 
     __slots__ = ()
 
-    def _op(self, name: str, other: Int | int) -> Int:
+    def _op(self, name: str, rhs: Int | int) -> Int:
         b = self.b
-        right = other if isinstance(other, Int) else b.int_const(other)
+        right = rhs if isinstance(rhs, Int) else b.int_const(rhs)
         op = ir.Operation.create(name, b.int_results, [self.v, right.v])
         return Int(b, op.results[0])
 
-    def _cmp(self, predicate: str, other: Int | int) -> Bool:
+    def _cmp(self, predicate: str, rhs: Int | int) -> Bool:
         b = self.b
-        right = other if isinstance(other, Int) else b.int_const(other)
+        right = rhs if isinstance(rhs, Int) else b.int_const(rhs)
         op = ir.Operation.create(
             "arith.cmpi", b.bool_results, [self.v, right.v], b.predicates_i[predicate]
         )
         return Bool(b, op.results[0])
 
-    def __add__(self, other: Int | int) -> Int:
-        return self._op("arith.addi", other)
+    def __add__(self, rhs: Int | int) -> Int:
+        return self._op("arith.addi", rhs)
 
-    def __sub__(self, other: Int | int) -> Int:
-        return self._op("arith.subi", other)
+    def __sub__(self, rhs: Int | int) -> Int:
+        return self._op("arith.subi", rhs)
 
-    def __rsub__(self, other: int) -> Int:
-        return self.b.int_const(other)._op("arith.subi", self)
+    def __rsub__(self, rhs: int) -> Int:
+        return self.b.int_const(rhs)._op("arith.subi", self)
 
-    def __mul__(self, other: Int | int) -> Int:
-        return self._op("arith.muli", other)
+    def __mul__(self, rhs: Int | int) -> Int:
+        return self._op("arith.muli", rhs)
 
-    def __and__(self, other: Int | int) -> Int:
-        return self._op("arith.andi", other)
+    def __and__(self, rhs: Int | int) -> Int:
+        return self._op("arith.andi", rhs)
 
-    def __or__(self, other: Int | int) -> Int:
-        return self._op("arith.ori", other)
+    def __or__(self, rhs: Int | int) -> Int:
+        return self._op("arith.ori", rhs)
 
-    def __xor__(self, other: Int | int) -> Int:
-        return self._op("arith.xori", other)
+    def __xor__(self, rhs: Int | int) -> Int:
+        return self._op("arith.xori", rhs)
 
-    def __lshift__(self, other: Int | int) -> Int:
-        return self._op("arith.shli", other)
+    def __lshift__(self, rhs: Int | int) -> Int:
+        return self._op("arith.shli", rhs)
 
-    def __rshift__(self, other: Int | int) -> Int:
+    def __rshift__(self, rhs: Int | int) -> Int:
         """Logical: AVX2 has no arithmetic shift of 64-bit lanes."""
-        return self._op("arith.shrui", other)
+        return self._op("arith.shrui", rhs)
 
-    def __lt__(self, other: Int | int) -> Bool:
-        return self._cmp("slt", other)
+    def __lt__(self, rhs: Int | int) -> Bool:
+        return self._cmp("slt", rhs)
 
     def at_least(self, bound: int) -> Int:
         return (self < bound).choose(self.b.int_const(bound), self)
 
-    def equals(self, other: Int | int) -> Bool:
-        return self._cmp("eq", other)
+    def equals(self, rhs: Int | int) -> Bool:
+        return self._cmp("eq", rhs)
 
-    def differs(self, other: Int | int) -> Bool:
-        return self._cmp("ne", other)
+    def differs(self, rhs: Int | int) -> Bool:
+        return self._cmp("ne", rhs)
 
     def float(self) -> Float:
         """The float with these bits."""
@@ -377,15 +377,15 @@ class Bool(_Operand):
         op = ir.Operation.create("arith.select", self.b.int_results, operands)
         return Int(self.b, op.results[0])
 
-    def _op(self, name: str, other: Bool) -> Bool:
-        op = ir.Operation.create(name, self.b.bool_results, [self.v, other.v])
+    def _op(self, name: str, rhs: Bool) -> Bool:
+        op = ir.Operation.create(name, self.b.bool_results, [self.v, rhs.v])
         return Bool(self.b, op.results[0])
 
-    def __and__(self, other: Bool) -> Bool:
-        return self._op("arith.andi", other)
+    def __and__(self, rhs: Bool) -> Bool:
+        return self._op("arith.andi", rhs)
 
-    def __or__(self, other: Bool) -> Bool:
-        return self._op("arith.ori", other)
+    def __or__(self, rhs: Bool) -> Bool:
+        return self._op("arith.ori", rhs)
 
 
 def where(condition: Bool, yes: Float | Number, no: Float | Number) -> Float:

@@ -151,9 +151,9 @@ def logistic(b: Builder, x: Float) -> Float:
     first, second = scale_factors(b, n)
     # Numerator and denominator are scaled by 2**-second: nothing overflows. The rounding error of 1
     # + 2**n is added to p, so only one rounding of the denominator counts.
-    s, one = b.pow2(first), b.pow2(2 * b.layout.bias - second)
-    total = s + one
-    return one / (b.mad(p, s, one - (total - s)) + total)
+    s, scaled_one = b.pow2(first), b.pow2(2 * b.layout.bias - second)
+    total = s + scaled_one
+    return scaled_one / (b.mad(p, s, scaled_one - (total - s)) + total)
 
 
 def expm1(b: Builder, x: Float) -> Float:

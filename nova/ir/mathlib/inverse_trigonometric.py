@@ -70,22 +70,22 @@ def _asin_parts(b: Builder, x: Float) -> tuple[Bool, Float, Float]:
 
 
 def asin(b: Builder, x: Float) -> Float:
-    outer, y, rest = _asin_parts(b, x)
+    outer, y, tail = _asin_parts(b, x)
     hi, lo = _PI_2_HI[b.layout.width], _PI_2_LO[b.layout.width]
     # asin(x) = pi/2 - 2*asin(sqrt((1 - x)/2)); pi/4 is added last, so that the larger part of the
     # difference is exact.
-    far = ((hi * 0.5 - (y + y)) - (rest + rest - lo)) + hi * 0.5
-    return where(outer, far, y + rest).copysign(x)
+    far = ((hi * 0.5 - (y + y)) - (tail + tail - lo)) + hi * 0.5
+    return where(outer, far, y + tail).copysign(x)
 
 
 def acos(b: Builder, x: Float) -> Float:
-    outer, y, rest = _asin_parts(b, x)
+    outer, y, tail = _asin_parts(b, x)
     hi, lo = _PI_2_HI[b.layout.width], _PI_2_LO[b.layout.width]
     negative = x < 0.0
     # |x| > 1/2: 2*asin(y), from pi for negative x; else pi/2 - asin(x).
-    twice = (y + y) + (rest + rest)
-    far = where(negative, (2.0 * hi - (y + y)) - (rest + rest - 2.0 * lo), twice)
-    signed_y, signed_rest = where(negative, -y, y), where(negative, -rest, rest)
+    twice = (y + y) + (tail + tail)
+    far = where(negative, (2.0 * hi - (y + y)) - (tail + tail - 2.0 * lo), twice)
+    signed_y, signed_rest = where(negative, -y, y), where(negative, -tail, tail)
     return where(outer, far, hi - (signed_y + (signed_rest - lo)))
 
 
@@ -97,8 +97,8 @@ def _atan_of_ratio(b: Builder, numerator: Float, denominator: Float, base: Float
     t = numerator / denominator
     z = t * t
     width = b.layout.width
-    rest = b.mad(base, _PI_2_LO[width], t * z * b.poly(z, b.pick(_ATAN_32, _ATAN_64)))
-    return base * _PI_2_HI[width] + (t + rest)
+    tail = b.mad(base, _PI_2_LO[width], t * z * b.poly(z, b.pick(_ATAN_32, _ATAN_64)))
+    return base * _PI_2_HI[width] + (t + tail)
 
 
 def atan(b: Builder, x: Float) -> Float:

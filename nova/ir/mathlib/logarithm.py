@@ -47,8 +47,8 @@ def split_exponent(b: Builder, x: Float) -> tuple[Float, Float, Int]:
     steps = layout.mantissa + 1
     subnormal = x < layout.min_normal
     bits = where(subnormal, x * 2.0**steps, x).bits()
-    one = layout.bias << layout.mantissa
-    biased = (bits + (one - _SQRT_HALF_BITS[layout.width])) >> layout.mantissa
+    exponent_one = layout.bias << layout.mantissa
+    biased = (bits + (exponent_one - _SQRT_HALF_BITS[layout.width])) >> layout.mantissa
     m = (bits - ((biased - layout.bias) << layout.mantissa)).float()
     # Integer to float: the integer is placed in the low bits of 2**mantissa.
     unit = 2.0**layout.mantissa
@@ -116,8 +116,8 @@ def log1p_of_finite(b: Builder, x: Float, doubled: Bool | None = None) -> Float:
     """log(1 + x) for finite x > -1; where `doubled`, log(2 * x) instead."""
     total = x + 1.0
     # The error of that sum, for any order of magnitudes.
-    rest = total - x
-    error = (x - (total - rest)) + (1.0 - rest)
+    error = total - x
+    error = (x - (total - error)) + (1.0 - error)
     if doubled is not None:
         total, error = where(doubled, x, total), where(doubled, 0.0, error)
     return log_of_sum(b, total, error, doubled)

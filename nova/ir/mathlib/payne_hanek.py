@@ -51,9 +51,9 @@ def _window(b: Builder, position: Int) -> list[Int]:
     """The 192 bits of `_WORDS` from bit `position` on, as six limbs, the highest first."""
     words = [b.int_const(word) for word in _WORDS]
     # A barrel shifter: each level keeps the words that later levels can still reach.
-    for step, left in ((8, 11), (4, 7), (2, 5), (1, 4)):
+    for step, remaining in ((8, 11), (4, 7), (2, 5), (1, 4)):
         move = (position & (64 * step)).differs(0)
-        words = [move.choose(words[i + step], words[i]) for i in range(left)]
+        words = [move.choose(words[i + step], words[i]) for i in range(remaining)]
     shift = position & 63
     back = 63 - shift
     limbs = []
@@ -87,14 +87,14 @@ def _fraction(b: Builder, magnitude: Float) -> list[Int]:
 
 def reduce_large(b: Builder, x: Float) -> tuple[Int, Float, Float]:
     """Quadrant n and y + low with x = n * pi/2 + y + low modulo 2 pi, |y| <= pi/4."""
-    top, *rest = _fraction(b, abs(x))
+    top, *low_words = _fraction(b, abs(x))
     quarter = (top + (1 << 29)) >> 30
     top = top - (quarter << 30)
     signed_unit, unit = 1.5 * 2.0**52, 2.0**52
     first = ((top + b.const(signed_unit).bits()).float() - signed_unit) * 2.0**-32
     second, third, fourth = (
         ((limb | b.const(unit).bits()).float() - unit) * 2.0**-scale
-        for limb, scale in zip(rest, (64, 96, 128), strict=True)
+        for limb, scale in zip(low_words, (64, 96, 128), strict=True)
     )
     turns, error = fast_two_sum(first, second)
     turns, error_2 = two_sum(turns, third + fourth)

@@ -82,13 +82,13 @@ def _power(b: Builder, x: Float, y: Float, *, double_double: bool) -> Float:
     result = where(base.equals(_INF), at_infinity, result)
 
     unit = 2.0**52
-    whole = ((exponent + unit) - unit).equals(exponent) | (exponent >= unit)
+    is_integer = ((exponent + unit) - unit).equals(exponent) | (exponent >= unit)
     half = exponent * 0.5
-    odd = whole & (half < unit) & ((half + unit) - unit).differs(half)
+    odd = is_integer & (half < unit) & ((half + unit) - unit).differs(half)
     result = where(odd, result.copysign(x), result)
     # A negative base (not -0, not -inf) needs an integer exponent.
     no_power = (x < 0.0) & (base < _INF) & (exponent < unit)
-    result = where(no_power, where(whole, result, _NAN), result)
+    result = where(no_power, where(is_integer, result, _NAN), result)
     result = where(x.unordered(y), _NAN, result)
     return where(x.equals(1.0) | y.equals(0.0), 1.0, result)
 

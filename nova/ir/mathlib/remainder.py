@@ -54,20 +54,20 @@ def _positive_remainder(b: Builder, x: Float, y: Float) -> Float:
     step = 63 - (layout.mantissa + 1)
     start = arith.remui(mx, divisor)
     rounds = arith.divui(arith.addi(shift, const(step - 1)), const(step))
-    zero, one = index(0), index(1)
-    loop = scf.ForOp(zero, arith.index_cast(ir.IndexType.get(), rounds), one, [start, shift])
+    zero, unit = index(0), index(1)
+    loop = scf.ForOp(zero, arith.index_cast(ir.IndexType.get(), rounds), unit, [start, shift])
     with ir.InsertionPoint(loop.body):
-        rest, left = loop.inner_iter_args
-        now = arith.minui(left, const(step))
-        shifted = arith.shli(rest, now)
-        scf.YieldOp([arith.remui(shifted, divisor), arith.subi(left, now)])
+        residue, remaining = loop.inner_iter_args
+        now = arith.minui(remaining, const(step))
+        shifted = arith.shli(residue, now)
+        scf.YieldOp([arith.remui(shifted, divisor), arith.subi(remaining, now)])
     return _scaled(b, loop.results[0], ey, const)
 
 
 def _scaled(b: Builder, mantissa: Any, exponent: Any, const: Any) -> Float:
     """mantissa * 2**(exponent - bias - mantissa bits), in two exact factors."""
     layout = b.layout
-    whole = Float(b, arith.sitofp(b.element, mantissa))
+    number = Float(b, arith.sitofp(b.element, mantissa))
     # The biased exponent of the power of two; below 1 it needs a second factor.
     power = arith.subi(exponent, const(layout.mantissa))
     first = arith.maxsi(power, const(1))
@@ -79,4 +79,4 @@ def _scaled(b: Builder, mantissa: Any, exponent: Any, const: Any) -> Float:
             bits = arith.trunci(b.int_element, bits)
         return Float(b, arith.bitcast(b.element, bits))
 
-    return whole * pow2(first) * pow2(second)
+    return number * pow2(first) * pow2(second)

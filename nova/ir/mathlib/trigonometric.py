@@ -98,11 +98,11 @@ def _reduce_f64(b: Builder, x: Float) -> tuple[Int, Float, Float]:
     small = abs(x) <= _F64_LIMIT
     n, n_int = b.round_to_int(x * (1.0 / _PI_2))
     first, second, third, fourth, fifth = _PI_2_PARTS
-    rest = (x - n * first) - n * second
-    rest, error = two_sum(rest, n * -third)
-    rest, error_2 = two_sum(rest, n * -fourth)
+    residue = (x - n * first) - n * second
+    residue, error = two_sum(residue, n * -third)
+    residue, error_2 = two_sum(residue, n * -fourth)
     low = b.mad(n, -fifth, error + error_2)
-    y, low = two_sum(rest, low)
+    y, low = two_sum(residue, low)
     if not b.large_angles:
         return n_int, where(small, y, float("nan")), low
     far_n, far_y, far_low = reduce_large(b, x)

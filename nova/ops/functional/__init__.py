@@ -7,15 +7,30 @@ every target follow from the rows that they use. `nova.ops` registers them.
 from nova.ops.functional import (
     activations,
     algebra,
+    aliases,
     convolution,
     losses,
     normalization,
+    ordering,
     pooling,
+    random,
     shapes,
     values,
 )
 
-FAMILIES = (activations, values, shapes, algebra, normalization, convolution, pooling, losses)
+FAMILIES = (
+    activations,
+    values,
+    shapes,
+    algebra,
+    normalization,
+    convolution,
+    pooling,
+    losses,
+    ordering,
+    random,
+    aliases,  # after all other rows
+)
 
 
 def register_rows() -> None:

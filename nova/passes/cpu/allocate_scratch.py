@@ -43,7 +43,7 @@ class AllocateScratch(Pass):
                     f"@{kernel.name.value} has its scratch placed already",
                     where=place_of(kernel.location),
                 )
-            _place(kernel)
+            _allocate(kernel)
 
 
 def scratch_size(kernel: Any) -> int:
@@ -53,30 +53,30 @@ def scratch_size(kernel: Any) -> int:
 
 def _layout(kernel: Any) -> tuple[list[tuple[Any, int]], int]:
     """Allocations of the first block with their offsets, and the end of the last."""
-    found, end = [], 0
+    buffers, end = [], 0
     for op in kernel.entry_block.operations:
         if op.operation.name != "memref.alloca" or len(op.operation.operands) > 0:
             continue
         size = nbytes(op.result.type)
         if size >= _LEAST_BYTES:
-            found.append((op, end))
+            buffers.append((op, end))
             end += round_up(size, _ALIGN)
     if end > _MOST_BYTES:
         raise LoweringError(
             f"@{kernel.name.value} needs {end} bytes for a tile of its own",
             where=place_of(kernel.location),
         )
-    return found, end
+    return buffers, end
 
 
-def _place(kernel: Any) -> None:
-    found, _ = _layout(kernel)
-    if not found:
+def _allocate(kernel: Any) -> None:
+    buffers, _ = _layout(kernel)
+    if not buffers:
         return
     block = kernel.entry_block
-    for op, _ in found:
+    for op, _ in buffers:
         argument = block.add_argument(op.result.type, op.location)
         op.result.replace_all_uses_with(argument)
         op.operation.erase()
     set_argument_types(kernel, [])
-    SCRATCH_OFFSETS.set(kernel, tuple(offset for _, offset in found))
+    SCRATCH_OFFSETS.set(kernel, tuple(offset for _, offset in buffers))

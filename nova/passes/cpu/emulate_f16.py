@@ -26,13 +26,13 @@ class EmulateF16(Pass):
         return "f16" in text
 
     def run(self, module: ir.Module) -> None:
-        found: list[tuple[Any, Any]] = []
+        conversions: list[tuple[Any, Any]] = []
         for op in every_op(module):
             if op.name == "arith.extf" and _is_half(op.operands[0].type):
-                found.append((op, _widened))
+                conversions.append((op, _widened))
             elif op.name == "arith.truncf" and _is_half(op.results[0].type):
-                found.append((op, _narrowed))
-        for op, expand in found:
+                conversions.append((op, _narrowed))
+        for op, expand in conversions:
             with op.location, ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(expand(op))
             op.erase()

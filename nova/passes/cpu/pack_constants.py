@@ -26,7 +26,7 @@ from nova.ir.types import constant_values, dense_bytes, memory_dtype
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
 
-Wanted = tuple[Contraction, PrepackedPanels]
+Packing = tuple[Contraction, PrepackedPanels]
 
 
 @record
@@ -55,32 +55,32 @@ class PackConstants(Pass):
             if name not in constants:
                 continue
             ops = [op.operation for op in kernel.entry_block.operations][:-1]
-            found = find_prepacked(KernelSchedule(kernel, ops, target, self.tile_work), kernel)
-            wanted = {i: found[i] for i in sorted(constants[name]) if i in found}
-            if wanted:
-                packer.pack(kernel, calls[name], wanted)
+            candidates = find_prepacked(KernelSchedule(kernel, ops, target, self.tile_work), kernel)
+            packings = {i: candidates[i] for i in sorted(constants[name]) if i in candidates}
+            if packings:
+                packer.pack(kernel, calls[name], packings)
         packer.finish()
 
 
 def constant_arguments(module: ir.Module) -> dict[str, frozenset[int]]:
     """The arguments of kernels, by name, that are constants at every call."""
-    known = {
+    constants = {
         op.sym_name.value
         for op in module.body.operations
         if op.operation.name == "memref.global"
         and "constant" in op.attributes
         and "initial_value" in op.attributes
     }
-    found = {
+    arguments = {
         name: frozenset.intersection(
             *(
-                frozenset(i for i, v in enumerate(op.operands) if _global_name(v) in known)
+                frozenset(i for i, v in enumerate(op.operands) if _global_name(v) in constants)
                 for op in callers
             )
         )
-        for name, callers in (_calls(module) if known else {}).items()
+        for name, callers in (_calls(module) if constants else {}).items()
     }
-    return {name: numbers for name, numbers in found.items() if numbers}
+    return {name: numbers for name, numbers in arguments.items() if numbers}
 
 
 def _calls(module: ir.Module) -> dict[str, list[Any]]:
@@ -104,20 +104,20 @@ class _Packer:
         }
         self.copies: dict[tuple[str, Contraction, PrepackedPanels], Any] = {}
 
-    def pack(self, kernel: Any, callers: list[Any], wanted: dict[int, Wanted]) -> None:
+    def pack(self, kernel: Any, callers: list[Any], packings: dict[int, Packing]) -> None:
         block = kernel.entry_block
         types = [a.type for a in block.arguments]
         with ir.InsertionPoint.at_block_begin(block), kernel.location:
-            for number, (spec, panels) in wanted.items():
+            for number, (spec, panels) in packings.items():
                 argument, old = block.arguments[number], types[number]
                 types[number] = ir.MemRefType.get([packed_size(spec, panels)], old.element_type)
                 [use] = list(argument.uses)
                 argument.set_type(types[number])
                 use.owner.operation.operands[use.operand_number] = view_as(argument, old)
         set_argument_types(kernel, [])
-        write_prepacked(kernel, {number: panels for number, (_, panels) in wanted.items()})
+        write_prepacked(kernel, {number: panels for number, (_, panels) in packings.items()})
         for op in callers:
-            for number, (spec, panels) in wanted.items():
+            for number, (spec, panels) in packings.items():
                 name = _global_name(op.operands[number])
                 assert name is not None
                 packed = self._copy(name, spec, panels)
@@ -134,12 +134,12 @@ class _Packer:
             element = source.type_.value.element_type
             data = dense_bytes(source.initial_value)
             packed = pack_array(np.frombuffer(data, memory_dtype(element)), spec, panels)
-            kind = ir.MemRefType.get([len(packed)], element)
+            type_ = ir.MemRefType.get([len(packed)], element)
             values = constant_values(packed, element)
             label = f"{name}_packed{len(self.copies)}"
             with ir.InsertionPoint(source), source.location:
                 self.copies[key] = memref.global_(
-                    label, kind, sym_visibility="private", initial_value=values, constant=True
+                    label, type_, sym_visibility="private", initial_value=values, constant=True
                 )
         return self.copies[key]
 

@@ -62,12 +62,12 @@ def _accesses(buffer: Any) -> tuple[bool, bool]:
     for use in buffer.uses:
         op = use.owner.operation
         if op.name in VIEWS:
-            found = _accesses(op.results[0])
+            access = _accesses(op.results[0])
         elif op.name in _LOADS:
-            found = (True, False)
+            access = (True, False)
         elif op.name in _STORES and use.operand_number > 0:
-            found = (False, True)
+            access = (False, True)
         else:
-            found = (True, True)  # its address escapes, and may be used for anything
-        reads, writes = reads or found[0], writes or found[1]
+            access = (True, True)  # its address escapes, and may be used for anything
+        reads, writes = reads or access[0], writes or access[1]
     return reads, writes

@@ -22,16 +22,16 @@ class SetLaunchBounds(Pass):
     name: ClassVar[str] = "set-launch-bounds"
 
     def run(self, module: ir.Module) -> None:
-        wanted: dict[tuple[str, ...], int] = {}
+        min_blocks: dict[tuple[str, ...], int] = {}
         for kernel in kernels(module):
             number = MIN_BLOCKS_PER_SM.find(kernel)
             if number is not None:
                 for launch in find_ops(kernel, "gpu.launch_func"):
-                    wanted[tuple(launch.attributes["kernel"].value)] = number
+                    min_blocks[tuple(launch.attributes["kernel"].value)] = number
         for part in find_ops(module, "gpu.module"):
             for op in part.regions[0].blocks[0].operations:
                 if op.operation.name != "gpu.func":
                     continue
                 names = (part.attributes["sym_name"].value, op.attributes["sym_name"].value)
-                if names in wanted:
-                    NVVM_MIN_BLOCKS.set(op, wanted[names])
+                if names in min_blocks:
+                    NVVM_MIN_BLOCKS.set(op, min_blocks[names])

@@ -20,7 +20,8 @@ _HALVES = (ir.F16Type, ir.BF16Type)
 class WidenSums(Pass):
     """Give each linalg.generic that adds up f16 or bf16 an accumulator in f32, rounded once.
 
-    A bf16 accumulator stops growing once it is 256 times as large as the addend.
+    A bf16 accumulator stops growing once it is 256 times as large as the addend. Products of such a
+    sum are exact in f32, and stay so.
     `raise-to-contract` has widened the contractions; bodies that do more with their accumulator
     than add to it stay.
     """
@@ -51,6 +52,13 @@ def _find_sum(generic: GenericOp) -> Any:
     return total if uses == [total] else None
 
 
+def _product(term: Any) -> Any:
+    """The multiplication that only the sum uses: a convolution or contraction of few elements."""
+    if not isinstance(term, ir.OpResult) or term.owner.name != "arith.mulf":
+        return None
+    return term.owner if len(list(term.uses)) == 1 else None
+
+
 def _rewrite(generic: GenericOp, total: Any) -> None:
     op, old = generic.op, generic.block
     maps = [m.value for m in op.attributes["indexing_maps"]]
@@ -63,11 +71,14 @@ def _rewrite(generic: GenericOp, total: Any) -> None:
         block = made.regions[0].blocks.append(*kinds[:-1], wide)
         mapping = dict(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            for inner in list(old.operations)[:-1]:
-                if inner.operation != total:
-                    clone_into(inner.operation, mapping)
             (term,) = [value for value in total.operands if value != out]
-            term = arith.extf(wide, mapping.get(term, term))
+            product = _product(term)
+            for inner in list(old.operations)[:-1]:
+                if inner.operation not in (total, product):
+                    clone_into(inner.operation, mapping)
+            factors = [term] if product is None else list(product.operands)
+            factors = [arith.extf(wide, mapping.get(v, v)) for v in factors]
+            term = factors[0] if product is None else arith.mulf(*factors)
             yield_op([arith.addf(block.arguments[len(inputs)], term)])
         result = converted(made.results[0], out.type)
     op.results[0].replace_all_uses_with(result)

@@ -93,11 +93,11 @@ def _made_by(named: Mapping[str, Any], maker: Any) -> list[Any]:
 
 def users(value: Any) -> list[Any]:
     """The ops other than the producer of `value` that use it, directly, through views or nested."""
-    found: list[Any] = []
+    ops: list[Any] = []
     for use in value.uses:
         op = _in_block(use)
-        found += users(op.results[0]) if op.name in _VIEWS else [op]
-    return found
+        ops += users(op.results[0]) if op.name in _VIEWS else [op]
+    return ops
 
 
 def _first(ops: Sequence[Any]) -> Any | None:

@@ -61,11 +61,13 @@ def _protect_arguments(function: Any) -> None:
     In-place updates of donated parameters are decided later, by `plan-workspace`.
     """
     read_only = ir.BoolAttr.get(False)
-    given = list(function.arg_attrs) if function.arguments else []
+    arg_attrs = list(function.arg_attrs) if function.arguments else []
     function.arg_attrs = ir.ArrayAttr.get(
         [
-            ir.DictAttr.get({**{a.name: a.attr for a in own}, "bufferization.writable": read_only})
-            for own in given
+            ir.DictAttr.get(
+                {**{a.name: a.attr for a in entries}, "bufferization.writable": read_only}
+            )
+            for entries in arg_attrs
         ]
     )
 
@@ -82,9 +84,9 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
             continue
         kernel = named[call.owner.attributes["callee"].value]
         inside = kernel.entry_block.operations
-        made = buffer_root(inside[len(inside) - 1].operands[call.result_number])
-        if isinstance(made, ir.OpResult) and is_generic_op(made.owner):
-            _own_destination(GenericOp(made.owner.operation), made.result_number)
+        result = buffer_root(inside[len(inside) - 1].operands[call.result_number])
+        if isinstance(result, ir.OpResult) and is_generic_op(result.owner):
+            _own_destination(GenericOp(result.owner.operation), result.result_number)
 
 
 def _own_destination(generic: GenericOp, result: int) -> None:
@@ -150,9 +152,9 @@ def _own_results(returned: Any) -> None:
         root = buffer_root(value)
         if isinstance(root, ir.OpResult) and root.owner.operation.name.startswith("scf."):
             with ir.InsertionPoint(returned.operation), returned.location:
-                own = memref.AllocOp(value.type, [], []).result
-                emit_copy(value, own)
-            returned.operands[i] = own
+                buffer = memref.AllocOp(value.type, [], []).result
+                emit_copy(value, buffer)
+            returned.operands[i] = buffer
 
 
 def _hoist_large_buffers(kernel: Any) -> None:
@@ -179,16 +181,16 @@ def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
         for value in _used(op.operation):
             root = buffer_root(value)
             span[root] = (span.get(root, (time, time))[0], time)
-    kept: list[Any] = []
+    buffers: list[Any] = []
     for value in sorted((v for v in scratch if v in span), key=lambda v: span[v]):
         first, last = span[value]
-        free = next((k for k in kept if k.type == value.type and span[k][1] < first), None)
+        free = next((k for k in buffers if k.type == value.type and span[k][1] < first), None)
         if free is None:
-            kept.append(value)
+            buffers.append(value)
         else:
             value.replace_all_uses_with(free)
             span[free] = (span[free][0], last)
-    return kept
+    return buffers
 
 
 def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:

@@ -29,9 +29,9 @@ class DedupKernels(Pass):
             # In local scope: otherwise every kernel searches the whole module for aliases.
             text = kernel.operation.get_asm(assume_verified=True, use_local_scope=True)
             body = text.replace(f"@{name}(", "@(", 1)
-            kept = first.setdefault(body, name)
-            if kept != name:
-                renamed[name] = kept
+            representative = first.setdefault(body, name)
+            if representative != name:
+                renamed[name] = representative
                 copies.append(kernel.operation)
         for op in main.entry_block.operations:
             if op.operation.name == "func.call" and op.callee.value in renamed:

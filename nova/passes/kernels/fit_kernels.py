@@ -32,22 +32,22 @@ class FitKernels(Pass):
     share_rows: bool = True
 
     def run(self, module: ir.Module) -> None:
-        ways = [
+        alternatives = [
             FormKernels(self.serial_work, row_operand=self.row_operand, share_rows=self.share_rows),
             FormKernels(self.serial_work, share_rows=False),
             FormKernels(0, share_rows=False),
         ]
         needed: list[int] = []
-        for way in dict.fromkeys(ways):
-            needed.append(self._needed(module, way))
+        for alternative in dict.fromkeys(alternatives):
+            needed.append(self._needed(module, alternative))
             if needed[-1] <= self.max_workspace:
                 break
-        list(dict.fromkeys(ways))[needed.index(min(needed))].run(module)
+        list(dict.fromkeys(alternatives))[needed.index(min(needed))].run(module)
 
-    def _needed(self, module: ir.Module, way: FormKernels) -> int:
+    def _needed(self, module: ir.Module, alternative: FormKernels) -> int:
         """The bytes that the program needs with these kernels."""
         copy = copy_module(module)
-        for step in (way, BufferizeKernels(), PlanWorkspace(self.max_workspace)):
+        for step in (alternative, BufferizeKernels(), PlanWorkspace(self.max_workspace)):
             try:
                 step.run(copy)
             except WorkspaceError as error:

@@ -128,10 +128,10 @@ def _needed_next(ops: list[Any], pinned: set[Any], turns: dict[Any, int]) -> set
 
 def _outline(module: ir.Module, main: Any, name: str, ops: list[Any]) -> None:
     """Outline consecutive ops as a function, and call it."""
-    own = {result for op in ops for result in op.results}
-    given = dict.fromkeys(o for op in ops for o in op.operands if o not in own)
-    constants = [v for v in given if _is_constant(v)]
-    inputs = [v for v in given if v not in constants]
+    results_of_ops = {result for op in ops for result in op.results}
+    captures = dict.fromkeys(o for op in ops for o in op.operands if o not in results_of_ops)
+    constants = [v for v in captures if _is_constant(v)]
+    inputs = [v for v in captures if v not in constants]
     inside = set(ops)
     results = [
         r for op in ops for r in op.results if any(u.owner.operation not in inside for u in r.uses)

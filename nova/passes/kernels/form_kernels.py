@@ -98,17 +98,17 @@ def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
     Kernels are opaque to CSE, so a barrier is not needed once they are formed: ops that it kept
     separate stay separate because no pass merges ops after this point.
     """
-    found: list[tuple[list[Any], Any]] = []
+    barriers: list[tuple[list[Any], Any]] = []
     for op in list(main.entry_block.operations):
         op = op.operation
         if op.name == BARRIER:
             hidden, after = op.operands
-            found.append((_users(op.results[0]), after))
+            barriers.append((_users(op.results[0]), after))
             op.results[0].replace_all_uses_with(hidden)
             op.erase()
     # Only now: the hash of an op changes with its operands.
     waits: dict[Any, list[Any]] = {}
-    for users, after in found:
+    for users, after in barriers:
         for user in users:
             waits.setdefault(user, []).append(after)
     return waits
@@ -192,8 +192,8 @@ class _Outliner:
         """Keep the call of a kernel, at its position among the others."""
         with ir.InsertionPoint(self.returned):
             operands = {value: self._value(value) for value in call.operands}
-            made = clone_into(call, operands)
-        self.new.update(zip(call.results, made.results, strict=True))
+            copy = clone_into(call, operands)
+        self.new.update(zip(call.results, copy.results, strict=True))
 
     def _kernel(self, group: Group) -> None:
         ops = _with_helpers(group.ops, self.helpers)
@@ -249,16 +249,16 @@ def _is_helper(op: Any) -> bool:
 def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
     """The group's ops with the `helpers` that they need, in order."""
     chosen: dict[Any, None] = {}
-    own = set(ops)
+    members = set(ops)
 
     def need(value: Any) -> None:
         if not isinstance(value, ir.OpResult):
             return
         op = value.owner.operation
-        if op in chosen or op in own:
+        if op in chosen or op in members:
             return
         if op in helpers:
-            if op.name in TENSOR_VIEWS and not _reaches(value, own):
+            if op.name in TENSOR_VIEWS and not _reaches(value, members):
                 return
             for operand in [*op.operands, *captured(op)]:
                 need(operand)
@@ -271,10 +271,10 @@ def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
     return list(chosen)
 
 
-def _reaches(value: Any, own: set[Any]) -> bool:
+def _reaches(value: Any, members: set[Any]) -> bool:
     """Whether a reshape is of a value that the group computes (or of none yet)."""
     source = buffer_root(value)
     if not isinstance(source, ir.OpResult):
         return False
     op = source.owner.operation
-    return op in own or op.name == "tensor.empty"
+    return op in members or op.name == "tensor.empty"

@@ -73,10 +73,10 @@ class Grouping:
                 continue
             if op.name in TENSOR_VIEWS or is_scalar(op):
                 continue
-            self._place(op)
+            self._assign(op)
         return self.groups
 
-    def _place(self, op: Any) -> None:
+    def _assign(self, op: Any) -> None:
         structured = GenericOp(op) if is_generic_op(op) else None
         work = structured.work if structured else _opaque_work(op)
         size = code_size(op)
@@ -142,9 +142,9 @@ class Grouping:
         """The longest grid under which `op` reads the group's values at its own point only."""
         if not group.tiled or op.is_whole:
             return ()
-        own = _own_grid(op)
+        op_grid = _own_grid(op)
         length = 0
-        while length < min(len(own), len(group.grid)) and own[length] == group.grid[length]:
+        while length < min(len(op_grid), len(group.grid)) and op_grid[length] == group.grid[length]:
             length += 1
         if any(self.made_by.get(buffer_root(v)) is group for v in captured(op.op)):
             return ()  # read at computed indices
@@ -160,7 +160,7 @@ class Grouping:
             ):
                 aligned += 1
             length = min(length, aligned)
-        return own[:length]
+        return op_grid[:length]
 
 
 def _own_grid(op: GenericOp) -> tuple[int, ...]:

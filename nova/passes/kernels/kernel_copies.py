@@ -33,15 +33,15 @@ class KernelCopies:
         name = _callee(call)
         if self._calls[name] == 1:
             # Copies recorded as a change of this kernel are no longer that from now on.
-            kept = {k: v for k, v in self._changed.items() if name not in (v, k[0])}
-            self._changed = kept
+            changed = {k: v for k, v in self._changed.items() if name not in (v, k[0])}
+            self._changed = changed
             return self.named[name]
-        known = self._changed.get((name, change))
-        copy = known or self._copy(name)
+        existing = self._changed.get((name, change))
+        copy = existing or self._copy(name)
         call.attributes["callee"] = ir.FlatSymbolRefAttr.get(copy)
         self._calls[name] -= 1
         self._calls[copy] += 1
-        if known is not None:
+        if existing is not None:
             return None
         self._changed[name, change] = copy
         return self.named[copy]

@@ -14,7 +14,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.walk import every_op, kernels
 from nova.passes.base import Pass
 
-_WHOLE = ("linalg.generic", "memref.alloca", "memref.copy", "scf.while")
+_TENSOR_OPS = ("linalg.generic", "memref.alloca", "memref.copy", "scf.while")
 
 
 @record
@@ -50,7 +50,7 @@ def find_host_flow(kernel: Any) -> Any | None:
 
 def _needs_host(flow: Any) -> bool:
     inside = every_op(flow)
-    if any(op.name in _WHOLE for op in inside):
+    if any(op.name in _TENSOR_OPS for op in inside):
         return True
     if any(isinstance(r.type, ir.MemRefType) for op in inside for r in op.results):
         return True

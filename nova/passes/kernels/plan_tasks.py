@@ -47,8 +47,8 @@ class PlanTasks(Pass):
         task_ns = max(float(self.task_ns), total / _MOST_TASKS)
         for kernel in kernels(module):
             counts = load_footprint(kernel).counts
-            own = read_overrides(kernel).task_ns or task_ns
-            cuts = cut_tiles(counts, cost[kernel.name.value], own)
+            kernel_task_ns = read_overrides(kernel).task_ns or task_ns
+            cuts = cut_tiles(counts, cost[kernel.name.value], kernel_task_ns)
             Kernel(kernel).tasks = tuple(cuts)
 
 

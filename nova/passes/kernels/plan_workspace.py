@@ -49,12 +49,12 @@ class PlanWorkspace(Pass):
 def _require_buffer_results(main: Any) -> None:
     types = [*main.type.inputs, *main.type.results]
     updates = Main(main).updates
-    given, results = list(main.type.inputs), list(main.type.results)
+    inputs, results = list(main.type.inputs), list(main.type.results)
     pairs = zip(updates, results[len(results) - len(updates) :], strict=True)
     if any(not isinstance(t, ir.MemRefType) for t in types):
         wrong, hint = "returns or takes what is no buffer", "run bufferize-kernels first"
     elif len(set(updates)) < len(updates) or any(
-        not 0 <= u < len(given) or given[u] != new for u, new in pairs
+        not 0 <= u < len(inputs) or inputs[u] != new for u, new in pairs
     ):
         wrong, hint = "updates arguments with values of other types, or twice", None
     else:
@@ -110,13 +110,13 @@ class _Planner:
 
     def _keep_old_values(self, returned: Any, first: int, updated: list[Any]) -> None:
         """Copy a new value that is the old value of another updated parameter."""
-        for i, own in enumerate(updated):
+        for i, argument in enumerate(updated):
             value = returned.operands[first + i]
             root = buffer_root(value)
-            if root in updated and root != own:
-                kept = memref.AllocOp(value.type, [], []).result
-                self._copy(value, kept)
-                returned.operands[first + i] = kept
+            if root in updated and root != argument:
+                copy = memref.AllocOp(value.type, [], []).result
+                self._copy(value, copy)
+                returned.operands[first + i] = copy
 
     def _update(self, argument: Any, value: Any) -> None:
         root = buffer_root(value)
@@ -136,16 +136,16 @@ class _Planner:
         for op in dict.fromkeys(users(argument)):
             if op.name != "func.call":
                 continue
-            same = [i for i, o in enumerate(op.operands) if buffer_root(o) == argument]
-            if len(same) < 2:
+            positions = [i for i, o in enumerate(op.operands) if buffer_root(o) == argument]
+            if len(positions) < 2:
                 continue
-            kernel = self.copies.take(op, tuple(same))
+            kernel = self.copies.take(op, tuple(positions))
             if kernel is None:
                 continue
             formal = list(kernel.entry_block.arguments)
             with ir.InsertionPoint.at_block_begin(kernel.entry_block), kernel.location:
-                for i in same[:-1]:
-                    formal[i].replace_all_uses_with(view_as(formal[same[-1]], formal[i].type))
+                for i in positions[:-1]:
+                    formal[i].replace_all_uses_with(view_as(formal[positions[-1]], formal[i].type))
 
     def _replace(self, root: Any, target: Any) -> None:
         with ir.InsertionPoint(root.owner.operation), self.main.location:
@@ -187,16 +187,16 @@ class _Planner:
     def _fit(self) -> tuple[list[Any], Layout]:
         """The buffers and their offsets; buffers that do not fit are rematerialized."""
         again = None
-        found: list[int] = []
+        totals: list[int] = []
         while True:
             buffers, lifetimes, before = self._lifetimes()
             layout = lay_out(lifetimes, before, self.limit)
-            found.append(layout.size)
+            totals.append(layout.size)
             if self.limit is None or layout.size <= self.limit:
                 return buffers, layout
             again = again or Recompute(self._calls)
             if not again.step():
-                least = min(found)
+                least = min(totals)
                 error = WorkspaceError(
                     f"the program needs {least} bytes of scratch memory, and max_workspace "
                     f"allows {self.limit}",
@@ -206,12 +206,12 @@ class _Planner:
                 raise error
 
     def _calls(self) -> list[Call]:
-        known = {view.name: (view.ins, view.work) for view in map(Kernel, kernels(self.module))}
+        costs = {view.name: (view.ins, view.work) for view in map(Kernel, kernels(self.module))}
         return [
             Call(
                 op.operation,
                 tuple(map(buffer_root, op.operation.operands)),
-                *known[op.callee.value],
+                *costs[op.callee.value],
             )
             for op in self.block.operations
             if op.operation.name == "func.call"
@@ -239,9 +239,9 @@ class _Planner:
         return buffers, lifetimes, order_calls(touched)
 
     def _set_argument_attributes(self, count: int) -> None:
-        given = list(self.main.arg_attrs) if len(self.arguments) else []
+        arg_attrs = list(self.main.arg_attrs) if len(self.arguments) else []
         empty = ir.DictAttr.get({})
-        self.main.arg_attrs = [*given, *[empty] * (count - len(given))]
+        self.main.arg_attrs = [*arg_attrs, *[empty] * (count - len(arg_attrs))]
 
 
 def _erase(op: Any) -> None:

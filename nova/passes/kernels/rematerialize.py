@@ -91,19 +91,21 @@ class _Chooser:
             return None
         user = later[0]
         makers: list[int] = []
-        kept: set[Any] = set()
-        if not self._add_maker(buffer, user, makers, kept):
+        extended_buffers: set[Any] = set()
+        if not self._add_maker(buffer, user, makers, extended_buffers):
             return None
         # Buffers that are live at the peak only for this must not exceed the freed bytes.
-        extended = sum(nbytes(value.type) for value in kept)
+        extended = sum(nbytes(value.type) for value in extended_buffers)
         freed = nbytes(buffer.type) - extended
-        held = self.alive[user] - nbytes(buffer.type) + extended + self._most(buffer, makers)
-        if freed <= 0 or held >= self.alive[self.peak]:
+        peak_bytes = self.alive[user] - nbytes(buffer.type) + extended + self._most(buffer, makers)
+        if freed <= 0 or peak_bytes >= self.alive[self.peak]:
             return None
         work = sum(self.calls[maker].work for maker in makers)
         return _Choice(buffer, tuple(makers), user, work, freed)
 
-    def _add_maker(self, buffer: Any, user: int, makers: list[int], kept: set[Any]) -> bool:
+    def _add_maker(
+        self, buffer: Any, user: int, makers: list[int], extended_buffers: set[Any]
+    ) -> bool:
         """Add the calls that recompute a buffer before call `user`, and buffers kept for them."""
         if len(self.writers.get(buffer, ())) != 1:
             return False  # it holds several values one after another
@@ -119,8 +121,8 @@ class _Chooser:
             if not _is_allocated(value) or self.uses[value][-1] >= user:
                 continue
             if self.uses[value][-1] >= self.peak:
-                kept.add(value)
-            elif not self._add_maker(value, user, makers, kept):
+                extended_buffers.add(value)
+            elif not self._add_maker(value, user, makers, extended_buffers):
                 return False
         makers.append(maker)
         return sum(self.calls[m].work for m in makers) <= self.budget
@@ -134,11 +136,11 @@ class _Chooser:
                 if value in remade and value != buffer:
                     last[value] = number
         most = 0
-        there: set[Any] = set()
+        live: set[Any] = set()
         for number, maker in enumerate(makers):
-            there |= set(self.calls[maker].written)
-            most = max(most, sum(nbytes(root.type) for root in there))
-            there = {root for root in there if last.get(root, -1) > number}
+            live |= set(self.calls[maker].written)
+            most = max(most, sum(nbytes(root.type) for root in live))
+            live = {root for root in live if last.get(root, -1) > number}
         return most
 
 

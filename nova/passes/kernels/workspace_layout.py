@@ -67,7 +67,9 @@ def lay_out(buffers: Sequence[Lifetime], before: Sequence[int], limit: int | Non
         return least
     allowed = int(least.size * _GENEROUS) if limit is None else limit
     for window in (None, *_WINDOWS):
-        layout = _place(buffers, _by_size(buffers), partial(pairs.keep_independent, window=window))
+        layout = _assign_offsets(
+            buffers, _by_size(buffers), partial(pairs.keep_independent, window=window)
+        )
         if layout.size <= allowed:
             return layout
     return least
@@ -128,11 +130,11 @@ def order_calls(touched: Iterable[tuple[Iterable[int], Iterable[int]]]) -> list[
             direct |= writer.get(buffer, 0) | readers.pop(buffer, 0)
             writer[buffer] = 1 << call
         direct &= ~(1 << call)
-        above, rest = direct, direct
-        while rest:
-            last = rest.bit_length() - 1
+        above, path = direct, direct
+        while path:
+            last = path.bit_length() - 1
             above |= before[last]
-            rest &= ~(before[last] | 1 << last)
+            path &= ~(before[last] | 1 << last)
         before.append(above)
     return before
 
@@ -151,7 +153,7 @@ def _smallest(buffers: Sequence[Lifetime], pairs: _Pairs, tries: int) -> Layout:
             ),
         ),
     )
-    layouts = [_place(buffers, order, pairs.overlap) for order in orders[:tries]]
+    layouts = [_assign_offsets(buffers, order, pairs.overlap) for order in orders[:tries]]
     return min(layouts, key=lambda layout: layout.size)
 
 
@@ -159,7 +161,7 @@ def _by_size(buffers: Sequence[Lifetime]) -> list[int]:
     return sorted(range(len(buffers)), key=lambda i: (-buffers[i].nbytes, buffers[i].first))
 
 
-def _place(
+def _assign_offsets(
     buffers: Sequence[Lifetime], order: Iterable[int], blocked: Callable[[int], np.ndarray]
 ) -> Layout:
     """Each buffer at the lowest offset that is free of its conflicts (greedy first fit)."""

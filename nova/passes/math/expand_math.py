@@ -80,8 +80,8 @@ class ExpandMath(Pass):
                 self._write_function(module, call, builders)
             with call.op.location, ir.InsertionPoint(call.op):
                 types = [r.type for r in call.op.results]
-                made = func.CallOp(types, ir.FlatSymbolRefAttr.get(call.symbol), call.operands)
-            call.replace(list(made.results))
+                result = func.CallOp(types, ir.FlatSymbolRefAttr.get(call.symbol), call.operands)
+            call.replace(list(result.results))
 
     def _is_frequent(self, call: _Call, count: int) -> bool:
         """Whether a function occurs so often in a module that it is called instead of inlined."""
@@ -109,12 +109,12 @@ class ExpandMath(Pass):
         self, call: _Call, operands: Sequence[ir.Value], builders: dict[ir.Type, Builder]
     ) -> list[ir.Value]:
         """Emit a function at the insertion point; return its results."""
-        kind = operands[0].type
-        b = builders.get(kind)
+        type_ = operands[0].type
+        b = builders.get(type_)
         if b is None:
             try:
                 b = Builder(
-                    kind, native_rounding=self.native_rounding, large_angles=self.large_angles
+                    type_, native_rounding=self.native_rounding, large_angles=self.large_angles
                 )
             except LoweringError as error:
                 raise LoweringError(
@@ -122,10 +122,10 @@ class ExpandMath(Pass):
                     where=place_of(call.op.location),
                     hint=error.hint,
                 ) from None
-            builders[kind] = b
+            builders[type_] = b
         b.begin()
         # fpowi is the only one with an operand of another type: its integer exponent.
-        wrapped = [b.value(x) if x.type == kind else x for x in operands]
+        wrapped = [b.value(x) if x.type == type_ else x for x in operands]
         results = call.expansion(b, *wrapped)
         return [r.v for r in (results if isinstance(results, tuple) else (results,))]
 
@@ -164,22 +164,22 @@ class _Call:
 
 def _find_logistics(module: ir.Module) -> list[_Call]:
     """The divisions that are 1 / (exp(x) + 1), that is sigmoids."""
-    found = []
+    calls = []
     for division in find_ops(module, "arith.divf"):
         chain = _logistic_chain(division)
         if chain is not None:
-            found.append(_Call(division, chain[1], "logistic", exponential.logistic, chain))
-    return found
+            calls.append(_Call(division, chain[1], "logistic", exponential.logistic, chain))
+    return calls
 
 
 def _logistic_chain(division: Any) -> tuple[ir.Operation, ir.Operation] | None:
     """The addition and the exp of a division that is 1 / (exp(x) + 1)."""
-    one, total = division.operands
-    if not _is_one(one) or (add := defining_op(total, "arith.addf")) is None:
+    numerator, total = division.operands
+    if not _is_one(numerator) or (add := defining_op(total, "arith.addf")) is None:
         return None
-    power, other = add.operands
+    power, addend = add.operands
     exp = defining_op(power, "math.exp")
-    return (add, exp) if exp is not None and _is_one(other) else None
+    return (add, exp) if exp is not None and _is_one(addend) else None
 
 
 def _is_one(value: ir.Value) -> bool:

@@ -34,15 +34,17 @@ class LegalizeConversions(Pass):
         return "f16" in text
 
     def run(self, module: ir.Module) -> None:
-        found = [(op, way) for op in every_op(module) if (way := _way(op)) is not None]
-        for op, way in found:
+        conversions = [
+            (op, convert) for op in every_op(module) if (convert := _conversion(op)) is not None
+        ]
+        for op, convert in conversions:
             with ir.InsertionPoint(op), op.location:
-                value = way(op)
+                value = convert(op)
             op.results[0].replace_all_uses_with(value)
             op.erase()
 
 
-def _way(op: Any) -> Callable[[Any], Any] | None:
+def _conversion(op: Any) -> Callable[[Any], Any] | None:
     """The conversion steps of an op; None for an op that stays."""
     if op.name in _FROM_INTEGER and _is_short(op.results[0].type):
         return _from_integer
@@ -72,18 +74,18 @@ def _shortened(value: Any, *, signed: bool) -> Any:
 
     Larger values replace the last twelve bits by a sticky bit, set if any of them was.
     """
-    kind = value.type
-    low = arith.andi(value, _constant(kind, 0xFFF))
-    some = arith.cmpi(arith.CmpIPredicate.ne, low, _constant(kind, 0))
-    digit = arith.select(some, _constant(kind, 0x800), _constant(kind, 0))
+    type_ = value.type
+    low = arith.andi(value, _constant(type_, 0xFFF))
+    has_low_bits = arith.cmpi(arith.CmpIPredicate.ne, low, _constant(type_, 0))
+    digit = arith.select(has_low_bits, _constant(type_, 0x800), _constant(type_, 0))
     short = arith.ori(arith.xori(value, low), digit)
     limit = 1 << _F64_DIGITS
     if signed:
         # Both bounds in one comparison: a negative value wraps around to a large one.
-        moved, limit = arith.addi(value, _constant(kind, limit)), 2 * limit
+        moved, limit = arith.addi(value, _constant(type_, limit)), 2 * limit
     else:
         moved = value
-    fits = arith.cmpi(arith.CmpIPredicate.ule, moved, _constant(kind, limit))
+    fits = arith.cmpi(arith.CmpIPredicate.ule, moved, _constant(type_, limit))
     return arith.select(fits, value, short)
 
 
@@ -119,11 +121,11 @@ def _narrowed(value: Any, target: Any) -> Any:
     return arith.truncf(target, odd.float().v)
 
 
-def _constant(kind: Any, number: int) -> Any:
-    attribute = ir.IntegerAttr.get(_element(kind), number)
-    if isinstance(kind, ir.VectorType):
-        attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
-    return arith.ConstantOp(kind, attribute).result
+def _constant(type_: Any, number: int) -> Any:
+    attribute = ir.IntegerAttr.get(_element(type_), number)
+    if isinstance(type_, ir.VectorType):
+        attribute = ir.DenseElementsAttr.get_splat(type_, attribute)
+    return arith.ConstantOp(type_, attribute).result
 
 
 def _element(type_: Any) -> Any:

@@ -40,20 +40,20 @@ def _is_constant(value: Any) -> bool:
 
 
 def _rewrite(divisor: Any, quotients: list[Any]) -> None:
-    kind = divisor.type
+    type_ = divisor.type
     with ir.InsertionPoint(quotients[0]), quotients[0].location:
-        one = arith.ConstantOp(kind, ir.FloatAttr.get(kind, 1.0)).result
-        largest = arith.ConstantOp(kind, ir.FloatAttr.get(kind, float("inf"))).result
-        reciprocal = arith.divf(one, divisor)
+        unit = arith.ConstantOp(type_, ir.FloatAttr.get(type_, 1.0)).result
+        largest = arith.ConstantOp(type_, ir.FloatAttr.get(type_, float("inf"))).result
+        reciprocal = arith.divf(unit, divisor)
         minus = arith.negf(divisor)
     for op in quotients:
         with ir.InsertionPoint(op), op.location:
             value = op.operands[0]
             near = arith.mulf(value, reciprocal)
-            rest = math.fma(near, minus, value)
+            residual = math.fma(near, minus, value)
             # The sum of two zeros loses the sign of the quotient.
-            exact = math.copysign(math.fma(rest, reciprocal, near), near)
-            is_number = arith.cmpf(arith.CmpFPredicate.OLT, math.absf(rest), largest)
+            exact = math.copysign(math.fma(residual, reciprocal, near), near)
+            is_number = arith.cmpf(arith.CmpFPredicate.OLT, math.absf(residual), largest)
             quotient = arith.select(is_number, exact, near)
         op.results[0].replace_all_uses_with(quotient)
         op.erase()

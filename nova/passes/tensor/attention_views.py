@@ -24,17 +24,17 @@ from nova.ops import OPS
 
 
 @record
-class Place:
+class AffineIndex:
     """An index: the sum of loops times their strides, and an offset."""
 
     steps: tuple[tuple[int, int], ...]
     start: int = 0
 
-    def __add__(self, other: Place) -> Place:
-        return Place(self.steps + other.steps, self.start + other.start)
+    def __add__(self, rhs: AffineIndex) -> AffineIndex:
+        return AffineIndex(self.steps + rhs.steps, self.start + rhs.start)
 
-    def __mul__(self, factor: int) -> Place:
-        return Place(tuple((d, s * factor) for d, s in self.steps), self.start * factor)
+    def __mul__(self, factor: int) -> AffineIndex:
+        return AffineIndex(tuple((d, s * factor) for d, s in self.steps), self.start * factor)
 
 
 @record
@@ -42,7 +42,7 @@ class View:
     """`value` read at one index per axis."""
 
     value: Any
-    places: tuple[Place, ...]
+    indices: tuple[AffineIndex, ...]
 
     @property
     def type(self) -> TensorType:
@@ -51,7 +51,9 @@ class View:
 
 def fold_views(value: Any, loops: Sequence[int | None], sizes: Sequence[int]) -> tuple[Any, Any]:
     """The value to read for `value`, whose axes are `loops` (None: always 0), and the map."""
-    view = View(value, tuple(Place(()) if d is None else Place(((d, 1),)) for d in loops))
+    view = View(
+        value, tuple(AffineIndex(()) if d is None else AffineIndex(((d, 1),)) for d in loops)
+    )
     best = view
     while (further := _step(view)) is not None:
         view = further
@@ -64,10 +66,10 @@ def fold_views(value: Any, loops: Sequence[int | None], sizes: Sequence[int]) ->
     return _reshaped(best.value, shape), map_
 
 
-def _expression(place: Place) -> Any:
-    if place.steps:
-        return ir.AffineDimExpr.get(place.steps[0][0])
-    return ir.AffineConstantExpr.get(place.start)
+def _expression(index: AffineIndex) -> Any:
+    if index.steps:
+        return ir.AffineDimExpr.get(index.steps[0][0])
+    return ir.AffineConstantExpr.get(index.start)
 
 
 def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
@@ -90,52 +92,54 @@ def _step(view: View) -> View | None:
         return None
     attrs = from_attributes(OPS[name], op.attributes)
     source = nova_type(op.operands[0].type)
-    places = _RULES[name](view, source, attrs)
-    return None if places is None else replace(view, value=op.operands[0], places=places)
+    indices = _RULES[name](view, source, attrs)
+    return None if indices is None else replace(view, value=op.operands[0], indices=indices)
 
 
-def _permute(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...]:
+def _permute(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[AffineIndex, ...]:
     axes = attrs["axes"]
-    return tuple(view.places[axes.index(axis)] for axis in range(len(axes)))
+    return tuple(view.indices[axes.index(axis)] for axis in range(len(axes)))
 
 
-def _slice(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...] | None:
+def _slice(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[AffineIndex, ...] | None:
     steps = attrs["steps"] or (1,) * source.rank
     if any(step != 1 for step in steps):
         return None
     return tuple(
-        place + Place((), start % size if start < 0 else start)
-        for place, start, size in zip(view.places, attrs["starts"], source.shape, strict=True)
+        index + AffineIndex((), start % size if start < 0 else start)
+        for index, start, size in zip(view.indices, attrs["starts"], source.shape, strict=True)
     )
 
 
-def _expand(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...]:
+def _expand(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[AffineIndex, ...]:
     new = view.type.rank - source.rank
     return tuple(
-        Place(()) if size == 1 else place
-        for place, size in zip(view.places[new:], source.shape, strict=True)
+        AffineIndex(()) if size == 1 else index
+        for index, size in zip(view.indices[new:], source.shape, strict=True)
     )
 
 
-def _reshape(view: View, source: TensorType, attrs: dict[str, Any]) -> tuple[Place, ...] | None:
+def _reshape(
+    view: View, source: TensorType, attrs: dict[str, Any]
+) -> tuple[AffineIndex, ...] | None:
     """Axes that were split from one are summed; axes that were merged cannot be separated."""
-    own, places = list(view.type.shape), list(view.places)
-    found: list[Place] = []
+    extents, indices = list(view.type.shape), list(view.indices)
+    result: list[AffineIndex] = []
     for size in source.shape:
         if size == 1:
-            found.append(Place(()))
+            result.append(AffineIndex(()))
             continue
-        total, count = Place(()), 1
-        while own and count < size:
-            count *= own[0]
-            total = total * own.pop(0) + places.pop(0)
-        while own and own[0] == 1:  # its only index is 0
-            own.pop(0)
-            places.pop(0)
+        total, count = AffineIndex(()), 1
+        while extents and count < size:
+            count *= extents[0]
+            total = total * extents.pop(0) + indices.pop(0)
+        while extents and extents[0] == 1:  # its only index is 0
+            extents.pop(0)
+            indices.pop(0)
         if count != size:
             return None
-        found.append(total)
-    return None if prod(own) != 1 else tuple(found)
+        result.append(total)
+    return None if prod(extents) != 1 else tuple(result)
 
 
 _RULES = {"permute": _permute, "slice": _slice, "expand": _expand, "reshape": _reshape}
@@ -144,24 +148,24 @@ _RULES = {"permute": _permute, "slice": _slice, "expand": _expand, "reshape": _r
 # --- as a map -------------------------------------------------------------------------------------
 
 
-def _split(view: View, sizes: Sequence[int]) -> tuple[tuple[int, ...], list[Place]] | None:
+def _split(view: View, sizes: Sequence[int]) -> tuple[tuple[int, ...], list[AffineIndex]] | None:
     """The shape of the view's value in which each axis is one loop or a constant; else None."""
     shape: list[int] = []
-    results: list[Place] = []
-    for place, size in zip(view.places, view.type.shape, strict=True):
-        steps = sorted(place.steps, key=lambda s: -s[1])
+    results: list[AffineIndex] = []
+    for index, size in zip(view.indices, view.type.shape, strict=True):
+        steps = sorted(index.steps, key=lambda s: -s[1])
         steps = [(d, s) for d, s in steps if sizes[d] > 1 or (s == 1 and size == 1)]
         span = 1
         for loop, step in reversed(steps):
             if step != span:
                 return None
             span *= sizes[loop]
-        if size % span or place.start % span or place.start >= max(size, 1):
+        if size % span or index.start % span or index.start >= max(size, 1):
             return None
         if size > span or not steps:
             shape.append(size // span)
-            results.append(Place((), place.start // span))
+            results.append(AffineIndex((), index.start // span))
         for loop, _ in steps:
             shape.append(sizes[loop])
-            results.append(Place(((loop, 1),)))
+            results.append(AffineIndex(((loop, 1),)))
     return tuple(shape), results

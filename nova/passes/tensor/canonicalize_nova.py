@@ -149,9 +149,9 @@ def drop_identities(op: Any) -> Any | None:
     if name == "sub" and _is_positive_zero(operands[1]):
         return _same_type(op, operands[0])
     if name == "add" and not nova_type(op.results[0].type).dtype.is_float:
-        for value, other in ((operands[0], operands[1]), (operands[1], operands[0])):
-            if _is_number(value, 0) and _same_type(op, other) is not None:
-                return other
+        for value, operand in ((operands[0], operands[1]), (operands[1], operands[0])):
+            if _is_number(value, 0) and _same_type(op, operand) is not None:
+                return operand
     if name in ("cast", "detach", "reshape", "expand", "sum_to"):
         return _same_type(op, operands[0]) if operands else None
     return None

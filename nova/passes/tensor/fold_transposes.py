@@ -73,8 +73,8 @@ def _fold_result(product: Any) -> None:
         empty = tensor.EmptyOp(transposed.type.shape, transposed.type.element_type).result
         zeros = fill(filled.operands[0], empty)
         a, b, _ = product.operands
-        made = contract(a, b, zeros, maps)
-    transposed.replace_all_uses_with(made)
+        folded = contract(a, b, zeros, maps)
+    transposed.replace_all_uses_with(folded)
     users[0].erase()
     product.erase()
 

@@ -42,7 +42,7 @@ class FormAttention(Pass):
                     groups.setdefault(_key(op), []).append(op)
             for ops in groups.values():
                 with ir.InsertionPoint(ops[0]), ops[0].location:
-                    _Former(ops).form()
+                    _AttentionBuilder(ops).form()
 
 
 def _key(op: Any) -> tuple[Any, ...]:
@@ -61,7 +61,7 @@ def _key(op: Any) -> tuple[Any, ...]:
     return op.parent, tuple(operands), attrs["causal"], attrs["scale"], batch
 
 
-class _Former:
+class _AttentionBuilder:
     """Builds one op from the attention ops of a key."""
 
     def __init__(self, ops: list[Any]):
@@ -69,9 +69,9 @@ class _Former:
         self.name = "attend_gradient" if ops[0].name in _BACKWARD else "attend"
         operands = list(ops[0].operands)
         if self.name == "attend":
-            whole = next((op for op in ops if op.name == _FORWARD[0]), None)
+            forward = next((op for op in ops if op.name == _FORWARD[0]), None)
             # The logsumexp alone has no values: any rows serve.
-            operands = list(whole.operands) if whole else [*operands[:2], *operands[1:]]
+            operands = list(forward.operands) if forward else [*operands[:2], *operands[1:]]
         names = (*OPERANDS[self.name], "mask")
         self.operands = dict(zip(names, operands, strict=False))
         q, k, v = (nova_type(self.operands[n].type) for n in "qkv")
@@ -94,10 +94,12 @@ class _Former:
             dims = [ir.AffineDimExpr.get(loops[axis]) for axis in order]
             type_ = tensor_type(TensorType(tuple(shape), self.dtype), dialect=True)
             results.append((type_, ir.AffineMap.get(len(self.sizes), 0, dims)))
-        made = emit_attention(self.name, operands, results, causal=self.causal, scale=self.scale)
+        attention_results = emit_attention(
+            self.name, operands, results, causal=self.causal, scale=self.scale
+        )
         for op in self.ops:
             n = _result_name(op)
-            value = made[RESULTS[self.name].index(n)]
+            value = attention_results[RESULTS[self.name].index(n)]
             _replace(op, _narrowed(value, nova_type(op.results[0].type)), orders[n])
         for op in self.ops:
             op.erase()
@@ -114,12 +116,12 @@ class _Former:
 
     def _order(self, name: str) -> tuple[int, ...]:
         """The order of a result's axes: that of a transpose of it, if there is one."""
-        own = tuple(range(len(self._all_loops(name))))
+        identity = tuple(range(len(self._all_loops(name))))
         for op in self.ops:
             if _result_name(op) == name:
-                found = (_transpose(use.owner.operation) for use in op.results[0].uses)
-                return next((axes for axes in found if axes is not None), own)
-        return own
+                transposes = (_transpose(use.owner.operation) for use in op.results[0].uses)
+                return next((axes for axes in transposes if axes is not None), identity)
+        return identity
 
 
 def _result_name(op: Any) -> str:
@@ -136,12 +138,12 @@ def _transpose(op: Any) -> tuple[int, ...] | None:
     return axes if axes[-1] == len(axes) - 1 else None
 
 
-def _narrowed(value: Any, wanted: TensorType) -> Any:
+def _narrowed(value: Any, target: TensorType) -> Any:
     type_ = nova_type(value.type)
-    if type_.dtype is wanted.dtype:
+    if type_.dtype is target.dtype:
         return value
-    out = type_.with_dtype(wanted.dtype)
-    return create_op(OPS["cast"], [value], out, {"dtype": wanted.dtype})
+    out = type_.with_dtype(target.dtype)
+    return create_op(OPS["cast"], [value], out, {"dtype": target.dtype})
 
 
 def _replace(op: Any, value: Any, order: tuple[int, ...]) -> None:

@@ -79,8 +79,8 @@ def _has_one_use(value: Any) -> bool:
 
 
 def _is_computed(value: Any) -> bool:
-    made = buffer_root(value)
-    return isinstance(made, ir.OpResult) and is_generic_op(made.owner)
+    source = buffer_root(value)
+    return isinstance(source, ir.OpResult) and is_generic_op(source.owner)
 
 
 def _guard(op: Any, operand: int) -> None:

@@ -89,5 +89,5 @@ def _rounding(result: Any) -> Any | None:
     if names != ["arith.truncf", "linalg.yield"]:
         return None
     rounded, end = (inner.operation for inner in body.operations)
-    whole = rounded.operands[0] == body.arguments[0] and end.operands[0] == rounded.results[0]
-    return op if whole else None
+    is_plain = rounded.operands[0] == body.arguments[0] and end.operands[0] == rounded.results[0]
+    return op if is_plain else None

@@ -56,9 +56,9 @@ def _is_permuted(generic: GenericOp) -> bool:
             return False
         used.append(set(dims))
     a, b, c = used
-    for loop, kind in enumerate(generic.iterators):
+    for loop, iterator in enumerate(generic.iterators):
         in_inputs = (loop in a) + (loop in b)
-        if (kind == "parallel") != (loop in c) or in_inputs < (1 if loop in c else 2):
+        if (iterator == "parallel") != (loop in c) or in_inputs < (1 if loop in c else 2):
             return False
     return True
 

@@ -50,12 +50,12 @@ class SplitReductions(Pass):
     def run(self, module: ir.Module) -> None:
         for op in list(main_function(module).entry_block.operations):
             op = op.operation
-            if is_generic_op(op) and (found := self._cut(GenericOp(op))):
-                _split(GenericOp(op), *found)
+            if is_generic_op(op) and (cut := self._cut(GenericOp(op))):
+                _split(GenericOp(op), *cut)
 
     def _cut(self, generic: GenericOp) -> tuple[int, int, tuple[str, ...]] | None:
         """The loop to cut, the number of parts, and the combining op."""
-        reduced = [d for d, kind in enumerate(generic.iterators) if kind == "reduction"]
+        reduced = [d for d, iterator in enumerate(generic.iterators) if iterator == "reduction"]
         if not reduced or generic.is_whole:
             return None
         results = prod(s for d, s in enumerate(generic.sizes) if d not in reduced)
@@ -93,21 +93,21 @@ def _is_plain(generic: GenericOp, operand: int, dim: int) -> bool:
     return not at or (len(at) == 1 and access.row_dim(at[0]) == dim)
 
 
-def _divisor(size: int, wanted: int) -> int:
-    """A divisor of `size` up to `wanted`, near to it; 1 where there is none.
+def _divisor(size: int, target: int) -> int:
+    """A divisor of `size` up to `target`, near to it; 1 where there is none.
 
     Prefer half as many parts over parts whose elements are not whole vectors.
     """
-    found = [n for n in range(min(size, wanted), 0, -1) if size % n == 0]
-    near = [n for n in found if 2 * n >= found[0]]
-    return next((n for n in near if size // n % 4 == 0), found[0])
+    divisors = [n for n in range(min(size, target), 0, -1) if size % n == 0]
+    near = [n for n in divisors if 2 * n >= divisors[0]]
+    return next((n for n in near if size // n % 4 == 0), divisors[0])
 
 
 def _split(generic: GenericOp, dim: int, parts: int, names: tuple[str, ...]) -> None:
     op, inputs = generic.op, generic.num_inputs
     maps = [attribute.value for attribute in op.attributes["indexing_maps"]]
     with ir.InsertionPoint(op), op.location:
-        given = [_cut_operand(generic, i, dim, parts) for i in range(inputs)]
+        inputs_cut = [_cut_operand(generic, i, dim, parts) for i in range(inputs)]
         partial = [
             _filled([parts, *value.type.shape], value.type.element_type, name)
             for value, name in zip(generic.outputs, names, strict=True)
@@ -116,9 +116,9 @@ def _split(generic: GenericOp, dim: int, parts: int, names: tuple[str, ...]) -> 
             *[_access(m, dim, cut=True) for m in maps[:inputs]],
             *[_access(m, dim, cut=False) for m in maps[inputs:]],
         ]
-        made = _generic(given, partial, accesses, ["parallel", *generic.iterators])
-        _copy_body(generic, made, dim, generic.sizes[dim] // parts)
-        total = _combined(list(made.results), generic.outputs, names)
+        split = _generic(inputs_cut, partial, accesses, ["parallel", *generic.iterators])
+        _copy_body(generic, split, dim, generic.sizes[dim] // parts)
+        total = _combined(list(split.results), generic.outputs, names)
     for old, new in zip(op.results, total.results, strict=True):
         old.replace_all_uses_with(new)
     op.erase()
@@ -135,8 +135,8 @@ def _cut_operand(generic: GenericOp, operand: int, dim: int, parts: int) -> Any:
     cut = [*shape[: at[0]], parts, shape[at[0]] // parts, *shape[at[0] + 1 :]]
     groups = [[r] if r < at[0] else [r + 1] for r in range(len(shape))]
     groups[at[0]] = [at[0], at[0] + 1]
-    kind = ir.RankedTensorType.get(cut, value.type.element_type)
-    return tensor.expand_shape(kind, value, groups, [], cut)
+    type_ = ir.RankedTensorType.get(cut, value.type.element_type)
+    return tensor.expand_shape(type_, value, groups, [], cut)
 
 
 def _access(map_: Any, dim: int, *, cut: bool) -> Any:
@@ -158,23 +158,23 @@ def _filled(shape: list[int], element: Any, name: str) -> Any:
     count = len(shape)
     scalar = ir.AffineMap.get(count, 0, [])
     empty = tensor.EmptyOp(shape, element).result
-    whole = ir.AffineMap.get_identity(count)
-    made = _generic([value], [empty], [scalar, whole], ["parallel"] * count)
-    block = made.regions[0].blocks.append(element, element)
+    identity_map = ir.AffineMap.get_identity(count)
+    fill = _generic([value], [empty], [scalar, identity_map], ["parallel"] * count)
+    block = fill.regions[0].blocks.append(element, element)
     with ir.InsertionPoint(block):
         yield_op([block.arguments[0]])
-    return made.results[0]
+    return fill.results[0]
 
 
-def _generic(inputs: list[Any], outputs: list[Any], maps: list[Any], kinds: list[str]) -> Any:
+def _generic(inputs: list[Any], outputs: list[Any], maps: list[Any], iterators: list[str]) -> Any:
     """A linalg.generic without a body."""
-    return generic_op([value.type for value in outputs], inputs, outputs, maps, kinds)
+    return generic_op([value.type for value in outputs], inputs, outputs, maps, iterators)
 
 
-def _copy_body(generic: GenericOp, made: Any, dim: int, length: int) -> None:
+def _copy_body(generic: GenericOp, target: Any, dim: int, length: int) -> None:
     """The body for parts of `length`: loop indices keep their meaning."""
     old = generic.block
-    block = made.regions[0].blocks.append(*[a.type for a in old.arguments])
+    block = target.regions[0].blocks.append(*[a.type for a in old.arguments])
     mapping = dict(zip(old.arguments, block.arguments, strict=True))
     with ir.InsertionPoint(block):
         for op in old.operations:
@@ -192,19 +192,19 @@ def _copy_body(generic: GenericOp, made: Any, dim: int, length: int) -> None:
 def _combined(partial: list[Any], outputs: list[Any], names: tuple[str, ...]) -> Any:
     """Combine the parts, and the old values of the outputs."""
     count = len(outputs[0].type.shape) + 1
-    whole = ir.AffineMap.get_identity(count)
-    rest = ir.AffineMap.get(count, 0, [ir.AffineExpr.get_dim(d) for d in range(1, count)])
-    maps = [whole] * len(partial) + [rest] * len(outputs)
-    made = _generic(partial, outputs, maps, ["reduction", *["parallel"] * (count - 1)])
-    kinds = [value.type.element_type for value in outputs]
-    block = made.regions[0].blocks.append(*kinds, *kinds)
+    identity_map = ir.AffineMap.get_identity(count)
+    result_map = ir.AffineMap.get(count, 0, [ir.AffineExpr.get_dim(d) for d in range(1, count)])
+    maps = [identity_map] * len(partial) + [result_map] * len(outputs)
+    combined = _generic(partial, outputs, maps, ["reduction", *["parallel"] * (count - 1)])
+    elements = [value.type.element_type for value in outputs]
+    block = combined.regions[0].blocks.append(*elements, *elements)
     arguments = list(block.arguments)
     with ir.InsertionPoint(block):
-        pairs = zip(arguments[len(kinds) :], arguments[: len(kinds)], strict=True)
+        pairs = zip(arguments[len(elements) :], arguments[: len(elements)], strict=True)
         yield_op(
             [
                 ir.Operation.create(name, [old.type], [old, new]).results[0]
                 for name, (old, new) in zip(names, pairs, strict=True)
             ]
         )
-    return made
+    return combined

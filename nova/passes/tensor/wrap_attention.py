@@ -71,19 +71,19 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
     operands = list(op.operands)
     maps = list(op.attributes["maps"])
     out_maps = [maps[len(operands) + RESULTS[name].index(n)] for n in results]
-    kinds = ["parallel"] * batch + ["parallel" if r in parallel else "reduction" for r in ROLES]
+    iterators = ["parallel"] * batch + ["parallel" if r in parallel else "reduction" for r in ROLES]
     generic = generic_op(
         [v.type for v in values],
         operands,
         [tensor.empty(list(v.type.shape), v.type.element_type) for v in values],
         [m.value for m in (*maps[: len(operands)], *out_maps)],
-        kinds,
+        iterators,
     )
     *_, rows, keys, inner, outer = sizes
     products = 2 * inner + 2 * outer if name == "attend" else 6 * inner + 4 * outer
     work = prod(sizes[:batch]) * rows * keys * (products + 16)
     WORK.set(generic, work)
-    kind = AttentionKind(
+    attention = AttentionKind(
         op=name,
         results=tuple(results),
         causal=op.attributes["causal"].value,
@@ -94,7 +94,7 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
     block = generic.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
         arguments = list(block.arguments)[: len(operands)]
-        point = emit_point(kind, arguments, values[0].type.element_type)
+        point = emit_point(attention, arguments, values[0].type.element_type)
         yield_op([point] * len(values))
     for value, result in zip(values, generic.results, strict=True):
         value.replace_all_uses_with(result)

@@ -97,12 +97,12 @@ def test_waiting_is_bounded(tmp_path: Path, hold) -> None:
     hold(tmp_path, A)
     cache = DiskCache(tmp_path, 1 << 30, wait=0.2)
     started = time.monotonic()
-    with cache.building(A) as found:
-        assert found is None
+    with cache.building(A) as result:
+        assert result is None
     assert 0.2 <= time.monotonic() - started < 5
     assert cache.stats.waits == 1
-    with cache.building(B) as found:
-        assert found is None
+    with cache.building(B) as result:
+        assert result is None
     assert cache.stats.waits == 1, "another key does not wait"
 
 
@@ -111,8 +111,8 @@ def test_waiting_ends_when_the_holder_is_killed(tmp_path: Path, hold) -> None:
     timer = threading.Timer(0.3, holder.kill)
     timer.start()
     started = time.monotonic()
-    with DiskCache(tmp_path, 1 << 30, wait=60).building(A) as found:
-        assert found is None and is_any_locked(tmp_path)
+    with DiskCache(tmp_path, 1 << 30, wait=60).building(A) as result:
+        assert result is None and is_any_locked(tmp_path)
         assert 0.2 < time.monotonic() - started < 10
     timer.join()
     assert not is_any_locked(tmp_path)
@@ -131,8 +131,8 @@ def test_folder_without_locks(tmp_path: Path, monkeypatch, capsys) -> None:
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(cache_module, "try_lock", refuse)
-    with nova.knobs.override(log="cache"), DiskCache(tmp_path, 1 << 30).building(A) as found:
-        assert found is None
+    with nova.knobs.override(log="cache"), DiskCache(tmp_path, 1 << 30).building(A) as result:
+        assert result is None
     assert "No locks available" in capsys.readouterr().err
 
 

@@ -22,10 +22,12 @@ def run(script: str, *args: str) -> dict:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     # Later Pythons warn of any fork of a process that has threads, e.g. those of BLAS.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(SCRIPTS / script), *args]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return json.loads(done.stdout)
+    completed = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr == ""
+    return json.loads(completed.stdout)
 
 
 def check_folder(folder: Path) -> None:
@@ -40,7 +42,7 @@ def check_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "processes", "kills", "seed"),
+    ("mode", "processes", "kills", "seed"),
     [
         ("fake", 24, 8, 0),
         ("compile", 6, 2, 0),
@@ -49,13 +51,13 @@ def check_folder(folder: Path) -> None:
         *(pytest.param("compile", 200, 100, seed, marks=pytest.mark.slow) for seed in range(1, 6)),
     ],
 )
-def test_herd(tmp_path: Path, kind: str, processes: int, kills: int, seed: int) -> None:
+def test_herd(tmp_path: Path, mode: str, processes: int, kills: int, seed: int) -> None:
     folder = tmp_path / "cache"
-    did = run("herd.py", kind, str(folder), str(processes), str(kills), str(seed))
+    did = run("herd.py", mode, str(folder), str(processes), str(kills), str(seed))
     assert did["failed"] == 0
     assert (did["killed"], did["finished"]) == (kills, processes - kills)
     check_folder(folder)
-    if kind == "compile":
+    if mode == "compile":
         # One process compiles and the others wait; only a killed one is followed by another.
         assert did["builds"] <= did["programs"] + did["killed_building"]
         assert did["killed_building"] > 0 or processes < 200, "no kill hit a compile"

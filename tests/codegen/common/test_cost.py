@@ -17,10 +17,10 @@ def test_the_slower_of_computing_and_moving_counts():
 
 
 def test_the_runtime_has_the_same_speeds():
-    found = re.search(
+    result = re.search(
         r"OPERATIONS_PER_NS\[\] = \{(.*?)\};\s.*BYTES_PER_NS = (.*?);", PREPARE.read_text()
     )
-    assert found is not None
-    assert [float(v) for v in found[1].split(",")] == list(OPERATIONS_PER_NS.values())
+    assert result is not None
+    assert [float(v) for v in result[1].split(",")] == list(OPERATIONS_PER_NS.values())
     assert list(OPERATIONS_PER_NS) == [core for core in CORES if core not in UNLINKED]
-    assert float(found[2]) == BYTES_PER_NS
+    assert float(result[2]) == BYTES_PER_NS

@@ -53,8 +53,8 @@ def _program(m: int, k: int, n: int) -> tuple[str, list[np.ndarray], np.ndarray]
     x, w = (random.standard_normal(s).astype("f4") for s in ((m, k), (k, n)))
     X, W = nova.tensor(x, name="X"), nova.tensor(w, name="W")
     program = nova.compile(nova.relu(X @ W), inputs=[X, W])
-    wanted = np.maximum(x.astype("f8") @ w.astype("f8"), 0)
-    return program.stages["buffers"], [x, w], wanted
+    expected = np.maximum(x.astype("f8") @ w.astype("f8"), 0)
+    return program.stages["buffers"], [x, w], expected
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def _program(m: int, k: int, n: int) -> tuple[str, list[np.ndarray], np.ndarray]
 def test_results_are_right_under_every_choice(
     shape: tuple[int, int, int], target: str, choice: str
 ) -> None:
-    text, arrays, wanted = _program(*shape)
+    text, arrays, expected = _program(*shape)
     module = start_from_text(text, "x")
     if choice == "tile":
         choice = f"tile={shape[0] // 2 + 1}x{shape[2] // 3 + 1}"
@@ -72,8 +72,8 @@ def test_results_are_right_under_every_choice(
         write_overrides(kernel, parse_overrides(choice))
     result = translate(str(module), targets=target, start_from="buffers")
     assert "nova.schedule = {" in result.stages["loops"]
-    found = result.load()(*arrays)
-    assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    actual = result.load()(*arrays)
+    assert np.allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_choice_changes_the_code_and_nothing_else_does() -> None:

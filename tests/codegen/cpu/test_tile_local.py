@@ -47,12 +47,12 @@ def test_update_behind_the_gradient(size: tuple[int, int, int], target: str, til
             updates={W: W - new * np.float32(0.1) - grad * np.float32(0.5), V: new},
             target=target,
         )
-    made = x.T @ g
-    moved = v * np.float32(0.9) + made
+    created = x.T @ g
+    moved = v * np.float32(0.9) + created
     a, b = w.copy(), v.copy()
     step.run([x, g], [a, b])
     np.testing.assert_allclose(b, moved, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(a, w - moved * 0.1 - made * 0.5, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(a, w - moved * 0.1 - created * 0.5, rtol=1e-4, atol=1e-4)
     if m * n * k > 100_000:
         assert step.workspace_size == 0
 

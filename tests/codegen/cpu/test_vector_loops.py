@@ -47,15 +47,15 @@ def check(level: str, build, *arrays: np.ndarray, rtol: float = 2e-6) -> list:
     expected = evaluate(outputs, dict(zip(tensors, arrays, strict=True)))
     out = [guarded(np.zeros_like(e)) for e in expected]
     program.run([guarded(a) for a in arrays], out=out)
-    for got, want in zip(out, expected, strict=True):
-        assert got.dtype == want.dtype
+    for actual, want in zip(out, expected, strict=True):
+        assert actual.dtype == want.dtype
         if want.dtype.kind in "bi":
-            assert (got == want).all()
+            assert (actual == want).all()
         else:
             wide = np.float64
             scale = np.abs(want.astype(wide)).max(initial=1.0)
             np.testing.assert_allclose(
-                got.astype(wide), want.astype(wide), rtol=rtol, atol=rtol * scale
+                actual.astype(wide), want.astype(wide), rtol=rtol, atol=rtol * scale
             )
     return out
 
@@ -128,10 +128,10 @@ def test_nan_and_infinity_of_reductions(level, dtype):
         return [f(x, axis=1) for f in (nova.sum, nova.max, nova.min, nova.prod)]
 
     tensor = nova.tensor(m, name="m")
-    got = nova.compile(build(tensor), inputs=[tensor], target=level).run([m])
+    actual = nova.compile(build(tensor), inputs=[tensor], target=level).run([m])
     with np.errstate(invalid="ignore"):
         expected = [f(m, axis=1) for f in (np.sum, np.max, np.min, np.prod)]
-    for a, b in zip(got, expected, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         assert (np.isnan(a) == np.isnan(b)).all()
         assert (np.isinf(a) == np.isinf(b)).all()
         assert (a[np.isinf(a)] == b[np.isinf(b)]).all()

@@ -15,10 +15,10 @@ FUNCTIONS = {
 
 
 def wanted(name: str, x: np.ndarray) -> np.ndarray:
-    there = torch.tensor(x, dtype=torch.float64, requires_grad=True)
-    FUNCTIONS[name](torch, there).sum().backward()
-    assert there.grad is not None
-    return there.grad.numpy()
+    present = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    FUNCTIONS[name](torch, present).sum().backward()
+    assert present.grad is not None
+    return present.grad.numpy()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

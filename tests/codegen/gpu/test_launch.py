@@ -25,12 +25,12 @@ def test_split_counts_like_nested_loops(sizes: tuple[int, ...]) -> None:
     """Constants go in, so that MLIR's folding computes what the code would."""
     with make_context(), ir.Location.unknown():
         module = ir.Module.create()
-        kind = ir.FunctionType.get([], [ir.IndexType.get()] * (prod(sizes) * len(sizes)))
+        mode = ir.FunctionType.get([], [ir.IndexType.get()] * (prod(sizes) * len(sizes)))
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp("f", kind)
+            function = func.FuncOp("f", mode)
         with ir.InsertionPoint(function.add_entry_block()):
-            found = [c for number in range(prod(sizes)) for c in split(index(number), sizes)]
-            func.ReturnOp(found)
+            result = [c for number in range(prod(sizes)) for c in split(index(number), sizes)]
+            func.ReturnOp(result)
     run_pipeline(module, [UpstreamPass("canonicalize")])
     (returned,) = find_ops(module, "func.return")
     values = [int(v.owner.operation.attributes["value"].value) for v in returned.operands]
@@ -89,16 +89,16 @@ BARRIERS = [
 
 @pytest.mark.parametrize(("ops", "expected"), BARRIERS, ids=str)
 def test_barriers(ops: tuple[str, ...], expected: list[int]) -> None:
-    module, _, found = kernel_of(*ops)
+    module, _, result = kernel_of(*ops)
     with module.context:
         hazards = Hazards()
-        stands = []
-        for number, op in enumerate(found):
+        stored = []
+        for number, op in enumerate(result):
             if hazards.conflicts(op):
-                stands.append(number)
+                stored.append(number)
                 hazards.clear()
             hazards.add(op)
-    assert stands == expected
+    assert stored == expected
 
 
 def test_touched() -> None:

@@ -113,12 +113,12 @@ def test_quotients_with_one_divisor_are_off_by_one_place_at_most():
         return [x / d, nova.sum(x / d, axis=-1)]
 
     program, _ = compile_function(divide, [x, divisors])
-    given, _ = program.run([x.copy(), divisors.copy()])
+    inputs, _ = program.run([x.copy(), divisors.copy()])
     with np.errstate(all="ignore"):
         right = x / divisors
     normal = np.isnan(right) | (np.abs(right) >= 2.0**-125) | (right == 0)
-    np.testing.assert_allclose(given[normal], right[normal], rtol=2.0**-23, atol=0)
-    same = (given == right) | np.isnan(right)
-    assert same[normal].mean() > 0.999
-    np.testing.assert_array_equal(np.signbit(given[right == 0]), np.signbit(right[right == 0]))
+    np.testing.assert_allclose(inputs[normal], right[normal], rtol=2.0**-23, atol=0)
+    identical = (inputs == right) | np.isnan(right)
+    assert identical[normal].mean() > 0.999
+    np.testing.assert_array_equal(np.signbit(inputs[right == 0]), np.signbit(right[right == 0]))
     assert _count(program, "div.rn.f32") == 0 and _count(program, "rcp.rn.f32") == 1

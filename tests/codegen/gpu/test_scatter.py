@@ -49,9 +49,9 @@ def test_sums_have_the_order_of_the_loops():
     right = np.zeros(64, "f4")
     for row in updates:
         right += row
-    (given,) = program.run([x, index, updates])
-    np.testing.assert_array_equal(given[0], right)
-    assert not given[1:].any()
+    (inputs,) = program.run([x, index, updates])
+    np.testing.assert_array_equal(inputs[0], right)
+    assert not inputs[1:].any()
 
 
 def test_a_lane_has_a_line_that_has_its_own_positions():
@@ -67,8 +67,8 @@ def test_a_lane_has_a_line_that_has_its_own_positions():
 def test_types_that_are_summed_in_others():
     half = _array(100, 256).astype("f2"), _positions(100, 512), _array(512, 256).astype("f2")
     check(lambda x, i, u: nova.index_add(x, i, u, axis=0), *half, tolerance=3e-3)
-    whole = _positions(9, 200, 64), _positions(200, 512), _positions(9, 512, 64)
-    check(lambda x, i, u: nova.index_add(x, i, u, axis=0), *whole)
+    full = _positions(9, 200, 64), _positions(200, 512), _positions(9, 512, 64)
+    check(lambda x, i, u: nova.index_add(x, i, u, axis=0), *full)
 
 
 def test_gradient_of_an_embedding():

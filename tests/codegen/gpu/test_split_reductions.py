@@ -29,5 +29,5 @@ def test_parts_first(function, shape, launches):
     assert len(program.kernels) == launches
     if launches == 2:
         assert program.kernels[0].device.grid[0] >= 24
-    again, other = program.run([x]), program.run([x])
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(again, other, strict=True))
+    again, second = program.run([x]), program.run([x])
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(again, second, strict=True))

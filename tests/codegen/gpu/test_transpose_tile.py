@@ -25,8 +25,8 @@ def _array(*shape: int) -> np.ndarray:
 )
 def test_tiles_go_through_shared_memory(shape, order, blocks):
     x = _array(*shape)
-    other = _array(*(shape[d] for d in order))
-    program = check(lambda x, y: x.permute(order) * y, x, other)
+    second = _array(*(shape[d] for d in order))
+    program = check(lambda x, y: x.permute(order) * y, x, second)
     (kernel,) = program.kernels
     assert (kernel.device.grid[0], kernel.device.shared) == (blocks, 4 * 32 * 33)
     assert "bar.sync" in program.ptx

@@ -26,10 +26,10 @@ def test_every_half_and_the_floats_around_it(convert):
     assert (np.signbit(wide) == np.signbit(halves)).all()
     with np.errstate(over="ignore"):
         expected = floats.astype(np.float16)
-    same = (narrow.view(np.uint16) == expected.view(np.uint16)) | (
+    identical = (narrow.view(np.uint16) == expected.view(np.uint16)) | (
         np.isnan(narrow) & np.isnan(expected)
     )
-    assert same.all(), floats[~same][:5]
+    assert identical.all(), floats[~identical][:5]
 
 
 def test_small_floats_round_to_subnormal_halves(convert):

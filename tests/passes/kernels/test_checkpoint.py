@@ -54,8 +54,8 @@ def test_less_workspace_same_gradients() -> None:
     plain, expected = _compile(_plain)
     checked, results = _compile(nova.checkpoint)
     assert checked.workspace_size <= 0.75 * plain.workspace_size
-    for result, wanted in zip(results, expected, strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-9)
+    for result, reference in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, reference, rtol=1e-6, atol=1e-9)
 
 
 def test_recomputation_is_in_the_ir_to_the_end() -> None:

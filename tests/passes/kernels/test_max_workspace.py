@@ -20,14 +20,14 @@ X = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
 def waiting_program(**options: Any) -> nova.Compiled:
     """A cheap value that is used early and late, with the most memory in use in between."""
     x = nova.tensor(X, name="x")
-    kept = nova.tanh(x)
-    early = kept.transpose() @ x
+    retained = nova.tanh(x)
+    early = retained.transpose() @ x
     value = early
     for _ in range(3):
         value = nova.softmax(x @ value, axis=1)
     wide = nova.concat([value, value * value, value + 1.0], axis=1)
     narrow = wide @ nova.tensor(np.full((3 * N, N), 0.01, np.float32))
-    late = (x @ narrow).transpose() @ kept
+    late = (x @ narrow).transpose() @ retained
     with nova.knobs.override(serial_work=0):
         return nova.compile([early, late], inputs=[x], **options)
 
@@ -35,9 +35,9 @@ def waiting_program(**options: Any) -> nova.Compiled:
 def least_of(make: Any) -> int:
     with pytest.raises(WorkspaceError) as caught:
         make(max_workspace=0)
-    found = re.search(r"max_workspace=(\d+) is the least", caught.value.hint or "")
-    assert found is not None
-    return int(found[1])
+    result = re.search(r"max_workspace=(\d+) is the least", caught.value.hint or "")
+    assert result is not None
+    return int(result[1])
 
 
 def test_values_are_computed_again_where_they_do_not_fit() -> None:
@@ -149,12 +149,12 @@ def test_layouts_are_sound(limit: int | None) -> None:
             start = layout.offsets[i]
             assert start % 64 == 0 and start + a.nbytes <= layout.size
             for j, b in enumerate(buffers[:i]):
-                apart = start + a.nbytes <= layout.offsets[j] or (
+                separate = start + a.nbytes <= layout.offsets[j] or (
                     layout.offsets[j] + b.nbytes <= start
                 )
                 shares = a.last < b.first or b.last < a.first
-                assert apart or shares
-                if limit == 10**9 and not apart:  # there is room: nobody waits for sharing
+                assert separate or shares
+                if limit == 10**9 and not separate:  # there is room: nobody waits for sharing
                     early, late = (a, b) if a.first < b.first else (b, a)
                     assert all(before[late.first] >> call & 1 for call in early.calls)
 
@@ -167,16 +167,16 @@ def test_orders_of_calls_are_transitive_and_complete() -> None:
             (rng.sample(range(6), rng.randrange(3)), rng.sample(range(6), rng.randrange(2)))
             for _ in range(14)
         ]
-        wanted: list[set[int]] = []
+        expected: list[set[int]] = []
         for call, (reads, writes) in enumerate(touched):
             direct = {
                 c
                 for c in range(call)
                 if set(touched[c][1]) & {*reads, *writes} or set(touched[c][0]) & set(writes)
             }
-            wanted.append(direct.union(*(wanted[c] for c in direct)))
-        found = order_calls(touched)
-        assert [{c for c in range(14) if bits >> c & 1} for bits in found] == wanted
+            expected.append(direct.union(*(expected[c] for c in direct)))
+        result = order_calls(touched)
+        assert [{c for c in range(14) if bits >> c & 1} for bits in result] == expected
 
 
 def test_chains_share_and_branches_do_not() -> None:

@@ -68,9 +68,9 @@ def reachable(tasks: tuple[TaskSpec, ...]) -> np.ndarray:
 
 def conflict(a: tuple[Spans, Spans], b: tuple[Spans, Spans]) -> bool:
     """Whether tasks with these (reads, writes) share a byte that one of them writes."""
-    for mine, theirs in ((a[1], b[0]), (a[1], b[1]), (a[0], b[1])):
-        for space, low, high in mine:
-            if any(s == space and lo < high and low < hi for s, lo, hi in theirs):
+    for local, reference in ((a[1], b[0]), (a[1], b[1]), (a[0], b[1])):
+        for space, low, high in local:
+            if any(s == space and lo < high and low < hi for s, lo, hi in reference):
                 return True
     return False
 
@@ -80,13 +80,13 @@ def check_order(loaded: Loaded) -> int:
     tasks = loaded.tables.tasks
     after = reachable(tasks)
     touched = [loaded.touched(t.launch, t.begin, t.end) for t in tasks]
-    found = 0
+    result = 0
     for j, second in enumerate(tasks):
         for i in range(j):
             if tasks[i].launch != second.launch and conflict(touched[i], touched[j]):
-                found += 1
+                result += 1
                 assert after[i, j], f"{tasks[i]} and {second} conflict and are not ordered"
-    return found
+    return result
 
 
 def check_claims(loaded: Loaded, arrays: list[np.ndarray]) -> None:
@@ -127,18 +127,18 @@ def run_in_random_order(loaded: Loaded, memory: Memory, pick: Callable[[list[int
     tasks = loaded.tables.tasks
     waits = [t.waits for t in tasks]
     ready = [i for i, count in enumerate(waits) if count == 0]
-    done = 0
+    completed = 0
     while ready:
         number = ready.pop(pick(ready))
         task = tasks[number]
         if task.begin < task.end:
             loaded.run(task.launch, task.begin, task.end, memory)
-        done += 1
+        completed += 1
         for successor in task.successors:
             waits[successor] -= 1
             if waits[successor] == 0:
                 ready.append(successor)
-    assert done == len(tasks)
+    assert completed == len(tasks)
 
 
 def check_orders(loaded: Loaded, arrays: list[np.ndarray], seeds: int) -> None:
@@ -151,9 +151,9 @@ def check_orders(loaded: Loaded, arrays: list[np.ndarray], seeds: int) -> None:
     for pick in picks:
         memory = loaded.memory(arrays, fill=0x5A)
         run_in_random_order(loaded, memory, pick)
-        for space, wanted in expected.items():
+        for space, reference in expected.items():
             if space[0] in ("arg", "output"):
-                np.testing.assert_array_equal(memory[space], wanted)
+                np.testing.assert_array_equal(memory[space], reference)
 
 
 def check_all(loaded: Loaded, arrays: list[np.ndarray], seeds: int = 4) -> Loaded:
@@ -228,8 +228,8 @@ def embedding_plan() -> Plan:
     """Gathers and their gradients: reads and writes at computed places."""
     table = nova.tensor(np.zeros((32, 16), np.float32), name="table", requires_grad=True)
     ids = nova.tensor(np.zeros((6, 20), np.int64), name="ids")
-    found = nova.take(nova.softmax(table.transpose()).transpose(), ids, axis=0)
-    loss = nova.sum(nova.tanh(found))
+    result = nova.take(nova.softmax(table.transpose()).transpose(), ids, axis=0)
+    loss = nova.sum(nova.tanh(result))
     return build_plan([loss, *gradients(loss, [table])], [ids], [table], None)
 
 
@@ -362,8 +362,8 @@ def test_byte_order_against_every_single_byte() -> None:
 
     for launch in range(300):
         spans: list[list[dict[tuple[int, int], int]]] = [[], []]
-        own: list[list[set[int]]] = [[set() for _ in range(80)] for _ in range(2)]
-        for kind in (0, 1):
+        private: list[list[set[int]]] = [[set() for _ in range(80)] for _ in range(2)]
+        for mode in (0, 1):
             for _ in range(rng.randrange(3)):
                 argument: dict[tuple[int, int], int] = {}
                 for task in range(launch * 8, launch * 8 + rng.randrange(1, 8)):
@@ -371,18 +371,18 @@ def test_byte_order_against_every_single_byte() -> None:
                     high = rng.randrange(low + 1, 80)
                     argument[low, high] = argument.get((low, high), 0) | 1 << task
                     for byte in range(low, high):
-                        own[kind][byte].add(task)
-                    wanted = set[int]().union(*writers[low:high])
-                    if kind:
-                        wanted |= set[int]().union(*readers[low:high])
-                    assert order.before(low, high, writing=bool(kind)) == bits(wanted)
-                spans[kind].append(argument)
+                        private[mode][byte].add(task)
+                    expected = set[int]().union(*writers[low:high])
+                    if mode:
+                        expected |= set[int]().union(*readers[low:high])
+                    assert order.before(low, high, writing=bool(mode)) == bits(expected)
+                spans[mode].append(argument)
         order.record(*spans)
         for byte in range(80):
-            readers[byte] |= own[0][byte]
-            if own[1][byte]:
-                writers[byte] = own[1][byte]
-                readers[byte] = own[0][byte] - own[1][byte]
+            readers[byte] |= private[0][byte]
+            if private[1][byte]:
+                writers[byte] = private[1][byte]
+                readers[byte] = private[0][byte] - private[1][byte]
 
 
 def test_the_checker_finds_a_missing_edge() -> None:

@@ -123,8 +123,8 @@ def _check(graph: Graph, serial_work: int) -> tuple[list[Placed], Tables]:
             if a.first <= b.last and b.first <= a.last:
                 assert a.offset + a.size <= b.offset or b.offset + b.size <= a.offset, (a, b)
     # What the runtime is told is what main says.
-    told = {(b.value, b.nbytes) for b in tables.buffers if b.kind == "workspace"}
-    assert told == {(b.offset, b.size) for b in placed}
+    reported = {(b.value, b.nbytes) for b in tables.buffers if b.kind == "workspace"}
+    assert reported == {(b.offset, b.size) for b in placed}
     return placed, tables
 
 
@@ -195,10 +195,10 @@ def check_least(graph: Graph) -> None:
     try:
         program = compile_graph(graph, 0)
     except nova.errors.WorkspaceError as error:
-        found = re.search(r"max_workspace=(\d+) is the least", error.hint or "")
-        assert found is not None and int(found[1]) <= plain.workspace_size
-        program = compile_graph(graph, int(found[1]))
-        assert program.workspace_size <= int(found[1])
+        result = re.search(r"max_workspace=(\d+) is the least", error.hint or "")
+        assert result is not None and int(result[1]) <= plain.workspace_size
+        program = compile_graph(graph, int(result[1]))
+        assert program.workspace_size <= int(result[1])
     check_results(graph, program)
 
 
@@ -215,8 +215,8 @@ def check_results(graph: Graph, program: nova.Compiled) -> None:
     results = results if isinstance(results, tuple) else (results,)
     expected = evaluate([*graph.outputs, *graph.updates.values()])
     new = dict(zip(graph.updates, expected[len(graph.outputs) :], strict=True))
-    for result, wanted in zip(results, expected, strict=False):
-        np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-4)
+    for result, reference in zip(results, expected, strict=False):
+        np.testing.assert_allclose(result, reference, rtol=1e-3, atol=1e-4)
     for tensor, array in zip([*graph.inputs, *graph.params], arrays, strict=True):
         np.testing.assert_allclose(array, new.get(tensor, tensor.data), rtol=1e-3, atol=1e-4)
 
@@ -256,5 +256,5 @@ def test_one_buffer_of_bytes_that_is_the_whole_workspace() -> None:
         large = nova.sin(x) > 0.1
         outputs = [nova.where(large, x, 0.0), nova.sum(nova.where(large, x * x, x))]
         program = nova.compile(outputs, inputs=[x])
-    for got, want in zip(program.run([x.data]), evaluate(outputs), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-6)
+    for actual, want in zip(program.run([x.data]), evaluate(outputs), strict=True):
+        np.testing.assert_allclose(actual, want, rtol=1e-6)

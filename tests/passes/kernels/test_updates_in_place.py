@@ -27,9 +27,9 @@ class Case:
     """Params with values; `run` compiles and checks outputs and updates."""
 
     def __init__(self, n: int, *names: str):
-        made = [_param(name, (n, n), i) for i, name in enumerate(names)]
-        self.tensors = [t for t, _ in made]
-        self.old = [a for _, a in made]
+        created = [_param(name, (n, n), i) for i, name in enumerate(names)]
+        self.tensors = [t for t, _ in created]
+        self.old = [a for _, a in created]
 
     def run(
         self,
@@ -59,8 +59,8 @@ class Case:
             for result, expected in zip(results, outputs(*before), strict=True):
                 np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
             for i, expected in enumerate([None] * inputs + updates(*before)):
-                wanted = before[i] if expected is None else expected
-                np.testing.assert_allclose(arrays[i], wanted, rtol=tolerance, atol=tolerance)
+                reference = before[i] if expected is None else expected
+                np.testing.assert_allclose(arrays[i], reference, rtol=tolerance, atol=tolerance)
         return program
 
 
@@ -167,10 +167,10 @@ def test_update_to_itself(n: int) -> None:
 
 
 def test_update_to_a_constant(n: int) -> None:
-    ones = np.ones((n, n), np.float32)
+    items = np.ones((n, n), np.float32)
 
     def updates(w: Any) -> list[Any]:
-        return [ones if isinstance(w, np.ndarray) else nova.tensor(ones)]
+        return [items if isinstance(w, np.ndarray) else nova.tensor(items)]
 
     Case(n, "w").run(lambda w: [w], updates)
 
@@ -294,19 +294,19 @@ def test_wrong_updates_are_refused() -> None:
 def test_calls_of_one_kernel_are_in_place_or_not(order):
     """Kernels of repeated layers are one: what is done to it for one call is not done to others."""
     n = 192
-    made = {name: _param(name, (n, n), i) for i, name in enumerate("abc")}
-    params = [made[name][0] for name in order]
-    halves = {name: tensor * 0.5 for name, (tensor, _) in made.items()}
+    created = {name: _param(name, (n, n), i) for i, name in enumerate("abc")}
+    params = [created[name][0] for name in order]
+    halves = {name: tensor * 0.5 for name, (tensor, _) in created.items()}
     program = nova.compile(
-        [halves["c"], nova.sum(made["b"][0])],
+        [halves["c"], nova.sum(created["b"][0])],
         params=params,
-        updates={made[name][0]: halves[name] for name in "ab"},
+        updates={created[name][0]: halves[name] for name in "ab"},
     )
     assert program.stages["kernels"].count("nova.kernel,") == 2
     assert program.stages["buffers"].count("nova.kernel,") == 3
-    arrays = {name: array.copy() for name, (_, array) in made.items()}
+    arrays = {name: array.copy() for name, (_, array) in created.items()}
     half, total = program.run([], [arrays[name] for name in order])
-    old = {name: array for name, (_, array) in made.items()}
+    old = {name: array for name, (_, array) in created.items()}
     np.testing.assert_array_equal(half, old["c"] * np.float32(0.5))
     np.testing.assert_allclose(total, old["b"].sum(dtype=np.float64), rtol=1e-4, atol=1e-3)
     for name, factor in (("a", 0.5), ("b", 0.5), ("c", 1.0)):
@@ -317,26 +317,26 @@ def test_two_updates_of_one_kernel_and_a_call_that_updates_one_of_them():
     """The second change of a kernel is not given to calls that wanted the first one only."""
     n = 192
     names = "pqrstu"
-    made = {name: _param(name, (n, n), i) for i, name in enumerate(names)}
+    created = {name: _param(name, (n, n), i) for i, name in enumerate(names)}
     new = {}
     for first, second in ("pq", "rs", "tu"):
-        x, y = made[first][0], made[second][0]
+        x, y = created[first][0], created[second][0]
         mixed = x * 0.5 + y * 0.25
         new[first], new[second] = mixed, mixed * y
     program = nova.compile(
         [nova.sum(new["u"]), new["s"]],
-        params=[made[name][0] for name in names],
-        updates={made[name][0]: new[name] for name in "pqrt"},
+        params=[created[name][0] for name in names],
+        updates={created[name][0]: new[name] for name in "pqrt"},
     )
-    arrays = [made[name][1].copy() for name in names]
+    arrays = [created[name][1].copy() for name in names]
     _, s = program.run([], arrays)
-    old = {name: made[name][1] for name in names}
+    old = {name: created[name][1] for name in names}
     half, quarter = np.float32(0.5), np.float32(0.25)
     for first, second in ("pq", "rs", "tu"):
         mixed = old[first] * half + old[second] * quarter
         product = mixed * old[second]
         np.testing.assert_allclose(arrays[names.index(first)], mixed, rtol=1e-5, atol=1e-6)
-        kept = product if second == "q" else old[second]
-        np.testing.assert_allclose(arrays[names.index(second)], kept, rtol=1e-5, atol=1e-6)
+        retained = product if second == "q" else old[second]
+        np.testing.assert_allclose(arrays[names.index(second)], retained, rtol=1e-5, atol=1e-6)
         if second == "s":
             np.testing.assert_allclose(s, product, rtol=1e-5, atol=1e-6)

@@ -149,18 +149,18 @@ UNARY_32: dict[str, tuple[Callable, float]] = {
 HOT = ("exp", "exp2", "expm1", "tanh", "erf", "log", "log1p", "rsqrt")
 
 
-def worst_ulp_32(got: np.ndarray, exact: np.ndarray) -> float:
+def worst_ulp_32(actual: np.ndarray, exact: np.ndarray) -> float:
     """The largest error in ulp; inf where one is NaN or infinite and the other is not."""
     expected = exact.astype(np.float32)
-    same = (got == expected) & (np.signbit(got) == np.signbit(expected))
-    same |= np.isnan(got) & np.isnan(expected)
-    both = np.isfinite(got) & np.isfinite(expected)
+    identical = (actual == expected) & (np.signbit(actual) == np.signbit(expected))
+    identical |= np.isnan(actual) & np.isnan(expected)
+    both = np.isfinite(actual) & np.isfinite(expected)
     size = np.maximum(np.abs(exact), 2.0**-126)
     ulp = np.exp2(np.floor(np.log2(size)) - 23)
-    error = np.where(both, np.abs(got.astype(np.float64) - exact) / ulp, INF)
+    error = np.where(both, np.abs(actual.astype(np.float64) - exact) / ulp, INF)
     # A zero of the wrong sign is wrong, too.
-    error[both & (got == 0) & (expected == 0) & ~same] = INF
-    error[~both & same] = 0
+    error[both & (actual == 0) & (expected == 0) & ~identical] = INF
+    error[~both & identical] = 0
     return float(error.max())
 
 
@@ -258,19 +258,19 @@ UNARY_64: dict[str, tuple[Callable, list[np.ndarray], float]] = {
 }
 
 
-def ulp_64(got: float, exact: mp.mpf) -> float:
+def ulp_64(actual: float, exact: mp.mpf) -> float:
     size = abs(exact)
     if size > np.finfo(np.float64).max:
-        return 0.0 if np.isinf(got) else INF
-    if not np.isfinite(got) or size == 0:
-        return 0.0 if got == exact else INF
+        return 0.0 if np.isinf(actual) else INF
+    if not np.isfinite(actual) or size == 0:
+        return 0.0 if actual == exact else INF
     exponent = max(mp.frexp(size)[1] - 1, -1022)
-    return float(abs(mp.mpf(float(got)) - exact) / mp.mpf(2) ** (exponent - 52))
+    return float(abs(mp.mpf(float(actual)) - exact) / mp.mpf(2) ** (exponent - 52))
 
 
-def worst_ulp_64(got: np.ndarray, reference: Callable, *arguments: np.ndarray) -> float:
+def worst_ulp_64(actual: np.ndarray, reference: Callable, *arguments: np.ndarray) -> float:
     with mp.workprec(250):
-        rows = zip(got, *arguments, strict=True)
+        rows = zip(actual, *arguments, strict=True)
         return max(ulp_64(y, reference(*(mp.mpf(float(x)) for x in xs))) for y, *xs in rows)
 
 
@@ -279,8 +279,8 @@ def worst_ulp_64(got: np.ndarray, reference: Callable, *arguments: np.ndarray) -
 def test_f64_error_is_bounded(name: str, baseline: bool) -> None:
     reference, arguments, bound = UNARY_64[name]
     x = np.concatenate(arguments)
-    got = compile_loop(name, "f64", baseline=baseline).call(x)
-    assert worst_ulp_64(got, reference, x) <= (4.0 if baseline else bound)
+    actual = compile_loop(name, "f64", baseline=baseline).call(x)
+    assert worst_ulp_64(actual, reference, x) <= (4.0 if baseline else bound)
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
@@ -288,10 +288,10 @@ def test_f64_large_angles(name: str) -> None:
     # The first is the f64 nearest to a multiple of pi/2 of all.
     hardest = [6381956970095103 * 2.0**797, 2.0**1023, 1e22, 2.0**30 + 1, np.finfo(np.float64).max]
     x = np.concatenate([hardest, powers(30, 1024), powers(29, 60)])
-    got = compile_loop(name, "f64").call(x)
+    actual = compile_loop(name, "f64").call(x)
     with mp.workprec(1400):
         exact = [getattr(mp, name)(mp.mpf(float(v))) for v in x]
-        assert max(ulp_64(a, b) for a, b in zip(got, exact, strict=True)) <= 2.5
+        assert max(ulp_64(a, b) for a, b in zip(actual, exact, strict=True)) <= 2.5
 
 
 @pytest.mark.parametrize("kind", DTYPES)
@@ -309,27 +309,27 @@ def test_f64_power_error_is_bounded() -> None:
     base = np.concatenate([powers(-1022, 1023, signed=False), 1 + powers(-45, -2), uniform(0.5, 2)])
     exponent = np.random.default_rng(11).uniform(-1074, 1023.9, base.size) / np.log2(base)
     exponent[::3] = np.random.default_rng(12).uniform(-10, 10, exponent[::3].size)
-    got = compile_loop("powf", "f64", 2).call(base, exponent)
-    assert worst_ulp_64(got, lambda x, y: x**y, base, exponent) <= 1.2
+    actual = compile_loop("powf", "f64", 2).call(base, exponent)
+    assert worst_ulp_64(actual, lambda x, y: x**y, base, exponent) <= 1.2
 
 
 def test_f64_atan2_error_is_bounded() -> None:
     y = np.concatenate([powers(-1074, 1024), uniform(-1, 1)])
     x = np.random.default_rng(13).permutation(y)
-    got = compile_loop("atan2", "f64", 2).call(y, x)
-    assert worst_ulp_64(got, mp.atan2, y, x) <= 1.8
+    actual = compile_loop("atan2", "f64", 2).call(y, x)
+    assert worst_ulp_64(actual, mp.atan2, y, x) <= 1.8
 
 
 # --- edge cases -----------------------------------------------------------------------------------
 
 
-def assert_same(got: np.ndarray, expected: np.ndarray, ulps: float = 4) -> None:
+def assert_same(actual: np.ndarray, expected: np.ndarray, ulps: float = 4) -> None:
     """NaN for NaN, infinities and signed zeros exactly, the rest within `ulps`."""
     with np.errstate(all="ignore"):
         near = np.isfinite(expected) & (expected != 0)
-        near &= np.abs(got - expected) <= ulps * np.spacing(np.abs(expected))
-        exactly = (got == expected) & (np.signbit(got) == np.signbit(expected))
-        both_nan = np.isnan(got) & np.isnan(expected)
+        near &= np.abs(actual - expected) <= ulps * np.spacing(np.abs(expected))
+        exactly = (actual == expected) & (np.signbit(actual) == np.signbit(expected))
+        both_nan = np.isnan(actual) & np.isnan(expected)
     assert (near | exactly | both_nan).all()
 
 
@@ -379,8 +379,8 @@ def test_rounding_without_the_instruction(name: str, reference: Callable, kind: 
         x = x.astype(DTYPES[kind])
         exact = reference(x)
     # np.floor(|x| + 0.5) is itself inexact for odd integers at the end of the mantissa.
-    whole = np.abs(x) >= 2.0 ** (np.finfo(DTYPES[kind]).nmant)
-    exact = np.where(whole, x, exact)
+    full = np.abs(x) >= 2.0 ** (np.finfo(DTYPES[kind]).nmant)
+    exact = np.where(full, x, exact)
     compiled = compile_loop(name, kind, baseline=True)
     assert_same(compiled.call(x), exact, ulps=0)
     assert "call" not in compiled.assembly

@@ -81,21 +81,21 @@ def store_files(folder: Path) -> Kind:
     x = nova.tensor(X, name="x")
     plan = nova.compile(x + 1.0, inputs=[x]).plan
     contents = codegen.build(plan, Settings(), {}).contents
-    made = [with_key(contents, {"number": f"{number:02}"}) for number in range(12)]
-    cache = DiskCache(folder, sum(len(file) for _, file in made) // 2)
+    created = [with_key(contents, {"number": f"{number:02}"}) for number in range(12)]
+    cache = DiskCache(folder, sum(len(file) for _, file in created) // 2)
 
     def ask(number: int, say: Say) -> str:
-        key, wanted = made[number]
-        with cache.building(key) as found:
-            if found is None:
+        key, expected = created[number]
+        with cache.building(key) as result:
+            if result is None:
                 say("building")
                 time.sleep(random.uniform(0, 0.002))
-                cache.put(key, wanted)
+                cache.put(key, expected)
                 return "compiled"
-        assert bytes(found.data) == wanted
+        assert bytes(result.data) == expected
         return "disk"
 
-    return Kind(ask, programs=len(made), asked=12)
+    return Kind(ask, programs=len(created), asked=12)
 
 
 def with_key(contents: FileSpec, parts: dict[str, str]) -> tuple[str, bytes]:
@@ -112,8 +112,8 @@ def live(kind: Kind, numbers: Iterable[int], start: int, report: int) -> None:
         warnings.simplefilter("error")  # a damaged entry would be one
         for number in numbers:
 
-            def say(what: str, number: int = number) -> None:
-                os.write(report, f"{os.getpid()} {number} {what}\n".encode())
+            def say(label: str, number: int = number) -> None:
+                os.write(report, f"{os.getpid()} {number} {label}\n".encode())
 
             clear_memory_cache()
             say(kind.ask(number, say))
@@ -126,52 +126,52 @@ def live(kind: Kind, numbers: Iterable[int], start: int, report: int) -> None:
 
 def main(name: str, folder: str, processes: str, kills: str, seed: str) -> int:
     chance = random.Random(int(seed))
-    kind = {"compile": compile_programs, "fake": store_files}[name](Path(folder))
+    mode = {"compile": compile_programs, "fake": store_files}[name](Path(folder))
     clear_memory_cache()
     gc.freeze()
     reports, report = os.pipe()
     begin, start = os.pipe()
     running, victims = set(), []
     for process in range(int(processes)):
-        numbers = chance.sample(range(kind.programs), kind.asked)
+        numbers = chance.sample(range(mode.programs), mode.asked)
         is_victim = process < int(kills)
         pid = os.fork()
         if pid == 0:
             os.close(start)
-            live(kind, itertools.cycle(numbers) if is_victim else numbers, begin, report)
+            live(mode, itertools.cycle(numbers) if is_victim else numbers, begin, report)
         running.add(pid)
         victims += [pid] * is_victim
     os.close(report)
     started = time.monotonic()
     os.close(start)
     # A kill falls due when so many lines were said; more of them early, when most is built.
-    lines = int(processes) * kind.asked // 2
+    lines = int(processes) * mode.asked // 2
     due = sorted(int(lines * chance.random() ** 3) for _ in range(int(kills)))
     ended: Counter[int] = Counter()
-    said = b""
+    output = b""
     os.set_blocking(reports, False)
     while running:
         time.sleep(chance.uniform(0, 0.004))
-        said += read_all(reports)
-        while due and said.count(b"\n") >= due[0]:
-            victim = choose_victim(victims, said.decode(), chance)
+        output += read_all(reports)
+        while due and output.count(b"\n") >= due[0]:
+            victim = choose_victim(victims, output.decode(), chance)
             os.kill(victim, signal.SIGKILL)
             victims.remove(victim)
             due.pop(0)
         for pid in list(running):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
+            completed, status = os.waitpid(pid, os.WNOHANG)
+            if completed:
                 running.remove(pid)
                 ended[os.waitstatus_to_exitcode(status)] += 1
-    said += read_all(reports)
+    output += read_all(reports)
     seconds = time.monotonic() - started
-    print(json.dumps({"seconds": round(seconds, 2), **summarize(said.decode(), ended)}))
+    print(json.dumps({"seconds": round(seconds, 2), **summarize(output.decode(), ended)}))
     return 0 if ended.keys() <= {0, -signal.SIGKILL} else 1
 
 
-def choose_victim(victims: list[int], said: str, chance: random.Random) -> int:
+def choose_victim(victims: list[int], output: str, chance: random.Random) -> int:
     """One that builds right now, if there is one: at most times most processes only read."""
-    last = {int(pid): what for pid, _, what in map(str.split, said.splitlines())}
+    last = {int(pid): label for pid, _, label in map(str.split, output.splitlines())}
     building = [pid for pid in victims if last.get(pid) == "building"]
     return chance.choice(building or victims)
 
@@ -184,18 +184,18 @@ def read_all(pipe: int) -> bytes:
         return b""
 
 
-def summarize(said: str, ended: Counter[int]) -> dict[str, object]:
-    lines = [line.split() for line in said.splitlines()]
-    last = {pid: what for pid, _, what in lines}
+def summarize(output: str, ended: Counter[int]) -> dict[str, object]:
+    lines = [line.split() for line in output.splitlines()]
+    last = {pid: label for pid, _, label in lines}
     return {
         "killed": ended[-signal.SIGKILL],
-        "killed_building": sum(what == "building" for what in last.values()),
+        "killed_building": sum(label == "building" for label in last.values()),
         "finished": ended[0],
         "failed": sum(ended.values()) - ended[0] - ended[-signal.SIGKILL],
-        "builds": sum(what == "building" for _, _, what in lines),
-        "compiled": sum(what == "compiled" for _, _, what in lines),
-        "disk": sum(what == "disk" for _, _, what in lines),
-        "programs": len({number for _, number, what in lines}),
+        "builds": sum(label == "building" for _, _, label in lines),
+        "compiled": sum(label == "compiled" for _, _, label in lines),
+        "disk": sum(label == "disk" for _, _, label in lines),
+        "programs": len({number for _, number, label in lines}),
     }
 
 

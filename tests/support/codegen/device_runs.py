@@ -64,8 +64,8 @@ class DeviceProgram:
             kernel = self.tables.kernels[launch.kernel]
             shape = kernel.device
             assert shape is not None
-            places = [address(self.tables.buffers[i]) for i in launch.buffers]
-            arguments = struct.pack(f"<{len(places)}Q", *places)
+            positions = [address(self.tables.buffers[i]) for i in launch.buffers]
+            arguments = struct.pack(f"<{len(positions)}Q", *positions)
             module.launch(kernel.symbol, shape.grid, shape.block, shape.shared, arguments, memory)
         return outputs
 
@@ -86,10 +86,10 @@ def compile_function(
 ) -> tuple[DeviceProgram, list[np.ndarray]]:
     """A function of tensors for a device, and what the interpreter says of it."""
     tensors = [nova.tensor(a) for a in arrays]
-    made = function(*tensors)
-    outputs = list(made) if isinstance(made, (list, tuple)) else [made]
-    wanted = evaluate(outputs, dict(zip(tensors, arrays, strict=True)))
-    return compile_plan(build_plan(outputs, tensors, []), **settings), wanted
+    created = function(*tensors)
+    outputs = list(created) if isinstance(created, (list, tuple)) else [created]
+    expected = evaluate(outputs, dict(zip(tensors, arrays, strict=True)))
+    return compile_plan(build_plan(outputs, tensors, []), **settings), expected
 
 
 def check(
@@ -99,8 +99,8 @@ def check(
     **settings: Any,
 ) -> DeviceProgram:
     """Run a function on the simulated device, and compare with the interpreter."""
-    program, wanted = compile_function(function, arrays, **settings)
-    for given, right in zip(program.run([a.copy() for a in arrays]), wanted, strict=True):
+    program, expected = compile_function(function, arrays, **settings)
+    for inputs, right in zip(program.run([a.copy() for a in arrays]), expected, strict=True):
         scale = max(1.0, float(np.abs(right.astype(np.float64)).max(initial=0)))
-        np.testing.assert_allclose(given, right, rtol=tolerance, atol=tolerance * scale)
+        np.testing.assert_allclose(inputs, right, rtol=tolerance, atol=tolerance * scale)
     return program

@@ -25,6 +25,6 @@ def load_objects(objects: Sequence[bytes]) -> ctypes.CDLL:
 
 def address_of(library: ctypes.CDLL, name: str) -> int:
     """Where a function is."""
-    found = ctypes.cast(library[name], ctypes.c_void_p).value
-    assert found is not None
-    return found
+    result = ctypes.cast(library[name], ctypes.c_void_p).value
+    assert result is not None
+    return result

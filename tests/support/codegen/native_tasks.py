@@ -50,15 +50,15 @@ class Loaded:
         """What the compiler says that tiles [begin, end) of a launch read and write."""
         record = self.tables.launches[launch]
         footprint = self.footprints[record.kernel]
-        found: tuple[Spans, Spans] = ([], [])
-        for spans, arguments in zip(found, (footprint.reads, footprint.writes), strict=True):
+        result: tuple[Spans, Spans] = ([], [])
+        for spans, arguments in zip(result, (footprint.reads, footprint.writes), strict=True):
             for byte_ranges, number in zip(arguments, record.buffers, strict=False):
                 bounds = footprint.touched(byte_ranges, (begin, end)) if begin < end else None
                 if bounds is None:
                     continue
                 space, offset = space_of(self.tables.buffers[number])
                 spans.append((space, offset + int(bounds[0][0]), offset + int(bounds[1][0])))
-        return found
+        return result
 
     def run(self, launch: int, begin: int, end: int, memory: Memory) -> None:
         """Tiles [begin, end) of a launch."""
@@ -111,9 +111,9 @@ def space_of(buffer: Any) -> tuple[tuple[str, int], int]:
 
 def aligned_bytes(size: int, fill: int) -> np.ndarray:
     """Bytes at a multiple of 64, with some more behind them that must not change."""
-    whole = np.full(size + 128, fill, np.uint8)
-    start = -whole.ctypes.data % 64
-    return whole[start : start + size]
+    complete = np.full(size + 128, fill, np.uint8)
+    start = -complete.ctypes.data % 64
+    return complete[start : start + size]
 
 
 def load_plan(plan: Plan, settings: Settings) -> Loaded:

@@ -16,11 +16,11 @@ def find_ptxas() -> Path:
     try:
         files = importlib.metadata.files("nvidia-cuda-nvcc") or []
     except importlib.metadata.PackageNotFoundError:
-        if (own := shutil.which("ptxas")) is None:
+        if (private := shutil.which("ptxas")) is None:
             raise
-        return Path(own)
-    (found,) = [file for file in files if file.name == "ptxas"]
-    return Path(str(found.locate()))
+        return Path(private)
+    (result,) = [file for file in files if file.name == "ptxas"]
+    return Path(str(result.locate()))
 
 
 def assemble(ptx: str, arch: str) -> str:
@@ -29,7 +29,9 @@ def assemble(ptx: str, arch: str) -> str:
         source = Path(folder) / "k.ptx"
         source.write_text(ptx)
         command = [str(find_ptxas()), "-v", f"-arch={arch}", "-O1", "-o", f"{folder}/k.cubin"]
-        done = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=120)
-    if done.returncode:
-        raise AssertionError(f"ptxas refuses it:\n{done.stderr}\n{ptx}")
-    return done.stderr
+        completed = subprocess.run(
+            [*command, str(source)], capture_output=True, text=True, timeout=120
+        )
+    if completed.returncode:
+        raise AssertionError(f"ptxas refuses it:\n{completed.stderr}\n{ptx}")
+    return completed.stderr

@@ -25,12 +25,12 @@ def run(
 ) -> list[np.ndarray[Any, Any]]:
     """What is in the arrays behind a launch; they themselves stay as they are."""
     memory = SimMemory()
-    places = [memory.put(array) for array in arrays]
-    arguments = struct.pack(f"<{len(order)}Q", *(places[i] for i in order))
+    positions = [memory.put(array) for array in arrays]
+    arguments = struct.pack(f"<{len(order)}Q", *(positions[i] for i in order))
     SimModule(ptx).launch(KERNEL, (blocks,), (threads,), shared, arguments, memory)
     return [
-        memory.array(place, array.shape, array.dtype)
-        for place, array in zip(places, arrays, strict=True)
+        memory.array(location, array.shape, array.dtype)
+        for location, array in zip(positions, arrays, strict=True)
     ]
 
 
@@ -41,5 +41,5 @@ def assemble(ptx: str, arch: str, folder: Path) -> str:
     source = folder / "kernel.ptx"
     source.write_text(ptx)
     command = [str(ptxas), "-v", f"-arch={arch}", str(source), "-o", str(folder / "kernel.cubin")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout + done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    return completed.stdout + completed.stderr

@@ -166,8 +166,8 @@ def expected(built: Built) -> list[np.ndarray]:
             for o, w in zip(outputs, built.weights, strict=True)
             if o.dtype.is_floating_point
         ]
-        found = torch.autograd.grad(sum(floats), [tensors[i] for i in built.grads])
-        results += [g.detach().numpy() for g in found]
+        result = torch.autograd.grad(sum(floats), [tensors[i] for i in built.grads])
+        results += [g.detach().numpy() for g in result]
     return results
 
 
@@ -180,20 +180,20 @@ def check_cases(cases: Sequence[Case], type_: DType, grad: bool = True, **option
         **options,
     )
     values = program.run([a for b in built for a in b.arrays])
-    found = iter(values if isinstance(values, tuple) else [values])
+    actual = iter(values if isinstance(values, tuple) else [values])
     for b in built:
         for position, want in enumerate(expected(b)):
-            _compare(next(found), want, f"result {position} of {b.case.title} in {type_}")
+            _compare(next(actual), want, f"result {position} of {b.case.title} in {type_}")
 
 
-def _compare(got: np.ndarray, want: np.ndarray, title: str) -> None:
-    assert got.shape == want.shape, f"{title}: shape {got.shape}, not {want.shape}"
-    kind = dtype(got.dtype)
-    if not kind.is_float:
-        assert np.array_equal(got, want.astype(got.dtype)), f"{title}: {got} != {want}"
+def _compare(actual: np.ndarray, want: np.ndarray, title: str) -> None:
+    assert actual.shape == want.shape, f"{title}: shape {actual.shape}, not {want.shape}"
+    mode = dtype(actual.dtype)
+    if not mode.is_float:
+        assert np.array_equal(actual, want.astype(actual.dtype)), f"{title}: {actual} != {want}"
         return
-    relative, absolute = TOLERANCE[kind]
+    relative, absolute = TOLERANCE[mode]
     scale = max(1.0, float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0)))
     assert np.allclose(
-        got.astype(np.float64), want, rtol=relative, atol=absolute * scale, equal_nan=True
-    ), f"{title}:\n{got}\n!=\n{want}"
+        actual.astype(np.float64), want, rtol=relative, atol=absolute * scale, equal_nan=True
+    ), f"{title}:\n{actual}\n!=\n{want}"

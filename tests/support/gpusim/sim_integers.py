@@ -129,7 +129,7 @@ def integer_reference(name: str, widths: tuple[int, ...]) -> Callable[..., int] 
         return apply
 
     if pair:
-        one = _PLAIN[head]
+        single = _PLAIN[head]
 
         def both(a: int, b: int) -> int:
             halves = []
@@ -137,7 +137,7 @@ def integer_reference(name: str, widths: tuple[int, ...]) -> Callable[..., int] 
                 x, y = a >> shift & 0xFFFF, b >> shift & 0xFFFF
                 if is_signed:
                     x, y = signed(x, 16), signed(y, 16)
-                halves.append(one(x, y) & 0xFFFF)
+                halves.append(single(x, y) & 0xFFFF)
             return halves[0] | halves[1] << 16
 
         return both

@@ -92,5 +92,5 @@ def apply_instruction(
     columns = [np.pad(column, (0, padded)) for column in columns]
     text = make_kernel(instruction_body(opcode, widths, last), len(widths))
     result = np.zeros(count + padded, UNSIGNED[out])
-    found, *_ = launch(text, [result, *columns], grid=((count + padded) // 32,))
-    return [int(value) for value in found[:count]]
+    actual, *_ = launch(text, [result, *columns], grid=((count + padded) // 32,))
+    return [int(value) for value in actual[:count]]

@@ -68,16 +68,16 @@ def round_value(value: Fraction, f: Format, mode: str = NEAREST, negative: bool 
     if Fraction(2) ** exponent > value:
         exponent -= 1
     unit = Fraction(2) ** (max(exponent, 1 - f.bias) - f.fraction)
-    whole, rest = divmod(value / unit, 1)
+    full, remaining = divmod(value / unit, 1)
     half = Fraction(1, 2)
     up = {
-        NEAREST: rest > half or (rest == half and whole % 2 == 1),
-        AWAY: rest >= half,
+        NEAREST: remaining > half or (remaining == half and full % 2 == 1),
+        AWAY: remaining >= half,
         ZERO: False,
-        DOWN: negative and rest > 0,
-        UP: not negative and rest > 0,
+        DOWN: negative and remaining > 0,
+        UP: not negative and remaining > 0,
     }[mode]
-    rounded = (int(whole) + up) * unit
+    rounded = (int(full) + up) * unit
     if rounded >= Fraction(2) ** (f.bias + 1):
         stays = mode == ZERO or (mode == DOWN and not negative) or (mode == UP and negative)
         return sign | (f.infinity - stays) << f.shift
@@ -119,8 +119,8 @@ def fma(a: int, b: int, c: int, f: Format, mode: str = NEAREST) -> int:
         return c
     product, term = value_of(a, f) * value_of(b, f), value_of(c, f)
     if product + term == 0:
-        same = sign == c & f.sign and product == 0
-        negative = bool(sign) if same else mode == DOWN
+        identical = sign == c & f.sign and product == 0
+        negative = bool(sign) if identical else mode == DOWN
         return f.sign if negative else 0
     return round_value(product + term, f, mode)
 
@@ -166,10 +166,10 @@ def flush(a: int, f: Format) -> int:
 
 
 def saturate(a: int, f: Format) -> int:
-    one = round_value(Fraction(1), f)
+    single = round_value(Fraction(1), f)
     if is_nan(a, f) or a & f.sign:
         return 0
-    return min(a, one)
+    return min(a, single)
 
 
 def relu(a: int, f: Format) -> int:
@@ -184,15 +184,15 @@ def signed(value: int, bits: int) -> int:
 
 
 def to_integral(value: Fraction, mode: str) -> int:
-    whole, rest = divmod(abs(value), 1)
+    full, remaining = divmod(abs(value), 1)
     negative = value < 0
     up = {
-        NEAREST: rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1),
+        NEAREST: remaining > Fraction(1, 2) or (remaining == Fraction(1, 2) and full % 2 == 1),
         ZERO: False,
-        DOWN: negative and rest > 0,
-        UP: not negative and rest > 0,
+        DOWN: negative and remaining > 0,
+        UP: not negative and remaining > 0,
     }[mode]
-    return -(int(whole) + up) if negative else int(whole) + up
+    return -(int(full) + up) if negative else int(full) + up
 
 
 def integer_bounds(type_: str) -> tuple[int, int]:

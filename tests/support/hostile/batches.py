@@ -19,10 +19,10 @@ LARGE = 1000
 CAMPAIGN = 100_000
 
 
-def campaign(variable: str, apart: int) -> list[int]:
+def campaign(variable: str, separate: int) -> list[int]:
     """The first numbers of the batches of a nightly campaign, `apart` from those of other tests."""
     count = int(os.environ.get(variable, CAMPAIGN))
-    start = apart + 10_000_000 * int(os.environ.get("HOSTILE_SEED", "0"))
+    start = separate + 10_000_000 * int(os.environ.get("HOSTILE_SEED", "0"))
     return list(range(start, start + count, LARGE))
 
 
@@ -36,20 +36,20 @@ def run_texts(seeds: Path, first: int, count: int) -> Counter[str]:
     return _run("text_child.py", [seeds, first, first + count], first, "text")
 
 
-def _run(script: str, words: list[object], first: int, what: str) -> Counter[str]:
+def _run(script: str, words: list[object], first: int, label: str) -> Counter[str]:
     """The summary of a process; AssertionError when it did not end well."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(Path(__file__).with_name(script)), *map(str, words)],
         capture_output=True,
         text=True,
         timeout=3600,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1"},
     )
-    lines = done.stdout.splitlines()
-    if done.returncode != 0:
+    lines = completed.stdout.splitlines()
+    if completed.returncode != 0:
         begun = [int(line) for line in lines if line.isdigit()] or [first]
         raise AssertionError(
-            f"{what} {begun[-1]} ended the process with {done.returncode}, "
-            f"after {len(begun) - 1} others\n{done.stderr}"
+            f"{label} {begun[-1]} ended the process with {completed.returncode}, "
+            f"after {len(begun) - 1} others\n{completed.stderr}"
         )
     return Counter(json.loads(lines[-1]))

@@ -79,8 +79,8 @@ class Loader:
     def _find(self, mutant: Mutant, artifact: Artifact) -> str | None:
         """The sound file that has the same meaning; None for another program."""
         if mutant.sealed:
-            same = meaning(artifact, self.sound[mutant.seed]) == self.meanings[mutant.seed]
-            return mutant.seed if same else None
+            identical = meaning(artifact, self.sound[mutant.seed]) == self.meanings[mutant.seed]
+            return mutant.seed if identical else None
         # The hashes find everything but a signature, which matters to those who ask for one. A
         # splice may give back a whole sound file.
         for name, data in self.seeds.items():
@@ -94,8 +94,8 @@ class Loader:
 def are_equal(results: Any, outputs: list[Any]) -> bool:
     """The same bits, types and number of arrays."""
     pairs = list(zip(results, outputs, strict=False))
-    same = all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
-    return same and len(results) == len(outputs)
+    identical = all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+    return identical and len(results) == len(outputs)
 
 
 class Inspector:
@@ -115,9 +115,9 @@ class Inspector:
             text = out.getvalue()
             assert json.loads(text) if form else text.replace("\n", "").isprintable()
             return "shown"
-        found = CHECK.search(err.getvalue())
-        assert found is not None and not out.getvalue(), err.getvalue()
-        return found[1]
+        result = CHECK.search(err.getvalue())
+        assert result is not None and not out.getvalue(), err.getvalue()
+        return result[1]
 
 
 def meaning(artifact: Artifact, sound: Artifact) -> Any:
@@ -171,9 +171,9 @@ def flags_at(data: memoryview, vaddr: int, size: int) -> int | None:
     file = np.frombuffer(data, np.uint8)
     start, count = int.from_bytes(file[32:40], "little"), int.from_bytes(file[56:58], "little")
     for at in range(start, start + 56 * count, 56):
-        kind, flags = file[at : at + 8].view("<u4")
-        offset, low, _, held = map(int, file[at + 8 : at + 40].view("<u8"))
-        if kind == 1 and low <= vaddr and vaddr + size <= low + held and offset == low:
+        variant, flags = file[at : at + 8].view("<u4")
+        offset, low, _, alive = map(int, file[at + 8 : at + 40].view("<u8"))
+        if variant == 1 and low <= vaddr and vaddr + size <= low + alive and offset == low:
             return int(flags)
     return None
 
@@ -193,18 +193,18 @@ def look_at(artifact: Artifact) -> None:
 
 
 def read_arrays(path: Path) -> tuple[list[Any], list[Any], list[Any]]:
-    with np.load(path) as found:
+    with np.load(path) as result:
         return tuple(  # type: ignore[return-value]
-            [found[f"{kind}{i}"] for i in range(len(found)) if f"{kind}{i}" in found]
-            for kind in ("input", "param", "output")
+            [result[f"{variant}{i}"] for i in range(len(result)) if f"{variant}{i}" in result]
+            for variant in ("input", "param", "output")
         )
 
 
 def check_of(error: ArtifactError) -> str:
     """The check that an error names."""
-    found = CHECK.match(error.what)
-    assert found is not None, error.what
-    return found[1]
+    result = CHECK.match(error.what)
+    assert result is not None, error.what
+    return result[1]
 
 
 def limit_memory() -> None:

@@ -42,21 +42,21 @@ def edit(change: Callable[[Surgery], object]) -> Make:
     return make
 
 
-def segment(kind: int, number: int, offset: int, kinds: str, *values: int) -> Make:
+def segment(kind: int, number: int, offset: int, modes: str, *values: int) -> Make:
     """Fields of the program header that is the `number`-th of its kind."""
-    return edit(lambda file: file.put(kinds, file.segment(kind, number) + offset, *values))
+    return edit(lambda file: file.put(modes, file.segment(kind, number) + offset, *values))
 
 
-def header(offset: int, kinds: str, *values: int) -> Make:
-    return edit(lambda file: file.put(kinds, offset, *values))
+def header(offset: int, modes: str, *values: int) -> Make:
+    return edit(lambda file: file.put(modes, offset, *values))
 
 
-def section(name: str, offset: int, kinds: str, *values: int) -> Make:
-    return edit(lambda file: file.put(kinds, file.sections[name].header + offset, *values))
+def section(name: str, offset: int, modes: str, *values: int) -> Make:
+    return edit(lambda file: file.put(modes, file.sections[name].header + offset, *values))
 
 
-def inside(name: str, offset: int, kinds: str, *values: int) -> Make:
-    return edit(lambda file: file.put(kinds, file.sections[name].offset + offset, *values))
+def inside(name: str, offset: int, modes: str, *values: int) -> Make:
+    return edit(lambda file: file.put(modes, file.sections[name].offset + offset, *values))
 
 
 def tag(tag: int, value: int) -> Make:
@@ -80,10 +80,10 @@ def manifest(change: Callable[[dict[str, Any]], object]) -> Make:
     """A manifest with other values."""
 
     def replace(file: Surgery) -> None:
-        found = file.manifest
-        found["key"] = {}  # makes room
-        change(found)
-        file.set_manifest(canonical(found))
+        result = file.manifest
+        result["key"] = {}  # makes room
+        change(result)
+        file.set_manifest(canonical(result))
 
     return edit(replace)
 
@@ -92,25 +92,25 @@ def manifest_text(change: Callable[[bytes], bytes]) -> Make:
     """A manifest with another text, which may be no JSON."""
 
     def replace(file: Surgery) -> None:
-        found = file.manifest
-        found["key"] = {}
-        file.set_manifest(change(canonical(found)))
+        result = file.manifest
+        result["key"] = {}
+        file.set_manifest(change(canonical(result)))
 
     return edit(replace)
 
 
 def first(name: str, **changes: Any) -> Make:
     """Other values in the first record of a list of the manifest."""
-    return manifest(lambda found: found[name][0].update(changes))
+    return manifest(lambda result: result[name][0].update(changes))
 
 
-def table(array: str, offset: int, kinds: str, *values: int, number: int = 0) -> Make:
+def table(array: str, offset: int, modes: str, *values: int, number: int = 0) -> Make:
     """Fields of a record of the tables."""
-    return edit(lambda file: file.put(kinds, file.table(array, number) + offset, *values))
+    return edit(lambda file: file.put(modes, file.table(array, number) + offset, *values))
 
 
-def tables_header(offset: int, kinds: str, *values: int) -> Make:
-    return inside(".nova.tables", offset, kinds, *values)
+def tables_header(offset: int, modes: str, *values: int) -> Make:
+    return inside(".nova.tables", offset, modes, *values)
 
 
 def operand_less(file: Surgery) -> None:
@@ -129,18 +129,18 @@ def later_code(file: Surgery) -> None:
 
 def _buffers(file: Surgery, kind: int) -> list[int]:
     count = file.get("I", file.table("buffer") - 64 + 32)
-    places = [file.table("buffer", number) for number in range(count)]
-    return [at for at in places if file.get("I", at) == kind]
+    positions = [file.table("buffer", number) for number in range(count)]
+    return [at for at in positions if file.get("I", at) == kind]
 
 
 def written_constant(file: Surgery) -> None:
     """A constant and a value of the workspace of the same size change places."""
     for constant in _buffers(file, 3):
-        for other in _buffers(file, 2):
-            if file.get("Q", constant + 16) == file.get("Q", other + 16):
-                rows = [bytes(file.data[at : at + 24]) for at in (constant, other)]
+        for second in _buffers(file, 2):
+            if file.get("Q", constant + 16) == file.get("Q", second + 16):
+                rows = [bytes(file.data[at : at + 24]) for at in (constant, second)]
                 file.put("24s", constant, rows[1])
-                file.put("24s", other, rows[0])
+                file.put("24s", second, rows[0])
                 return
     raise AssertionError("the file has no such buffers")
 
@@ -191,14 +191,14 @@ def named_pipe(folder: Path, _: bytes) -> Path:
 
 
 def unix_socket(folder: Path, _: bytes) -> Path:
-    with socket.socket(socket.AF_UNIX) as made:
-        here = os.open(".", os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as created:
+        local = os.open(".", os.O_RDONLY)
         os.chdir(folder)  # names of sockets are short
         try:
-            made.bind("socket.nova")
+            created.bind("socket.nova")
         finally:
-            os.fchdir(here)
-            os.close(here)
+            os.fchdir(local)
+            os.close(local)
     return folder / "socket.nova"
 
 
@@ -227,8 +227,8 @@ def endless_name(file: Surgery) -> None:
     file.data[inside] = file.data[inside].replace(b"\0", b"-")
 
 
-def swap_arguments(found: dict[str, Any]) -> None:
-    found["args"][0], found["args"][1] = found["args"][1], found["args"][0]
+def swap_arguments(result: dict[str, Any]) -> None:
+    result["args"][0], result["args"][1] = result["args"][1], result["args"][0]
 
 
 def relocate_code(file: Surgery) -> None:
@@ -264,20 +264,20 @@ def ending(records: bytes) -> bytes:
     return END.pack(sha256(records).digest(), len(records), 0, MAGIC)
 
 
-def share_tables(found: dict[str, Any]) -> None:
-    found["variants"][1]["tables"] = found["variants"][0]["tables"]
+def share_tables(result: dict[str, Any]) -> None:
+    result["variants"][1]["tables"] = result["variants"][0]["tables"]
 
 
 def nested(depth: int) -> Callable[[bytes], bytes]:
     return lambda _: b'{"a":' * depth + b"1" + b"}" * depth
 
 
-def no_such_cpu(found: dict[str, Any]) -> None:
-    for variant in found["variants"]:
+def no_such_cpu(result: dict[str, Any]) -> None:
+    for variant in result["variants"]:
         variant["features"] = ["warp-drive"]
 
 
-def another_cpu(found: dict[str, Any]) -> None:
+def another_cpu(result: dict[str, Any]) -> None:
     """Features of the other architecture, which this CPU cannot have."""
-    for variant in found["variants"]:
+    for variant in result["variants"]:
         variant["features"] = ["amx-bf16", "neon"]

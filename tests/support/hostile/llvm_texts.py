@@ -75,8 +75,8 @@ def mutate_text(text: str, number: int) -> str:
 def _change_word(rng: random.Random, text: str) -> str:
     """A word of the text in the place of another."""
     words = list(WORD.finditer(text))
-    at, other = rng.choice(words), rng.choice(words)
-    return text[: at.start()] + other[0] + text[at.end() :]
+    at, second = rng.choice(words), rng.choice(words)
+    return text[: at.start()] + second[0] + text[at.end() :]
 
 
 def _drop_word(rng: random.Random, text: str) -> str:
@@ -90,8 +90,8 @@ def _change_number(rng: random.Random, text: str) -> str:
 
 
 def _change_one_of(rng: random.Random, text: str, words: tuple[str, ...]) -> str:
-    found = list(re.finditer(rf"(?<![\w.%@])(?:{'|'.join(map(re.escape, words))})(?![\w.])", text))
-    at = rng.choice(found)
+    result = list(re.finditer(rf"(?<![\w.%@])(?:{'|'.join(map(re.escape, words))})(?![\w.])", text))
+    at = rng.choice(result)
     return text[: at.start()] + rng.choice(words) + text[at.end() :]
 
 
@@ -106,12 +106,12 @@ def _change_op(rng: random.Random, text: str) -> str:
 def _change_lines(rng: random.Random, text: str) -> str:
     """A line away, twice, or in another place."""
     lines = text.splitlines(keepends=True)
-    at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+    at, second = rng.randrange(len(lines)), rng.randrange(len(lines))
     line = lines[at]
     if rng.random() < 0.6:
         del lines[at]
     if rng.random() < 0.6:
-        lines.insert(other, line)
+        lines.insert(second, line)
     return "".join(lines)
 
 

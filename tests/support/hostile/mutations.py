@@ -53,11 +53,11 @@ class Mutant:
 def mutate(seeds: Mapping[str, bytes], number: int) -> Mutant:
     """The damaged file of a number."""
     rng = random.Random(number)
-    name, other = rng.choice(list(seeds)), rng.choice(list(seeds))
+    name, second = rng.choice(list(seeds)), rng.choice(list(seeds))
     sealed = number % 2 == 1
     changes = SEALED if sealed else UNSEALED
     how = rng.choice(list(changes))
-    return Mutant(number, name, how, sealed, changes[how](rng, seeds[name], seeds[other]))
+    return Mutant(number, name, how, sealed, changes[how](rng, seeds[name], seeds[second]))
 
 
 Change = Callable[[random.Random, bytes, bytes], bytes]
@@ -160,16 +160,16 @@ UNSEALED: dict[str, Change] = {
 @cache
 def _fields_of(data: bytes) -> dict[str, list[Field]]:
     """The numbers of a sound file by the kind of record that they are in."""
-    found: dict[str, list[Field]] = {}
+    result: dict[str, list[Field]] = {}
     for field in Surgery(data).fields():
-        found.setdefault(field.group, []).append(field)
-    return found
+        result.setdefault(field.group, []).append(field)
+    return result
 
 
 @cache
 def _records_of(data: bytes) -> dict[str, list[tuple[int, int]]]:
     """Place and size of the records of a sound file, of kinds that it has several of."""
-    found = {}
+    result = {}
     for group, fields in _fields_of(data).items():
         spans: dict[str, tuple[int, int]] = {}
         for field in fields:
@@ -177,8 +177,8 @@ def _records_of(data: bytes) -> dict[str, list[tuple[int, int]]]:
             start, _ = spans.get(record, (field.at, 0))
             spans[record] = (start, field.at + field.bits // 8 - start)
         if len(spans) > 1:
-            found[group] = list(spans.values())
-    return found
+            result[group] = list(spans.values())
+    return result
 
 
 def _other_number(rng: random.Random, file: Surgery, field: Field, like: list[Field]) -> int:
@@ -220,21 +220,21 @@ def _swap_records(rng: random.Random, data: bytes, _: bytes) -> bytes:
 def _change_manifest(rng: random.Random, data: bytes, _: bytes) -> bytes:
     """One or a few values of the manifest, or its fields."""
     file = Surgery(data)
-    found = file.manifest
+    result = file.manifest
     if rng.random() < 0.7:  # else there is no room for longer values, and most stay as they are
-        found["key"] = {}
+        result["key"] = {}
     for _ in range(rng.choice([1, 1, 2, 3])):
-        holder, name = rng.choice(_places(found))
-        kind = rng.randrange(4)
-        if kind == 0 and isinstance(holder, dict):
+        holder, name = rng.choice(_places(result))
+        mode = rng.randrange(4)
+        if mode == 0 and isinstance(holder, dict):
             holder[rng.choice(["zebra", "alias", "arg", "shape"])] = holder.pop(name)
-        elif kind == 1 and isinstance(holder, list):
+        elif mode == 1 and isinstance(holder, list):
             holder.insert(name, json.loads(json.dumps(holder[name])))
-        elif kind == 1:
+        elif mode == 1:
             del holder[name]
         else:
-            holder[name] = _other_value(rng, holder[name], found)
-    text = canonical(found)
+            holder[name] = _other_value(rng, holder[name], result)
+    text = canonical(result)
     if len(text) > file.sections[".nova.manifest"].size:
         text = text[: file.sections[".nova.manifest"].size]
     file.set_manifest(text)
@@ -244,12 +244,12 @@ def _change_manifest(rng: random.Random, data: bytes, _: bytes) -> bytes:
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every (object or list, key or index) below a value."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
-    found: list[tuple[Any, Any]] = []
+    result: list[tuple[Any, Any]] = []
     for key in keys:
-        found.append((value, key))
+        result.append((value, key))
         if isinstance(value[key], dict | list):
-            found += _places(value[key])
-    return found
+            result += _places(value[key])
+    return result
 
 
 def _other_value(rng: random.Random, old: Any, manifest: Any) -> Any:
@@ -291,10 +291,10 @@ def _change_manifest_text(rng: random.Random, data: bytes, _: bytes) -> bytes:
         b"}",
         b"9" * 20,
     ]
-    kind = rng.randrange(3)
-    if kind == 0:
+    mode = rng.randrange(3)
+    if mode == 0:
         text[at : at + size] = rng.choice(pieces)
-    elif kind == 1:
+    elif mode == 1:
         del text[at : at + size]
     else:
         text[at] ^= 1 << rng.randrange(8)
@@ -330,10 +330,12 @@ def _exchange_section(rng: random.Random, data: bytes, other: bytes) -> bytes:
     """A section of another file in the place of this file's own."""
     file, source = Surgery(data), Surgery(other)
     name = rng.choice([n for n in source.sections if n in file.sections and n not in PROGRAM])
-    here, there = file.sections[name], source.sections[name]
-    size = min(here.size, there.size)
-    file.data[here.offset : here.offset + size] = source.data[there.offset : there.offset + size]
-    file.put("Q", here.header + 32, size)
+    local, present = file.sections[name], source.sections[name]
+    size = min(local.size, present.size)
+    file.data[local.offset : local.offset + size] = source.data[
+        present.offset : present.offset + size
+    ]
+    file.put("Q", local.header + 32, size)
     return file.seal()
 
 
@@ -356,13 +358,13 @@ def _change_tables(rng: random.Random, data: bytes, _: bytes) -> bytes:
     )
     header -= record_size(HEADER)
     counts = [file.get("I", header + 32 + 4 * i) for i in range(3)]
-    kind = rng.randrange(4)
-    if kind == 0:
+    mode = rng.randrange(4)
+    if mode == 0:
         file.put("Q", header + 16, file.get("Q", header + 16) + 64 * rng.randrange(1, 100))
-    elif kind == 1:
+    elif mode == 1:
         at = kernel + rng.randrange(counts[1]) * record_size(KERNEL) + 8
         file.put("Q", at, max(1, file.get("Q", at) // 2))
-    elif kind == 2:  # a value of the workspace somewhere else in it
+    elif mode == 2:  # a value of the workspace somewhere else in it
         rows = [buffer + i * record_size(BUFFER) for i in range(counts[0])]
         at = rng.choice([row for row in rows if file.get("I", row) == 2] or rows)
         room = file.get("Q", header + 16) - file.get("Q", at + 16)
@@ -371,10 +373,10 @@ def _change_tables(rng: random.Random, data: bytes, _: bytes) -> bytes:
         at = launch + rng.randrange(counts[2]) * record_size(LAUNCH)
         first, many = file.get("I", at + 4), file.get("I", at + 8)
         words = file.table("operand", first, variant)
-        here, there = (words + 4 * rng.randrange(many) for _ in range(2))
-        old = file.get("I", here), file.get("I", there)
-        file.put("I", here, old[1])
-        file.put("I", there, old[0])
+        local, present = (words + 4 * rng.randrange(many) for _ in range(2))
+        old = file.get("I", local), file.get("I", present)
+        file.put("I", local, old[1])
+        file.put("I", present, old[0])
     return file.seal()
 
 

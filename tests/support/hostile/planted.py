@@ -85,9 +85,9 @@ def plant_code(name: str, sound: bytes, path: Path, mark: Path) -> str:
     """Write a file that would make the file `mark`; gives the check that has to refuse it."""
     check, plant = PLANTS[name]
     file = Surgery(sound)
-    place = file.sections[".text"].offset
+    location = file.sections[".text"].offset
     code = assemble(path.parent, mark)
-    file.put(f"{len(code)}s", place, code)
-    plant(file, place)
+    file.put(f"{len(code)}s", location, code)
+    plant(file, location)
     path.write_bytes(file.seal())
     return check

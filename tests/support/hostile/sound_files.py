@@ -64,11 +64,11 @@ def write_sound_files(folder: Path) -> None:
     files["signed"] = sign_artifact(files["plain"], key)
     for name, data in files.items():
         (folder / f"{name}.nova").write_bytes(data)
-        given = () if name == "full" else params.values()
+        inputs = () if name == "full" else params.values()
         np.savez(
             folder / f"{name}.npz",
             input0=arrays["x"],
-            **{f"param{i}": array for i, array in enumerate(given)},
+            **{f"param{i}": array for i, array in enumerate(inputs)},
             **{f"output{i}": array for i, array in enumerate(results)},
         )
     write_hybrid_file(folder)

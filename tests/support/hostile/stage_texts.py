@@ -119,19 +119,19 @@ def write_seeds(path: Path) -> None:
     step = nova.compile(loss, inputs=[x], params=[w], include_backward=True)
     i = nova.tensor(np.array([3, 0, 2], "i8"), name="i")
     small = nova.compile(nova.where(i > 1, i * 2, i).sum(), inputs=[i])
-    found: list[tuple[str, str | None, str, str]] = []
+    result: list[tuple[str, str | None, str, str]] = []
     for name, program in (("step", step), ("small", small)):
-        found.append((f"{name} plan", "plan", "cpu", str(program.plan)))
+        result.append((f"{name} plan", "plan", "cpu", str(program.plan)))
         for target, stages in (
             ("x86_64-v3", ("nova", "linalg", "kernels", "buffers", "loops", "llvm", "ll")),
             ("cuda:sm_80", ("kernels", "buffers", "device", "outlined", "nvvm", "ptx")),
         ):
             for stage in stages:
                 data = nova.translate(program, targets=target, emit=stage).data.decode()
-                found.append((f"{name} {stage} {target}", stage, target, data))
+                result.append((f"{name} {stage} {target}", stage, target, data))
     for name, text in IMPORTED.items():
-        found += [(name, None, target, text) for target in ("x86_64-v3", "cuda:sm_80")]
-    path.write_text(json.dumps(found))
+        result += [(name, None, target, text) for target in ("x86_64-v3", "cuda:sm_80")]
+    path.write_text(json.dumps(result))
 
 
 def read_seeds(path: Path) -> list[Seed]:
@@ -160,8 +160,8 @@ def _put(text: str, at: re.Match[str], new: str) -> str:
 def _pick(rng: random.Random, pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     """A match near a random place: to list all of them takes longer than to compile."""
     for start in (rng.randrange(len(text) + 1), 0):
-        if found := pattern.search(text, start):
-            return found
+        if result := pattern.search(text, start):
+            return result
     return None
 
 
@@ -215,12 +215,12 @@ def _change_list(rng: random.Random, text: str, other: str) -> str:
     if at is None:
         return text
     words = [word.strip("[]") for word in at[0].split(", ")]
-    kind = rng.randrange(4)
-    if kind == 0:
+    mode = rng.randrange(4)
+    if mode == 0:
         words.append(rng.choice(NUMBERS))
-    elif kind == 1:
+    elif mode == 1:
         words.pop()
-    elif kind == 2:
+    elif mode == 2:
         rng.shuffle(words)
     else:
         words[rng.randrange(len(words))] = rng.choice(NUMBERS)
@@ -231,12 +231,12 @@ def _change_list(rng: random.Random, text: str, other: str) -> str:
 def _change_lines(rng: random.Random, text: str, other: str) -> str:
     lines, more = text.splitlines(keepends=True), other.splitlines(keepends=True)
     at, to = rng.randrange(len(lines)), rng.randrange(len(lines))
-    kind = rng.randrange(4)
-    if kind == 0:
+    mode = rng.randrange(4)
+    if mode == 0:
         del lines[at]
-    elif kind == 1:
+    elif mode == 1:
         lines.insert(to, lines[at])
-    elif kind == 2:
+    elif mode == 2:
         lines[at], lines[to] = lines[to], lines[at]
     else:
         lines.insert(to, rng.choice(more))

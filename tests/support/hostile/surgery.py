@@ -85,8 +85,8 @@ class Surgery:
     def get(self, kind: str, at: int) -> int:
         return struct.unpack_from("<" + kind, self.data, at)[0]
 
-    def put(self, kinds: str, at: int, *values: Any) -> None:
-        struct.pack_into("<" + kinds, self.data, at, *values)
+    def put(self, modes: str, at: int, *values: Any) -> None:
+        struct.pack_into("<" + modes, self.data, at, *values)
 
     def segment(self, kind: int, number: int = 0) -> int:
         """Where the program header lies that is the `number`-th of its kind."""
@@ -119,10 +119,10 @@ class Surgery:
     @property
     def manifest(self) -> dict[str, Any]:
         section = self.sections[".nova.manifest"]
-        found: dict[str, Any] = json.loads(
+        result: dict[str, Any] = json.loads(
             self.data[section.offset : section.offset + section.size]
         )
-        return found
+        return result
 
     def set_manifest(self, text: bytes) -> None:
         """Put another manifest in the place of the old one, which has to be as long."""
@@ -145,9 +145,9 @@ class Surgery:
 
     def fields(self) -> list[Field]:
         """Every number of the headers, of the dynamic linker's tables, and of Nova's tables."""
-        found = [*_fields("ehdr", EHDR, 0, 1)]
-        found += _fields("phdr", PHDR, 64, len(self.segments))
-        found += _fields("shdr", SHDR, self.get("Q", 40) + 64, len(self.sections))
+        result = [*_fields("ehdr", EHDR, 0, 1)]
+        result += _fields("phdr", PHDR, 64, len(self.segments))
+        result += _fields("shdr", SHDR, self.get("Q", 40) + 64, len(self.sections))
         for name, layout, group in (
             (".dynamic", DYN, "dynamic"),
             (".rela.dyn", RELA, "rela"),
@@ -157,34 +157,34 @@ class Surgery:
         ):
             if name in self.sections:
                 part = self.sections[name]
-                found += _fields(group, layout, part.offset, part.size // record_size(layout))
+                result += _fields(group, layout, part.offset, part.size // record_size(layout))
         start = self.sections[".nova.tables"].offset
         for number, variant in enumerate(self.manifest["variants"]):
-            found += _fields("tables", HEADER, start + variant["tables"][0], 1)
+            result += _fields("tables", HEADER, start + variant["tables"][0], 1)
             for name, layout, at, count in self._arrays(number):
-                found += _fields(name, layout, at, count)
-        return found
+                result += _fields(name, layout, at, count)
+        return result
 
     def _arrays(self, variant: int) -> list[tuple[str, str, int, int]]:
         """Name, layout, place and count of the arrays of a block."""
         block = self.sections[".nova.tables"].offset
         block += self.manifest["variants"][variant]["tables"][0]
-        at, found = block + 64, []
+        at, result = block + 64, []
         for number, (name, layout) in enumerate(ARRAYS):
             count = self.get("I", block + 32 + 4 * number)
-            found.append((name, layout, at, count))
+            result.append((name, layout, at, count))
             at += count * record_size(layout)
             at += -(at - block) % 8
         kernels = self.get("I", block + 36)
         magic = bytes(self.data[block : block + 8])
         if magic == b"NOVATBL4":
-            found.append(("device", DEVICE, at, kernels))
+            result.append(("device", DEVICE, at, kernels))
             at += kernels * record_size(DEVICE)
         rows = [at + i * record_size(INTERFACE) for i in range(kernels)]
-        found.append(("interface", INTERFACE, at, kernels))
+        result.append(("interface", INTERFACE, at, kernels))
         sizes = sum(self.get("I", row + 16) for row in rows)
-        found.append(("size", SIZE, at + kernels * record_size(INTERFACE), sizes))
-        return found
+        result.append(("size", SIZE, at + kernels * record_size(INTERFACE), sizes))
+        return result
 
     def _read_sections(self) -> list[tuple[str, Section]]:
         rows = section_rows(self.data)
@@ -204,14 +204,14 @@ def record_size(layout: str) -> int:
 
 
 def _fields(group: str, layout: str, start: int, count: int) -> list[Field]:
-    found, at = [], start
+    result, at = [], start
     for number in range(count):
         for word in layout.split():
-            name, _, kind = word.rpartition(":")
+            name, _, mode = word.rpartition(":")
             if name:
-                found.append(Field(group, f"{group}{number}.{name}", at, kind))
-            at += struct.calcsize(kind)
-    return found
+                result.append(Field(group, f"{group}{number}.{name}", at, mode))
+            at += struct.calcsize(mode)
+    return result
 
 
 def section_rows(data: bytes | bytearray) -> list[tuple[str, Section]] | None:
@@ -233,13 +233,13 @@ def section_rows(data: bytes | bytearray) -> list[tuple[str, Section]] | None:
         return None
 
 
-def seal_again(body: bytes, known: dict[str, Section], signature: bytes = b"") -> bytes:
+def seal_again(body: bytes, registered: dict[str, Section], signature: bytes = b"") -> bytes:
     """`body` with a seal whose regions follow the sections of Nova that it shows.
 
     Where the section headers make no sense any more, they follow those that were `known` before.
     """
     rows = section_rows(body)
-    sections = known.items() if rows is None else rows
+    sections = registered.items() if rows is None else rows
     bounds = {0, len(body)}
     for name, section in sections:
         end = section.offset + section.size

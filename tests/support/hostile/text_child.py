@@ -39,7 +39,7 @@ def try_text(seed: Seed, text: str, number: int) -> str:
             decode_image(text)
             return "accepted"
         emit = EMITS.get(seed.stage or "", "so")
-        done = nova.translate(text, targets=seed.target, start_from=seed.stage, emit=emit)
+        completed = nova.translate(text, targets=seed.target, start_from=seed.stage, emit=emit)
     except SandboxError as error:
         if error.what.startswith("stage ") and "does not take the text" in error.what:
             return "refused by a stage"
@@ -48,7 +48,7 @@ def try_text(seed: Seed, text: str, number: int) -> str:
         assert str(error).strip(), "an empty message"
         return type(error).__name__
     if emit == "so" and number % 8 == 0:
-        check_stages(seed, done)
+        check_stages(seed, completed)
     return "accepted"
 
 
@@ -72,10 +72,10 @@ def try_plan(text: str, number: int) -> str:
     program = nova.compile_plan(text)
     args = arrays_of(program.signature.arguments, number)
     count = len(plan.signature.inputs)
-    given = [array.copy() for array in args]
-    got = program.run(given[:count], given[count:] or None)
-    got = got if isinstance(got, tuple | list) else [got]
-    for value, want in zip(got, plan_values(plan, args), strict=True):
+    supplied = [array.copy() for array in args]
+    actual = program.run(supplied[:count], supplied[count:] or None)
+    actual = actual if isinstance(actual, tuple | list) else [actual]
+    for value, want in zip(actual, plan_values(plan, args), strict=True):
         np.testing.assert_allclose(
             value.astype("f8"), want.astype("f8"), rtol=1e-2, atol=1e-2, equal_nan=True
         )

@@ -44,11 +44,11 @@ def _word(rng: random.Random, text: str) -> str:
 
 
 def _replace(rng: random.Random, text: str, pattern: str, others: Sequence[str]) -> str:
-    places = list(re.finditer(pattern, text))
-    if not places:
+    positions = list(re.finditer(pattern, text))
+    if not positions:
         return text
-    place = rng.choice(places)
-    return text[: place.start()] + rng.choice(others) + text[place.end() :]
+    location = rng.choice(positions)
+    return text[: location.start()] + rng.choice(others) + text[location.end() :]
 
 
 def _line(rng: random.Random, text: str) -> str:

@@ -345,11 +345,11 @@ def mistake_text(mistake: Mistake, name: str) -> str:
 def general_texts(family: str) -> Iterator[str]:
     """Each op of a family without operands, and with another result than its rule gives."""
     context = make_context()
-    seen = set()
+    observed = set()
     for sample in SAMPLES[family].values():
-        if sample.op in seen:
+        if sample.op in observed:
             continue
-        seen.add(sample.op)
+        observed.add(sample.op)
         module = sample_module(sample, context)
         text = function_text(module, f"{sample.op}_result")
         line = next(s for s in text.splitlines() if '"nova.' in s)
@@ -366,14 +366,14 @@ def general_texts(family: str) -> Iterator[str]:
         )
         if row.min_operands:
             attributes = re.search(r'"\([^)]*\)( \{.*\})? : ', line)
-            given = (attributes[1] or "") if attributes else ""
+            inputs = (attributes[1] or "") if attributes else ""
             zeros = ", ".join("0" for _ in row.operands)
-            given = re.sub(r"(?<=Sizes = array<i32: )[^>]*", zeros, given)
-            takes = f"takes ({', '.join(row.operands)}), has 0 operands"
+            inputs = re.sub(r"(?<=Sizes = array<i32: )[^>]*", zeros, inputs)
+            accepts = f"takes ({', '.join(row.operands)}), has 0 operands"
             yield (
                 f"func.func @{sample.op}_operands() {{\n"
-                f"  // expected-error @+1 {{{{'nova.{sample.op}' op {takes}}}}}\n"
-                f'  %0 = "nova.{sample.op}"(){given} : () -> {right}\n  return\n}}\n'
+                f"  // expected-error @+1 {{{{'nova.{sample.op}' op {accepts}}}}}\n"
+                f'  %0 = "nova.{sample.op}"(){inputs} : () -> {right}\n  return\n}}\n'
             )
 
 

@@ -237,8 +237,8 @@ def _salient(module: ir.Module) -> list[str]:
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "linalg.generic":
-            kinds = re.findall(r"parallel|reduction", str(op.attributes["iterator_types"]))
-            inner = ", ".join(f'"{kind}"' for kind in kinds)
+            modes = re.findall(r"parallel|reduction", str(op.attributes["iterator_types"]))
+            inner = ", ".join(f'"{mode}"' for mode in modes)
             lines.append(f"linalg.generic {{{{.*}}}}iterator_types = [{inner}]")
         elif op.name == "linalg.contract":
             lines.append("linalg.contract ")
@@ -273,17 +273,17 @@ def family_text(family: str) -> Iterator[str]:
             yield f"// PRIMITIVES-LABEL: func.func @{name}("
         if OPS[sample.op].kind == "composite":
             run_pipeline(module, [DecomposeComposites()])
-            shown = [s for s in _salient(module) if "constant" not in s]
-            yield from (f"// PRIMITIVES: {s}" for s in shown)
+            listing = [s for s in _salient(module) if "constant" not in s]
+            yield from (f"// PRIMITIVES: {s}" for s in listing)
             yield f"// PRIMITIVES-NOT: nova.{sample.op}"
         run_pipeline(module, [DecomposeComposites(), ConvertNovaToLinalg()])
         yield f"// CHECK-LABEL: func.func @{name}("
-        shown = _salient(module)
+        listing = _salient(module)
         if OPS[sample.op].kind == "composite":
-            loops = [s for s in shown if s.startswith(("linalg.generic", "linalg.contract"))]
+            loops = [s for s in listing if s.startswith(("linalg.generic", "linalg.contract"))]
             folds = [s for s in loops if "reduction" in s or "contract" in s]
-            shown = folds or loops[-1:]
-        yield from (f"// CHECK: {s}".rstrip() for s in shown[:_MOST_LINES])
+            listing = folds or loops[-1:]
+        yield from (f"// CHECK: {s}".rstrip() for s in listing[:_MOST_LINES])
         if sample.op != "barrier":
             yield "// CHECK-NOT: nova."
         yield text

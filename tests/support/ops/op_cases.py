@@ -125,8 +125,8 @@ def varies(name: str, case: Case) -> list[bool]:
 def draw(name: str, case: Case, type_: DType) -> list[np.ndarray]:
     """The operands of a case, the varying ones as `type_`."""
     rng = np.random.default_rng(zlib.crc32(f"{name} {case}".encode()))
-    kinds = domains(name, case)
-    return [_array(rng, d, k, type_) for d, k in zip(case.operands, kinds, strict=True)]
+    modes = domains(name, case)
+    return [_array(rng, d, k, type_) for d, k in zip(case.operands, modes, strict=True)]
 
 
 def _array(rng: np.random.Generator, spec: Draw, kind: str, type_: DType) -> np.ndarray:
@@ -168,9 +168,9 @@ class Built:
     @property
     def sources(self) -> list[int]:
         """Positions of the operands that gradients are taken of."""
-        kinds = domains(self.name, self.case)
+        modes = domains(self.name, self.case)
         return [
-            i for i, k in enumerate(kinds) if k not in NO_GRADIENT and self.inputs[i].dtype.is_float
+            i for i, k in enumerate(modes) if k not in NO_GRADIENT and self.inputs[i].dtype.is_float
         ]
 
 

@@ -15,12 +15,12 @@ def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
     a, b, c, d = counter
     first, second = key
     for _ in range(10):
-        left, right = a * 0xD2511F53, c * 0xCD9E8D57
+        remaining, right = a * 0xD2511F53, c * 0xCD9E8D57
         a, b, c, d = (
             (right // WORD) ^ b ^ first,
             right % WORD,
-            (left // WORD) ^ d ^ second,
-            left % WORD,
+            (remaining // WORD) ^ d ^ second,
+            remaining % WORD,
         )
         first, second = (first + 0x9E3779B9) % WORD, (second + 0xBB67AE85) % WORD
     return [a, b, c, d]

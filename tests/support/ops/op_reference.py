@@ -49,7 +49,7 @@ def wide(array: np.ndarray, varies: bool, float_result: bool) -> np.ndarray:
 
 
 def check(
-    got: np.ndarray,
+    actual: np.ndarray,
     expected: np.ndarray,
     title: str,
     *,
@@ -58,23 +58,23 @@ def check(
 ) -> None:
     """Fail unless `got` is `expected` within the tolerance of its type, NaN and inf in place."""
     __tracebackhide__ = True
-    assert got.shape == expected.shape, f"{title}: shape {got.shape}, not {expected.shape}"
-    kind = dtype(got.dtype)
-    if not kind.is_float:
-        assert np.array_equal(got, as_result(expected, kind)), f"{title}: {got} != {expected}"
+    assert actual.shape == expected.shape, f"{title}: shape {actual.shape}, not {expected.shape}"
+    mode = dtype(actual.dtype)
+    if not mode.is_float:
+        assert np.array_equal(actual, as_result(expected, mode)), f"{title}: {actual} != {expected}"
         return
-    relative, floor = tolerance or TOLERANCE[kind]
+    relative, floor = tolerance or TOLERANCE[mode]
     want = expected.astype(np.float64)
-    have = got.astype(np.float64)
-    rounded = as_result(want, kind).astype(np.float64)
+    have = actual.astype(np.float64)
+    rounded = as_result(want, mode).astype(np.float64)
     special = ~np.isfinite(rounded) | ~np.isfinite(have)
-    same = np.where(np.isnan(rounded), np.isnan(have), have == rounded)
+    identical = np.where(np.isnan(rounded), np.isnan(have), have == rounded)
     largest = np.abs(want[~special]).max(initial=1.0)
     with np.errstate(invalid="ignore"):
         # What was rounded on the way may have been as large as the largest result.
         floor = floor + (rounds - 1) * (relative / 4 if relative > 1e-4 else 0)
         allowed = rounds * relative * np.abs(want) + floor * largest
-        bad = np.where(special, ~same, np.abs(have - want) > allowed)
+        bad = np.where(special, ~identical, np.abs(have - want) > allowed)
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         raise AssertionError(
@@ -100,13 +100,13 @@ def torch_gradients(
     result = sample.torch(*leaves, **case.attrs)
     outputs = result if isinstance(result, tuple | list) else [result]
     loss = sum((o * torch.from_numpy(w)).sum() for o, w in zip(outputs, weights, strict=True))
-    wanted = [leaves[i] for i in sources]
-    return wanted, gradients_or_zeros(loss, wanted)
+    expected = [leaves[i] for i in sources]
+    return expected, gradients_or_zeros(loss, expected)
 
 
 def gradients_or_zeros(loss: Any, wanted: Sequence[Any]) -> list[Any]:
     """torch.autograd.grad with a graph, zeros where nothing flows."""
     if not getattr(loss, "requires_grad", False):
         return [torch.zeros_like(x) for x in wanted]
-    found = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
+    result = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, result, strict=True)]

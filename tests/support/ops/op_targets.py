@@ -31,11 +31,11 @@ Chosen = tuple[str, Case, DType]
 
 def sizes(sample: Sample) -> list[Case]:
     """A case of each kind of size: none, one and several elements, an odd number, a large one."""
-    kinds: dict[str, Case] = {}
+    modes: dict[str, Case] = {}
     for case in (*sample.cases, *sample.large[:1]):
         largest = max((d.shape for d in case.operands), key=prod, default=())
         count = prod(largest)
-        kind = (
+        mode = (
             "scalar"
             if not largest
             else "one"
@@ -47,8 +47,8 @@ def sizes(sample: Sample) -> list[Case]:
             else "other"
         )
         if count:
-            kinds.setdefault(kind, case)
-    return list(kinds.values())
+            modes.setdefault(mode, case)
+    return list(modes.values())
 
 
 def every_case() -> Iterator[Chosen]:
@@ -71,7 +71,7 @@ def check_target(target: str, chosen: Sequence[Chosen]) -> None:
 
     A function that no object has is an error of the linker.
     """
-    built = [build(*one) for one in chosen]
+    built = [build(*single) for single in chosen]
     if runs_here(target):
         for b, results in zip(built, run_all(built, target=target), strict=True):
             compare(b, results)
@@ -83,5 +83,5 @@ def check_target(target: str, chosen: Sequence[Chosen]) -> None:
 
 def compare(built: Built, results: Sequence[object]) -> None:
     rounds = SAMPLES[built.name].rounds
-    for got, own in zip(results, interpret(built), strict=True):
-        check(got, own, f"{built.title} against the interpreter", rounds=rounds)
+    for actual, private in zip(results, interpret(built), strict=True):
+        check(actual, private, f"{built.title} against the interpreter", rounds=rounds)

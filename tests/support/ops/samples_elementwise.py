@@ -31,8 +31,8 @@ def unary(torch_function: Any, *attrs: dict[str, Any], **more: Any) -> Sample:
     """Every shape with the first attributes, a vector and a matrix with the others."""
     first = attrs[0] if attrs else {}
     cases = [case(s, **first) for s in SHAPES]
-    for other in attrs[1:]:
-        cases[1:1] = [case((13,), **other), case((2, 33), **other)]
+    for second in attrs[1:]:
+        cases[1:1] = [case((13,), **second), case((2, 33), **second)]
     large = (case(LARGE, **first),)
     return Sample(tuple(cases), torch_function, large=large, **more)
 

@@ -21,13 +21,13 @@ def _windows(x: Any, kernel: Any, stride: Any = 1, dilation: Any = 1) -> Any:
     lead = x.ndim - count
     for i in range(count):
         axis = lead + 2 * i
-        places = (x.shape[axis] - widths[i] * (kernel[i] - 1) - 1) // steps[i] + 1
-        index = torch.arange(kernel[i])[:, None] * widths[i] + torch.arange(places) * steps[i]
-        taken = torch.index_select(x, axis, index.flatten())
+        positions = (x.shape[axis] - widths[i] * (kernel[i] - 1) - 1) // steps[i] + 1
+        index = torch.arange(kernel[i])[:, None] * widths[i] + torch.arange(positions) * steps[i]
+        chosen = torch.index_select(x, axis, index.flatten())
         x = (
-            taken.unflatten(axis, index.shape)
-            if taken.numel()
-            else taken.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+            chosen.unflatten(axis, index.shape)
+            if chosen.numel()
+            else chosen.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
         )
     order = [*range(lead), *range(lead, x.ndim, 2), *range(lead + 1, x.ndim, 2)]
     return x.permute(order)
@@ -38,12 +38,12 @@ def _overlap_add(x: Any, size: Any, stride: Any = 1, dilation: Any = 1) -> Any:
     count = len(size)
     steps, widths = _each(stride, count), _each(dilation, count)
     lead = x.shape[: x.ndim - 2 * count]
-    kernel, places = x.shape[-2 * count : -count], x.shape[-count:]
+    kernel, positions = x.shape[-2 * count : -count], x.shape[-count:]
     flat = x.flatten(len(lead))
-    index = torch.zeros((*kernel, *places), dtype=torch.int64)
+    index = torch.zeros((*kernel, *positions), dtype=torch.int64)
     for i in range(count):
         taps = torch.arange(kernel[i]).reshape([-1 if j == i else 1 for j in range(2 * count)])
-        at = torch.arange(places[i]).reshape(
+        at = torch.arange(positions[i]).reshape(
             [-1 if j == count + i else 1 for j in range(2 * count)]
         )
         index = index * size[i] + taps * widths[i] + at * steps[i]

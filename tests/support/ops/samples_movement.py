@@ -24,8 +24,8 @@ def moved(numpy_function: Any) -> Any:
     """The torch function that reads where `numpy_function` would move elements from."""
 
     def function(x: Any, **attrs: Any) -> Any:
-        places = np.arange(x.numel()).reshape(tuple(x.shape))
-        result = numpy_function(places, **attrs)
+        positions = np.arange(x.numel()).reshape(tuple(x.shape))
+        result = numpy_function(positions, **attrs)
         if isinstance(result, tuple | list):
             return [_read(x, r) for r in result]
         return _read(x, result)
@@ -33,8 +33,8 @@ def moved(numpy_function: Any) -> Any:
     return function
 
 
-def _read(x: Any, places: np.ndarray) -> Any:
-    return x.reshape(-1)[torch.from_numpy(np.array(places))]
+def _read(x: Any, positions: np.ndarray) -> Any:
+    return x.reshape(-1)[torch.from_numpy(np.array(positions))]
 
 
 def _slice(a: np.ndarray, starts: Any, stops: Any, steps: Any = None) -> np.ndarray:
@@ -43,13 +43,13 @@ def _slice(a: np.ndarray, starts: Any, stops: Any, steps: Any = None) -> np.ndar
 
 
 def _unslice(x: Any, shape: Any, starts: Any, steps: Any) -> Any:
-    places = np.arange(int(np.prod(shape))).reshape(shape)
-    written = places[
+    positions = np.arange(int(np.prod(shape))).reshape(shape)
+    written = positions[
         tuple(
             np.ix_(*(b + np.arange(m) * s for b, s, m in zip(starts, steps, x.shape, strict=True)))
         )
     ]
-    flat = torch.zeros(places.size, dtype=x.dtype)
+    flat = torch.zeros(positions.size, dtype=x.dtype)
     return flat.index_put((torch.from_numpy(written.reshape(-1)),), x.reshape(-1)).reshape(shape)
 
 

@@ -101,10 +101,10 @@ def _attention_logsumexp(
     q: Any, k: Any, mask: Any = None, causal: bool = False, scale: Any = None
 ) -> Any:
     scores = _attention_scores(q, k, mask, causal, scale)
-    seen = (scores > -torch.inf).any(-1)
+    observed = (scores > -torch.inf).any(-1)
     # The derivative of a logsumexp of nothing but -inf would be NaN, also where it is not used.
-    filled = torch.where(seen[..., None], scores, 0.0)
-    return torch.where(seen, filled.logsumexp(-1), torch.inf)
+    filled = torch.where(observed[..., None], scores, 0.0)
+    return torch.where(observed, filled.logsumexp(-1), torch.inf)
 
 
 def _attention_gradient(
@@ -273,8 +273,8 @@ LOSSES = {
 def _dropout(x: Any, key: Any, p: float = 0.5, training: bool = True) -> Any:
     if not training or p == 0:
         return x
-    kept = torch.from_numpy(np.asarray(uniforms(int(key), tuple(x.shape), 0) >= p))
-    return torch.where(kept, x * (0.0 if p == 1 else 1 / (1 - p)), torch.zeros_like(x))
+    retained = torch.from_numpy(np.asarray(uniforms(int(key), tuple(x.shape), 0) >= p))
+    return torch.where(retained, x * (0.0 if p == 1 else 1 / (1 - p)), torch.zeros_like(x))
 
 
 RANDOM = {

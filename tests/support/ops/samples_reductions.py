@@ -37,27 +37,27 @@ ONE_AXIS = (
 
 
 def _axes(x: Any, axis: Any) -> tuple[int, ...]:
-    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    return tuple(sorted(a % x.ndim for a in given))
+    inputs = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return tuple(sorted(a % x.ndim for a in inputs))
 
 
-def folded(one: Any) -> Any:
+def folded(single: Any) -> Any:
     """A torch function of (x, dims, keepdim) over any axes; 0-d tensors fold one element."""
 
     def function(x: Any, axis: Any = None, keepdims: bool = False, **more: Any) -> Any:
         if x.ndim == 0:
-            return one(x.reshape(1), (0,), False, **more)
-        return one(x, _axes(x, axis), keepdims, **more)
+            return single(x.reshape(1), (0,), False, **more)
+        return single(x, _axes(x, axis), keepdims, **more)
 
     return function
 
 
-def one_by_one(one: Any) -> Any:
+def one_by_one(single: Any) -> Any:
     """From a torch function that takes one axis at a time."""
 
     def function(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         for axis in reversed(axes):
-            x = one(x, axis, keepdim=keepdims)
+            x = single(x, axis, keepdim=keepdims)
         return x
 
     return folded(function)
@@ -78,8 +78,8 @@ def _position(numpy_function: Any) -> Any:
     def function(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         result = numpy_function(x, axis=axis)
         if keepdims:
-            ones = [1] * x.ndim
-            result = result.reshape(ones) if axis is None else np.expand_dims(result, axis)
+            items = [1] * x.ndim
+            result = result.reshape(items) if axis is None else np.expand_dims(result, axis)
         return np.asarray(result)
 
     return function

@@ -2,7 +2,8 @@
 
 `found`, `given`, `place` or `kind` fit any value of any function, so that a reader learns nothing
 from them and grep finds everything. A name of this list alone is pronoun-like; as a part of a
-longer name (`dtype_kind`, `found_cycle`) it says more, and is not counted.
+longer name (`dtype_kind`, `found_cycle`) it says more, and is not counted. `ones` is not in the
+list because numpy and torch have a function of that name.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 _LIST = """
 found place places kind kinds own given made wanted what which whole other rest thing things way
 ways there here such same taken kept held got seen done left asked known told said put come gone
-meant mine theirs ours whose some whatever wherever one ones former latter had being been these
+meant mine theirs ours whose some whatever wherever one former latter had being been these
 those that it its whom who shown stands lies goes comes gives takes holds belongs about around
 behind beside apart along among
 """

@@ -77,10 +77,10 @@ def fork_join() -> Tables:
 
 def records(*rows: tuple[int, ...]) -> np.ndarray:
     """Rows of (task, worker, ready, start, end), and the worker it was stolen from."""
-    made = np.empty(len(rows), RECORD)
+    created = np.empty(len(rows), RECORD)
     for i, (task, worker, ready, start, end, *stolen) in enumerate(rows):
-        made[i] = (task, worker, stolen[0] if stolen else NOT_STOLEN, ready, start, end)
-    return made
+        created[i] = (task, worker, stolen[0] if stolen else NOT_STOLEN, ready, start, end)
+    return created
 
 
 def fork_join_records() -> np.ndarray:
@@ -108,20 +108,20 @@ def make_run(timeline: Timeline, program: str = "fork") -> Run:
 def random_graph(seed: int, launches: int = 12, most: int = 8) -> TaskGraph:
     """Launches of tiled kernels, each task after some tasks of the two launches before it."""
     random = np.random.default_rng(seed)
-    kinds = ("matrix", "vector", "vector", "matrix", "vector", "host")
+    modes = ("matrix", "vector", "vector", "matrix", "vector", "host")
     kernels = [
         kernel(
             f"kernel_{i}",
-            int(random.integers(1, most + 1)) if kinds[i % 6] != "host" else 1,
-            kinds[i % 6],
-            int(random.integers(200_000, 4_000_000)) // (1 if kinds[i % 6] == "matrix" else 12),
+            int(random.integers(1, most + 1)) if modes[i % 6] != "host" else 1,
+            modes[i % 6],
+            int(random.integers(200_000, 4_000_000)) // (1 if modes[i % 6] == "matrix" else 12),
         )
         for i in range(launches)
     ]
     tasks = [(i, t, t + 1) for i, k in enumerate(kernels) for t in range(k.grid)]
     edges: dict[int, list[int]] = {}
     for number, (launch, _, _) in enumerate(tasks):
-        before = [t for t, (other, _, _) in enumerate(tasks) if launch - 2 <= other < launch]
+        before = [t for t, (second, _, _) in enumerate(tasks) if launch - 2 <= second < launch]
         for choice in random.choice(before, min(3, len(before)), replace=False) if before else ():
             edges.setdefault(int(choice), []).append(number)
     return make_graph(make_tables(kernels, tasks, {k: sorted(v) for k, v in edges.items()}))
@@ -132,6 +132,6 @@ def noisy_run(seed: int, workers: int, launches: int = 12, most: int = 8) -> Run
     graph = random_graph(seed, launches, most)
     costs = task_costs(graph, Speeds())
     random = np.random.default_rng(seed + 1)
-    taken = np.rint(costs * random.uniform(0.8, 1.9, len(costs))).astype(np.uint64)
-    measured = play(graph, taken, workers, "locality").timeline
+    chosen = np.rint(costs * random.uniform(0.8, 1.9, len(costs))).astype(np.uint64)
+    measured = play(graph, chosen, workers, "locality").timeline
     return Run(f"program {seed}", measured, play(graph, costs, workers))

@@ -14,7 +14,7 @@ def two_chains(**options: Any) -> tuple[nova.Compiled, list[np.ndarray]]:
     random = np.random.default_rng(0)
     arrays = [random.standard_normal((512, 512)).astype("f4") / 23 for _ in range(4)]
     x, a, b, c = (nova.tensor(v, name=n) for n, v in zip("xabc", arrays, strict=True))
-    left = nova.gelu(x @ a) @ b
+    remaining = nova.gelu(x @ a) @ b
     right = nova.tanh(x @ c) @ a
-    program = nova.compile(nova.softmax(left) + right, inputs=[x, a, b, c], **options)
+    program = nova.compile(nova.softmax(remaining) + right, inputs=[x, a, b, c], **options)
     return program, arrays

@@ -10,7 +10,7 @@ uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_ope
     return base + (uint64_t)o->offset;
 }
 
-int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction *at,
+int sim_bad_access(sim_block *block, sim_fault_kind fault_type, const sim_instruction *at,
                    uint32_t thread, sim_space space, uint64_t address, uint32_t bytes,
                    sim_access access)
 {
@@ -18,7 +18,7 @@ int sim_bad_access(sim_block *block, sim_fault_kind kind, const sim_instruction 
     block->fault->bytes = bytes;
     block->fault->space = (uint8_t)space;
     block->fault->writes = access != ACCESS_READ;
-    return sim_report(block, kind, at, thread);
+    return sim_report(block, fault_type, at, thread);
 }
 
 static inline int memory_is_inside(const sim_range *range, uint64_t address, uint32_t bytes)
@@ -125,11 +125,11 @@ static inline uint8_t *memory_reach_shared(sim_block *block, sim_warp *warp,
                                            uint64_t address, uint32_t bytes, sim_access access,
                                            const uint8_t *value)
 {
-    sim_fault_kind kind = memory_check_state(block->shared_state + address, bytes, access);
-    if (kind != FAULT_NONE) {
-        if (kind == FAULT_PENDING_COPY)
+    sim_fault_kind fault_type = memory_check_state(block->shared_state + address, bytes, access);
+    if (fault_type != FAULT_NONE) {
+        if (fault_type == FAULT_PENDING_COPY)
             memory_name_copier(block, address, bytes);
-        sim_bad_access(block, kind, at, thread, SPACE_SHARED, address, bytes, access);
+        sim_bad_access(block, fault_type, at, thread, SPACE_SHARED, address, bytes, access);
         return NULL;
     }
     uint8_t *host = block->shared + address;
@@ -146,15 +146,15 @@ static inline uint8_t *memory_reach_global(sim_block *block, sim_warp *warp,
                                            const uint8_t *value)
 {
     const sim_range *range = memory_find_range(block, address, bytes);
-    sim_fault_kind kind = FAULT_NONE;
+    sim_fault_kind fault_type = FAULT_NONE;
     if (range == NULL)
-        kind = FAULT_BOUNDS;
+        fault_type = FAULT_BOUNDS;
     else if (range->read_only && access != ACCESS_READ)
-        kind = FAULT_READ_ONLY;
+        fault_type = FAULT_READ_ONLY;
     else if (range->state != NULL)
-        kind = memory_check_state(range->state + (address - range->start), bytes, access);
-    if (kind != FAULT_NONE) {
-        sim_bad_access(block, kind, at, thread, SPACE_GLOBAL, address, bytes, access);
+        fault_type = memory_check_state(range->state + (address - range->start), bytes, access);
+    if (fault_type != FAULT_NONE) {
+        sim_bad_access(block, fault_type, at, thread, SPACE_GLOBAL, address, bytes, access);
         return NULL;
     }
     uint8_t *host = (uint8_t *)(uintptr_t)(address + range->moved);

@@ -1,6 +1,6 @@
 """Blocking of a contraction: register tile, cache blocks (GotoBLAS/BLIS), and the tile of a task.
 
-Input: a target and a `Contraction`, whose `choices` may override numbers. Output: a `Tiling`, and
+Input: a target and a `Contraction`, whose `overrides` may override numbers. Output: a `Tiling`, and
 the tile of a task. `packed_gemm.py` emits it, and the schedules of kernels use the tile.
 """
 
@@ -25,7 +25,7 @@ from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.errors import ScheduleError
 
-_B_BYTES, _MOST_A_BYTES, _MOST_ALONE = 1 << 20, 384 << 10, 768 << 10
+_B_BYTES, _MAX_A_BYTES, _MAX_ALONE = 1 << 20, 384 << 10, 768 << 10
 """Upper bounds of the packed columns of B, in the cache that cores share, and of the packed rows of
 A, the last where no packed columns of B are next to them. They are on the stack."""
 
@@ -33,7 +33,7 @@ _TILE_WORDS, _TILE_A_BYTES = 512, 256 << 10
 """The depth of panels for AMX tile registers, and the upper bound of the rows of A then. Tiles load
 from L2 fast enough, but not as fast as they are multiplied: deep panels move C less often."""
 
-_MOST_ROWS, _MOST_COLUMNS = 1024, 512
+_MAX_ROWS, _MAX_COLUMNS = 1024, 512
 """Of a task: A is then packed for 512 columns and B for 1024 rows, at a few percent of the time."""
 
 _SMALL_TILE, _LARGE_TILE = 2_000_000, 100_000_000
@@ -43,7 +43,7 @@ in four if each quarter has at least half the second."""
 _SHORT_ROW = 256
 """Columns of a task below which packing its rows of A takes too long: only two cores get less."""
 
-_MOST_IN_PLACE = 128
+_MAX_IN_PLACE = 128
 """Rows of A up to which A is not packed where B is prepacked."""
 
 TileCost = Callable[[tuple[int, int], int, int, int], float]
@@ -158,9 +158,9 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
     alone = _is_copied_in_use(spec) and overrides.mc is overrides.kc is None
     in_l2 = target.l2_bytes * 3 // 8
-    if alone and rows * kc * size <= min(in_l2, _MOST_ALONE):
+    if alone and rows * kc * size <= min(in_l2, _MAX_ALONE):
         return Tiling(vl, mr, nv, k_blocks, kc, rows, nc, rows, columns, copying=True)
-    budget = min(in_l2, _TILE_A_BYTES if tiles else _MOST_A_BYTES) // size
+    budget = min(in_l2, _TILE_A_BYTES if tiles else _MAX_A_BYTES) // size
     most = max(1, budget // kc // mr)
     if overrides.mc is not None or overrides.kc is not None:
         row_panels = -(-(overrides.mc or 1) // mr)
@@ -181,7 +181,7 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
 def _is_read_in_place(spec: Contraction, form: PackedLayout) -> bool:
     """Whether packing A does not pay: adjacent tasks would pack the same rows."""
     along_k = spec.a_strides[1] == 1 and spec.a_type == spec.acc_type
-    return spec.packed and along_k and form is ELEMENTS and spec.m <= _MOST_IN_PLACE
+    return spec.packed and along_k and form is ELEMENTS and spec.m <= _MAX_IN_PLACE
 
 
 def _is_copied_in_use(spec: Contraction) -> bool:
@@ -196,7 +196,7 @@ def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:
     packing at a few percent. A GEMM of few tiles is cut for two cores if it is worth two tasks, and
     for four if a quarter is still large and not too narrow.
     """
-    rows, columns = _even(spec.m, _MOST_ROWS, mr), _even(spec.n, _MOST_COLUMNS, nr)
+    rows, columns = _even(spec.m, _MAX_ROWS, mr), _even(spec.n, _MAX_COLUMNS, nr)
 
     def tiles() -> int:
         return -(-spec.m // rows) * -(-spec.n // columns)

@@ -2,8 +2,7 @@
 
 Input: a `Contraction` (static sizes and strides), flat memrefs with offsets, and the row and column
 range of C to compute. Output: scf/memref/arith code at the insertion point: loops around calls of
-functions that all GEMMs of the module share (packing.py, microkernel.py). The kernel lowering calls
-`emit_block` for each task tile, whose size `tile_shape` returns.
+functions that all GEMMs of the module share (packing.py, microkernel.py). `strategies.py` calls it.
 
 The loops of a block, from the outside in: blocks of columns (`nc`); blocks of k (`kc`), for which B
 is packed; blocks of rows (`mc`), for which A is packed; and in the shared functions column panels
@@ -34,8 +33,7 @@ from nova.codegen.cpu.gemm.microkernel import Microkernel
 from nova.codegen.cpu.gemm.packed_layout import ELEMENTS, PAIRS, TILES
 from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.gemm.store_tile import StridedMatrix
-from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked
-from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
+from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked
 from nova.codegen.cpu.gemm.vnni_packing import pack_vnni_pairs
 from nova.codegen.cpu.shared_functions import entry_alloca, without_end
 from nova.core.rounding import round_up
@@ -43,22 +41,11 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
-__all__ = [
-    "Contraction",
-    "emit_block",
-    "emit_row_panels",
-    "flops",
-    "is_worth_packing",
-    "register_shape",
-    "row_panels_of",
-    "tile_shape",
-]
-
-_STRIP_BYTES, _MOST_PANELS, _MOST_K_BLOCKS = 128 << 10, 1 << 20, 4
+_ROW_PANEL_BYTES, _MAX_PANELS, _MAX_K_BLOCKS = 128 << 10, 1 << 20, 4
 """Bytes of a row panel of C, so that it stays in L2 next to the data of its epilogue; bytes of the
 columns of B that are packed for a tile; and the number of blocks of k, each emitted separately."""
 
-_LEAST_ROWS, _LEAST_DEPTH = 192, 128
+_MIN_ROWS, _MIN_DEPTH = 192, 128
 """The least tile that is worth row panels: with fewer rows, packing columns while they are used is
 better, and shallow matmuls lose nothing in small tiles, which balance better over many cores."""
 
@@ -68,67 +55,16 @@ _LARGE_L2 = 2 << 20
 time."""
 
 
-def flops(spec: Contraction) -> int:
-    """Floating-point operations of the whole contraction."""
-    return 2 * spec.m * spec.n * spec.k
-
-
-def is_worth_packing(target: Target, spec: Contraction) -> bool:
-    """Whether `emit_block` beats plain loops: enough work, and more than a thin slice of C."""
-    if is_unpacked(target, with_unit_columns(spec)):
-        return True
-    lanes = target.lanes(BITS[spec.acc_type])
-    return flops(spec) >= 32768 and min(spec.m, spec.n) >= 4 and max(spec.m, spec.n) >= lanes
-
-
-def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
-    """Rows and columns of C that one task should compute: whole register tiles."""
-    inner = with_unit_columns(spec)
-    if is_unpacked(target, inner):
-        shape = inner.m, unpacked_tile(target, inner).columns
-    else:
-        tiling = choose_tiling(target, inner)
-        shape = tiling.rows, tiling.columns
-    return shape if inner is spec else shape[::-1]
-
-
-def register_shape(target: Target, spec: Contraction) -> tuple[int, int]:
-    """Rows and columns of C that are held in registers: a tile is a multiple of both."""
-    inner = with_unit_columns(spec)
-    direct = is_unpacked(target, inner)
-    tiling = unpacked_tile(target, inner) if direct else choose_tiling(target, inner)
-    return (tiling.mr, tiling.nr) if inner is spec else (tiling.nr, tiling.mr)
-
-
-def emit_block(
+def emit_packed(
     target: Target,
     spec: Contraction,
-    a: ir.Value,
-    a_offset: ir.Value,
-    b: ir.Value,
-    b_offset: ir.Value,
-    c: ir.Value,
-    c_offset: ir.Value,
-    m_lo: ir.Value,
-    m_hi: ir.Value,
-    n_lo: ir.Value,
-    n_hi: ir.Value,
+    buffers: tuple[ir.Value, ir.Value, ir.Value],
+    offsets: tuple[ir.Value, ir.Value, ir.Value],
+    ranges: tuple[ir.Value, ir.Value, ir.Value, ir.Value],
 ) -> None:
-    """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k, at the current insertion point.
-
-    a, b, c are one-dimensional memrefs of identity layout; c does not overlap with a or b. Offsets
-    and ranges are `index` values. The pack buffers are allocated at the start of the enclosing
-    function. Memory outside of the block of C is neither read nor written.
-    """
-    inner = with_unit_columns(spec)
-    if inner is not spec:
-        a, a_offset, b, b_offset = b, b_offset, a, a_offset
-        m_lo, m_hi, n_lo, n_hi = n_lo, n_hi, m_lo, m_hi
-    if is_unpacked(target, inner):
-        ranges = m_lo, m_hi, n_lo, n_hi
-        emit_unpacked(target, inner, (a, b, c), (a_offset, b_offset, c_offset), ranges)
-        return
-    _Block(target, inner, a, a_offset, b, b_offset, c, c_offset).emit(m_lo, m_hi, n_lo, n_hi)
+    """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers."""
+    (a, b, c), (a_offset, b_offset, c_offset) = buffers, offsets
+    _Block(target, spec, a, a_offset, b, b_offset, c, c_offset).emit(*ranges)
 
 
 def row_panels_of(target: Target, spec: Contraction, rows: int, columns: int) -> int | None:
@@ -137,15 +73,15 @@ def row_panels_of(target: Target, spec: Contraction, rows: int, columns: int) ->
     Rows and columns are those of C after `with_unit_columns`.
     """
     inner = with_unit_columns(spec)
-    if is_unpacked(target, inner) or spec.k < _LEAST_DEPTH or rows < _LEAST_ROWS:
+    if is_unpacked(target, inner) or spec.k < _MIN_DEPTH or rows < _MIN_ROWS:
         return None
     tiling, size = choose_tiling(target, inner), BITS[spec.acc_type] // 8
-    if tiling.form is not ELEMENTS or tiling.k_blocks > _MOST_K_BLOCKS:
+    if tiling.form is not ELEMENTS or tiling.k_blocks > _MAX_K_BLOCKS:
         return None
     panels = round_up(columns, tiling.nr) * spec.k * size
-    if not spec.packed and panels > _MOST_PANELS:
+    if not spec.packed and panels > _MAX_PANELS:
         return None
-    most = max(1, min(_STRIP_BYTES, target.l2_bytes // 4) // (columns * size) // tiling.mr)
+    most = max(1, min(_ROW_PANEL_BYTES, target.l2_bytes // 4) // (columns * size) // tiling.mr)
     pieces = -(-rows // (most * tiling.mr))
     return round_up(-(-rows // pieces), tiling.mr)
 
@@ -162,7 +98,7 @@ def emit_row_panels(
 ) -> None:
     """Emit C[rows, columns] in row panels; `epilogue` emits the ops after each panel.
 
-    Buffers and offsets are those of `emit_block`, except the offset of C, which is requested with
+    Buffers and offsets are those of `emit_packed`, except the offset of C, which is requested with
     the first row of a row panel. Rows and columns are those of C after `with_unit_columns`; `most`
     bounds both for a row panel.
     """

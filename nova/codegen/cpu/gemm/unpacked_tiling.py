@@ -22,13 +22,13 @@ from nova.core.records import record
 from nova.core.rounding import round_up
 from nova.core.targets import Target
 
-_LEAST_WORK, _MOST_WORK = 256, 1 << 21
+_MIN_WORK, _MAX_WORK = 256, 1 << 21
 """Multiply-adds of a small matmul: plain loops handle less, packed panels pay for more."""
 
-_MOST_RIGHT = 256 << 10
+_MAX_RIGHT = 256 << 10
 """Bytes of B of a small matmul: B is read again for every few rows and must stay in L2."""
 
-_MOST_IN_PLACE = 1 << 19
+_MAX_IN_PLACE = 1 << 19
 """Multiply-adds of a small matmul that is unpacked even where packed panels are free."""
 
 _NARROW = 1 << 16
@@ -43,16 +43,16 @@ _STREAMS, _STREAMS_OF_ONE = 8, 4
 _LARGE_RIGHT = 1 << 20
 """Bytes of B from which a matmul with few rows is cut in two: one core does not saturate memory."""
 
-_MOST_DOT_ROWS = 16
+_MAX_DOT_ROWS = 16
 """Rows of a matmul along k up to which its right operand is not transposed."""
 
 _TWO_TASKS = 2_000_000
 """Multiply-adds that are worth two tasks."""
 
-_MOST_SUMS = 256 << 10
+_MAX_SUMS = 256 << 10
 """Bytes of the partial sums of a block of k, next to C: they are on the stack."""
 
-_MOST_AHEAD = 16 << 10
+_MAX_AHEAD = 16 << 10
 """Bytes of B that may be prefetched: they wait in L1, next to a row of C."""
 
 
@@ -103,19 +103,19 @@ def is_unpacked(target: Target, spec: Contraction) -> bool:
     if _is_along_k(spec):
         vectorizes = spec.k % target.lanes(bits) == 0 or has_masks(target, bits)
         least = 16 if spec.m <= _FEW_ROWS else 4 * target.lanes(bits)
-        return vectorizes and spec.m <= _MOST_DOT_ROWS and spec.k >= least
+        return vectorizes and spec.m <= _MAX_DOT_ROWS and spec.k >= least
     if spec.b_strides[1] != 1 or spec.c_strides[1] != 1:
         return False
     if spec.n % target.lanes(bits) and not has_masks(target, bits):
         return False
     work, right = spec.m * spec.n * spec.k, spec.n * spec.k * bits // 8
-    small = work <= _MOST_WORK and right <= _MOST_RIGHT
-    return work >= _LEAST_WORK and (spec.m <= _FEW_ROWS or small)
+    small = work <= _MAX_WORK and right <= _MAX_RIGHT
+    return work >= _MIN_WORK and (spec.m <= _FEW_ROWS or small)
 
 
 def is_best_in_place(target: Target, spec: Contraction) -> bool:
     """Whether a matmul is unpacked even where its right operand could be prepacked."""
-    few = spec.m <= _FEW_ROWS or spec.m * spec.n * spec.k <= _MOST_IN_PLACE
+    few = spec.m <= _FEW_ROWS or spec.m * spec.n * spec.k <= _MAX_IN_PLACE
     return few and is_unpacked(target, spec)
 
 
@@ -143,7 +143,7 @@ def _gemv_tile(target: Target, spec: Contraction) -> GemvTile:
     # One row has few accumulators and would wait for each: it alternates between two.
     parts = 2 if spec.m == 1 else 1
     vectors = max(parts, 512 // bits // vl)
-    ahead = nr * spec.k * bits // 8 <= _MOST_AHEAD
+    ahead = nr * spec.k * bits // 8 <= _MAX_AHEAD
     return GemvTile(mr, nr, vl, parts, vectors, columns, ahead)
 
 
@@ -165,9 +165,9 @@ def _column_tile(target: Target, spec: Contraction) -> UnpackedTile:
     chunk = _STREAMS_OF_ONE if spec.m == 1 else _STREAMS
     block = _k_block(spec.k, chunk)
     if block:
-        most = _MOST_SUMS * 8 // bits // spec.m // (nv * vl) * (nv * vl)
+        most = _MAX_SUMS * 8 // bits // spec.m // (nv * vl) * (nv * vl)
         columns = min(columns, most)
-    ahead = chunk * columns * bits // 8 <= _MOST_AHEAD
+    ahead = chunk * columns * bits // 8 <= _MAX_AHEAD
     return UnpackedTile(spec.m, nv, vl, chunk, columns, ahead, block)
 
 

@@ -83,7 +83,7 @@ class AttentionBlock(AttentionScores):
     ) -> list[ir.Value]:
         """A loop over blocks of `size` rows of some operands, which are copied into tiles.
 
-        `places` are offsets of the tiles in a buffer of the ring, relative to its first tile.
+        `offsets` are offsets of the tiles in a buffer of the ring, relative to its first tile.
         `body` takes the number of the first row, the offset of the ring buffer from the first one,
         and the carried values, and returns those of the next iteration. Copies issued before the
         loop have arrived in the first iteration, too; `begin` is called when the first copies are

@@ -19,7 +19,7 @@ from nova.codegen.gpu.gemm.select_plan import limits
 from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
 
 _TENSOR_TYPES = ("bf16", "f16")
-_MOST_SUMS, _MOST_SUMS_64 = 144, 96
+_MAX_SUMS, _MAX_SUMS_64 = 144, 96
 """Registers of a thread for accumulators; with f64, all other values take two each, too."""
 
 _CACHE = 16 << 20
@@ -168,7 +168,7 @@ def plan_attention(
             if plan.shared_bytes <= shared << 10:
                 fitting.append(plan)
                 break
-    most = _MOST_SUMS_64 if element == "f64" else _MOST_SUMS
+    most = _MAX_SUMS_64 if element == "f64" else _MAX_SUMS
     light = [plan for plan in fitting if plan.sums <= most] or fitting[-1:]
     full = [plan for plan in light if plan.blocks >= processors]
     if not full:

@@ -2,7 +2,7 @@
 
 Input: the accumulators of each thread. Output: code that redistributes them through shared memory:
 elements that are adjacent in memory go to adjacent threads, some columns (a `Fragment`) at a time.
-`mainloop.py` calls it; the user of a GEMM supplies the `Finish`.
+`mainloop.py` calls it; the user of a GEMM supplies the `Epilogue`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Fragment:
     """A group of results: `value` is a vector of the plan's width, or a scalar where that is one.
 
     `row` and `column` are those of its first element in C; the others are in the same row, or with
-    `along_rows` in the same column. `around` are positions of the enclosing loops, 0 in those of k.
+    `along_rows` in the same column. `enclosing` has the counters of the outer loops, 0 for k.
     """
 
     enclosing: tuple[Index, ...]
@@ -66,7 +66,7 @@ def parts(core: Core, sums: list[ir.Value]) -> Iterator[tuple[Index, Index, list
 
 
 def store_epilogue(plan: GemmPlan, c: ir.Value) -> Epilogue:
-    """A `Finish` that writes C, a flat buffer of the accumulator type, or adds to it."""
+    """A `Epilogue` that writes C, a flat buffer of the accumulator type, or adds to it."""
     spec, offset = plan.gemm.contraction, plan.gemm.offsets[2]
     size = BITS[spec.acc_type] // 8
     strides = spec.c_strides[::-1] if plan.swapped else spec.c_strides

@@ -5,7 +5,8 @@ inside a `gpu.launch` with the plan's grid, block and shared memory. The device 
 calls `emit_gemm`.
 
 Stages of both operands are copied into a ring of buffers in shared memory, some stages ahead of the
-one that is multiplied (a multistage software pipeline). `epilogue.py` handles the accumulators.
+one that is multiplied (a multistage software pipeline, as in CUTLASS). `epilogue.py` handles the
+accumulators.
 """
 
 from __future__ import annotations

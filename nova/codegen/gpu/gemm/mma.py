@@ -162,7 +162,7 @@ class TensorCore:
         return self._multiply(lambda step: lhs[step], rhs, sums, clean)
 
     def load_fragments(self, lhs: Index) -> list[Fragments]:
-        """Load the fragments of a left tile into registers, for `stage_held`."""
+        """Load the fragments of a left tile into registers, for `stage_from_registers`."""
         return [self._lhs_fragments(lhs, step) for step in range(self._steps)]
 
     def as_lhs(self, sums: list[ir.Value]) -> list[Fragments]:

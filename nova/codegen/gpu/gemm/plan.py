@@ -5,9 +5,10 @@ code of one block, and which has the grid, the threads of a block and its shared
 `select_plan.py` makes plans, with the shape that it estimates to be the fastest.
 
 C is cut into tiles, one per block. Both operands are copied in stages of `depth` steps of k through
-a ring of buffers in shared memory. Warps share the tile, and where there are few tiles also the
-steps of a stage (`split`); their sums are then added at the end, in order: results do not depend on
-the scheduling of blocks. Another algorithm, such as Hopper's, is another `kind` of plan.
+a ring of buffers in shared memory (a multistage pipeline, as in CUTLASS). Warps share the tile, and
+where there are few tiles also the steps of a stage (`split`; CUTLASS calls it sliced-K). Their sums
+are then added at the end, in order: results do not depend on the scheduling of blocks. Another
+algorithm, such as Hopper's warpgroup matmuls, is another strategy with the match of `kernel.py`.
 """
 
 from __future__ import annotations

@@ -53,11 +53,11 @@ def test_hidden_values(name, worst, level):
     clean = compiled(attend, arrays, target=level)
     rows, keys = arrays[0].shape[1], arrays[1].shape[1]
     for key in (keys - 1, keys // 2, 1):
-        got = compiled(attend, spoiled(arrays, key, WORST[worst]), target=level)
+        actual = compiled(attend, spoiled(arrays, key, WORST[worst]), target=level)
         # One program for all of them: the same bits, above; below, the value is seen.
-        np.testing.assert_array_equal(got[:, :key], clean[:, :key])
-        np.testing.assert_array_equal(got[:, key:], np.full_like(got[:, key:], WORST[worst]))
-        assert got.shape[1] == rows
+        np.testing.assert_array_equal(actual[:, :key], clean[:, :key])
+        np.testing.assert_array_equal(actual[:, key:], np.full_like(actual[:, key:], WORST[worst]))
+        assert actual.shape[1] == rows
 
 
 @pytest.mark.parametrize("worst", WORST)
@@ -66,10 +66,10 @@ def test_hidden_values_in_the_interpreter(name, worst):
     arrays = operands(name)
     key = arrays[1].shape[1] // 2
     tensors = [nova.tensor(a) for a in spoiled(arrays, key, WORST[worst])]
-    (got,) = evaluate([attend(tensors)])
+    (actual,) = evaluate([attend(tensors)])
     (clean,) = evaluate([attend([nova.tensor(a) for a in arrays])])
-    np.testing.assert_array_equal(got[:, :key], clean[:, :key])
-    np.testing.assert_array_equal(got[:, key:], np.full_like(got[:, key:], WORST[worst]))
+    np.testing.assert_array_equal(actual[:, :key], clean[:, :key])
+    np.testing.assert_array_equal(actual[:, key:], np.full_like(actual[:, key:], WORST[worst]))
 
 
 @pytest.mark.parametrize("level", LEVELS[:1])
@@ -80,12 +80,12 @@ def test_gradients_of_rows_that_do_not_see_it(name, level):
     above = (np.arange(arrays[0].shape[1]) < key)[:, None]
 
     def by_q(tensors):
-        seen = nova.where(nova.tensor(above), attend(tensors), 0.0)
-        return nova.graph.gradients(nova.square(seen).sum(), [tensors[0]])[0]
+        observed = nova.where(nova.tensor(above), attend(tensors), 0.0)
+        return nova.graph.gradients(nova.square(observed).sum(), [tensors[0]])[0]
 
-    got = compiled(by_q, spoiled(arrays, key, np.nan), target=level)
+    actual = compiled(by_q, spoiled(arrays, key, np.nan), target=level)
     clean = compiled(by_q, arrays, target=level)
-    np.testing.assert_array_equal(got[:, :key], clean[:, :key])
+    np.testing.assert_array_equal(actual[:, :key], clean[:, :key])
     assert np.abs(clean[:, 1:key]).max() > 0
 
 
@@ -95,8 +95,8 @@ def test_finite_values_against_torch():
         arrays = operands(name)
         tensors = [torch.tensor(a)[:, None] for a in arrays]
         want = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=True)
-        got = compiled(attend, arrays)
-        np.testing.assert_allclose(got, want.numpy()[:, 0], rtol=2e-5, atol=2e-6)
+        actual = compiled(attend, arrays)
+        np.testing.assert_allclose(actual, want.numpy()[:, 0], rtol=2e-5, atol=2e-6)
 
 
 def gradients(arrays, **options):
@@ -127,10 +127,10 @@ def test_no_gradient_has_values_hidden_from_all_rows(name, worst):
     rows, keys = arrays[0].shape[1], arrays[1].shape[1]
     clean = gradients(arrays)
     for key in (rows, keys - 1):
-        for got, want in zip(
+        for actual, want in zip(
             gradients([*spoiled(arrays[:3], key, WORST[worst]), arrays[3]]), clean, strict=True
         ):
-            np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(actual, want)
     assert not clean[1][:, rows:].any() and not clean[2][:, rows:].any()
 
 
@@ -144,16 +144,16 @@ def test_gradients_against_torch_where_some_rows_see_it(name):
     key = HIDDEN_FROM_ALL[name][0] // 2
     arrays = with_more_keys(name, below=key)
     q, k, v = spoiled(arrays[:3], key, np.nan)
-    got = gradients([q, k, v, arrays[3]])
+    actual = gradients([q, k, v, arrays[3]])
     leaves = [torch.tensor(a[:, None], requires_grad=True) for a in (q, k, v)]
     out = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
     out.backward(torch.tensor(arrays[3][:, None]))
     want = [leaf.grad.numpy()[:, 0] for leaf in leaves]
-    for ours, theirs in zip(got, want, strict=True):
-        assert not (np.isnan(ours) & ~np.isnan(theirs)).any()
-    np.testing.assert_allclose(got[2], want[2], rtol=2e-5, atol=2e-6)
+    for computed, reference in zip(actual, want, strict=True):
+        assert not (np.isnan(computed) & ~np.isnan(reference)).any()
+    np.testing.assert_allclose(actual[2], want[2], rtol=2e-5, atol=2e-6)
     clean = gradients(arrays)
-    np.testing.assert_array_equal(got[0][:, :key], clean[0][:, :key])
-    np.testing.assert_array_equal(got[2], clean[2])
+    np.testing.assert_array_equal(actual[0][:, :key], clean[0][:, :key])
+    np.testing.assert_array_equal(actual[2], clean[2])
     rows = arrays[0].shape[1]
-    assert np.isnan(got[1][:, :rows]).all() and not got[1][:, rows:].any()
+    assert np.isnan(actual[1][:, :rows]).all() and not actual[1][:, rows:].any()

@@ -31,11 +31,11 @@ def reference(arrays: list[np.ndarray], g: np.ndarray, mask: Any, causal: bool) 
     if causal:
         past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~past, -torch.inf)
-    seen = (scores > -torch.inf).any(-1, keepdim=True)
-    weights = torch.where(seen, torch.where(seen, scores, 0.0).softmax(-1), 0.0)
+    observed = (scores > -torch.inf).any(-1, keepdim=True)
+    weights = torch.where(observed, torch.where(observed, scores, 0.0).softmax(-1), 0.0)
     out = weights @ v
-    found = torch.autograd.grad(out, (q, k, v), torch.from_numpy(g.astype(np.float64)))
-    return [t.detach().numpy() for t in (out, *found)]
+    result = torch.autograd.grad(out, (q, k, v), torch.from_numpy(g.astype(np.float64)))
+    return [t.detach().numpy() for t in (out, *result)]
 
 
 def build(
@@ -43,13 +43,13 @@ def build(
 ) -> tuple[Any, list[np.ndarray]]:
     """The program of the result and the gradients, and its inputs."""
     q, k, v = (nova.tensor(a, requires_grad=True) for a in arrays)
-    inputs, given = [q, k, v, nova.tensor(g)], [*arrays, g]
+    inputs, arguments = [q, k, v, nova.tensor(g)], [*arrays, g]
     if mask is not None:
         inputs.append(nova.tensor(mask))
-        given.append(mask)
+        arguments.append(mask)
     out = nova.scaled_dot_product_attention(q, k, v, *inputs[4:], causal=causal)
     outputs = [out, *gradients(out, [q, k, v], inputs[3])]
-    return nova.compile(outputs, inputs=inputs, target=target), given
+    return nova.compile(outputs, inputs=inputs, target=target), arguments
 
 
 def check(
@@ -71,12 +71,12 @@ def check(
         hidden[..., 0, :] = False  # a row with nothing to see
     elif mask == "float":
         hidden = rng.standard_normal((rows, keys)).astype(dtype)
-    program, given = build(arrays, g, hidden, causal, target)
+    program, inputs = build(arrays, g, hidden, causal, target)
     text = program.stages["linalg"]
     assert "nova.attend_point" in text and "nova.attend_gradient_point" in text
-    for got, want in zip(program.run(given), reference(arrays, g, hidden, causal), strict=True):
+    for actual, want in zip(program.run(inputs), reference(arrays, g, hidden, causal), strict=True):
         scale = max(1.0, float(np.abs(want).max()))
-        np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE[dtype] * scale)
+        np.testing.assert_allclose(actual, want, rtol=0, atol=TOLERANCE[dtype] * scale)
     return program
 
 
@@ -179,10 +179,10 @@ def test_threads_give_the_same_bits(rows):
     rng = np.random.default_rng(0)
     *arrays, g = (rng.standard_normal((1, 3, rows, 16), np.float32) for _ in range(4))
     with knobs.override(task_ns=1000):
-        program, given = build(arrays, g, None, True, "cpu")
+        program, inputs = build(arrays, g, None, True, "cpu")
     with knobs.override(threads=1):
-        alone = program.run(given)
+        alone = program.run(inputs)
     for threads in (2, 5):
         with knobs.override(threads=threads):
-            for got, want in zip(program.run(given), alone, strict=True):
-                np.testing.assert_array_equal(got, want)
+            for actual, want in zip(program.run(inputs), alone, strict=True):
+                np.testing.assert_array_equal(actual, want)

@@ -14,7 +14,7 @@ from test_packed_gemm import LEVELS, Kernel, check, dense, make_unit, numbers
 
 import nova
 from nova.codegen.common.overrides import ScheduleOverrides
-from nova.codegen.cpu.gemm.packed_gemm import is_worth_packing, register_shape, tile_shape
+from nova.codegen.cpu.gemm.strategies import is_worth_packing, register_shape, tile_shape
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, is_unpacked, unpacked_tile
 from nova.codegen.cpu.vectorize import has_masks
 from nova.compiler.cpu.llvm import assembly
@@ -68,11 +68,11 @@ def test_result_does_not_depend_on_the_cut(level, rows):
     kernel = Kernel(target, spec)
     rng = np.random.default_rng(5)
     a, b = numbers(rng, (rows, 720), "f32"), numbers(rng, (150, 720), "f32")
-    whole, pieces = (np.zeros((rows, 150), np.float32) for _ in range(2))
-    kernel.run(a, b, whole, (0, rows, 0, 150))
+    full, pieces = (np.zeros((rows, 150), np.float32) for _ in range(2))
+    kernel.run(a, b, full, (0, rows, 0, 150))
     for cut in itertools.product(((0, 1), (1, rows)), ((0, 9), (9, 41), (41, 150))):
         kernel.run(a, b, pieces, (*cut[0], *cut[1]))
-    assert np.array_equal(whole, pieces)
+    assert np.array_equal(full, pieces)
 
 
 def test_what_is_a_dot_product():

@@ -22,10 +22,9 @@ from processors import runnable
 
 from nova.codegen.common.builder import element_type
 from nova.codegen.common.overrides import ScheduleOverrides
-from nova.codegen.cpu.gemm import packed_gemm
-from nova.codegen.cpu.gemm.blocking import choose_tiling, edge_rows
-from nova.codegen.cpu.gemm.packed_gemm import (
-    Contraction,
+from nova.codegen.cpu.gemm import strategies
+from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, edge_rows
+from nova.codegen.cpu.gemm.strategies import (
     emit_block,
     flops,
     is_worth_packing,
@@ -59,7 +58,7 @@ PIPELINE = ",".join(
 @pytest.fixture(autouse=True)
 def packed(monkeypatch):
     """Products of every size are packed here; test_unpacked_gemm.py has those that are not."""
-    monkeypatch.setattr(packed_gemm, "is_unpacked", lambda target, spec: False)
+    monkeypatch.setattr(strategies, "GEMM_STRATEGIES", strategies.GEMM_STRATEGIES[-1:])
 
 
 LEVELS = runnable("cpu", "x86_64-v3", "x86_64", "aarch64")
@@ -69,12 +68,12 @@ def make_unit(target: Target, spec: Contraction) -> Unit:
     """The contraction in LLVM IR, to be compiled as Nova compiles code that is vectors already."""
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.create()
-        kinds = [
+        modes = [
             ir.MemRefType.get([1 << 40], element_type(t))
             for t in (spec.a_type, spec.b_type, spec.acc_type)
         ]
         with ir.InsertionPoint(module.body):
-            kernel = func.FuncOp("kernel", (kinds + [ir.IndexType.get()] * 7, []))
+            kernel = func.FuncOp("kernel", (modes + [ir.IndexType.get()] * 7, []))
             with ir.InsertionPoint(kernel.add_entry_block()):
                 a, b, c, a_at, b_at, c_at, *ranges = kernel.arguments
                 emit_block(target, spec, a, a_at, b, b_at, c, c_at, *ranges)
@@ -92,8 +91,8 @@ class Kernel:
     def __init__(self, target: Target, spec: Contraction):
         self.spec = spec
         self.code = load_objects(compile_objects([make_unit(target, spec)], target))
-        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 7)
-        self.call = kind(address_of(self.code, "kernel"))
+        mode = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 7)
+        self.call = mode(address_of(self.code, "kernel"))
 
     def run(self, a, b, c, ranges, offsets=(0, 0, 0)) -> None:
         self.call(a.ctypes.data, b.ctypes.data, c.ctypes.data, *offsets, *ranges)
@@ -148,13 +147,13 @@ def check(kernel: Kernel, ranges_list, seed: int = 0) -> None:
         rng, (spec.k - 1) * spec.b_strides[0] + (spec.n - 1) * spec.b_strides[1] + 1, spec.b_type
     )
     guarded_a, guarded_b = Guarded(a), Guarded(b)
-    left = np.lib.stride_tricks.as_strided(
+    remaining = np.lib.stride_tricks.as_strided(
         a, (spec.m, spec.k), [s * a.itemsize for s in spec.a_strides]
     ).astype(np.float64)
     right = np.lib.stride_tricks.as_strided(
         b, (spec.k, spec.n), [s * b.itemsize for s in spec.b_strides]
     ).astype(np.float64)
-    product, size = left @ right, np.abs(left) @ np.abs(right)
+    product, size = remaining @ right, np.abs(remaining) @ np.abs(right)
     dtype = DTYPES[spec.acc_type]
     extent = (spec.m - 1) * spec.c_strides[0] + (spec.n - 1) * spec.c_strides[1] + 1
     old = numbers(rng, extent, spec.acc_type) if spec.accumulate else np.full(extent, np.nan, dtype)
@@ -345,11 +344,11 @@ def test_result_does_not_depend_on_the_cut(level):
     kernel = Kernel(parse_target(level), dense(50, 70, 600))
     rng = np.random.default_rng(5)
     a, b = numbers(rng, (50, 600), "f32"), numbers(rng, (600, 70), "f32")
-    whole, pieces = (np.zeros((50, 70), np.float32) for _ in range(2))
-    kernel.run(a, b, whole, (0, 50, 0, 70))
+    full, pieces = (np.zeros((50, 70), np.float32) for _ in range(2))
+    kernel.run(a, b, full, (0, 50, 0, 70))
     for m, n in itertools.product(((0, 1), (1, 14), (14, 50)), ((0, 9), (9, 41), (41, 70))):
         kernel.run(a, b, pieces, (*m, *n))
-    assert np.array_equal(whole, pieces)
+    assert np.array_equal(full, pieces)
 
 
 @pytest.mark.parametrize("types", [("f32", "f32", "f32"), ("f16", "bf16", "f32")], ids="-".join)
@@ -395,10 +394,10 @@ def test_last_rows_have_a_shorter_tile(level):
 
 
 @pytest.mark.parametrize("level", ("x86_64", "x86_64-v3", "x86_64-v4", "aarch64"))
-@pytest.mark.parametrize("kind", ("f32", "f64"))
-def test_buffers_are_bounded_and_registers_suffice(level, kind):
+@pytest.mark.parametrize("mode", ("f32", "f64"))
+def test_buffers_are_bounded_and_registers_suffice(level, mode):
     target = parse_target(level)
     for size in (1, 10, 64, 100, 512, 3000):
-        tiling = choose_tiling(target, dense(size, size, size, types=(kind,) * 3))
-        assert (tiling.a_size + tiling.b_size) * np.dtype(DTYPES[kind]).itemsize <= 1440 << 10
+        tiling = choose_tiling(target, dense(size, size, size, types=(mode,) * 3))
+        assert (tiling.a_size + tiling.b_size) * np.dtype(DTYPES[mode]).itemsize <= 1440 << 10
         assert tiling.mr * tiling.nv + tiling.nv + 1 < target.vector_registers

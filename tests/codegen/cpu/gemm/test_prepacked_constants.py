@@ -54,8 +54,8 @@ def test_results_are_those_of_torch(shape, transposed, target) -> None:
     x, w, b = arrays(*shape)
     program = frozen(x, w, b, target, transposed)
     assert "nova.packed" in program.stages["loops"]
-    wanted = torch.relu(torch.from_numpy(x) @ torch.from_numpy(w) + torch.from_numpy(b)).numpy()
-    np.testing.assert_allclose(program(x), wanted, rtol=1e-4, atol=1e-3)
+    expected = torch.relu(torch.from_numpy(x) @ torch.from_numpy(w) + torch.from_numpy(b)).numpy()
+    np.testing.assert_allclose(program(x), expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.skipif("x86_64-v3" not in LEVELS, reason="the names are those of x86_64-v3")
@@ -112,23 +112,23 @@ def test_files_have_packed_weights_and_can_be_compiled_again(tmp_path: Path) -> 
     assert loaded.stages == program.stages
     again = nova.compile_plan(loaded.stages["plan"])
     np.testing.assert_array_equal(again(x), program(x))
-    said = io.StringIO()
-    with redirect_stdout(said):
+    output = io.StringIO()
+    with redirect_stdout(output):
         assert main(["inspect", str(tmp_path / "frozen.nova")]) == 0
-    assert "packed constants" in said.getvalue()
+    assert "packed constants" in output.getvalue()
 
 
 @pytest.mark.skipif(len(LEVELS) < 3, reason="one level alone")
 def test_targets_share_what_is_packed_alike() -> None:
     x, w, b = arrays(64, 96, 512)
     source = frozen(x, w, b, "cpu").mlir_source
-    one = translate(source, targets=["x86_64-v3"])
+    single = translate(source, targets=["x86_64-v3"])
     two = translate(source, targets=["x86_64-v3", "x86_64"])
     np.testing.assert_allclose(two.load()(x), np.maximum(x @ w + b, 0), rtol=1e-4, atol=1e-3)
     specs = {v.target: v for v in two.load().artifact.manifest.variants}
-    same = specs["x86_64"].constants == specs["x86_64-v3"].constants
-    growth = len(two.data) - len(one.data)
-    assert growth < (0.5 if same else 1.5) * w.nbytes
+    identical = specs["x86_64"].constants == specs["x86_64-v3"].constants
+    growth = len(two.data) - len(single.data)
+    assert growth < (0.5 if identical else 1.5) * w.nbytes
 
 
 def test_the_order_of_panels() -> None:

@@ -14,7 +14,8 @@ import pytest
 from processors import needs, runnable
 
 import nova
-from nova.codegen.cpu.gemm.packed_gemm import Contraction, row_panels_of
+from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.cpu.gemm.packed_gemm import row_panels_of
 from nova.core.targets import parse_target
 
 TARGETS = runnable("cpu", "x86_64-v3", "x86_64")
@@ -50,15 +51,15 @@ def test_results(size: tuple[int, int, int], transposed: tuple[bool, bool], targ
     m, n, k = size
     x, w = _array(m, k, seed=1), _array(k, n, seed=2)
     bias = _array(n, seed=3)
-    given = [x.T.copy() if transposed[0] else x, w.T.copy() if transposed[1] else w]
-    X, W, B = (nova.tensor(a, name=s) for a, s in zip((*given, bias), "XWB", strict=True))
+    arguments = [x.T.copy() if transposed[0] else x, w.T.copy() if transposed[1] else w]
+    X, W, B = (nova.tensor(a, name=s) for a, s in zip((*arguments, bias), "XWB", strict=True))
     product = (X.transpose() if transposed[0] else X) @ (W.transpose() if transposed[1] else W)
     alone = nova.compile(product, inputs=[X, W], target=target)
     h = product + B
     both = nova.compile([h, nova.relu(h) * 2.0], inputs=[X, W, B], target=target)
-    sums = alone.run(given)
+    sums = alone.run(arguments)
     np.testing.assert_allclose(sums, x.astype(np.float64) @ w, rtol=1e-4, atol=1e-3)
-    first, second = both.run([*given, bias])
+    first, second = both.run([*arguments, bias])
     assert np.array_equal(first, sums + bias)
     assert np.array_equal(second, np.maximum(first, 0) * np.float32(2.0))
 
@@ -133,9 +134,9 @@ def test_what_has_strips() -> None:
     assert rows(512, 1024, 1024, 512) is None  # two MiB of packed columns
     assert rows(512, 1024, 1024, 512, packed=True) == 60
     assert rows(512, 16, 4096, 16) is None  # a dozen blocks of k
-    for sizes, wanted in (((300, 512, 600), True), ((96, 512, 600), False)):
+    for sizes, expected in (((300, 512, 600), True), ((96, 512, 600), False)):
         m, k, n = sizes
         x, w = _array(m, k), _array(k, n)
         X, W = nova.tensor(x, name="X"), nova.tensor(w, name="W")
         program = nova.compile(nova.relu(X @ W), inputs=[X, W], target="x86_64-v3")
-        assert _strips(program) is wanted
+        assert _strips(program) is expected

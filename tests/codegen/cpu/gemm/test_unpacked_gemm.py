@@ -15,8 +15,8 @@ from test_packed_gemm import LEVELS, Kernel, check, dense, make_unit, numbers
 import nova
 from nova.codegen.common.overrides import ScheduleOverrides
 from nova.codegen.cpu.gemm.blocking import registers_used
-from nova.codegen.cpu.gemm.packed_gemm import is_worth_packing, register_shape, tile_shape
 from nova.codegen.cpu.gemm.prepacked_constants import panels_of
+from nova.codegen.cpu.gemm.strategies import is_worth_packing, register_shape, tile_shape
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
 from nova.codegen.cpu.vectorize import has_masks
 from nova.compiler.cpu.llvm import assembly
@@ -93,11 +93,11 @@ def test_result_does_not_depend_on_the_cut(level, shape):
     kernel = Kernel(target, spec)
     rng = np.random.default_rng(5)
     a, b = numbers(rng, (m, k), "f32"), numbers(rng, (k, n), "f32")
-    whole, pieces = (np.zeros((m, n), np.float32) for _ in range(2))
-    kernel.run(a, b, whole, (0, m, 0, n))
+    full, pieces = (np.zeros((m, n), np.float32) for _ in range(2))
+    kernel.run(a, b, full, (0, m, 0, n))
     for rows, columns in itertools.product(((0, 1), (1, m)), ((0, 9), (9, 41), (41, n))):
         kernel.run(a, b, pieces, (*rows, *columns))
-    assert np.array_equal(whole, pieces)
+    assert np.array_equal(full, pieces)
 
 
 def test_what_is_direct():
@@ -131,11 +131,11 @@ def test_registers_suffice_and_no_library_is_called(level):
 
 @pytest.mark.parametrize("threads", (1, 2))
 @pytest.mark.parametrize(
-    "left,right", [((1, 768), (768, 768)), ((6, 20, 24), (6, 24, 30)), ((8, 16), (16, 10))]
+    "remaining,right", [((1, 768), (768, 768)), ((6, 20, 24), (6, 24, 30)), ((8, 16), (16, 10))]
 )
-def test_compiled_products(left, right, threads):
+def test_compiled_products(remaining, right, threads):
     rng = np.random.default_rng(1)
-    x, y = rng.standard_normal(left, np.float32), rng.standard_normal(right, np.float32)
+    x, y = rng.standard_normal(remaining, np.float32), rng.standard_normal(right, np.float32)
     a, b = nova.tensor(x), nova.tensor(y)
     with nova.knobs.override(threads=threads):
         result = np.asarray(nova.compile(a @ b, inputs=[a, b])(x, y))

@@ -49,9 +49,9 @@ def _check(type_: str, batch: tuple[int, ...], sizes: tuple[int, ...], **more: A
     outputs, inputs, arrays = _graph(type_, batch, sizes, **more)
     device = nova.compile(outputs, inputs=inputs, target=target, run_mode="sim")
     assert "nova.attend_point" in device.stages["buffers"]
-    got = device.run(arrays)
+    actual = device.run(arrays)
     want = nova.compile(outputs, inputs=inputs, target="x86_64").run(arrays)
-    for name, a, b in zip(("out", "q", "k", "v"), got, want, strict=True):
+    for name, a, b in zip(("out", "q", "k", "v"), actual, want, strict=True):
         a, b = (np.asarray(x, np.float64) for x in (a, b))
         scale = np.abs(b).max()
         np.testing.assert_allclose(a / scale, b / scale, atol=CLOSE[type_], rtol=0, err_msg=name)
@@ -114,11 +114,11 @@ def test_gradients_by_rows(type_: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["f32", "bf16"])
-@pytest.mark.parametrize("kind", ["bool", "float"])
-def test_masks(type_: str, kind: str) -> None:
+@pytest.mark.parametrize("mode", ["bool", "float"])
+def test_masks(type_: str, mode: str) -> None:
     rng = np.random.default_rng(5)
-    mask: Any = rng.standard_normal((33, 65)) if kind == "float" else rng.random((33, 65)) < 0.5
-    if kind == "bool":
+    mask: Any = rng.standard_normal((33, 65)) if mode == "float" else rng.random((33, 65)) < 0.5
+    if mode == "bool":
         mask[4] = False  # a row that sees nothing: zeros, not NaN
     else:
         mask = mask.astype(TYPES[type_])
@@ -128,13 +128,13 @@ def test_masks(type_: str, kind: str) -> None:
 def test_heads_in_one_product() -> None:
     """Heads are read where they lie, and results written there."""
     x = np.random.default_rng(2).standard_normal((2, 20, 3 * 2 * 16)).astype(np.float32)
-    given = nova.tensor(x, name="x")
-    parts = nova.permute(nova.reshape(given, (2, 20, 3, 2, 16)), (2, 0, 3, 1, 4))
+    arguments = nova.tensor(x, name="x")
+    parts = nova.permute(nova.reshape(arguments, (2, 20, 3, 2, 16)), (2, 0, 3, 1, 4))
     out = nova.scaled_dot_product_attention(parts[0], parts[1], parts[2], causal=True)
     flat = nova.reshape(nova.permute(out, (0, 2, 1, 3)), (2, 20, 32))
-    got = nova.compile(flat, inputs=[given], target="cuda:sm_80", run_mode="sim").run([x])
-    want = nova.compile(flat, inputs=[given], target="x86_64").run([x])
-    np.testing.assert_allclose(got, want, atol=2e-6)
+    actual = nova.compile(flat, inputs=[arguments], target="cuda:sm_80", run_mode="sim").run([x])
+    want = nova.compile(flat, inputs=[arguments], target="x86_64").run([x])
+    np.testing.assert_allclose(actual, want, atol=2e-6)
 
 
 def test_a_small_program() -> None:
@@ -162,6 +162,8 @@ def test_no_spills(type_: str, arch: str, features: int, tmp_path: Path) -> None
     sizes = (1024, 1024, features, features)
     outputs, inputs, _ = _graph(type_, (2, 8), sizes, causal=True)
     program = nova.compile(outputs, inputs=inputs, target=f"cuda:{arch}", run_mode="sim")
-    said = assemble(program.stages["ptx"], arch, tmp_path)
-    assert said.count("bytes spill stores") >= 3
-    assert said.count("bytes spill stores") == said.count(" 0 bytes spill stores, 0 bytes spill")
+    output = assemble(program.stages["ptx"], arch, tmp_path)
+    assert output.count("bytes spill stores") >= 3
+    assert output.count("bytes spill stores") == output.count(
+        " 0 bytes spill stores, 0 bytes spill"
+    )

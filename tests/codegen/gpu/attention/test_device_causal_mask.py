@@ -43,12 +43,12 @@ def _check(type_: str, sizes: tuple[int, int, int, int], target: str, keys: dict
     for key, worst in keys.items():
         q, k, v = (a.copy() for a in arrays)
         v[:, key, ::3] = WORST[worst]
-        got = np.asarray(program.run([q, k, v]), np.float64)
-        np.testing.assert_array_equal(got[:, :key], clean[:, :key])
+        actual = np.asarray(program.run([q, k, v]), np.float64)
+        np.testing.assert_array_equal(actual[:, :key], clean[:, :key])
         others = np.arange(sizes[3]) % 3 != 0
-        np.testing.assert_array_equal(got[..., others], clean[..., others])
+        np.testing.assert_array_equal(actual[..., others], clean[..., others])
         np.testing.assert_array_equal(
-            got[:, key:, ::3], np.full_like(got[:, key:, ::3], WORST[worst])
+            actual[:, key:, ::3], np.full_like(actual[:, key:, ::3], WORST[worst])
         )
 
 
@@ -106,11 +106,11 @@ def test_gradients(type_: str, sizes: tuple[int, int, int, int], target: str) ->
     for key in (middle, rows, keys - 1):
         q, k, v, g = (a.copy() for a in arrays)
         v[:, key] = np.nan
-        got = [np.asarray(a, np.float64) for a in program.run([q, k, v, g])]
+        actual = [np.asarray(a, np.float64) for a in program.run([q, k, v, g])]
         hidden = min(key, rows)
-        np.testing.assert_array_equal(got[0][:, :hidden], clean[0][:, :hidden])
-        np.testing.assert_array_equal(got[2], clean[2])
+        np.testing.assert_array_equal(actual[0][:, :hidden], clean[0][:, :hidden])
+        np.testing.assert_array_equal(actual[2], clean[2])
         if key >= rows:
-            np.testing.assert_array_equal(got[1], clean[1])
+            np.testing.assert_array_equal(actual[1], clean[1])
         else:
-            assert np.isnan(got[1][:, :rows]).all() and not got[1][:, rows:].any()
+            assert np.isnan(actual[1][:, :rows]).all() and not actual[1][:, rows:].any()

@@ -37,7 +37,9 @@ def contraction(
 ) -> Any:
     """`layout` says of A, B and C whether they are stored by rows or by columns."""
     sizes = (m, k), (k, n), (m, n)
-    strides = [(s[1], 1) if way == "n" else (1, s[0]) for s, way in zip(sizes, layout, strict=True)]
+    strides = [
+        (s[1], 1) if route == "n" else (1, s[0]) for s, route in zip(sizes, layout, strict=True)
+    ]
     sums = "f64" if type_ == "f64" else "f32"
     return Contraction(
         m,
@@ -54,14 +56,14 @@ def contraction(
 
 def _sizes(product: GpuGemm) -> list[list[int]]:
     c = product.contraction
-    around = [loop.size for loop in product.enclosing]
-    return [[*around, *s] for s in ((c.m, c.k), (c.k, c.n), (c.m, c.n))]
+    surrounding = [loop.size for loop in product.enclosing]
+    return [[*surrounding, *s] for s in ((c.m, c.k), (c.k, c.n), (c.m, c.n))]
 
 
 def _strides(product: GpuGemm) -> list[list[int]]:
     c = product.contraction
-    own = c.a_strides, c.b_strides, c.c_strides
-    return [[*(loop.strides[i] for loop in product.enclosing), *s] for i, s in enumerate(own)]
+    private = c.a_strides, c.b_strides, c.c_strides
+    return [[*(loop.strides[i] for loop in product.enclosing), *s] for i, s in enumerate(private)]
 
 
 def _buffers(product: GpuGemm) -> list[Buffer]:
@@ -81,14 +83,14 @@ def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> No
     rng = np.random.default_rng(7)
     arrays = [rng.standard_normal(b.size).astype(TYPES[b.type]) for b in buffers]
 
-    def body(given: Any, block: Any, thread: Any) -> None:
+    def body(inputs: Any, block: Any, thread: Any) -> None:
         emit_gemm(
-            plan, given[0], given[1], store_epilogue(plan, given[2]), block=block, thread=thread
+            plan, inputs[0], inputs[1], store_epilogue(plan, inputs[2]), block=block, thread=thread
         )
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
     ptx, order = launch_ptx(buffers, body, *shape, min_blocks_per_sm=plan.min_blocks_per_sm)
-    got = run(ptx, order, arrays, *shape)[2]
+    actual = run(ptx, order, arrays, *shape)[2]
     views = [
         np.lib.stride_tricks.as_strided(
             array.astype(np.float64)[offset:], sizes, [8 * step for step in strides]
@@ -106,7 +108,7 @@ def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> No
     result[...] = value + result.copy() if product.contraction.accumulate else value
     scale = np.abs(want).max(initial=1)
     np.testing.assert_allclose(
-        got / scale, want / scale, atol=allowed or CLOSE[plan.element], rtol=0
+        actual / scale, want / scale, atol=allowed or CLOSE[plan.element], rtol=0
     )
 
 
@@ -134,7 +136,7 @@ def test_other_tensor_types(type_: str, layout: str) -> None:
 
 
 def test_f32_is_exact_unless_asked() -> None:
-    assert plan_gemm(GpuGemm(contraction(64, 64, 64)), "sm_90a").kind == "plain"
+    assert plan_gemm(GpuGemm(contraction(64, 64, 64)), "sm_90a").core_type == "plain"
 
 
 @pytest.mark.parametrize(
@@ -167,11 +169,11 @@ def test_factors_of_two_types() -> None:
 @pytest.mark.parametrize("offsets", [(8, 16, 4), (1, 2, 3)])
 def test_loops_around(offsets: tuple[int, int, int], type_: str) -> None:
     """A batch, a broadcast operand, and a second loop of k."""
-    around = (
+    surrounding = (
         EnclosingLoop(3, (20 * 16, 0, 20 * 24)),
         EnclosingLoop(2, (3 * 20 * 16, 16 * 24, 0), False),
     )
-    product = GpuGemm(contraction(20, 24, 16, type_), around, offsets)
+    product = GpuGemm(contraction(20, 24, 16, type_), surrounding, offsets)
     _check(product, plan_gemm(product, "sm_90a"))
 
 
@@ -188,25 +190,25 @@ def test_what_is_done_with_results() -> None:
     product = GpuGemm(contraction(24, 40, 32))
     plan = plan_gemm(product, "sm_90a")
 
-    def body(given: Any, block: Any, thread: Any) -> None:
-        store = store_epilogue(plan, given[2])
+    def body(inputs: Any, block: Any, thread: Any) -> None:
+        store = store_epilogue(plan, inputs[2])
 
         def finish(fragment: Fragment) -> None:
-            kind = fragment.value.type
-            twice = arith.mulf(fragment.value, splat(kind, 2.0))
+            mode = fragment.value.type
+            twice = arith.mulf(fragment.value, splat(mode, 2.0))
             row = arith.index_cast(ir.IntegerType.get_signless(32), fragment.row)
-            number = vector.broadcast(kind, arith.sitofp(kind.element_type, row))
+            number = vector.broadcast(mode, arith.sitofp(mode.element_type, row))
             store(replace(fragment, value=arith.addf(twice, number)))
 
-        emit_gemm(plan, given[0], given[1], finish, block=block, thread=thread)
+        emit_gemm(plan, inputs[0], inputs[1], finish, block=block, thread=thread)
 
     buffers = _buffers(product)
     arrays = [np.linspace(-1, 1, b.size, dtype=np.float32) for b in buffers]
     shape = plan.grid[0], plan.block[0], plan.shared_bytes
     ptx, order = launch_ptx(buffers, body, *shape)
-    got = run(ptx, order, arrays, *shape)[2].reshape(24, 40)
+    actual = run(ptx, order, arrays, *shape)[2].reshape(24, 40)
     want = 2 * arrays[0].reshape(24, 32) @ arrays[1].reshape(32, 40) + np.arange(24)[:, None]
-    np.testing.assert_allclose(got, want, atol=1e-5)
+    np.testing.assert_allclose(actual, want, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -225,9 +227,9 @@ def test_no_spills(
     product = GpuGemm(contraction(*size, "f32" if tf32 else type_, layout))
     plan = plan_gemm(product, arch, tf32=tf32)
 
-    def body(given: Any, block: Any, thread: Any) -> None:
+    def body(inputs: Any, block: Any, thread: Any) -> None:
         emit_gemm(
-            plan, given[0], given[1], store_epilogue(plan, given[2]), block=block, thread=thread
+            plan, inputs[0], inputs[1], store_epilogue(plan, inputs[2]), block=block, thread=thread
         )
 
     shape = plan.grid[0], plan.block[0], plan.shared_bytes

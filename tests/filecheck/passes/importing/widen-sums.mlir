@@ -3,13 +3,13 @@
 #in = affine_map<(i, j) -> (i, j)>
 #out = affine_map<(i, j) -> (i)>
 
-// A sum of halves is a sum of floats, rounded at the end.
+// A sum of halves is a sum of floats, rounded at the end; so are the products in it.
 // CHECK-LABEL: func.func @sum(
 // CHECK: %[[WIDE:.*]] = linalg.generic {{.*}} ins(%arg1 : tensor<4xbf16>) outs(%{{.*}} : tensor<4xf32>)
 // CHECK: arith.extf
 // CHECK: %[[SUM:.*]] = linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]} ins(%arg0 : tensor<4x8xbf16>) outs(%[[WIDE]] : tensor<4xf32>)
-// CHECK: %[[SQUARE:.*]] = arith.mulf %{{.*}}, %{{.*}} : bf16
-// CHECK: %[[TERM:.*]] = arith.extf %[[SQUARE]] : bf16 to f32
+// CHECK: arith.extf
+// CHECK: %[[TERM:.*]] = arith.mulf %{{.*}}, %{{.*}} : f32
 // CHECK: arith.addf %{{.*}}, %[[TERM]] : f32
 // CHECK: linalg.generic {{.*}} ins(%[[SUM]] : tensor<4xf32>) outs(%{{.*}} : tensor<4xbf16>)
 // CHECK: arith.truncf

@@ -45,7 +45,7 @@ def end(X: Any, W: Any) -> Any:
     return pinned(lambda: h - h.mean(axis=0))
 
 
-def two_islands(X: Any, W: Any) -> Any:
+def two_host_regions(X: Any, W: Any) -> Any:
     a = pinned(lambda: nova.sin(X))
     b = a @ W
     return pinned(lambda: nova.softmax(b + a)) @ W
@@ -85,7 +85,18 @@ def attention(X: Any, W: Any) -> Any:
     return nova.scaled_dot_product_attention(made, heads, heads)
 
 
-PROGRAMS = [attention, start, middle, end, two_islands, beside, everything, bools, constants, views]
+PROGRAMS = [
+    attention,
+    start,
+    middle,
+    end,
+    two_host_regions,
+    beside,
+    everything,
+    bools,
+    constants,
+    views,
+]
 
 
 def leaves() -> tuple[Any, Any]:
@@ -124,7 +135,7 @@ def test_values_are_copied_where_they_are_needed() -> None:
 
 
 def test_what_both_sides_read_is_copied_once() -> None:
-    tables = compiled(two_islands)._executable.tables
+    tables = compiled(two_host_regions)._executable.tables
     copied = [
         (tables.kernels[launch.kernel].core, tables.buffers[launch.buffers[0]])
         for launch in tables.launches
@@ -148,12 +159,12 @@ def train(target: str, program: Callable[[Any, Any], Any], pin_update: bool) -> 
 
 
 @pytest.mark.parametrize("pin_update", [False, True])
-@pytest.mark.parametrize("program", [middle, two_islands, nova.checkpoint(middle)])
+@pytest.mark.parametrize("program", [middle, two_host_regions, nova.checkpoint(middle)])
 def test_training(program: Callable[[Any, Any], Any], pin_update: bool) -> None:
-    mixed = train(TARGET, program, pin_update)
-    for own, wanted in zip(mixed, train("cpu", program, pin_update), strict=True):
+    hybrid = train(TARGET, program, pin_update)
+    for own, wanted in zip(hybrid, train("cpu", program, pin_update), strict=True):
         np.testing.assert_allclose(own, wanted, rtol=2e-5, atol=2e-6)
-    assert not np.array_equal(mixed[-1], w)
+    assert not np.array_equal(hybrid[-1], w)
 
 
 def test_gradients_are_pinned_like_their_ops() -> None:
@@ -181,12 +192,12 @@ def test_an_unknown_device_is_an_error() -> None:
     raises = pytest.raises(errors.AttributeValueError, match="no device 'tpu'")
     with raises as caught, nova.device("tpu"):
         pass
-    assert "test_mixed.py" in str(caught.value)
+    assert "test_hybrid.py" in str(caught.value)
 
 
 def test_the_plan_is_text() -> None:
     X, W = leaves()
-    plan = build_plan([two_islands(X, W)], [X], [W])
+    plan = build_plan([two_host_regions(X, W)], [X], [W])
     assert " @cpu : f32[24,16]" in str(plan)
     assert parse_plan(str(plan)) == plan
     with pytest.raises(errors.PlanSyntaxError, match="no device 'tpu'"):
@@ -215,7 +226,7 @@ def test_a_call_inside_of_device_does_not_pin_a_jitted_function() -> None:
 
 
 def test_a_file_for_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "mixed.nova"
+    path = tmp_path / "hybrid.nova"
     made = compiled(middle)
     nova.translate(made, targets=[os.uname().machine, TARGET, "cuda:sm_90a"]).save(path)
     wanted = made.run([x], [w])
@@ -228,7 +239,7 @@ def test_a_file_for_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_arrays_on_the_device() -> None:
-    made = compiled(two_islands)
+    made = compiled(two_host_regions)
     wanted = made.run([x], [w])
     device = open_device("sim")
     given = DeviceArray.of(device, x), DeviceArray.of(device, w)

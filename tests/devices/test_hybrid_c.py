@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from c_build import MEMORY, NATIVE, THREADS, build_program, build_runtime, sanitized
 from device_samples import without_driver
-from mixed_samples import compile_host, mixed_contents
+from hybrid_samples import compile_host, hybrid_contents
 
 from nova import _native
 from nova.artifact.write import write_artifact
 
-SOURCE = Path(__file__).with_name("run_mixed.c")
+SOURCE = Path(__file__).with_name("run_hybrid.c")
 Run = Callable[[str, bool], tuple[int, list[str]]]
 
 NEGATIVE = (
@@ -40,9 +40,11 @@ MISSING = [
 
 @pytest.fixture(scope="module")
 def file(runtime: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mixed")
-    path = folder / "mixed.nova"
-    path.write_bytes(write_artifact(replace(mixed_contents(compile_host(folder)), runtime=runtime)))
+    folder = tmp_path_factory.mktemp("hybrid")
+    path = folder / "hybrid.nova"
+    path.write_bytes(
+        write_artifact(replace(hybrid_contents(compile_host(folder)), runtime=runtime))
+    )
     return path
 
 

@@ -1,7 +1,7 @@
-/* A program in C that runs the file of mixed_samples.py on a device: y = 18 x, and a negative x is
+/* A program in C that runs the file of hybrid_samples.py on a device: y = 18 x, and a negative x is
  * an error.
  *
- * run_mixed FILE DEVICE: by the runtime inside of the file, or, when built with LINKED, by the one
+ * run_hybrid FILE DEVICE: by the runtime inside of the file, or, when built with LINKED, by the one
  * in libnova.a. What cannot be opened or goes wrong is printed, with its status. */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device_samples import SIZE, FakeCuda, model_of
-from mixed_samples import compile_host, make_ptx, mixed_contents
+from hybrid_samples import compile_host, hybrid_contents, make_ptx
 
 import nova
 from nova import _native, errors
@@ -28,7 +28,7 @@ from nova.runtime.model import Model
 x = np.arange(SIZE, dtype="f4")
 STEADY = (
     *("cuMemcpyHtoDAsync", "cuLaunchKernel", "cuMemcpyDtoHAsync", "cuEventRecord"),
-    *("cuGraphLaunch", "cuEventSynchronize"),  # the device is at work, then the island waits
+    *("cuGraphLaunch", "cuEventSynchronize"),  # the device is at work, then the host region waits
     *("cuMemcpyHtoDAsync", "cuEventRecord", "cuGraphLaunch", "cuEventRecord"),
     *("cuMemcpyDtoHAsync", "cuStreamSynchronize"),
 )
@@ -41,12 +41,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def model(host: bytes, device: _native.Device) -> Model:
-    return model_of(mixed_contents(host), device)
+    return model_of(hybrid_contents(host), device)
 
 
 @pytest.fixture
 def simulated(host: bytes) -> Model:
-    return model_of(mixed_contents(host), open_device("sim"))
+    return model_of(hybrid_contents(host), open_device("sim"))
 
 
 def counts(model: Model) -> dict[str, int]:
@@ -71,7 +71,7 @@ def test_the_device_has_its_work_before_the_host_waits(fake: FakeCuda, model: Mo
     assert tuple(fake.history) == STEADY
 
 
-def test_kernels_between_islands_are_graphs(fake: FakeCuda, model: Model) -> None:
+def test_kernels_between_host_regions_are_graphs(fake: FakeCuda, model: Model) -> None:
     """Two steps of two launches each, and one of one launch, which needs no graph."""
     model(x)
     assert counts(model)["launches"] == fake.count("cuLaunchKernel") == 5
@@ -106,7 +106,7 @@ def test_other_pointers_change_the_graphs(
 def test_arrays_of_the_device_are_copied_early(
     fake: FakeCuda, device: _native.Device, model: Model
 ) -> None:
-    """The island waits for one event, and the run returns before the device has ended."""
+    """The host region waits for one event, and the run returns before the device has ended."""
     there = DeviceArray.of(device, x)
     for _ in range(3):
         model(there)
@@ -116,15 +116,15 @@ def test_arrays_of_the_device_are_copied_early(
     np.testing.assert_array_equal(found.numpy(), 18 * x)
 
 
-def test_runs_behind_each_other_share_the_mirror(simulated: Model) -> None:
-    """Nobody waits for the first runs: the mirror of one is not overwritten by the next."""
+def test_runs_in_sequence_share_the_host_shadow(simulated: Model) -> None:
+    """No caller waits for the first runs: the host shadow of one is not overwritten by the next."""
     device = open_device("sim")
     given = [DeviceArray.of(device, x + number) for number in range(8)]
     found = [simulated(array) for array in given]
     for number, array in enumerate(found):
         np.testing.assert_array_equal(array.numpy(), 18 * (x + number))
-    mixed = [simulated(x + number, outputs="device") for number in range(4)]
-    for number, array in enumerate(mixed):
+    hybrid = [simulated(x + number, outputs="device") for number in range(4)]
+    for number, array in enumerate(hybrid):
         np.testing.assert_array_equal(array.numpy(), 18 * (x + number))
 
 
@@ -141,9 +141,9 @@ def test_a_steady_state_allocates_nothing(fake: FakeCuda, model: Model) -> None:
 # --- threads --------------------------------------------------------------------------------------
 
 
-def test_islands_run_on_several_threads(host: bytes, device: _native.Device) -> None:
+def test_host_regions_run_on_several_threads(host: bytes, device: _native.Device) -> None:
     """The kernel writes which stack it ran on: y = 2 (6 x + stack + x)."""
-    model = model_of(mixed_contents(host, first="stacks"), device)
+    model = model_of(hybrid_contents(host, first="stacks"), device)
 
     def stacks(threads: int) -> set[int]:
         with nova.knobs.override(threads=threads):
@@ -166,10 +166,10 @@ def test_islands_run_on_several_threads(host: bytes, device: _native.Device) -> 
 def slower(request: pytest.FixtureRequest, host: bytes, device: _native.Device) -> Model:
     """A program whose kernels of the host take seconds."""
     where = device if request.param == "cuda" else open_device("sim")
-    return model_of(mixed_contents(host, first="slower"), where)
+    return model_of(hybrid_contents(host, first="slower"), where)
 
 
-def wait_for_its_island() -> None:
+def wait_for_its_host_region() -> None:
     """Nothing else takes that much of the processors."""
     start = time.process_time()
     while time.process_time() < start + 0.1:
@@ -177,7 +177,7 @@ def wait_for_its_island() -> None:
 
 
 def check_that_it_was_stopped(model: Model) -> None:
-    """Kernels before the island were launched, those after it were not. The model goes on."""
+    """Kernels before the host region were launched, those after it were not. The model goes on."""
     while counts(model)["runs"] < 1:
         time.sleep(0.001)
     assert counts(model)["launches"] == 3
@@ -200,7 +200,7 @@ def test_a_time_limit_stops_a_run_that_nobody_waits_for(slower: Model) -> None:
 
 def test_a_cancelled_run_stops_between_kernels_of_the_host(slower: Model) -> None:
     future = slower.submit(x)
-    wait_for_its_island()
+    wait_for_its_host_region()
     assert future.cancel()
     with pytest.raises(errors.RunCancelled, match="between kernels of the host"):
         future.result()
@@ -211,7 +211,7 @@ def test_a_cancelled_run_stops_between_kernels_of_the_host(slower: Model) -> Non
 @pytest.mark.parametrize("limit", [None, 60.0])
 def test_ctrl_c_stops_kernels_of_the_host(slower: Model, limit: float | None) -> None:
     def interrupt() -> None:
-        wait_for_its_island()
+        wait_for_its_host_region()
         _thread.interrupt_main()
 
     thread = threading.Thread(target=interrupt)
@@ -295,8 +295,8 @@ def test_a_fault_of_the_device_while_the_host_waits(fake: FakeCuda, model: Model
 
 
 def test_a_fault_of_the_simulated_device(host: bytes, simulated: Model) -> None:
-    """It is in the graph that the island does not wait for, and told all the same."""
-    wrong = model_of(mixed_contents(host, make_ptx(first=4)), open_device("sim"))
+    """It is in the graph that the host region does not wait for, and told all the same."""
+    wrong = model_of(hybrid_contents(host, make_ptx(first=4)), open_device("sim"))
     for _ in range(3):
         with pytest.raises(errors.SimulationError) as caught:
             wrong(x)
@@ -306,7 +306,7 @@ def test_a_fault_of_the_simulated_device(host: bytes, simulated: Model) -> None:
 
 def test_any_call_may_fail(fake: FakeCuda, host: bytes) -> None:
     """Whatever the driver refuses, and when: an error, nothing left, and the next goes well."""
-    contents = mixed_contents(host)
+    contents = hybrid_contents(host)
 
     def run_all() -> None:
         model = model_of(contents, fake.device())
@@ -341,7 +341,7 @@ def test_code_of_the_host_that_is_not_there(
     from nova.artifact.format import read_artifact
     from nova.artifact.write import write_artifact
 
-    artifact = read_artifact(write_artifact(mixed_contents(host)))
+    artifact = read_artifact(write_artifact(hybrid_contents(host)))
     block = artifact.file.tables(0)
     row = [((SIZE,), np.dtype("f4"), 0)], [((SIZE,), np.dtype("f4"), -1)]
     with pytest.raises(errors.NovaError, match="pinned to the host, and their code is not there"):

@@ -159,7 +159,7 @@ def cut(launch: int, pieces: int, after: tuple[int, ...]) -> list[TaskSpec]:
     ]
 
 
-def mixed_contents(host: bytes, ptx: str = "", first: str = "refuse_negative") -> FileSpec:
+def hybrid_contents(host: bytes, ptx: str = "", first: str = "refuse_negative") -> FileSpec:
     """The file; `ptx` is another than the usual one, `first` the first kernel of the host."""
     workspace = tuple(BufferSpec("workspace", 384 * n, NBYTES) for n in range(6))
     buffers = (BufferSpec("arg", 0, NBYTES), BufferSpec("output", 0, NBYTES), *workspace)

@@ -1,0 +1,132 @@
+"""torch's spellings: keywords such as `dim` for `axis`, and methods such as `x.float()`.
+
+Function names that differ only in spelling (`cat`) are rows of `nova/ops/functional/aliases.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, cast
+
+from nova.core.dtypes import bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
+from nova.errors import ArgumentTypeError
+from nova.ops.table import F
+
+if TYPE_CHECKING:
+    from nova.graph.tensor import Tensor
+
+KEYWORDS = {
+    "dim": "axis",
+    "dims": "axes",
+    "keepdim": "keepdims",
+    "input": "x",
+    "other": "y",
+    "tensor1": "a",
+    "tensor2": "b",
+    "unbiased": "correction",
+}
+
+
+def spell_keywords(given: dict[str, Any], accepted: Collection[str]) -> dict[str, Any]:
+    """`given` with torch's keywords replaced by those that a function has."""
+    if all(name in accepted for name in given):
+        return given
+    result = {}
+    for name, value in given.items():
+        ours = KEYWORDS.get(name)
+        if name in accepted or ours is None or ours not in accepted or ours in given:
+            result[name] = value
+        else:
+            result[ours] = int(value) if name == "unbiased" else value
+    return result
+
+
+class TorchMethods:
+    """Methods of torch's tensors that are a cast, a reshape or a fact of the type."""
+
+    __slots__ = ()
+
+    def view(self, *sizes: Any) -> Tensor:
+        """The same elements with another shape."""
+        return F.reshape(self, sizes[0] if len(sizes) == 1 else sizes)
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """The same elements with the shape of `other`."""
+        return F.reshape(self, other.shape)
+
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """The same elements with the shape of `other`."""
+        return F.reshape(self, other.shape)
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """Expanded to the shape of `other`."""
+        return F.expand(self, other.shape)
+
+    def t(self) -> Tensor:
+        """A matrix transposed; vectors and numbers as they are."""
+        return F.transpose(self)
+
+    def numel(self) -> builtins.int:
+        """The number of elements."""
+        return cast("Tensor", self).size
+
+    def dim(self) -> builtins.int:
+        """The number of axes."""
+        return cast("Tensor", self).ndim
+
+    def contiguous(self) -> Tensor:
+        """The tensor itself: every tensor is contiguous."""
+        return cast("Tensor", self)
+
+    def clone(self) -> Tensor:
+        """The tensor itself: values do not change."""
+        return cast("Tensor", self)
+
+    def to(self, spec: Any) -> Tensor:
+        """The tensor in another dtype."""
+        if isinstance(spec, str) and spec.partition(":")[0] in ("cpu", "cuda"):
+            raise ArgumentTypeError(
+                f"to: {spec!r} is a device, not a dtype", hint="use nova.device or nova.to_device"
+            )
+        return F.cast(self, dtype=dtype(spec))
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """The tensor in the dtype of `other`."""
+        return F.cast(self, dtype=other.dtype)
+
+    def double(self) -> Tensor:
+        """The tensor in f64."""
+        return F.cast(self, dtype=f64)
+
+    def half(self) -> Tensor:
+        """The tensor in f16."""
+        return F.cast(self, dtype=f16)
+
+    def bfloat16(self) -> Tensor:
+        """The tensor in bf16."""
+        return F.cast(self, dtype=bf16)
+
+    def long(self) -> Tensor:
+        """The tensor in i64."""
+        return F.cast(self, dtype=i64)
+
+    def char(self) -> Tensor:
+        """The tensor in i8."""
+        return F.cast(self, dtype=i8)
+
+    def byte(self) -> Tensor:
+        """The tensor in u8."""
+        return F.cast(self, dtype=u8)
+
+    def bool(self) -> Tensor:
+        """The tensor in bool."""
+        return F.cast(self, dtype=bool_)
+
+    def int(self) -> Tensor:
+        """The tensor in i32."""
+        return F.cast(self, dtype=i32)
+
+    def float(self) -> Tensor:
+        """The tensor in f32."""
+        return F.cast(self, dtype=f32)

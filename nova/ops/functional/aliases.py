@@ -1,0 +1,89 @@
+"""Functions of torch and numpy that differ from a row in their name only."""
+
+from __future__ import annotations
+
+from inspect import Parameter, Signature, signature
+from typing import Any
+
+from nova.ops.table import OPS, REQUIRED, Op, register
+
+# Another name -> the row.
+NAMES = {
+    "absolute": "abs",
+    "amax": "max",
+    "amin": "min",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "binary_cross_entropy": "bce_loss",
+    "binary_cross_entropy_with_logits": "bce_with_logits_loss",
+    "broadcast_to": "expand",
+    "cat": "concat",
+    "clip": "clamp",
+    "concatenate": "concat",
+    "divide": "div",
+    "expand_dims": "unsqueeze",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "moveaxis": "movedim",
+    "multiply": "mul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "permute_dims": "permute",
+    "remainder": "mod",
+    "subtract": "sub",
+    "swapdims": "swapaxes",
+    "true_divide": "div",
+    "view": "reshape",
+}
+# These are functions only: Tensor has a method of the name, or numpy's has another meaning.
+_NOT_METHODS = ("cat", "concatenate", "view", "broadcast_to")
+
+
+def _alias(name: str, target: str) -> Op:
+    row = OPS[target]
+
+    def build(F: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(F, target)(*args, **kwargs)
+
+    vars(build)["__signature__"] = _signature(row)
+    method = row.methods and name not in _NOT_METHODS and name not in row.methods
+    return Op(
+        name,
+        f"Another name of `{target}`.",
+        operands=row.operands,
+        build=build,
+        methods=(name,) if method else (),
+        tags=row.tags & {"nograd"},
+    )
+
+
+def _signature(row: Op) -> Signature:
+    if row.build is not None:
+        return signature(row.build)
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [Parameter("F", kind)]
+    parameters += [
+        Parameter(n.rstrip("?"), kind, default=None if n.endswith("?") else Parameter.empty)
+        for n in row.operands
+    ]
+    parameters += [
+        Parameter(n, kind, default=Parameter.empty if v is REQUIRED else v)
+        for n, v in row.attrs.items()
+    ]
+    return Signature(parameters)
+
+
+ROWS: list[Op] = []
+
+
+def register_rows() -> None:
+    """After all other rows: an alias has the signature of its row."""
+    ROWS.extend(_alias(name, target) for name, target in NAMES.items())
+    register(*ROWS)
