@@ -20,7 +20,7 @@ from nova.core.user_facing import user_facing
 from nova.errors import ModuleError
 from nova.graph import Tensor, tensor
 from nova.graph.capture import Holder, current_capture
-from nova.nn.parameter import Parameter
+from nova.nn.parameter import Buffer, Parameter
 from nova.nn.state import LoadReport, copy_into, read_state, write_state
 
 
@@ -68,14 +68,24 @@ class Module(Holder):
         Programs use these names as well, unless a parameter was created with a name: these are the
         names of `state_dict`, by which weights are loaded.
         """
-        return _first_names(self._all_parameters())
+        named = self._all_parameters()
+        return _first_names((n, p) for n, p in named if not isinstance(p, Buffer))
+
+    def named_buffers(self) -> Iterator[tuple[str, Buffer]]:
+        """Dotted names and buffers: arrays that are saved with the module and not trained."""
+        named = self._all_parameters()
+        return _first_names((n, p) for n, p in named if isinstance(p, Buffer))
+
+    def buffers(self) -> list[Buffer]:
+        """The buffers, each once, in the order of `named_buffers`."""
+        return [buffer for _, buffer in self.named_buffers()]
 
     def parameters(self) -> list[Parameter]:
         """The parameters, each once, in the order of `named_parameters`."""
         return [parameter for _, parameter in self.named_parameters()]
 
     def _all_parameters(self) -> list[tuple[str, Parameter]]:
-        """Every name; a tied parameter appears once per name."""
+        """Every name of a parameter or buffer; a tied one appears once per name."""
         named = [(n, p) for n, p in _walk(self) if isinstance(p, Parameter)]
         for name, parameter in _first_names(named):
             parameter.name_after(name)

@@ -86,5 +86,23 @@ class Parameter(Tensor):
         return f"<Parameter {self.type}{frozen}>"
 
 
+class Buffer(Parameter):
+    """An array of a module that is saved with it and never trained."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, *, dtype: Any = None, name: str | None = None):
+        super().__init__(data, requires_grad=False, dtype=dtype, name=name)
+
+    @property
+    def requires_grad(self) -> bool:
+        """False."""
+        return False
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        """`unfreeze` sets it for all parameters: a buffer stays as it is."""
+
+
 def _type_of(array: np.ndarray) -> TensorType:
     return TensorType(array.shape, dtype(array.dtype))

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -392,6 +393,14 @@ def test_off(capsys):
 
 def test_clock():
     assert [progress.clock(s) for s in (0.2, 65, 3665)] == ["0:00", "1:05", "1:01:05"]
+
+
+def test_imports_load_neither_rich_nor_matplotlib():
+    code = "import sys, nova.train; print({'rich', 'matplotlib'} & set(sys.modules))"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "set()\n"
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ def _hinge_embedding_loss(
 ) -> Any:
     x, target = as_floats(F, x, target)
     negatives = F.relu(number("hinge_embedding_loss", "margin", margin) - x)
-    terms = F.where(F.eq(target, 1.0), x, negatives)
+    # A target that is neither counts as both, as in torch.
+    terms = F.where(F.ne(target, -1.0), x, 0.0) + F.where(F.ne(target, 1.0), negatives, 0.0)
     return reduce_terms(F, "hinge_embedding_loss", terms, reduction)
 
 

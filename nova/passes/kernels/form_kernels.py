@@ -18,7 +18,7 @@ from nova.ir.dialect import BARRIER
 from nova.ir.kernel import Kernel, Main
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
-from nova.passes.kernels.buffer_donation import delay_updates, sink_feeders
+from nova.passes.kernels.buffer_donation import delay_updates, sink_producers
 from nova.passes.kernels.form_host_regions import host_regions, inline_host_regions
 from nova.passes.kernels.group_ops import (
     Group,
@@ -126,7 +126,7 @@ def _delay_updates(module: ir.Module, main: Any) -> None:
     values = list(block.operations[len(block.operations) - 1].operands)[-len(updated) :]
     arguments = [block.arguments[u] for u in updated]
     delay_updates(module, block, zip(arguments, values, strict=True))
-    sink_feeders(block, len(updated), arguments)
+    sink_producers(block, len(updated), arguments)
 
 
 def _users(value: Any) -> list[Any]:

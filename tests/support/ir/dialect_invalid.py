@@ -134,7 +134,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     M("sum", "2x3xf32", "f32", "an axis is named twice in (0, 0)", "axis = array<i64: 0, 0>"),
     M("sum", "2x3xf32", "f32", "axis must be an int, not 'rows'", 'axis = "rows"'),
-    M("sum", "2x3xf32", "f32", "attribute [1] is of no kind that nova ops have", "axis = [1]"),
+    M("sum", "2x3xf32", "f32", "attribute [1] has a type that nova ops do not have", "axis = [1]"),
     M(
         "sum",
         "2x3xf32",

@@ -1,0 +1,218 @@
+"""Losses as modules, with torch's names and defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.graph import Tensor
+from nova.nn.module import Module
+from nova.ops import F
+
+
+class MSELoss(Module):
+    """The squared error."""
+
+    def __init__(self, reduction: str = "mean"):
+        self.reduction = reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.mse_loss(x, target, reduction=self.reduction)
+
+
+class L1Loss(Module):
+    """The absolute error."""
+
+    def __init__(self, reduction: str = "mean"):
+        self.reduction = reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.l1_loss(x, target, reduction=self.reduction)
+
+
+class SmoothL1Loss(Module):
+    """Squared below beta, absolute above."""
+
+    def __init__(self, beta: float = 1.0, reduction: str = "mean"):
+        self.beta, self.reduction = beta, reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.smooth_l1_loss(x, target, beta=self.beta, reduction=self.reduction)
+
+
+class HuberLoss(Module):
+    """Squared below delta, delta times the absolute error above."""
+
+    def __init__(self, delta: float = 1.0, reduction: str = "mean"):
+        self.delta, self.reduction = delta, reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.huber_loss(x, target, delta=self.delta, reduction=self.reduction)
+
+
+class BCELoss(Module):
+    """The binary cross entropy of probabilities."""
+
+    def __init__(self, reduction: str = "mean"):
+        self.reduction = reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.bce_loss(x, target, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(Module):
+    """The binary cross entropy of logits."""
+
+    def __init__(self, reduction: str = "mean"):
+        self.reduction = reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.bce_with_logits_loss(x, target, reduction=self.reduction)
+
+
+class KLDivLoss(Module):
+    """The divergence of log probabilities from the target."""
+
+    def __init__(self, log_target: bool = False, reduction: str = "mean"):
+        self.log_target, self.reduction = log_target, reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.kl_div(x, target, log_target=self.log_target, reduction=self.reduction)
+
+
+class NLLLoss(Module):
+    """The negative log probability of the target class."""
+
+    def __init__(self, ignore_index: int = -100, reduction: str = "mean"):
+        self.ignore_index, self.reduction = ignore_index, reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.nll_loss(x, target, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+class CrossEntropyLoss(Module):
+    """The cross entropy of logits and classes."""
+
+    def __init__(
+        self, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"
+    ):
+        self.ignore_index, self.label_smoothing, self.reduction = (
+            ignore_index,
+            label_smoothing,
+            reduction,
+        )
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.cross_entropy(
+            x,
+            target,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            reduction=self.reduction,
+        )
+
+
+class SoftMarginLoss(Module):
+    """log(1 + exp(-target * x))."""
+
+    def __init__(self, reduction: str = "mean"):
+        self.reduction = reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.soft_margin_loss(x, target, reduction=self.reduction)
+
+
+class HingeEmbeddingLoss(Module):
+    """x where the target is 1, else max(0, margin - x)."""
+
+    def __init__(self, margin: float = 1.0, reduction: str = "mean"):
+        self.margin, self.reduction = margin, reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.hinge_embedding_loss(x, target, margin=self.margin, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(Module):
+    """The mean binary cross entropy of classes."""
+
+    def __init__(self, reduction: str = "mean"):
+        self.reduction = reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.multilabel_soft_margin_loss(x, target, reduction=self.reduction)
+
+
+class MarginRankingLoss(Module):
+    """max(0, -target * (x - y) + margin)."""
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean"):
+        self.margin, self.reduction = margin, reduction
+
+    def forward(self, x: Any, y: Any, target: Any) -> Tensor:
+        return F.margin_ranking_loss(x, y, target, margin=self.margin, reduction=self.reduction)
+
+
+class CosineEmbeddingLoss(Module):
+    """1 - cos where the target is 1, else max(0, cos - margin)."""
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean"):
+        self.margin, self.reduction = margin, reduction
+
+    def forward(self, x: Any, y: Any, target: Any) -> Tensor:
+        return F.cosine_embedding_loss(x, y, target, margin=self.margin, reduction=self.reduction)
+
+
+class TripletMarginLoss(Module):
+    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        reduction: str = "mean",
+    ):
+        self.margin, self.p, self.eps, self.swap, self.reduction = margin, p, eps, swap, reduction
+
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Tensor:
+        return F.triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin=self.margin,
+            p=self.p,
+            eps=self.eps,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+class PoissonNLLLoss(Module):
+    """The negative log likelihood of counts."""
+
+    def __init__(
+        self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+    ):
+        self.log_input, self.full, self.eps, self.reduction = log_input, full, eps, reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.poisson_nll_loss(
+            x,
+            target,
+            log_input=self.log_input,
+            full=self.full,
+            eps=self.eps,
+            reduction=self.reduction,
+        )
+
+
+class GaussianNLLLoss(Module):
+    """The negative log likelihood under normal distributions."""
+
+    def __init__(self, full: bool = False, eps: float = 1e-6, reduction: str = "mean"):
+        self.full, self.eps, self.reduction = full, eps, reduction
+
+    def forward(self, x: Any, target: Any, var: Any) -> Tensor:
+        return F.gaussian_nll_loss(
+            x, target, var, full=self.full, eps=self.eps, reduction=self.reduction
+        )

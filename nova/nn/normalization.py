@@ -1,0 +1,239 @@
+"""Batch, group and instance normalization with torch's parameter names and state.
+
+Running statistics are buffers: in `state_dict`, not trained. A compiled training step does not
+change them; `update_bn` computes them from batches, as torch's function of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nova.core.dtypes import dtype as dtype_of
+from nova.core.location import user_location
+from nova.errors import AttributeValueError, ModuleError, ShapeError
+from nova.graph import Tensor, no_grad
+from nova.nn.module import Module
+from nova.nn.parameter import Buffer, Parameter
+from nova.ops import F
+
+
+def _filled(size: int, value: float, dtype: Any) -> np.ndarray:
+    return np.full(size, value, dtype_of(dtype).numpy)
+
+
+def _channels(layer: str, count: Any) -> int:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+        raise AttributeValueError(f"{layer}: {count!r} channels", where=str(user_location()))
+    return int(count)
+
+
+class _BatchNorm(Module):
+    ranks: ClassVar[tuple[int, ...]]
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Buffer | None
+    running_var: Buffer | None
+    num_batches_tracked: Buffer | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        dtype: Any = "f32",
+    ):
+        size = _channels(type(self).__name__, num_features)
+        self.num_features, self.eps, self.momentum = size, eps, momentum
+        self.weight = Parameter(_filled(size, 1, dtype)) if affine else None
+        self.bias = Parameter(_filled(size, 0, dtype)) if affine else None
+        tracked = track_running_stats
+        self.running_mean = Buffer(_filled(size, 0, dtype)) if tracked else None
+        self.running_var = Buffer(_filled(size, 1, dtype)) if tracked else None
+        self.num_batches_tracked = Buffer(np.zeros((), np.int64)) if tracked else None
+        self._observed: list[tuple[Tensor, Tensor]] | None = None
+
+    def forward(self, x: Any) -> Tensor:
+        if len(x.shape) not in self.ranks or x.shape[1] != self.num_features:
+            ranks = " or ".join(map(str, self.ranks))
+            raise ShapeError(
+                f"{type(self).__name__}: {x.shape} is not of rank {ranks} with "
+                f"{self.num_features} channels",
+                where=str(user_location()),
+            )
+        tracked = self.running_mean is not None
+        if self._observed is not None:
+            axes = (0, *range(2, len(x.shape)))
+            self._observed.append((F.mean(x, axis=axes), F.var(x, axis=axes)))
+        if self.training and self._observed is None:
+            self._mark_outdated()
+        if self.training or not tracked:
+            return F.batch_norm(x, weight=self.weight, bias=self.bias, training=True, eps=self.eps)
+        if self._is_outdated():
+            raise ModuleError(
+                f"{type(self).__name__}: the running statistics are those from before training",
+                where=str(user_location()),
+                hint="call nova.nn.update_bn(batches, model)",
+            )
+        return F.batch_norm(
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            training=False,
+            eps=self.eps,
+        )
+
+    def _mark_outdated(self) -> None:
+        """A count below 0, which is saved with the model, says that training came after it."""
+        count = self.num_batches_tracked
+        if count is not None and not self._is_outdated():
+            count.data[...] = -1
+
+    def _is_outdated(self) -> bool:
+        count = self.num_batches_tracked
+        return count is not None and int(count.data) < 0
+
+    def track(self, mean: np.ndarray, variance: np.ndarray) -> None:
+        """Update the running statistics with those of a batch, as torch does in training."""
+        if self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.data[...] = max(int(self.num_batches_tracked.data), 0) + 1
+        count = int(self.num_batches_tracked.data)
+        share = 1.0 / count if self.momentum is None else self.momentum
+        for buffer, value in ((self.running_mean, mean), (self.running_var, variance)):
+            buffer.data[...] = (1 - share) * buffer.data + share * value
+
+    def reset_running_stats(self) -> None:
+        """Mean 0, variance 1, no batches."""
+        for buffer, value in (
+            (self.running_mean, 0),
+            (self.running_var, 1),
+            (self.num_batches_tracked, 0),
+        ):
+            if buffer is not None:
+                buffer.data[...] = value
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalization of (batch, channels) or (batch, channels, size)."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalization of (batch, channels, height, width)."""
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalization of (batch, channels, depth, height, width)."""
+
+    ranks = (5,)
+
+
+def update_bn(batches: Iterable[Any], model: Module, *, cumulative: bool = True) -> None:
+    """Compute the running statistics of all batch norms from the inputs in `batches`.
+
+    The statistics are reset and averaged over the batches; with `cumulative=False` they are
+    updated by the momentum of each layer, as torch's training does. A batch is an input of the
+    model, or a tuple whose first item is.
+    """
+    layers = [
+        m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None
+    ]
+    modes = {module: module.training for module in model.modules()}
+    momenta = {layer: layer.momentum for layer in layers}
+    try:
+        model.train()
+        for layer in layers:
+            if cumulative:
+                layer.reset_running_stats()
+                layer.momentum = None
+        for batch in batches:
+            for layer in layers:
+                layer._observed = []
+            with no_grad():
+                model(batch[0] if isinstance(batch, tuple | list) else batch)
+            for layer in layers:
+                for mean, variance in layer._observed or ():
+                    layer.track(mean.numpy(), variance.numpy())
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for layer in layers:
+            layer.momentum, layer._observed = momenta[layer], None
+
+
+class GroupNorm(Module):
+    """Mean 0 and variance 1 over groups of channels; then times weight plus bias per channel."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        *,
+        dtype: Any = "f32",
+    ):
+        size, groups = _channels("GroupNorm", num_channels), _channels("GroupNorm", num_groups)
+        if size % groups:
+            raise AttributeValueError(
+                f"GroupNorm: {size} channels in {groups} groups", where=str(user_location())
+            )
+        self.num_groups, self.num_channels, self.eps = groups, size, eps
+        self.weight = Parameter(_filled(size, 1, dtype)) if affine else None
+        self.bias = Parameter(_filled(size, 0, dtype)) if affine else None
+
+    def forward(self, x: Any) -> Tensor:
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, eps=self.eps)
+
+
+class _InstanceNorm(Module):
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, affine: bool = False, *, dtype: Any = "f32"
+    ):
+        size = _channels(type(self).__name__, num_features)
+        self.num_features, self.eps = size, eps
+        self.weight = Parameter(_filled(size, 1, dtype)) if affine else None
+        self.bias = Parameter(_filled(size, 0, dtype)) if affine else None
+
+    def forward(self, x: Any) -> Tensor:
+        return F.instance_norm(x, self.weight, self.bias, eps=self.eps)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalization of (batch, channels, size)."""
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalization of (batch, channels, height, width)."""
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalization of (batch, channels, depth, height, width)."""
+
+
+class LocalResponseNorm(Module):
+    """x divided by a power of the mean square of adjacent channels."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Any) -> Tensor:
+        return F.local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)
