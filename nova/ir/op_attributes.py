@@ -63,7 +63,7 @@ def _attribute(name: str, value: Any) -> Any:
 
 def _check_integer(name: str, value: int) -> None:
     if not -(1 << 63) <= value < 1 << 63:
-        raise AttributeValueError(f"attribute {name}={value} is no 64-bit integer")
+        raise AttributeValueError(f"attribute {name}={value} is not a 64-bit integer")
 
 
 def _value(attr: Any) -> Any:
@@ -76,4 +76,4 @@ def _value(attr: Any) -> Any:
         return dtype(nova_dtype(attr.value))
     if class_name == "DenseI64ArrayAttr":
         return tuple(attr)
-    raise LoweringError(f"attribute {attr} is of no kind that nova ops have")
+    raise LoweringError(f"attribute {attr} has a type that nova ops do not have")
