@@ -12,6 +12,7 @@ from nova import optim as optim
 from nova.api.compile import compile as compile
 from nova.api.compile import compile_plan as compile_plan
 from nova.api.compiled import Compiled as Compiled
+from nova.api.from_jax import from_jax as from_jax
 from nova.api.jit import jit as jit
 from nova.api.load import load as load
 from nova.api.translate import translate as translate
