@@ -63,7 +63,7 @@ def _attribute(name: str, value: Any) -> Any:
 
 def _check_integer(name: str, value: int) -> None:
     if not -(1 << 63) <= value < 1 << 63:
-        raise AttributeValueError(f"attribute {name}={value} is no 64-bit integer")
+        raise AttributeValueError(f"attribute {name}={value} is not a 64-bit integer")
 
 
 def _value(attr: Any) -> Any:

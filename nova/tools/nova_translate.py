@@ -106,7 +106,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "--cubin",
         action="store_const",
         const=True,
-        help="assemble code for devices with ptxas, beside its PTX (docs/devices.md)",
+        help="assemble code for devices with ptxas, next to its PTX (docs/devices.md)",
     )
     add("--sign", metavar="KEY", help="sign the file with this private key (docs/deploying.md)")
     add("--dump-stages", metavar="DIR", help="write the text of every stage into this folder")
@@ -211,7 +211,7 @@ def _write(result: Translation, output: str) -> None:
     if output != "-":
         try:
             result.save(output)
-        except ArtifactError as error:  # its place is no place in the source
+        except ArtifactError as error:  # it has no line in the source
             raise ArtifactError(f"{output}: {error.what}") from error
         return
     sys.stdout.flush()

@@ -44,14 +44,14 @@ i8 with u8 gives i32 (there is no i16); f16 with bf16 gives f32.
 
 {matrix}
 
-- A Python number takes the type of the tensor beside it (NEP 50): `x + 1` and `x * 0.5` keep the
-  type of a float `x`; an int beside bool gives i64; a float beside an integer or bool gives f32.
+- A Python number takes the type of the tensor next to it (NEP 50): `x + 1` and `x * 0.5` keep the
+  type of a float `x`; an int with bool gives i64; a float with an integer or bool gives f32.
 - Functions that only exist on floats (`exp`, `softmax`, ...), `/`, `mean` and `var` compute
   integers and bool in f32, as torch and jax do; numpy takes f16 or f64. Cast to f64 first where
   integers beyond 2**24 must stay exact.
 - Sums and products of integers and bool are i64.
 - f16 and bf16 are stored narrow and computed wide: elementwise ops round once at the end, sums and
-  matrix products accumulate in f32.
+  matmuls accumulate in f32.
 - `cast` of a float to an integer truncates; NaN and overflow are in [fast-math.md](fast-math.md).
 """
 
@@ -118,7 +118,7 @@ def _row(row: Op) -> str:
 
 
 def _signature(row: Op) -> str:
-    """As Python shows it; sugar is documented by the function behind it."""
+    """As Python shows it; sugar is documented by its function."""
     if row.build is None:
         return f"{row.name}{inspect.signature(FUNCTIONS[row.name])}"
     parameters = list(inspect.signature(row.build).parameters.values())[1:]

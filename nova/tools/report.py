@@ -89,7 +89,7 @@ def _prepare(table: Table) -> tuple[list[list[str]], set[int]]:
         i
         for i in range(len(table.header))
         if all(row[i][:1].isdigit() or row[i] in ("", "-") for row in rows)
-        and all(len(row[i]) < 20 for row in rows)  # a hash is no number
+        and all(len(row[i]) < 20 for row in rows)  # a hash is not a number
     }
     return rows, numeric
 
@@ -110,7 +110,7 @@ def _print_rich(tables: list[Table], stream: TextIO) -> bool:
             justify = "right" if i in numeric else "left"
             rich_table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
         for row in rows:
-            rich_table.add_row(*(Text(cell) for cell in row))  # as Text: `f32[2]` is no markup
+            rich_table.add_row(*(Text(cell) for cell in row))  # as Text: `f32[2]` is not markup
         if number:
             console.print()
         console.print(Text(printable(table.title), style="bold"))

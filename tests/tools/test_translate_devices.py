@@ -120,9 +120,9 @@ def test_one_file_for_a_cpu_and_two_devices(source: Path, tmp_path: Path) -> Non
 
 # (arguments, what stderr has)
 REFUSED = [
-    (["--target", "cuda:sm_80", "--emit", "loops"], "no stage on the way to cuda:sm_80"),
-    (["--target", "x86_64", "--emit", "ptx"], "no stage on the way to x86_64"),
-    (["--target", "x86_64", "--start-from", "outlined"], "no stage on the way to x86_64"),
+    (["--target", "cuda:sm_80", "--emit", "loops"], "not a stage on the way to cuda:sm_80"),
+    (["--target", "x86_64", "--emit", "ptx"], "not a stage on the way to x86_64"),
+    (["--target", "x86_64", "--start-from", "outlined"], "not a stage on the way to x86_64"),
     (["--target", "cuda:sm_80", "--start-from", "nvvm", "--emit", "device"], "device comes before"),
     (["--target", "cuda:sm_80", "--target", "cuda:sm_90a", "--emit", "ptx"], "give one target"),
     (["--target", "cuda:sm_80", "--target", "x86_64", "--emit", "ll"], "give one target"),

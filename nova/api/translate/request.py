@@ -145,7 +145,7 @@ def check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> N
         for action, stage in (("start from", start), ("emit", emit)):
             if stage is not None and stage not in stages:
                 raise PipelineError(
-                    f"{action} {stage}: that is no stage on the way to {entry.target}",
+                    f"{action} {stage}: that is not a stage on the way to {entry.target}",
                     hint=f"its stages are {', '.join(stages)}",
                 )
         if start is not None and stages.index(emit) < stages.index(start):

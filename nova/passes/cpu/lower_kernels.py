@@ -60,7 +60,7 @@ class LowerKernels(Pass):
                     callee = op.callee.value
                     if callee not in tiles:
                         raise LoweringError(
-                            f"@main calls @{callee}, which is no kernel",
+                            f"@main calls @{callee}, which is not a kernel",
                             where=place_of(op.location),
                         )
                     operands = [*op.operation.operands, index(0), index(tiles[callee])]

@@ -4,7 +4,7 @@ The old value must be dead afterwards: no later call reads it, and inside of the
 every read comes at or before the write, at the same tile (or there is only one tile).
 `delay_updates` moves the producers of new values after the other readers of the old ones, where
 that changes nothing else: `form-kernels` calls it on ops, `plan-workspace` on kernel calls.
-`sink_feeders` moves producers that only new values need along with them.
+`sink_producers` moves producers that only new values need along with them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, An
         _move_after(maker, last)
 
 
-def sink_feeders(block: Any, updates: int, old: Iterable[Any]) -> None:
+def sink_producers(block: Any, updates: int, old: Iterable[Any]) -> None:
     """Sink producers that only the last `updates` returned values need to their first use.
 
     Readers of an `old` value stay: after its update, the update could not be in place.
@@ -50,12 +50,12 @@ def sink_feeders(block: Any, updates: int, old: Iterable[Any]) -> None:
     operations = [op.operation for op in block.operations]
     returned = operations.pop()
     outputs = len(returned.operands) - updates
-    feeders: set[Any] = set()
+    producers: set[Any] = set()
     for op in reversed(operations):
         uses = [(_in_block(use), use.operand_number) for r in op.results for use in r.uses]
-        if any(o not in feeders if o != returned else n < outputs for o, n in uses):
+        if any(o not in producers if o != returned else n < outputs for o, n in uses):
             continue
-        feeders.add(op)
+        producers.add(op)
         needed = [user for user, _ in uses if user != returned]
         if needed and op not in readers:
             first = needed[0]

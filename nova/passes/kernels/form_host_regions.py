@@ -47,14 +47,14 @@ class FormHostRegions(Pass):
                 DEVICE.remove(op)
 
 
-def islands(module: ir.Module) -> list[Any]:
+def host_regions(module: ir.Module) -> list[Any]:
     """The host regions of a module, in order."""
     return [f for f in functions(module) if DEVICE.has(f) and not is_kernel(f)]
 
 
 def inline_host_regions(module: ir.Module, main: Any) -> None:
     """Replace every call of a host region in `main` by the ops of the region."""
-    named = {island.name.value: island for island in islands(module)}
+    named = {region.name.value: region for region in host_regions(module)}
     for op in list(main.entry_block.operations):
         op = op.operation
         if op.name != "func.call" or op.attributes["callee"].value not in named:
@@ -68,8 +68,8 @@ def inline_host_regions(module: ir.Module, main: Any) -> None:
         for result, value in zip(op.results, inner[-1].operands, strict=True):
             result.replace_all_uses_with(mapping.get(value, value))
         op.erase()
-    for island in named.values():
-        island.operation.erase()
+    for region in named.values():
+        region.operation.erase()
 
 
 def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
@@ -79,12 +79,12 @@ def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
     """
     returned = operations[-1]
     moved = [op for op in operations[:-1] if op.name != CONSTANT]
-    turns = _iterations(moved, pinned)
-    first = _needed_next(moved, pinned, turns)
-    for op in sorted(moved, key=lambda op: (turns[op], op not in first)):
+    phases = _iterations(moved, pinned)
+    first = _needed_next(moved, pinned, phases)
+    for op in sorted(moved, key=lambda op: (phases[op], op not in first)):
         op.move_before(returned)
-    hosts = sorted({turns[op] for op in pinned})
-    return [[op for op in moved if turns[op] == turn] for turn in hosts]
+    hosts = sorted({phases[op] for op in pinned})
+    return [[op for op in moved if phases[op] == phase] for phase in hosts]
 
 
 def _iterations(ops: list[Any], pinned: set[Any]) -> dict[Any, int]:
@@ -94,22 +94,22 @@ def _iterations(ops: list[Any], pinned: set[Any]) -> dict[Any, int]:
     that only a later host region needs, such as a transpose for the gradient, wait for it, to be
     fused there.
     """
-    turns: dict[Any, int] = {}
+    phases: dict[Any, int] = {}
     for op in ops:
         makers = [o.owner.operation for o in op.operands if isinstance(o, ir.OpResult)]
-        first = max((turns[maker] for maker in makers if maker in turns), default=0)
-        turns[op] = first + (first % 2 != (op in pinned))
+        first = max((phases[maker] for maker in makers if maker in phases), default=0)
+        phases[op] = first + (first % 2 != (op in pinned))
     for op in reversed(ops):
         if op not in pinned:
             continue
         users = [use.owner.operation for result in op.results for use in result.uses]
-        if users and all(user in turns for user in users):
-            last = min(turns[user] for user in users)
-            turns[op] = last - (last % 2 == 0)
-    return turns
+        if users and all(user in phases for user in users):
+            last = min(phases[user] for user in users)
+            phases[op] = last - (last % 2 == 0)
+    return phases
 
 
-def _needed_next(ops: list[Any], pinned: set[Any], turns: dict[Any, int]) -> set[Any]:
+def _needed_next(ops: list[Any], pinned: set[Any], phases: dict[Any, int]) -> set[Any]:
     """The device ops that the next host region needs.
 
     They go first: the device runs the other ops of the phase concurrently with the host.
@@ -118,8 +118,8 @@ def _needed_next(ops: list[Any], pinned: set[Any], turns: dict[Any, int]) -> set
     for op in reversed(ops):
         users = {use.owner.operation for result in op.results for use in result.uses}
         if op not in pinned and any(
-            (user in pinned and turns[user] == turns[op] + 1)
-            or (user in needed and turns[user] == turns[op])
+            (user in pinned and phases[user] == phases[op] + 1)
+            or (user in needed and phases[user] == phases[op])
             for user in users
         ):
             needed.add(op)
@@ -139,9 +139,9 @@ def _outline(module: ir.Module, main: Any, name: str, ops: list[Any]) -> None:
     types = ([v.type for v in inputs], [r.type for r in results])
     location = ops[-1].location
     with ir.InsertionPoint(main), location:
-        island = func.FuncOp(name, types, visibility="private")
-        DEVICE.copy(ops[0], island)
-        block = island.add_entry_block()
+        region = func.FuncOp(name, types, visibility="private")
+        DEVICE.copy(ops[0], region)
+        block = region.add_entry_block()
     mapping: dict[Any, Any] = dict(zip(inputs, block.arguments, strict=True))
     with ir.InsertionPoint(block):
         for value in constants:

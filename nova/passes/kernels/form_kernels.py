@@ -18,8 +18,8 @@ from nova.ir.dialect import BARRIER
 from nova.ir.kernel import Kernel, Main
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
-from nova.passes.kernels.buffer_donation import delay_updates, sink_feeders
-from nova.passes.kernels.form_host_regions import inline_host_regions, islands
+from nova.passes.kernels.buffer_donation import delay_updates, sink_producers
+from nova.passes.kernels.form_host_regions import host_regions, inline_host_regions
 from nova.passes.kernels.group_ops import (
     Group,
     Grouping,
@@ -71,11 +71,11 @@ class FormKernels(Pass):
                 f"@{formed[0].name.value} is a kernel already", where=place_of(formed[0].location)
             )
         names = (f"kernel_{number}" for number in count())
-        for island in islands(module):
-            waits = _prepare(island)
+        for region in host_regions(module):
+            waits = _prepare(region)
             host = self._grouping(HOST_ROW_OPERAND, waits)
-            outliner = _Outliner(module, island, names, DEVICE.get(island))
-            outliner.outline(host.form(island.entry_block))
+            outliner = _Outliner(module, region, names, DEVICE.get(region))
+            outliner.outline(host.form(region.entry_block))
         inline_host_regions(module, main)
         waits = _prepare(main)
         _delay_updates(module, main)
@@ -126,7 +126,7 @@ def _delay_updates(module: ir.Module, main: Any) -> None:
     values = list(block.operations[len(block.operations) - 1].operands)[-len(updated) :]
     arguments = [block.arguments[u] for u in updated]
     delay_updates(module, block, zip(arguments, values, strict=True))
-    sink_feeders(block, len(updated), arguments)
+    sink_producers(block, len(updated), arguments)
 
 
 def _users(value: Any) -> list[Any]:
