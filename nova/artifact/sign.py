@@ -177,7 +177,7 @@ def _read_public_key(path: Path) -> bytes:
         raise TrustError(f"the key is of kind {type(key).__name__}, not Ed25519", where=str(path))
     data = key.public_bytes_raw()
     if _is_weak(data):
-        raise TrustError("anybody can sign for this key: it is no key of a person", where=str(path))
+        raise TrustError("anybody can sign for this key: it is a weak key", where=str(path))
     return bytes(data)
 
 

@@ -83,7 +83,7 @@ CPU_STAGES = _table(
 )
 DEVICE_STAGES = _table(
     Stage("nova", lambda s: [], is_shared=True),
-    Stage("linalg", lambda s: pipelines.nova_to_linalg(islands=True), is_shared=True),
+    Stage("linalg", lambda s: pipelines.nova_to_linalg(host_regions=True), is_shared=True),
     Stage(
         "kernels",
         lambda s: pipelines.linalg_to_device_kernels(s.serial_work, s.max_workspace),

@@ -144,7 +144,9 @@ def _check(name: str, op: Any) -> None:
             raise NovaError(f"the map {map_} does not fit {value.type}")
         for expr, size in zip(map_.results, value.type.shape, strict=True):
             if isinstance(expr, ir.AffineDimExpr) and sizes.setdefault(expr.position, size) != size:
-                raise NovaError(f"loop {expr.position} has {sizes[expr.position]} and {size} turns")
+                raise NovaError(
+                    f"loop {expr.position} has {sizes[expr.position]} and {size} iterations"
+                )
     loops = maps[0].value.n_dims
     if missing := set(range(loops)) - set(sizes):
         raise NovaError(f"no operand gives the size of loop {min(missing)}")

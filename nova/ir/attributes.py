@@ -230,7 +230,7 @@ WORK = Integer(
 )
 FUSION_GUARD = Flag(
     "nova.guard",
-    "nova.barrier",
+    "barriers",
     "Marks a barrier that only keeps elementwise fusion from duplicating its operand.",
 )
 TILE_LOCAL = Flag(

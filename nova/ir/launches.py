@@ -105,7 +105,7 @@ def read_launch(op: Any) -> Launch:
         raise UnsupportedOpError(
             "gpu.launch_func that is asynchronous",
             where=place_of(op.location),
-            hint="launches run one after the other: write them without tokens",
+            hint="launches run in order: write them without tokens",
         )
     groups = launch_groups(op)
     numbers = [constant_size(value, op) for value in (*groups.grid, *groups.block)]

@@ -76,4 +76,4 @@ def _value(attr: Any) -> Any:
         return dtype(nova_dtype(attr.value))
     if class_name == "DenseI64ArrayAttr":
         return tuple(attr)
-    raise LoweringError(f"attribute {attr} is of no kind that nova ops have")
+    raise LoweringError(f"attribute {attr} has a type that nova ops do not have")

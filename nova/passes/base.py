@@ -185,7 +185,7 @@ def _run_one(
         # Unsupported IR, or a bug in the pass: `error` says which one.
         raise PassError(
             f"pass `{step}` does not handle this module: {type(error).__name__}: {error}",
-            hint="nova-opt --list-passes says what each pass takes",
+            hint="nova-opt --list-passes describes the input of each pass",
         ) from error
     if any(diagnostic.severity == "error" for diagnostic in diagnostics):
         raise _pass_error(f"pass `{step}` reported an error", diagnostics)
@@ -197,7 +197,7 @@ def _verify(module: ir.Module, diagnostics: list[Diagnostic], origin: str) -> No
     try:
         module.operation.verify()
     except ir.MLIRError as error:
-        raise _pass_error(f"{origin} left invalid IR behind", diagnostics, str(error)) from None
+        raise _pass_error(f"{origin} left invalid IR", diagnostics, str(error)) from None
 
 
 def _pass_error(summary: str, diagnostics: list[Diagnostic], otherwise: str = "") -> PassError:

@@ -16,6 +16,9 @@ from typing import Any
 
 from nova.passes.base import option_name
 
+# Names of options of format 4 and before.
+OPTION_ALIASES = {"islands": "host-regions"}
+
 
 class OptionError(Exception):
     """An option that does not exist or has a wrong value; the parser adds name and caret."""
@@ -35,6 +38,8 @@ def build(make: Callable[..., Any], options: Sequence[tuple[str, int]]) -> Any:
     arguments: dict[str, Any] = {}
     for word, position in options:
         key, equals, value = word.partition("=")
+        if key not in parameters:
+            key = OPTION_ALIASES.get(key, key)
         if key not in parameters:
             raise OptionError(f"no option `{key}`", position, _suggest(key, list(parameters)))
         name = parameters[key].name

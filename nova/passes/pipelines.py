@@ -22,11 +22,14 @@ from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.importing.drop_annotations import DropAnnotations
+from nova.passes.importing.expand_approx_top_k import ExpandApproxTopK
 from nova.passes.importing.lower_control_flow import LowerControlFlow
+from nova.passes.importing.lower_scans import LowerScans
 from nova.passes.importing.lower_scatter import LowerScatter
 from nova.passes.importing.lower_select_and_scatter import LowerSelectAndScatter
 from nova.passes.importing.lower_sort import LowerSort
 from nova.passes.importing.make_signless import MakeSignless
+from nova.passes.importing.outline_scans import OutlineScans
 from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.importing.trim_windows import TrimWindows
 from nova.passes.importing.unfold_convolutions import UnfoldConvolutions
@@ -59,14 +62,14 @@ _MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
-def nova_to_linalg(attention: bool = True, islands: bool = False) -> list[Pass]:
+def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[Pass]:
     """The nova dialect to fused linalg on tensors; `attention` keeps attention ops whole.
 
-    With `islands`, for a device, ops that are pinned to the host become separate host regions.
+    With `host_regions`, for a device, ops that are pinned to the host become separate host regions.
     """
     return [
         # First: no other pass has to know about host-pinned ops.
-        FormHostRegions(islands),
+        FormHostRegions(host_regions),
         DecomposeComposites(keep_whole=attention),
         # Forward and backward expand the same composites: their common ops are merged here.
         UpstreamPass("cse"),
@@ -87,10 +90,13 @@ def stablehlo_to_linalg() -> list[Pass]:
         UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
         UpstreamPass("inline,symbol-dce"),
         DropAnnotations(),
+        ExpandApproxTopK(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
+        OutlineScans(),
         UpstreamPass("stablehlo-legalize-to-linalg,canonicalize,cse"),
         # The ops that upstream does not lower: their regions are linalg at this point.
+        LowerScans(),
         LowerScatter(),
         LowerSelectAndScatter(),
         LowerSort(),
@@ -146,18 +152,18 @@ def linalg_fusion() -> list[Pass]:
 def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
     # Here as well: later passes then process each kernel of a repeated layer once.
-    return [_kernel_former(serial_work, max_workspace, share_rows=True), DedupKernels()]
+    return [_form_kernels(serial_work, max_workspace, share_rows=True), DedupKernels()]
 
 
 def linalg_to_device_kernels(
     serial_work: int = 20_000, max_workspace: int | None = None
 ) -> list[Pass]:
     """Like `linalg_to_kernels` for a device, where every GEMM is a kernel over rows and columns."""
-    form_kernels = _kernel_former(serial_work, max_workspace, share_rows=False)
+    form_kernels = _form_kernels(serial_work, max_workspace, share_rows=False)
     return [NarrowAttention(), SplitReductions(), form_kernels]
 
 
-def _kernel_former(serial_work: int, max_workspace: int | None, *, share_rows: bool) -> Pass:
+def _form_kernels(serial_work: int, max_workspace: int | None, *, share_rows: bool) -> Pass:
     if max_workspace is None:
         return FormKernels(serial_work, share_rows=share_rows)
     return FitKernels(serial_work, max_workspace=max_workspace, share_rows=share_rows)
@@ -220,7 +226,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
             "convert-to-llvm{filter-dialects=arith,cf,index,math,memref,ub},"
             "reconcile-unrealized-casts"
         ),
-        # The former memref descriptors fold away here, and need not be printed and parsed.
+        # The memref descriptors fold away here, and need not be printed and parsed.
         UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true},cse"),
         UpstreamPass("canonicalize{max-iterations=1 region-simplify=disabled top-down=true}"),
         ExportKernels(vector_bits=machine.vector_bits, tune=llvm_cpu(machine)),

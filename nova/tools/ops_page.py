@@ -27,7 +27,7 @@ _INTRODUCTION = """\
 Every op is a row of the table in `nova/ops/`: `nova.NAME(...)` in Python, and a method of `Tensor`
 where the last column says so. Operands come first and broadcast as in numpy; the keywords after `*`
 are attributes. A *primitive* has its own lowering to linalg, a *composite* is made of other rows
-when it is lowered (`decompose-composites`), *sugar* is a function that leaves other rows behind.
+when it is lowered (`decompose-composites`), *sugar* is a function that becomes other rows.
 
 **types** is what the operands may be and what comes out: `floats` are f64 f32 f16 bf16, `ints` are
 i64 i32 i8 u8, and an arrow says where the result has another type than the (promoted) operands.
@@ -44,14 +44,14 @@ i8 with u8 gives i32 (there is no i16); f16 with bf16 gives f32.
 
 {matrix}
 
-- A Python number takes the type of the tensor next to it (NEP 50): `x + 1` and `x * 0.5` keep the
+- A Python number takes the type of the other operand (NEP 50): `x + 1` and `x * 0.5` keep the
   type of a float `x`; an int with bool gives i64; a float with an integer or bool gives f32.
 - Functions that only exist on floats (`exp`, `softmax`, ...), `/`, `mean` and `var` compute
   integers and bool in f32, as torch and jax do; numpy takes f16 or f64. Cast to f64 first where
   integers beyond 2**24 must stay exact.
 - Sums and products of integers and bool are i64.
 - f16 and bf16 are stored narrow and computed wide: elementwise ops round once at the end, sums and
-  matmuls accumulate in f32.
+  matrix products accumulate in f32.
 - `cast` of a float to an integer truncates; NaN and overflow are in [fast-math.md](fast-math.md).
 """
 

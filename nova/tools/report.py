@@ -2,7 +2,7 @@
 
 Tables of strings come in; text goes to a stream. On a terminal, and where `rich` is installed, the
 titles stand out and long cells are wrapped; anywhere else the text is plain. Called by the
-commands. What is shown may come from a hostile file, so control characters are made visible.
+commands. The contents may come from a hostile file, so control characters are made visible.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def other_keys(folder: Path) -> dict[str, Path]:
     created = {
         "RSA": key.private_bytes(PEM, PKCS8, plain),
         "password": ed25519.Ed25519PrivateKey.generate().private_bytes(PEM, PKCS8, locked),
-        "no private key": b"text",
+        "not a private key": b"text",
     }
     for word, data in created.items():
         (folder / f"{word}.key").write_bytes(data)

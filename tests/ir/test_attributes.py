@@ -43,6 +43,8 @@ def spellings(names: list[str], declaring: set[Path]) -> list[str]:
         if path not in declaring
         for node in strings(ast.parse(path.read_text()))
         for match in pattern.finditer(node.value)
+        # Messages may name functions of the package, such as nova.device.
+        if match[0] == node.value or not hasattr(nova, match[0].removeprefix("nova."))
     ]
 
 
@@ -52,9 +54,7 @@ def test_no_other_file_spells_an_attribute() -> None:
 
 
 def test_no_other_file_spells_an_op_of_the_dialect() -> None:
-    # nova.sum and others are also functions of the package, which messages name.
-    ops = [full_name(name) for name in OP_NAMES if not hasattr(nova, name)]
-    assert spellings(ops, DIALECT) == []
+    assert spellings([full_name(name) for name in OP_NAMES], DIALECT) == []
 
 
 def test_no_file_builds_the_name_of_an_attribute() -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from nova.ir.bindings import ir
+from nova.ir.context import make_context
 from nova.passes import registry
 from nova.passes.pipeline_text import parse_pipeline
 
@@ -35,3 +36,11 @@ def test_old_names_of_passes_still_work(old: str) -> None:
     assert old not in registry.PASS_MODULES and registry.load_pass(old) is registry.load_pass(new)
     with ir.Context() as context:
         assert parse_pipeline(old, context) == parse_pipeline(new, context)
+
+
+def test_old_names_of_options_still_work() -> None:
+    old, new = (
+        parse_pipeline(f"nova-to-linalg{{{option}=true}}", make_context())
+        for option in ("islands", "host-regions")
+    )
+    assert list(map(str, old)) == list(map(str, new))

@@ -99,7 +99,7 @@ static cuda *cuda_context_of(nova_driver *driver)
     return (cuda *)driver;
 }
 
-/* --- what numbers mean ------------------------------------------------------------------------ */
+/* --- error numbers ---------------------------------------------------------------------------- */
 
 static nova_status cuda_classify(nova_driver *driver, int result)
 {

@@ -282,8 +282,7 @@ void nova_device_program_destroy(nova_device_program *program)
         return;
     nova_device *device = program->device;
     nova_driver *driver = device->driver;
-    /* Also when the device is lost: the driver then refuses, and what is of this process is
-     * freed. */
+    /* Also when the device is lost: the driver refuses then, and host memory is freed. */
     (void)driver->enter(driver, device->context);
     while (program->idle != NULL) {
         nova_device_execution *execution = program->idle;

@@ -109,7 +109,7 @@ static int launch_run_block(sim_block *block)
     }
 }
 
-/* --- what a launch needs ---------------------------------------------------------------------- */
+/* --- resources of a launch -------------------------------------------------------------------- */
 
 static void launch_free_block(sim_block *block)
 {

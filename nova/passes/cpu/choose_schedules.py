@@ -34,9 +34,9 @@ class ChooseSchedules(Pass):
         if not chosen:
             return
         for kernel in kernels(module):
-            choices = chosen.get(kernel_digest(kernel))
-            if choices is not None:
-                write_overrides(kernel, choices)
+            overrides = chosen.get(kernel_digest(kernel))
+            if overrides is not None:
+                write_overrides(kernel, overrides)
 
 
 def kernel_digest(kernel: Any) -> str:

@@ -52,12 +52,12 @@ class ExportKernels(Pass):
                 self._export(op.operation)
 
     def _passthrough(self, *more: str) -> ir.Attribute:
-        words = [f'"{word}"' for word in ("no-builtins", "nounwind", *more)]
+        entries = [f'"{entry}"' for entry in ("no-builtins", "nounwind", *more)]
         if self.vector_bits:
-            words.append(f'["prefer-vector-width", "{self.vector_bits}"]')
+            entries.append(f'["prefer-vector-width", "{self.vector_bits}"]')
         if self.tune:
-            words.append(f'["tune-cpu", "{self.tune}"]')
-        return ir.Attribute.parse(f"[{', '.join(words)}]")
+            entries.append(f'["tune-cpu", "{self.tune}"]')
+        return ir.Attribute.parse(f"[{', '.join(entries)}]")
 
     def _export(self, body: Any) -> None:
         name = body.attributes["sym_name"].value

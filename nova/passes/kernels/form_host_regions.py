@@ -41,7 +41,7 @@ class FormHostRegions(Pass):
         pinned = {op for op in operations if DEVICE.has(op)}
         if self.split and pinned:
             for number, ops in enumerate(_order(operations, pinned)):
-                _outline(module, main, f"island_{number}", ops)
+                _outline(module, main, f"host_region_{number}", ops)
         else:
             for op in pinned:
                 DEVICE.remove(op)
@@ -79,7 +79,7 @@ def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
     """
     returned = operations[-1]
     moved = [op for op in operations[:-1] if op.name != CONSTANT]
-    phases = _iterations(moved, pinned)
+    phases = _phases(moved, pinned)
     first = _needed_next(moved, pinned, phases)
     for op in sorted(moved, key=lambda op: (phases[op], op not in first)):
         op.move_before(returned)
@@ -87,7 +87,7 @@ def _order(operations: list[Any], pinned: set[Any]) -> list[list[Any]]:
     return [[op for op in moved if phases[op] == phase] for phase in hosts]
 
 
-def _iterations(ops: list[Any], pinned: set[Any]) -> dict[Any, int]:
+def _phases(ops: list[Any], pinned: set[Any]) -> dict[Any, int]:
     """The phase in which each op runs: even ones are on the device, odd ones on the host.
 
     As few as possible. The device starts early, because it runs concurrently with the host. Ops

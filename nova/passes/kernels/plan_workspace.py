@@ -52,7 +52,10 @@ def _require_buffer_results(main: Any) -> None:
     inputs, results = list(main.type.inputs), list(main.type.results)
     pairs = zip(updates, results[len(results) - len(updates) :], strict=True)
     if any(not isinstance(t, ir.MemRefType) for t in types):
-        wrong, hint = "returns or takes a value that is not a buffer", "run bufferize-kernels first"
+        wrong, hint = (
+            "has an argument or a result that is not a buffer",
+            "run bufferize-kernels first",
+        )
     elif len(set(updates)) < len(updates) or any(
         not 0 <= u < len(inputs) or inputs[u] != new for u, new in pairs
     ):

@@ -35,30 +35,30 @@ class FoldTransposes(Pass):
             _erase_unused(function)
 
 
-def _fold(product: Any, operand: int) -> None:
+def _fold(contraction: Any, operand: int) -> None:
     while True:
-        value = product.operands[operand]
+        value = contraction.operands[operand]
         axes = _permutation(value)
         if axes is None:
             return
-        maps = [m.value for m in product.attributes["indexing_maps"]]
+        maps = [m.value for m in contraction.attributes["indexing_maps"]]
         before = list(maps[operand].results)
         # value[i0, i1, ...] is source[j0, j1, ...] with j[axes[r]] = i[r].
         after = [None] * len(axes)
         for r, axis in enumerate(axes):
             after[axis] = before[r]
         maps[operand] = ir.AffineMap.get(maps[operand].n_dims, 0, after)
-        product.attributes["indexing_maps"] = ir.ArrayAttr.get(
+        contraction.attributes["indexing_maps"] = ir.ArrayAttr.get(
             [ir.AffineMapAttr.get(m) for m in maps]
         )
-        product.operands[operand] = value.owner.operation.operands[0]
+        contraction.operands[operand] = value.owner.operation.operands[0]
 
 
-def _fold_result(product: Any) -> None:
+def _fold_result(contraction: Any) -> None:
     """Compute a matrix transposed where its only use is a transpose."""
-    result = product.results[0]
+    result = contraction.results[0]
     users = [use.owner.operation for use in result.uses]
-    init = product.operands[2]
+    init = contraction.operands[2]
     if result.type.rank != 2 or len(users) != 1 or not isinstance(init, ir.OpResult):
         return
     filled = init.owner.operation
@@ -67,16 +67,16 @@ def _fold_result(product: Any) -> None:
     transposed = users[0].results[0]
     if _permutation(transposed) != [1, 0]:
         return
-    maps = [m.value for m in product.attributes["indexing_maps"]]
+    maps = [m.value for m in contraction.attributes["indexing_maps"]]
     maps[2] = ir.AffineMap.get(maps[2].n_dims, 0, list(maps[2].results)[::-1])
-    with ir.InsertionPoint(product), product.location:
+    with ir.InsertionPoint(contraction), contraction.location:
         empty = tensor.EmptyOp(transposed.type.shape, transposed.type.element_type).result
         zeros = fill(filled.operands[0], empty)
-        a, b, _ = product.operands
+        a, b, _ = contraction.operands
         folded = contract(a, b, zeros, maps)
     transposed.replace_all_uses_with(folded)
     users[0].erase()
-    product.erase()
+    contraction.erase()
 
 
 def _permutation(value: Any) -> list[int] | None:

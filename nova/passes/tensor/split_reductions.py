@@ -62,9 +62,11 @@ class SplitReductions(Pass):
         terms = prod(generic.sizes[d] for d in reduced)
         nest = make_loop_nest(generic.op)
         names = find_combiners(nest)
-        product = match_contraction(nest, accumulate=True) is not None
-        across = not product and _reads_across(generic)
-        blocks = results // _ACROSS if across else -(-results // _TILE) if product else results
+        is_contraction = match_contraction(nest, accumulate=True) is not None
+        across = not is_contraction and _reads_across(generic)
+        blocks = (
+            results // _ACROSS if across else -(-results // _TILE) if is_contraction else results
+        )
         if names is None or terms < self.terms or blocks >= self.blocks:
             return None
         dim = reduced[0]
@@ -73,7 +75,7 @@ class SplitReductions(Pass):
         longest = -(-terms // _LONGEST)
         shortest = self.part // 8 if across else self.part
         parts = max(longest, min(terms // shortest, self.blocks // max(1, blocks)))
-        if product:
+        if is_contraction:
             parts = min(parts, _MOST_PARTIAL // max(1, results))
         parts = _divisor(generic.sizes[dim], parts)
         return (dim, parts, names) if parts > 1 else None

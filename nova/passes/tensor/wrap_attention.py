@@ -80,8 +80,8 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
         iterators,
     )
     *_, rows, keys, inner, outer = sizes
-    multiply_adds = 2 * inner + 2 * outer if name == "attend" else 6 * inner + 4 * outer
-    work = prod(sizes[:batch]) * rows * keys * (multiply_adds + 16)
+    operations = 2 * inner + 2 * outer if name == "attend" else 6 * inner + 4 * outer
+    work = prod(sizes[:batch]) * rows * keys * (operations + 16)
     WORK.set(generic, work)
     attention = AttentionKind(
         op=name,

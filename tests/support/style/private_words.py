@@ -96,11 +96,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("native/src/gpu/", "mixed"): "a function of the C API that programs link",
     ("native/src/python/", "mixed"): "a function of the C API that programs link",
     ("nova/codegen/gpu/gemm/mma.py", "mixed"): "mma of mixed precision",
-    ("nova/compiler/stages.py", "island"): "an option of a pipeline, kept for texts",
     ("nova/ir/mathlib/", "turn"): "angles are reduced to quarter turns",
     ("nova/ops/functional/shapes.py", "turn"): "rot90 makes quarter turns",
     ("nova/passes/importing/simplify_stablehlo.py", "turn"): "an option of a pass, kept for texts",
-    ("nova/passes/pipelines.py", "island"): "an option of a pipeline, kept for texts",
 }
 
 

@@ -10,7 +10,7 @@
 
 #include "gpusim/driver/driver_state.h"
 
-/* --- what numbers mean ------------------------------------------------------------------------ */
+/* --- error numbers ---------------------------------------------------------------------------- */
 
 static nova_status driver_classify(nova_driver *driver, int result)
 {

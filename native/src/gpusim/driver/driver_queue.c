@@ -6,7 +6,7 @@
 #include "nova/scheduler.h"
 #include "gpusim/driver/driver_state.h"
 
-/* --- running what was enqueued ---------------------------------------------------------------- */
+/* --- running enqueued work -------------------------------------------------------------------- */
 
 /* The bytes of a copy, checked; marks them as written where they go to. */
 static int queue_copy(simulator *s, const work *w)

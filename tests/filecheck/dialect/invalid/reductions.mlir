@@ -209,7 +209,7 @@ func.func @sum_3(%arg0: tensor<2x3xf32>) {
 // -----
 
 func.func @sum_4(%arg0: tensor<2x3xf32>) {
-  // expected-error @+1 {{'nova.sum' op attribute [1] is of no kind that nova ops have}}
+  // expected-error @+1 {{'nova.sum' op attribute [1] has a type that nova ops do not have}}
   %0 = "nova.sum"(%arg0) {axis = [1]} : (tensor<2x3xf32>) -> tensor<f32>
   return
 }

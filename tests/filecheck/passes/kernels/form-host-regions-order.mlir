@@ -6,7 +6,7 @@
 // CHECK: nova.cos
 // CHECK: nova.tanh
 // CHECK: nova.sqrt
-// CHECK: call @island_0
+// CHECK: call @host_region_0
 // CHECK: nova.add
 func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %0 = "nova.tanh"(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>

@@ -1,10 +1,10 @@
 // RUN: %nova-opt %s --form-host-regions | %filecheck %s
 // RUN: %nova-opt %s --form-host-regions='split=false' | %filecheck %s --check-prefix=HOST
-// RUN: %nova-opt %s --nova-to-linalg='islands=true' --form-kernels='serial-work=0' | %filecheck %s --check-prefix=KERNELS
+// RUN: %nova-opt %s --nova-to-linalg='host-regions=true' --form-kernels='serial-work=0' | %filecheck %s --check-prefix=KERNELS
 
 // Pinned ops that can run at once are one island, also where others stand between them. What only the
 // second one needs (%t) waits for it, and an island has its constants.
-// CHECK-LABEL: func.func private @island_0(
+// CHECK-LABEL: func.func private @host_region_0(
 // CHECK-SAME: %[[X:.*]]: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>)
 // CHECK-SAME: nova.device = "cpu"
 // CHECK: nova.constant
@@ -12,14 +12,14 @@
 // CHECK: nova.mul
 // CHECK-NOT: nova.permute
 // CHECK: return
-// CHECK-LABEL: func.func private @island_1(
+// CHECK-LABEL: func.func private @host_region_1(
 // CHECK: nova.permute
 // CHECK: nova.add
 // CHECK-LABEL: func.func @main(
 // CHECK: nova.tanh
-// CHECK: call @island_0
+// CHECK: call @host_region_0
 // CHECK: nova.matmul
-// CHECK: call @island_1
+// CHECK: call @host_region_1
 // CHECK-NOT: nova.device
 
 // On a CPU pins do nothing.
@@ -28,7 +28,7 @@
 // HOST: nova.exp
 // HOST: return
 
-// Nothing is fused across the border, and the calls of the islands' kernels stand in main.
+// Nothing is fused across the border, and the calls of the kernels of the host regions stand in main.
 // KERNELS: func.func private @kernel_0(
 // KERNELS-SAME: nova.device = "cpu"
 // KERNELS: math.exp
