@@ -42,6 +42,7 @@ _LAZY = {
     "data": "nova.data",
     "debug": "nova.debug",
     "fit": "nova.train:fit",
+    "from_jax": "nova.api.from_jax:from_jax",
     "gradcheck": "nova.debug:gradcheck",
     "nn": "nova.nn",
     "optim": "nova.optim",

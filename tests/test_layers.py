@@ -104,7 +104,7 @@ LIBRARIES = {
     "torch_mlir": ("nova/ir/bindings.py", "nova/ir/gpu_bindings.py"),
     "llvmlite": ("nova/compiler/cpu/llvm_bindings.py", "nova/core/targets.py"),
     "torch": (),
-    "jax": (),
+    "jax": ("nova/api/from_jax.py",),
     # No file that Nova reads may run code.
     "pickle": (),
     "shelve": (),

@@ -56,7 +56,7 @@ def argument_array(leaf: Any, name: str) -> Any:
         return array
     except OverflowError:
         raise ArgumentDTypeError(
-            f"argument {name!r} is {leaf}, which is no i64", where=str(user_location())
+            f"argument {name!r} is {leaf}, which does not fit i64", where=str(user_location())
         ) from None
     except NovaError as error:
         raise error.located(

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from nova.compiler.address_space import require_room
 from nova.compiler.dump import dump_stages
 from nova.core.constants import Constants
 from nova.core.log import enabled, log
+from nova.core.records import record
 from nova.core.settings import Settings
 from nova.core.single_flight import SingleFlight
 from nova.core.targets import host_arch, parse_target
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _PROGRAMS_IN_MEMORY = 1024
 
 
-@dataclass(frozen=True)
+@record
 class CompileJob:
     """A compile request: the `text` of a stage, which is the plan if there is one."""
 

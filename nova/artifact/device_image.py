@@ -45,7 +45,7 @@ def arch_number(arch: str) -> int:
     match = _ARCH.fullmatch(arch)
     if match is None:
         raise CodegenError(
-            f"{arch!r} is no device architecture", hint="they are written sm_80, sm_90a, ..."
+            f"{arch!r} is not a device architecture", hint="they are written sm_80, sm_90a, ..."
         )
     return int(match[1])
 
@@ -77,7 +77,7 @@ def check_image(image: DeviceImage, symbols: Iterable[str]) -> None:
     arch_number(image.arch)
     if image.kind == "cubin":
         if not image.data.startswith(_CUBIN):
-            raise CodegenError(f"the cubin for {image.arch} is no ELF file")
+            raise CodegenError(f"the cubin for {image.arch} is not an ELF file")
         return
     text = _COMMENTS.sub(" ", image.data.decode("ascii", "replace"))
     target = _TARGET.search(text)

@@ -30,8 +30,9 @@ __all__ = [
 ]
 
 _HINTS = {
-    "elf-magic": "this is no .nova file: programs are saved with save(), and weights of a model, "
-    "in a safetensors file, are read with model.load(path) or nova.load(program, weights=path)",
+    "elf-magic": "this is not a .nova file: programs are saved with save(), and weights of a "
+    "model, in a safetensors file, are read with model.load(path) or "
+    "nova.load(program, weights=path)",
     "format-version": "use the Nova that wrote it, or a newer one",
     "seal": "the file was changed or cut short: copy it again, or write it anew",
 }

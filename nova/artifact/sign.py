@@ -77,7 +77,7 @@ def read_private_key(path: str | Path) -> Ed25519PrivateKey:
         key = serialization.load_pem_private_key(_read(path), password=None)
     except (TypeError, ValueError) as error:  # TypeError: it has a password
         raise TrustError(
-            f"this is no private key that Nova can use: {error}",
+            f"this is not a private key that Nova can use: {error}",
             where=str(path),
             hint="an Ed25519 key in PEM form without a password; `nova keygen` makes one",
         ) from None
@@ -169,7 +169,7 @@ def _read_public_key(path: Path) -> bytes:
         key = serialization.load_pem_public_key(_read(path))
     except ValueError as error:
         raise TrustError(
-            f"this is no public key: {error}",
+            f"this is not a public key: {error}",
             where=str(path),
             hint="NOVA_TRUSTED_KEYS takes public keys; private ones stay with who signs",
         ) from None
@@ -177,7 +177,7 @@ def _read_public_key(path: Path) -> bytes:
         raise TrustError(f"the key is of kind {type(key).__name__}, not Ed25519", where=str(path))
     data = key.public_bytes_raw()
     if _is_weak(data):
-        raise TrustError("anybody can sign for this key: it is no key of a person", where=str(path))
+        raise TrustError("anybody can sign for this key: it is a weak key", where=str(path))
     return bytes(data)
 
 

@@ -110,7 +110,7 @@ class HostReader:
                 yield op
             elif op.operation.name not in _HOST_OPS:
                 raise LoweringError(
-                    f"main holds {op.operation.name}, which is no kernel call",
+                    f"main contains {op.operation.name}, which is not a kernel call",
                     where=str(op.location),
                 )
             if op.operation.name == "func.call":

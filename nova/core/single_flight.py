@@ -52,8 +52,8 @@ class SingleFlight(Generic[T]):
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key], True
-            turn = self._building.setdefault(key, threading.RLock())
-        with turn:
+            building = self._building.setdefault(key, threading.RLock())
+        with building:
             with self._lock:
                 if key in self._values:
                     return self._values[key], True

@@ -18,6 +18,7 @@ from nova.ir.linalg.generic import GenericOp
 from nova.ir.mathlib import EXPANSIONS, ROUNDING
 from nova.ir.walk import every_op
 from nova.passes.importing.drop_annotations import is_annotation
+from nova.passes.importing.expand_approx_top_k import is_approx_top_k
 
 # The source dialects of programs, and the dialects that may be used with each.
 FRONTENDS = {
@@ -84,10 +85,14 @@ def check_ops(module: ir.Module, filename: str) -> None:
                 raise ImportedProgramError(
                     f"{op.name}: {what}", where=place(op, filename), hint=hint
                 )
-        if op.name in _REFUSED and not (op.name == "stablehlo.custom_call" and is_annotation(op)):
+        if op.name in _REFUSED and not _has_lowering(op):
             raise UnsupportedOpError(
                 f"{_described(op)}: {_REFUSED[op.name]}", where=place(op, filename)
             )
+
+
+def _has_lowering(op: Any) -> bool:
+    return op.name == "stablehlo.custom_call" and (is_annotation(op) or is_approx_top_k(op))
 
 
 def _described(op: Any) -> str:

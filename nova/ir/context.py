@@ -29,7 +29,8 @@ _LOADED = (
     *("scf", "tensor", "ub", "vector"),
 )
 
-_BRACKETS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|->|[<>=]=|([(\[{<])|([)\]}>])')
+# Possessive, so that a string of many megabytes leaves no places to come back to.
+_BRACKETS = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|//[^\n]*|->|[<>=]=|([(\[{<])|([)\]}>])')
 
 
 def make_context() -> ir.Context:

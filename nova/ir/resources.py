@@ -20,14 +20,13 @@ from nova.core.constants import LEAST, Constants, digest_of, expand_text
 from nova.ir.bindings import ir
 
 # Whole constants of ops that hold one; those in kernels, and of other dtypes, stay in the text.
-_INLINE = re.compile(
-    r"(?:\b(?:nova|arith|stablehlo)\.constant\b|\btosa\.const\b|\bmemref\.global\b)[^\n]{0,400}?"
-    rf'(dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}})">)\s*:\s*(?=tensor<([0-9x]*)x(\w+)>)'
+_VALUES = re.compile(rf'dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}}+)">')
+_MOST_BEFORE = 400
+_OP = re.compile(
+    r"(?:\b(?:nova|arith|stablehlo)\.constant\b|\btosa\.const\b|\bmemref\.global\b)[^\n]*\Z"
 )
-_GLOBAL = re.compile(
-    r"\bmemref\.global\b[^\n]{0,200}?:\s*memref<([0-9x]*)x(\w+)>\s*=\s*"
-    rf'(dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}})">)'
-)
+_TYPE_AFTER = re.compile(r"\s*:\s*tensor<([0-9x]*)x(\w+)>")
+_TYPE_BEFORE = re.compile(r"\bmemref\.global\b[^\n]*:\s*memref<([0-9x]*)x(\w+)>\s*=\s*\Z")
 _BLOB = re.compile(
     rf'("(?:[^"\\\n]|\\.)*"|[\w.$-]+)(\s*:\s*)"0x([0-9A-Fa-f]{{8}})([0-9A-Fa-f]{{{2 * LEAST},}})"'
 )
@@ -120,15 +119,17 @@ _Cut = tuple[int, int, str]
 
 
 def _inline_cuts(text: str, constants: Constants) -> Iterator[_Cut]:
-    for pattern, (literal, digits, shape, element) in (
-        (_INLINE, (1, 2, 3, 4)),
-        (_GLOBAL, (3, 4, 1, 2)),
-    ):
-        for match in pattern.finditer(text):
-            data = bytes.fromhex(match[digits])
-            if len(data) == _size(match[shape], match[element]):
-                low, high = match.span(literal)
-                yield low, high, f"dense_resource<nova_{constants.add(data)}>"
+    # The values first: a pattern that begins with the op would be tried at each of their digits.
+    for match in _VALUES.finditer(text):
+        before = text[max(0, match.start() - _MOST_BEFORE) : match.start()]
+        type_ = _TYPE_BEFORE.search(before)
+        if type_ is None and _OP.search(before) is not None:
+            type_ = _TYPE_AFTER.match(text, match.end())
+        if type_ is None or len(match[1]) % 2:
+            continue
+        data = bytes.fromhex(match[1])
+        if len(data) == _size(type_[1], type_[2]):
+            yield *match.span(), f"dense_resource<nova_{constants.add(data)}>"
 
 
 def _blob_cuts(text: str, constants: Constants) -> Iterator[_Cut]:

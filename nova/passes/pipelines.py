@@ -22,11 +22,14 @@ from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.importing.drop_annotations import DropAnnotations
+from nova.passes.importing.expand_approx_top_k import ExpandApproxTopK
 from nova.passes.importing.lower_control_flow import LowerControlFlow
+from nova.passes.importing.lower_scans import LowerScans
 from nova.passes.importing.lower_scatter import LowerScatter
 from nova.passes.importing.lower_select_and_scatter import LowerSelectAndScatter
 from nova.passes.importing.lower_sort import LowerSort
 from nova.passes.importing.make_signless import MakeSignless
+from nova.passes.importing.outline_scans import OutlineScans
 from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.importing.trim_windows import TrimWindows
 from nova.passes.importing.unfold_convolutions import UnfoldConvolutions
@@ -87,10 +90,13 @@ def stablehlo_to_linalg() -> list[Pass]:
         UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
         UpstreamPass("inline,symbol-dce"),
         DropAnnotations(),
+        ExpandApproxTopK(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
+        OutlineScans(),
         UpstreamPass("stablehlo-legalize-to-linalg,canonicalize,cse"),
         # The ops that upstream does not lower: their regions are linalg at this point.
+        LowerScans(),
         LowerScatter(),
         LowerSelectAndScatter(),
         LowerSort(),

@@ -36,7 +36,7 @@ def add_array_arguments(parser: argparse.ArgumentParser) -> None:
 def parse_count(text: str) -> int:
     """A whole number from 0 on, for argparse."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""What a `.nova` file says about itself, as plain data.
+"""The description of a `.nova` file, as plain data.
 
 An opened artifact comes in, a dictionary of JSON values goes out: the answer of `nova inspect
 --json`, and what `nova run` and `nova cache` show parts of. Nothing in the file is executed or
@@ -24,7 +24,7 @@ from nova.errors import ArtifactError, TrustError
 
 # Compute capabilities of the GPUs that are around: which code would they take?
 _CAPABILITIES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
-# What a person or tuning has chosen for a kernel, and which of its arguments are packed constants.
+# The schedule overrides of a kernel, and which of its arguments are packed constants.
 _KERNEL = r"^ *func\.func private @(\w+)\("
 _SCHEDULE = re.compile(_KERNEL + r".*nova\.schedule = \{([^}]*)\}", re.MULTILINE)
 _PACKED = re.compile(_KERNEL + r".*nova\.packed = \[((?:array<[^>]*>(?:, )?)*)\]", re.MULTILINE)
@@ -85,7 +85,7 @@ def describe_choice(artifact: Artifact) -> dict[str, Any]:
 def describe_signer(artifact: Artifact) -> dict[str, Any] | None:
     """The public key that the file is signed with, and whether the signature is that key's.
 
-    `valid` is None where that cannot be told, as the package `cryptography` is not installed.
+    `valid` is None if the package `cryptography`, which checks it, is not installed.
     """
     signature = artifact.file.signature
     if signature is None:
@@ -98,7 +98,7 @@ def describe_signer(artifact: Artifact) -> dict[str, Any] | None:
 
 
 def describe_variants(artifact: Artifact) -> list[dict[str, Any]]:
-    """The code in the file, best first: what it needs of a CPU, and its kernels."""
+    """The code in the file, best first: the CPU features it needs, and its kernels."""
     return [_variant(artifact, n, spec) for n, spec in enumerate(artifact.manifest.variants)]
 
 
@@ -155,7 +155,7 @@ def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, An
 
 
 def _loops(artifact: Artifact, target: str) -> str:
-    """The text of the kernels of a variant, which says what was decided about them."""
+    """The text of the kernels of a variant, which has their schedules."""
     stages = artifact.stages()
     return stages.get(f"loops@{target}", stages.get("loops", ""))
 
@@ -163,7 +163,7 @@ def _loops(artifact: Artifact, target: str) -> str:
 def _task_graph(tables: Tables) -> dict[str, int]:
     """How large and how wide the task graph is; a level holds tasks that wait for no other in it.
 
-    Tasks without tiles only join others: they are tasks, but nothing runs side by side in them.
+    Tasks without tiles only join others: they are tasks, but nothing runs concurrently in them.
     """
     levels = [0] * len(tables.tasks)
     width: Counter[int] = Counter()

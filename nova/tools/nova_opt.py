@@ -191,7 +191,7 @@ def _process(
     diagnostics: list[Diagnostic],
     timing: dict[str, float],
 ) -> str | None:
-    """The module after the passes, as text; None on failure. `diagnostics` gains what MLIR said."""
+    """The module after the passes, as text; None on failure. `diagnostics` gets MLIR's."""
 
     def print_module(module: ir.Module) -> str:
         text = str(
@@ -230,7 +230,7 @@ def _process(
         failure = in_file(describe_error(error), filename)
     else:
         return print_module(module)
-    # An error that MLIR reported is in `said` already, with its notes.
+    # An error that MLIR reported is in `diagnostics` already, with its notes.
     if not any(diagnostic.severity == "error" for diagnostic in diagnostics):
         diagnostics.append(failure)
     return None

@@ -26,7 +26,8 @@ from nova.tools.mlir_source import describe_error, render_diagnostic
 from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
 
-_BINARIES = ("obj", "so")
+_PROGRAMS = ("obj", "so")
+_BINARIES = ("cubin", *_PROGRAMS)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         source = _read(args.file)
         _check_output(args)
         result = _translate(source, args)
-        if result.emit in _BINARIES and args.start_from not in KERNELS_ONLY:
+        if result.emit in _PROGRAMS and args.start_from not in KERNELS_ONLY:
             _print_note(args.target)
         _write(result if args.sign is None else result.sign(args.sign), args.output)
     except NovaError as error:
@@ -106,7 +107,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "--cubin",
         action="store_const",
         const=True,
-        help="assemble code for devices with ptxas, beside its PTX (docs/devices.md)",
+        help="assemble code for devices with ptxas, in addition to its PTX (docs/devices.md)",
     )
     add("--sign", metavar="KEY", help="sign the file with this private key (docs/deploying.md)")
     add("--dump-stages", metavar="DIR", help="write the text of every stage into this folder")
@@ -145,7 +146,7 @@ def _read(file: str) -> Source:
 
 
 def _show(source: Source) -> str:
-    """The text that messages show lines of; it may be no text at all."""
+    """The text that messages show lines of; it may be binary."""
     return source.data.decode("utf-8-sig", errors="replace")
 
 
@@ -154,14 +155,14 @@ def _is_one_file(output: str, file: str) -> bool:
     try:
         return Path(output).is_file() and Path(output).samefile(file)
     except OSError:
-        return False  # what is wrong with a path is said by who opens it
+        return False  # opening the path reports the error
 
 
 def _check_output(args: argparse.Namespace) -> None:
     if args.sign is not None:
         if args.emit not in (None, "so"):
             raise PipelineError(f"only a .nova file is signed, and --emit {args.emit} is given")
-        read_private_key(args.sign)  # a wrong one is told before the work
+        read_private_key(args.sign)  # an invalid key is reported before the work
     if args.output != "-" and args.file != "-" and _is_one_file(args.output, args.file):
         raise PipelineError(
             f"the output {args.output} is the input, which would be lost",
@@ -172,7 +173,7 @@ def _check_output(args: argparse.Namespace) -> None:
 
 
 def _translate(source: Source, args: argparse.Namespace) -> Translation:
-    """The translation; what was asked about its stages is told also when one of them fails."""
+    """The translation; timing and dumps of its stages are written also when one of them fails."""
     recorder = Recorder()
     try:
         result = translate(
@@ -190,16 +191,16 @@ def _translate(source: Source, args: argparse.Namespace) -> Translation:
         )
     except NovaError as error:
         try:
-            _tell_stages(recorder, args)
+            _report_stages(recorder, args)
         except (NovaError, OSError) as second:
             error.add_note(f"the stages before it could not be written: {second}")
         raise
-    _tell_stages(recorder, args)
+    _report_stages(recorder, args)
     return result
 
 
-def _tell_stages(recorder: Recorder, args: argparse.Namespace) -> None:
-    """What `--dump-stages` and `--timing` ask for, of the stages that were reached."""
+def _report_stages(recorder: Recorder, args: argparse.Namespace) -> None:
+    """Write the output of `--dump-stages` and `--timing` for the stages that were reached."""
     if args.dump_stages:
         for number, (stage, text) in enumerate(recorder.texts.items()):
             write_stage(Path(args.dump_stages), number, stage, text, "--dump-stages")
@@ -211,7 +212,7 @@ def _write(result: Translation, output: str) -> None:
     if output != "-":
         try:
             result.save(output)
-        except ArtifactError as error:  # its place is no place in the source
+        except ArtifactError as error:  # its location is not one in the source
             raise ArtifactError(f"{output}: {error.what}") from error
         return
     sys.stdout.flush()
@@ -223,7 +224,7 @@ def _write(result: Translation, output: str) -> None:
 
 
 def _print_note(targets: list[str] | None) -> None:
-    """What the file cannot do, of which nothing else would tell: run without Python."""
+    """Say if the file cannot run without Python: nothing else would report it."""
     reason = why_no_runtime(host_arch(map(parse_target, targets or ["cpu"])))
     if reason:
         print(f"nova-translate: note: {reason}", file=sys.stderr)

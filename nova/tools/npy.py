@@ -73,7 +73,7 @@ def file_names(names: list[str]) -> list[str]:
 
 
 def summarize_array(array: np.ndarray) -> dict[str, Any]:
-    """Smallest, largest and mean value of what is finite, and how many are not."""
+    """Smallest, largest and mean of the finite values, and the number of the others."""
     values = array.astype(np.float64)
     finite = values[np.isfinite(values)]
     if not finite.size:

@@ -27,7 +27,7 @@ _INTRODUCTION = """\
 Every op is a row of the table in `nova/ops/`: `nova.NAME(...)` in Python, and a method of `Tensor`
 where the last column says so. Operands come first and broadcast as in numpy; the keywords after `*`
 are attributes. A *primitive* has its own lowering to linalg, a *composite* is made of other rows
-when it is lowered (`decompose-composites`), *sugar* is a function that leaves other rows behind.
+when it is lowered (`decompose-composites`), *sugar* is a function that becomes other rows.
 
 **types** is what the operands may be and what comes out: `floats` are f64 f32 f16 bf16, `ints` are
 i64 i32 i8 u8, and an arrow says where the result has another type than the (promoted) operands.
@@ -44,8 +44,8 @@ i8 with u8 gives i32 (there is no i16); f16 with bf16 gives f32.
 
 {matrix}
 
-- A Python number takes the type of the tensor beside it (NEP 50): `x + 1` and `x * 0.5` keep the
-  type of a float `x`; an int beside bool gives i64; a float beside an integer or bool gives f32.
+- A Python number takes the type of the other operand (NEP 50): `x + 1` and `x * 0.5` keep the
+  type of a float `x`; an int with bool gives i64; a float with an integer or bool gives f32.
 - Functions that only exist on floats (`exp`, `softmax`, ...), `/`, `mean` and `var` compute
   integers and bool in f32, as torch and jax do; numpy takes f16 or f64. Cast to f64 first where
   integers beyond 2**24 must stay exact.
@@ -118,7 +118,7 @@ def _row(row: Op) -> str:
 
 
 def _signature(row: Op) -> str:
-    """As Python shows it; sugar is documented by the function behind it."""
+    """As Python shows it; sugar is documented by its function."""
     if row.build is None:
         return f"{row.name}{inspect.signature(FUNCTIONS[row.name])}"
     parameters = list(inspect.signature(row.build).parameters.values())[1:]

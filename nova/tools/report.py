@@ -2,7 +2,7 @@
 
 Tables of strings come in; text goes to a stream. On a terminal, and where `rich` is installed, the
 titles stand out and long cells are wrapped; anywhere else the text is plain. Called by the
-commands. What is shown may come from a hostile file, so control characters are made visible.
+commands. The contents may come from a hostile file, so control characters are made visible.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _prepare(table: Table) -> tuple[list[list[str]], set[int]]:
         i
         for i in range(len(table.header))
         if all(row[i][:1].isdigit() or row[i] in ("", "-") for row in rows)
-        and all(len(row[i]) < 20 for row in rows)  # a hash is no number
+        and all(len(row[i]) < 20 for row in rows)  # a hash is not a number
     }
     return rows, numeric
 
@@ -110,7 +110,7 @@ def _print_rich(tables: list[Table], stream: TextIO) -> bool:
             justify = "right" if i in numeric else "left"
             rich_table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
         for row in rows:
-            rich_table.add_row(*(Text(cell) for cell in row))  # as Text: `f32[2]` is no markup
+            rich_table.add_row(*(Text(cell) for cell in row))  # as Text: `f32[2]` is not markup
         if number:
             console.print()
         console.print(Text(printable(table.title), style="bold"))

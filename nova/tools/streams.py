@@ -12,7 +12,7 @@ import sys
 
 
 def open_closed_streams() -> None:
-    """Open what is closed so that its use is an OSError, as in other programs; stderr is dropped.
+    """Open closed streams so that their use is an OSError, as in other programs; stderr is dropped.
 
     The null device is opened the wrong way round: reading from stdin and writing to stdout fail.
     Nothing is buffered, or the failed write would be tried again when Python exits.

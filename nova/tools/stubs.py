@@ -26,7 +26,7 @@ _HEADER = "# Written by `python -m nova.tools.gen_docs`: change the table in nov
 _OPERAND = "Operand"
 _COLUMNS = 100
 
-# Arguments whose default does not say what they take, by name; a new one needs a row.
+# Types of arguments whose default does not tell, by name; a new one needs a row.
 _TYPES = {
     "axes": "int | Sequence[int] | None",
     "axis": "int | Sequence[int] | None",

@@ -46,7 +46,7 @@ class Expectation:
 
 
 def check_diagnostics(text: str, filename: str, emitted: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """What is wrong with `emitted`, by the expectations written in `text`."""
+    """The mismatches between `emitted` and the expectations written in `text`."""
     entries = list(_read_expectations(text, filename))
     waiting = [entry for entry in entries if isinstance(entry, Expectation)]
     problems = [entry for entry in entries if isinstance(entry, Diagnostic)]

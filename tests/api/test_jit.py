@@ -175,7 +175,7 @@ def test_bad_arguments():
     for _ in range(2):
         with pytest.raises(ArgumentTypeError, match="argument 'x1' is a str"):
             f(A, "text")
-        with pytest.raises(ArgumentDTypeError, match="no i64"):
+        with pytest.raises(ArgumentDTypeError, match="does not fit i64"):
             f(A, 2**70)
         with pytest.raises(DTypeError, match=r"argument 'x0': .*complex64") as caught:
             f(A.astype("c8"), A)

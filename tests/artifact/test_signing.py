@@ -228,7 +228,7 @@ def other_keys(folder: Path) -> dict[str, Path]:
     created = {
         "RSA": key.private_bytes(PEM, PKCS8, plain),
         "password": ed25519.Ed25519PrivateKey.generate().private_bytes(PEM, PKCS8, locked),
-        "no private key": b"text",
+        "not a private key": b"text",
     }
     for word, data in created.items():
         (folder / f"{word}.key").write_bytes(data)
@@ -255,7 +255,7 @@ def test_keys_that_cannot_be_trusted(signed: Path, keys: tuple[Path, Path], tmp_
     weak.write_bytes(zero.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
     for path, message in {
         weak: "anybody can sign for this key",
-        keys[0]: "this is no public key",  # private keys stay with who signs
+        keys[0]: "this is not a public key",  # private keys stay with who signs
         strange: "not Ed25519",
         empty: r"has no \.pem file",
         tmp_path / "none.pem": "No such file",

@@ -108,7 +108,7 @@ def test_an_island_between_launches_of_the_device() -> None:
     assert [t.successors for t in tasks] == [(1,), (2, 3), (4,), (5,), (6,), (6,), (7,), ()]
 
 
-def test_islands_that_follow_each_other_by_a_launch() -> None:
+def test_host_regions_that_follow_each_other_by_a_launch() -> None:
     """Edges between islands are replaced by the order of the launches."""
     private = (
         TaskSpec(0, 0, 0, 2, (2, 3)),

@@ -33,6 +33,17 @@ def test_feature_on_a_device(name: str, tmp_path: Path) -> None:
     assert_equal(results if isinstance(results, tuple) else (results,), expected)
 
 
+@pytest.mark.parametrize("name", ["scan_1d", "scan_unsigned"])
+def test_scans_are_linear(name: str) -> None:
+    """Every scan is a loop that is as long as its axis, and none is a reduction of windows."""
+    function, arguments = FEATURES[name]
+    with jax.enable_x64(True):
+        text = exported(function, arguments).mlir_module()
+    stage = nova.translate(text, emit="linalg").data.decode()
+    assert text.count('"stablehlo.reduce_window"') == stage.count("scf.for ") > 1
+    assert "reduction" not in stage
+
+
 ADD = """func.func @main(%x: tensor<3xTYPE>, %y: tensor<TYPE>) -> tensor<3xTYPE> {
   %0 = stablehlo.broadcast_in_dim %y, dims = [] : (tensor<TYPE>) -> tensor<3xTYPE>
   %1 = stablehlo.add %x, %0 : tensor<3xTYPE>

@@ -276,7 +276,7 @@ def test_values_that_do_not_fit(tmp_path: Path) -> None:
         nova.translate(STABLEHLO, weights={"v": W})
     with pytest.raises(ArgumentShapeError, match=r"'w' has shape \(6, 7\)"):
         nova.translate(STABLEHLO, weights={"w": W.T})
-    with pytest.raises(PipelineError, match="weights are kept in the file, and ll is asked for"):
+    with pytest.raises(PipelineError, match="weights are kept in the file, and ll is requested"):
         nova.translate(STABLEHLO, weights={"w": W}, emit="ll")
     with pytest.raises(ArtifactError, match=r"gone\.safetensors"):
         nova.translate(STABLEHLO, weights=tmp_path / "gone.safetensors")

@@ -10,9 +10,11 @@ import cases_ordering
 import cases_shapes
 import cases_spatial
 import cases_values
+import numpy as np
 import pytest
 from function_cases import Case, check_cases
 
+import nova
 from nova.core.dtypes import bf16, f16, f32, f64
 from nova.ops import functional
 from nova.ops.functional import aliases
@@ -58,3 +60,17 @@ def test_all_cases(name: str) -> None:
 @pytest.mark.parametrize("group", GROUPS, ids=title)
 def test_on_device(group: list[Case]) -> None:
     check_cases(group, f32, target="cuda:sm_80", run_mode="sim")
+
+
+def test_a_constant_of_f16_and_bf16_is_folded_or_kept() -> None:
+    """Small constants with different elements, beside a product."""
+    x = np.linspace(-1, 1, 6, dtype="f4").reshape(2, 3)
+    for type_ in (f16, bf16):
+        X = nova.tensor(x.astype(type_.numpy), name="X")
+        factors = np.array([0.5, 1.0, 2.0]).astype(type_.numpy)
+        y = nova.mul(X, nova.detach(factors.tolist())) * nova.reshape(factors, (1, 3))
+        got = nova.compile(nova.cast(y, dtype=f32), inputs=[X]).run([X.data])
+        wide = factors.astype("f4")
+        assert np.allclose(got, x * wide * wide, rtol=2e-2)
+        direct = nova.compile(X * nova.cast([0.5, 1.0, 2.0], dtype=type_), inputs=[X])
+        assert np.allclose(direct.run([X.data]).astype("f4"), x * wide, rtol=2e-2)

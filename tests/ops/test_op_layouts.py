@@ -10,8 +10,6 @@ from op_cases import Case, build
 from op_programs import compile_all, run
 from op_samples import SAMPLES
 
-from nova.core.dtypes import f32
-
 
 def transposed(a: np.ndarray) -> np.ndarray:
     return np.asfortranarray(a)
@@ -61,7 +59,7 @@ def test_layouts_of_all_cases(name: str) -> None:
 
 
 def check_layouts(name: str, cases: Sequence[Case]) -> None:
-    built = [build(name, c, f32) for c in cases]
+    built = [build(name, c, SAMPLES[name].usual) for c in cases]
     program = compile_all(
         [t for b in built for t in b.inputs], [t for b in built for t in b.outputs]
     )

@@ -6,7 +6,6 @@ import pytest
 from op_cases import build
 from op_samples import SAMPLES
 
-from nova.core.dtypes import f32
 from nova.graph.gradients import expand_composite
 from nova.graph.order import topological
 from nova.ops import OPS, functional
@@ -34,7 +33,7 @@ def test_sample_is_complete(name: str) -> None:
 def test_attributes_are_canonical_and_types_follow(name: str) -> None:
     """What a node holds is what its rules give again, inside of composites too."""
     for case in SAMPLES[name].cases:
-        built = build(name, case, f32)
+        built = build(name, case, SAMPLES[name].usual)
         pending = topological(built.outputs)
         while pending:
             node = pending.pop()
@@ -52,7 +51,7 @@ def test_attributes_are_canonical_and_types_follow(name: str) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_plan_text_parses_back(name: str) -> None:
     for case in SAMPLES[name].cases:
-        built = build(name, case, f32)
+        built = build(name, case, SAMPLES[name].usual)
         plan = build_plan(built.outputs, built.inputs)
         text = print_plan(plan)
         assert parse_plan(text) == plan, built.title

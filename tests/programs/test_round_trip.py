@@ -22,7 +22,6 @@ import test_models
 
 import nova
 from nova import nn, optim
-from nova.core.dtypes import f32
 from nova.frontends.safetensors import write_safetensors
 
 ROOT = Path(__file__).parents[2]
@@ -168,7 +167,7 @@ def ops() -> Iterator[Case]:
         cases, samples = map(importlib.import_module, ("op_cases", "op_samples"))
     finally:
         sys.path.remove(str(ROOT / "tests/support/ops"))
-    built = [cases.build(n, s.cases[0], f32) for n, s in samples.SAMPLES.items()]
+    built = [cases.build(n, s.cases[0], s.usual) for n, s in samples.SAMPLES.items()]
     for start in range(0, len(built), OPS_PER_PROGRAM):
         group = built[start : start + OPS_PER_PROGRAM]
         inputs = [t for b in group for t in b.inputs]

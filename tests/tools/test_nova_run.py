@@ -135,7 +135,7 @@ def test_what_does_not_fit_is_refused(model: str, capsys: pytest.CaptureFixture[
     for option in ("--repeat", "--seed"):
         with pytest.raises(SystemExit):
             main(["run", model, option, "-1"])
-        assert "'-1' is no whole number" in capsys.readouterr().err
+        assert "'-1' is not a whole number" in capsys.readouterr().err
 
 
 def test_files_that_hold_no_array(model: str, capsys: pytest.CaptureFixture[str]) -> None:

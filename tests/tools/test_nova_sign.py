@@ -115,7 +115,7 @@ def test_what_is_not_signed(model: str, capsys: pytest.CaptureFixture[str]) -> N
     data = Path(model).read_bytes()
     assert "cannot read the key" in fail(capsys, "sign", model, "--key", "gone.pem")
     output = fail(capsys, "sign", model, "--key", "ann.public.pem")
-    assert "no private key" in output and "nova keygen" in output
+    assert "not a private key" in output and "nova keygen" in output
     Path("damaged.nova").write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
     output = fail(capsys, "sign", "damaged.nova", "--key", "ann.private.pem", "-o", "out.nova")
     assert "check 'seal" in output and not Path("out.nova").exists()

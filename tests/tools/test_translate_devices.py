@@ -58,6 +58,24 @@ def test_emit(source: Path, stage: str, capfdbinary: pytest.CaptureFixture[bytes
     assert re.search(MARKS[stage], out.decode()) and err == b""
 
 
+@pytest.mark.parametrize("stage", ["nvvm", "ll"])
+def test_emitted_device_code_is_that_of_the_file(stage: str) -> None:
+    file = nova.translate(PROGRAM, targets="cuda:sm_80", cubin=True)
+    artifact = read_artifact(file.data)
+    code = artifact.section(".nova.device")
+    images = {
+        row.kind: bytes(code[row.offset : row.offset + row.size])
+        for row in artifact.manifest.devices
+    }
+    for emit in ("ptx", "cubin"):
+        emitted = nova.translate(PROGRAM, targets="cuda:sm_80", emit=emit)
+        assert emitted.data == images[emit]
+        text = file.stages[stage]
+        later = nova.translate(text, targets="cuda:sm_80", start_from=stage, emit=emit)
+        assert later.data == images[emit]
+        assert list(later.metrics)[-1] == emit
+
+
 def test_every_architecture_gets_its_code(source: Path) -> None:
     for arch in ("sm_89", "sm_90a", "sm_120a"):
         ptx = nova.translate(source, targets=f"cuda:{arch}", emit="ptx").data.decode()
@@ -120,9 +138,9 @@ def test_one_file_for_a_cpu_and_two_devices(source: Path, tmp_path: Path) -> Non
 
 # (arguments, what stderr has)
 REFUSED = [
-    (["--target", "cuda:sm_80", "--emit", "loops"], "no stage on the way to cuda:sm_80"),
-    (["--target", "x86_64", "--emit", "ptx"], "no stage on the way to x86_64"),
-    (["--target", "x86_64", "--start-from", "outlined"], "no stage on the way to x86_64"),
+    (["--target", "cuda:sm_80", "--emit", "loops"], "not a stage for cuda:sm_80"),
+    (["--target", "x86_64", "--emit", "ptx"], "not a stage for x86_64"),
+    (["--target", "x86_64", "--start-from", "outlined"], "not a stage for x86_64"),
     (["--target", "cuda:sm_80", "--start-from", "nvvm", "--emit", "device"], "device comes before"),
     (["--target", "cuda:sm_80", "--target", "cuda:sm_90a", "--emit", "ptx"], "give one target"),
     (["--target", "cuda:sm_80", "--target", "x86_64", "--emit", "ll"], "give one target"),

@@ -108,7 +108,7 @@ def translate(
         settings = [replace(entry, tune=0.0) for entry in settings]
     values = weights if weights is None or isinstance(weights, Mapping) else _read_values(weights)
     if values is not None and emit != "so":
-        raise PipelineError(f"weights are kept in the file, and {emit} is asked for")
+        raise PipelineError(f"weights are kept in the file, and {emit} is requested")
     if values and carried is not None:
         values = fit_names(values, [spec.name for spec in carried.params])
     shapes = argument_shapes(args)

@@ -145,7 +145,7 @@ def check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> N
         for action, stage in (("start from", start), ("emit", emit)):
             if stage is not None and stage not in stages:
                 raise PipelineError(
-                    f"{action} {stage}: that is no stage on the way to {entry.target}",
+                    f"{action} {stage}: that is not a stage for {entry.target}",
                     hint=f"its stages are {', '.join(stages)}",
                 )
         if start is not None and stages.index(emit) < stages.index(start):
@@ -153,7 +153,7 @@ def check_order(start: str | None, emit: str, settings: Sequence[Settings]) -> N
         if start in KERNELS_ONLY and emit == "so":
             before, code = ("outlined", "ptx") if device else ("loops", "asm or obj")
             raise PipelineError(
-                f"the stage {start} has kernels only: what runs when is no longer in it",
+                f"the stage {start} has kernels only: the launch order is no longer in it",
                 hint=f"start from {before} or before, or emit {code}",
             )
     if len(settings) > 1 and emit not in (*SHARED_STAGES, "so"):

@@ -71,7 +71,7 @@ class _Reader:
     def _headers(self) -> tuple[Machine, list[tuple[int, ...]], list[str]]:
         data = self.data
         if len(data) < elf.EHDR.size or data[:4] != elf.MAGIC:
-            self.refuse("it is no ELF file")
+            self.refuse("it is not an ELF file")
         ident, file_type, number, _, _, _, start, _, _, _, _, entry, count, strings = (
             elf.EHDR.unpack_from(data)
         )

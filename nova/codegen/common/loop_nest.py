@@ -35,7 +35,7 @@ class LoopNest:
     indexed: frozenset[int]
 
     @property
-    def points(self) -> int:
+    def iteration_count(self) -> int:
         """The size of the iteration space: how often the body runs."""
         return prod(loop.size for loop in self.loops)
 

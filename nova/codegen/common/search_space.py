@@ -68,7 +68,7 @@ def _gemm_variants(target: Target, spec: Contraction) -> list[list[ScheduleOverr
     registers = [
         ScheduleOverrides(mr=mr, nv=nv) for mr, nv in tiles if (mr, nv) != (tiling.mr, tiling.nv)
     ]
-    depths = {64, 128, 192, 256, 320, 384, 512, 768, spec.k} - {tiling.kc * tiling.form.per_word}
+    depths = {64, 128, 192, 256, 320, 384, 512, 768, spec.k} - {tiling.kc * tiling.layout.per_word}
     rows = {tiling.mc // 4, tiling.mc // 2, tiling.mc * 2, tiling.mc * 4}
     return [
         registers,

@@ -45,14 +45,14 @@ class LoopEmitter:
 
     def emit(self) -> bool:
         """Emit the loops; return whether they are vectorized."""
-        lanes = find_vector_plan(self.nest, self.buffers, self.target) if self.target else None
-        if lanes is None:
+        plan = find_vector_plan(self.nest, self.buffers, self.target) if self.target else None
+        if plan is None:
             ScalarLoops(self.nest, self.buffers, self.ranges, self.captured).emit()
             return False
-        remainder = VectorLoops(self.nest, self.buffers, self.ranges, self.captured, lanes).emit()
+        remainder = VectorLoops(self.nest, self.buffers, self.ranges, self.captured, plan).emit()
         if remainder is not None:
             ranges = list(self.ranges)
-            ranges[lanes.loop] = remainder
-            across = self.nest.loops[lanes.loop].parallel
+            ranges[plan.loop] = remainder
+            across = self.nest.loops[plan.loop].parallel
             ScalarLoops(self.nest, self.buffers, ranges, self.captured, like_vectors=across).emit()
         return True

@@ -32,7 +32,7 @@ from nova.codegen.cpu.gemm.strategies import (
     tile_shape,
 )
 from nova.codegen.cpu.loops import LoopEmitter, Range, index
-from nova.codegen.cpu.tile_local import Scratch, first_point, is_scratch, shifted
+from nova.codegen.cpu.tile_local import TileLocalBuffers, first_point, is_tile_local_alloca, shifted
 from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.errors import LoweringError, ScheduleError
@@ -52,7 +52,7 @@ _USUAL_TILE_WORK = 65_536
 """With a smaller `tile_work`, GEMM tiles shrink in proportion, without a bound on their number."""
 
 
-_SCRATCH = 256 << 10
+_TILE_LOCAL_BYTES = 256 << 10
 """Bytes of stack for the tile-local buffers of a tile, next to packed operands."""
 
 
@@ -79,7 +79,7 @@ class KernelSchedule:
         nests, self.grid = merge_grid([make_loop_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.nests = dict(zip(structured, nests, strict=True))
-        self.scratch = Scratch.of(ops, self.grid)
+        self.tile_local = TileLocalBuffers.of(ops, self.grid)
         self.block = kernel.entry_block
         self.skipped: set[Any] = set()
         self.contractions = self._find_contractions(kernel)
@@ -100,9 +100,9 @@ class KernelSchedule:
             "matrix" if self.contractions or self.attentions else "host" if others else "vector"
         )
         self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
-        if self.scratch.parts:
+        if self.tile_local.parts:
             self.nests = {
-                op: self.scratch.localized(nest, self.part) for op, nest in self.nests.items()
+                op: self.tile_local.localized(nest, self.part) for op, nest in self.nests.items()
             }
             self.contractions = self._find_contractions(kernel)
 
@@ -142,13 +142,13 @@ class KernelSchedule:
         """Raise ScheduleError for overrides of features that the kernel does not have."""
         tile = self.overrides.tile
         if self.overrides.concerns_gemm and not self.contractions:
-            raise ScheduleError("the kernel has no matrix product: mr, nv, kc and mc mean nothing")
+            raise ScheduleError("the kernel has no matmul: mr, nv, kc and mc mean nothing")
         for contraction in self.contractions.values():
             register_shape(self.target, contraction.spec)  # also checked where `tile` sets the tile
-        if tile is not None and self.scratch.nbytes(tile) > 4 * _SCRATCH:
+        if tile is not None and self.tile_local.nbytes(tile) > 4 * _TILE_LOCAL_BYTES:
             raise ScheduleError(
-                f"a tile would keep {self.scratch.nbytes(tile)} bytes on the stack",
-                hint=f"{4 * _SCRATCH} is the most",
+                f"a tile would keep {self.tile_local.nbytes(tile)} bytes on the stack",
+                hint=f"{4 * _TILE_LOCAL_BYTES} is the most",
             )
         if tile is not None and (
             len(tile) != len(self.grid)
@@ -186,8 +186,11 @@ class KernelSchedule:
                 tile[i] = max(1, min(self.grid[i], budget))
                 budget = max(1, budget // tile[i])
         row_panels = self._find_row_panels(tile)
-        if row_panels is None or self.scratch.nbytes(row_panels.tile) > self._most_scratch:
-            self._fit_scratch(tile, unit)
+        if (
+            row_panels is None
+            or self.tile_local.nbytes(row_panels.tile) > self._max_tile_local_bytes
+        ):
+            self._fit_tile_local(tile, unit)
         return tuple(tile)
 
     def _find_row_panels(self, tile: Sequence[int]) -> RowPanels | None:
@@ -195,12 +198,12 @@ class KernelSchedule:
         return find_row_panels(self.target, *args, tile)
 
     @property
-    def _most_scratch(self) -> int:
-        return min(_SCRATCH, self.target.l2_bytes // 2)
+    def _max_tile_local_bytes(self) -> int:
+        return min(_TILE_LOCAL_BYTES, self.target.l2_bytes // 2)
 
-    def _fit_scratch(self, tile: list[int], unit: dict[int, int]) -> None:
+    def _fit_tile_local(self, tile: list[int], unit: dict[int, int]) -> None:
         """Halve the sides of a tile until its tile-local buffers stay in the cache."""
-        while self.scratch.nbytes(tile) > self._most_scratch:
+        while self.tile_local.nbytes(tile) > self._max_tile_local_bytes:
             half = {i: round_up(tile[i] // 2, unit.get(i, 1)) for i in range(len(tile))}
             shorter = {i: size for i, size in half.items() if 0 < size < tile[i]}
             if not shorter:
@@ -231,7 +234,7 @@ class KernelSchedule:
     def emit_tile(self, tile: Any) -> None:
         """Emit the code of tile number `tile` at the insertion point."""
         ranges = self._tile_ranges(tile)
-        self.flat = self.scratch.allocate(self.part, self.block)
+        self.flat = self.tile_local.allocate(self.part, self.block)
         if self.row_panels is not None:
             self._emit_row_panels(self.row_panels, ranges)
             return
@@ -267,7 +270,7 @@ class KernelSchedule:
 
         def c_offset(row: Any) -> Any:
             start = index(nest.offsets[2])
-            if 2 in self.scratch.operands(nest):
+            if 2 in self.tile_local.operands(nest):
                 first = first_point(nest, 2, part(row, None))
                 start = arith.subi(start, first) if first is not None else start
             (ms, ns), (low, _) = inner.c_strides, span(column_loop)
@@ -313,7 +316,7 @@ class KernelSchedule:
         buffer_ranges: list[Range | None] | None = None,
     ) -> None:
         """The loops of a nest; `buffer_ranges` are those of the tile-local buffers, if others."""
-        local = self.scratch.operands(nest)
+        local = self.tile_local.operands(nest)
         if local:
             # Positions count from the first point of the tile, where its tile-local buffers begin.
             first = buffer_ranges or ranges
@@ -323,7 +326,7 @@ class KernelSchedule:
             ranges = [r and o and _relative(r, o[0]) for r, o in zip(ranges, first, strict=True)]
         inner = [None] * (len(nest.loops) - len(ranges))
         emitter = LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target)
-        self.scalar_loops |= not emitter.emit() and nest.points >= _WORTH_VECTORS
+        self.scalar_loops |= not emitter.emit() and nest.iteration_count >= _WORTH_VECTORS
 
     def _emit_nested(self, op: Any) -> None:
         """Emit the structured ops inside a loop or branch, in place."""
@@ -363,7 +366,7 @@ class KernelSchedule:
     ) -> None:
         buffers = [self._flat(v) for v in nest.generic.op.operands]
         offsets = [index(o) for o in nest.offsets]
-        for i in self.scratch.operands(nest):
+        for i in self.tile_local.operands(nest):
             start = first_point(nest, i, ranges)
             offsets[i] = offsets[i] if start is None else arith.subi(offsets[i], start)
 
@@ -394,7 +397,7 @@ class KernelSchedule:
 
 def _is_free(op: Any) -> bool:
     """Whether `op` needs no code."""
-    return op.name == "arith.constant" or is_scratch(op)
+    return op.name == "arith.constant" or is_tile_local_alloca(op)
 
 
 def _relative(span: Range, origin: Any) -> Range:

@@ -79,16 +79,16 @@ def _strides(sizes: Sequence[int], part: int) -> list[int]:
 
 
 @record
-class Scratch:
+class TileLocalBuffers:
     """The tile-local buffers of a kernel, and the elements of each per point of the grid."""
 
     parts: Mapping[Any, int]
 
     @staticmethod
-    def of(ops: Sequence[Any], grid: tuple[int, ...]) -> Scratch:
+    def of(ops: Sequence[Any], grid: tuple[int, ...]) -> TileLocalBuffers:
         """The buffers that `bufferize-kernels` left in a kernel over `grid`."""
-        values = [op.results[0] for op in ops if is_scratch(op)]
-        return Scratch({v: prod(v.type.shape) // max(1, prod(grid)) for v in values})
+        values = [op.results[0] for op in ops if is_tile_local_alloca(op)]
+        return TileLocalBuffers({v: prod(v.type.shape) // max(1, prod(grid)) for v in values})
 
     def nbytes(self, tile: Sequence[int]) -> int:
         """Bytes of all buffers of a tile."""
@@ -127,7 +127,7 @@ class Scratch:
         return buffers
 
 
-def is_scratch(op: Any) -> bool:
+def is_tile_local_alloca(op: Any) -> bool:
     """Whether `op` is a tile-local buffer."""
     return op.name == "memref.alloca" and TILE_LOCAL.has(op)
 

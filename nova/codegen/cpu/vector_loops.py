@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from nova.codegen.common.builder import splat
 from nova.codegen.common.cascade_sum import Body, cascade_of
-from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.index_math import Range, advance, at, distance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.nontemporal import all_aligned, fence_stores, vector_bytes
@@ -46,38 +47,38 @@ class VectorLoops:
         buffers: Sequence[Any],
         ranges: Sequence[Range | None],
         captured: Mapping[Any, Any],
-        lanes: VectorPlan,
+        plan: VectorPlan,
     ):
         self.nest = nest
         self.generic = nest.generic
         self.buffers = buffers
         self.ranges = ranges
         self.captured = captured
-        self.lanes = lanes
-        self.loop = nest.loops[lanes.loop]
+        self.plan = plan
+        self.loop = nest.loops[plan.loop]
         self.inner = [
-            i for i, loop in enumerate(nest.loops) if not loop.parallel and i != lanes.loop
+            i for i, loop in enumerate(nest.loops) if not loop.parallel and i != plan.loop
         ]
         self.reduces = not all(loop.parallel for loop in nest.loops)
         self.cascade = cascade_of(nest)
 
     def emit(self) -> Range | None:
         """Emit the loops; return the range of the vectorized loop that remains to be done."""
-        low, high = self.ranges[self.lanes.loop] or (None, None)
+        low, high = self.ranges[self.plan.loop] or (None, None)
         extent = self.loop.size if low is None else distance(low, high)
         remainder: Range | None = None
-        if not self.lanes.masked and (extent is None or extent % self.lanes.width):
+        if not self.plan.masked and (extent is None or extent % self.plan.width):
             end = index(self.loop.size) if low is None else high
             high = self._last_full(low, end, extent)
             remainder = (high, end)
-            extent = None if extent is None else extent - extent % self.lanes.width
+            extent = None if extent is None else extent - extent % self.plan.width
         outer = [
-            i for i, loop in enumerate(self.nest.loops) if loop.parallel and i != self.lanes.loop
+            i for i, loop in enumerate(self.nest.loops) if loop.parallel and i != self.plan.loop
         ]
         position = NestPosition([None if o == 0 else index(o) for o in self.nest.offsets], {})
         if self.loop.parallel:
             self._nested(outer, position, lambda p: self._across(p, low, high, extent))
-            if self.lanes.streams:
+            if self.plan.streams:
                 fence_stores()
         else:
             self._nested(outer, position, lambda p: self._along_reduction(p, extent))
@@ -85,7 +86,7 @@ class VectorLoops:
 
     def _last_full(self, low: Any, end: Any, extent: int | None) -> Any:
         """The end of the last whole vector."""
-        width = self.lanes.width
+        width = self.plan.width
         if extent is not None:
             full = extent - extent % width
             return index(full) if low is None else arith.addi(low, index(full))
@@ -121,27 +122,27 @@ class VectorLoops:
     # --- a parallel loop is vectorized ------------------------------------------------------------
 
     def _across(self, position: NestPosition, low: Any, high: Any, extent: int | None) -> None:
-        width, unroll = self.lanes.width, self.lanes.unroll
+        width, unroll = self.plan.width, self.plan.unroll
         step = width * unroll
         if extent is not None:
             full, remaining = extent - extent % step, extent % step
             if full == step:
-                self._block(self._inside(position, self.lanes.loop, _or_zero(low)), unroll, None)
+                self._block(self._inside(position, self.plan.loop, _or_zero(low)), unroll, None)
             elif full:
                 self._iterations(position, _or_zero(low), _end(low, full))
             vectors = remaining // width
             if vectors:
-                begin = self._inside(position, self.lanes.loop, _end(low, full))
+                begin = self._inside(position, self.plan.loop, _end(low, full))
                 self._block(begin, vectors, None)
             if remaining % width:
-                begin = self._inside(position, self.lanes.loop, _end(low, full + vectors * width))
+                begin = self._inside(position, self.plan.loop, _end(low, full + vectors * width))
                 mask = vector.constant_mask(_mask_type(width), [remaining % width])
                 self._block(begin, 1, mask)
             return
         count = arith.subi(high, low)
         middle = arith.subi(high, arith.remui(count, index(step)))
         self._iterations(position, low, middle)
-        if not self.lanes.masked:
+        if not self.plan.masked:
             if unroll > 1:
                 self._steps(position, middle, high, width, 1)
             return
@@ -149,18 +150,18 @@ class VectorLoops:
         with ir.InsertionPoint(op.body):
             iv = op.induction_variable
             mask = vector.create_mask(_mask_type(width), [arith.subi(high, iv)])
-            self._block(self._inside(position, self.lanes.loop, iv), 1, mask)
+            self._block(self._inside(position, self.plan.loop, iv), 1, mask)
             scf.YieldOp([])
 
     def _iterations(self, position: NestPosition, low: Any, high: Any) -> None:
         """The loop over whole iterations; non-temporal stores only if all vectors are aligned."""
-        step, unroll = self.lanes.width * self.lanes.unroll, self.lanes.unroll
-        if not self.lanes.streams:
+        step, unroll = self.plan.width * self.plan.unroll, self.plan.unroll
+        if not self.plan.streams:
             self._steps(position, low, high, step, unroll)
             return
-        begin = self._inside(position, self.lanes.loop, low).bases
+        begin = self._inside(position, self.plan.loop, low).bases
         outputs = range(self.generic.num_inputs, len(self.buffers))
-        aligned = all_aligned([(self.buffers[i], begin[i]) for i in outputs], self.lanes.width)
+        aligned = all_aligned([(self.buffers[i], begin[i]) for i in outputs], self.plan.width)
         op = scf.IfOp(aligned, has_else=True)
         for block, streamed in ((op.then_block, True), (op.else_block, False)):
             with ir.InsertionPoint(block):
@@ -179,7 +180,7 @@ class VectorLoops:
     ) -> None:
         op = scf.ForOp(low, high, index(step))
         with ir.InsertionPoint(op.body):
-            inside = self._inside(position, self.lanes.loop, op.induction_variable)
+            inside = self._inside(position, self.plan.loop, op.induction_variable)
             self._block(inside, vectors, None, streamed=streamed)
             scf.YieldOp([])
 
@@ -240,18 +241,18 @@ class VectorLoops:
         outputs = range(self.generic.num_inputs, len(self.buffers))
         names = self.cascade.names
         neutral = [identity(name, self._vector(i)) for name, i in zip(names, outputs, strict=True)]
-        unroll = self.lanes.unroll
+        unroll = self.plan.unroll
         totals = self._folded(self.inner, position, neutral * unroll, extent)
         for k, (i, name) in enumerate(zip(outputs, names, strict=True)):
             parts = [totals[u * len(outputs) + k] for u in range(unroll)]
-            total = _fold_lanes(name, _fold(name, parts), self.lanes.width)
+            total = _fold_lanes(name, reduce_tree(parts, combiner(name)), self.plan.width)
             self._store_scalar(i, combiner(name)(self._load_scalar(i, position), total), position)
 
     def _folded(
         self, loops: Sequence[int], position: NestPosition, totals: list[Any], extent: int
     ) -> list[Any]:
-        width, unroll = self.lanes.width, self.lanes.unroll
-        step, number = width * unroll, self.lanes.loop
+        width, unroll = self.plan.width, self.plan.unroll
+        step, number = width * unroll, self.plan.loop
         if loops:
             inner = self._terms(loops[1:]) * -(-extent // step)
             return self._reduction_loop(
@@ -290,7 +291,7 @@ class VectorLoops:
 
     def _vector(self, operand: int) -> Any:
         element = self.generic.block.arguments[operand].type
-        return ir.VectorType.get([self.lanes.width], element)
+        return ir.VectorType.get([self.plan.width], element)
 
     # --- one body, on several vectors -------------------------------------------------------------
 
@@ -315,7 +316,7 @@ class VectorLoops:
                 [*loaded[k], *totals[k * outputs : (k + 1) * outputs]],
                 self.captured,
                 position.indices | self._own_indices(position, k),
-                self.lanes.width,
+                self.plan.width,
                 relaxed=self.reduces,
             )
         return results
@@ -324,7 +325,7 @@ class VectorLoops:
         """The loop counters of the lanes, where the body uses them."""
         if not (self.nest.indexed & {*self.loop.dims}):
             return {}
-        width = self.lanes.width
+        width = self.plan.width
         index_type = ir.VectorType.get([width], ir.IndexType.get())
         steps = [ir.IntegerAttr.get(ir.IndexType.get(), k * width + i) for i in range(width)]
         offsets = arith.ConstantOp(index_type, ir.DenseElementsAttr.get(steps, index_type)).result
@@ -340,13 +341,13 @@ class VectorLoops:
             return buffer
         if self.loop.strides[operand] == 0:
             return self._load_scalar(operand, position)
-        width = self.lanes.width
+        width = self.plan.width
         memory_type = ir.VectorType.get([width], buffer.type.element_type)
         offset = [shifted(position.bases[operand], k * width)]
         if mask is None:
             value = vector.load(memory_type, buffer, offset)
         else:
-            value = vector.maskedload(memory_type, buffer, offset, mask, _zeros(memory_type))
+            value = vector.maskedload(memory_type, buffer, offset, mask, splat(memory_type, 0))
         body_type = self.generic.block.arguments[operand].type
         # A bool is a byte in memory and an i1 in registers.
         if body_type == buffer.type.element_type:
@@ -362,7 +363,7 @@ class VectorLoops:
         self, operand: int, value: Any, position: NestPosition, k: int, mask: Any, *, streamed: bool
     ) -> None:
         buffer = self.buffers[operand]
-        width = self.lanes.width
+        width = self.plan.width
         memory_type = ir.VectorType.get([width], buffer.type.element_type)
         if value.type != memory_type:
             value = arith.extui(memory_type, value)
@@ -382,14 +383,6 @@ class VectorLoops:
         memref.store(value, buffer, [at(position.bases[operand])])
 
 
-def _fold(name: str, values: list[Any]) -> Any:
-    """Combine adjacent values pairwise until one is left."""
-    while len(values) > 1:
-        pairs = [combiner(name)(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
-        values = pairs + values[len(pairs) * 2 :]
-    return values[0]
-
-
 def _fold_lanes(name: str, value: Any, width: int) -> Any:
     """Combine the upper half with the lower half until one lane is left."""
     while width > 1:
@@ -404,15 +397,6 @@ def _fold_lanes(name: str, value: Any, width: int) -> Any:
 
 def _mask_type(width: int) -> Any:
     return ir.VectorType.get([width], ir.IntegerType.get_signless(1))
-
-
-def _zeros(type_: Any) -> Any:
-    element = type_.element_type
-    if isinstance(element, ir.IntegerType):
-        attr: Any = ir.IntegerAttr.get(element, 0)
-    else:
-        attr = ir.FloatAttr.get(element, 0.0)
-    return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, attr)).result
 
 
 def _or_zero(low: Any) -> Any:

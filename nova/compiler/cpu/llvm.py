@@ -127,7 +127,8 @@ def check_text(text: str, calls: Sequence[str] = ()) -> None:
     ]
     if unknown:
         raise CodegenError(
-            f"the kernels call what the object would not contain: {', '.join(sorted(unknown))}",
+            "the kernels call functions that the object would not contain: "
+            f"{', '.join(sorted(unknown))}",
             hint="an op reached code generation that no pass expanded",
         )
 

@@ -114,8 +114,7 @@ class DeviceCompile(TargetCompile):
 
     def emit_ptx(self) -> Callable[[], Code]:
         """The stage `ptx`, and `cubin` if it follows: the queue generates both."""
-        is_last = self.until == "ptx"
-        cubin = self.until == "cubin" or (self.settings.cubin and not is_last)
+        cubin = self.settings.cubin if self.until is None else self.until == "cubin"
         self._job = self.session.queue.submit(partial(_compile, self._text, self.target, cubin))
         return lambda: self._wait().ptx
 
@@ -228,7 +227,7 @@ def _loop_of(loop: Any) -> tuple[Any, Any]:
     *inside, last = [op.operation for op in after.operations]
     if names != ["memref.load", "scf.condition"] or len(before.operations[1].operands) != 1:
         raise LoweringError(
-            "main holds scf.while whose condition is more than a load",
+            "main contains scf.while whose condition is more than a load",
             where=place_of(loop.location),
         )
     load = before.operations[0].operation
@@ -236,7 +235,7 @@ def _loop_of(loop: Any) -> tuple[Any, Any]:
     is_plain = len(load.operands) == 1 and byte and last.name == "scf.yield" and inside
     if not is_plain or len(last.operands) or len(loop.operation.results):
         raise LoweringError(
-            "main holds scf.while that hands on values, or has no launches",
+            "main contains scf.while that passes values on, or has no launches",
             where=place_of(loop.location),
         )
     return load.operands[0], after

@@ -78,7 +78,7 @@ def require_ptxas() -> Path:
     program = find_ptxas()
     if program is None:
         raise PtxasError(
-            "cubins are asked for, and there is no ptxas here",
+            "cubins are requested, and there is no ptxas here",
             hint=f"pip install {_PACKAGE}, or name it with NOVA_PTXAS; PTX alone needs none",
         )
     return program

@@ -28,7 +28,7 @@ class Step:
 
 @record
 class Copy:
-    """A buffer that is copied to the other side (host or device)."""
+    """A copy of a buffer between host and device."""
 
     buffer: BufferSpec
     to_host: bool
@@ -78,17 +78,17 @@ _MEMORIES = {False: "device", True: "host"}
 
 @dataclass
 class _Locations:
-    """Tracks which sides (host, device) have the value of each buffer, and its producer.
+    """Tracks which memories (host, device) have the value of each buffer, and its producer.
 
-    Arguments start on the device, and constants are on both sides. The value of an unknown buffer
-    is not needed.
+    Arguments start on the device, and constants are in both memories. The value of an unknown
+    buffer is not needed.
     """
 
     locations: dict[BufferSpec, set[str]] = field(default_factory=dict)
     producers: dict[BufferSpec, int] = field(default_factory=dict)
 
     def before(self, step: Step, position: int) -> list[tuple[int, BufferSpec]]:
-        """The copies to the side of `step` that it needs; `step` then counts as executed."""
+        """The copies that `step` needs first; `step` then counts as executed."""
         memory = _MEMORIES[step.on_host]
         moved = []
         for buffer in dict.fromkeys(step.reads):

@@ -2,7 +2,7 @@
 
 `split_pinned` moves the host-pinned kernels out of a module at the stage `buffers`. `join_host`
 merges their launches in order with those of the device, inserts copies for values that are needed
-on the other side (`copies.py`), and merges their tasks (`task_graph.py`). `gpu/backend.py` calls
+in the other memory (`copies.py`), and merges their tasks (`task_graph.py`). `gpu/backend.py` calls
 both.
 """
 

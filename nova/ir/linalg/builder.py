@@ -27,6 +27,11 @@ from nova.ir.types import dense, element_type, tensor_type
 Access = Callable[[list[Any]], Sequence[Any]]
 
 
+def add_scalars(s: Body, x: Scalar, y: Scalar) -> Scalar:
+    """The sum; of bools the disjunction."""
+    return (x | y) if x.dtype is bool_ else x + y
+
+
 @record
 class Operand:
     """An MLIR tensor value with its Nova type."""
@@ -319,12 +324,13 @@ class LinalgBuilder(LoopBuilder):
         updates: Operand,
         axis: int,
         in_range: Callable[[Body, Scalar, int], Scalar],
+        combine: Callable[[Body, Scalar, Scalar], Scalar] = add_scalars,
     ) -> Any:
         """x with updates[i] added at i, position `axis` replaced by the index; in row-major order.
 
         The index is 1-D (one position for a whole slice of the updates) or has the shape of the
         updates; `in_range(s, value, size)` maps its values to valid positions. f16 and bf16
-        accumulate in f32.
+        accumulate in f32. `combine(s, old, update)` may be another function than the sum.
         """
         acc = accumulator(out.dtype)
         total = self.cast(x, acc)
@@ -346,8 +352,7 @@ class LinalgBuilder(LoopBuilder):
                 target = [*source[:axis], target_index, *source[axis + 1 :]]
                 update = s.cast(s.widen(tensor.extract(updates.value, source), updates.dtype), acc)
                 old = Scalar(tensor.extract(state, target), acc, s)
-                new = (old | update) if acc is bool_ else old + update
-                return tensor.insert(new.value, state, target)
+                return tensor.insert(combine(s, old, update).value, state, target)
 
             return self.loop_nest(state, updates.shape[depth:], inner)
 

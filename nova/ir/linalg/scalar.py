@@ -113,7 +113,7 @@ class Body:
         return value if isinstance(value, Scalar) else self.const(value, scalar.dtype)
 
     def binary(self, name: str, x: Scalar, y: Scalar) -> Scalar:
-        """add sub mul div rem min max and or xor shl shr_u on two scalars of one type."""
+        """add sub mul div rem min max and or xor shl shr shr_u on two scalars of one type."""
         if x.dtype is not y.dtype:
             raise LoweringError(f"scalar {name} of {x.dtype} and {y.dtype}")
         prefix = "f" if x.dtype.is_float else "u" if x.dtype.kind in "ub" else "i"
@@ -238,6 +238,8 @@ _BINARY: dict[tuple[str, str], Any] = {
     ("max", "u"): arith.maxui,
     ("min", "i"): arith.minsi,
     ("min", "u"): arith.minui,
+    ("shr", "i"): arith.shrsi,
+    ("shr", "u"): arith.shrui,
     ("shr_u", "i"): arith.shrui,
     ("shr_u", "u"): arith.shrui,
 }

@@ -23,7 +23,7 @@ def emit_scalars(block: Any, arguments: Sequence[Any]) -> list[Any]:
     scalars: dict[Any, Any] = dict(zip(block.arguments, arguments, strict=True))
     for op in block.operations:
         op = op.operation
-        if op.name == "stablehlo.return":
+        if op.name in ("stablehlo.return", "func.return"):
             return [_scalar(v, scalars, op) for v in op.operands]
         if op.name in ("tensor.empty", "arith.constant"):
             continue  # an empty tensor has no value; a constant is emitted at its use

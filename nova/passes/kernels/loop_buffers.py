@@ -40,9 +40,9 @@ def forward_all(loop: Any) -> Any:
     ending = before.operations[len(before.operations) - 1].operation
     if list(ending.operands)[1:] == list(before.arguments):
         return loop
-    types = [a.type for a in before.arguments]
+    before_types = [a.type for a in before.arguments]
     handed = [a.type for a in after.arguments]
-    types = [*types, *handed]
+    types = [*before_types, *handed]
     with ir.InsertionPoint(loop), loop.location:
         initial = [*loop.operands, *map(_any_value, handed)]
         new = ir.Operation.create("scf.while", types, initial, regions=2)
@@ -50,15 +50,15 @@ def forward_all(loop: Any) -> Any:
         tops = [region.blocks.append(*types, arg_locs=locations) for region in new.regions]
         with ir.InsertionPoint(tops[0]):
             arguments = list(tops[0].arguments)
-            again, *values = _clone_block(before, arguments[: len(types)])
-            pairs = zip(values, arguments[len(types) :], strict=True)
+            again, *values = _clone_block(before, arguments[: len(before_types)])
+            pairs = zip(values, arguments[len(before_types) :], strict=True)
             values = [_materialize(v, into) if _is_tensor(v) else v for v, into in pairs]
-            scf.ConditionOp(again, [*arguments[: len(types)], *values])
+            scf.ConditionOp(again, [*arguments[: len(before_types)], *values])
         with ir.InsertionPoint(tops[1]):
             arguments = list(tops[1].arguments)
-            values = _clone_block(after, arguments[len(types) :])
-            scf.YieldOp([*values, *arguments[len(types) :]])
-    for old, result in zip(loop.results, list(new.results)[len(types) :], strict=True):
+            values = _clone_block(after, arguments[len(before_types) :])
+            scf.YieldOp([*values, *arguments[len(before_types) :]])
+    for old, result in zip(loop.results, list(new.results)[len(before_types) :], strict=True):
         old.replace_all_uses_with(result)
     loop.erase()
     return new

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nova.codegen.cpu.tile_local import is_scratch
+from nova.codegen.cpu.tile_local import is_tile_local_alloca
 from nova.core.log import log
 from nova.core.records import record
 from nova.ir.attributes import DEVICE
@@ -62,4 +62,4 @@ def _is_own_buffer(value: Any) -> bool:
     root = buffer_root(value)
     if not isinstance(root, ir.OpResult) or root.owner.operation.name != "memref.alloca":
         return False
-    return not is_scratch(root.owner.operation)
+    return not is_tile_local_alloca(root.owner.operation)

@@ -4,6 +4,9 @@
 use, a buffer that is live there only for a later call is given up, and its kernel runs once more
 before that call. Inputs of that kernel that are no longer live are recomputed in the same way, by a
 chain of kernels. The kernels and their inputs are the same, so the results are bitwise identical.
+
+This is the trade of gradient checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory
+Cost", 2016), decided for each buffer at the peak instead of for each layer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 """Workspace layout: greedy packing of buffers by lifetime, trading size for concurrency.
 
+Buffers are placed by size, the largest first, at the lowest offset that is free during their
+lifetime (greedy by size; Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+Inference", 2020).
+
 Buffers whose lifetimes are disjoint may share bytes. Sharing also orders the kernels that use them:
 the writer of the second buffer waits for the readers of the first one. Where data dependences give
 that order anyway it costs nothing; elsewhere it keeps independent kernels from running

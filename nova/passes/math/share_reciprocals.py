@@ -15,10 +15,10 @@ class ShareReciprocals(Pass):
     """Divide f32 values of one block by the same value with one division, if there are `least`.
 
     A device has no division instruction: each division takes about ten instructions. With r = 1 /
-    d, q = x * r has a small error, and the correction q + (x - q * d) * r (one Newton step) is the
-    quotient: correctly rounded in all but one of a thousand cases, and off by one ulp in those
-    (subnormals aside). Where the remainder is NaN, as with a divisor of zero or infinity, q is the
-    quotient.
+    d, q = x * r has a small error, and the correction q + (x - q * d) * r (one Newton step with
+    FMA, as in Markstein's division) is the quotient: correctly rounded in all but one of a thousand
+    cases, and off by one ulp in those (subnormals aside). Where the remainder is NaN, as with a
+    divisor of zero or infinity, q is the quotient.
     """
 
     name: ClassVar[str] = "share-reciprocals"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nova.core.dtypes import TensorType, bf16, converted
+from nova.core.dtypes import TensorType, bf16, converted, f16
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.dialect import CONSTANT, create_op, full_name
@@ -99,6 +99,8 @@ def _elements(attr: Any, type_: TensorType) -> np.ndarray:
         items = [attr.get_splat_value().value] * type_.size
     elif type_.dtype is bf16:
         return bf16_elements(attr).reshape(type_.shape)
+    elif type_.dtype is f16:
+        return np.array(attr).reshape(type_.shape)  # its items cannot be listed
     else:
         items = list(attr)
     return converted(np.asarray(items), type_.dtype).reshape(type_.shape)

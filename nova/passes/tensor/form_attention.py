@@ -1,4 +1,8 @@
-"""`form-attention`: merges whole attention ops, and folds the views around them."""
+"""`form-attention`: merges the ops of an attention, and folds the views around them.
+
+The merged ops are lowered by FlashAttention-2 schedules (`nova/codegen/*/attention/`), which need
+the logsumexp of the forward for the gradients.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked, in a folder that Nova would use."""
+    """Run the requested action, in a folder that Nova would use."""
     # An error of `default_folder` says why a user has none.
     folder = Path(args.folder or knobs.get("cache_dir") or default_folder())
     cache = DiskCache(folder, knobs.get("cache_size"))
@@ -141,7 +141,7 @@ def explain(cache: DiskCache, args: argparse.Namespace) -> int:
 
 
 class Action(NamedTuple):
-    """A row of the table: what is done, its line of help, and how many keys it takes."""
+    """A row of the table: the action, its line of help, and how many keys it takes."""
 
     run: Callable[[DiskCache, argparse.Namespace], int]
     summary: str

@@ -1,4 +1,4 @@
-"""nova inspect: show what is in a .nova file, without executing anything in it.
+"""nova inspect: show the contents of a .nova file, without executing anything in it.
 
 In: a file. Out: its variants and which one this machine takes, signature, kernels, tasks, weights,
 sections and hashes as text or JSON, or the text of one stage. Every check of the loader has passed

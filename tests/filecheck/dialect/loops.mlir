@@ -178,6 +178,63 @@ func.func @argsort_descending(%arg0: tensor<5x2xui8>) -> tensor<5x2xi64> {
   return %0 : tensor<5x2xi64>
 }
 
+// CHECK-LABEL: func.func @scatter(
+// CHECK: scf.for
+// CHECK: tensor.extract
+// CHECK: arith.cmpi
+// CHECK: arith.addi
+// CHECK: arith.select
+// CHECK: arith.maxsi
+// CHECK: arith.minsi
+// CHECK: arith.index_cast
+// CHECK: tensor.extract
+// CHECK: tensor.extract
+// CHECK: tensor.insert
+// CHECK: scf.yield
+// CHECK-NOT: nova.
+func.func @scatter(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<2xf32>) -> tensor<4xf32> {
+  %0 = "nova.scatter"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<2xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @scatter_max(
+// CHECK: scf.for
+// CHECK: tensor.extract
+// CHECK: arith.cmpi
+// CHECK: arith.addi
+// CHECK: arith.select
+// CHECK: arith.maxsi
+// CHECK: arith.minsi
+// CHECK: arith.index_cast
+// CHECK: tensor.extract
+// CHECK: tensor.extract
+// CHECK: arith.maximumf
+// CHECK: tensor.insert
+// CHECK-NOT: nova.
+func.func @scatter_max(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<2xf32>) -> tensor<4xf32> {
+  %0 = "nova.scatter_max"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<2xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @scatter_min(
+// CHECK: scf.for
+// CHECK: tensor.extract
+// CHECK: arith.cmpi
+// CHECK: arith.addi
+// CHECK: arith.select
+// CHECK: arith.maxsi
+// CHECK: arith.minsi
+// CHECK: arith.index_cast
+// CHECK: tensor.extract
+// CHECK: tensor.extract
+// CHECK: arith.minsi
+// CHECK: tensor.insert
+// CHECK-NOT: nova.
+func.func @scatter_min(%arg0: tensor<4xi32>, %arg1: tensor<2xi64>, %arg2: tensor<2xi32>) -> tensor<4xi32> {
+  %0 = "nova.scatter_min"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xi32>, tensor<2xi64>, tensor<2xi32>) -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}
+
 // CHECK-LABEL: func.func @searchsorted(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
 // CHECK: arith.addi

@@ -19,7 +19,7 @@ ACTIVATIONS = (
     case("hardsigmoid", X, torch=lambda x: (x / 6 + 0.5).clamp(0, 1)),
     case("hardswish", X, torch=lambda x: x * (x / 6 + 0.5).clamp(0, 1)),
     case("hardtanh", X, min_val=-0.5, max_val=0.25),
-    case("celu", X, alpha=0.7),
+    case("celu", X, alpha=0.5),
     case("softshrink", X, lambd=0.1),
     case("threshold", X, args=(0.3, -2.0)),
     case("prelu", (2, 3, 4), (3,)),

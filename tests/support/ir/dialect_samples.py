@@ -52,6 +52,12 @@ def _axis_one(names: str, types: str) -> dict[str, Sample]:
 
 
 SAMPLES: dict[str, dict[str, Sample]] = {
+    "bits": _all("bitwise_and bitwise_or bitwise_xor", "i32[2,3] i32[3]")
+    | _all("bitwise_left_shift bitwise_right_shift", "i32[2,3] i32[3]")
+    | {
+        "bitwise_not": Sample("bitwise_not", "u8[4]"),
+        "bitwise_not_bool": Sample("bitwise_not", "bool[4]"),
+    },
     "loops": _axis_one("cumsum logcumsumexp argcummax argcummin", "f32[2,5]")
     | {
         "cumsum_integers": Sample("cumsum", "i32[3,4]", {"axis": 0}),
@@ -60,6 +66,9 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "overlap_add": Sample("overlap_add", "f32[2,3,4]", {"size": (9,), "stride": (2,)}),
         "argsort": Sample("argsort", "f32[2,5]"),
         "argsort_descending": Sample("argsort", "u8[5,2]", {"axis": 0, "descending": True}),
+        "scatter": Sample("scatter", "f32[4] i64[2] f32[2]", {"axis": 0}),
+        "scatter_max": Sample("scatter_max", "f32[4] i64[2] f32[2]", {"axis": 0}),
+        "scatter_min": Sample("scatter_min", "i32[4] i64[2] i32[2]", {"axis": 0}),
         "searchsorted": Sample("searchsorted", "f32[3] f32[2,2]", {"right": True}),
     },
     "arithmetic": _all("neg abs sign square reciprocal", "f32[2,3]")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import ALL, DType, dtype
+from nova.core.dtypes import ALL, DType, dtype, f32
 from nova.graph import FUNCTIONS, Tensor
 from nova.graph.tensor import placeholder
 from nova.ops import OPS
@@ -63,6 +63,11 @@ class Sample:
     dtypes: tuple[DType, ...] = ALL
     grad: bool = True
     rounds: int = 1
+
+    @property
+    def usual(self) -> DType:
+        """f32, or the first type of a row of integers."""
+        return f32 if f32 in self.dtypes else self.dtypes[0]
 
 
 def case(*operands: Shape | Draw, **attrs: Any) -> Case:

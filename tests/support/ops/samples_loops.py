@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
-from op_cases import Sample, case
+from op_cases import Draw, Sample, case, index
 
-from nova.core.dtypes import bf16, f32, i64, u8
+from nova.core.dtypes import bf16, bool_, f32, i32, i64, u8
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
@@ -71,6 +72,26 @@ SCANNED_LARGE = (case((37, 131), axis=1),)
 # The types that make the code differ; `test_op_loops.py` has the others.
 TYPES = (f32, bf16, i64, u8)
 PAIRS = tuple(case(c.operands[0].shape, c.operands[0].shape, **c.attrs) for c in SCANNED)
+
+
+def _places(index: Any, size: int) -> Any:
+    return torch.where(index < 0, index + size, index)
+
+
+def _scatter(x: Any, index: Any, updates: Any, axis: int) -> Any:
+    """One update after the other: the last of a position stays."""
+    at = _places(index, x.shape[axis])
+    for i in range(index.shape[axis]):
+        row = torch.tensor([i])
+        x = x.scatter(axis, at.index_select(axis, row), updates.index_select(axis, row))
+    return x
+
+
+def _extreme(kind: Any) -> Any:
+    return lambda x, index, updates, axis: x.scatter_reduce(
+        axis, _places(index, x.shape[axis]), updates, kind
+    )
+
 
 SAMPLES = {
     "windows": Sample(
@@ -139,4 +160,45 @@ SAMPLES = {
         dtypes=TYPES,
         large=(case((130,), (67, 31)),),
     ),
+    **{
+        f"bitwise_{name}": Sample(
+            (case((3, 7), (7,)), case((), (2,)), case((0, 2), (2,))),
+            getattr(torch, f"bitwise_{name}"),
+            dtypes=(i64, u8, bool_),
+        )
+        for name in ("and", "or", "xor")
+    },
+    "bitwise_not": Sample(
+        (case((3, 7)), case(()), case((0, 2))),
+        numpy=np.invert,
+        dtypes=(i64, i32),
+    ),
+    **{
+        f"bitwise_{name}_shift": Sample(
+            (
+                case((3, 7), Draw((7,), "positive")),
+                case((0, 2), Draw((2,), "positive")),
+            ),
+            getattr(torch, f"bitwise_{name}_shift"),
+            dtypes=(i64, i32),
+        )
+        for name in ("left", "right")
+    },
+    **{
+        name: Sample(
+            (
+                case((5, 3), index((2, 3), 5), (2, 3), axis=0),
+                case((2, 6), index((2, 3), 6), (2, 3), axis=1),
+                case((5, 3), index((0, 3), 5), (0, 3), axis=0),
+            ),
+            reference,
+            typed=1,
+            dtypes=TYPES,
+        )
+        for name, reference in (
+            ("scatter", _scatter),
+            ("scatter_max", _extreme("amax")),
+            ("scatter_min", _extreme("amin")),
+        )
+    },
 }

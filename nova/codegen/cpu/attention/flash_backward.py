@@ -22,13 +22,11 @@ from nova.codegen.common.builder import loop, splat
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
     Attention,
+    AttentionPoint,
     Lhs,
     Matrix,
-    Registers,
     Rhs,
-    block_rows,
     blocks,
-    choose_registers,
     clear,
     each_column,
     fill_panel,
@@ -51,9 +49,6 @@ from nova.ir.attention_ops import AttentionKind
 from nova.ir.bindings import arith, ir, math, memref, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
 
-_BLOCK_BYTES = 16 << 10
-"""Bytes of a block of rows or keys: about ten such blocks are in use at a time."""
-
 
 def emit_gradient(
     target: Target, attention: Attention, buffers: Sequence[Any], ranges: Sequence[Range | None]
@@ -67,33 +62,19 @@ def emit_gradient(
 
 
 @record
-class _Gradient:
+class _Gradient(AttentionPoint):
     """The backward pass at one point of the batch."""
 
-    target: Target
-    attention: Attention
-    at: dict[str, Matrix]
+    block_bytes = 16 << 10
+    """About ten such blocks are in use at a time."""
 
     @property
     def spec(self) -> AttentionKind:
         return self.attention.spec
 
-    @cached_property
-    def r(self) -> Registers:
-        most = max(self.attention.size("i"), self.attention.size("j"))
-        return choose_registers(self.target, self.attention.type, most)
-
-    @cached_property
-    def rows(self) -> int:
-        """Rows of q in a block."""
-        most = block_rows(self.attention, self.attention.size("i"), _BLOCK_BYTES)
-        return round_up(most, self.r.mr)
-
-    @cached_property
-    def keys(self) -> int:
-        """Keys in a block."""
-        most = block_rows(self.attention, self.attention.size("j"), _BLOCK_BYTES)
-        return round_up(most, self.r.nr)
+    @property
+    def max_rows(self) -> int:
+        return max(self.attention.size("i"), self.attention.size("j"))
 
     @cached_property
     def pitch(self) -> int:
@@ -103,10 +84,6 @@ class _Gradient:
     def width(self, role: str) -> int:
         nv, panels = self.r.columns(self.attention.size(role))
         return nv * panels * self.r.vl
-
-    @property
-    def several(self) -> bool:
-        return self.attention.size("j") > self.keys
 
     def emit(self, i: tuple[Index, Index], j: tuple[Index, Index]) -> None:
         a, r = self.attention, self.r

@@ -22,13 +22,11 @@ from nova.codegen.cpu.attention.flash_backward import emit_gradient
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
     Attention,
+    AttentionPoint,
     Lhs,
-    Matrix,
-    Registers,
     Rhs,
     block_rows,
     blocks,
-    choose_registers,
     clear,
     each_column,
     fill_panel,
@@ -44,7 +42,6 @@ from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.loops import Range
 from nova.codegen.cpu.shared_functions import entry_alloca
 from nova.core.records import record
-from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, math, memref, scf, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
@@ -79,28 +76,10 @@ def emit_attention(
 
 
 @record
-class _Forward:
+class _Forward(AttentionPoint):
     """The forward pass at one point of the batch."""
 
-    target: Target
-    attention: Attention
-    at: dict[str, Matrix]
-
-    @cached_property
-    def r(self) -> Registers:
-        return choose_registers(self.target, self.attention.type, self.attention.size("i"))
-
-    @cached_property
-    def rows(self) -> int:
-        """Rows of q in a block."""
-        most = block_rows(self.attention, self.attention.size("i"), _BLOCK_BYTES)
-        return round_up(most, self.r.mr)
-
-    @cached_property
-    def keys(self) -> int:
-        """Keys in a block."""
-        most = block_rows(self.attention, self.attention.size("j"), _BLOCK_BYTES)
-        return round_up(most, self.r.nr)
+    block_bytes = _BLOCK_BYTES
 
     @cached_property
     def panel(self) -> tuple[int, int]:
@@ -110,10 +89,6 @@ class _Forward:
     @property
     def width(self) -> int:
         return self.panel[0] * self.panel[1] * self.r.vl
-
-    @property
-    def several(self) -> bool:
-        return self.attention.size("j") > self.keys
 
     def emit(self, low: Index, high: Index) -> None:
         a, r = self.attention, self.r

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from typing import ClassVar
 
 from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
 from nova.codegen.common.loop_nest import LoopNest
@@ -110,6 +112,44 @@ def block_rows(attention: Attention, rows: int, nbytes: int) -> int:
     width = max(attention.size("e"), attention.size("f")) * BITS[attention.type] // 8
     most = max(16, min(128, nbytes // width))
     return -(-rows // -(-rows // most))
+
+
+@record
+class AttentionPoint:
+    """One point of the batch, cut into blocks of rows of q and blocks of keys."""
+
+    target: Target
+    attention: Attention
+    at: dict[str, Matrix]
+
+    block_bytes: ClassVar[int]
+    """Bytes of a block of rows or keys."""
+
+    @property
+    def max_rows(self) -> int:
+        """The most rows that any matmul has."""
+        return self.attention.size("i")
+
+    @cached_property
+    def r(self) -> Registers:
+        return choose_registers(self.target, self.attention.type, self.max_rows)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of q in a block."""
+        most = block_rows(self.attention, self.attention.size("i"), self.block_bytes)
+        return round_up(most, self.r.mr)
+
+    @cached_property
+    def keys(self) -> int:
+        """Keys in a block."""
+        most = block_rows(self.attention, self.attention.size("j"), self.block_bytes)
+        return round_up(most, self.r.nr)
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one block of keys."""
+        return self.attention.size("j") > self.keys
 
 
 # --- loops ----------------------------------------------------------------------------------------

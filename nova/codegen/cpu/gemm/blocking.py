@@ -83,8 +83,8 @@ class Tiling:
     """The tiling of a contraction; a function of the target and the contraction alone.
 
     A register tile is `mr` rows of `nv` vectors of `vl` elements; k is cut into `k_blocks` of at
-    most `kc` words (`form`); `mc` rows and `nc` columns are packed at a time; `rows` and `columns`
-    are the tile of a task.
+    most `kc` words (`layout`); `mc` rows and `nc` columns are packed at a time; `rows` and
+    `columns` are the tile of a task.
     """
 
     vl: int
@@ -99,7 +99,7 @@ class Tiling:
     copying: bool
     """Whether all rows of a task are packed at once, and columns of B while the first panel uses
     them."""
-    form: PackedLayout = ELEMENTS
+    layout: PackedLayout = ELEMENTS
     in_place: bool = False
     """Whether rows of A are read in place."""
 
@@ -110,11 +110,11 @@ class Tiling:
     @property
     def a_size(self) -> int:
         """Words of packed rows of A, plus what the last panel may write past its end."""
-        return self.mc * self.kc + (self.vl if self.form is ELEMENTS else TILE * (self.mr + TILE))
+        return self.mc * self.kc + (self.vl if self.layout is ELEMENTS else TILE * (self.mr + TILE))
 
     @property
     def b_size(self) -> int:
-        past = 0 if self.form is ELEMENTS else TILE * self.nr
+        past = 0 if self.layout is ELEMENTS else TILE * self.nr
         return (self.nr if self.copying else self.nc) * self.kc + past
 
 
@@ -141,8 +141,8 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     """The tiling of a contraction whose C has unit columns, or no unit stride."""
     bits, overrides = BITS[spec.acc_type], spec.overrides
     vl, size = target.lanes(bits), bits // 8
-    form = choose_packed_layout(target, spec)
-    tiles = form is TILES
+    layout = choose_packed_layout(target, spec)
+    tiles = layout is TILES
     mr, nv = (2 * TILE, 2) if tiles else _register_tile(target, spec.m, spec.n, vl)
     if overrides.mr is not None or overrides.nv is not None:
         mr, nv = overrides.mr or mr, overrides.nv or nv
@@ -150,10 +150,10 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     # A column panel takes most of L1, next to one row panel that streams through.
     depth = min(max(target.l1_bytes * 3 // 4 // (nv * vl * size), 256), 384)
     depth = _TILE_WORDS if tiles else depth
-    depth = -(-overrides.kc // form.per_word) if overrides.kc else depth
-    cuts, most_cuts = -(-spec.k // form.per_cut), max(1, depth // form.words_per_cut)
+    depth = -(-overrides.kc // layout.per_word) if overrides.kc else depth
+    cuts, most_cuts = -(-spec.k // layout.per_cut), max(1, depth // layout.words_per_cut)
     k_blocks = max(1, -(-cuts // most_cuts))
-    kc = max(1, -(-cuts // k_blocks)) * form.words_per_cut
+    kc = max(1, -(-cuts // k_blocks)) * layout.words_per_cut
     rows, columns = _task_tile(spec, mr, nv * vl)
     nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
     alone = _is_copied_in_use(spec) and overrides.mc is overrides.kc is None
@@ -166,22 +166,22 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
         row_panels = -(-(overrides.mc or 1) // mr)
         if row_panels > most or kc * mr > budget:
             raise ScheduleError(
-                f"packed panels of mc={row_panels * mr} rows and kc={kc * form.per_word} are more "
-                "than a task may hold",
-                hint=f"kc * mc is at most {budget * form.per_word} here",
+                f"packed panels of mc={row_panels * mr} rows and kc={kc * layout.per_word} are "
+                "more than a task may hold",
+                hint=f"kc * mc is at most {budget * layout.per_word} here",
             )
         most = row_panels if overrides.mc is not None else most
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
     copying = pieces == 1 and _is_copied_in_use(spec)
-    in_place = _is_read_in_place(spec, form)
-    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, form, in_place)
+    in_place = _is_read_in_place(spec, layout)
+    return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, layout, in_place)
 
 
-def _is_read_in_place(spec: Contraction, form: PackedLayout) -> bool:
+def _is_read_in_place(spec: Contraction, layout: PackedLayout) -> bool:
     """Whether packing A does not pay: adjacent tasks would pack the same rows."""
     along_k = spec.a_strides[1] == 1 and spec.a_type == spec.acc_type
-    return spec.packed and along_k and form is ELEMENTS and spec.m <= _MAX_IN_PLACE
+    return spec.packed and along_k and layout is ELEMENTS and spec.m <= _MAX_IN_PLACE
 
 
 def _is_copied_in_use(spec: Contraction) -> bool:

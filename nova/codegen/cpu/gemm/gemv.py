@@ -37,7 +37,7 @@ def emit_gemv(
     sizes: tuple[Index, Index],
 ) -> None:
     """Emit C, of `sizes` rows and columns, at the insertion point."""
-    body = _Dots(target, spec, tile, *matrices)
+    body = _Gemv(target, spec, tile, *matrices)
     rows, columns = sizes
 
     def panel(j: Index, nr: int) -> None:
@@ -47,7 +47,7 @@ def emit_gemv(
 
 
 @record
-class _Dots:
+class _Gemv:
     target: Target
     spec: Contraction
     tile: GemvTile

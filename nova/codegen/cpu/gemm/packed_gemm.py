@@ -76,7 +76,7 @@ def row_panels_of(target: Target, spec: Contraction, rows: int, columns: int) ->
     if is_unpacked(target, inner) or spec.k < _MIN_DEPTH or rows < _MIN_ROWS:
         return None
     tiling, size = choose_tiling(target, inner), BITS[spec.acc_type] // 8
-    if tiling.form is not ELEMENTS or tiling.k_blocks > _MAX_K_BLOCKS:
+    if tiling.layout is not ELEMENTS or tiling.k_blocks > _MAX_K_BLOCKS:
         return None
     panels = round_up(columns, tiling.nr) * spec.k * size
     if not spec.packed and panels > _MAX_PANELS:
@@ -153,7 +153,7 @@ class _Block:
     @functools.cached_property
     def kernel(self) -> Microkernel:
         t = self.tiling
-        return Microkernel(self.target, self.spec.acc_type, t.mr, t.nv, pairs=t.form is PAIRS)
+        return Microkernel(self.target, self.spec.acc_type, t.mr, t.nv, pairs=t.layout is PAIRS)
 
     @property
     def far(self) -> bool:
@@ -163,7 +163,7 @@ class _Block:
 
     def _multiply(self, *operands: Any) -> None:
         """C = old + A*B of packed operands, by the instruction of their packed layout."""
-        if self.tiling.form is TILES:
+        if self.tiling.layout is TILES:
             multiply_tiles(*operands)
         else:
             self.kernel.multiply(*operands, far=self.far)
@@ -175,7 +175,7 @@ class _Block:
                 self._clear(m_lo, m_hi, n_lo, n_hi)
             return
         zeros = None if spec.accumulate else self._zeros()
-        word = t.form.word_type(spec.acc_type)
+        word = t.layout.word_type(spec.acc_type)
         packed_a = None if t.in_place else entry_alloca(t.a_size, word)
         packed_b = None if spec.packed else entry_alloca(t.b_size, word)
 
@@ -244,14 +244,14 @@ class _Block:
 
     def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
         """Start, depth and words of a block of k: sizes differ by one cut, the last is shorter."""
-        k, parts, form = self.spec.k, self.tiling.k_blocks, self.tiling.form
-        cuts = -(-k // form.per_cut)
+        k, parts, layout = self.spec.k, self.tiling.k_blocks, self.tiling.layout
+        cuts = -(-k // layout.per_cut)
         first = _part(number, cuts, parts)
         count = sub(_part(add(number, 1), cuts, parts), first) if cuts % parts else cuts // parts
-        start, depth = mul(first, form.per_cut), mul(count, form.per_cut)
-        if k % form.per_cut:
+        start, depth = mul(first, layout.per_cut), mul(count, layout.per_cut)
+        if k % layout.per_cut:
             depth = minimum(depth, sub(k, start))
-        return start, depth, mul(count, form.words_per_cut)
+        return start, depth, mul(count, layout.words_per_cut)
 
     def _zeros(self) -> ir.Value:
         """A row of zeros: the old values of a GEMM that overwrites C."""
@@ -298,9 +298,9 @@ class _Block:
     def _pack(
         self, block: Block, width: int, words: Index, buffer: ir.Value, *, rows_of_a: bool = False
     ) -> None:
-        form = self.tiling.form
-        if form is not ELEMENTS:
-            pack_vnni_pairs(block, width, words, buffer, tiles=rows_of_a and form is TILES)
+        layout = self.tiling.layout
+        if layout is not ELEMENTS:
+            pack_vnni_pairs(block, width, words, buffer, tiles=rows_of_a and layout is TILES)
             return
         least = self.spec.k // self.tiling.k_blocks
         pack(self.target, self.spec.acc_type, block, width, least, buffer)

@@ -1,6 +1,6 @@
 """Stores a register tile to C: the whole tile, or the part that lies inside C.
 
-Input: the vectors of a tile, row by row, and the addresses of C and its old values (`Place`).
+Input: the vectors of a tile, row by row, and C and its old values in memory (`StridedMatrix`).
 Output: code at the insertion point that adds the tile to the old values. `microkernel.py` calls
 `store_tile`.
 """

@@ -37,7 +37,7 @@ def with_features(*features: str) -> Target:
 
 TARGETS = {"pairs": with_features(*DOTS), "tiles": with_features(*DOTS, *AMX)}
 HOST = set(parse_target("cpu").features)
-FORMS = [
+LAYOUTS = [
     pytest.param(
         name,
         marks=pytest.mark.skipif(
@@ -78,35 +78,35 @@ def test_choice_of_the_form():
 
 
 @pytest.mark.parametrize(
-    "form,present,absent",
+    "layout,present,absent",
     [("pairs", {"vdpbf16ps"}, {"tdpbf16ps"}), ("tiles", {"tdpbf16ps", "ldtilecfg"}, {"vdpbf16ps"})],
 )
-def test_code_has_the_instructions(form, present, absent):
+def test_code_has_the_instructions(layout, present, absent):
     """Runs everywhere: only the assembly is looked at. Tiles are released as often as set up."""
     for ta, tb in itertools.product((False, True), repeat=2):
-        unit = make_unit(TARGETS[form], product(70, 70, 70, ta=ta, tb=tb))
-        text = assembly(unit, TARGETS[form])
+        unit = make_unit(TARGETS[layout], product(70, 70, 70, ta=ta, tb=tb))
+        text = assembly(unit, TARGETS[layout])
         words = re.findall(r"^\s+([a-z]\w+)", text, re.MULTILINE)
         assert present <= set(words) and not absent & set(words)
-        assert words.count("ldtilecfg") == words.count("tilerelease") == (form == "tiles")
+        assert words.count("ldtilecfg") == words.count("tilerelease") == (layout == "tiles")
         calls = re.findall(r"^\s(?:call\w*)\s+(\S+)", text, re.MULTILINE)
         assert {c for c in calls if not c.startswith("nova_")} == set()
 
 
 @pytest.mark.parametrize(("ta", "tb", "accumulate"), all_pairs(*[(False, True)] * 3))
-@pytest.mark.parametrize("form", FORMS)
-def test_edges_of_tiles(form, ta, tb, accumulate):
-    target = TARGETS[form]
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_edges_of_tiles(layout, ta, tb, accumulate):
+    target = TARGETS[layout]
     spec = product(75, 83, 37, ta=ta, tb=tb, accumulate=accumulate)
-    assert choose_tiling(target, spec).form.name == form
+    assert choose_tiling(target, spec).layout.name == layout
     check(Kernel(target, spec), edges(target, spec))
 
 
 @pytest.mark.parametrize("ta", (False, True))
-@pytest.mark.parametrize("form", FORMS)
-def test_depths_around_words_and_blocks(form, ta):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_depths_around_words_and_blocks(layout, ta):
     """Odd depths end with half a word, and those below a tile's with zeros; blocks cut at words."""
-    target = TARGETS[form]
+    target = TARGETS[layout]
     longest = next(
         k for k in range(16, 4096) if choose_tiling(target, product(35, 67, k)).k_blocks > 1
     )
@@ -116,9 +116,9 @@ def test_depths_around_words_and_blocks(form, ta):
         check(Kernel(target, spec), [(0, 35, 0, 67), (3, 34, 1, 66)])
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_any_strides(form):
-    target, base = TARGETS[form], product(33, 41, 70)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_strides(layout):
+    target, base = TARGETS[layout], product(33, 41, 70)
     for spec in (
         replace(base, c_strides=(1, 33)),
         replace(base, c_strides=(90, 2)),
@@ -129,15 +129,15 @@ def test_any_strides(form):
         check(Kernel(target, spec), [(0, 33, 0, 41), (5, 32, 1, 40)])
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_small_and_tall_sizes(form):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_small_and_tall_sizes(layout):
     for m, n, k in ((1, 17, 5), (17, 1, 33), (5, 3, 64), (8, 8, 16), (16, 16, 32), (700, 33, 600)):
-        check(Kernel(TARGETS[form], product(m, n, k)), [(0, m, 0, n)])
+        check(Kernel(TARGETS[layout], product(m, n, k)), [(0, m, 0, n)])
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_result_does_not_depend_on_the_cut(form):
-    kernel = Kernel(TARGETS[form], product(70, 90, 1300))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_result_does_not_depend_on_the_cut(layout):
+    kernel = Kernel(TARGETS[layout], product(70, 90, 1300))
     rng = np.random.default_rng(5)
     a, b = numbers(rng, (70, 1300), "bf16"), numbers(rng, (1300, 90), "bf16")
     full, pieces = (np.zeros((70, 90), np.float32) for _ in range(2))
@@ -147,14 +147,14 @@ def test_result_does_not_depend_on_the_cut(form):
     assert np.array_equal(full, pieces)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_special_values(form):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_special_values(layout):
     """Infinity and NaN come through; subnormal operands count as zero, as the docs say."""
     values = np.zeros((32, 32), np.float32)
     values[0, 0], values[1, 1], values[2, 2], values[3, 3] = np.inf, np.nan, 1e-39, -2.0
     c = np.ones((32, 32), np.float32)
     items = np.ones((32, 32), ml_dtypes.bfloat16)
-    Kernel(TARGETS[form], product(32, 32, 32)).run(
+    Kernel(TARGETS[layout], product(32, 32, 32)).run(
         values.astype(ml_dtypes.bfloat16), items, c, (0, 32, 0, 32)
     )
     assert np.isposinf(c[0]).all() and np.isnan(c[1]).all()

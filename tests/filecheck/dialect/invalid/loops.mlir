@@ -128,6 +128,54 @@ func.func @argsort_operands() {
 
 // -----
 
+func.func @scatter_result(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.scatter' op result type is bf16[7,7], must be f32[4]}}
+  %0 = "nova.scatter"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<2xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @scatter_operands() {
+  // expected-error @+1 {{'nova.scatter' op takes (x, index, updates), has 0 operands}}
+  %0 = "nova.scatter"() {axis = 0 : i64} : () -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @scatter_max_result(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.scatter_max' op result type is bf16[7,7], must be f32[4]}}
+  %0 = "nova.scatter_max"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<2xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @scatter_max_operands() {
+  // expected-error @+1 {{'nova.scatter_max' op takes (x, index, updates), has 0 operands}}
+  %0 = "nova.scatter_max"() {axis = 0 : i64} : () -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @scatter_min_result(%arg0: tensor<4xi32>, %arg1: tensor<2xi64>, %arg2: tensor<2xi32>) {
+  // expected-error @+1 {{'nova.scatter_min' op result type is bf16[7,7], must be i32[4]}}
+  %0 = "nova.scatter_min"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xi32>, tensor<2xi64>, tensor<2xi32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @scatter_min_operands() {
+  // expected-error @+1 {{'nova.scatter_min' op takes (x, index, updates), has 0 operands}}
+  %0 = "nova.scatter_min"() {axis = 0 : i64} : () -> tensor<4xi32>
+  return
+}
+
+// -----
+
 func.func @searchsorted_result(%arg0: tensor<3xf32>, %arg1: tensor<2x2xf32>) {
   // expected-error @+1 {{'nova.searchsorted' op result type is bf16[7,7], must be i64[2,2]}}
   %0 = "nova.searchsorted"(%arg0, %arg1) {right = true} : (tensor<3xf32>, tensor<2x2xf32>) -> tensor<7x7xbf16>
@@ -219,6 +267,30 @@ func.func @overlap_add_2(%arg0: tensor<4xf32>) {
 func.func @argsort_1(%arg0: tensor<2xf32>) {
   // expected-error @+1 {{'nova.argsort' op descending is True or False}}
   %0 = "nova.argsort"(%arg0) {descending = 1 : i64} : (tensor<2xf32>) -> tensor<2xi64>
+  return
+}
+
+// -----
+
+func.func @scatter_1(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<3xf32>) {
+  // expected-error @+1 {{'nova.scatter' op index (2,) and updates (3,) for x (4,)}}
+  %0 = "nova.scatter"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<3xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @scatter_max_1(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<3xf32>) {
+  // expected-error @+1 {{'nova.scatter_max' op index (2,) and updates (3,) for x (4,)}}
+  %0 = "nova.scatter_max"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<3xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @scatter_min_1(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<3xf32>) {
+  // expected-error @+1 {{'nova.scatter_min' op index (2,) and updates (3,) for x (4,)}}
+  %0 = "nova.scatter_min"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<3xf32>) -> tensor<4xf32>
   return
 }
 

@@ -160,10 +160,36 @@ STEPS_OF_MODELS: dict[str, Program] = {
         lambda x: (lax.reduce_precision(x, 5, 10), lax.reduce_precision(x, 8, 7)),
         (f(9),),
     ),
+    "approximate_top_k": (
+        lambda x: (lax.approx_max_k(x, 3), lax.approx_min_k(x, 2, reduction_dimension=0)),
+        (f(6, 20),),
+    ),
     "composite": (lax.composite(lambda x: x * jax.nn.sigmoid(x), "my.silu"), (f(9),)),
 }
 
-FEATURES: dict[str, Program] = {**SINGLE_WINDOWS, **NARROW_AND_UNSIGNED, **STEPS_OF_MODELS}
+
+def scans(x: Any) -> Any:
+    axes = range(x.ndim)
+    forward = [scan(x, a) for a in axes for scan in (lax.cumsum, lax.cumprod, lax.cummax)]
+    return forward, [lax.cumsum(x, a, reverse=True) for a in axes], lax.cumlogsumexp(x, 0)
+
+
+SCANS: dict[str, Program] = {
+    "scan_1d": (scans, (f(300),)),
+    "scan_3d": (scans, (f(3, 40, 5),)),
+    "scan_one": (scans, (f(1, 3),)),
+    "scan_unsigned": (lambda x: (lax.cumsum(x), lax.cummin(x)), (every("uint32", 40),)),
+    # In bf16, a sum of ones would stop at 256.
+    "scan_bf16": (lambda x: jnp.cumsum(x), (np.ones(2000, jnp.bfloat16),)),
+    "scan_gradient": (jax.grad(lambda x: (lax.cumsum(x, 1) ** 2).sum()), (f(3, 20),)),
+}
+
+FEATURES: dict[str, Program] = {
+    **SINGLE_WINDOWS,
+    **NARROW_AND_UNSIGNED,
+    **STEPS_OF_MODELS,
+    **SCANS,
+}
 # Those that run on a device, too: one of each lowering.
 ON_DEVICE = ("max_pool", "conv_1d", "cast_uint32", "sort_uint16", "scatter_uint64", "key")
-ON_DEVICE += ("pool_gradient", "f64_to_half", "half_to_f64")
+ON_DEVICE += ("pool_gradient", "f64_to_half", "half_to_f64", "scan_3d")

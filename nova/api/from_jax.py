@@ -1,0 +1,111 @@
+"""`nova.from_jax`: a function of jax, compiled by Nova.
+
+In: a function, or the result of `jax.jit`, and example arguments. Out: a `JaxProgram`, which is
+called as the function is. jax is an optional package, imported on the first call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nova.api.translate import Translation, translate
+from nova.core.user_facing import user_facing
+from nova.errors import ArgumentTypeError, ImportedProgramError, MissingPackageError
+from nova.runtime.model import Model
+
+
+@dataclass(frozen=True, repr=False)
+class JaxProgram:
+    """A compiled function of jax: takes its arguments, returns its results as numpy arrays.
+
+    Arguments and results are the function's pytrees. `translation` is the file with the text of
+    every stage.
+    """
+
+    translation: Translation
+    exported: Any
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import jax
+
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        if tree != self.exported.in_tree:
+            raise ArgumentTypeError(
+                f"the arguments are {tree}, the function was compiled for {self.exported.in_tree}",
+                hint="call nova.from_jax again with arguments of this structure",
+            )
+        # jax drops arguments that the program does not use.
+        types = self.exported.in_avals
+        arrays = [_array(leaves[i], types[i].dtype) for i in self.exported.module_kept_var_idx]
+        results = self.model(*arrays)
+        if not isinstance(results, tuple):
+            results = (results,)
+        return jax.tree.unflatten(self.exported.out_tree, results)
+
+    @cached_property
+    def model(self) -> Model:
+        """The loaded program, which takes flat lists of arrays."""
+        return self.translation.load()
+
+    @user_facing
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program to a `.nova` file; its arguments are the leaves of the pytrees."""
+        self.translation.save(path)
+
+    def __repr__(self) -> str:
+        return f"<JaxProgram {self.exported.fun_name}, {self.translation!r}>"
+
+
+@user_facing
+def from_jax(
+    function: Callable[..., Any],
+    *args: Any,
+    targets: str | Sequence[str] = ("cpu",),
+    fast_math: bool | None = None,
+    tune: float | None = None,
+    **kwargs: Any,
+) -> JaxProgram:
+    """Compile a function of jax for arguments like `args` and `kwargs`.
+
+    `function` may be jitted: static and donated arguments are those of its `jax.jit`, and calls of
+    the program leave static arguments out. Arguments are pytrees of arrays, numbers or
+    `jax.ShapeDtypeStruct`. Gradients are those that jax takes:
+    `nova.from_jax(jax.grad(f), x)`. `targets`, `fast_math` and `tune` are those of
+    `nova.translate`.
+    """
+    try:
+        import jax
+        from jax import export
+    except ImportError as error:
+        raise MissingPackageError(
+            f"nova.from_jax needs jax, which cannot be imported: {error}",
+            hint="pip install jax",
+        ) from None
+    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    exported = export.export(jitted)(*args, **kwargs)
+    if exported.nr_devices != 1:
+        raise ImportedProgramError(
+            f"the function runs on {exported.nr_devices} devices",
+            hint="Nova compiles programs for one device: trace it without shardings",
+        )
+    text = exported.mlir_module()
+    translation = translate(text, targets=targets, fast_math=fast_math, tune=tune)
+    return JaxProgram(translation, exported)
+
+
+def _array(leaf: Any, dtype: Any) -> np.ndarray:
+    """A leaf of the arguments as an array; jax may have narrowed 64-bit types to 32 bits."""
+    import jax
+
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(leaf))
+    array = np.asarray(leaf)
+    if array.dtype != dtype and jax.dtypes.canonicalize_dtype(array.dtype) == dtype:
+        return array.astype(dtype)
+    return array
