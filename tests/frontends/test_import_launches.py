@@ -278,7 +278,7 @@ def test_only_for_devices(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
         nova.translate(LAUNCHES, targets=("cuda:sm_80", "x86_64"))
     with pytest.raises(PipelineError, match="begins at outlined, and kernels is before it"):
         nova.translate(LAUNCHES, targets="cuda:sm_80", emit="kernels")
-    with pytest.raises(PipelineError, match="never is in the nova dialect"):
+    with pytest.raises(PipelineError, match="never in the nova dialect"):
         nova.translate(LAUNCHES, targets="cuda:sm_80", emit="nova")
     source = tmp_path / "p.mlir"
     source.write_text(LAUNCHES.replace("memref.dealloc %t", "memref.dealloc %nothing"))
