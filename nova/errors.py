@@ -147,7 +147,7 @@ class ArgumentDTypeError(SignatureError):
 
 
 class ArgumentTypeError(SignatureError):
-    """An argument that is no array at all."""
+    """An argument that is not an array."""
 
 
 class ArgumentNameError(SignatureError):

@@ -42,14 +42,14 @@ class Finding:
 
 
 def step_finding(
-    kind: str, program: Program, step: Step, detail: str, kernels: Any = ()
+    category: str, program: Program, step: Step, detail: str, kernels: Any = ()
 ) -> Finding:
     """A finding about one step; `kernels` are those of the program that showed it."""
     location = str(step.location)
     names = tuple(dict.fromkeys(k.name for k in kernels if location in k.location))
     signature = describe(program.plan, step)
     return Finding(
-        kind, step.op, step.out_slot, signature, step.location, detail, names, program=program
+        category, step.op, step.out_slot, signature, step.location, detail, names, program=program
     )
 
 

@@ -54,7 +54,7 @@ def take_entry(
     for op in module.body.operations:
         if not isinstance(op, func.FuncOp):
             raise UnsupportedOpError(
-                f"{op.operation.name} beside the functions of the program",
+                f"{op.operation.name} next to the functions of the program",
                 where=place(op.operation, filename),
             )
     main = find_entry(module, entry, filename)
@@ -180,11 +180,11 @@ def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSi
     return ProgramSignature(tuple(taken[: len(seen.args)]), tuple(taken[len(seen.args) :]))
 
 
-def argument_name(main: Any, number: int, taken: set[str]) -> str:
-    """The name of an argument: by attribute, location or index; not in `taken`."""
+def argument_name(main: Any, number: int, used_names: set[str]) -> str:
+    """The name of an argument: by attribute, location or index; not in `used_names`."""
     attributes = _dictionaries(main, "arg_attrs", len(main.type.inputs))[number]
     found = _name_of(attributes, _NAMES) or _located(main.entry_block.arguments[number])
-    return _unique(found or f"arg{number}", taken)
+    return _unique(found or f"arg{number}", used_names)
 
 
 def _nova_type(type_: Any, what: str, at: str) -> TensorType:

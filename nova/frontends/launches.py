@@ -120,7 +120,7 @@ def _check_buffer(value: Any, what: str, where: str) -> None:
         )
     if not kind.has_static_shape or not kind.layout == _identity(kind) or kind.memory_space:
         raise ImportedProgramError(
-            f"{what} has the type {kind}: a static shape, rows behind each other and the default "
+            f"{what} has the type {kind}: a static shape, rows one after the other and the default "
             "memory space are expected",
             where=where,
         )

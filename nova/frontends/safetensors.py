@@ -148,7 +148,7 @@ def lay_out(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = Non
 
 def _storable(name: Any, value: Any) -> np.ndarray:
     if not isinstance(name, str) or name == _METADATA or not _is_text(name):
-        raise ArtifactError(f"{name!r} is no name for a tensor in a safetensors file")
+        raise ArtifactError(f"{name!r} is not a name for a tensor in a safetensors file")
     array = as_numpy(value, f"tensor {name!r}")
     little = array.dtype.newbyteorder("<")
     if little not in _NAMES:
@@ -202,9 +202,9 @@ def _parse(text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise _damaged(f"its header is no JSON: {error}") from None
+        raise _damaged(f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):
-        raise _damaged("its header is no table")
+        raise _damaged("its header is not a table")
     return header
 
 
@@ -245,7 +245,7 @@ def _read_array(file: BufferedReader, entry: _Entry) -> np.ndarray:
 
 
 def _damaged(why: str) -> ArtifactError:
-    return ArtifactError(f"this is no safetensors file, or it is damaged: {why}")
+    return ArtifactError(f"this is not a safetensors file, or it is damaged: {why}")
 
 
 def _cannot(verb: str, path: str | Path, error: OSError) -> ArtifactError:

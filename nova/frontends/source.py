@@ -43,27 +43,27 @@ class Source:
         return decode_source(self.data, self.name)
 
 
-def read_source(given: str | os.PathLike[str] | bytes) -> Source:
-    """The program in `given` or at its path: a str with a newline or a brace is the text itself."""
-    if isinstance(given, bytes | bytearray | memoryview):
-        return Source("<bytes>", bytes(given))
-    if isinstance(given, str) and ("\n" in given or "{" in given):
-        return Source("<text>", given.encode())
-    if "\0" in os.fspath(given):
-        raise ImportedProgramError(f"a path has no NUL character: {os.fspath(given)!r}")
+def read_source(program: str | os.PathLike[str] | bytes) -> Source:
+    """The program, or the file at its path: a str with a newline or a brace is the text itself."""
+    if isinstance(program, bytes | bytearray | memoryview):
+        return Source("<bytes>", bytes(program))
+    if isinstance(program, str) and ("\n" in program or "{" in program):
+        return Source("<text>", program.encode())
+    if "\0" in os.fspath(program):
+        raise ImportedProgramError(f"a path has no NUL character: {os.fspath(program)!r}")
     try:
-        found = Source(os.fspath(given), Path(given).read_bytes())
+        source = Source(os.fspath(program), Path(program).read_bytes())
     except OSError as error:
         raise ImportedProgramError(
-            f"cannot read the program: {error.strerror}", where=os.fspath(given)
+            f"cannot read the program: {error.strerror}", where=os.fspath(program)
         ) from None
-    if found.data.startswith(_ELF):
+    if source.data.startswith(_ELF):
         raise ImportedProgramError(
             "this is a .nova file or another of code, and no MLIR",
-            where=found.name,
+            where=source.name,
             hint="nova.translate(nova.load(path), targets=...) compiles a .nova file for others",
         )
-    return found
+    return source
 
 
 def parse_source(source: Source) -> ir.Module:

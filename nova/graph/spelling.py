@@ -28,14 +28,14 @@ KEYWORDS = {
 }
 
 
-def spell_keywords(given: dict[str, Any], accepted: Collection[str]) -> dict[str, Any]:
-    """`given` with torch's keywords replaced by those that a function has."""
-    if all(name in accepted for name in given):
-        return given
+def spell_keywords(keywords: dict[str, Any], accepted: Collection[str]) -> dict[str, Any]:
+    """`keywords` with torch's keywords replaced by those that a function has."""
+    if all(name in accepted for name in keywords):
+        return keywords
     result = {}
-    for name, value in given.items():
+    for name, value in keywords.items():
         ours = KEYWORDS.get(name)
-        if name in accepted or ours is None or ours not in accepted or ours in given:
+        if name in accepted or ours is None or ours not in accepted or ours in keywords:
             result[name] = value
         else:
             result[ours] = int(value) if name == "unbiased" else value

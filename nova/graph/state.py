@@ -43,12 +43,12 @@ class Snapshot:
     values: tuple[Any, ...]
     objects: tuple[Any, ...]
 
-    def is_same(self, other: Snapshot) -> bool:
-        objects, others = self.objects, other.objects
+    def is_same(self, snapshot: Snapshot) -> bool:
+        objects, others = self.objects, snapshot.objects
         return (
             len(objects) == len(others)
             and all(a is b for a, b in zip(objects, others, strict=True))
-            and self.values == other.values
+            and self.values == snapshot.values
         )
 
 

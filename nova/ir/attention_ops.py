@@ -81,16 +81,16 @@ def emit_attention(
     return list(op.results)
 
 
-def emit_point(kind: AttentionKind, elements: Sequence[Any], type_: Any) -> Any:
+def emit_point(attention: AttentionKind, elements: Sequence[Any], type_: Any) -> Any:
     """The body of an attention op."""
     return ir.Operation.create(
-        f"nova.{kind.op}_point",
+        f"nova.{attention.op}_point",
         results=[type_],
         operands=list(elements),
         attributes={
-            "results": ir.ArrayAttr.get([ir.StringAttr.get(r) for r in kind.results]),
-            "causal": ir.BoolAttr.get(kind.causal),
-            "scale": ir.FloatAttr.get(ir.F64Type.get(), kind.scale),
+            "results": ir.ArrayAttr.get([ir.StringAttr.get(r) for r in attention.results]),
+            "causal": ir.BoolAttr.get(attention.causal),
+            "scale": ir.FloatAttr.get(ir.F64Type.get(), attention.scale),
         },
     ).result
 

@@ -486,7 +486,7 @@ REFUSED: dict[str, tuple[str, str, type[nova.NovaError], str]] = {
         "memref.store %one, %s[%tx] : memref<64xf32, strided<[1], offset: ?>>\n"
         "gpu.terminator\n}",
         ImportedProgramError,
-        "rows behind each other",
+        "rows one after the other",
     ),
 }
 

@@ -191,7 +191,7 @@ REFUSED: list[tuple[str, str, type[nova.NovaError], str, int]] = [
     ("%c32 = arith.constant 32", "%c32 = arith.constant 2048", UnsupportedOpError, "2x1x1 blocks of 2048x1x1 threads", 7),
     ("%c32 = arith.constant 32", "%c32 = arith.constant -5", UnsupportedOpError, "of -5x1x1 threads", 7),
     ("%c2 = arith.constant 2", "%c2 = arith.constant 99999999999", UnsupportedOpError, "a launch of 99999999999x1x1 blocks", 7),
-    ('%w: memref<64xf32> {nova.name = "w"}', "%w: memref<64xf32>, %v: memref<64xf32, strided<[2]>>", ImportedProgramError, "rows behind each other", 1),
+    ('%w: memref<64xf32> {nova.name = "w"}', "%w: memref<64xf32>, %v: memref<64xf32, strided<[2]>>", ImportedProgramError, "rows one after the other", 1),
     ('%w: memref<64xf32> {nova.name = "w"}', "%w: memref<64xf32>, %v: memref<?xf32>", ImportedProgramError, "a static shape", 1),
     ('%w: memref<64xf32> {nova.name = "w"}', "%w: memref<64xf32>, %v: tensor<64xf32>", ImportedProgramError, "launches work on memrefs", 1),
     ('%w: memref<64xf32> {nova.name = "w"}', "%w: memref<64xf32>, %v: memref<4xindex>", ImportedProgramError, "an argument has the type memref<4xindex>", 1),
@@ -278,7 +278,7 @@ def test_only_for_devices(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
         nova.translate(LAUNCHES, targets=("cuda:sm_80", "x86_64"))
     with pytest.raises(PipelineError, match="begins at outlined, and kernels is before it"):
         nova.translate(LAUNCHES, targets="cuda:sm_80", emit="kernels")
-    with pytest.raises(PipelineError, match="never is in the nova dialect"):
+    with pytest.raises(PipelineError, match="never in the nova dialect"):
         nova.translate(LAUNCHES, targets="cuda:sm_80", emit="nova")
     source = tmp_path / "p.mlir"
     source.write_text(LAUNCHES.replace("memref.dealloc %t", "memref.dealloc %nothing"))

@@ -66,7 +66,7 @@ def test_every_pass_on_every_module(step, modules, tmp_path, capsys):
         ("kernels", "lower-kernels", "buffers without results are expected"),
         ("kernels", "drop-host-code", "buffers without results are expected"),
         ("kernels", "form-kernels", "is a kernel already"),
-        ("kernels", "plan-workspace", "no buffer"),
+        ("kernels", "plan-workspace", "not a buffer"),
         ("buffers", "plan-workspace", "has a workspace already"),
         ("loops", "lower-kernels", "is lowered already"),
         ("llvm", "export-kernels", "is exported already"),

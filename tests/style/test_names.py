@@ -6,12 +6,18 @@ import ast
 from collections import Counter
 
 import pytest
-from budgets import PARAMETERS, SHARES
 from pronouns import is_pronoun
 from sources import files_under, names_of, parse_python
 
 # Part of the public API or of Python's protocols: file, function, parameter, and why.
-EXCEPTIONS: dict[tuple[str, str, str], str] = {}
+EXCEPTIONS: dict[tuple[str, str, str], str] = {
+    ("nova/_native.pyi", "simulate", "kinds"): "the C extension's keyword",
+    ("nova/_native.pyi", "on_device", "kind"): "the C extension's keyword",
+    ("nova/graph/spelling.py", "view_as", "other"): "torch's keyword",
+    ("nova/graph/spelling.py", "reshape_as", "other"): "torch's keyword",
+    ("nova/graph/spelling.py", "expand_as", "other"): "torch's keyword",
+    ("nova/graph/spelling.py", "type_as", "other"): "torch's keyword",
+}
 
 
 def public_parameters(path: str) -> list[tuple[str, str, int]]:
@@ -42,9 +48,7 @@ def test_parameters_of_public_functions() -> None:
         for function, parameter, line in public_parameters(path)
         if is_pronoun(parameter) and (path, function, parameter) not in EXCEPTIONS
     ]
-    assert len(refused) <= PARAMETERS, (
-        f"{len(refused)} pronoun-like parameters; name the thing:\n" + "\n".join(refused)
-    )
+    assert not refused, "pronoun-like parameters; name the thing:\n" + "\n".join(refused)
 
 
 def test_every_exception_is_needed() -> None:
@@ -53,14 +57,18 @@ def test_every_exception_is_needed() -> None:
         assert (function, parameter) in named, (path, function, parameter)
 
 
-@pytest.mark.parametrize("folder", ["nova", "tests"])
+# Tests have more locals that a line or two use.
+MOST = {"nova": 0.01, "tests": 0.015}
+
+
+@pytest.mark.parametrize("folder", sorted(MOST))
 def test_share_of_pronouns(folder: str) -> None:
     names = [
         name.text for path in files_under((f"{folder}/",), (".py",)) for name in names_of(path)
     ]
     pronouns = Counter(name for name in names if is_pronoun(name))
     share = pronouns.total() / len(names)
-    assert share < SHARES.get(folder, 0.01), (
+    assert share < MOST[folder], (
         f"{share:.2%} of the names in {folder} are pronoun-like: {pronouns.most_common(20)}"
     )
 

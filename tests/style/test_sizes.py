@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import PurePosixPath
 
-from budgets import FOLDER_SIZES
 from sources import ROOT, SOURCES, files_under, tracked_files
 
 MOST_FILES = 20
 MOST_LINES = 600
 FOLDERS = ("nova/", "native/", "tests/", "docs/")
 
+# Folder: why it is larger.
+EXCEPTIONS = {"docs": "a page a topic, and addresses of pages do not move"}
+
 
 def test_no_folder_has_too_many_files() -> None:
     sizes = Counter(
         str(PurePosixPath(path).parent) for path in tracked_files() if path.startswith(FOLDERS)
     )
-    large = {f: n for f, n in sizes.items() if n > FOLDER_SIZES.get(f, MOST_FILES)}
+    large = {f: n for f, n in sizes.items() if n > MOST_FILES and f not in EXCEPTIONS}
     assert not large, f"more than {MOST_FILES} files in a folder: {large}"
 
 

@@ -218,7 +218,7 @@ char nova_json_kind(nova_json json)
     return c == 'f' ? 't' : c;
 }
 
-/* Behind the closing quote; every escape is at least two characters long. */
+/* After the closing quote; every escape is at least two characters long. */
 static const char *json_string_end(const char *at)
 {
     for (at++; *at != '"'; at++)

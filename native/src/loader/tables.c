@@ -234,7 +234,7 @@ static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index
         !tables_is_string(tables, kernel->location))
         return REFUSE(error, "tables-kernel-strings",
                       "kernel %u has a name, symbol or location "
-                      "that is no string",
+                      "that is not a string",
                       index);
     return tables_check_device_launch(tables, index, error);
 }

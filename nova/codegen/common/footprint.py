@@ -2,7 +2,7 @@
 
 The schedule of a kernel calls `find_footprint`, and `lower-kernels` stores the result as
 attributes; the task graph reads them and asks which bytes a range of tiles reads and writes. An
-access is stored as its byte range (hull): at the grid point p an op touches bytes within [low,
+access is stored as its byte range: at the grid point p an op touches bytes within [low,
 high) + strides . p. That is exact for rows and conservative for columns, which only orders more
 tasks.
 """
@@ -60,18 +60,20 @@ class Footprint:
         """The bytes [low, high) that tiles [cuts[i], cuts[i+1]) touch; None for no bytes."""
         if not byte_ranges or len(cuts) < 2:
             return None
-        lows, highs = zip(*(self._bounds_of_tiles(hull) for hull in byte_ranges), strict=True)
+        lows, highs = zip(
+            *(self._bounds_of_tiles(byte_range) for byte_range in byte_ranges), strict=True
+        )
         low = np.minimum.reduce(lows)[: cuts[-1]]
         high = np.maximum.reduce(highs)[: cuts[-1]]
         starts = np.asarray(cuts[:-1])
         return np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
 
-    def _bounds_of_tiles(self, hull: ByteRange) -> Bounds:
+    def _bounds_of_tiles(self, byte_range: ByteRange) -> Bounds:
         counts = self.counts
         tiles = np.arange(prod(counts))
-        low = np.full(tiles.shape, hull.low)
-        high = np.full(tiles.shape, hull.high)
-        for i, stride in enumerate(hull.strides):
+        low = np.full(tiles.shape, byte_range.low)
+        high = np.full(tiles.shape, byte_range.high)
+        for i, stride in enumerate(byte_range.strides):
             first = tiles // prod(counts[i + 1 :]) % counts[i] * self.tile[i]
             last = np.minimum(first + self.tile[i], self.grid[i]) - 1
             low += stride * (first if stride >= 0 else last)
@@ -120,9 +122,9 @@ class _Finder:
                 self._check_disjoint(nest, number)
             elif not any(True for _ in generic.block.arguments[number].uses):
                 continue  # only its shape is used
-            hull = _byte_range(nest, number, len(self.grid))
-            if hull is not None:
-                self._add(argument, hull, value, written)
+            byte_range = _byte_range(nest, number, len(self.grid))
+            if byte_range is not None:
+                self._add(argument, byte_range, value, written)
 
     def _check_disjoint(self, nest: LoopNest, operand: int) -> None:
         """Check that tiles, which run concurrently, write disjoint elements."""
@@ -158,8 +160,8 @@ class _Finder:
 
     def _add(self, argument: int, elements: ByteRange, value: Any, writes: bool) -> None:
         type_ = buffer_root(value).type
-        hull = elements * (nbytes(type_) // prod(type_.shape))
-        (self.writes if writes else self.reads).setdefault(argument, []).append(hull)
+        byte_range = elements * (nbytes(type_) // prod(type_.shape))
+        (self.writes if writes else self.reads).setdefault(argument, []).append(byte_range)
 
     def _argument(self, value: Any) -> int | None:
         return self.position.get(buffer_root(value)) if _is_buffer(value) else None
@@ -180,10 +182,12 @@ def _byte_range(nest: LoopNest, operand: int, grid_rank: int) -> ByteRange | Non
 def _merged(byte_ranges: Iterable[ByteRange]) -> tuple[ByteRange, ...]:
     """One byte range per set of strides."""
     joined: dict[tuple[int, ...], ByteRange] = {}
-    for hull in byte_ranges:
-        following = joined.get(hull.strides, hull)
-        joined[hull.strides] = ByteRange(
-            min(hull.low, following.low), max(hull.high, following.high), hull.strides
+    for byte_range in byte_ranges:
+        following = joined.get(byte_range.strides, byte_range)
+        joined[byte_range.strides] = ByteRange(
+            min(byte_range.low, following.low),
+            max(byte_range.high, following.high),
+            byte_range.strides,
         )
     return tuple(joined.values())
 

@@ -142,7 +142,7 @@ class KernelSchedule:
         """Raise ScheduleError for overrides of features that the kernel does not have."""
         tile = self.overrides.tile
         if self.overrides.concerns_gemm and not self.contractions:
-            raise ScheduleError("the kernel has no matrix product: mr, nv, kc and mc mean nothing")
+            raise ScheduleError("the kernel has no matmul: mr, nv, kc and mc mean nothing")
         for contraction in self.contractions.values():
             register_shape(self.target, contraction.spec)  # also checked where `tile` sets the tile
         if tile is not None and self.tile_local.nbytes(tile) > 4 * _TILE_LOCAL_BYTES:

@@ -42,7 +42,7 @@ def nest(sizes: Sequence[int], initial: Sequence[Any], body: Callable[..., list[
 
 
 class LoopBuilder:
-    """Scans and sorts; mixed into the linalg builder."""
+    """Scans and sorts; a mixin of the linalg builder."""
 
     def scan(
         self,

@@ -53,11 +53,11 @@ def number(name: str, option: str, value: Any, low: float | None = None) -> floa
     return float(value)
 
 
-def choice(name: str, option: str, value: Any, known: tuple[str, ...]) -> str:
-    """One of the names in `known`."""
-    if value not in known:
+def choice(name: str, option: str, value: Any, options: tuple[str, ...]) -> str:
+    """One of the names in `options`."""
+    if value not in options:
         raise AttributeValueError(
-            f"{name}: {option} {value!r} is unknown", hint=f"it is one of {', '.join(known)}"
+            f"{name}: {option} {value!r} is unknown", hint=f"it is one of {', '.join(options)}"
         )
     return str(value)
 

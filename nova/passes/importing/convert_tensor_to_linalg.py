@@ -207,8 +207,8 @@ def _concat(op: Any) -> Any:
             if chosen is None:
                 chosen = element
             else:
-                behind = arith.cmpi(arith.CmpIPredicate.sge, place, index(0))
-                chosen = arith.select(behind, element, chosen)
+                trailing = arith.cmpi(arith.CmpIPredicate.sge, place, index(0))
+                chosen = arith.select(trailing, element, chosen)
             offset += size
         return chosen
 

@@ -20,7 +20,7 @@ _HALVES = (ir.F16Type, ir.BF16Type)
 class WidenSums(Pass):
     """Give each linalg.generic that adds up f16 or bf16 an accumulator in f32, rounded once.
 
-    A bf16 accumulator stops growing once it is 256 times as large as the addend. Products of such a
+    A bf16 accumulator stops growing once it is 256 times as large as the addend. Matmuls of such a
     sum are exact in f32, and stay so.
     `raise-to-contract` has widened the contractions; bodies that do more with their accumulator
     than add to it stay.

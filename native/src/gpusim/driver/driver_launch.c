@@ -41,7 +41,7 @@ static void launch_remember(simulator *s, const function *f, const sim_fault *fa
 /* A launch sees its buffers far apart, wherever they are: an access past the end of one buffer
  * never hits another one. Addresses keep their offset in a page, and so their alignment. */
 enum { PAGE = 4096 };
-#define APART (UINT64_C(1) << 36)
+#define SPACING (UINT64_C(1) << 36)
 
 static int launch_find_ranges(const simulator *s, const work *w, sim_range *ranges)
 {
@@ -51,7 +51,7 @@ static int launch_find_ranges(const simulator *s, const work *w, sim_range *rang
         const block *in = sim_find_block(s, allowed[i].address, allowed[i].size);
         if (in == NULL)
             return SIM_BAD_ADDRESS;
-        uint64_t start = (end + APART) / PAGE * PAGE + allowed[i].address % PAGE;
+        uint64_t start = (end + SPACING) / PAGE * PAGE + allowed[i].address % PAGE;
         ranges[i] = (sim_range){.start = start,
                                 .size = allowed[i].size,
                                 .state = in->state + (allowed[i].address - in->address),

@@ -152,7 +152,7 @@ func.func @main(%s: memref<0xi8>) {
 
 // -----
 
-// CHECK: error: nova.schedule of @copy: the kernel has no matrix product
+// CHECK: error: nova.schedule of @copy: the kernel has no matmul
 #id = affine_map<(d0) -> (d0)>
 func.func private @copy(%x: memref<1000xf32>, %y: memref<1000xf32>) attributes {nova.grid = array<i64: 1000>, nova.kernel, nova.schedule = {mr = 4}, nova.work = 1000 : i64} {
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : memref<1000xf32>) outs(%y : memref<1000xf32>) {
