@@ -12,6 +12,7 @@ import cases_spatial
 import cases_values
 import numpy as np
 import pytest
+import torch
 from function_cases import Case, check_cases
 
 import nova
@@ -74,3 +75,16 @@ def test_a_constant_of_f16_and_bf16_is_folded_or_kept() -> None:
         assert np.allclose(got, x * wide * wide, rtol=2e-2)
         direct = nova.compile(X * nova.cast([0.5, 1.0, 2.0], dtype=type_), inputs=[X])
         assert np.allclose(direct.run([X.data]).astype("f4"), x * wide, rtol=2e-2)
+
+
+def test_gamma_functions() -> None:
+    x = np.concatenate([np.linspace(-6.3, 40, 301), [1e-8, 1.0, 2.0, 1e5, 1e12, np.inf, np.nan]])
+    X = nova.tensor(x, requires_grad=True, name="X")
+    slope = nova.digamma(X)
+    nova.backward(slope.sum())
+    program = nova.compile([nova.lgamma(X), slope, X.grad], inputs=[X])
+    t = torch.tensor(x)
+    expected = (torch.lgamma(t), torch.digamma(t), torch.polygamma(1, t))
+    for got, want, rtol in zip(program.run([x]), expected, (1e-13, 1e-12, 1e-6), strict=True):
+        finite = np.isfinite(x) if rtol == 1e-6 else slice(None)
+        assert np.allclose(got[finite], want.numpy()[finite], rtol=rtol, atol=rtol, equal_nan=True)

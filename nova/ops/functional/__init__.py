@@ -9,6 +9,7 @@ from nova.ops.functional import (
     algebra,
     aliases,
     convolution,
+    gamma,
     losses,
     normalization,
     ordering,
@@ -21,6 +22,7 @@ from nova.ops.functional import (
 FAMILIES = (
     activations,
     values,
+    gamma,
     shapes,
     algebra,
     normalization,

@@ -51,6 +51,11 @@ VALUES = (
     case("aminmax", X, axis=1),
     case("ptp", X, axis=1, torch=lambda x, axis: x.amax(axis) - x.amin(axis)),
     case("var_mean", X, axis=0),
+    case("lgamma", X),
+    case("lgamma", (X, "positive")),
+    # torch's trigamma is less accurate: `test_functions.py` compares it.
+    case("digamma", X, grad=False),
+    case("digamma", (X, "positive"), grad=False),
     case("masked_fill", X, (X, "bool"), args=(-1.5,), torch=torch.masked_fill),
     case("linspace", args=(-1.0, 3.0, 7)),
     case("logspace", args=(-1.0, 1.0, 5)),
