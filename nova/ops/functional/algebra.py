@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf, prod
 from typing import Any
 
+from nova.core.dtypes import accumulator
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.functional.common import (
     as_common,
@@ -14,6 +15,7 @@ from nova.ops.functional.common import (
     number,
     require_rank,
     require_tensors,
+    to_dtype,
 )
 from nova.ops.rules import broadcast_shapes, int_tuple, int_value, resolve_axes, resolve_axis
 from nova.ops.table import Op, register
@@ -136,6 +138,8 @@ def _aligned(F: Any, x: Any, letters: str, order: list[str]) -> Any:
 def _tensordot(F: Any, x: Any, y: Any, axes: Any = 2) -> Any:
     x, y = as_common(F, x, y)
     if isinstance(axes, tuple | list):
+        if len(axes) != 2:
+            raise AttributeValueError(f"tensordot: axes {axes} are not a pair")
         first, second = (int_tuple(a, "tensordot: axes") for a in axes)
     else:
         count = int_value(axes, "tensordot: axes")
@@ -245,6 +249,11 @@ def vector_norm(F: Any, x: Any, p: Any = 2, axis: Any = None, keepdims: bool = F
     if p == "fro":
         p = 2
     order = number("norm", "p", p)
+    wide = to_dtype(F, x, accumulator(x.dtype))
+    return to_dtype(F, _norm_of(F, wide, order, axis, keepdims), x.dtype)
+
+
+def _norm_of(F: Any, x: Any, order: float, axis: Any, keepdims: bool) -> Any:
     if order == inf:
         return F.max(F.abs(x), axis=axis, keepdims=keepdims)
     if order == -inf:
@@ -271,18 +280,19 @@ def _root(F: Any, total: Any, exponent: float) -> Any:
 def _normalize(F: Any, x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Any:
     (x,) = as_floats(F, x)
     axes = resolve_axes(axis, len(x.shape))
-    length = vector_norm(F, x, p, axes, keepdims=True)
-    return x / F.clamp(length, min=number("normalize", "eps", eps, 0))
+    wide = to_dtype(F, x, accumulator(x.dtype))
+    length = vector_norm(F, wide, p, axes, keepdims=True)
+    return to_dtype(F, wide / F.clamp(length, min=number("normalize", "eps", eps, 0)), x.dtype)
 
 
 def _cosine_similarity(F: Any, x: Any, y: Any, axis: int = 1, eps: float = 1e-8) -> Any:
     x, y = as_floats(F, x, y)
-    shape = broadcast_shapes(x.shape, y.shape)
+    shape, narrow = broadcast_shapes(x.shape, y.shape), x.dtype
     axis = resolve_axis(axis, len(shape))
-    x, y = F.expand(x, shape), F.expand(y, shape)
+    x, y = (to_dtype(F, F.expand(t, shape), accumulator(narrow)) for t in (x, y))
     low = number("cosine_similarity", "eps", eps, 0)
     lengths = [F.clamp(vector_norm(F, t, 2, axis, keepdims=True), min=low) for t in (x, y)]
-    return F.sum((x / lengths[0]) * (y / lengths[1]), axis=axis)
+    return to_dtype(F, F.sum((x / lengths[0]) * (y / lengths[1]), axis=axis), narrow)
 
 
 def _pairwise_distance(

@@ -45,6 +45,11 @@ def _slope_positive(F: Any, x: Any) -> Any:
     return F.log(z) - 0.5 / z - inverse * _series(F, inverse, _SLOPE_SERIES) - total
 
 
+def _beyond_integer(F: Any, x: Any, low: Any) -> Any:
+    """x less the nearest integer where `low`, else 0.5: exact, near the poles too."""
+    return F.where(low, x - F.round(x), 0.5)
+
+
 def _lgamma(F: Any, x: Any) -> Any:
     (x,) = as_floats(F, x)
     wide = to_dtype(F, x, f64)
@@ -55,10 +60,9 @@ def _lgamma(F: Any, x: Any) -> Any:
     positive = _log_positive(F, safe)
     big = F.where(large, wide, 1e7)
     positive = F.where(large, (big - 0.5) * F.log(big) - big + 0.5 * log(2 * pi), positive)
-    fraction = F.where(low, wide - F.floor(wide), 0.5)
-    reflected = log(pi) - F.log(F.sin(fraction * pi)) - positive
+    reflected = log(pi) - F.log(F.sin(F.abs(_beyond_integer(F, wide, low)) * pi)) - positive
     result = F.where(low, reflected, positive)
-    return to_dtype(F, F.where(F.eq(wide, inf), inf, result), x.dtype)
+    return to_dtype(F, F.where(F.eq(F.abs(wide), inf), inf, result), x.dtype)
 
 
 def _digamma(F: Any, x: Any) -> Any:
@@ -66,7 +70,7 @@ def _digamma(F: Any, x: Any) -> Any:
     wide = to_dtype(F, x, f64)
     low = wide < 0.5
     positive = _slope_positive(F, F.where(low, 1.0 - wide, wide))
-    fraction = F.where(low, wide - F.floor(wide), 0.5)
+    fraction = _beyond_integer(F, wide, low)
     angle = fraction * pi
     reflected = positive - pi * F.cos(angle) / F.sin(angle)
     pole = F.eq(fraction, 0.0) & F.ne(wide, 0.0)

@@ -6,12 +6,11 @@ go to the elements that were chosen.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import accumulator, f32, i64
+from nova.core.dtypes import accumulator, f32, i32, i64
 from nova.errors import AttributeValueError, AxisError, ShapeError
 from nova.ops.functional.common import (
     as_floats,
@@ -22,7 +21,7 @@ from nova.ops.functional.common import (
     number,
     to_dtype,
 )
-from nova.ops.rules import int_value, resolve_axis
+from nova.ops.rules import int_tuple, int_value, resolve_axis
 from nova.ops.table import Op, register
 
 
@@ -59,9 +58,16 @@ def _median(F: Any, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         if not x.size:
             raise ShapeError("median: no elements")
         flat = F.reshape(x, (x.size,))
-        return _kthvalue(F, flat, (x.size - 1) // 2 + 1)[0]
+        return _median(F, flat, 0)[0]
     axis = resolve_axis(axis, len(x.shape))
-    return _kthvalue(F, x, (x.shape[axis] - 1) // 2 + 1, axis, keepdims)
+    values, at = _kthvalue(F, x, (x.shape[axis] - 1) // 2 + 1, axis, keepdims=True)
+    if x.dtype.is_float:
+        # A NaN is the median of its row, at the first NaN.
+        missing = F.isnan(x)
+        first = F.argmax(F.cast(missing, dtype=i32), axis=axis, keepdims=True)
+        at = F.where(F.any(missing, axis=axis, keepdims=True), F.cast(first, dtype=i64), at)
+        values = F.gather(x, at, axis=axis)
+    return (values, at) if keepdims else (F.squeeze(values, axis), F.squeeze(at, axis))
 
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
@@ -77,7 +83,10 @@ def _quantile(
 ) -> Any:
     (x,) = as_floats(F, x)
     choice("quantile", "interpolation", interpolation, _INTERPOLATIONS)
-    levels = np.asarray(q, np.float64)
+    try:
+        levels = np.asarray(q, np.float64)
+    except (TypeError, ValueError) as error:
+        raise AttributeValueError(f"quantile: q must be numbers, not {q!r}") from error
     if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
         raise AttributeValueError(f"quantile: q is a number or a list of numbers in 0..1, not {q}")
     rank = len(x.shape)
@@ -93,19 +102,23 @@ def _quantile(
     ordered = F.movedim(_sort(F, x, place)[0], place, 0)
     at = np.atleast_1d(levels) * (n - 1)
     low, high = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
-    weights = {
-        "linear": at - low,
-        "lower": at * 0,
-        "higher": at * 0 + 1,
-        "nearest": np.round(at) - low,
-        "midpoint": at * 0 + 0.5,
-    }[interpolation]
+    if interpolation in ("lower", "higher", "nearest"):
+        chosen = {"lower": low, "higher": high, "nearest": np.round(at).astype(np.int64)}
+        low = high = chosen[interpolation]
+    # One element is the mean of itself, infinities too.
+    weights = np.where((low == high) | (interpolation == "midpoint"), 0.5, at - low)
     shape = (len(at), *(1,) * (len(ordered.shape) - 1))
     weight = weights.reshape(shape).astype(x.dtype.numpy)
     first, second = F.take(ordered, low, axis=0), F.take(ordered, high, axis=0)
     # A NaN in the row, which is sorted to the end, makes the quantile NaN.
     last = F.take(ordered, np.array([n - 1]), axis=0)
-    result = first + (second - first) * weight
+    # An infinite difference would be NaN beside -inf.
+    difference = second - first
+    result = F.where(
+        F.isfinite(difference),
+        first + difference * weight,
+        first * (1 - weight) + second * weight,
+    )
     result = F.where(F.isnan(last), last, result)
     if keepdims:
         result = F.reshape(result, (len(at), *kept))
@@ -144,7 +157,10 @@ def _running(name: str) -> Any:
 def _diff(F: Any, x: Any, n: int = 1, axis: int = -1) -> Any:
     x = as_tensor(F, x)
     axis = resolve_axis(axis, len(x.shape))
-    for _ in range(int_value(n, "diff: n")):
+    times = int_value(n, "diff: n")
+    if times < 0:
+        raise AttributeValueError(f"diff: n must be at least 0, not {times}")
+    for _ in range(times):
         size = max(x.shape[axis] - 1, 0)
         x = F.narrow(x, axis, min(1, x.shape[axis]), size) - F.narrow(x, axis, 0, size)
     return x
@@ -162,7 +178,8 @@ def _trapezoid(F: Any, y: Any, dx: float = 1.0, axis: int = -1) -> Any:
 
 
 def _bincount(F: Any, x: Any, length: int, weights: Any = None) -> Any:
-    x = as_integers(F, "bincount", x, "x")
+    # i64: the length may not fit a small type.
+    x = to_dtype(F, as_integers(F, "bincount", x, "x"), i64)
     count = int_value(length, "bincount: length")
     if count < 1 or len(x.shape) != 1:
         raise ShapeError(f"bincount: x {x.shape} with {count} bins: a vector, and one bin or more")
@@ -201,14 +218,18 @@ def _segments(name: str, x: Any, ids: Any, count: Any) -> int:
 def _segment_sum(F: Any, x: Any, segment_ids: Any, num_segments: int) -> Any:
     x, ids = as_tensor(F, x), as_integers(F, "segment_sum", segment_ids, "segment_ids")
     total = _segments("segment_sum", x, ids, num_segments)
-    return F.index_add(F.zeros((total, *x.shape[1:]), dtype=x.dtype), ids, x)
+    ids = to_dtype(F, ids, i64)
+    # A slice whose id is no segment is not counted.
+    inside = F.reshape((ids >= 0) & (ids < total), (*ids.shape, *(1,) * (len(x.shape) - 1)))
+    each = F.where(inside, x, F.zeros_like(x))
+    return F.index_add(F.zeros((total, *x.shape[1:]), dtype=x.dtype), ids, each)
 
 
 def _segment_mean(F: Any, x: Any, segment_ids: Any, num_segments: int) -> Any:
     (x,) = as_floats(F, x)
     total = _segment_sum(F, x, segment_ids, num_segments)
-    ids = as_tensor(F, segment_ids)
-    counts = F.index_add(F.zeros((num_segments,), dtype=f32), ids, F.ones(ids.shape, dtype=f32))
+    ones = F.ones(x.shape[:1], dtype=f32)
+    counts = _segment_sum(F, ones, segment_ids, num_segments)
     shape = (num_segments, *(1,) * (len(x.shape) - 1))
     divisor = F.cast(F.reshape(F.maximum(counts, 1.0), shape), dtype=x.dtype)
     return total / divisor
@@ -225,9 +246,9 @@ def _isin(F: Any, x: Any, values: Any) -> Any:
 
 
 def _unravel_index(F: Any, x: Any, shape: Any) -> tuple[Any, ...]:
-    x = as_integers(F, "unravel_index", x, "x")
-    sizes = tuple(int_value(n, "unravel_index: shape") for n in shape)
-    if not sizes or prod(sizes) == 0:
+    x = to_dtype(F, as_integers(F, "unravel_index", x, "x"), i64)
+    sizes = int_tuple(shape, "unravel_index: shape")
+    if not sizes or min(sizes) < 1:
         raise AxisError(f"unravel_index: no element has a position in {sizes}")
     result = []
     for n in reversed(sizes):
@@ -297,7 +318,7 @@ ROWS: tuple[Op, ...] = (
     function("histc", "A histogram with `bins` equal bins from min to max.", _histc, tags=NOGRAD),
     function(
         "segment_sum",
-        "The sums of slices of x by the segment that each is in.",
+        "The sums of slices of x by the segment that each is in; other ids are not counted.",
         _segment_sum,
         operands=("x", "segment_ids"),
     ),

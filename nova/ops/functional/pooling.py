@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from math import floor, inf
+from math import floor, inf, isfinite
 from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import TensorType, accumulator
-from nova.errors import AttributeValueError, ShapeError
+from nova.core.dtypes import TensorType, accumulator, bool_
+from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.functional.common import as_floats, as_tensor, choice, function, number, to_dtype
 from nova.ops.functional.convolution import Sizes, pad_spatial, spatial_sizes, with_batch
 from nova.ops.table import Op, register
@@ -65,7 +65,9 @@ def _options(
     )
 
 
-def _lowest(x: TensorType) -> Any:
+def _lowest(name: str, x: TensorType) -> Any:
+    if x.dtype is bool_:
+        raise DTypeError(f"{name}: x is bool", hint="cast it to u8 first")
     return -inf if x.dtype.is_float else int(np.iinfo(x.dtype.numpy).min)
 
 
@@ -83,7 +85,7 @@ def _max_pool(rank: int) -> Any:
     ) -> Any:
         x, added = with_batch(F, name, as_tensor(F, x), rank)
         options = _options(name, rank, kernel_size, stride, padding, dilation)
-        windows = _pooled_windows(F, name, x, options, ceil_mode, _lowest(x.type))
+        windows = _pooled_windows(F, name, x, options, ceil_mode, _lowest(name, x.type))
         out = F.max(windows, axis=tuple(range(2, 2 + rank)))
         return F.squeeze(out, 0) if added else out
 
@@ -136,6 +138,8 @@ def _bounds(n: int, count: int) -> list[tuple[int, int]]:
 
 def _adaptive_sizes(name: str, x: Any, output_size: Any, rank: int) -> Sizes:
     items = output_size if isinstance(output_size, tuple | list) else (output_size,) * rank
+    if len(items) != rank:
+        raise AttributeValueError(f"{name}: output_size {output_size!r}: not {rank} sizes")
     sizes = tuple(x.shape[2 + i] if n is None else n for i, n in enumerate(items))
     return spatial_sizes(name, "output_size", sizes, rank)
 
@@ -180,6 +184,8 @@ def _lp_pool(rank: int) -> Any:
         (x,) = as_floats(F, x)
         x, added = with_batch(F, name, x, rank)
         power = number(name, "norm_type", norm_type)
+        if power == 0:
+            raise AttributeValueError(f"{name}: norm_type must not be 0")
         options = _options(name, rank, kernel_size, stride, 0, 1)
         windows = _pooled_windows(F, name, F.pow(x, power), options, ceil_mode, 0.0)
         total = F.sum(windows, axis=tuple(range(2, 2 + rank)))
@@ -216,6 +222,10 @@ def _interpolate(
     else:
         items = scale_factor if isinstance(scale_factor, tuple | list) else [scale_factor] * rank
         factors = [number("interpolate", "scale_factor", v) for v in items]
+        if len(factors) != rank or not all(isfinite(f) for f in factors if f is not None):
+            raise AttributeValueError(
+                f"interpolate: scale_factor {scale_factor!r}: not {rank} finite numbers"
+            )
         scaled = zip(x.shape[2:], factors, strict=True)
         sizes = spatial_sizes(
             "interpolate", "size", tuple(floor(n * f) for n, f in scaled if f is not None), rank
@@ -232,11 +242,11 @@ def _resize_axis(
     n = x.shape[axis]
     scale = 1.0 / factor if factor else n / count
     at = np.arange(count)
-    if mode == "nearest":
-        return F.take(x, np.minimum(np.floor(at * scale).astype(np.int64), n - 1), axis=axis)
-    if mode == "nearest-exact":
-        index = np.minimum(np.floor((at + 0.5) * scale).astype(np.int64), n - 1)
-        return F.take(x, index, axis=axis)
+    if mode in ("nearest", "nearest-exact"):
+        # Places are f32, as in torch: those on a boundary round to the same element.
+        center = 0.0 if mode == "nearest" else 0.5
+        place = (at + center).astype(np.float32) * np.float32(scale)
+        return F.take(x, np.minimum(np.floor(place).astype(np.int64), n - 1), axis=axis)
     if corners:
         place = at * ((n - 1) / (count - 1) if count > 1 else 0.0)
     else:

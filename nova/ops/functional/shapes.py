@@ -56,6 +56,8 @@ def _repeat_interleave(F: Any, x: Any, repeats: Any, axis: Any = None) -> Any:
             raise ShapeError(
                 f"repeat_interleave: repeats {counts.tolist()} for an axis of {x.shape[axis]}"
             )
+        if (counts < 0).any():
+            raise AttributeValueError(f"repeat_interleave: repeats {counts.tolist()} are negative")
         index = np.repeat(np.arange(x.shape[axis]), counts)
         return F.take(x, index, axis=axis)
     count = int_value(repeats, "repeat_interleave: repeats")
@@ -117,7 +119,10 @@ def _movedim(F: Any, x: Any, source: Any, destination: Any) -> Any:
 
 def _rot90(F: Any, x: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     x = as_tensor(F, x)
-    a, b = (resolve_axis(i, len(x.shape)) for i in int_tuple(axes, "rot90: axes"))
+    plane = [resolve_axis(i, len(x.shape)) for i in int_tuple(axes, "rot90: axes")]
+    if len(plane) != 2 or plane[0] == plane[1]:
+        raise AxisError(f"rot90: axes {axes} are not two axes")
+    a, b = plane
     turns = int_value(k, "rot90: k") % 4
     if turns == 0:
         return x
@@ -128,11 +133,13 @@ def _rot90(F: Any, x: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 
 def _fliplr(F: Any, x: Any) -> Any:
+    x = as_tensor(F, x)
     require_rank("fliplr", x, 2)
     return F.flip(x, (1,))
 
 
 def _flipud(F: Any, x: Any) -> Any:
+    x = as_tensor(F, x)
     require_rank("flipud", x, 1)
     return F.flip(x, (0,))
 
@@ -152,9 +159,11 @@ def _atleast(rank: int) -> Any:
     return build
 
 
-def _stacked(rank: int, axis: int) -> Any:
+def _stacked(name: str, rank: int, axis: int) -> Any:
     def build(F: Any, *tensors: Any) -> Any:
-        parts = [_atleast(rank)(F, t) for t in require_tensors("stack", tensors)]
+        parts = [_atleast(rank)(F, t) for t in require_tensors(name, tensors)]
+        if not parts:
+            raise ShapeError(f"{name}: no tensors")
         joined = 0 if axis == 1 and len(parts[0].shape) == 1 else axis
         return F.concat(parts, axis=joined)
 
@@ -285,15 +294,18 @@ ROWS: tuple[Op, ...] = (
     function("atleast_2d", "x with at least two axes, new ones first.", _atleast(2)),
     function("atleast_3d", "x with at least three axes, as numpy places them.", _atleast(3)),
     function(
-        "vstack", "Joined along axis 0; vectors are rows.", _stacked(2, 0), operands=("*tensors",)
+        "vstack",
+        "Joined along axis 0; vectors are rows.",
+        _stacked("vstack", 2, 0),
+        operands=("*tensors",),
     ),
     function(
         "hstack",
         "Joined along axis 1; vectors along axis 0.",
-        _stacked(1, 1),
+        _stacked("hstack", 1, 1),
         operands=("*tensors",),
     ),
-    function("dstack", "Joined along axis 2.", _stacked(3, 2), operands=("*tensors",)),
+    function("dstack", "Joined along axis 2.", _stacked("dstack", 3, 2), operands=("*tensors",)),
     function(
         "unflatten", "One axis split into several; one size may be -1.", _unflatten, method=True
     ),

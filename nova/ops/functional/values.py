@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import bool_, f32
+from nova.core.dtypes import accumulator, bool_, f32, f64, i64
 from nova.core.dtypes import dtype as dtype_of
 from nova.errors import AttributeValueError, DTypeError
 from nova.ops.functional.common import (
@@ -50,9 +50,9 @@ def _isclose(
     if not x.dtype.is_float:
         if x.dtype is bool_:
             return F.eq(x, y)
-        exact = F.eq(x, y)
-        x, y = F.cast(x, dtype=f32), F.cast(y, dtype=f32)
-        return exact | (F.abs(x - y) <= F.abs(y) * relative + absolute)
+        x, y = F.cast(x, dtype=i64), F.cast(y, dtype=i64)
+        distance = F.cast(F.maximum(x, y) - F.minimum(x, y), dtype=f64)
+        return distance <= F.abs(F.cast(y, dtype=f64)) * relative + absolute
     # x == y first: the difference of equal infinities is NaN.
     near = F.eq(x, y) | (F.isfinite(y) & (F.abs(x - y) <= F.abs(y) * relative + absolute))
     return near | (F.isnan(x) & F.isnan(y)) if equal_nan else near
@@ -97,7 +97,13 @@ def _logit(F: Any, x: Any, eps: float | None = None) -> Any:
 
 def _hypot(F: Any, x: Any, y: Any) -> Any:
     x, y = as_floats(F, x, y)
-    return F.sqrt(x * x + y * y)
+    a, b = (to_dtype(F, t, accumulator(t.dtype)) for t in (x, y))
+    # Scaled by the larger one, so that the squares neither overflow nor vanish.
+    high = F.detach(F.maximum(F.abs(a), F.abs(b)))
+    scale = F.where(F.isfinite(high) & (high > 0), high, 1.0)
+    result = F.sqrt(F.square(a / scale) + F.square(b / scale)) * scale
+    infinite = F.eq(F.abs(a), inf) | F.eq(F.abs(b), inf)
+    return to_dtype(F, F.where(infinite, inf, result), x.dtype)
 
 
 def _sinc(F: Any, x: Any) -> Any:
@@ -163,10 +169,14 @@ def _logspace(
     F: Any, start: float, stop: float, steps: int, base: float = 10.0, dtype: Any = f32
 ) -> Any:
     count = int_value(steps, "logspace: steps")
+    if count < 0:
+        raise AttributeValueError(f"logspace: steps must be at least 0, not {count}")
     exponents = np.linspace(
         number("logspace", "start", start), number("logspace", "stop", stop), count
     )
-    return F.detach(np.power(base, exponents).astype(dtype_of(dtype).numpy))
+    return F.detach(
+        np.power(number("logspace", "base", base), exponents).astype(dtype_of(dtype).numpy)
+    )
 
 
 def _meshgrid(F: Any, *tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
