@@ -9,7 +9,10 @@ import builtins
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from nova.core.dtypes import bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
+from nova.core.location import user_location
 from nova.core.user_facing import user_facing_class
 from nova.errors import ArgumentTypeError
 from nova.ops.table import F
@@ -39,8 +42,21 @@ def spell_keywords(keywords: dict[str, Any], accepted: Collection[str]) -> dict[
         if name in accepted or ours is None or ours not in accepted or ours in keywords:
             result[name] = value
         else:
-            result[ours] = int(value) if name == "unbiased" else value
+            result[ours] = _correction(value) if name == "unbiased" else value
     return result
+
+
+def _correction(unbiased: Any) -> builtins.int:
+    if not isinstance(unbiased, bool | np.bool_):
+        error = ArgumentTypeError(f"unbiased must be a bool, not {unbiased!r}")
+        raise error.located(str(user_location()))
+    return builtins.int(unbiased)
+
+
+def _shape_of(name: str, other: Any) -> Any:
+    if not hasattr(other, "shape"):
+        raise ArgumentTypeError(f"{name}: a {type(other).__name__} has no shape")
+    return other.shape
 
 
 @user_facing_class
@@ -55,15 +71,15 @@ class TorchMethods:
 
     def view_as(self, other: Tensor) -> Tensor:
         """The same elements with the shape of `other`."""
-        return F.reshape(self, other.shape)
+        return F.reshape(self, _shape_of("view_as", other))
 
     def reshape_as(self, other: Tensor) -> Tensor:
         """The same elements with the shape of `other`."""
-        return F.reshape(self, other.shape)
+        return F.reshape(self, _shape_of("reshape_as", other))
 
     def expand_as(self, other: Tensor) -> Tensor:
         """Expanded to the shape of `other`."""
-        return F.expand(self, other.shape)
+        return F.expand(self, _shape_of("expand_as", other))
 
     def t(self) -> Tensor:
         """A matrix transposed; vectors and numbers as they are."""
@@ -95,6 +111,8 @@ class TorchMethods:
 
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor in the dtype of `other`."""
+        if not hasattr(other, "dtype"):
+            raise ArgumentTypeError(f"type_as: a {type(other).__name__} has no dtype")
         return F.cast(self, dtype=other.dtype)
 
     def double(self) -> Tensor:

@@ -79,6 +79,37 @@ MISTAKES: list[tuple[Callable[[], Any], type[NovaError], str]] = [
     (lambda: nova.linspace(0, 1, -1), AttributeValueError, "steps must be at least 0"),
     (lambda: nova.meshgrid(X), AttributeValueError, "meshgrid: (3, 4) is not a vector"),
     (lambda: nova.relu6("x"), ArgumentTypeError, "operand 0 is a str"),
+    (lambda: nova.logspace(0, 1, -1), AttributeValueError, "logspace: steps must be at least 0"),
+    (lambda: nova.logspace(0, 1, 2, base="e"), AttributeValueError, "base must be a number"),
+    (lambda: nova.lp_pool2d(IMAGE, 0, 2), AttributeValueError, "norm_type must not be 0"),
+    (lambda: nova.max_pool2d(IMAGE > 0, 2), DTypeError, "max_pool2d: x is bool"),
+    (
+        lambda: nova.adaptive_avg_pool2d(IMAGE, (None, 2, None)),
+        AttributeValueError,
+        "output_size (None, 2, None): not 2 sizes",
+    ),
+    (
+        lambda: nova.interpolate(IMAGE, scale_factor=float("inf")),
+        AttributeValueError,
+        "scale_factor inf: not 2 finite numbers",
+    ),
+    (
+        lambda: nova.interpolate(IMAGE, scale_factor=(2.0,) * 3),
+        AttributeValueError,
+        "scale_factor (2.0, 2.0, 2.0): not 2 finite",
+    ),
+    (lambda: nova.rot90(X, 1, (0,)), AxisError, "rot90: axes (0,) are not two axes"),
+    (lambda: nova.rot90(X, 1, (0, 0)), AxisError, "rot90: axes (0, 0) are not two axes"),
+    (lambda: nova.tensordot(X, X, axes=((1,),)), AttributeValueError, "are not a pair"),
+    (lambda: nova.repeat_interleave(V, [1, -1, 1, 1, 1]), AttributeValueError, "are negative"),
+    (lambda: nova.diff(V, -1), AttributeValueError, "diff: n must be at least 0"),
+    (lambda: nova.unravel_index(np.array([1]), (-2, 3)), AxisError, "no element has a position"),
+    (lambda: nova.hstack([]), ShapeError, "hstack: no tensors"),
+    (lambda: nova.quantile(X, "a"), AttributeValueError, "quantile: q must be numbers"),
+    (lambda: nova.var(X, unbiased="x"), ArgumentTypeError, "unbiased must be a bool"),
+    (lambda: nova.tensor(X).view_as(3), ArgumentTypeError, "view_as: a int has no shape"),
+    (lambda: nova.tensor(X).expand_as(None), ArgumentTypeError, "expand_as: a NoneType has"),
+    (lambda: nova.tensor(X).type_as(3), ArgumentTypeError, "type_as: a int has no dtype"),
 ]
 
 
