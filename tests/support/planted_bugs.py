@@ -217,7 +217,7 @@ def overlapping_workspace() -> Any:
         size = max((b.space for b in buffers), default=0)
         return workspace_layout.Layout((0,) * len(buffers), size)
 
-    return patch.object(workspace_layout, "_place", location)
+    return patch.object(workspace_layout, "_assign_offsets", location)
 
 
 def wrong_polynomial() -> Any:
