@@ -83,7 +83,7 @@ def _torch(module: Any, data: Any, mode: str) -> Contender:
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        state = step()
+        loss = step()
     with torch.no_grad():
         for param, value in zip(params.values(), first, strict=True):
             param.copy_(value)
@@ -96,7 +96,7 @@ def _torch(module: Any, data: Any, mode: str) -> Contender:
     def replay() -> Any:
         assert used
         graph.replay()
-        return state
+        return loss
 
     title = "torch in a CUDA graph" if "compile" not in mode else "torch.compile in a CUDA graph"
     return _steps(title, replay, float)

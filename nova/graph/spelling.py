@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, cast
 
 from nova.core.dtypes import bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
+from nova.core.user_facing import user_facing_class
 from nova.errors import ArgumentTypeError
 from nova.ops.table import F
 
@@ -42,6 +43,7 @@ def spell_keywords(keywords: dict[str, Any], accepted: Collection[str]) -> dict[
     return result
 
 
+@user_facing_class
 class TorchMethods:
     """Methods of torch's tensors that are a cast, a reshape or a fact of the type."""
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from nova.core.dtypes import dtype as dtype_of
 from nova.core.location import user_location
+from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, ModuleError, ShapeError
 from nova.graph import Tensor, no_grad
 from nova.nn.module import Module
@@ -140,6 +141,7 @@ class BatchNorm3d(_BatchNorm):
     ranks = (5,)
 
 
+@user_facing
 def update_bn(batches: Iterable[Any], model: Module, *, cumulative: bool = True) -> None:
     """Compute the running statistics of all batch norms from the inputs in `batches`.
 

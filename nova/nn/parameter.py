@@ -86,6 +86,7 @@ class Parameter(Tensor):
         return f"<Parameter {self.type}{frozen}>"
 
 
+@user_facing_class
 class Buffer(Parameter):
     """An array of a module that is saved with it and never trained."""
 

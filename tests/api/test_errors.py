@@ -21,6 +21,7 @@ from nova.api.compile import cache_statistics
 from nova.artifact.cache.locks import is_any_locked
 from nova.codegen.common.overrides import parse_overrides
 from nova.compiler import stages
+from nova.compiler.cpu import backend
 from nova.compiler.cpu.llvm import check_text
 from nova.gpusim import SimMemory, SimModule
 from nova.graph.build import apply
@@ -305,7 +306,8 @@ def test_ctrl_c_during_a_compile(tmp_path, monkeypatch, moment):
             signal.raise_signal(signal.SIGINT)
         return run_verified_once(*args, **options)
 
-    monkeypatch.setattr(stages, "run_verified_once", interrupted)
+    for module in (stages, backend):
+        monkeypatch.setattr(module, "run_verified_once", interrupted)
     folder = tmp_path / "cache"
     before = cache_statistics()["compiled"]
     with nova.knobs.override(cache_dir=folder):

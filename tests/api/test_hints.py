@@ -116,7 +116,7 @@ def test_files_of_another_kind(tmp_path: Path) -> None:
     nn.Linear(3, 1).save(tmp_path / "m.safetensors")
     np.save(tmp_path / "x.npy", X)
     for name in ("m.safetensors", "x.npy"):
-        with pytest.raises(ArtifactError, match=r"no \.nova file[^$]*model\.load\(path\)"):
+        with pytest.raises(ArtifactError, match=r"not a \.nova file[^$]*model\.load\(path\)"):
             nova.load(tmp_path / name)
     program().save(tmp_path / "x.nova")
     with pytest.raises(ImportedProgramError, match=r"nova\.translate\(nova\.load\(path\)"):
