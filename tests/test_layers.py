@@ -64,6 +64,18 @@ LAYERS: dict[str, set[str]] = {
     },
 }
 
+# Back ends are independent of each other, and shared code is independent of both. Folder -> folders
+# that it must not import, and the modules that are exceptions.
+BACK_ENDS: dict[str, tuple[set[str], set[str]]] = {
+    "codegen/common": ({"codegen.cpu", "codegen.gpu"}, set()),
+    "codegen/cpu": ({"codegen.gpu"}, set()),
+    "codegen/gpu": ({"codegen.cpu"}, set()),
+    "compiler/llvm": ({"compiler.cpu", "compiler.gpu", "compiler.hybrid"}, set()),
+    "compiler/cpu": ({"compiler.gpu", "compiler.hybrid"}, set()),
+    # Kernels that are pinned to the host are compiled for its CPU.
+    "compiler/gpu": ({"compiler.cpu"}, {"compiler.cpu.backend"}),
+}
+
 # Tables may import each other only downwards.
 TABLE_IMPORTS: dict[str, set[str]] = {
     "errors": set(),
@@ -166,6 +178,18 @@ def test_imports_point_upwards(path: Path) -> None:
             continue
         names = {parts[1], ".".join(parts[1:3])}
         assert names & (allowed | {layer}), f"{path}:{line}: nova/{layer} imports {name}"
+
+
+@pytest.mark.parametrize("folder", BACK_ENDS)
+def test_back_ends_are_independent(folder: str) -> None:
+    forbidden, exceptions = BACK_ENDS[folder]
+    files = sorted((PACKAGE / folder).rglob("*.py"))
+    assert files, f"nova/{folder} is empty"
+    for path in files:
+        for line, name in imports(path):
+            parts = name.split(".")[1:]
+            if ".".join(parts[:3]) not in exceptions:
+                assert ".".join(parts[:2]) not in forbidden, f"{path}:{line}: imports {name}"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -18,10 +18,10 @@ from math import inf, prod
 from typing import Any
 
 from nova.codegen.common.builder import element_type, loop, splat
+from nova.codegen.common.match_attention import Attention
 from nova.codegen.cpu.attention.flash_backward import emit_gradient
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
-    Attention,
     AttentionPoint,
     Lhs,
     Rhs,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.packed_layout import (
     ELEMENTS,
     TILE,
@@ -56,29 +55,6 @@ program with the same register tile share its functions."""
 
 
 @record
-class Contraction:
-    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
-
-    `overrides` are those of its tiling, which else follows from the sizes. With `packed`,
-    B is prepacked into panels (prepacked_constants.py), and its strides are those of the original
-    layout.
-    """
-
-    m: int
-    n: int
-    k: int
-    a_strides: tuple[int, int]
-    b_strides: tuple[int, int]
-    c_strides: tuple[int, int]
-    a_type: str
-    b_type: str
-    acc_type: str
-    accumulate: bool
-    overrides: ScheduleOverrides = NO_OVERRIDES
-    packed: bool = False
-
-
-@record
 class Tiling:
     """The tiling of a contraction; a function of the target and the contraction alone.
 
@@ -116,24 +92,6 @@ class Tiling:
     def b_size(self) -> int:
         past = 0 if self.layout is ELEMENTS else TILE * self.nr
         return (self.nr if self.copying else self.nc) * self.kc + past
-
-
-def with_unit_columns(spec: Contraction) -> Contraction:
-    """The contraction, transposed if that makes the columns of C contiguous."""
-    rows_first = spec.c_strides[0] == 1 and spec.m > 1
-    columns_first = spec.c_strides[1] == 1 and spec.n > 1
-    if not rows_first or columns_first:
-        return spec
-    return replace(
-        spec,
-        m=spec.n,
-        n=spec.m,
-        a_strides=spec.b_strides[::-1],
-        b_strides=spec.a_strides[::-1],
-        c_strides=spec.c_strides[::-1],
-        a_type=spec.b_type,
-        b_type=spec.a_type,
-    )
 
 
 @functools.cache

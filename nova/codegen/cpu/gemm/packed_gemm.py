@@ -22,13 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
+from nova.codegen.common.match_contraction import Contraction, with_unit_columns
 from nova.codegen.cpu.gemm.amx_microkernel import multiply_tiles
-from nova.codegen.cpu.gemm.blocking import (
-    Contraction,
-    Tiling,
-    choose_tiling,
-    with_unit_columns,
-)
+from nova.codegen.cpu.gemm.blocking import Tiling, choose_tiling
 from nova.codegen.cpu.gemm.microkernel import Microkernel
 from nova.codegen.cpu.gemm.packed_layout import ELEMENTS, PAIRS, TILES
 from nova.codegen.cpu.gemm.packing import Block, pack

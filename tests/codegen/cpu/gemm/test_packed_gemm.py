@@ -21,9 +21,10 @@ from native_code import address_of, load_objects
 from processors import runnable
 
 from nova.codegen.common.builder import element_type
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.common.overrides import ScheduleOverrides
 from nova.codegen.cpu.gemm import strategies
-from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, edge_rows
+from nova.codegen.cpu.gemm.blocking import choose_tiling, edge_rows
 from nova.codegen.cpu.gemm.strategies import (
     emit_block,
     flops,
