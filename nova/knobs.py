@@ -234,8 +234,8 @@ KNOBS: dict[str, Knob] = {
         Knob("task_ns", COUNT, 50_000, "50000",
              "Nanoseconds of estimated work that one task should have."),
         Knob("max_workspace", LIMIT, None, "none",
-             "Bytes of workspace that a run may use; to fit, the compiler rematerializes values and "
-             "forms smaller kernels, or raises WorkspaceError."),
+             "Bytes of workspace that a run may use; to fit, the compiler rematerializes values "
+             "and forms smaller kernels, or raises WorkspaceError."),
         Knob("tune", SECONDS, 0.0, "0",
              "Seconds a compile may spend on trying schedules on this machine; see tuning.md."),
         Knob("text_seconds", SECONDS, 600.0, "600",

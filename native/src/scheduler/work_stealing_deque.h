@@ -8,7 +8,7 @@
  * fixed array in place of the circular one. Its two races are "the owner pops a task that a thief
  * steals" and "the owner publishes a task while all threads go to sleep". Both need the owner's
  * store of `bottom` and its next load to stay in order. Le et al. (PPoPP 2013) order them with
- * fences; here the accesses to `bottom` and `top` are sequentially consistent. */
+ * fences; here the accesses to `bottom` and `top` that race are sequentially consistent. */
 #ifndef NOVA_SCHEDULER_WORK_STEALING_DEQUE_H
 #define NOVA_SCHEDULER_WORK_STEALING_DEQUE_H
 
