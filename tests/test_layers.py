@@ -78,7 +78,7 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "core.suggest": {"errors"},
     "core.packages": {"errors"},
     # Errors name the user's line.
-    "core.sealed": {"errors", "core.location"},
+    "core.frozen_attributes": {"errors", "core.location"},
     "core.user_facing": {"errors", "core.location"},
     "core.log": {"knobs", "errors"},
     "core.dlpack": {"errors", "core.records"},
@@ -102,7 +102,7 @@ NATIVE = (
 # Library -> where it may be imported.
 LIBRARIES = {
     "torch_mlir": ("nova/ir/bindings.py", "nova/ir/gpu_bindings.py"),
-    "llvmlite": ("nova/compiler/cpu/llvm_bindings.py", "nova/core/targets.py"),
+    "llvmlite": ("nova/compiler/llvm/bindings.py", "nova/core/targets.py"),
     "torch": (),
     "jax": ("nova/api/from_jax.py",),
     # No file that Nova reads may run code.

@@ -2,7 +2,7 @@
 
 In: a parsed module and the function's name. Out: the module with that function as `@main`, all
 others private, without attributes of other compilers, and the signature. Called by
-`nova.frontends.program`.
+`nova.frontends.import_mlir`.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def speeds_of(peaks: Peaks) -> Speeds:
 def planned_ns(kernel: KernelSpec) -> float:
     """The compiler's estimate of a whole kernel in nanoseconds, which sizes its tasks.
 
-    The numbers are those of nova/codegen/common/cost.py; host kernels have one task.
+    The numbers are those of nova/codegen/common/cost_model.py; host kernels have one task.
     """
     speeds = Speeds()
     rate = speeds.matrix if kernel.core == "matrix" else speeds.vector

@@ -17,7 +17,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
-from nova.passes.kernels.bools import store_bools_as_bytes
+from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
 
 
 @record

@@ -30,8 +30,8 @@ from nova.codegen.cpu.gemm.strategies import (
     is_worth_packing,
     tile_shape,
 )
-from nova.compiler.cpu.llvm import Unit, assembly, compile_objects
-from nova.compiler.cpu.llvm_compat import normalise
+from nova.compiler.llvm.compat import normalise
+from nova.compiler.llvm.machine_code import Unit, assembly, compile_objects
 from nova.core.targets import Target, parse_target
 from nova.ir.bindings import func, ir, passmanager
 from nova.ir.bindings import llvm as llvm_dialect
