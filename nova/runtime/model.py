@@ -273,7 +273,7 @@ class Model(Sealed):
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:
-        """Name, tiles, core kind, cost and user's line of every kernel."""
+        """Name, tiles, core type, cost and user's line of every kernel."""
         return self._executable.tables.kernels
 
     @property

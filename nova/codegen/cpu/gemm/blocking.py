@@ -105,7 +105,7 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     if overrides.mr is not None or overrides.nv is not None:
         mr, nv = overrides.mr or mr, overrides.nv or nv
         _check_registers(target, mr, nv)
-    # A column panel takes most of L1, next to one row panel that streams through.
+    # A column panel takes most of L1, next to one micropanel that streams through.
     depth = min(max(target.l1_bytes * 3 // 4 // (nv * vl * size), 256), 384)
     depth = _TILE_WORDS if tiles else depth
     depth = -(-overrides.kc // layout.per_word) if overrides.kc else depth
@@ -121,14 +121,14 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     budget = min(in_l2, _TILE_A_BYTES if tiles else _MAX_A_BYTES) // size
     most = max(1, budget // kc // mr)
     if overrides.mc is not None or overrides.kc is not None:
-        row_panels = -(-(overrides.mc or 1) // mr)
-        if row_panels > most or kc * mr > budget:
+        micropanels = -(-(overrides.mc or 1) // mr)
+        if micropanels > most or kc * mr > budget:
             raise ScheduleError(
-                f"packed panels of mc={row_panels * mr} rows and kc={kc * layout.per_word} are "
+                f"packed panels of mc={micropanels * mr} rows and kc={kc * layout.per_word} are "
                 "more than a task may hold",
                 hint=f"kc * mc is at most {budget * layout.per_word} here",
             )
-        most = row_panels if overrides.mc is not None else most
+        most = micropanels if overrides.mc is not None else most
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
     copying = pieces == 1 and _is_copied_in_use(spec)

@@ -277,7 +277,7 @@ def test_two_cores_have_the_same_to_do(level, shape):
 @pytest.mark.parametrize("accumulate", (False, True))
 @pytest.mark.parametrize("level", LEVELS)
 def test_columns_copied_in_use(level, accumulate):
-    """B is copied by the first row panel, also where a range has more rows than a task."""
+    """B is copied by the first micropanel, also where a range has more rows than a task."""
     target = parse_target(level)
     spec = dense(1200, 75, 19, accumulate=accumulate)
     tiling = choose_tiling(target, spec)
