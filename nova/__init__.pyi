@@ -29,9 +29,9 @@ from nova.core.dtypes import i64 as i64
 from nova.core.dtypes import u8 as u8
 from nova.debug import gradcheck as gradcheck
 from nova.errors import NovaError as NovaError
+from nova.graph.autodiff import backward as backward
 from nova.graph.checkpoint import checkpoint as checkpoint
 from nova.graph.dot import dump_dot as dump_dot
-from nova.graph.gradients import backward as backward
 from nova.graph.op_methods import DTypeLike, Operand
 from nova.graph.tensor import Tensor as Tensor
 from nova.graph.tensor import device as device

@@ -189,6 +189,9 @@ def _choose_output_pool() -> int:
 
 FLAG = Kind("1, true, on, yes or 0, false, off, no", _parse_flag)
 COUNT = Kind("a whole number, at least 1", _parse_count)
+WORK = Kind(
+    "a number of operations, with an optional suffix K, M, G or T (64K is 65536)", _parse_size
+)
 SIZE = Kind("a number of bytes, with an optional suffix K, M, G or T (512M)", _parse_size)
 LIMIT = Kind("a number of bytes, with an optional suffix K, M, G or T, or none", _parse_limit)
 SECONDS = Kind("a number of seconds, 0 or more", _parse_seconds)
@@ -225,13 +228,14 @@ KNOBS: dict[str, Knob] = {
              "Programs that a jitted function keeps; the least recently used one goes."),
         Knob("fast_math", FLAG, False, "off",
              "Let the compiler rearrange float arithmetic; see fast-math.md."),
-        Knob("serial_work", SIZE, 20_000, "20000",
+        Knob("serial_work", WORK, 20_000, "20000",
              "Scalar operations below which ops share one kernel without tiles."),
-        Knob("tile_work", SIZE, 65_536, "65536", "Scalar operations that one tile should have."),
+        Knob("tile_work", WORK, 65_536, "65536", "Scalar operations that one tile should have."),
         Knob("task_ns", COUNT, 50_000, "50000",
              "Nanoseconds of estimated work that one task should have."),
         Knob("max_workspace", LIMIT, None, "none",
-             "Bytes of scratch memory that a run may use; a program that needs more is refused."),
+             "Bytes of workspace that a run may use; to fit, the compiler rematerializes values "
+             "and forms smaller kernels, or raises WorkspaceError."),
         Knob("tune", SECONDS, 0.0, "0",
              "Seconds a compile may spend on trying schedules on this machine; see tuning.md."),
         Knob("text_seconds", SECONDS, 600.0, "600",

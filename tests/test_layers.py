@@ -64,6 +64,18 @@ LAYERS: dict[str, set[str]] = {
     },
 }
 
+# Back ends are independent of each other, and shared code is independent of both. Folder -> folders
+# that it must not import, and the modules that are exceptions.
+BACK_ENDS: dict[str, tuple[set[str], set[str]]] = {
+    "codegen/common": ({"codegen.cpu", "codegen.gpu"}, set()),
+    "codegen/cpu": ({"codegen.gpu"}, set()),
+    "codegen/gpu": ({"codegen.cpu"}, set()),
+    "compiler/llvm": ({"compiler.cpu", "compiler.gpu", "compiler.hybrid"}, set()),
+    "compiler/cpu": ({"compiler.gpu", "compiler.hybrid"}, set()),
+    # Kernels that are pinned to the host are compiled for its CPU.
+    "compiler/gpu": ({"compiler.cpu"}, {"compiler.cpu.backend"}),
+}
+
 # Tables may import each other only downwards.
 TABLE_IMPORTS: dict[str, set[str]] = {
     "errors": set(),
@@ -78,7 +90,7 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "core.suggest": {"errors"},
     "core.packages": {"errors"},
     # Errors name the user's line.
-    "core.sealed": {"errors", "core.location"},
+    "core.frozen_attributes": {"errors", "core.location"},
     "core.user_facing": {"errors", "core.location"},
     "core.log": {"knobs", "errors"},
     "core.dlpack": {"errors", "core.records"},
@@ -102,7 +114,7 @@ NATIVE = (
 # Library -> where it may be imported.
 LIBRARIES = {
     "torch_mlir": ("nova/ir/bindings.py", "nova/ir/gpu_bindings.py"),
-    "llvmlite": ("nova/compiler/cpu/llvm_bindings.py", "nova/core/targets.py"),
+    "llvmlite": ("nova/compiler/llvm/bindings.py", "nova/core/targets.py"),
     "torch": (),
     "jax": ("nova/api/from_jax.py",),
     # No file that Nova reads may run code.
@@ -166,6 +178,18 @@ def test_imports_point_upwards(path: Path) -> None:
             continue
         names = {parts[1], ".".join(parts[1:3])}
         assert names & (allowed | {layer}), f"{path}:{line}: nova/{layer} imports {name}"
+
+
+@pytest.mark.parametrize("folder", BACK_ENDS)
+def test_back_ends_are_independent(folder: str) -> None:
+    forbidden, exceptions = BACK_ENDS[folder]
+    files = sorted((PACKAGE / folder).rglob("*.py"))
+    assert files, f"nova/{folder} is empty"
+    for path in files:
+        for line, name in imports(path):
+            parts = name.split(".")[1:]
+            if ".".join(parts[:3]) not in exceptions:
+                assert ".".join(parts[:2]) not in forbidden, f"{path}:{line}: imports {name}"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -100,7 +100,7 @@ def cases() -> list[Case]:
 
 
 def emit(folder: Path, only: str) -> None:
-    from nova.codegen.cpu.gemm.blocking import Contraction
+    from nova.codegen.common.match_contraction import Contraction
     from nova.codegen.gpu.gemm.plan import GpuGemm, Shape, make_plan
     from nova.codegen.gpu.gemm.select_plan import plan_gemm
 

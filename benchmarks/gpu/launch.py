@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nova.codegen.common.builder import element_type
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.epilogue import store_epilogue
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import GemmPlan
-from nova.compiler.gpu.ptx import compile_ptx, device_ir
+from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir
 from nova.core.targets import parse_target
 from nova.ir.bindings import arith, func, ir
 from nova.ir.context import load_device_dialects, make_context

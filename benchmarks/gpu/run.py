@@ -126,12 +126,12 @@ def _difference(result: list[np.ndarray], reference: list[np.ndarray] | None) ->
 
 
 def _time(contender: Contender, count: int) -> float:
-    _synchronise()
+    _synchronize()
     started = time.perf_counter()
     for _ in range(count):
         contender.call()
     contender.wait()
-    _synchronise()
+    _synchronize()
     return (time.perf_counter() - started) / count * 1e6
 
 
@@ -139,11 +139,11 @@ def _time_single(contender: Contender, queued: int) -> float:
     """The median of a few runs that are waited for one by one; `queued` take a round."""
     samples = []
     for _ in range(max(3, int(queued * _SINGLE_SECONDS / _ROUND_SECONDS))):
-        _synchronise()
+        _synchronize()
         started = time.perf_counter()
         contender.call()
         contender.wait()
-        _synchronise()
+        _synchronize()
         samples.append((time.perf_counter() - started) * 1e6)
     return statistics.median(samples)
 
@@ -153,7 +153,7 @@ def _calibrate(contender: Contender) -> int:
     return max(3, int(_ROUND_SECONDS * 1e6 / max(1.0, _time(contender, 5))))
 
 
-def _synchronise() -> None:
+def _synchronize() -> None:
     import torch
 
     torch.cuda.synchronize()

@@ -43,7 +43,7 @@ def matmul_work(*shapes: tuple[int, int, int], times: int = 1) -> Work:
 
 
 def read_peaks() -> dict[str, Any]:
-    """Operations and bytes a second of one core and of all, measured now or earlier in this run."""
+    """Operations and bytes per second of one core and of all; measured once per run."""
     from nova.tracing.peaks import measured_peaks
 
     return asdict(measured_peaks())

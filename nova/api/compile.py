@@ -25,7 +25,7 @@ from nova.core.settings import Settings, current_settings
 from nova.core.targets import parse_target
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, ConcreteValueError, GraphError, NovaError, TargetError
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, set_evaluator
 from nova.plan import Plan, build_plan, parse_plan

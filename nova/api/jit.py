@@ -26,11 +26,11 @@ from nova.api.jit_arguments import (
     result_tensor,
 )
 from nova.core.dtypes import TensorType
+from nova.core.frozen_attributes import Sealed
 from nova.core.location import user_location
 from nova.core.log import log
 from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.records import record
-from nova.core.sealed import Sealed
 from nova.core.single_flight import SingleFlight
 from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from nova.api.compile import compile_settings, compile_text
 from nova.api.compiled import Compiled
 from nova.artifact.check import fail
-from nova.artifact.choose import explain_variant, find_variant
+from nova.artifact.choose_target import explain_variant, find_variant
 from nova.artifact.files import check_path
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest

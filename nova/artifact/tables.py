@@ -42,12 +42,12 @@ ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
 CORES = ("matrix", "vector", "host", "device", "to_host", "to_device", "while")
-"""The core kinds of kernels. The last three are not code: a launch of a copy moves its one buffer
+"""The core types of kernels. The last three are not code: a launch of a copy moves its one buffer
 from device memory to host memory, or back; and the `grid` launches after one of `while` repeat as
 long as its one buffer, a byte on the device, is not 0."""
 COPIES = ("to_host", "to_device")
 UNLINKED = ("device", *COPIES, "while")
-"""Core kinds of kernels that are not in the linked code of the file."""
+"""Core types of kernels that are not in the linked code of the file."""
 REPORTS = 0x100
 """Flag in the core number: the kernel returns an error number."""
 TAKES_SCRATCH = 0x200

@@ -164,7 +164,7 @@ def emit_code(
         return data.encode()
     if len(data) == 1:
         return data[0]
-    from nova.artifact.elf_relocatable import merge_objects  # loaded only on demand
+    from nova.artifact.elf.write_relocatable import merge_objects  # loaded only on demand
 
     return merge_objects(data, target.target.arch)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,6 +37,12 @@ def user_location() -> Location:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+def find_user_location() -> Location | None:
+    """The same; None on a thread that Nova started, which has no frame of the user."""
+    location = user_location()
+    return None if location.file == threading.__file__ else location
 
 
 @contextmanager

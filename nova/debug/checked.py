@@ -42,7 +42,7 @@ from nova.debug.finding import (
 from nova.debug.nonfinite import find_nonfinite
 from nova.debug.observe import compile_unchecked, run_copy
 from nova.debug.oracle import Noise, Oracle, arg_value
-from nova.debug.surgery import Program, all_slots, prefix
+from nova.debug.plan_transforms import Program, all_slots, prefix
 from nova.errors import NovaError
 from nova.plan import Arg, Derivation, Plan, Slot, parse_plan
 from nova.runtime.device_arrays import copy_to_host

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, f64
-from nova.debug.surgery import Program
+from nova.debug.plan_transforms import Program
 from nova.graph.build import make_node
 from nova.graph.interpret import evaluate, op_value
 from nova.graph.tensor import Tensor

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nova.core.location import Location
-from nova.debug.surgery import Program, describe
+from nova.debug.plan_transforms import Program, describe
 from nova.errors import CheckError, NonFiniteError
 from nova.plan import Derivation, Plan, Step
 

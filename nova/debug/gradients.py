@@ -20,8 +20,8 @@ from nova.core.location import user_location
 from nova.core.pytree import flatten, unflatten
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, GradcheckError, GradientError
+from nova.graph.autodiff import gradients
 from nova.graph.functions import FUNCTIONS
-from nova.graph.gradients import gradients
 from nova.graph.tensor import Tensor, as_array, tensor
 
 _MOST_ELEMENTS = 256

@@ -15,7 +15,7 @@ import numpy as np
 
 from nova.debug.finding import Finding, step_finding, title_of_argument
 from nova.debug.oracle import arg_value
-from nova.debug.surgery import Program
+from nova.debug.plan_transforms import Program
 
 
 def find_nonfinite(

@@ -26,8 +26,8 @@ from nova.debug.checked import Checker
 from nova.debug.derivatives import all_derivations
 from nova.debug.finding import Finding, error_of
 from nova.debug.oracle import Oracle
+from nova.debug.plan_transforms import Program, cut
 from nova.debug.script import write_script
-from nova.debug.surgery import Program, cut
 from nova.errors import AttributeValueError, MinimizeError
 from nova.plan import Arg, Plan, Slot, print_plan
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from nova.core.dtypes import dtype
 from nova.core.settings import Settings
-from nova.debug.surgery import Program
+from nova.debug.plan_transforms import Program
 from nova.plan import print_plan
 
 _MOST_ELEMENTS = 64

@@ -2,7 +2,7 @@
 
 In: a parsed module, and its file name for messages. Out: its dialect, or an error at the line of
 the first op that Nova cannot import. MLIR's own passes assert on some of these ops, which ends the
-process, so this comes first. Called by `nova.frontends.program`.
+process, so this comes first. Called by `nova.frontends.import_mlir`.
 """
 
 from __future__ import annotations

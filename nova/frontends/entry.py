@@ -2,7 +2,7 @@
 
 In: a parsed module and the function's name. Out: the module with that function as `@main`, all
 others private, without attributes of other compilers, and the signature. Called by
-`nova.frontends.program`.
+`nova.frontends.import_mlir`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def take_entry(
     """Make the function `entry` the program; functions that it does not call are dropped.
 
     Arguments whose names are in `params` become params, which come after the inputs. With `shapes`,
-    the program is specialised for arguments of these.
+    the program is specialized for arguments of these.
     """
     for op in module.body.operations:
         if not isinstance(op, func.FuncOp):

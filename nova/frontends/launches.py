@@ -5,7 +5,7 @@ stage `outlined`: a function for each kind of launch, a `main` that calls them i
 buffers in a workspace; and its signature. Other host code becomes launches as well
 (`nova.frontends.host_code`). Arguments that kernels write become params, which are updated in
 place, and come after the inputs; buffers that the function allocates and returns are results, and
-so are returned scalars. Called by `nova.frontends.program`.
+so are returned scalars. Called by `nova.frontends.import_mlir`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: a module with `dense_resource<name>` constants, as torch-mlir writes weights. Out: the same
 module with plain dense constants, which all passes and MLIR's Python bindings can read. The parser
 has already taken large constants out of the text (`nova/ir/resources.py`). Called by
-`nova.frontends.program`.
+`nova.frontends.import_mlir`.
 """
 
 from __future__ import annotations

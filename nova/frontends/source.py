@@ -1,7 +1,7 @@
 """Reads the MLIR of a program from any source as a module.
 
 In: a path, text, or bytes (text or bytecode). Out: a parsed module, or an error with file, line and
-column. Called by `nova.frontends.program` and by `nova.api.translate`.
+column. Called by `nova.frontends.import_mlir` and by `nova.api.translate`.
 """
 
 from __future__ import annotations

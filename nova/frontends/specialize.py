@@ -1,4 +1,4 @@
-"""Programs with `?` sizes, specialised for the sizes of example arguments.
+"""Programs with `?` sizes, specialized for the sizes of example arguments.
 
 In: a parsed module whose `@main` may have arguments of unknown sizes, and the shapes it is compiled
 for. Out: the module with static shapes wherever StableHLO's shape refinement finds them. Called by

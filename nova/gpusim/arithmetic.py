@@ -11,7 +11,7 @@ from functools import cache
 
 from nova import _native
 from nova.gpusim.operands import Operands
-from nova.gpusim.ptx import Statement
+from nova.gpusim.ptx_parser import Statement
 from nova.gpusim.records import (
     COMPARE_COMBINED,
     COMPARE_FLUSH,

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from nova.errors import PtxError
-from nova.gpusim import arithmetic, cooperation, transfers
+from nova.gpusim import arithmetic, transfers, warp_ops
 from nova.gpusim.operands import Operands
-from nova.gpusim.ptx import PtxKernel, Statement
+from nova.gpusim.ptx_parser import PtxKernel, Statement
 from nova.gpusim.records import (
     INSTRUCTION,
     LOGIC,
@@ -51,19 +51,19 @@ _FORMS: dict[str, PackedLayout] = {
     "cp": transfers.decode_cp,
     "ldmatrix": transfers.decode_matrix,
     "stmatrix": transfers.decode_matrix,
-    "bra": cooperation.decode_bra,
-    "ret": cooperation.decode_exit,
-    "exit": cooperation.decode_exit,
-    "trap": cooperation.decode_exit,
-    "bar": cooperation.decode_bar,
-    "barrier": cooperation.decode_bar,
-    "shfl": cooperation.decode_shfl,
-    "vote": cooperation.decode_vote,
-    "redux": cooperation.decode_redux,
-    "match": cooperation.decode_match,
-    "elect": cooperation.decode_elect,
-    "activemask": cooperation.decode_activemask,
-    "mma": cooperation.decode_mma,
+    "bra": warp_ops.decode_bra,
+    "ret": warp_ops.decode_exit,
+    "exit": warp_ops.decode_exit,
+    "trap": warp_ops.decode_exit,
+    "bar": warp_ops.decode_bar,
+    "barrier": warp_ops.decode_bar,
+    "shfl": warp_ops.decode_shfl,
+    "vote": warp_ops.decode_vote,
+    "redux": warp_ops.decode_redux,
+    "match": warp_ops.decode_match,
+    "elect": warp_ops.decode_elect,
+    "activemask": warp_ops.decode_activemask,
+    "mma": warp_ops.decode_mma,
 }
 
 

@@ -12,7 +12,7 @@ from nova.errors import PtxError, SimulationError
 from nova.gpusim.decode import Decoded, decode
 from nova.gpusim.faults import fault_error, read_fault
 from nova.gpusim.memory import SimMemory
-from nova.gpusim.ptx import MAX_BLOCK_THREADS, parse_ptx
+from nova.gpusim.ptx_parser import MAX_BLOCK_THREADS, parse_ptx
 
 MOST_SHARED = 227 << 10
 """The limit on shared memory of a block, in bytes."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from nova.errors import PtxError
-from nova.gpusim.ptx import PtxKernel, Statement, split_operands
+from nova.gpusim.ptx_parser import PtxKernel, Statement, split_operands
 from nova.gpusim.records import CONSTANT, NONE, REGISTER, SINK, SPECIALS, Operand
 
 _ADDRESS = re.compile(r"\[\s*(?P<base>[^\]+]+?)\s*(?:\+\s*(?P<offset>-?\w+))?\s*\]")

@@ -1,6 +1,6 @@
 """PTX variables: shared, local, global and constant memory, with initializers.
 
-In: a declaration, as text; out: a `Variable` after the existing ones. Called by `ptx.py`.
+In: a declaration, as text; out: a `Variable` after the existing ones. Called by `ptx_parser.py`.
 """
 
 from __future__ import annotations

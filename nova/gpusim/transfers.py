@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from nova.gpusim.operands import Operands
-from nova.gpusim.ptx import Statement
+from nova.gpusim.ptx_parser import Statement
 from nova.gpusim.records import (
     ACQUIRE,
     ALL_GROUPS,

@@ -1,7 +1,7 @@
 """Gradient accumulation: the sum of all gradients that reach one value.
 
 In: the gradient accumulated so far and the next contribution; out: their sum. Called by
-`gradients.py`. Contributions of slices are padded with zeros to the whole value. Those of the same
+`autodiff.py`. Contributions of slices are padded with zeros to the whole value. Those of the same
 slice are added before padding. Adjacent slices, such as those of `split`, are joined instead:
 this needs no addition and no zeros.
 """

@@ -14,7 +14,7 @@ import numpy as np
 
 from nova.core.dtypes import DType, TensorType
 from nova.errors import GraphError, LoweringError
-from nova.graph.gradients import expand_composite
+from nova.graph.autodiff import expand_composite
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import Op

@@ -198,7 +198,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
     @user_facing
     def backward(self) -> None:
         """`nova.backward(self)`."""
-        from nova.graph.gradients import backward
+        from nova.graph.autodiff import backward
 
         backward(self)
 

@@ -10,8 +10,8 @@ from nova.core.location import user_location
 from nova.core.pytree import flatten, unflatten
 from nova.core.user_facing import user_facing
 from nova.errors import ArgumentCountError, GradientError
+from nova.graph.autodiff import gradients
 from nova.graph.build import settled
-from nova.graph.gradients import gradients
 from nova.graph.tensor import Tensor, tensor
 
 

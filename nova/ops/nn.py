@@ -1,4 +1,4 @@
-"""Softmax and normalisation: composites with torch's semantics.
+"""Softmax and normalization: composites with torch's semantics.
 
 `nova.ops` registers them. f16 and bf16 operands are widened first, so statistics and sums are f32,
 and the result is rounded once.
@@ -72,7 +72,7 @@ def _log_softmax_vjp(F: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
     return as_type(F, wide_g - F.exp(y) * F.sum(wide_g, axis=axis, keepdims=True), x.dtype)
 
 
-# --- normalisation --------------------------------------------------------------------------------
+# --- normalization --------------------------------------------------------------------------------
 
 
 def _norm_canon(ins: Types, attrs: Attrs) -> Attrs:

@@ -70,7 +70,7 @@ def _refuse_nothing(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     if any(shape[a] == 0 for a in axes):
         raise ShapeError(
             f"no elements to choose from: shape {shape} over axes {axes}",
-            hint="the extreme of nothing is not defined; the folded axes must not be empty",
+            hint="min/max of an empty axis is undefined; the reduced axes must be non-empty",
         )
 
 

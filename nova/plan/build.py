@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from nova.core.signature import Argument, Signature
 from nova.errors import DTypeError, GraphError, ShapeError
-from nova.graph.gradients import Application
+from nova.graph.autodiff import Application
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.plan.plan import Arg, Derivation, Input, Literal, Param, Plan, Slot, Step

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from nova import _native
-from nova.artifact.choose import choose_variant, explain_variant
+from nova.artifact.choose_target import choose_variant, explain_variant
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import VariantSpec
 from nova.artifact.tables import Tables, read_header

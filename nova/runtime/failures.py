@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from nova import _native
 from nova.artifact.format import Artifact
 from nova.artifact.tables import Tables
-from nova.core.location import user_location
+from nova.core.location import find_user_location
 from nova.errors import (
     NovaError,
     RunCancelled,
@@ -65,12 +65,18 @@ def make_reporter(artifact: Artifact, variant: int) -> Report:
             error = error_class(f"the run was stopped{_at(tables, running)}", hint=_PARTIAL)
         else:
             error = RunError(f"the run could not start (status {status})")
-        error = error.located(str(user_location()))
+        error = _located(error)
         if task == _DROPPED:
             error.__cause__ = cause
         return error
 
     return report
+
+
+def _located(error: NovaError) -> NovaError:
+    """`error` with the user's line, if the user's thread reports it; else the waiter adds it."""
+    location = find_user_location()
+    return error if location is None else error.located(str(location))
 
 
 def report_on_device(
@@ -102,7 +108,7 @@ def report_on_device(
         error = error_class("the run was stopped between kernels of the host", hint=_PARTIAL)
     else:
         error = RunError(f"the run could not start (status {status})")
-    error = error.located(str(user_location()))
+    error = _located(error)
     if task == _DROPPED:
         error.__cause__ = cause
     return error

@@ -12,7 +12,7 @@ import numpy as np
 
 from nova import _native
 from nova.artifact.check import Buffer
-from nova.artifact.choose import DeviceChoice, choose_device, explain_device
+from nova.artifact.choose_target import DeviceChoice, choose_device, explain_device
 from nova.artifact.device_image import arch_number
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import DeviceSpec, TensorSpec

@@ -16,9 +16,9 @@ import numpy as np
 from nova import _native, knobs
 from nova.artifact.format import Artifact
 from nova.artifact.tables import KernelSpec
+from nova.core.frozen_attributes import Sealed
 from nova.core.location import user_location
 from nova.core.log import enabled
-from nova.core.sealed import Sealed
 from nova.core.signature import Signature
 from nova.core.user_facing import unknown_keyword, user_facing_class
 from nova.errors import AttributeValueError, WeightsError
@@ -273,7 +273,7 @@ class Model(Sealed):
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:
-        """Name, tiles, core kind, cost and user's line of every kernel."""
+        """Name, tiles, core type, cost and user's line of every kernel."""
         return self._executable.tables.kernels
 
     @property

@@ -14,7 +14,7 @@ from hashlib import sha256
 from math import prod
 from typing import Any
 
-from nova.artifact.choose import explain_variant, find_device, find_variant
+from nova.artifact.choose_target import explain_variant, find_device, find_variant
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import TensorSpec, VariantSpec
 from nova.artifact.sign import KEY_BYTES, check_trust, is_signed

@@ -32,7 +32,7 @@ PRODUCT_TILE_WORK = 2 * 256_000_000 / 65_536
 class Speeds:
     """Speeds of one core. The defaults are those of a common server, as in compiled files."""
 
-    matrix: float = 64.0  # operations per nanosecond, by the core kind of the kernel
+    matrix: float = 64.0  # operations per nanosecond, by the core type of the kernel
     vector: float = 2.0
     host: float = 1.0
     bytes: float = 8.0  # per nanosecond
@@ -51,7 +51,7 @@ def speeds_of(peaks: Peaks) -> Speeds:
 def planned_ns(kernel: KernelSpec) -> float:
     """The compiler's estimate of a whole kernel in nanoseconds, which sizes its tasks.
 
-    The numbers are those of nova/codegen/common/cost.py; host kernels have one task.
+    The numbers are those of nova/codegen/common/cost_model.py; host kernels have one task.
     """
     speeds = Speeds()
     rate = speeds.matrix if kernel.core == "matrix" else speeds.vector

@@ -1,8 +1,8 @@
 """The task graph of a program, for traces and simulations.
 
 In: the `Tables` of a file. Out: `TaskGraph`, with the operations and bytes of each task, its
-dependences, and their reasons (`edges.py`). A program without tasks runs its launches in order: it
-gets one task per launch, each after the previous one. Used by everything in this package.
+dependences, and their reasons (`critical.py`). A program without tasks runs its launches in order:
+it gets one task per launch, each after the previous one. Used by everything in this package.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class TaskGraph:
         return tuple(counts)
 
     def packed(self) -> tuple[bytes, bytes, bytes]:
-        """Tasks, successors and core kinds as the structs of native/include/nova/tables.h."""
+        """Tasks, successors and core types as the structs of native/include/nova/tables.h."""
         records, successors = bytearray(), bytearray()
         for spec in self.specs:
             first = len(successors) // SUCCESSOR.size

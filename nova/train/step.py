@@ -21,9 +21,9 @@ from nova.api.compile import carrying, check_target, compile
 from nova.api.compiled import Compiled
 from nova.api.jit_arguments import array_type
 from nova.core.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
+from nova.core.frozen_attributes import Sealed
 from nova.core.location import user_location
 from nova.core.records import record
-from nova.core.sealed import Sealed
 from nova.core.user_facing import unknown_keyword, user_facing, user_facing_class
 from nova.errors import (
     AttributeValueError,
@@ -33,9 +33,9 @@ from nova.errors import (
     PrecisionWarning,
     SignatureError,
 )
+from nova.graph.autodiff import gradients
 from nova.graph.build import cast
 from nova.graph.capture import Capture, capturing, generation
-from nova.graph.gradients import gradients
 from nova.graph.lifting import BoundProgram, Captured, captured_leaves
 from nova.graph.order import reached_by_gradients
 from nova.graph.state import Snapshot, find_roots

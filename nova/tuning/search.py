@@ -16,7 +16,7 @@ from typing import Any
 
 from nova import knobs
 from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides, read_overrides
-from nova.codegen.common.search_space import list_variants, merge
+from nova.codegen.cpu.search_space import list_variants, merge
 from nova.compiler.stages import passes_between
 from nova.core.log import Progress, log, progress
 from nova.core.settings import Settings

@@ -22,7 +22,7 @@ from nova.artifact.cache.locks import is_any_locked
 from nova.codegen.common.overrides import parse_overrides
 from nova.compiler import stages
 from nova.compiler.cpu import backend
-from nova.compiler.cpu.llvm import check_text
+from nova.compiler.llvm.machine_code import check_text
 from nova.gpusim import SimMemory, SimModule
 from nova.graph.build import apply
 from nova.graph.interpret import evaluate

@@ -19,7 +19,7 @@ from nova.errors import (
     ShapeError,
     TargetError,
 )
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.plan import build_plan, parse_plan
 
 A = np.arange(6, dtype="f4").reshape(2, 3)

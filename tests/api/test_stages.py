@@ -9,8 +9,8 @@ import pytest
 
 import nova
 from nova.api.compile import clear_memory_cache
-from nova.compiler.cpu.llvm import Unit, compile_objects
-from nova.compiler.cpu.units import translate_module
+from nova.compiler.cpu.lower_units import translate_module
+from nova.compiler.llvm.machine_code import Unit, compile_objects
 from nova.compiler.recorder import Recorder
 from nova.compiler.stages import MLIR_STAGES, run_stages, start_from_text
 from nova.core.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 
 import nova
 from nova.artifact import write
-from nova.artifact.choose import choose_device, explain_device, find_device
+from nova.artifact.choose_target import choose_device, explain_device, find_device
 from nova.artifact.device_image import DeviceImage, arch_number, check_image, choose_image
 from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.tables import (

@@ -12,8 +12,8 @@ import nova
 from nova.artifact.elf import defs as elf
 from nova.artifact.format import read_artifact
 from nova.artifact.tables import kernel_addresses
-from nova.compiler.cpu.llvm import initialise
-from nova.compiler.cpu.llvm_bindings import binding as llvm
+from nova.compiler.llvm.bindings import binding as llvm
+from nova.compiler.llvm.machine_code import initialise
 from nova.core.targets import llvm_cpu, parse_target
 
 TARGETS = ("x86_64", "x86_64-v3", "x86_64-v4", "aarch64")

@@ -14,8 +14,8 @@ from roundings import SHORT, boundaries
 
 import nova
 from nova.artifact.elf.reader import read_object
-from nova.compiler.cpu.llvm import Unit, compile_objects
 from nova.compiler.cpu.soft_float import HELPERS, helper_unit
+from nova.compiler.llvm.machine_code import Unit, compile_objects
 from nova.core.targets import parse_target
 
 on_x86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="runs x86-64 code")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nova.compiler.gpu.ptx import compile_ptx
+from nova.compiler.gpu.emit_ptx import compile_ptx
 from nova.core.targets import DEVICES, NAMES, llvm_cpu, parse_target
 from nova.errors import TargetError
 

@@ -471,10 +471,10 @@ REFUSED: dict[str, tuple[str, str, type[nova.NovaError], str]] = {
         "scf.if around launches that hands on a memref<64xf32>",
     ),
     "number": (
-        "%k: i16, %x: memref<64xf32>)",
+        "%k: i4, %x: memref<64xf32>)",
         axpb("%c1", "%one", "%x", "%i1", "%x"),
         ImportedProgramError,
-        "an argument has the type i16",
+        "an argument has the type i4",
     ),
     "view": (
         "%i: memref<i64>, %x: memref<128xf32>)",

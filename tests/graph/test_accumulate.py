@@ -7,7 +7,7 @@ import pytest
 
 import nova
 from nova import ops
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.graph.interpret import evaluate
 
 F = ops.F

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from llvmlite import binding
 
-from nova.compiler.cpu.llvm_compat import normalise
+from nova.compiler.llvm.compat import normalise
 from nova.ir.bindings import llvm
 from nova.ir.context import make_context, parse_module
 

@@ -15,7 +15,7 @@ import torch
 
 import nova
 from nova import nn
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.graph.interpret import evaluate
 
 TOLERANCE = {"f32": 1e-5, "f64": 1e-10}

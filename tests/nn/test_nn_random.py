@@ -12,7 +12,7 @@ import nova
 from nova import nn
 from nova.api.compile import cache_statistics
 from nova.errors import DTypeError, ShapeError
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 
 QUANTILES = np.linspace(0, 1, 21)
 

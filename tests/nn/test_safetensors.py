@@ -109,9 +109,9 @@ def test_what_may_be_written(tmp_path: Path):
     for tensors, metadata, error, message in [
         ({"x": np.ones(2, "c8")}, None, DTypeError, "'x' has type complex64"),
         ({"x": "text"}, None, ArgumentTypeError, "'x' is a str"),
-        ({"__metadata__": base}, None, ArtifactError, "no name"),
-        ({3: base}, None, ArtifactError, "no name"),
-        ({"\ud800": base}, None, ArtifactError, "no name"),
+        ({"__metadata__": base}, None, ArtifactError, "not a name"),
+        ({3: base}, None, ArtifactError, "not a name"),
+        ({"\ud800": base}, None, ArtifactError, "not a name"),
         ({"x": base}, {"k": 3}, ArtifactError, "not a text"),
         ({"x": base}, {"k": "\udfff"}, ArtifactError, "not a text"),
     ]:

@@ -6,7 +6,7 @@ import pytest
 from op_cases import build
 from op_samples import SAMPLES
 
-from nova.graph.gradients import expand_composite
+from nova.graph.autodiff import expand_composite
 from nova.graph.order import topological
 from nova.ops import OPS, functional
 from nova.plan import build_plan, parse_plan, print_plan

@@ -14,7 +14,7 @@ from op_samples import SAMPLES
 
 import nova
 from nova.core.dtypes import f64
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.graph.tensor import placeholder
 from nova.ops import OPS
 

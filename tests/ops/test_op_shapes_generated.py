@@ -16,7 +16,7 @@ from op_reference import check
 
 import nova
 from nova.core.dtypes import f64
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.graph.tensor import placeholder
 
 SHORT, LONG = 25, 200

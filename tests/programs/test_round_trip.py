@@ -161,7 +161,7 @@ def models_of_the_examples() -> Iterator[Case]:
 
 
 def ops() -> Iterator[Case]:
-    """The first case of every row of the op table, some rows a program."""
+    """The first case of every row of the op table, some rows per program."""
     sys.path.insert(0, str(ROOT / "tests/support/ops"))
     try:
         cases, samples = map(importlib.import_module, ("op_cases", "op_samples"))

@@ -27,7 +27,7 @@ from nova.ir.linalg.builder import LinalgBuilder
 from nova.ir.linalg.scalar import Body
 from nova.ir.mathlib import hyperbolic
 from nova.ops import OPS, indexing
-from nova.passes.kernels import plan_workspace, workspace_layout
+from nova.passes.kernels import assign_offsets, plan_workspace
 from nova.passes.tensor import canonicalize_nova
 
 RNG = np.random.default_rng(7)
@@ -215,9 +215,9 @@ def dropped_operand() -> Any:
 def overlapping_workspace() -> Any:
     def location(buffers: Any, order: Any, may_share: Any) -> Any:
         size = max((b.space for b in buffers), default=0)
-        return workspace_layout.Layout((0,) * len(buffers), size)
+        return assign_offsets.Layout((0,) * len(buffers), size)
 
-    return patch.object(workspace_layout, "_place", location)
+    return patch.object(assign_offsets, "_assign_offsets", location)
 
 
 def wrong_polynomial() -> Any:

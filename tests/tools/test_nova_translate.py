@@ -210,7 +210,7 @@ def test_several_targets_share_the_first_stages() -> None:
     from nova.compiler.driver import build_module
     from nova.compiler.recorder import Recorder
     from nova.core.settings import Settings
-    from nova.frontends.program import import_program
+    from nova.frontends.import_mlir import import_program
     from nova.frontends.source import read_source
 
     imported = import_program(read_source(PROGRAM))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nova
-from nova.codegen.common.cost import estimate_ns
+from nova.codegen.common.cost_model import estimate_ns
 from nova.codegen.cpu import schedule
 from nova.compiler import task_graph
 from nova.tracing.advice import Finding, find_advice

@@ -98,7 +98,7 @@ def test_the_page_draws_and_answers_the_mouse(tmp_path, runs):
     report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', listing)[1]))
     assert (report["runs"], report["workers"]) == (2, 4)
     assert report["colours"] > 10, "kernels have shades, lanes and path colours of their own"
-    assert "kernel_" in report["tip"] and "core kind" in report["tip"]
+    assert "kernel_" in report["tip"] and "core type" in report["tip"]
     assert report["zoomed"] and report["dragged"] and report["fitted"] and report["hidden"]
     assert report["picked"] >= 0
     assert report["second"] == "fork · 7 tasks"

@@ -15,8 +15,8 @@ from nova.api.compile import clear_memory_cache
 from nova.api.translate import translate
 from nova.artifact.manifest import TensorSpec
 from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
-from nova.codegen.common.search_space import list_variants, merge
 from nova.codegen.cpu.gemm import blocking
+from nova.codegen.cpu.search_space import list_variants, merge
 from nova.compiler.stages import start_from_text
 from nova.core.settings import Settings
 from nova.core.targets import parse_target

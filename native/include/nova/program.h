@@ -48,7 +48,7 @@ uint64_t nova_program_workspace_size(const nova_program *program);
 bool nova_program_is_inline(const nova_program *program);
 
 /* The graph of its tasks, created at first use and owned by the program; without tasks in the
- * tables, a chain of one task a launch (or one empty task). Thread-safe. */
+ * tables, a chain of one task per launch (or one empty task). Thread-safe. */
 nova_status nova_program_graph(nova_program *program, const nova_graph **graph);
 
 /* Describes a task: kernel, tiles and the user's source line, in at most `size` bytes.

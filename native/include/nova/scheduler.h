@@ -237,7 +237,7 @@ typedef struct nova_simulation {
 /* Simulates list scheduling: runs all tasks on this thread in the order of `cores` virtual cores
  * under `policy`, host tasks on core 0, each task taking its cost. A seed other than 0 picks among
  * the ready tasks at random instead; the same arguments give the same order on every machine.
- * `execute` may be NULL; `timeline` (NULL, or one record a task, in the order of the starts) and
+ * `execute` may be NULL; `timeline` (NULL, or one record per task, in the order of the starts) and
  * `summary` are filled also on errors. Returns NOVA_STALLED when tasks remain that never become
  * ready. Thread-safe. */
 nova_status nova_simulate(const nova_graph *graph, unsigned cores, nova_policy policy,

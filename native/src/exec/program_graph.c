@@ -5,8 +5,8 @@
 
 #include "exec/program.h"
 
-/* Throughput of one core of a common server, as in nova/codegen/common/cost.py: scalar operations
- * by core type, and bytes. */
+/* Throughput of one core of a common server, as in nova/codegen/common/cost_model.py: scalar
+ * operations by core type, and bytes. */
 static const double PROGRAM_GRAPH_OPERATIONS_PER_NS[] = {64.0, 2.0, 16.0};
 static const double PROGRAM_GRAPH_BYTES_PER_NS = 8.0;
 

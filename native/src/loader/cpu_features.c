@@ -155,7 +155,7 @@ enum { PLAIN };
 static const struct feature {
     const char *name;
     unsigned char word, bit, needs, level;
-} FEATURES[] = {
+} CPU_FEATURES[] = {
     {"neon", CAPABILITIES, 1, PLAIN, BASELINE},
     {"fullfp16", CAPABILITIES, 10, PLAIN, ALL},
     {"dotprod", CAPABILITIES, 20, PLAIN, ALL},
@@ -173,7 +173,7 @@ uint16_t nova_cpu_machine(void)
     return EM_AARCH64;
 }
 
-static bool saves(const nova_cpu *cpu, unsigned needs)
+static bool cpu_saves(const nova_cpu *cpu, unsigned needs)
 {
     (void)cpu;
     return needs == PLAIN;
@@ -181,7 +181,7 @@ static bool saves(const nova_cpu *cpu, unsigned needs)
 
 void nova_cpu_read(nova_cpu *cpu)
 {
-    *cpu = (nova_cpu){.level = wanted_level()};
+    *cpu = (nova_cpu){.level = cpu_requested_level()};
     cpu->words[CAPABILITIES] = (uint32_t)getauxval(AT_HWCAP);
     cpu->words[CAPABILITIES_2] = (uint32_t)getauxval(AT_HWCAP2);
 }

@@ -50,8 +50,7 @@ static nova_status seal_check_regions(nova_bytes file, const nova_elf *elf, uint
             return REFUSE(error, "seal-cover", "a section of Nova shares its hash with others");
         nova_sha256(blocks, file.data + region.offset, (size_t)region.size, digest);
         if (memcmp(digest, region.digest, sizeof digest) != 0)
-            return REFUSE(error, "seal-region",
-                          "bytes %" PRIu64 " to %" PRIu64 " are not those that were written",
+            return REFUSE(error, "seal-region", "SHA-256 mismatch in bytes %" PRIu64 " to %" PRIu64,
                           region.offset, position);
     }
     if (position != end)

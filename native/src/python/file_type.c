@@ -11,7 +11,7 @@ typedef struct {
     Py_buffer view; /* of from_bytes: obj is NULL otherwise */
 } FileObject;
 
-static PyObject *file_error; /* FileError; set once by the module's initialisation */
+static PyObject *file_error; /* FileError; set once by the module's initialization */
 
 /* --- errors ----------------------------------------------------------------------------------- */
 

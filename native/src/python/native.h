@@ -103,7 +103,7 @@ extern Run *runs_in_flight;
 typedef struct Running Running;
 extern Running *calls_running;
 
-/* Set once by the module's initialisation, and never changed. */
+/* Set once by the module's initialization, and never changed. */
 extern PyTypeObject *image_type;
 extern PyTypeObject *program_type;
 extern PyTypeObject *run_type;
@@ -122,7 +122,7 @@ void raise_run_status(nova_status status, const char *context);
 /* The exception for a function that has filled an error. */
 void raise_error(const nova_error *error);
 
-/* Makes the class FileError; called once by the module's initialisation. */
+/* Makes the class FileError; called once by the module's initialization. */
 PyObject *make_file_error(void);
 
 /* cpu_features(), limit_cpu() and allowed_imports() */

@@ -11,7 +11,7 @@
 enum { LEAST_BYTES = 256 << 10 };
 
 static bool result_pooled = true; /* guarded by the GIL */
-static PyObject *result_handler;  /* a capsule; set once by the module's initialisation */
+static PyObject *result_handler;  /* a capsule; set once by the module's initialization */
 
 static void *result_take(void *context, size_t size)
 {

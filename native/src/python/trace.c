@@ -146,7 +146,7 @@ static bool trace_is_possible(const nova_tables *tables, const uint32_t *order, 
     uint32_t *waits = PyMem_Calloc((size_t)count + 1, sizeof *waits);
     if (waits == NULL)
         return false;
-    bool chain = tables->header->task_count == 0; /* a task a launch, each after the other */
+    bool chain = tables->header->task_count == 0; /* a task per launch, each after the other */
     bool good = count == (chain ? tables->header->launch_count : tables->header->task_count);
     for (uint32_t i = 0; good && i < count; i++)
         waits[i] = chain ? i > 0 : tables->tasks[i].waits;

@@ -50,7 +50,7 @@ struct nova_instance {
     _Atomic uint32_t *remaining; /* a task: how many it still waits for */
     nova_worker_slot *slots;
     uint64_t *ready_ns; /* a task; NULL without trace rings */
-    uint32_t *running;  /* one entry a slot: the list that a result refers to */
+    uint32_t *running;  /* one entry per slot: the list that a result refers to */
     unsigned slot_count;
     unsigned planned; /* threads that the plan would use if there were enough */
     uint32_t trace_capacity;

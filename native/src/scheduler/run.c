@@ -101,7 +101,7 @@ static void run_put_back(nova_instance *run, nova_worker_slot *slot, uint32_t ta
 }
 
 /* Releases the dependents of a finished task. Returns one that became ready, for this thread to run
- * next; the others are published together, with one barrier a queue. */
+ * next; the others are published together, with one barrier per queue. */
 static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t task, uint64_t now)
 {
     const nova_graph *graph = run->graph;

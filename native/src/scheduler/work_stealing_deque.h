@@ -4,11 +4,11 @@
  * A task enters a queue at most once in a run, so an array with one entry for every task of a core
  * type never overflows and never wraps: no growth, no ring buffer, no ABA problem.
  *
- * The deque is that of Chase and Lev, "Dynamic Circular Work-Stealing Deque" (SPAA 2005), with the
- * memory orders of Le et al. (PPoPP 2013). Its two races are "the owner pops a task that a thief
+ * The deque is that of Chase and Lev, "Dynamic Circular Work-Stealing Deque" (SPAA 2005), with a
+ * fixed array in place of the circular one. Its two races are "the owner pops a task that a thief
  * steals" and "the owner publishes a task while all threads go to sleep". Both need the owner's
- * store of `bottom` and its next load to stay in order, hence the sequentially consistent accesses
- * to `bottom` and `top`. */
+ * store of `bottom` and its next load to stay in order. Le et al. (PPoPP 2013) order them with
+ * fences; here the accesses to `bottom` and `top` that race are sequentially consistent. */
 #ifndef NOVA_SCHEDULER_WORK_STEALING_DEQUE_H
 #define NOVA_SCHEDULER_WORK_STEALING_DEQUE_H
 

@@ -1,5 +1,5 @@
 /* A .nova file as the dynamic linker would have mapped it, made by hand: for the tests of what runs
- * inside of a file. The program, with a kernel a line:
+ * inside of a file. The program, with a kernel per line:
  *
  *     y = x + w           x f32[2,3,4], w f32[4], whose value {10, 20, 30, 40} is in the file
  *     s += 1              s f64[], donated

@@ -27,7 +27,7 @@ from nova.core.log import Progress
 from nova.core.settings import Settings
 from nova.core.targets import parse_target
 from nova.errors import PipelineError
-from nova.frontends.program import import_program
+from nova.frontends.import_mlir import import_program
 from nova.frontends.source import Source, parse_source
 from nova.frontends.specialize import ArgumentShape
 from nova.ir.bindings import ir
@@ -207,7 +207,7 @@ def _weights(
 
 def _object(contents: FileSpec) -> bytes:
     """The program as a relocatable object, with its entry point and the runtime."""
-    from nova.artifact.elf_relocatable import write_relocatable  # loaded only on demand
+    from nova.artifact.elf.write_relocatable import write_relocatable  # loaded only on demand
 
     arch = contents.variants[0].target.arch
     image = write_artifact(replace(contents, entry=None, runtime=None, stages={}))

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.combine import combiner, find_combiners, identity
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.cpu.vectorize import find_combiners
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import index

@@ -1,16 +1,62 @@
-"""Combines partial results of a reduction by the combining op of its body."""
+"""Reductions: matches the combining op of a body, and combines partial results by it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nova.codegen.cpu.vector_body import fast_math_flags, is_fast_math
-from nova.codegen.cpu.vectorize import COMBINERS
+from nova.codegen.common.loop_nest import LoopNest
 from nova.ir.bindings import arith, ir
+
+COMBINERS = {
+    "arith.addf": 0.0,
+    "arith.mulf": 1.0,
+    "arith.maximumf": float("-inf"),
+    "arith.minimumf": float("inf"),
+    "arith.addi": 0,
+    "arith.muli": 1,
+    "arith.andi": -1,
+    "arith.ori": 0,
+    "arith.xori": 0,
+}
+"""The combining ops of reductions, and the identity of each."""
+
+# Sums of reductions may be contracted; the sign of a zero extreme is unspecified, as in numpy.
+_RELAXED = {
+    "arith.addf": "contract",
+    "arith.mulf": "contract",
+    "arith.maximumf": "nsz",
+    "arith.minimumf": "nsz",
+}
 
 Combine = Callable[[Any, Any], Any]
 """Emits the combination of two partial results."""
+
+
+def find_combiners(nest: LoopNest) -> tuple[str, ...] | None:
+    """The op that combines each output with a value, if each is yielded by a single such op."""
+    block = nest.generic.block
+    operations = [op.operation for op in block.operations]
+    names = []
+    for k, value in enumerate(operations[-1].operands):
+        argument = block.arguments[nest.generic.num_inputs + k]
+        if not isinstance(value, ir.OpResult):
+            return None
+        op = value.owner.operation
+        uses = [use.owner.operation for use in argument.uses]
+        if op.name not in COMBINERS or uses != [op] or len(list(value.uses)) != 1:
+            return None
+        names.append(op.name)
+    return tuple(names)
+
+
+def fast_math_flags(name: str) -> Any:
+    """The fast-math flags of the op `name` of a reduction."""
+    return ir.Attribute.parse(f"#arith.fastmath<{_RELAXED[name]}>")
+
+
+def is_fast_math(name: str) -> bool:
+    return name in _RELAXED
 
 
 def combiner(name: str) -> Combine:

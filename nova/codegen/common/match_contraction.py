@@ -7,14 +7,38 @@ are plain loops around it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.linalg.generic import GenericOp
 from nova.ir.walk import defining_op
+
+
+@record
+class Contraction:
+    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
+
+    `overrides` are those of its tiling, which else follows from the sizes. With `packed`,
+    B is prepacked into panels (cpu/gemm/prepacked_constants.py), and its strides are those of the
+    original layout.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_strides: tuple[int, int]
+    b_strides: tuple[int, int]
+    c_strides: tuple[int, int]
+    a_type: str
+    b_type: str
+    acc_type: str
+    accumulate: bool
+    overrides: ScheduleOverrides = NO_OVERRIDES
+    packed: bool = False
 
 
 @record
@@ -26,6 +50,24 @@ class LoopContraction:
     n: int
     k: int
     enclosing: tuple[int, ...]
+
+
+def with_unit_columns(spec: Contraction) -> Contraction:
+    """The contraction, transposed if that makes the columns of C contiguous."""
+    rows_first = spec.c_strides[0] == 1 and spec.m > 1
+    columns_first = spec.c_strides[1] == 1 and spec.n > 1
+    if not rows_first or columns_first:
+        return spec
+    return replace(
+        spec,
+        m=spec.n,
+        n=spec.m,
+        a_strides=spec.b_strides[::-1],
+        b_strides=spec.a_strides[::-1],
+        c_strides=spec.c_strides[::-1],
+        a_type=spec.b_type,
+        b_type=spec.a_type,
+    )
 
 
 def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | None:

@@ -34,7 +34,7 @@ def _widen_f16(raw: ir.Value, bits: ir.Type, single: ir.Type) -> ir.Value:
     """Convert f16 bits to f32 on a target without the instruction.
 
     The exponent and fraction, shifted to their f32 positions, are scaled by 2**112: that re-biases
-    the exponent and normalises f16's subnormals in one multiplication. Infinity and NaN (all
+    the exponent and normalizes f16's subnormals in one multiplication. Infinity and NaN (all
     exponent bits set) get f32's full exponent instead.
     """
     sign = arith.shli(arith.andi(raw, splat(bits, 0x8000)), splat(bits, 16))

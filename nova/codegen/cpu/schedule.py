@@ -16,12 +16,16 @@ from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.footprint import find_footprint
 from nova.codegen.common.index_math import distance
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
-from nova.codegen.common.match_contraction import LoopContraction, match_contraction
+from nova.codegen.common.match_attention import find_attention
+from nova.codegen.common.match_contraction import (
+    LoopContraction,
+    match_contraction,
+    with_unit_columns,
+)
 from nova.codegen.common.overrides import read_overrides
+from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
-from nova.codegen.cpu.attention.tiles import find_attention
-from nova.codegen.cpu.gemm.blocking import with_unit_columns
 from nova.codegen.cpu.gemm.packed_gemm import emit_row_panels
 from nova.codegen.cpu.gemm.prepacked_constants import panels_of, read_prepacked
 from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
@@ -32,7 +36,7 @@ from nova.codegen.cpu.gemm.strategies import (
     tile_shape,
 )
 from nova.codegen.cpu.loops import LoopEmitter, Range, index
-from nova.codegen.cpu.tile_local import TileLocalBuffers, first_point, is_tile_local_alloca, shifted
+from nova.codegen.cpu.tile_local_buffers import TileLocalBuffers, first_point, shifted
 from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.errors import LoweringError, ScheduleError

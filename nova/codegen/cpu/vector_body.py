@@ -11,16 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nova.codegen.common.combine import fast_math_flags, is_fast_math
 from nova.ir.bindings import ir, vector
 from nova.ir.clone import clone_into
-
-# Sums of reductions may be contracted; the sign of a zero extreme is unspecified, as in numpy.
-_RELAXED = {
-    "arith.addf": "contract",
-    "arith.mulf": "contract",
-    "arith.maximumf": "nsz",
-    "arith.minimumf": "nsz",
-}
 
 
 def emit_body(
@@ -52,18 +45,9 @@ def emit_body(
             mapping.update(zip(op.results, new.results, strict=True))
         else:
             new = clone_into(op, mapping)
-        if relaxed and op.name in _RELAXED:
+        if relaxed and is_fast_math(op.name):
             new.attributes["fastmath"] = fast_math_flags(op.name)
     raise AssertionError("a linalg body ends with a yield")
-
-
-def fast_math_flags(name: str) -> Any:
-    """The fast-math flags of the op `name` of a reduction."""
-    return ir.Attribute.parse(f"#arith.fastmath<{_RELAXED[name]}>")
-
-
-def is_fast_math(name: str) -> bool:
-    return name in _RELAXED
 
 
 def as_vector(value: Any, width: int) -> Any:

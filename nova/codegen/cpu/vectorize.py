@@ -17,25 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nova.codegen.common.combine import find_combiners
 from nova.codegen.common.loop_nest import Loop, LoopNest, score
 from nova.codegen.cpu.nontemporal import streams
 from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
-
-COMBINERS = {
-    "arith.addf": 0.0,
-    "arith.mulf": 1.0,
-    "arith.maximumf": float("-inf"),
-    "arith.minimumf": float("inf"),
-    "arith.addi": 0,
-    "arith.muli": 1,
-    "arith.andi": -1,
-    "arith.ori": 0,
-    "arith.xori": 0,
-}
-"""The combining ops of reductions, and the identity of each."""
 
 # Integer division traps on the undefined lanes past the end; remf is a loop.
 _SCALAR_ONLY = frozenset(
@@ -201,20 +189,3 @@ def _has_vector_form(op: Any) -> bool:
     if op.name == "linalg.index":
         return True
     return op.name.startswith(("arith.", "math.")) and op.name not in _SCALAR_ONLY
-
-
-def find_combiners(nest: LoopNest) -> tuple[str, ...] | None:
-    """The op that combines each output with a value, if each is yielded by a single such op."""
-    block = nest.generic.block
-    operations = [op.operation for op in block.operations]
-    names = []
-    for k, value in enumerate(operations[-1].operands):
-        argument = block.arguments[nest.generic.num_inputs + k]
-        if not isinstance(value, ir.OpResult):
-            return None
-        op = value.owner.operation
-        uses = [use.owner.operation for use in argument.uses]
-        if op.name not in COMBINERS or uses != [op] or len(list(value.uses)) != 1:
-            return None
-        names.append(op.name)
-    return tuple(names)

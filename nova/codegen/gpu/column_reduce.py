@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.common.cascade_sum import Cascade
-from nova.codegen.common.combine import combiner, identity, reduce_tree
+from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import (
     WARP,
     SharedMemory,

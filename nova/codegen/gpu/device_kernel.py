@@ -16,7 +16,7 @@ from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
-from nova.codegen.cpu.tile_local import is_tile_local_alloca
+from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.codegen.gpu.block_ops import SharedMemory
 from nova.core.targets import Target
 from nova.ir.bindings import ir, memref

@@ -13,11 +13,10 @@ from math import ceil, prod
 from typing import Any
 
 from nova.codegen.common.cascade_sum import Cascade, cascade_of
-from nova.codegen.common.combine import combiner, identity
+from nova.codegen.common.combine import combiner, find_combiners, identity
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.argreduce import ArgReduce, find_extreme
 from nova.codegen.gpu.block_ops import (
     WARP,

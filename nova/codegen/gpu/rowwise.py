@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova.codegen.common.builder import splat
-from nova.codegen.common.combine import combiner, identity, reduce_tree
+from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, at
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import (
     WARP,
     SharedMemory,

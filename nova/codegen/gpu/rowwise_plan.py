@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nova.codegen.common.combine import find_combiners
 from nova.codegen.common.loop_nest import Loop, LoopNest
-from nova.codegen.cpu.vectorize import find_combiners
 from nova.codegen.gpu.block_ops import WARP
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import divides, widest

@@ -14,9 +14,16 @@ from nova.artifact.elf.runtime_object import runtime_object
 from nova.artifact.elf.shared_object import prepare_link
 from nova.artifact.write import Variant
 from nova.compiler.cpu.assembly import join_assembly
-from nova.compiler.cpu.llvm import ASSEMBLY, OBJECT, LlvmJob, Unit, parse_units, print_units
+from nova.compiler.cpu.lower_units import UnitLowering, UnitPart, translate_module
 from nova.compiler.cpu.soft_float import helper_unit
-from nova.compiler.cpu.units import UnitLowering, UnitPart, translate_module
+from nova.compiler.llvm.machine_code import (
+    ASSEMBLY,
+    OBJECT,
+    LlvmJob,
+    Unit,
+    parse_units,
+    print_units,
+)
 from nova.compiler.recorder import module_text
 from nova.compiler.result import TargetCode
 from nova.compiler.stages import CPU_STAGES, Code, CompileSession, TargetCompile

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from nova.compiler.cpu.llvm import initialise
-from nova.compiler.cpu.llvm_bindings import binding as llvm
+from nova.compiler.llvm.bindings import binding as llvm
+from nova.compiler.llvm.machine_code import initialise
 from nova.core.cpu_features import BASES, FLAGS, UNPROBED
 from nova.core.records import record
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from nova.compiler.cpu.llvm import LlvmJob, Unit
+from nova.compiler.llvm.machine_code import LlvmJob, Unit
 from nova.core.targets import parse_target
 
 ENTRY, RUNTIME = "_mlir_ciface_main", "nova_ciface"

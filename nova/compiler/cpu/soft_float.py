@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nova.compiler.cpu.llvm import Unit
+from nova.compiler.llvm.machine_code import Unit
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from nova.artifact.device_image import DeviceImage
 from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import Variant
 from nova.compiler.cpu.backend import HostCompile
-from nova.compiler.gpu.ptx import compile_ptx, device_ir
+from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir
 from nova.compiler.hybrid.copies import Step
 from nova.compiler.hybrid.split import join_host, pinned_functions, split_pinned
 from nova.compiler.result import TargetCode

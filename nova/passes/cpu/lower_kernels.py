@@ -17,7 +17,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
-from nova.passes.kernels.bools import store_bools_as_bytes
+from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
 
 
 @record
@@ -26,7 +26,7 @@ class LowerKernels(Pass):
 
     A kernel gains two arguments, the range of tiles to compute, and loses its linalg ops; `main`
     passes (0, number of tiles). The number is also the kernel's attribute `nova.tiles`, and
-    `nova.core` is its core kind: `matrix`, `vector`, or `host` for a single unstructured tile.
+    `nova.core` is its core type: `matrix`, `vector`, or `host` for a single unstructured tile.
     `nova.scalar_loops` marks kernels with loops for LLVM's vectorizer. `nova.loops`, `nova.tile`,
     `nova.reads` and `nova.writes` are the access footprint of a tile (see
     nova/codegen/common/footprint.py). A kernel's attribute `nova.schedule` has schedule overrides

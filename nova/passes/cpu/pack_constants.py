@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
     find_prepacked,

@@ -15,7 +15,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.walk import every_op, find_ops, kernels, main_function, require_buffers
 from nova.passes.base import Pass
-from nova.passes.kernels.bools import store_bools_as_bytes
+from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
 from nova.passes.kernels.pin_control_flow import find_host_flow
 
 

@@ -19,7 +19,7 @@ class TrimWindows(Pass):
 
     A max pool 4/4 of 7 elements reads `x[4 * i + k]` with one `i`. linalg-fold-unit-extent-dims
     drops `i`, and `x[k]` would make all 7 elements the extent of `k`, which is 4. Named ops must
-    have been generalised.
+    have been generalized.
     """
 
     name: ClassVar[str] = "trim-windows"

@@ -24,7 +24,7 @@ class UnfoldConvolutions(Pass):
     `c[i, o] += x[i + k] * w[k, o]` becomes `u[i, k] = x[i + k]` and `c[i, o] += u[i, k] * w[k, o]`,
     for any number of axes, strides and groups: a matmul, which is packed and much faster than the
     loops. A convolution with few filters, or with more than `max-elements` elements in all windows,
-    stays as it is. Named ops must have been generalised.
+    stays as it is. Named ops must have been generalized.
     """
 
     name: ClassVar[str] = "unfold-convolutions"

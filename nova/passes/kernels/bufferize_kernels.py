@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nova.codegen.cpu.tile_local import is_tile_local
+from nova.codegen.common.tile_local import is_tile_local
 from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.attributes import TILE_LOCAL
@@ -33,7 +33,7 @@ class BufferizeKernels(Pass):
     would have allocated becomes one of its arguments: first the inputs, then the results, then
     scratch (`nova.outs` counts the results). `main` allocates and passes them; kernels return
     nothing and do not use the heap. Uses of scratch of one type share a buffer if their lifetimes
-    are disjoint. Tile-local buffers stay in the kernel (see nova/codegen/cpu/tile_local.py). The
+    are disjoint. Tile-local buffers stay in the kernel (see nova/codegen/common/tile_local.py). The
     new value of an updated parameter gets a buffer without another use before: it may become the
     parameter itself, whose old value is read until then.
     """

@@ -199,8 +199,8 @@ def _least_grid(op: GenericOp, row_operand: int | None) -> int:
 
 
 def is_init(op: Any) -> bool:
-    """Whether a fill only initialises destinations: it joins the group of the op it initialises."""
-    return _is_fill(op) and all(_initialises(use) for use in op.results[0].uses)
+    """Whether a fill only initializes destinations: it joins the group of the op it initializes."""
+    return _is_fill(op) and all(_initializes(use) for use in op.results[0].uses)
 
 
 def split_fills(block: Any) -> None:
@@ -211,7 +211,7 @@ def split_fills(block: Any) -> None:
     for op in list(block.operations):
         op = op.operation
         uses = list(op.results[0].uses) if _is_fill(op) else []
-        inits = [(u.owner.operation, u.operand_number) for u in uses if _initialises(u)]
+        inits = [(u.owner.operation, u.operand_number) for u in uses if _initializes(u)]
         if inits and len(inits) < len(uses):
             with ir.InsertionPoint(op):
                 copy = op.clone().results[0]
@@ -226,7 +226,7 @@ def _is_fill(op: Any) -> bool:
     return not tensors and not captured(op)
 
 
-def _initialises(use: Any) -> bool:
+def _initializes(use: Any) -> bool:
     owner = use.owner.operation
     return is_generic_op(owner) and use.operand_number >= GenericOp(owner).num_inputs
 

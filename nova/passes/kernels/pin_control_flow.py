@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nova.codegen.cpu.tile_local import is_tile_local_alloca
+from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.core.log import log
 from nova.core.records import record
 from nova.ir.attributes import DEVICE

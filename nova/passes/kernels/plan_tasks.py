@@ -6,7 +6,7 @@ from collections import Counter
 from math import ceil, prod
 from typing import Any, ClassVar
 
-from nova.codegen.common.cost import estimate_ns
+from nova.codegen.common.cost_model import estimate_ns
 from nova.codegen.common.footprint import load_footprint
 from nova.codegen.common.overrides import read_overrides
 from nova.core.records import record

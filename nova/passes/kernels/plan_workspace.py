@@ -15,10 +15,10 @@ from nova.ir.index import index
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
+from nova.passes.kernels.assign_offsets import Layout, Lifetime, lay_out, order_calls
 from nova.passes.kernels.buffer_donation import can_write_in_place, delay_updates, users
 from nova.passes.kernels.kernel_copies import KernelCopies
 from nova.passes.kernels.rematerialize import Call, Recompute
-from nova.passes.kernels.workspace_layout import Layout, Lifetime, lay_out, order_calls
 
 
 @record
@@ -29,7 +29,7 @@ class PlanWorkspace(Pass):
     parameter when no later kernel reads its old value (buffer donation). Other buffers get offsets
     in one workspace, aligned to 64 bytes: they share memory by lifetime, but only as much as
     `max_workspace` requires where sharing would order independent kernels
-    (nova/passes/kernels/workspace_layout.py). Buffers that still do not fit are rematerialized
+    (nova/passes/kernels/assign_offsets.py). Buffers that still do not fit are rematerialized
     (nova/passes/kernels/rematerialize.py). The size is the attribute `nova.workspace`;
     `nova.outputs` counts the outputs. A result that is an argument, a constant or a duplicate is
     copied by a separate kernel.

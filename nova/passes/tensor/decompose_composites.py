@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nova.core.records import record
-from nova.graph.gradients import expand_composite
+from nova.graph.autodiff import expand_composite
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ir.bindings import ir

@@ -21,7 +21,7 @@ class RaiseToContract(Pass):
 
     Nova's own matmuls have this form already: elementwise fusion leaves a contraction alone, and
     the schedules pack it. A sum in f16 or bf16 becomes one in f32 that is rounded once. Named ops
-    must have been generalised; contractions at sums of loops (convolutions that
+    must have been generalized; contractions at sums of loops (convolutions that
     `unfold-convolutions` left) stay.
     """
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from nova.codegen.common.combine import identity
+from nova.codegen.common.combine import find_combiners, identity
 from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.common.match_contraction import match_contraction
-from nova.codegen.cpu.vectorize import find_combiners
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.clone import clone_into

@@ -62,7 +62,7 @@ def test_update_behind_the_gradient(size: tuple[int, int, int], target: str, til
     all_pairs([(1, 1), (3, 1), (67, 129), (256, 768)], TARGETS, list(TILES)),
 )
 def test_rows(shape: tuple[int, int], target: str, tiles: str) -> None:
-    """Row statistics and normalised rows, of f32 and of bools."""
+    """Row statistics and normalized rows, of f32 and of bools."""
     data = _array(*shape)
     X = nova.tensor(data, name="X")
     rows = nova.softmax(nova.layer_norm(X) * np.float32(3.0))

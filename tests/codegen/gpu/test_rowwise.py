@@ -33,7 +33,7 @@ def _count(program: DeviceProgram, instruction: str) -> int:
         ((50, 3, 257), (150, 512)),  # rows that are not aligned
         ((9, 4096), (9, 1024)),
         ((3, 8192), (3, 1024)),  # two vectors a thread
-        ((129, 64), (65, 32)),  # two rows a warp, and half a warp too much
+        ((129, 64), (65, 32)),  # two rows per warp, and half a warp too much
         ((1001, 40), (501, 32)),
     ],
 )

@@ -22,10 +22,10 @@ def _positions(size: int, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("shape", "axis", "count", "blocks"),
     [
-        ((100, 256), 0, 512, 50),  # two strips of 128 elements, a row a warp
+        ((100, 256), 0, 512, 50),  # two strips of 128 elements, a row per warp
         ((1000, 70), 0, 333, 250),  # lanes without elements
         ((30, 40, 20), 1, 77, 50),  # something before and behind the positions
-        ((9000, 40), 0, 100, 563),  # four rows a warp, and warps without rows
+        ((9000, 40), 0, 100, 563),  # four rows per warp, and warps without rows
         ((5000,), 0, 3000, 157),  # nothing at a position but one number
     ],
 )

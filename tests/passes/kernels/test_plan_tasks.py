@@ -26,7 +26,7 @@ from nova.artifact.tables import TaskSpec
 from nova.compiler.memory_dependencies import MemoryDependencies
 from nova.compiler.stages import start_from_text
 from nova.core.settings import Settings
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.passes.kernels.plan_tasks import cut_tiles
 from nova.plan import Plan, build_plan
 
@@ -180,8 +180,8 @@ def test_random_programs(graph: Graph, serial_work: int, generous: int | None) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nova.compiler.task_graph._WORTH_SHARING_NS", 0)
         if generous == 0:  # as much sharing as possible: the most orders to keep
-            patch.setattr("nova.passes.kernels.workspace_layout._GENEROUS", 1.0)
-            patch.setattr("nova.passes.kernels.workspace_layout._WINDOWS", ())
+            patch.setattr("nova.passes.kernels.assign_offsets._GENEROUS", 1.0)
+            patch.setattr("nova.passes.kernels.assign_offsets._WINDOWS", ())
         check_all(load_plan(plan, replace(FINE, serial_work=serial_work)), arrays)
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from native_code import address_of, load_objects
 
-from nova.compiler.cpu.llvm_compat import normalise
+from nova.compiler.llvm.compat import normalise
 from nova.errors import LoweringError
 from nova.ir.bindings import ir, llvm, passmanager
 from nova.ir.mathlib import EXPANSIONS

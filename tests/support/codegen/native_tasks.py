@@ -16,8 +16,8 @@ from native_code import address_of, load_objects
 
 from nova.artifact.tables import Tables
 from nova.codegen.common.footprint import Footprint, load_footprint
-from nova.compiler.cpu.llvm import Unit, compile_objects
-from nova.compiler.cpu.units import translate_module
+from nova.compiler.cpu.lower_units import translate_module
+from nova.compiler.llvm.machine_code import Unit, compile_objects
 from nova.compiler.recorder import Recorder
 from nova.compiler.stages import run_stages
 from nova.compiler.tables import read_tables

@@ -18,7 +18,7 @@ import torch
 import nova
 from nova.core.dtypes import DType, bf16, dtype, f16, f32, f64
 from nova.graph import FUNCTIONS, Tensor
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.graph.tensor import placeholder
 
 TORCH_KEYWORDS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}

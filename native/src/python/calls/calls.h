@@ -1,6 +1,6 @@
 /* The arrays of a call; shared by the files that collect, check and run them.
  *
- * Arrays that conform are recognised by comparing a few words. Others are passed to the program's
+ * Arrays that conform are recognized by comparing a few words. Others are passed to the program's
  * `convert`, which returns an array that conforms or raises; its result is checked again. */
 #ifndef NOVA_PYTHON_CALLS_CALLS_H
 #define NOVA_PYTHON_CALLS_CALLS_H

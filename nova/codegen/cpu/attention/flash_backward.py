@@ -19,12 +19,11 @@ from math import inf
 from typing import Any
 
 from nova.codegen.common.builder import loop, splat
+from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
-    Attention,
     AttentionPoint,
     Lhs,
-    Matrix,
     Rhs,
     blocks,
     clear,

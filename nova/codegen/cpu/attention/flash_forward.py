@@ -4,7 +4,7 @@ Input: an `Attention` and the ranges of its loops that a tile computes. Output: 
 insertion point. `schedule.py` calls `tile_rows` and `emit_attention`.
 
 A block of rows of q stays on the stack while the loop visits blocks of keys and values. Each block
-is packed, then used by row panels of as many rows as the registers hold. Only the scores of one
+is packed, then used by micropanels of as many rows as the registers hold. Only the scores of one
 panel against one block exist at a time. The maximum and the sum of a row, and its result, are
 rescaled from block to block (online softmax, Milakov & Gimelshein). With `causal`, a panel stops at
 the last key that its last row may see.
@@ -18,10 +18,10 @@ from math import inf, prod
 from typing import Any
 
 from nova.codegen.common.builder import element_type, loop, splat
+from nova.codegen.common.match_attention import Attention
 from nova.codegen.cpu.attention.flash_backward import emit_gradient
 from nova.codegen.cpu.attention.mask import MaskRows
 from nova.codegen.cpu.attention.tiles import (
-    Attention,
     AttentionPoint,
     Lhs,
     Rhs,

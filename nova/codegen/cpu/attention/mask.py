@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import inf
 
 from nova.codegen.common.builder import BITS, element_type, loop, splat
+from nova.codegen.common.match_attention import Matrix
 from nova.codegen.common.widening import widen
-from nova.codegen.cpu.attention.tiles import Matrix, Registers
+from nova.codegen.cpu.attention.tiles import Registers
 from nova.codegen.cpu.shared_functions import entry_alloca
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, index

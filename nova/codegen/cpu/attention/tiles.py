@@ -1,9 +1,8 @@
-"""Shared parts of the attention schedules: matching an attention, and matmuls of blocks.
+"""Shared parts of the attention schedules: blocks of rows and keys, and matmuls of blocks.
 
-Input: the linalg.generic of a kernel whose body is a point of attention (`find_attention`), and the
-code that `flash_forward.py` and `flash_backward.py` emit around it. Output: copies between strided
-tensors and small buffers on the stack, and register-tiled matmuls of such buffers. Buffers have
-room for whole vectors and whole tiles, so only the copies check bounds.
+Input: an `Attention`, and the code that `flash_forward.py` and `flash_backward.py` emit around it.
+Output: copies between strided tensors and small buffers on the stack, and register-tiled matmuls of
+such buffers. Buffers have room for whole vectors and whole tiles, so only the copies check bounds.
 """
 
 from __future__ import annotations
@@ -14,63 +13,15 @@ from functools import cached_property
 from typing import ClassVar
 
 from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
-from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.common.widening import widen
 from nova.codegen.cpu.loops import Range
 from nova.core.records import record
 from nova.core.rounding import round_up
 from nova.core.targets import Target
-from nova.ir.attention_ops import AXES, ROLES, AttentionKind, find_point, kind_of_point
+from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, memref, scf, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
-
-
-@record
-class Attention:
-    """An attention over a loop nest: `roles` are the loops i, j, e, f; the others are batch."""
-
-    spec: AttentionKind
-    nest: LoopNest
-    roles: dict[str, int]
-    type: str
-
-    @property
-    def batch(self) -> list[int]:
-        return [i for i in range(len(self.nest.loops)) if i not in self.roles.values()]
-
-    def size(self, role: str) -> int:
-        return self.nest.loops[self.roles[role]].size
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The operands in order; results are called `to_...`."""
-        return (*self.spec.operands, *(f"to_{n}" for n in self.spec.results))
-
-
-def find_attention(nest: LoopNest) -> Attention | None:
-    """Match `nest` as an attention; None if it is not one."""
-    point = find_point(nest.generic.op)
-    if point is None:
-        return None
-    # No loop of such a loop nest is merged with another.
-    position = {loop.dims[0]: i for i, loop in enumerate(nest.loops)}
-    batch = len(nest.loops) - len(ROLES)
-    roles = {role: position[batch + i] for i, role in enumerate(ROLES)}
-    return Attention(kind_of_point(point), nest, roles, str(point.results[0].type))
-
-
-@record
-class Matrix:
-    """Rows of an operand at one point of the batch: a flat buffer, its start and strides."""
-
-    buffer: ir.Value
-    type: str
-    start: Index
-    row: int
-    column: int
-
-    def at(self, row: Index, column: Index = 0) -> Index:
-        return add(self.start, add(mul(row, self.row), mul(column, self.column)))
 
 
 @record

@@ -1,13 +1,13 @@
 """The AMX microkernel: VNNI pairs of A and B multiplied into C, two by two tile registers.
 
 Input: packed operands of the layout `TILES` (vnni_packing.py), C, and the address of the old
-values. Output: a call of a shared function that loops over column panels, row panels and k. The
+values. Output: a call of a shared function that loops over column panels, micropanels and k. The
 function configures the tile registers first and releases them at its end, so no other code sees
 them. `packed_gemm.py` calls `multiply_tiles`.
 
 The accumulator tiles start as the old values: loaded directly from C where the whole tile exists
 and its columns are contiguous, otherwise through a scratch tile. Both give the same sums. A last
-row panel of at most 16 rows uses one row of tiles.
+micropanel of at most 16 rows uses one row of tiles.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.packed_layout import (
     ELEMENTS,
     TILE,
@@ -56,29 +55,6 @@ program with the same register tile share its functions."""
 
 
 @record
-class Contraction:
-    """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
-
-    `overrides` are those of its tiling, which else follows from the sizes. With `packed`,
-    B is prepacked into panels (prepacked_constants.py), and its strides are those of the original
-    layout.
-    """
-
-    m: int
-    n: int
-    k: int
-    a_strides: tuple[int, int]
-    b_strides: tuple[int, int]
-    c_strides: tuple[int, int]
-    a_type: str
-    b_type: str
-    acc_type: str
-    accumulate: bool
-    overrides: ScheduleOverrides = NO_OVERRIDES
-    packed: bool = False
-
-
-@record
 class Tiling:
     """The tiling of a contraction; a function of the target and the contraction alone.
 
@@ -118,24 +94,6 @@ class Tiling:
         return (self.nr if self.copying else self.nc) * self.kc + past
 
 
-def with_unit_columns(spec: Contraction) -> Contraction:
-    """The contraction, transposed if that makes the columns of C contiguous."""
-    rows_first = spec.c_strides[0] == 1 and spec.m > 1
-    columns_first = spec.c_strides[1] == 1 and spec.n > 1
-    if not rows_first or columns_first:
-        return spec
-    return replace(
-        spec,
-        m=spec.n,
-        n=spec.m,
-        a_strides=spec.b_strides[::-1],
-        b_strides=spec.a_strides[::-1],
-        c_strides=spec.c_strides[::-1],
-        a_type=spec.b_type,
-        b_type=spec.a_type,
-    )
-
-
 @functools.cache
 def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     """The tiling of a contraction whose C has unit columns, or no unit stride."""
@@ -147,7 +105,7 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     if overrides.mr is not None or overrides.nv is not None:
         mr, nv = overrides.mr or mr, overrides.nv or nv
         _check_registers(target, mr, nv)
-    # A column panel takes most of L1, next to one row panel that streams through.
+    # A column panel takes most of L1, next to one micropanel that streams through.
     depth = min(max(target.l1_bytes * 3 // 4 // (nv * vl * size), 256), 384)
     depth = _TILE_WORDS if tiles else depth
     depth = -(-overrides.kc // layout.per_word) if overrides.kc else depth
@@ -163,14 +121,14 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     budget = min(in_l2, _TILE_A_BYTES if tiles else _MAX_A_BYTES) // size
     most = max(1, budget // kc // mr)
     if overrides.mc is not None or overrides.kc is not None:
-        row_panels = -(-(overrides.mc or 1) // mr)
-        if row_panels > most or kc * mr > budget:
+        micropanels = -(-(overrides.mc or 1) // mr)
+        if micropanels > most or kc * mr > budget:
             raise ScheduleError(
-                f"packed panels of mc={row_panels * mr} rows and kc={kc * layout.per_word} are "
+                f"packed panels of mc={micropanels * mr} rows and kc={kc * layout.per_word} are "
                 "more than a task may hold",
                 hint=f"kc * mc is at most {budget * layout.per_word} here",
             )
-        most = row_panels if overrides.mc is not None else most
+        most = micropanels if overrides.mc is not None else most
     pieces = max(1, -(-rows // (most * mr)))
     mc = round_up(max(1, -(-rows // pieces)), mr)
     copying = pieces == 1 and _is_copied_in_use(spec)

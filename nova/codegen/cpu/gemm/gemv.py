@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from nova.codegen.common.builder import BITS, splat, vector_type
 from nova.codegen.common.cascade_sum import SUMS
 from nova.codegen.common.combine import reduce_halves
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile
 from nova.core.records import record

@@ -1,9 +1,9 @@
 """The GEMM microkernel: packed panels of A and B multiplied into C, one register tile at a time.
 
 Input: a register tile (`Microkernel`), packed operands (see packing.py), C, and the address of the
-old values. Output: a call of a shared function that loops over column panels, row panels and k.
+old values. Output: a call of a shared function that loops over column panels, micropanels and k.
 `packed_gemm.py` calls `multiply`. All columns of a tile are always computed; only its store
-(store_tile.py) checks how many exist. A last row panel of few rows has a shorter tile.
+(store_tile.py) checks how many exist. A last micropanel of few rows has a shorter tile.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class Microkernel:
     ) -> None:
         """Like `multiply`, for a B whose rows are contiguous and have the accumulator's type.
 
-        The first row panel reads B in place and copies each column panel to `panel`, a buffer of
-        one panel, for the other row panels: the multiply-adds hide the copy.
+        The first micropanel reads B in place and copies each column panel to `panel`, a buffer of
+        one panel, for the other micropanels: the multiply-adds hide the copy.
         """
         unit = c.column_stride == 1
 
@@ -219,7 +219,7 @@ class _Body:
     def emit(self, rows: Index, columns: Index, depth: Index, b_offset: Index) -> None:
         kernel = self.kernel
         scratch = entry_alloca(kernel.mr * kernel.nr, kernel.acc_type)
-        # The row panels together prefetch at least one whole column panel.
+        # The micropanels together prefetch at least one whole column panel.
         step = arith.ceildivui(index(kernel.mr * kernel.nr), index(rows)) if self.far else 0
         with loop(0, columns, kernel.nr) as j:
             b_at, full = add(b_offset, mul(j, depth)), None
@@ -279,7 +279,7 @@ class _Body:
     def _multiply_or_copy(
         self, copies: ir.Value, rows: _RowOffsets, source: Index, depth: Index
     ) -> list[ir.Value]:
-        """Multiply a row panel by the column panel, which is copied first if `copies`."""
+        """Multiply a micropanel by the column panel, which is copied first if `copies`."""
         types = [self.vec_type] * (self.kernel.mr * self.kernel.nv)
         op = scf.IfOp(copies, types, has_else=True)
         for block, at in ((op.then_block, source), (op.else_block, None)):

@@ -6,9 +6,9 @@ functions that all GEMMs of the module share (packing.py, microkernel.py). `stra
 
 The loops of a block, from the outside in: blocks of columns (`nc`); blocks of k (`kc`), for which B
 is packed; blocks of rows (`mc`), for which A is packed; and in the shared functions column panels
-(`nr`) and row panels (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A in
+(`nr`) and micropanels (`mr`). The packed columns of B stay in the L3 cache, the packed rows of A in
 L2, one column panel of B in L1, and an `mr x nr` tile of C in registers. Where the rows of a task
-are packed at once, B is not packed beforehand: the first row panel copies each column panel while
+are packed at once, B is not packed beforehand: the first micropanel copies each column panel while
 it uses it (`Tiling.copying`). An element of C is always the same sum in the same order, however the
 ranges are cut.
 """
@@ -22,13 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
+from nova.codegen.common.match_contraction import Contraction, with_unit_columns
 from nova.codegen.cpu.gemm.amx_microkernel import multiply_tiles
-from nova.codegen.cpu.gemm.blocking import (
-    Contraction,
-    Tiling,
-    choose_tiling,
-    with_unit_columns,
-)
+from nova.codegen.cpu.gemm.blocking import Tiling, choose_tiling
 from nova.codegen.cpu.gemm.microkernel import Microkernel
 from nova.codegen.cpu.gemm.packed_layout import ELEMENTS, PAIRS, TILES
 from nova.codegen.cpu.gemm.packing import Block, pack

@@ -15,13 +15,9 @@ docs/fast-math.md. They apply to a matmul of two bf16 operands that accumulates 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from nova.codegen.common.match_contraction import Contraction
 from nova.core.records import record
 from nova.core.targets import Target
-
-if TYPE_CHECKING:
-    from nova.codegen.cpu.gemm.blocking import Contraction
 
 TILE = 16
 """Rows of an AMX tile register, and 32-bit words of each row."""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, with_unit_columns
+from nova.codegen.common.match_contraction import Contraction, with_unit_columns
+from nova.codegen.cpu.gemm.blocking import choose_tiling
 from nova.codegen.cpu.gemm.unpacked_tiling import is_best_in_place
 from nova.core.records import record
 from nova.core.rounding import round_up

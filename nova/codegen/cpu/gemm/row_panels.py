@@ -13,8 +13,7 @@ from typing import Any
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.common.match_contraction import LoopContraction
-from nova.codegen.cpu.gemm.blocking import with_unit_columns
+from nova.codegen.common.match_contraction import LoopContraction, with_unit_columns
 from nova.codegen.cpu.gemm.packed_gemm import row_panels_of
 from nova.core.records import record
 from nova.core.targets import Target

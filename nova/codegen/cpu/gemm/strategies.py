@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, with_unit_columns
+from nova.codegen.common.match_contraction import Contraction, with_unit_columns
+from nova.codegen.cpu.gemm.blocking import choose_tiling
 from nova.codegen.cpu.gemm.packed_gemm import emit_packed
 from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from nova.codegen.common.builder import BITS, loop, splat, vector_type
 from nova.codegen.common.cascade_sum import SUMS
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.gemv import emit_gemv
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps, step_loop
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, UnpackedTile, unpacked_tile

@@ -15,8 +15,9 @@ from math import isqrt
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.cascade_sum import LONG
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.common.overrides import NO_OVERRIDES
-from nova.codegen.cpu.gemm.blocking import Contraction, rank_register_tiles, step_cost
+from nova.codegen.cpu.gemm.blocking import rank_register_tiles, step_cost
 from nova.codegen.cpu.vectorize import has_masks
 from nova.core.records import record
 from nova.core.rounding import round_up

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from nova.codegen.common.builder import BITS, element_type, vector_type
-from nova.codegen.cpu.attention.tiles import Matrix
+from nova.codegen.common.match_attention import Matrix
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.gemm.epilogue import Core, parts
 from nova.codegen.gpu.gemm.fma import PlainCore

@@ -1,10 +1,11 @@
-"""FlashAttention-2 backward on a GPU: the code of a block of rows of q, or of k and v.
+"""FlashAttention-2 backward on a GPU: separate dQ and dK/dV blocks, no atomics.
 
 Input: an `AttentionBlock`. Output: code. `kernel.py` calls `emit_gradient`.
 
 Weights p and d = p (g v^T - delta) are recomputed from the logsumexp of each row, which the forward
-pass stored: dv = p^T g, dk = d^T q, dq = d k. Blocks with rows of k and v iterate over rows of q
-and g, and vice versa, so that no two blocks add to the same elements.
+pass stored: dv = p^T g, dk = scale d^T q, dq = scale d k. A block has rows of k and v and iterates
+over rows of q and g, or vice versa, so that no two blocks add to the same elements. The blocks of
+FlashAttention-2 are all of the first sort, and add to dq with atomics.
 """
 
 from __future__ import annotations

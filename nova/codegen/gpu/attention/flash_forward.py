@@ -15,7 +15,7 @@ from math import inf
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.gpu.attention.block import AttentionBlock
-from nova.codegen.gpu.attention.hidden import multiply_seen
+from nova.codegen.gpu.attention.masked_nonfinite import multiply_seen
 from nova.codegen.gpu.block_ops import reduce_lanes
 from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import Fragments, TensorCore

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from nova.codegen.cpu.attention.tiles import Attention, Matrix, find_attention
+from nova.codegen.common.match_attention import Attention, Matrix, find_attention
 from nova.codegen.gpu.attention.block import AttentionBlock
 from nova.codegen.gpu.attention.flash_backward import emit_gradient
 from nova.codegen.gpu.attention.flash_forward import emit_forward

@@ -11,7 +11,7 @@ from functools import cached_property, reduce
 from math import e, inf, log2
 
 from nova.codegen.common.builder import BITS, element_type, splat
-from nova.codegen.cpu.attention.tiles import Attention, Matrix
+from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.gpu.attention.plan import AttentionPlan
 from nova.codegen.gpu.gemm.epilogue import Core
 from nova.codegen.gpu.ptx_ops import GLOBAL, exponential2, fused, global_base, load

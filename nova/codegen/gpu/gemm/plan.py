@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
 
 TENSOR_TYPES = ("bf16", "f16", "tf32")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.plan import (
     TENSOR_TYPES,
     GemmPlan,

@@ -15,7 +15,7 @@ from processors import runs_here
 
 import nova
 from nova import knobs
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 
 TOLERANCE = {np.float32: 4e-5, np.float64: 1e-12}
 

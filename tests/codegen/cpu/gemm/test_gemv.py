@@ -17,7 +17,7 @@ from nova.codegen.common.overrides import ScheduleOverrides
 from nova.codegen.cpu.gemm.strategies import is_worth_packing, register_shape, tile_shape
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, is_unpacked, unpacked_tile
 from nova.codegen.cpu.vectorize import has_masks
-from nova.compiler.cpu.llvm import assembly
+from nova.compiler.llvm.machine_code import assembly
 from nova.core.targets import parse_target
 
 _ALL = ("x86_64", "x86_64-v3", "x86_64-v4", "aarch64")

@@ -21,17 +21,18 @@ from native_code import address_of, load_objects
 from processors import runnable
 
 from nova.codegen.common.builder import element_type
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.common.overrides import ScheduleOverrides
 from nova.codegen.cpu.gemm import strategies
-from nova.codegen.cpu.gemm.blocking import Contraction, choose_tiling, edge_rows
+from nova.codegen.cpu.gemm.blocking import choose_tiling, edge_rows
 from nova.codegen.cpu.gemm.strategies import (
     emit_block,
     flops,
     is_worth_packing,
     tile_shape,
 )
-from nova.compiler.cpu.llvm import Unit, assembly, compile_objects
-from nova.compiler.cpu.llvm_compat import normalise
+from nova.compiler.llvm.compat import normalise
+from nova.compiler.llvm.machine_code import Unit, assembly, compile_objects
 from nova.core.targets import Target, parse_target
 from nova.ir.bindings import func, ir, passmanager
 from nova.ir.bindings import llvm as llvm_dialect
@@ -276,7 +277,7 @@ def test_two_cores_have_the_same_to_do(level, shape):
 @pytest.mark.parametrize("accumulate", (False, True))
 @pytest.mark.parametrize("level", LEVELS)
 def test_columns_copied_in_use(level, accumulate):
-    """B is copied by the first row panel, also where a range has more rows than a task."""
+    """B is copied by the first micropanel, also where a range has more rows than a task."""
     target = parse_target(level)
     spec = dense(1200, 75, 19, accumulate=accumulate)
     tiling = choose_tiling(target, spec)

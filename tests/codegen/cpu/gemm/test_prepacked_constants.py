@@ -14,7 +14,7 @@ from processors import runnable
 
 import nova
 from nova.api.translate import translate
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.prepacked_constants import PrepackedPanels, pack_array, packed_size
 from nova.errors import GraphError
 from nova.tools.nova import main

@@ -14,7 +14,7 @@ import pytest
 from processors import needs, runnable
 
 import nova
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.packed_gemm import row_panels_of
 from nova.core.targets import parse_target
 

@@ -19,7 +19,7 @@ from nova.codegen.cpu.gemm.prepacked_constants import panels_of
 from nova.codegen.cpu.gemm.strategies import is_worth_packing, register_shape, tile_shape
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
 from nova.codegen.cpu.vectorize import has_masks
-from nova.compiler.cpu.llvm import assembly
+from nova.compiler.llvm.machine_code import assembly
 from nova.core.targets import parse_target
 
 _ROWS, _COLUMNS = (1, 2, 3, 5, 13, 31), (4, 10, 33, 48, 70)

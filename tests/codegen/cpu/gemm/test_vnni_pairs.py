@@ -21,7 +21,7 @@ from nova.codegen.common.overrides import ScheduleOverrides
 from nova.codegen.cpu.gemm import strategies
 from nova.codegen.cpu.gemm.blocking import choose_tiling
 from nova.codegen.cpu.gemm.packed_layout import ELEMENTS, PAIRS, TILES, choose_packed_layout
-from nova.compiler.cpu.llvm import assembly
+from nova.compiler.llvm.machine_code import assembly
 from nova.core.targets import Target, parse_target
 
 BF16 = ("bf16", "bf16", "f32")

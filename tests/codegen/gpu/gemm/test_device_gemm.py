@@ -15,7 +15,7 @@ from simulated import assemble, run
 import nova
 from benchmarks.gpu.launch import Buffer, launch_ptx
 from nova.codegen.common.builder import splat
-from nova.codegen.cpu.gemm.blocking import Contraction
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.epilogue import Fragment, store_epilogue
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm, make_plan

@@ -12,9 +12,9 @@ import pytest
 import nova
 from nova import knobs
 from nova.compiler.cpu.backend import HostCompile
-from nova.compiler.cpu.llvm import LlvmJob, Unit, parse_units, print_units
-from nova.compiler.cpu.units import UnitLowering
+from nova.compiler.cpu.lower_units import UnitLowering
 from nova.compiler.driver import build
+from nova.compiler.llvm.machine_code import LlvmJob, Unit, parse_units, print_units
 from nova.compiler.recorder import Recorder, module_text
 from nova.compiler.stages import CompileSession, passes_between, run_stages, start_from_plan
 from nova.compiler.work_queue import WorkQueue
@@ -22,7 +22,7 @@ from nova.core.log import Progress
 from nova.core.settings import current_settings
 from nova.core.targets import parse_target
 from nova.errors import CodegenError
-from nova.graph.gradients import gradients
+from nova.graph.autodiff import gradients
 from nova.ir.bindings import ir
 from nova.ir.clone import copy_module
 from nova.plan import Plan, build_plan

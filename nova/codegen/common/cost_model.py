@@ -7,7 +7,7 @@ measured: a compiled file must not depend on the machine that wrote it.
 from __future__ import annotations
 
 OPERATIONS_PER_NS = {"matrix": 64.0, "vector": 2.0, "host": 16.0}
-"""Scalar operations (the unit of `nova.work`) per nanosecond, by core kind."""
+"""Scalar operations (the unit of `nova.work`) per nanosecond, by core type."""
 
 BYTES_PER_NS = 8.0
 

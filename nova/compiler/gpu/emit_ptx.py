@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from nova.artifact.device_image import check_calls
-from nova.compiler.cpu.llvm import (
+from nova.compiler.llvm.bindings import binding as llvmlite
+from nova.compiler.llvm.compat import normalise
+from nova.compiler.llvm.machine_code import (
     ASSEMBLY,
     default_passes,
     emit,
@@ -19,8 +21,6 @@ from nova.compiler.cpu.llvm import (
     parse_module,
     run_passes,
 )
-from nova.compiler.cpu.llvm_bindings import binding as llvmlite
-from nova.compiler.cpu.llvm_compat import normalise
 from nova.core.targets import Target
 from nova.errors import CodegenError
 from nova.ir.bindings import ir, llvm

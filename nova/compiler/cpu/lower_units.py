@@ -1,9 +1,9 @@
 """Lowers kernels to LLVM IR in units that compile in parallel: the stages `llvm` and `ll` per unit.
 
 In: a module at the stage `loops`, or being lowered to it. Out: units for
-`nova/compiler/cpu/llvm.py`, shared functions first and then the units that take longest, so that
-LLVM runs while the next units are lowered. The module is at the stage `llvm` after the last part
-has been lowered. `nova/compiler/cpu/backend.py` calls this.
+`nova/compiler/llvm/machine_code.py`, shared functions first and then the units that take longest,
+so that LLVM runs while the next units are lowered. The module is at the stage `llvm` after the last
+part has been lowered. `nova/compiler/cpu/backend.py` calls this.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nova.compiler.cpu.llvm import Unit
-from nova.compiler.cpu.llvm_compat import normalise
+from nova.compiler.llvm.compat import normalise
+from nova.compiler.llvm.machine_code import Unit
 from nova.core.records import record
 from nova.ir.attributes import KERNEL, MATH, SCALAR_LOOPS, SHARED, Flag
 from nova.ir.bindings import ir, llvm

@@ -7,7 +7,7 @@ operands, and returns `Parts`; `decode.py` has the dispatch table.
 from __future__ import annotations
 
 from nova.gpusim.operands import Operands
-from nova.gpusim.ptx import Statement
+from nova.gpusim.ptx_parser import Statement
 from nova.gpusim.records import (
     ALIGNED,
     ARRIVE,

@@ -12,13 +12,9 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from nova.codegen.common.match_contraction import Contraction, with_unit_columns
 from nova.codegen.common.overrides import ScheduleOverrides
-from nova.codegen.cpu.gemm.blocking import (
-    Contraction,
-    choose_tiling,
-    rank_register_tiles,
-    with_unit_columns,
-)
+from nova.codegen.cpu.gemm.blocking import choose_tiling, rank_register_tiles
 from nova.codegen.cpu.schedule import KernelSchedule
 from nova.core.targets import Target
 

@@ -20,10 +20,12 @@ def test_constant_bools(shape: tuple[int, ...]) -> None:
 
 
 def test_large_constant_bools_are_not_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nova.passes.kernels import bools
+    from nova.passes.kernels import bools_as_bytes
 
     calls = []
-    monkeypatch.setattr(bools, "_byte", lambda byte=bools._byte: (calls.append(1), byte())[1])
+    monkeypatch.setattr(
+        bools_as_bytes, "_byte", lambda byte=bools_as_bytes._byte: (calls.append(1), byte())[1]
+    )
     mask = RNG.random(50_000) > 0.5
     x = RNG.standard_normal(50_000).astype("f4")
     X = nova.tensor(x, name="X")

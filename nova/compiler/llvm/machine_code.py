@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nova.compiler.cpu.llvm_bindings import NewPassManager, ffi
-from nova.compiler.cpu.llvm_bindings import binding as llvm
+from nova.compiler.llvm.bindings import NewPassManager, ffi
+from nova.compiler.llvm.bindings import binding as llvm
 from nova.core.targets import Target
 from nova.errors import CodegenError
 

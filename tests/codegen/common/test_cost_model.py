@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from nova.artifact.tables import CORES, UNLINKED
-from nova.codegen.common.cost import BYTES_PER_NS, OPERATIONS_PER_NS, estimate_ns
+from nova.codegen.common.cost_model import BYTES_PER_NS, OPERATIONS_PER_NS, estimate_ns
 
 PREPARE = Path(__file__).parents[3] / "native" / "src" / "exec" / "program_graph.c"
 
