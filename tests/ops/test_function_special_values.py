@@ -31,14 +31,14 @@ def test_gamma_functions_near_poles(function: str) -> None:
 
 @pytest.mark.parametrize("row", [[1.0, 2.0, INF, INF], [-INF, 1.0, 3.0], [-INF, -INF, 0.0, INF]])
 @pytest.mark.parametrize("interpolation", ["lower", "higher", "nearest"])
-def test_quantile_beside_infinities(row: list[float], interpolation: str) -> None:
+def test_quantile_next_to_infinities(row: list[float], interpolation: str) -> None:
     for q in (0.0, 0.25, 0.4, 0.5, 0.9, 1.0):
         want = torch.quantile(torch.tensor(row), q, interpolation=interpolation)
         got = nova.quantile(np.array(row, "f4"), q, interpolation=interpolation)
         assert_equal(got, want)
 
 
-def test_linear_quantile_beside_infinities() -> None:
+def test_linear_quantile_next_to_infinities() -> None:
     assert_equal(nova.quantile(np.array([-INF, 1.0, 3.0], "f4"), 0.25), -INF)
     assert_equal(nova.quantile(np.array([1.0, INF, INF], "f4"), [0.25, 0.5, 0.75]), [INF] * 3)
     assert_equal(nova.quantile(np.array([-INF, INF], "f4"), 0.5), NAN)

@@ -112,7 +112,7 @@ def _quantile(
     first, second = F.take(ordered, low, axis=0), F.take(ordered, high, axis=0)
     # A NaN in the row, which is sorted to the end, makes the quantile NaN.
     last = F.take(ordered, np.array([n - 1]), axis=0)
-    # An infinite difference would be NaN beside -inf.
+    # An infinite difference plus -inf would be NaN.
     difference = second - first
     result = F.where(
         F.isfinite(difference),
