@@ -18,8 +18,8 @@ typedef struct random_graph {
     nova_graph *graph;
 } random_graph;
 
-/* One of several shapes (chains, layers, fans, trees, dense, no edges, all of them combined), several
- * core types, and up to `most` tasks. Ends the process on an error. */
+/* One of several shapes (chains, layers, fans, trees, dense, no edges, all of them combined),
+ * several core types, and up to `most` tasks. Ends the process on an error. */
 random_graph *random_graph_make(uint64_t seed, uint32_t most);
 void random_graph_free(random_graph *graph);
 

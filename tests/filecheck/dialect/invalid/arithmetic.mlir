@@ -337,7 +337,7 @@ func.func @neg_3(%arg0: tensor<2xi17>) {
 // -----
 
 func.func @neg_4(%arg0: tensor<2xui32>) {
-  // expected-error @+1 {{'nova.neg' op element type ui32 is not one of Nova's}}
+  // expected-error @+1 {{'nova.neg' op u32 is an element type of imported programs only}}
   %0 = "nova.neg"(%arg0) : (tensor<2xui32>) -> tensor<2xui32>
   return
 }

@@ -233,7 +233,7 @@ func.func @linear_recurrence_1(%arg0: tensor<2xf32>, %arg1: tensor<3xf32>) {
 // -----
 
 func.func @windows_1(%arg0: tensor<4xf32>) {
-  // expected-error @+1 {{'nova.windows' op do not fit in (4,)}}
+  // expected-error @+1 {{'nova.windows' op windows of (9,) do not fit in (4,)}}
   %0 = "nova.windows"(%arg0) {kernel = array<i64: 9>} : (tensor<4xf32>) -> tensor<9x1xf32>
   return
 }
