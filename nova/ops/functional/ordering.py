@@ -219,7 +219,7 @@ def _segment_sum(F: Any, x: Any, segment_ids: Any, num_segments: int) -> Any:
     x, ids = as_tensor(F, x), as_integers(F, "segment_sum", segment_ids, "segment_ids")
     total = _segments("segment_sum", x, ids, num_segments)
     ids = to_dtype(F, ids, i64)
-    # A slice whose id is no segment is not counted.
+    # Slices with ids outside the segments are not counted.
     inside = F.reshape((ids >= 0) & (ids < total), (*ids.shape, *(1,) * (len(x.shape) - 1)))
     each = F.where(inside, x, F.zeros_like(x))
     return F.index_add(F.zeros((total, *x.shape[1:]), dtype=x.dtype), ids, each)
