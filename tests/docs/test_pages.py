@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,13 @@ PAGES = [
     *("README.md", "CONTRIBUTING.md", "benchmarks/README.md"),
     *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
 ]
+
+
+@pytest.fixture(autouse=True)
+def assignments_end_with_the_page() -> Iterator[None]:
+    """A page assigns knobs in this process: later tests start without them."""
+    yield
+    nova.knobs.reset()
 
 
 def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

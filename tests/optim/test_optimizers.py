@@ -180,7 +180,7 @@ def test_state_has_names() -> None:
         (lambda p: optim.Adam(p, eps=-1.0), AttributeValueError, "eps"),
         (lambda p: optim.Adam([]), GraphError, "no parameters"),
         (lambda p: optim.Adam([*p, p[0]]), GraphError, "twice"),
-        (lambda p: optim.Adam([np.ones(3)]), GraphError, "no parameter"),
+        (lambda p: optim.Adam([np.ones(3)]), GraphError, "is not a parameter"),
         (lambda p: optim.Adam([{"params": p, "rate": 1}]), UnknownKeywordError, "rate"),
     ],
 )

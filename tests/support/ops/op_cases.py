@@ -112,6 +112,7 @@ _INTEGER = {
     "ge1": (1, 9),
     "probability": (0, 2),
     "sign": (0, 2),
+    "weight": (1, 4),
 }
 
 
@@ -141,6 +142,8 @@ def _array(rng: np.random.Generator, spec: Draw, kind: str, type_: DType) -> np.
         return np.asarray(rng.integers(-(2**40), 2**40), np.int64)
     if kind == "bool":
         return np.asarray(rng.random(spec.shape) < 0.6)
+    if kind == "mask" and not type_.is_float:
+        return np.asarray(_FLOAT[kind](rng, spec.shape)).astype(np.float32)
     if type_.is_float:
         return np.asarray(_FLOAT[kind](rng, spec.shape)).astype(type_.numpy)
     low, high = _INTEGER[kind]
