@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from nova.graph import Tensor
 from nova.nn.module import Module
 from nova.ops import F
 
 
-class MaxPool1d(Module):
-    """The largest element of each window of 1 spatial axes."""
+class _MaxPool(Module):
+    function: ClassVar[str]
 
     def __init__(
         self,
@@ -20,16 +21,12 @@ class MaxPool1d(Module):
         dilation: Any = 1,
         ceil_mode: bool = False,
     ):
-        self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode = (
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-        )
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.dilation, self.ceil_mode = dilation, ceil_mode
 
     def forward(self, x: Any) -> Tensor:
-        return F.max_pool1d(
+        pool: Callable[..., Tensor] = getattr(F, self.function)
+        return pool(
             x,
             self.kernel_size,
             stride=self.stride,
@@ -39,68 +36,26 @@ class MaxPool1d(Module):
         )
 
 
-class MaxPool2d(Module):
-    """The largest element of each window of 2 spatial axes."""
+class MaxPool1d(_MaxPool):
+    """The largest element of each window of one spatial axis."""
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-    ):
-        self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode = (
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-        )
-
-    def forward(self, x: Any) -> Tensor:
-        return F.max_pool2d(
-            x,
-            self.kernel_size,
-            stride=self.stride,
-            padding=self.padding,
-            dilation=self.dilation,
-            ceil_mode=self.ceil_mode,
-        )
+    function = "max_pool1d"
 
 
-class MaxPool3d(Module):
-    """The largest element of each window of 3 spatial axes."""
+class MaxPool2d(_MaxPool):
+    """The largest element of each window of two spatial axes."""
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-    ):
-        self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode = (
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-        )
-
-    def forward(self, x: Any) -> Tensor:
-        return F.max_pool3d(
-            x,
-            self.kernel_size,
-            stride=self.stride,
-            padding=self.padding,
-            dilation=self.dilation,
-            ceil_mode=self.ceil_mode,
-        )
+    function = "max_pool2d"
 
 
-class AvgPool1d(Module):
-    """The mean of each window of 1 spatial axes."""
+class MaxPool3d(_MaxPool):
+    """The largest element of each window of three spatial axes."""
+
+    function = "max_pool3d"
+
+
+class _AvgPool(Module):
+    function: ClassVar[str]
 
     def __init__(
         self,
@@ -110,16 +65,12 @@ class AvgPool1d(Module):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ):
-        self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad = (
-            kernel_size,
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-        )
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
     def forward(self, x: Any) -> Tensor:
-        return F.avg_pool1d(
+        pool: Callable[..., Tensor] = getattr(F, self.function)
+        return pool(
             x,
             self.kernel_size,
             stride=self.stride,
@@ -129,124 +80,69 @@ class AvgPool1d(Module):
         )
 
 
-class AvgPool2d(Module):
-    """The mean of each window of 2 spatial axes."""
+class AvgPool1d(_AvgPool):
+    """The mean of each window of one spatial axis."""
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ):
-        self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad = (
-            kernel_size,
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-        )
-
-    def forward(self, x: Any) -> Tensor:
-        return F.avg_pool2d(
-            x,
-            self.kernel_size,
-            stride=self.stride,
-            padding=self.padding,
-            ceil_mode=self.ceil_mode,
-            count_include_pad=self.count_include_pad,
-        )
+    function = "avg_pool1d"
 
 
-class AvgPool3d(Module):
-    """The mean of each window of 3 spatial axes."""
+class AvgPool2d(_AvgPool):
+    """The mean of each window of two spatial axes."""
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ):
-        self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad = (
-            kernel_size,
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-        )
-
-    def forward(self, x: Any) -> Tensor:
-        return F.avg_pool3d(
-            x,
-            self.kernel_size,
-            stride=self.stride,
-            padding=self.padding,
-            ceil_mode=self.ceil_mode,
-            count_include_pad=self.count_include_pad,
-        )
+    function = "avg_pool2d"
 
 
-class AdaptiveAvgPool1d(Module):
-    """The means of windows that divide 1 spatial axes."""
+class AvgPool3d(_AvgPool):
+    """The mean of each window of three spatial axes."""
+
+    function = "avg_pool3d"
+
+
+class _AdaptivePool(Module):
+    function: ClassVar[str]
 
     def __init__(self, output_size: Any):
         self.output_size = output_size
 
     def forward(self, x: Any) -> Tensor:
-        return F.adaptive_avg_pool1d(x, self.output_size)
+        pool: Callable[..., Tensor] = getattr(F, self.function)
+        return pool(x, self.output_size)
 
 
-class AdaptiveAvgPool2d(Module):
-    """The means of windows that divide 2 spatial axes."""
+class AdaptiveAvgPool1d(_AdaptivePool):
+    """The means of windows that divide one spatial axis."""
 
-    def __init__(self, output_size: Any):
-        self.output_size = output_size
-
-    def forward(self, x: Any) -> Tensor:
-        return F.adaptive_avg_pool2d(x, self.output_size)
+    function = "adaptive_avg_pool1d"
 
 
-class AdaptiveAvgPool3d(Module):
-    """The means of windows that divide 3 spatial axes."""
+class AdaptiveAvgPool2d(_AdaptivePool):
+    """The means of windows that divide two spatial axes."""
 
-    def __init__(self, output_size: Any):
-        self.output_size = output_size
-
-    def forward(self, x: Any) -> Tensor:
-        return F.adaptive_avg_pool3d(x, self.output_size)
+    function = "adaptive_avg_pool2d"
 
 
-class AdaptiveMaxPool1d(Module):
-    """The maxima of windows that divide 1 spatial axes."""
+class AdaptiveAvgPool3d(_AdaptivePool):
+    """The means of windows that divide three spatial axes."""
 
-    def __init__(self, output_size: Any):
-        self.output_size = output_size
-
-    def forward(self, x: Any) -> Tensor:
-        return F.adaptive_max_pool1d(x, self.output_size)
+    function = "adaptive_avg_pool3d"
 
 
-class AdaptiveMaxPool2d(Module):
-    """The maxima of windows that divide 2 spatial axes."""
+class AdaptiveMaxPool1d(_AdaptivePool):
+    """The maxima of windows that divide one spatial axis."""
 
-    def __init__(self, output_size: Any):
-        self.output_size = output_size
-
-    def forward(self, x: Any) -> Tensor:
-        return F.adaptive_max_pool2d(x, self.output_size)
+    function = "adaptive_max_pool1d"
 
 
-class AdaptiveMaxPool3d(Module):
-    """The maxima of windows that divide 3 spatial axes."""
+class AdaptiveMaxPool2d(_AdaptivePool):
+    """The maxima of windows that divide two spatial axes."""
 
-    def __init__(self, output_size: Any):
-        self.output_size = output_size
+    function = "adaptive_max_pool2d"
 
-    def forward(self, x: Any) -> Tensor:
-        return F.adaptive_max_pool3d(x, self.output_size)
+
+class AdaptiveMaxPool3d(_AdaptivePool):
+    """The maxima of windows that divide three spatial axes."""
+
+    function = "adaptive_max_pool3d"
 
 
 class Upsample(Module):
