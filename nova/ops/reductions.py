@@ -194,11 +194,13 @@ def _position(name: str, doc: str, numpy: Any, largest: bool) -> Op:
     )
 
 
-def _lowest(x: DType) -> Any:
+def lowest(x: DType) -> Any:
+    """The identity of max: -inf, or the smallest integer."""
     return 0 if x is bool_ else -inf if x.is_float else int(np.iinfo(x.numpy).min)
 
 
-def _highest(x: DType) -> Any:
+def highest(x: DType) -> Any:
+    """The identity of min: inf, or the largest integer."""
     return 1 if x is bool_ else inf if x.is_float else int(np.iinfo(x.numpy).max)
 
 
@@ -236,7 +238,7 @@ FOLDS = (
         "The largest element over the axes, NaN if there is one; ties share the gradient evenly.",
         np.max,
         lambda s, top, v: s.maximum(top, v),
-        _lowest,
+        lowest,
         infer=_extreme_type,
         vjp=_vjp_extreme,
     ),
@@ -245,7 +247,7 @@ FOLDS = (
         "The smallest element over the axes, NaN if there is one; ties share the gradient evenly.",
         np.min,
         lambda s, low, v: s.minimum(low, v),
-        _highest,
+        highest,
         infer=_extreme_type,
         vjp=_vjp_extreme,
     ),

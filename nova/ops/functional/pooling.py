@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor, inf, isfinite
+from math import floor, isfinite
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from nova.core.dtypes import TensorType, accumulator, bool_
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.functional.common import as_floats, as_tensor, choice, function, number, to_dtype
 from nova.ops.functional.convolution import Sizes, pad_spatial, spatial_sizes, with_batch
+from nova.ops.reductions import lowest
 from nova.ops.table import Op, register
 
 
@@ -65,10 +66,10 @@ def _options(
     )
 
 
-def _lowest(name: str, x: TensorType) -> Any:
+def _padding_value(name: str, x: TensorType) -> Any:
     if x.dtype is bool_:
         raise DTypeError(f"{name}: x is bool", hint="cast it to u8 first")
-    return -inf if x.dtype.is_float else int(np.iinfo(x.dtype.numpy).min)
+    return lowest(x.dtype)
 
 
 def _max_pool(rank: int) -> Any:
@@ -85,7 +86,7 @@ def _max_pool(rank: int) -> Any:
     ) -> Any:
         x, added = with_batch(F, name, as_tensor(F, x), rank)
         options = _options(name, rank, kernel_size, stride, padding, dilation)
-        windows = _pooled_windows(F, name, x, options, ceil_mode, _lowest(name, x.type))
+        windows = _pooled_windows(F, name, x, options, ceil_mode, _padding_value(name, x.type))
         out = F.max(windows, axis=tuple(range(2, 2 + rank)))
         return F.squeeze(out, 0) if added else out
 

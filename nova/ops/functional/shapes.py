@@ -123,13 +123,13 @@ def _rot90(F: Any, x: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     if len(plane) != 2 or plane[0] == plane[1]:
         raise AxisError(f"rot90: axes {axes} are not two axes")
     a, b = plane
-    turns = int_value(k, "rot90: k") % 4
-    if turns == 0:
+    quarter_turns = int_value(k, "rot90: k") % 4
+    if quarter_turns == 0:
         return x
-    if turns == 2:
+    if quarter_turns == 2:
         return F.flip(x, (a, b))
     swapped = F.swapaxes(x, a, b)
-    return F.flip(swapped, (a,) if turns == 1 else (b,))
+    return F.flip(swapped, (a,) if quarter_turns == 1 else (b,))
 
 
 def _fliplr(F: Any, x: Any) -> Any:
