@@ -385,6 +385,11 @@ CREATION = {
         numpy=_arange,
         grad=False,
     ),
+    "extent": Sample(
+        (case(size=7), case(size=0, dtype=f32), case(size=300, dtype=bf16_)),
+        numpy=lambda size, dtype=None: np.asarray(size),
+        grad=False,
+    ),
     "full": Sample(
         (
             case(shape=(3, 5), value=2.5),
