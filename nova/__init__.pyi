@@ -580,6 +580,18 @@ def triplet_margin_loss(
     swap: bool = ...,
     reduction: str = ...,
 ) -> Tensor: ...
+def triplet_margin_with_distance_loss(
+    anchor: Operand,
+    positive: Operand,
+    negative: Operand,
+    distance_function: Any = ...,
+    margin: float = ...,
+    swap: bool = ...,
+    reduction: str = ...,
+) -> Tensor: ...
+def multi_margin_loss(
+    x: Operand, target: Operand, p: int = ..., margin: float = ..., reduction: str = ...
+) -> Tensor: ...
 def poisson_nll_loss(
     x: Operand,
     target: Operand,
