@@ -83,7 +83,7 @@ def _operand(op: Op, position: int, value: Any) -> Any:
     if isinstance(value, Tensor) or type(value) in _NUMBER:
         return value
     if isinstance(value, SizeExpr):  # like a Python int, it takes the dtype of the other operands
-        extent = apply(OPS["extent"], (), {"size": value, "dtype": i64})
+        extent = apply(OPS["extent"], (), {"value": value, "dtype": i64})
         extent.weak = True
         return extent
     if isinstance(value, np.ndarray | np.generic | list | tuple) or hasattr(value, "__dlpack__"):

@@ -334,15 +334,15 @@ def _eye(F: Any, n: int, m: Any = None, k: int = 0, dtype: Any = f32) -> Any:
 
 
 def _extent_canon(ins: Types, attrs: Attrs) -> Attrs:
-    size, type_ = attrs["size"], dtype(attrs["dtype"])
-    if is_static(size):
-        size = int_value(size, "size")
-        constant(size, type_)  # rejects a value out of range
-    return {"size": size, "dtype": type_}
+    value, type_ = attrs["value"], dtype(attrs["dtype"])
+    if is_static(value):
+        value = int_value(value, "value")
+        constant(value, type_)  # rejects a value out of range
+    return {"value": value, "dtype": type_}
 
 
-def _extent_lower(b: Any, out: TensorType, *, size: Any, dtype: DType) -> Any:
-    return b.generic(out, [], lambda s: s.const(size, accumulator(dtype)))
+def _extent_lower(b: Any, out: TensorType, *, value: Any, dtype: DType) -> Any:
+    return b.generic(out, [], lambda s: s.const(value, accumulator(dtype)))
 
 
 NOGRAD = frozenset({"nograd"})
@@ -455,10 +455,10 @@ ROWS: tuple[Op, ...] = (
         "extent",
         "A size as a 0-d tensor: the value of a symbolic size at run time.",
         operands=(),
-        attrs={"size": REQUIRED, "dtype": i64},
+        attrs={"value": REQUIRED, "dtype": i64},
         canon=_extent_canon,
         infer=lambda ins, attrs: TensorType((), attrs["dtype"]),
-        numpy=lambda *, size, dtype: converted(np.asarray(size), dtype),
+        numpy=lambda *, value, dtype: converted(np.asarray(value), dtype),
         lower=_extent_lower,
         tags=NOGRAD,
     ),

@@ -131,7 +131,7 @@ def int_value(value: Any, title: str) -> int:
 
 def size_number(F: Any, size: Any, dtype_: DType) -> Any:
     """A size as an operand: a Python float, or a 0-d tensor of `dtype_` if it is symbolic."""
-    return F.extent(size=size, dtype=dtype_) if isinstance(size, SizeExpr) else float(size)
+    return F.extent(value=size, dtype=dtype_) if isinstance(size, SizeExpr) else float(size)
 
 
 def widen(array: np.ndarray) -> np.ndarray:

@@ -153,6 +153,6 @@ func.func @full() -> tensor<2x3xf32> {
 // CHECK: linalg.generic {{.*}}iterator_types = []
 // CHECK-NOT: nova.
 func.func @extent() -> tensor<f32> {
-  %0 = "nova.extent"() {dtype = f32, size = 5 : i64} : () -> tensor<f32>
+  %0 = "nova.extent"() {dtype = f32, value = 5 : i64} : () -> tensor<f32>
   return %0 : tensor<f32>
 }

@@ -386,8 +386,8 @@ CREATION = {
         grad=False,
     ),
     "extent": Sample(
-        (case(size=7), case(size=0, dtype=f32), case(size=300, dtype=bf16_)),
-        numpy=lambda size, dtype=None: np.asarray(size),
+        (case(value=7), case(value=0, dtype=f32), case(value=300, dtype=bf16_)),
+        numpy=lambda value, dtype=None: np.asarray(value),
         grad=False,
     ),
     "full": Sample(

@@ -114,7 +114,7 @@ func.func @full_result() {
 
 func.func @extent_result() {
   // expected-error @+1 {{'nova.extent' op result type is bf16[7,7], must be f32[]}}
-  %0 = "nova.extent"() {dtype = f32, size = 5 : i64} : () -> tensor<7x7xbf16>
+  %0 = "nova.extent"() {dtype = f32, value = 5 : i64} : () -> tensor<7x7xbf16>
   return
 }
 
@@ -193,7 +193,7 @@ func.func @one_hot_2(%arg0: tensor<4xi64>) {
 // -----
 
 func.func @extent_1() {
-  // expected-error @+1 {{'nova.extent' op needs the attribute `size`}}
+  // expected-error @+1 {{'nova.extent' op needs the attribute `value`}}
   %0 = "nova.extent"() : () -> tensor<i64>
   return
 }
@@ -201,8 +201,8 @@ func.func @extent_1() {
 // -----
 
 func.func @extent_2() {
-  // expected-error @+1 {{'nova.extent' op size must be an int, not 'B'}}
-  %0 = "nova.extent"() {size = "B"} : () -> tensor<i64>
+  // expected-error @+1 {{'nova.extent' op value must be an int, not 'B'}}
+  %0 = "nova.extent"() {value = "B"} : () -> tensor<i64>
   return
 }
 
