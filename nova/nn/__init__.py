@@ -67,6 +67,7 @@ from nova.nn.losses import (
     TripletMarginLoss,
 )
 from nova.nn.module import Module, replaced
+from nova.nn.named_containers import ModuleDict, ParameterDict, ParameterList
 from nova.nn.normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -161,11 +162,14 @@ __all__ = [
     "MaxPool3d",
     "Mish",
     "Module",
+    "ModuleDict",
     "ModuleList",
     "MultiLabelSoftMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
     "Parameter",
+    "ParameterDict",
+    "ParameterList",
     "PixelShuffle",
     "PixelUnshuffle",
     "PoissonNLLLoss",

@@ -15,7 +15,7 @@ class _Numbered(Module):
 
     def append(self, module: Module) -> Self:
         """Append a module."""
-        setattr(self, str(len(self)), _checked(module))
+        setattr(self, str(len(self)), checked_module(module))
         return self
 
     def extend(self, modules: Iterable[Module]) -> Self:
@@ -39,7 +39,7 @@ class _Numbered(Module):
         return str(index % len(self))
 
     def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, self._position(index), _checked(module))
+        setattr(self, self._position(index), checked_module(module))
 
 
 class Sequential(_Numbered):
@@ -79,7 +79,8 @@ class ModuleList(_Numbered):
         return getattr(self, self._position(index))
 
 
-def _checked(module: Any) -> Module:
+def checked_module(module: Any) -> Module:
+    """`module`, or an error if it is something else."""
     if not isinstance(module, Module):
         raise ModuleError(
             f"{module!r} is not a module",
