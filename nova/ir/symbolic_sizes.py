@@ -20,12 +20,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from math import isqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 from nova.core.records import record
 from nova.core.sizes import Dim, Size, SizeExpr, evaluate, parse_size, size_of, substitute
 from nova.errors import LoweringError
 from nova.ir.attributes import DIMS, SIZES
+
+Extent: TypeAlias = Any
+"""A size in code generation: an int, or a `SizeExpr` while a symbolic program is lowered. Not a
+union: a schedule that needs a number raises SymbolicSizeError when it uses an expression as one."""
 
 _FIRST = 1009
 """Representatives are at least this large: code is generated for large sizes, with tails."""
@@ -100,13 +104,18 @@ class SizeTable:
         return {0: 0, 1: 1, **exact}
 
     @cached_property
-    def _generic(self) -> list[SizeExpr]:
-        """Dims and expressions, of dims that are 2 or more.
+    def generic_dims(self) -> dict[str, Dim]:
+        """The dims by name, 2 or more each.
 
         Decisions of code generation are those for large sizes: a size is then known to be neither 0
         nor 1. The code is correct for both because loops with dynamic bounds are.
         """
-        generic = {d.name: size_of(Dim(d.name, max(2, d.min), max(3, d.max))) for d in self.dims}
+        return {d.name: Dim(d.name, max(2, d.min), max(3, d.max)) for d in self.dims}
+
+    @cached_property
+    def _generic(self) -> list[SizeExpr]:
+        """Dims and expressions over the generic dims."""
+        generic = {name: size_of(dim) for name, dim in self.generic_dims.items()}
         sizes = [*map(size_of, self.dims), *self.sizes]
         return [s for s in (substitute(s, generic) for s in sizes) if isinstance(s, SizeExpr)]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from nova.codegen.common.loop_nest import LoopNest
 from nova.core.records import record
-from nova.core.sizes import Size, ceildiv, known_equal, size_max, size_min
+from nova.core.sizes import ceildiv, known_equal, size_max, size_min
 from nova.errors import LoweringError
 from nova.ir.attributes import WRITES
 from nova.ir.bindings import ir
@@ -25,7 +25,7 @@ from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import is_generic_op, shape_of
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic_sizes import Extent, is_number, typical
 
 Bounds = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}
@@ -35,9 +35,9 @@ _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}
 class ByteRange:
     """Bytes [low, high), shifted by `strides` with the grid point."""
 
-    low: Size
-    high: Size
-    strides: tuple[Size, ...]
+    low: Extent
+    high: Extent
+    strides: tuple[Extent, ...]
 
     def __mul__(self, factor: int) -> ByteRange:
         strides = tuple(s * factor for s in self.strides)
@@ -48,7 +48,7 @@ class ByteRange:
 class Footprint:
     """A kernel's grid and tile, and the byte ranges of each argument that it reads and writes."""
 
-    grid: tuple[Size, ...]
+    grid: tuple[Extent, ...]
     tile: tuple[int, ...]
     reads: tuple[tuple[ByteRange, ...], ...]
     writes: tuple[tuple[ByteRange, ...], ...]
@@ -57,7 +57,7 @@ class Footprint:
     def counts(self) -> tuple[int, ...]:
         """Tiles along each dimension of the grid; the last one is the fastest."""
         sizes = zip(self.grid, self.tile, strict=True)
-        return tuple(ceildiv(typical(g), t) for g, t in sizes)
+        return tuple(-(-typical(g) // t) for g, t in sizes)
 
     def touched(self, byte_ranges: Sequence[ByteRange], cuts: Sequence[int]) -> Bounds | None:
         """The bytes [low, high) that tiles [cuts[i], cuts[i+1]) touch; None for no bytes."""
@@ -88,7 +88,7 @@ def find_footprint(
     kernel: Any,
     ops: Sequence[Any],
     nests: Mapping[Any, LoopNest],
-    grid: tuple[Size, ...],
+    grid: tuple[Extent, ...],
     tile: tuple[int, ...],
 ) -> Footprint:
     """The footprint of a kernel whose `ops` run as `nests` where they have one."""
@@ -108,7 +108,7 @@ def find_footprint(
 
 
 class _Finder:
-    def __init__(self, position: dict[Any, int], grid: tuple[Size, ...], tile: tuple[int, ...]):
+    def __init__(self, position: dict[Any, int], grid: tuple[Extent, ...], tile: tuple[int, ...]):
         self.position = position
         self.grid, self.tile = grid, tile
         self.reads: dict[int, list[ByteRange]] = {}
@@ -186,7 +186,7 @@ def _byte_range(nest: LoopNest, operand: int, grid_rank: int) -> ByteRange | Non
 
 def _merged(byte_ranges: Iterable[ByteRange]) -> tuple[ByteRange, ...]:
     """One byte range per set of strides."""
-    joined: dict[tuple[Size, ...], ByteRange] = {}
+    joined: dict[tuple[Extent, ...], ByteRange] = {}
     for byte_range in byte_ranges:
         following = joined.get(byte_range.strides, byte_range)
         joined[byte_range.strides] = ByteRange(

@@ -13,18 +13,18 @@ from math import prod
 from typing import Any
 
 from nova.core.records import record
-from nova.core.sizes import Size, known_equal
+from nova.core.sizes import known_equal
 from nova.ir.linalg.generic import GenericOp, shape_of
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic_sizes import Extent, is_number, typical
 
 
 @record
 class Loop:
     """One loop: its extent, kind, stride in every operand, and the linalg loops it represents."""
 
-    size: Size
+    size: Extent
     parallel: bool
-    strides: tuple[Size, ...]
+    strides: tuple[Extent, ...]
     dims: tuple[int, ...]
 
 
@@ -34,11 +34,11 @@ class LoopNest:
 
     generic: GenericOp
     loops: tuple[Loop, ...]
-    offsets: tuple[Size, ...]
+    offsets: tuple[Extent, ...]
     indexed: frozenset[int]
 
     @property
-    def iteration_count(self) -> Size:
+    def iteration_count(self) -> Extent:
         """The size of the iteration space: how often the body runs."""
         return prod(loop.size for loop in self.loops)
 
@@ -91,8 +91,8 @@ def _indexed(generic: GenericOp) -> frozenset[int]:
 
 
 def merge_grid(
-    nests: list[LoopNest], grid: tuple[Size, ...]
-) -> tuple[list[LoopNest], tuple[Size, ...]]:
+    nests: list[LoopNest], grid: tuple[Extent, ...]
+) -> tuple[list[LoopNest], tuple[Extent, ...]]:
     """Merge adjacent grid dimensions where every op of the kernel allows it."""
     i = 0
     while i + 1 < len(grid):

@@ -13,10 +13,9 @@ from typing import Any
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
 from nova.core.records import record
-from nova.core.sizes import Size
 from nova.ir.bindings import ir
 from nova.ir.linalg.generic import GenericOp
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic_sizes import Extent, is_number, typical
 from nova.ir.walk import defining_op
 
 
@@ -29,12 +28,12 @@ class Contraction:
     original layout.
     """
 
-    m: Size
-    n: Size
-    k: Size
-    a_strides: tuple[Size, Size]
-    b_strides: tuple[Size, Size]
-    c_strides: tuple[Size, Size]
+    m: Extent
+    n: Extent
+    k: Extent
+    a_strides: tuple[Extent, Extent]
+    b_strides: tuple[Extent, Extent]
+    c_strides: tuple[Extent, Extent]
     a_type: str
     b_type: str
     acc_type: str

@@ -14,7 +14,7 @@ from nova.core.sizes import Size, parse_size
 from nova.errors import LoweringError
 from nova.ir.attributes import SYMBOLIC
 from nova.ir.bindings import ir
-from nova.ir.buffers import nbytes
+from nova.ir.buffers import element_bytes
 from nova.ir.diagnostics import place_of
 from nova.ir.linalg.generic import GenericOp, is_generic_op, shape_of
 from nova.ir.size_values import SizeValues
@@ -65,7 +65,9 @@ def load_sizes(ops: Sequence[Any], values: SizeValues) -> list[Any]:
         if op.name != SIZE_OP:
             others.append(op)
             continue
-        size = parse_size(op.attributes["expr"].value)
+        table = active_table()
+        assert table is not None
+        size = parse_size(op.attributes["expr"].value, table.generic_dims)
         op.results[0].replace_all_uses_with(values.value_of(size))
         op.erase()
     return others
@@ -90,6 +92,13 @@ def store_symbolic(kernel: Any, schedule: KernelSchedule) -> None:
     SYMBOLIC.set(kernel, ir.DictAttr.get(entries))
 
 
+def symbolic_numbers(kernel: Any, name: str) -> list[Size]:
+    """A list of `store_symbolic`, of a kernel of the program whose table is active."""
+    table = active_table()
+    assert table is not None
+    return [parse_size(text.value, table.generic_dims) for text in SYMBOLIC.get(kernel)[name]]
+
+
 def _texts(sizes: Sequence[Size]) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([ir.StringAttr.get(str(size)) for size in sizes])
 
@@ -110,6 +119,5 @@ def _moved_bytes(kernel: Any) -> Size:
     total: Size = 0
     for argument in kernel.entry_block.arguments:
         if isinstance(argument.type, ir.MemRefType):
-            element = nbytes(ir.MemRefType.get([1], argument.type.element_type))
-            total = total + prod(shape_of(argument)) * element
+            total = total + prod(shape_of(argument)) * element_bytes(argument.type)
     return total

@@ -13,13 +13,12 @@ from math import prod
 from typing import Any
 
 from nova.core.records import record
-from nova.core.sizes import Size
 from nova.errors import LoweringError
 from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
-from nova.ir.symbolic_sizes import decoded
+from nova.ir.symbolic_sizes import Extent, decoded
 
 _ITERATOR = re.compile(r"iterator_type<(\w+)>")
 _ACCESSES: dict[str, Access] = {}
@@ -47,7 +46,7 @@ class Access:
             for row, constant in zip(self.coefficients, self.constants, strict=True)
         )
 
-    def linear(self, shape: tuple[Size, ...]) -> tuple[tuple[Size, ...], Size]:
+    def linear(self, shape: tuple[Extent, ...]) -> tuple[tuple[Extent, ...], Extent]:
         """Element strides per loop and the offset, in a row-major buffer of `shape`."""
         strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
         loops = len(self.coefficients[0]) if self.coefficients else 0
@@ -95,9 +94,9 @@ class GenericOp:
         return self.op.regions[0].blocks[0]
 
     @cached_property
-    def sizes(self) -> tuple[Size, ...]:
+    def sizes(self) -> tuple[Extent, ...]:
         """The extent of every loop, from operand dimensions that are indexed by that loop alone."""
-        sizes: list[Size | None] = [None] * len(self.iterators)
+        sizes: list[Extent | None] = [None] * len(self.iterators)
         for operand, access in zip(self.op.operands, self.accesses, strict=True):
             shape = shape_of(operand)
             for i in range(len(shape)):
@@ -121,7 +120,7 @@ class GenericOp:
         return tuple(d for d in dims if d is not None)
 
     @cached_property
-    def work(self) -> Size:
+    def work(self) -> Extent:
         """Estimated work: body executions times ops in the body, or an attribute of the op."""
         if WORK.has(self.op):
             return WORK.get(self.op)
@@ -144,7 +143,7 @@ def is_generic_op(op: Any) -> bool:
     return op.operation.name == "linalg.generic"
 
 
-def shape_of(value: Any) -> tuple[Size, ...]:
+def shape_of(value: Any) -> tuple[Extent, ...]:
     """The shape of a tensor or memref value; () for scalars.
 
     While a symbolic program is lowered, sizes are expressions (`SizeExpr`) where they are symbolic.

@@ -217,9 +217,9 @@ class _Body:
             elif remaining:
                 part(end, vectors, remaining)
             return
-        end = sub(columns, arith.remui(columns, index(tile.nr)))
-        step_loop(0, end, tile.nr, lambda j: full(j, tile.nv, None))
-        step_loop(end, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
+        whole = sub(columns, arith.remui(columns, index(tile.nr)))
+        step_loop(0, whole, tile.nr, lambda j: full(j, tile.nv, None))
+        step_loop(whole, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
 
     def _tile(
         self,
