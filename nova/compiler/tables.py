@@ -8,21 +8,32 @@ the constants. Called by the compile driver, once for each variant.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
 from typing import Any
 
+from nova.artifact.symbolic import Placeholders, SymbolicSizes
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
+from nova.codegen.cpu.symbolic_kernel import symbolic_numbers
 from nova.compiler.task_graph import make_tasks
+from nova.core.records import record
+from nova.core.sizes import SizeExpr
 from nova.errors import LoweringError
-from nova.ir.attributes import UNPACKED, WRITES
+from nova.ir.attributes import SIZE_VALUES, UNPACKED, WRITES
 from nova.ir.bindings import ir
-from nova.ir.buffers import VIEWS, buffer_root, nbytes
+from nova.ir.buffers import VIEWS, buffer_root, element_bytes, nbytes
 from nova.ir.kernel import Kernel, Main
+from nova.ir.linalg.generic import shape_of
 from nova.ir.resources import resource_digest
+from nova.ir.size_values import SIZES_BUFFER
+from nova.ir.symbolic_sizes import SizeTable, active_table
 from nova.ir.types import dense_bytes
 from nova.ir.walk import find_function
 from nova.ir.walk import kernels as kernel_functions
 from nova.passes.cpu.allocate_scratch import scratch_size
 from nova.passes.kernels.plan_tasks import moved_bytes
+
+_INDEX_BYTES = 8
 
 # The ops allowed in main: calls, their operands, and the terminator.
 _HOST_OPS = VIEWS | {
@@ -35,7 +46,16 @@ _HOST_OPS = VIEWS | {
 }
 
 
-def read_tables(module: ir.Module) -> tuple[Tables, bytes]:
+@record
+class Program:
+    """The tables of a module, its constants, and its sizes if the tables have placeholders."""
+
+    tables: Tables
+    constants: bytes
+    sizes: SymbolicSizes | None
+
+
+def read_tables(module: ir.Module) -> Program:
     """The tables and the constants of a module at the `loops` stage."""
     try:
         return _read(module)
@@ -56,8 +76,34 @@ def read_unpacked(module: ir.Module) -> bytes:
     return bytes(data)
 
 
-def _read(module: ir.Module) -> tuple[Tables, bytes]:
-    reader = HostReader(module)
+def read_sizes(module: ir.Module, placeholders: Placeholders) -> SymbolicSizes:
+    """The symbolic sizes of a program, whose tables were read with `placeholders`."""
+    main = find_function(module, "main")
+    table = active_table()
+    assert main is not None and table is not None
+    arguments = list(main.entry_block.arguments)[:-1]  # without the workspace
+    numbers = {n: table.size(n) for argument in arguments for n in argument.type.shape}
+    shapes = {n: placeholders.number(s) for n, s in numbers.items() if isinstance(s, SizeExpr)}
+    return SymbolicSizes(
+        table.dims,
+        table.representatives,
+        len(SIZE_VALUES.get(main)),
+        placeholders.expressions,
+        shapes,
+    )
+
+
+def _read(module: ir.Module) -> Program:
+    main = find_function(module, "main")
+    table = SizeTable.of(main) if main is not None else None
+    if table is None:
+        return _read_with(module, None)
+    with table.active():
+        return _read_with(module, Placeholders(SIZE_VALUES.get(main)))
+
+
+def _read_with(module: ir.Module, sizes: Placeholders | None) -> Program:
+    reader = HostReader(module, sizes)
     kernels = {f.name.value: f for f in kernel_functions(module)}
     order = {name: i for i, name in enumerate(kernels)}
     reads = [_count_reads(f) for f in kernels.values()]
@@ -66,24 +112,34 @@ def _read(module: ir.Module) -> tuple[Tables, bytes]:
         ids = tuple(reader.buffer(b) for b in list(op.operation.operands)[:-2])
         number = order[op.callee.value]
         launches.append(LaunchSpec(number, ids, reads[number]))
-    specs = [_kernel_spec(f) for f in kernels.values()]
+    functions = list(kernels.values())
+    if sizes is None:
+        specs = [_kernel_spec(f) for f in functions]
+        work = sum(specs[launch.kernel].flops for launch in launches)
+        tasks = make_tasks(functions, launches, list(reader.buffers))
+    else:
+        specs = [_symbolic_spec(f, sizes) for f in functions]
+        totals = [symbolic_numbers(functions[launch.kernel], "work")[0] for launch in launches]
+        work, tasks = sizes.of(sum(totals)), ()
     tables = Tables(
         buffers=tuple(reader.buffers),
         kernels=tuple(specs),
         launches=tuple(launches),
         workspace_size=reader.workspace_size,
-        work=sum(specs[launch.kernel].flops for launch in launches),
-        tasks=make_tasks(list(kernels.values()), launches, list(reader.buffers)),
-        scratch_size=max(map(scratch_size, kernels.values()), default=0),
+        work=work,
+        tasks=tasks,
+        scratch_size=max(map(scratch_size, functions), default=0),
     )
-    return tables, bytes(reader.constants)
+    symbolic = None if sizes is None else read_sizes(module, sizes)
+    return Program(tables, bytes(reader.constants), symbolic)
 
 
 class HostReader:
     """Reads `main`: its calls, and their buffers and constants."""
 
-    def __init__(self, module: ir.Module):
+    def __init__(self, module: ir.Module, sizes: Placeholders | None = None):
         self.module = module
+        self.sizes = sizes
         main = find_function(module, "main")
         if main is None:
             raise LoweringError("the module has no function @main")
@@ -124,13 +180,18 @@ class HostReader:
         """The buffer of a value in main."""
         root = buffer_root(value)
         size = nbytes(root.type)
+        if self.sizes is not None:
+            size = self.sizes.of(prod(shape_of(root)) * element_bytes(root.type))
         if root in self.root_buffers:
             space, index = self.root_buffers[root]
             return BufferSpec(space, index, size)
         op = root.owner.operation
         if op.name == "memref.view":
             return BufferSpec("workspace", _constant_index(op.operands[1]), size)
-        if op.name == "memref.get_global":
+        is_global = op.name == "memref.get_global"
+        if is_global and self.sizes and op.attributes["name"].value == SIZES_BUFFER:
+            return BufferSpec("sizes", 0, _INDEX_BYTES * len(SIZE_VALUES.get(self.main)))
+        if is_global:
             return BufferSpec("constant", self._constant(op.attributes["name"].value), size)
         raise LoweringError(f"main passes the result of {op.name} to a kernel")
 
@@ -171,6 +232,14 @@ def _kernel_spec(function: Any) -> KernelSpec:
         location=location_text(function.location),
         takes_scratch=scratch_size(function) > 0,
     )
+
+
+def _symbolic_spec(function: Any, sizes: Placeholders) -> KernelSpec:
+    """The kernel with placeholders for its tiles and costs."""
+    names = ("tiles", "work", "bytes")
+    numbers = [symbolic_numbers(function, name)[0] for name in names]
+    tiles, work, moved = map(sizes.of, numbers)
+    return replace(_kernel_spec(function), grid=tiles, flops=work, bytes=moved)
 
 
 def location_text(location: Any) -> str:

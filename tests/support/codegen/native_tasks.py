@@ -126,7 +126,8 @@ def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> L
     recorder = Recorder()
     if after != "loops":
         run_stages(module, settings, recorder, after=after, until="loops")
-    tables, constants = read_tables(module)
+    program = read_tables(module)
+    tables, constants = program.tables, program.constants
     footprints = tuple(load_footprint(kernel) for kernel in kernels(module))
     run_stages(module, settings, recorder, after="loops")
     target = parse_target(settings.target)
