@@ -15,7 +15,8 @@ import numpy as np
 
 from nova.core.dtypes import TensorType
 from nova.core.location import Location
-from nova.core.sizes import Dim, Size, SizeExpr, bounds
+from nova.core.sizes import Dim, Size, SizeExpr, bounds, find_choices
+from nova.errors import SymbolicSizeError
 from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
 from nova.ir.dialect import CONSTANT, create_op
@@ -57,7 +58,24 @@ def _size_table(plan: Plan) -> SizeTable:
     sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]
     expressions = {size: size for size in sizes if not _is_product(size)}
     numbers = {v for v in values if type(v) is int}
+    for size in expressions:
+        _refuse_choices(size, plan)
     return choose_representatives(plan.dims, expressions, numbers)
+
+
+def _refuse_choices(size: Size, plan: Plan) -> None:
+    """SymbolicSizeError at the first step with a size that is a maximum or minimum."""
+    choice = next(find_choices(size), None)
+    if choice is None:
+        return
+    location = next(
+        (s.location for s in plan.steps if any(str(size) == str(n) for n in s.out_type.shape)), None
+    )
+    raise SymbolicSizeError(
+        f"code generation does not take the size {size}: {choice} is not a polynomial of the dims",
+        where=None if location is None else str(location),
+        hint="narrow the bounds of nova.dim until they decide it, e.g. min=128 for x[:128]",
+    )
 
 
 def _is_product(size: Size) -> bool:

@@ -11,9 +11,9 @@
 
 A literal is `f32[]<1.5>`, or `f32[2,3]<x0000803f...>` with the little-endian bytes in hexadecimal;
 `f32[2,3]<*1.5>` is a splat. A step with `@cpu` before its type is pinned to the host. A trailing
-comment is the user's line. A symbolic size is a line `dim B=1..4096` before the inputs, an
-expression in types (`f32[B*2,16]`), and `<B*2>` in attributes. Names and files with characters that would not parse back are written as
-JSON strings.
+comment is the user's line. A symbolic size is declared by a line `dim B=1..4096` before the inputs;
+it is an expression in types (`f32[B*2,16]`), and `<B*2>` in attributes. Names and files with
+characters that would not parse back are written as JSON strings.
 """
 
 from __future__ import annotations
