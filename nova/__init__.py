@@ -33,6 +33,7 @@ with paused_gc():
         u64,
     )
     from nova.core.dtypes import bool_ as bool_
+    from nova.core.sizes import dim
     from nova.core.suggest import unknown_name
     from nova.errors import NovaError
     from nova.graph import (
@@ -43,6 +44,7 @@ with paused_gc():
         device,
         dump_dot,
         grad,
+        input,
         no_grad,
         tensor,
         value_and_grad,
@@ -105,6 +107,7 @@ __all__ = [
     "compile",
     "compile_plan",
     "device",
+    "dim",
     "dump_dot",
     "f16",
     "f32",
@@ -114,6 +117,7 @@ __all__ = [
     "i16",
     "i32",
     "i64",
+    "input",
     "jit",
     "knobs",
     "load",

@@ -32,6 +32,7 @@ from nova.core.dtypes import u8 as u8
 from nova.core.dtypes import u16 as u16
 from nova.core.dtypes import u32 as u32
 from nova.core.dtypes import u64 as u64
+from nova.core.sizes import dim as dim
 from nova.debug import gradcheck as gradcheck
 from nova.errors import NovaError as NovaError
 from nova.graph.autodiff import backward as backward
@@ -40,6 +41,7 @@ from nova.graph.dot import dump_dot as dump_dot
 from nova.graph.op_methods import DTypeLike, Operand
 from nova.graph.tensor import Tensor as Tensor
 from nova.graph.tensor import device as device
+from nova.graph.tensor import input as input
 from nova.graph.tensor import no_grad as no_grad
 from nova.graph.tensor import tensor as tensor
 from nova.graph.transforms import grad as grad
@@ -192,6 +194,7 @@ def arange(
     start: float, stop: float | None = ..., step: int = ..., dtype: DTypeLike | None = ...
 ) -> Tensor: ...
 def full(shape: int | Sequence[int], value: float, dtype: DTypeLike | None = ...) -> Tensor: ...
+def extent(value: float, dtype: DTypeLike | None = ...) -> Tensor: ...
 def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = ...) -> Tensor: ...
 def ones(shape: int | Sequence[int], dtype: DTypeLike | None = ...) -> Tensor: ...
 def zeros_like(x: Operand, dtype: DTypeLike | None = ...) -> Tensor: ...
@@ -581,6 +584,18 @@ def triplet_margin_loss(
     eps: float = ...,
     swap: bool = ...,
     reduction: str = ...,
+) -> Tensor: ...
+def triplet_margin_with_distance_loss(
+    anchor: Operand,
+    positive: Operand,
+    negative: Operand,
+    distance_function: Any = ...,
+    margin: float = ...,
+    swap: bool = ...,
+    reduction: str = ...,
+) -> Tensor: ...
+def multi_margin_loss(
+    x: Operand, target: Operand, p: int = ..., margin: float = ..., reduction: str = ...
 ) -> Tensor: ...
 def poisson_nll_loss(
     x: Operand,

@@ -76,6 +76,10 @@ class GraphError(NovaError):
     """A graph that cannot be compiled: a cycle, or a tensor that belongs to another program."""
 
 
+class SymbolicSizeError(NovaError, TypeError):
+    """A size that is known only at run time was used where the program needs a number."""
+
+
 class ConcreteValueError(NovaError, TypeError):
     """A Python number or branch was asked of a tensor that has no value yet (inside a trace)."""
 

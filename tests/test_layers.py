@@ -94,14 +94,15 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "core.user_facing": {"errors", "core.location"},
     "core.log": {"knobs", "errors"},
     "core.dlpack": {"errors", "core.records"},
-    "core.dtypes": {"errors", "core.records"},
+    "core.sizes": {"errors", "core.records"},
+    "core.dtypes": {"errors", "core.records", "core.sizes"},
     "core.settings": {"knobs", "core.records"},
-    "core.signature": {"core.dtypes", "core.records"},
+    "core.signature": {"core.dtypes", "core.records", "core.sizes"},
     "core.pytree": {"core.records"},
     "core.targets": {
         *("errors", "knobs", "core.cpus", "core.cpu_features", "core.packages", "core.records"),
     },
-    "ops": {"core.dtypes", "errors", "core.records"},
+    "ops": {"core.dtypes", "errors", "core.records", "core.sizes"},
 }
 
 # The extension module stands before all folders; only these reach for it.

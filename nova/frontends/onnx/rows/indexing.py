@@ -145,7 +145,7 @@ def _non_max_suppression(node: Node) -> Any:
 
 
 def _suppressed(
-    boxes: np.ndarray, scores: np.ndarray, most: int, overlap: float, least: float, center: int
+    boxes: np.ndarray, scores: np.ndarray, most: float, overlap: float, least: float, center: int
 ) -> list[int]:
     if center:
         middle, half = boxes[:, :2], boxes[:, 2:] / 2
