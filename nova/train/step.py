@@ -369,7 +369,7 @@ class TrainStep(Sealed):
         roots = self._roots.without_changed(before)
         self._roots = roots.extended(capture.holders.values(), capture.read.values())
         state = self._roots.snapshot()
-        updates = self._updates(loss)
+        updates = {**self._updates(loss), **self._buffer_updates(capture)}
         state_tensors = (*self._params, *self._leaves.values())
         others = captured_leaves([loss, *updates.values()], [*batch, *state_tensors])
         base = Captured.sorted(state_tensors)
@@ -398,6 +398,17 @@ class TrainStep(Sealed):
             params[:count],
             Captured((), params[count:], (), ()),
         )
+
+    def _buffer_updates(self, capture: Capture) -> dict[Tensor, Tensor]:
+        """The new values of the buffers that the model assigns: every call sets them."""
+        own = {id(p) for p in self._params}
+        for buffer in capture.updates:
+            if id(buffer) not in own:
+                raise GraphError(
+                    f"the loss assigns {buffer!r}, which is not a buffer of the model",
+                    hint="make it an attribute of a module of the model",
+                )
+        return capture.updates
 
     def _trace(self, batch: Sequence[Tensor]) -> tuple[Tensor, Capture]:
         with ExitStack() as stack:
