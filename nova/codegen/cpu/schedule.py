@@ -48,7 +48,7 @@ from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import is_generic_op
-from nova.ir.symbolic_sizes import active_table, decoded, is_number, typical
+from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
 from nova.ir.walk import find_ops
 
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64

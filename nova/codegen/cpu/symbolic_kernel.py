@@ -18,8 +18,8 @@ from nova.ir.buffers import buffer_root, element_bytes
 from nova.ir.diagnostics import place_of
 from nova.ir.index import Index, add, index, mul
 from nova.ir.linalg.generic import GenericOp, is_generic_op, shape_of
-from nova.ir.size_values import SizeValues
-from nova.ir.symbolic_sizes import SizeTable, active_table
+from nova.ir.symbolic.size_table import SizeTable, active_table
+from nova.ir.symbolic.size_values import SizeValues
 from nova.ir.walk import find_ops
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
-from nova.ir.symbolic_sizes import static_size
+from nova.ir.symbolic.size_table import static_size
 
 
 class MergeSort:

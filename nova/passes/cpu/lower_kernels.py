@@ -17,8 +17,8 @@ from nova.ir.attributes import SIZE_VALUES, TILES
 from nova.ir.bindings import func, ir, memref, scf
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
-from nova.ir.size_values import MOST_VALUES, SIZES_BUFFER, SizeValues
-from nova.ir.symbolic_sizes import SizeTable, active_table, typical
+from nova.ir.symbolic.size_table import SizeTable, active_table, typical
+from nova.ir.symbolic.size_values import MOST_VALUES, SIZES_BUFFER, SizeValues
 from nova.ir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes

@@ -41,7 +41,7 @@ from nova.core.sizes import Size, ceildiv
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, compare, divide_up, index, minimum, mul, sub
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic.size_table import is_number, typical
 
 _ROW_PANEL_BYTES, _MAX_PANELS, _MAX_K_BLOCKS = 128 << 10, 1 << 20, 4
 """Bytes of a row panel of C, so that it stays in L2 next to the data of its epilogue; bytes of the
