@@ -18,6 +18,7 @@ with paused_gc():
     from nova.api.load import load
     from nova.core.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
     from nova.core.dtypes import bool_ as bool_
+    from nova.core.sizes import dim
     from nova.core.suggest import unknown_name
     from nova.errors import NovaError
     from nova.graph import (
@@ -28,6 +29,7 @@ with paused_gc():
         device,
         dump_dot,
         grad,
+        input,
         no_grad,
         tensor,
         value_and_grad,
@@ -89,6 +91,7 @@ __all__ = [
     "compile",
     "compile_plan",
     "device",
+    "dim",
     "dump_dot",
     "f16",
     "f32",
@@ -97,6 +100,7 @@ __all__ = [
     "i8",
     "i32",
     "i64",
+    "input",
     "jit",
     "knobs",
     "load",

@@ -27,6 +27,7 @@ from nova.core.dtypes import i8 as i8
 from nova.core.dtypes import i32 as i32
 from nova.core.dtypes import i64 as i64
 from nova.core.dtypes import u8 as u8
+from nova.core.sizes import dim as dim
 from nova.debug import gradcheck as gradcheck
 from nova.errors import NovaError as NovaError
 from nova.graph.autodiff import backward as backward
@@ -35,6 +36,7 @@ from nova.graph.dot import dump_dot as dump_dot
 from nova.graph.op_methods import DTypeLike, Operand
 from nova.graph.tensor import Tensor as Tensor
 from nova.graph.tensor import device as device
+from nova.graph.tensor import input as input
 from nova.graph.tensor import no_grad as no_grad
 from nova.graph.tensor import tensor as tensor
 from nova.graph.transforms import grad as grad
@@ -187,6 +189,7 @@ def arange(
     start: float, stop: float | None = ..., step: int = ..., dtype: DTypeLike | None = ...
 ) -> Tensor: ...
 def full(shape: int | Sequence[int], value: float, dtype: DTypeLike | None = ...) -> Tensor: ...
+def extent(value: float, dtype: DTypeLike | None = ...) -> Tensor: ...
 def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = ...) -> Tensor: ...
 def ones(shape: int | Sequence[int], dtype: DTypeLike | None = ...) -> Tensor: ...
 def zeros_like(x: Operand, dtype: DTypeLike | None = ...) -> Tensor: ...

@@ -8,7 +8,7 @@ Nova computes in i16; an integer sum of any width is i64; Python numbers are wea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from nova.core.records import record
+from nova.core.sizes import SizeExpr, evaluate, is_static_shape, known_equal, same_shape
 from nova.errors import DTypeError, ShapeError
 
 
@@ -200,30 +201,58 @@ _MOST_BYTES = 1 << 47
 
 @record
 class TensorType:
-    """Static shape and element type of a tensor."""
+    """Shape and element type of a tensor. A size is an int, or a `SizeExpr` known at run time."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: DType
 
     def __post_init__(self) -> None:
+        if not is_static_shape(self.shape):
+            return
         # Strides and offsets are 64-bit, and no machine addresses more than this.
         if prod(n or 1 for n in self.shape) >= _MOST_BYTES:
             raise ShapeError(f"{self} has more elements than memory has bytes")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorType):
+            return NotImplemented
+        return self.dtype is other.dtype and same_shape(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
 
     @property
     def rank(self) -> int:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
+    def size(self) -> Any:
         return prod(self.shape)
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Any:
         return self.size * self.dtype.itemsize
 
-    def with_shape(self, shape: Sequence[int]) -> TensorType:
-        return TensorType(tuple(int(n) for n in shape), self.dtype)
+    @property
+    def is_static(self) -> bool:
+        """Whether all sizes are plain numbers."""
+        return is_static_shape(self.shape)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the tensor has no element, for all values of its symbols."""
+        return any(known_equal(n, 0) for n in self.shape)
+
+    def with_shape(self, shape: Sequence[Any]) -> TensorType:
+        return TensorType(
+            tuple(n if isinstance(n, SizeExpr) else int(n) for n in shape), self.dtype
+        )
+
+    def with_sizes(self, values: Mapping[str, int]) -> TensorType:
+        """The static type for these values of the symbols."""
+        if self.is_static:
+            return self
+        return TensorType(tuple(evaluate(n, values) for n in self.shape), self.dtype)
 
     def with_dtype(self, dtype: DType) -> TensorType:
         return TensorType(self.shape, dtype)

@@ -24,6 +24,7 @@ from nova.core.sizes.algebra import (
     size_max,
     size_min,
     size_of,
+    surely_at_most,
     symbols_of,
 )
 from nova.core.sizes.text import parse_size
@@ -35,6 +36,7 @@ __all__ = [
     "Shape",
     "Size",
     "SizeExpr",
+    "at_most",
     "bounds",
     "ceildiv",
     "dim",
@@ -85,12 +87,19 @@ def is_static_shape(shape: Iterable[Size]) -> bool:
 
 def known_equal(first: Size, second: Size) -> bool:
     """Whether two sizes are equal for all values of the symbols."""
+    if isinstance(first, int) and isinstance(second, int):
+        return first == second
     return is_equal(first, second) is True
 
 
 def known_less(first: Size, second: Size) -> bool:
     """Whether `first < second` for all values of the symbols."""
     return is_less(first, second) is True
+
+
+def at_most(first: Size, second: Size) -> bool:
+    """Whether `first <= second` for all values of the symbols."""
+    return surely_at_most(first, second)
 
 
 def same_shape(first: Sequence[Size], second: Sequence[Size]) -> bool:

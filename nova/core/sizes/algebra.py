@@ -316,20 +316,37 @@ def size_max(first: Size, second: Size) -> Size:
     """The greater of two sizes."""
     if isinstance(first, int) and isinstance(second, int):
         return max(first, second)
-    difference = bounds(first - second)
-    if difference[0] >= 0:
+    if surely_at_most(second, first):
         return first
-    return second if difference[1] <= 0 else _compound("max", *_sorted(first, second))
+    return second if surely_at_most(first, second) else _compound("max", *_sorted(first, second))
 
 
 def size_min(first: Size, second: Size) -> Size:
     """The smaller of two sizes."""
     if isinstance(first, int) and isinstance(second, int):
         return min(first, second)
-    difference = bounds(first - second)
-    if difference[0] >= 0:
+    if surely_at_most(second, first):
         return second
-    return first if difference[1] <= 0 else _compound("min", *_sorted(first, second))
+    return first if surely_at_most(first, second) else _compound("min", *_sorted(first, second))
+
+
+def surely_at_most(first: Size, second: Size) -> bool:
+    """Whether `first <= second` follows from bounds, or from the parts of a minimum or maximum."""
+    if bounds(first - second)[1] <= 0:
+        return True
+    match first:
+        case SizeExpr(terms=((((Compound("min", a, b), 1),), 1),)):
+            if surely_at_most(a, second) or surely_at_most(b, second):
+                return True
+        case SizeExpr(terms=((((Compound("max", a, b), 1),), 1),)):
+            if surely_at_most(a, second) and surely_at_most(b, second):
+                return True
+    match second:
+        case SizeExpr(terms=((((Compound("max", a, b), 1),), 1),)):
+            return surely_at_most(first, a) or surely_at_most(first, b)
+        case SizeExpr(terms=((((Compound("min", a, b), 1),), 1),)):
+            return surely_at_most(first, a) and surely_at_most(first, b)
+    return False
 
 
 # --- text -----------------------------------------------------------------------------------------

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nova.core.sizes.algebra import Dim, Size, size_max, size_min, size_of
+from nova.core.sizes.algebra import Dim, Size, size_max, size_min, size_of, symbols_of
 from nova.errors import AttributeValueError
 
 
@@ -53,3 +54,37 @@ _SIGNS: dict[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
 }
 _CHOICES: dict[str, Callable[[Any, Any], Size]] = {"max": size_max, "min": size_min}
+
+
+def print_dim(dim: Dim) -> str:
+    """A symbol with its bounds: `B=1..4096`."""
+    return f"{dim.name}={dim.min}..{dim.max}"
+
+
+def parse_dim(text: str) -> Dim:
+    """The symbol with this text; AttributeValueError if it does not parse."""
+    match = _DIM.fullmatch(text.strip())
+    if match is None or len(max(match[2], match[3], key=len)) > _MOST_DIGITS:
+        raise AttributeValueError(f"{text!r} is not a dim", hint='as in "B=1..4096"')
+    dim = Dim(match[1], int(match[2]), int(match[3]))
+    if dim.min > dim.max or dim.name in _CHOICES:
+        raise AttributeValueError(f"{text!r} is not a dim", hint='as in "B=1..4096"')
+    return dim
+
+
+def print_sizes(sizes: Iterable[Size]) -> str:
+    """Sizes with the bounds of their symbols: `B*2 x 64 | B=1..4096`."""
+    sizes = tuple(sizes)
+    dims = ", ".join(map(print_dim, symbols_of(sizes)))
+    return " x ".join(map(str, sizes)) + (f" | {dims}" if dims else "")
+
+
+def parse_sizes(text: str) -> tuple[Size, ...]:
+    """The sizes with this text."""
+    body, _, declared = text.partition("|")
+    dims = {dim.name: dim for dim in map(parse_dim, declared.split(",") if declared else ())}
+    return tuple(parse_size(part, dims) for part in body.split(" x ")) if body.strip() else ()
+
+
+_DIM = re.compile(r"([A-Za-z_]\w*)=(\d+)\.\.(\d+)", re.ASCII)
+_MOST_DIGITS = 20

@@ -246,6 +246,8 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     M("one_hot", "4xi64", "4x3xi64", "needs the attribute `num_classes`"),
     M("one_hot", "4xi64", "4x3xi64", "num_classes", "num_classes = -3 : i64"),
+    M("extent", "", "i64", "needs the attribute `value`"),
+    M("extent", "", "i64", "value must be an int, not 'B'", 'value = "B"'),
     M("arange", "", "4xi64", "needs the attribute `start`"),
     M(
         "arange",
