@@ -146,7 +146,7 @@ def _all_batched(operands: Operands, flags: Flags, size: int) -> list[Tensor]:
 
 
 def _elementwise(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
-    """Ones between the batch axis and those of an operand of smaller rank, so that it broadcasts."""
+    """An operand of smaller rank gets ones after its batch axis, so that it broadcasts."""
     rank = len(node.shape)
     aligned = [
         F.reshape(o, (size, *(1,) * (rank + 1 - len(o.shape)), *o.shape[1:]))

@@ -19,10 +19,10 @@ from nova.core.user_facing import user_facing
 from nova.errors import ArgumentCountError, GradientError, ShapeError
 from nova.graph.autodiff import gradients
 from nova.graph.batching import batched_graph
-from nova.graph.build import require_float
+from nova.graph.build import make_node, require_float
 from nova.graph.tensor import Tensor
 from nova.graph.transforms import as_tensor, rejit
-from nova.ops import F
+from nova.ops import OPS, F
 
 
 @user_facing
@@ -85,7 +85,7 @@ class _Traced:
         nested = [flatten(primal) for primal in primals]
         self.argument_structures = [structure for _, structure in nested]
         # New tensors: an argument that occurs twice has two gradients.
-        groups = [[F.alias(as_tensor(leaf)) for leaf in leaves] for leaves, _ in nested]
+        groups = [[_alias(as_tensor(leaf)) for leaf in leaves] for leaves, _ in nested]
         self.sources = [source for group in groups for source in group]
         for source in self.sources:
             require_float(source, "a tensor differentiated against")
@@ -109,7 +109,7 @@ class _Traced:
 
     def pushed(self, tangents: Sequence[Tensor]) -> list[Tensor]:
         """The derivative of each output: the transpose of `pulled`."""
-        probes = [F.alias(F.full(shape=o.shape, value=0, dtype=o.dtype)) for o in self.outputs]
+        probes = [F.full(shape=o.shape, value=0, dtype=o.dtype) for o in self.outputs]
         pulled = self.pulled(probes)
         totals: list[Tensor] | None = None
         for gradient, tangent in zip(pulled, tangents, strict=True):
@@ -139,6 +139,11 @@ class _Traced:
         leaves, structure = flatten(tuple(tangents))
         own = TreeDef("tuple", tuple(self.argument_structures))
         return _checked(leaves, structure, self.sources, own, "tangent", "argument")
+
+
+def _alias(x: Tensor) -> Tensor:
+    """A node of its own with the value of x."""
+    return make_node(OPS["reshape"], (x,), {"shape": x.shape}, x.type)
 
 
 def _checked(
