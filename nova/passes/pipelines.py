@@ -19,6 +19,7 @@ from nova.passes.cpu.pack_constants import PackConstants
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
+from nova.passes.gpu.pass_tensor_maps import PassTensorMaps
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.importing.drop_annotations import DropAnnotations
@@ -265,6 +266,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
             "convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=true},convert-vector-to-llvm,"
             "convert-arith-to-llvm,convert-index-to-llvm,reconcile-unrealized-casts)"
         ),
+        PassTensorMaps(),
     ]
 
 

@@ -21,12 +21,14 @@ from nova.codegen.gpu.rowwise import ROWWISE
 from nova.codegen.gpu.scatter import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
+from nova.codegen.gpu.wgmma.kernel import WGMMA_GEMM
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
 from nova.ir.index import index
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
+    WGMMA_GEMM,
     GEMM,
     ATTENTION,
     TRANSPOSE_TILE,
@@ -72,4 +74,11 @@ class DeviceSchedule:
             gpu.TerminatorOp()
         shared_bytes = self.kernel.shared.size
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, shared_bytes)
-        return LaunchShape(plan.blocks, plan.threads, shared_bytes, plan.min_blocks_per_sm)
+        return LaunchShape(
+            plan.blocks,
+            plan.threads,
+            shared_bytes,
+            plan.min_blocks_per_sm,
+            getattr(plan, "cluster", 1),
+            getattr(plan, "tensor_maps", ()),
+        )

@@ -66,6 +66,10 @@ class LowerDeviceKernels(Pass):
             view.launch = (shape.blocks, shape.threads, shape.shared)
             if shape.min_blocks_per_sm:
                 view.min_blocks_per_sm = shape.min_blocks_per_sm
+            if shape.cluster > 1:
+                view.cluster = shape.cluster
+            if shape.tensor_maps:
+                view.tensor_maps = tuple(tensor_map.row() for tensor_map in shape.tensor_maps)
 
 
 def _sink_views(kernel: Any, ops: list[Any]) -> None:
