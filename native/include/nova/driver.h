@@ -28,8 +28,12 @@ typedef struct nova_device_range {
     uint64_t is_read_only;
 } nova_device_range;
 
-/* One launch. `arguments` are its parameters, packed in the layout of the device; `ranges` are the
- * memory they point to, passed only to a driver with `checks_ranges`. */
+/* Bytes of an encoded tensor map, and its alignment in the parameters of a kernel. */
+enum { NOVA_ENCODED_MAP = 128, NOVA_ENCODED_MAP_ALIGNMENT = 64 };
+
+/* One launch. `arguments` are its parameters, packed in the layout of the device, in words of 8
+ * bytes: pointers, then encoded tensor maps. `ranges` are the memory they point to, passed only to a
+ * driver with `checks_ranges`. */
 typedef struct nova_kernel_call {
     void *function;
     const nova_device_launch *shape;
@@ -69,6 +73,11 @@ struct nova_driver {
     int (*function_find)(nova_driver *driver, void *module, const char *name, void **function);
     /* Lets it have so many bytes of dynamic shared memory. */
     int (*function_allow_shared)(nova_driver *driver, void *function, uint32_t bytes);
+
+    /* Encodes a tensor map for the operand at `address`: NOVA_ENCODED_MAP bytes, aligned to
+     * NOVA_ENCODED_MAP_ALIGNMENT. Only calls of this driver use them. */
+    int (*tensor_map_encode)(nova_driver *driver, const nova_tensor_map *map, uint64_t address,
+                             void *encoded);
 
     int (*memory_take)(nova_driver *driver, uint64_t size, uint64_t *address);
     void (*memory_free)(nova_driver *driver, uint64_t address);

@@ -17,6 +17,7 @@ enum {
     INVALID_PTX = 218,
     UNSUPPORTED_PTX_VERSION = 222,
     NOT_FOUND = 500,
+    NOT_SUPPORTED = 801,
 };
 enum { ATTRIBUTE_MULTIPROCESSORS = 16, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
 enum { FUNCTION_MOST_DYNAMIC_SHARED = 8 };
@@ -86,6 +87,9 @@ typedef struct {
 typedef struct {
     nova_driver driver; /* first: callers have a pointer to it */
     FUNCTIONS(MEMBER)
+    /* NULL in drivers before 12.0, which have no device with a copy engine either */
+    int (*map_encode)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                      const uint32_t *, const uint32_t *, int, int, int, int);
 } cuda;
 
 /* Nodes of one chain, and its executable graph. */
@@ -244,6 +248,20 @@ static int cuda_function_allow_shared(nova_driver *driver, void *function, uint3
 {
     return cuda_context_of(driver)->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED,
                                                  (int)bytes);
+}
+
+static int cuda_tensor_map_encode(nova_driver *driver, const nova_tensor_map *map,
+                                  uint64_t address, void *encoded)
+{
+    enum { NO_INTERLEAVE = 0, SWIZZLE_128B = 3, L2_PROMOTION_256B = 3, FILL_ZEROS = 0 };
+    static const uint32_t ADJACENT[NOVA_MAP_RANK] = {1, 1, 1, 1, 1};
+    const cuda *c = cuda_context_of(driver);
+    if (c->map_encode == NULL)
+        return NOT_SUPPORTED;
+    return c->map_encode(encoded, (int)map->element, map->rank,
+                         (void *)(uintptr_t)(address + map->offset), map->dims, map->strides,
+                         map->box, ADJACENT, NO_INTERLEAVE, SWIZZLE_128B, L2_PROMOTION_256B,
+                         FILL_ZEROS);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -436,6 +454,7 @@ static const nova_driver CUDA_TABLE = {
     .module_unload = cuda_module_unload,
     .function_find = cuda_function_find,
     .function_allow_shared = cuda_function_allow_shared,
+    .tensor_map_encode = cuda_tensor_map_encode,
     .memory_take = cuda_memory_take,
     .memory_free = cuda_memory_free,
     .pinned_take = cuda_pinned_take,
@@ -476,6 +495,8 @@ static nova_status cuda_find_functions(cuda *c, void *library, nova_error *error
     /* ISO C has no cast between data and function pointers. */
 #define KEEP(symbol, name, parameters) memcpy(&c->name, &found[i++], sizeof c->name);
     FUNCTIONS(KEEP)
+    void *encode = dlsym(library, "cuTensorMapEncodeTiled");
+    memcpy(&c->map_encode, &encode, sizeof c->map_encode);
     return NOVA_OK;
 }
 

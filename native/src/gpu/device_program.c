@@ -28,6 +28,8 @@ static void program_execution_destroy(nova_device_program *program,
     free(execution->pointers);
     free(execution->staging_offsets);
     free(execution->calls);
+    free(execution->parameters);
+    free(execution->map_addresses);
     free(execution->ranges);
     free(execution);
 }
@@ -52,9 +54,11 @@ static nova_status program_execution_create(nova_device_program *program,
     created->staging_offsets = program_array(values, sizeof *created->staging_offsets);
     created->calls = program_array(program->launch_count, sizeof *created->calls);
     created->ranges = program_array(operands, sizeof *created->ranges);
+    created->parameters = program_array(program->parameter_words, sizeof *created->parameters);
+    created->map_addresses = program_array(program->map_count, sizeof *created->map_addresses);
     nova_status status = NOVA_OK;
     if (!created->slots || !created->pointers || !created->staging_offsets || !created->calls ||
-        !created->ranges)
+        !created->ranges || !created->parameters || !created->map_addresses)
         status = nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     if (status == NOVA_OK)
         status = nova_pooled_stream_take(device, &created->pooled_stream, error);
@@ -160,20 +164,38 @@ static nova_status program_find_kernel(nova_device_program *program, uint32_t in
                              "a kernel needs more shared memory than the device has", error);
 }
 
+uint32_t nova_parameter_words(const nova_launch_record *launch, const nova_device_launch *shape)
+{
+    enum { WORD = sizeof(uint64_t), STEP = NOVA_ENCODED_MAP_ALIGNMENT / WORD };
+    uint32_t pointers = launch->operand_count;
+    if (shape->tensor_map_count == 0)
+        return pointers;
+    uint32_t first_map = (pointers + STEP - 1) / STEP * STEP;
+    return first_map + shape->tensor_map_count * (NOVA_ENCODED_MAP / WORD);
+}
+
 static nova_status program_find_kernels(nova_device_program *program, nova_error *error)
 {
     const nova_tables *tables = &program->tables;
     nova_status status = NOVA_OK;
-    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++)
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++) {
         status = program_find_kernel(program, i, error);
+        program->first_maps[i + 1] = program->first_maps[i] + tables->devices[i].tensor_map_count;
+    }
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
         uint32_t kernel = tables->launches[i].kernel;
         const uint32_t *grid = tables->devices[kernel].grid;
         bool does_anything = tables->kernels[kernel].core == NOVA_DEVICE
                                  ? grid[0] != 0 && grid[1] != 0 && grid[2] != 0
                                  : tables->kernels[kernel].grid > 0;
-        if (does_anything)
-            program->launches[program->launch_count++] = i;
+        if (!does_anything)
+            continue;
+        program->launches[program->launch_count++] = i;
+        if (tables->devices[kernel].tensor_map_count > 0) {
+            program->map_count += tables->devices[kernel].tensor_map_count;
+            program->parameter_words += nova_parameter_words(&tables->launches[i],
+                                                             &tables->devices[kernel]);
+        }
     }
     return status;
 }
@@ -215,8 +237,9 @@ static nova_status program_keep_signature(nova_device_program *program,
     program->donated = program_array(arguments, sizeof *program->donated);
     program->functions = program_array(header->kernel_count, sizeof *program->functions);
     program->launches = program_array(header->launch_count, sizeof *program->launches);
+    program->first_maps = program_array(header->kernel_count, sizeof *program->first_maps);
     if (!program->nbytes || !program->alias || !program->donated || !program->functions ||
-        !program->launches)
+        !program->launches || !program->first_maps)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     program->argument_count = arguments;
     program->output_count = outputs;
@@ -301,5 +324,6 @@ void nova_device_program_destroy(nova_device_program *program)
     free(program->donated);
     free(program->functions);
     free(program->launches);
+    free(program->first_maps);
     free(program);
 }

@@ -200,6 +200,16 @@ typedef struct {
     uint64_t read_only, moved;
 } sim_range;
 
+/* A tensor map as the driver of the simulator encodes it, in the parameters of a kernel. `address`
+ * is of the kernel's view of memory; the element type has the driver's number. */
+typedef struct {
+    uint64_t address;
+    uint32_t element, rank;
+    uint64_t dims[5], strides[4]; /* strides in bytes: of all dimensions but the innermost */
+    uint32_t box[5];
+    uint32_t swizzle; /* bytes */
+} sim_tensor_map;
+
 typedef struct {
     const sim_range *ranges;
     uint32_t range_count;
