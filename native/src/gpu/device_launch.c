@@ -63,32 +63,23 @@ static uint32_t launch_find_ranges(const nova_device_run *r, const nova_launch_r
     return count;
 }
 
-/* The parameters of a launch with tensor maps, at `words`: its pointers, and its maps, which are
- * encoded again if their operand has moved since the last run. */
-static int launch_encode_maps(nova_device_run *r, const nova_launch_record *launch, uint64_t *words,
-                              uint64_t *addresses)
+/* Encodes the tensor maps of a launch whose operand has moved since the last run. */
+static int launch_encode_maps(const nova_device_run *r, const nova_launch_record *launch,
+                              nova_encoded_map *encoded, uint64_t *addresses)
 {
-    enum { MAP_WORDS = NOVA_ENCODED_MAP / sizeof *words };
     nova_driver *driver = r->device->driver;
-    const nova_device_launch *shape = &r->program->tables.devices[launch->kernel];
-    const nova_tensor_map *maps =
-        r->program->tables.tensor_maps + r->program->first_maps[launch->kernel];
+    const nova_tables *tables = &r->program->tables;
     const uint64_t *pointers = r->execution->pointers + launch->first_operand;
-    uint32_t size = nova_parameter_words(launch, shape);
-    uint64_t *encoded = words + size - (size_t)shape->tensor_map_count * MAP_WORDS;
-    memcpy(words, pointers, launch->operand_count * sizeof *words);
-    for (uint32_t i = 0; i < shape->tensor_map_count; i++, encoded += MAP_WORDS) {
-        uint64_t address = pointers[maps[i].operand];
-        if (addresses[i] == address)
-            continue;
-        _Alignas(NOVA_ENCODED_MAP_ALIGNMENT) unsigned char map[NOVA_ENCODED_MAP];
-        int result = driver->tensor_map_encode(driver, &maps[i], address, map);
-        if (result != 0)
-            return result;
-        memcpy(encoded, map, sizeof map);
-        addresses[i] = address;
+    uint32_t first = r->program->first_maps[launch->kernel];
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < tables->devices[launch->kernel].tensor_map_count; i++) {
+        const nova_tensor_map *map = &tables->tensor_maps[first + i];
+        uint64_t address = pointers[map->operand];
+        if (addresses[i] != address)
+            result = driver->tensor_map_encode(driver, map, address, &encoded[i]);
+        addresses[i] = result == 0 ? address : 0;
     }
-    return 0;
+    return result;
 }
 
 /* All launches with the pointers of this run. */
@@ -97,29 +88,25 @@ static nova_status launch_bind(nova_device_run *r)
     const nova_tables *tables = &r->program->tables;
     nova_device_execution *execution = r->execution;
     bool checks = r->device->driver->checks_ranges;
-    uint64_t *parameters = execution->parameters, *addresses = execution->map_addresses;
+    uint32_t map = 0;
     int result = 0;
     for (uint32_t i = 0; i < tables->header->operand_count; i++)
         execution->pointers[i] = nova_run_address(r, &tables->buffers[tables->operands[i]]);
     for (uint32_t i = 0; result == 0 && i < r->program->launch_count; i++) {
         const nova_launch_record *launch = &tables->launches[r->program->launches[i]];
-        const nova_device_launch *shape = &tables->devices[launch->kernel];
         nova_device_range *ranges = execution->ranges + launch->first_operand;
-        bool has_maps = shape->tensor_map_count > 0;
-        uint32_t words = nova_parameter_words(launch, shape);
         execution->calls[i] = (nova_kernel_call){
             .function = r->program->functions[launch->kernel],
-            .shape = shape,
-            .arguments = has_maps ? parameters : execution->pointers + launch->first_operand,
-            .argument_count = words,
+            .shape = &tables->devices[launch->kernel],
+            .arguments = execution->pointers + launch->first_operand,
+            .maps = execution->maps + map,
+            .argument_count = launch->operand_count,
             .ranges = ranges,
             .range_count = checks ? launch_find_ranges(r, launch, ranges) : 0,
         };
-        if (has_maps) {
-            result = launch_encode_maps(r, launch, parameters, addresses);
-            parameters += words;
-            addresses += shape->tensor_map_count;
-        }
+        result = launch_encode_maps(r, launch, execution->maps + map,
+                                    execution->map_addresses + map);
+        map += tables->devices[launch->kernel].tensor_map_count;
     }
     return nova_run_check(r, result, "a tensor map cannot be encoded");
 }

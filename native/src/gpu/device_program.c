@@ -28,7 +28,7 @@ static void program_execution_destroy(nova_device_program *program,
     free(execution->pointers);
     free(execution->staging_offsets);
     free(execution->calls);
-    free(execution->parameters);
+    free(execution->maps);
     free(execution->map_addresses);
     free(execution->ranges);
     free(execution);
@@ -54,11 +54,12 @@ static nova_status program_execution_create(nova_device_program *program,
     created->staging_offsets = program_array(values, sizeof *created->staging_offsets);
     created->calls = program_array(program->launch_count, sizeof *created->calls);
     created->ranges = program_array(operands, sizeof *created->ranges);
-    created->parameters = program_array(program->parameter_words, sizeof *created->parameters);
+    created->maps = aligned_alloc(_Alignof(nova_encoded_map),
+                                  (program->map_count + 1) * sizeof *created->maps);
     created->map_addresses = program_array(program->map_count, sizeof *created->map_addresses);
     nova_status status = NOVA_OK;
     if (!created->slots || !created->pointers || !created->staging_offsets || !created->calls ||
-        !created->ranges || !created->parameters || !created->map_addresses)
+        !created->ranges || !created->maps || !created->map_addresses)
         status = nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     if (status == NOVA_OK)
         status = nova_pooled_stream_take(device, &created->pooled_stream, error);
@@ -164,16 +165,6 @@ static nova_status program_find_kernel(nova_device_program *program, uint32_t in
                              "a kernel needs more shared memory than the device has", error);
 }
 
-uint32_t nova_parameter_words(const nova_launch_record *launch, const nova_device_launch *shape)
-{
-    enum { WORD = sizeof(uint64_t), STEP = NOVA_ENCODED_MAP_ALIGNMENT / WORD };
-    uint32_t pointers = launch->operand_count;
-    if (shape->tensor_map_count == 0)
-        return pointers;
-    uint32_t first_map = (pointers + STEP - 1) / STEP * STEP;
-    return first_map + shape->tensor_map_count * (NOVA_ENCODED_MAP / WORD);
-}
-
 static nova_status program_find_kernels(nova_device_program *program, nova_error *error)
 {
     const nova_tables *tables = &program->tables;
@@ -191,11 +182,7 @@ static nova_status program_find_kernels(nova_device_program *program, nova_error
         if (!does_anything)
             continue;
         program->launches[program->launch_count++] = i;
-        if (tables->devices[kernel].tensor_map_count > 0) {
-            program->map_count += tables->devices[kernel].tensor_map_count;
-            program->parameter_words += nova_parameter_words(&tables->launches[i],
-                                                             &tables->devices[kernel]);
-        }
+        program->map_count += tables->devices[kernel].tensor_map_count;
     }
     return status;
 }

@@ -150,8 +150,9 @@ typedef struct nova_device_execution {
     /* offsets of arguments and outputs in `staging`, or UINT64_MAX */
     uint64_t *staging_offsets;
     nova_kernel_call *calls;    /* one for each launch that does anything */
-    /* of launches with tensor maps: their parameters, and the address that each map is encoded for */
-    uint64_t *parameters, *map_addresses;
+    /* of launches with tensor maps, and the address that each is encoded for */
+    nova_encoded_map *maps;
+    uint64_t *map_addresses;
     nova_device_range *ranges;  /* one for each operand, if the driver checks accesses */
     char *host_shadow;          /* pinned: see nova_hybrid_layout; NULL when there is none */
     void **copies;              /* events, one for each step of copies: they have ended */
@@ -200,8 +201,7 @@ struct nova_device_program {
     nova_device *device;
     nova_tables tables; /* pointers into the caller's block */
     uint32_t *first_maps; /* of each kernel, in the tables */
-    /* tensor maps of all launches that do anything, and words of parameters of those with maps */
-    uint32_t map_count, parameter_words;
+    uint32_t map_count;   /* of all launches that do anything */
     void *module;
     void **functions; /* one a kernel; code, for one of the host */
     nova_hybrid_layout hybrid;
@@ -226,9 +226,6 @@ nova_status nova_device_execution_take(nova_device_program *program,
                                        nova_device_execution **execution, nova_error *error);
 void nova_device_execution_give(nova_device_program *program, nova_device_execution *execution,
                                 const nova_device_counts *counts);
-
-/* Words of 8 bytes of the parameters of a launch: pointers, then aligned tensor maps. */
-uint32_t nova_parameter_words(const nova_launch_record *launch, const nova_device_launch *shape);
 
 /* Destroys its driver objects and frees its arrays; device_launch.c. */
 void nova_graph_free(const nova_device_program *program, nova_device_graph *graph);

@@ -114,7 +114,7 @@ static void driver_leave(nova_driver *driver)
 /* --- memory ----------------------------------------------------------------------------------- */
 
 static int driver_tensor_map_encode(nova_driver *driver, const nova_tensor_map *map,
-                                    uint64_t address, void *encoded)
+                                    uint64_t address, nova_encoded_map *encoded)
 {
     (void)driver;
     sim_tensor_map layout = {.address = address + map->offset,
@@ -124,8 +124,8 @@ static int driver_tensor_map_encode(nova_driver *driver, const nova_tensor_map *
     memcpy(layout.dims, map->dims, sizeof layout.dims);
     memcpy(layout.strides, map->strides, sizeof layout.strides);
     memcpy(layout.box, map->box, sizeof layout.box);
-    memset(encoded, 0, NOVA_ENCODED_MAP);
-    memcpy(encoded, &layout, sizeof layout);
+    *encoded = (nova_encoded_map){{0}};
+    memcpy(encoded->bytes, &layout, sizeof layout);
     return SIM_OK;
 }
 
