@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import nova
-import nova.codegen.gpu.wgmma.kernel as kernel
-import nova.codegen.gpu.wgmma.plan as plan
+from nova.codegen.gpu.wgmma.plan import TILES
 
 ROUNDS = 9
 ROUND_SECONDS = 0.006
@@ -88,12 +88,14 @@ def checked_cases() -> list[Case]:
         Case(*shape, layout, tile=tile)
         for shape in shapes
         for layout in ("nn", "nt", "tn", "tt")
-        for tile in range(len(plan.TILES))
+        for tile in range(len(TILES))
     ]
     cases += [Case(640, 768, 512, "nt", e, tile=1) for e in ("b", "bg", "r", "bgr", "f", "brf")]
-    cases += [Case(640, 50257, 256, "nt", "", tile=1), Case(640, 333, 256, "nt", "bf", tile=4)]
-    cases += [Case(256, 320, 192, layout, "", 6, tile) for layout in ("nn", "nt") for tile in (1, 4)]
-    return cases + [Case(512, 768, 256, "nn", "bg", element="f16", tile=1)]
+    cases += [Case(640, 50257, 256, "nt", "", tile=1), Case(640, 333, 256, "nt", "bf", tile=6)]
+    cases += [
+        Case(256, 320, 192, layout, "", 6, tile) for layout in ("nn", "nt") for tile in (1, 6)
+    ]
+    return [*cases, Case(512, 768, 256, "nn", "bg", element="f16", tile=1)]
 
 
 def torch_function(case: Case) -> Callable[..., Any]:
@@ -149,25 +151,23 @@ def make_arrays(case: Case) -> list[Any]:
     return [torch.randn(s, device="cuda", dtype=torch.float32).to(element) for s in shapes]
 
 
+def tile_choice(number: int | None) -> str:
+    """The value of the knob `gpu_gemm` for the tile with a number."""
+    if number is None:
+        return "auto"
+    tile = TILES[number]
+    return f"wgmma-{tile.rows}x{tile.columns}x{tile.cluster}"
+
+
 def make_nova(case: Case, arrays: Sequence[Any]) -> Callable[[], Any]:
     """The compiled program on device arrays; a `tile` number forces that tile."""
     import torch
 
     element = ml_dtypes.bfloat16 if case.element == "bf16" else np.float16
     placed = [x.cpu().view(torch.int16).numpy().view(element) for x in arrays]
-    number = "" if case.tile is None else f"t{case.tile}"
-    leaves = [
-        nova.tensor(np.broadcast_to(np.zeros((), element), x.shape), name=f"a{i}{number}")
-        for i, x in enumerate(placed)
-    ]
-    all_tiles, cycles = plan.TILES, kernel.estimated_cycles
-    if case.tile is not None:
-        plan.TILES = (all_tiles[case.tile],)
-        kernel.estimated_cycles = lambda *_: float("inf")
-    try:
+    leaves = [nova.tensor(np.broadcast_to(np.zeros((), element), x.shape)) for x in placed]
+    with nova.knobs.override(gpu_gemm=tile_choice(case.tile)):
         program = nova.compile(nova_function(case)(*leaves), inputs=leaves, target="cuda")
-    finally:
-        plan.TILES, kernel.estimated_cycles = all_tiles, cycles
     on_device = [nova.to_device(x) for x in placed]
     return lambda: program(*on_device)
 
@@ -231,8 +231,8 @@ def time_cases(title: str, cases: Sequence[Case], tiles: bool) -> None:
         function = torch_function(case)
         compiled = torch.compile(function) if case.epilogue else function
         with torch.no_grad():
-            calls: dict[str, Callable[[], Any]] = {"torch": lambda: compiled(*arrays)}
-            numbers = range(len(plan.TILES)) if tiles else ()
+            calls: dict[str, Callable[[], Any]] = {"torch": partial(compiled, *arrays)}
+            numbers = range(len(TILES)) if tiles else ()
             for number in (None, *numbers):
                 varied = Case(**{**case.__dict__, "tile": number})
                 try:

@@ -37,8 +37,8 @@ DEVICE = Struct("<8I")
 TENSOR_MAP = Struct("<4IQ5Q4Q5I4x")
 INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
-# In the order of the block; device launches and their tensor maps, if any, the interfaces of kernels
-# and the strings follow.
+# In the order of the block; device launches and their tensor maps, if any, the interfaces of
+# kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")

@@ -66,7 +66,9 @@ def parse_row(row: tuple[int, ...]) -> TensorMapRow:
         raise ValueError(f"{row} is not a tensor map")
     argument, offset, element, rank, *numbers = row
     strides, box = numbers[rank : 2 * rank - 1], numbers[2 * rank - 1 :]
-    return TensorMapRow(argument, offset, element, tuple(numbers[:rank]), tuple(strides), tuple(box))
+    return TensorMapRow(
+        argument, offset, element, tuple(numbers[:rank]), tuple(strides), tuple(box)
+    )
 
 
 def can_map(size: int, offset: int, strides: tuple[int, ...]) -> bool:

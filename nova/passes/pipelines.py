@@ -234,10 +234,12 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     ]
 
 
-def buffers_to_device(target: str = "cuda:sm_80", tf32: bool = False) -> list[Pass]:
+def buffers_to_device(
+    target: str = "cuda:sm_80", tf32: bool = False, gpu_gemm: str = "auto"
+) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32),
+        LowerDeviceKernels(target, tf32, gpu_gemm),
         UpstreamPass("canonicalize,cse"),
     ]
 

@@ -8,7 +8,7 @@ shared memory and the copy engine, the others directly to memory, with bounds ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,28 +121,26 @@ class _TileCode:
         own_column = add(self.tile.column, _wide(pair))
         per_block = plan.tile.columns // 2
         for block in range(rows // 64):
+            row = add(own_row, block * 64)
             for first_column in range(0, plan.tile.columns, CHUNK_COLUMNS):
+                count = min(CHUNK_COLUMNS, plan.tile.columns - first_column)
                 at = block * per_block + first_column // 2
-                fragment_sums = sums[at : at + CHUNK_COLUMNS // 2]
-                self._compute(
-                    add(own_row, block * 64), add(own_column, first_column), fragment_sums
-                )
+                column = add(own_column, first_column)
+                self._compute(row, column, sums[at : at + count // 2])
                 for output in self.store.outputs:
-                    if output.map is None:
-                        self._store_direct(
-                            output, add(own_row, block * 64), add(own_column, first_column)
-                        )
+                    if output.map is None or count < CHUNK_COLUMNS:
+                        self._store_direct(output, row, column)
                     else:
                         self._store_boxes(output, block * 64, first_column)
 
     def _compute(self, row: Index, column: Index, sums: list[Any]) -> None:
-        """The elements of all outputs in 64 columns."""
+        """The elements of all outputs in up to 64 columns."""
         store, spec = self.store, self.store.plan.gemm.contraction
         self.values = {output.root: [] for output in store.outputs}
         width = 2 if spec.n % 2 == 0 else 1
         last_row, last_column = spec.m - 1, spec.n - width
         plan = store.plan
-        for group in range(CHUNK_COLUMNS // 8):
+        for group in range(len(sums) // 4):
             halves: dict[Any, list[list[Any]]] = {output.root: [] for output in store.outputs}
             for half in range(2):
                 at_row = add(row, 8 * half)
@@ -164,7 +162,7 @@ class _TileCode:
             for root, rows in halves.items():
                 self.values[root].append(rows)
 
-    # --- through shared memory --------------------------------------------------------------------
+    # --- through shared memory ------------------------------------------------------------------
 
     def _store_boxes(self, output: Output, block_row: int, first_column: int) -> None:
         """Store 64 columns of this warpgroup's 64 rows as boxes of 128 bytes a row."""
@@ -238,7 +236,7 @@ class _TileCode:
                 packed = ir.VectorType.get([2], elements[0].type)
                 store(vector.from_elements(packed, elements), _wide(address), SHARED, 8)
 
-    # --- directly -----------------------------------------------------------------------------------
+    # --- directly ---------------------------------------------------------------------------------
 
     def _store_direct(self, output: Output, row: Index, column: Index) -> None:
         """Store elements one by one, those in bounds."""
@@ -263,9 +261,10 @@ class _TileCode:
 
 def pack_pair(first: Any, second: Any) -> ir.Value:
     """Two adjacent elements of two bytes as an i32; conversions from f32 are one instruction."""
-    sources = [defining_op(value, "arith.truncf") for value in (first, second)]
-    if all(op is not None and isinstance(op.operands[0].type, ir.F32Type) for op in sources):
-        return narrow_pair(*(op.operands[0] for op in sources), str(first.type))
+    narrowing = [defining_op(value, "arith.truncf") for value in (first, second)]
+    wide = [op.operands[0] for op in narrowing if op is not None]
+    if len(wide) == 2 and all(isinstance(value.type, ir.F32Type) for value in wide):
+        return narrow_pair(wide[0], wide[1], str(first.type))
     halves = [arith.bitcast(ir.IntegerType.get_signless(16), value) for value in (first, second)]
     low, high = (arith.extui(ir.IntegerType.get_signless(32), half) for half in halves)
     return arith.ori(low, arith.shli(high, word(16)))
@@ -279,7 +278,3 @@ def _wide(value: ir.Value) -> ir.Value:
 def element_size(root: Any) -> int:
     """Bytes of an element of a buffer."""
     return element_bytes(root.type.element_type)
-
-
-def all_positive(values: Sequence[int]) -> bool:
-    return all(value > 0 for value in values)

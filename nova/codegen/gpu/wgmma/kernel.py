@@ -20,7 +20,13 @@ from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.epilogue import FragmentCode, Output, TileStore, element_size
 from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_block
-from nova.codegen.gpu.wgmma.plan import ROW_BYTES, THREADS, WgmmaPlan, plan_wgmma
+from nova.codegen.gpu.wgmma.plan import (
+    ROW_BYTES,
+    THREADS,
+    WgmmaPlan,
+    parse_tiles,
+    plan_wgmma,
+)
 from nova.ir.bindings import arith, ir
 from nova.ir.buffers import buffer_root
 from nova.ir.index import Index, index
@@ -63,7 +69,10 @@ class WgmmaKernelPlan:
 
 
 def plan_wgmma_kernel(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | None:
-    """The plan, if the target has wgmma and it is estimated to be faster than `mma.sync`."""
+    """The plan, if the target has wgmma and it is estimated to be faster than `mma.sync`.
+
+    The knob `gpu_gemm` may override the estimate.
+    """
     if kernel.target.cpu != ARCH:
         return None
     numbers = {value: i for i, value in enumerate(kernel.function.entry_block.arguments)}
@@ -72,12 +81,14 @@ def plan_wgmma_kernel(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan
         return None
     arguments = numbers[operands[0]], numbers[operands[1]]
     processors, _ = limits(kernel.target.cpu)
-    plan = plan_wgmma(match.gemm, arguments, processors)
+    tiles = parse_tiles(kernel.gpu_gemm)
+    plan = plan_wgmma(match.gemm, arguments, processors, tiles)
     if plan is None:
         return None
-    other = plan_gemm(match.gemm, kernel.target.cpu, tf32=kernel.tf32)
-    if estimated_cycles(other, processors) <= plan.cycles:
-        return None
+    if kernel.gpu_gemm == "auto":
+        other = plan_gemm(match.gemm, kernel.target.cpu, tf32=kernel.tf32)
+        if estimated_cycles(other, processors) <= plan.cycles:
+            return None
     outputs = _outputs(kernel, match, plan, numbers)
     return None if outputs is None else WgmmaKernelPlan(match, plan, outputs)
 
@@ -182,8 +193,7 @@ def _output(
         loops.reverse()
     row_stride, column_stride = (nest.loops[i].strides[operand] for i in loops)
     strides = tuple(
-        nest.loops[i].strides[operand] if i < kernel.grid_rank else 0
-        for i in contraction.enclosing
+        nest.loops[i].strides[operand] if i < kernel.grid_rank else 0 for i in contraction.enclosing
     )
     size, element = element_size(root), str(root.type.element_type)
     offset = nest.offsets[operand]

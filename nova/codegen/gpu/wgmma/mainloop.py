@@ -125,9 +125,7 @@ class _Block:
         return self._address(self.plan.barriers_offset + 8 * self.plan.tile.stages, slot, 8)
 
     def _address(self, offset: int, slot: ir.Value, size: int) -> ir.Value:
-        return arith.addi(
-            arith.addi(self.base, word(offset)), arith.muli(slot, word(size))
-        )
+        return arith.addi(arith.addi(self.base, word(offset)), arith.muli(slot, word(size)))
 
     def _next(self, slot: ir.Value, parity: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The next slot of the ring, and its parity."""

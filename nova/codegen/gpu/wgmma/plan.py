@@ -10,6 +10,7 @@ warpgroups multiply them, each half of the rows of the tile.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -22,6 +23,8 @@ CONSUMERS = 2
 THREADS = 128 * (1 + CONSUMERS)
 ROW_BYTES = 128
 """Bytes of a row of a box: the swizzle permutes chunks within them."""
+BOX_COLUMNS = 64
+"""Columns of a box of an operand that does not run along k: elements of two bytes."""
 PIECE_BYTES = 64 * ROW_BYTES
 """Bytes of a box of C in shared memory: 64 rows."""
 PIECES = 2
@@ -43,13 +46,19 @@ class Tile:
     """Multiply-adds per cycle of a multiprocessor, in units of the `mma.sync` shapes."""
 
 
+# Relative speeds measured on an H200 (benchmarks/gpu/wgmma.py time --tiles); many widths, so that
+# the tiles of a GEMM with few of them fill the multiprocessors.
 TILES: tuple[Tile, ...] = (
     Tile(128, 256, 4, 2, 2850),
-    Tile(128, 256, 4, 1, 2750),
-    Tile(256, 128, 4, 1, 2750),
-    Tile(128, 192, 4, 1, 2700),
-    Tile(128, 128, 6, 1, 2300),
-    Tile(128, 64, 8, 1, 1500),
+    Tile(128, 256, 4, 1, 2800),
+    Tile(256, 128, 4, 1, 2800),
+    Tile(128, 192, 4, 1, 2900),
+    Tile(128, 160, 4, 1, 2700),
+    Tile(128, 144, 4, 1, 2600),
+    Tile(128, 128, 6, 1, 2700),
+    Tile(128, 112, 6, 1, 2300),
+    Tile(128, 96, 6, 1, 2200),
+    Tile(128, 64, 8, 1, 1700),
 )
 
 
@@ -60,7 +69,7 @@ class WgmmaOperand:
     along_k: bool
     """Whether its rows run along k (K-major), or along the rows or columns of C (MN-major)."""
     outer: int
-    """Rows (or columns) of a tile that this block copies."""
+    """Rows (or columns) of a tile that this block copies, in whole boxes."""
     map: TensorMap
     loops: tuple[int, ...]
     """The enclosing loops that are its further dimensions."""
@@ -122,11 +131,11 @@ class WgmmaPlan:
 
     @property
     def lhs_bytes(self) -> int:
-        return self.tile.rows * ROW_BYTES
+        return self.lhs.outer * ROW_BYTES
 
     @property
     def stage_bytes(self) -> int:
-        return self.lhs_bytes + self.tile.columns * ROW_BYTES
+        return self.lhs_bytes + self.rhs.outer * self.tile.cluster * ROW_BYTES
 
     @property
     def pieces_offset(self) -> int:
@@ -150,20 +159,37 @@ class WgmmaPlan:
         return waves * (work / tile.speed + store) + 1800
 
 
-def plan_wgmma(gemm: GpuGemm, arguments: tuple[int, int], processors: int) -> WgmmaPlan | None:
+def plan_wgmma(
+    gemm: GpuGemm, arguments: tuple[int, int], processors: int, tiles: Sequence[Tile] | None = None
+) -> WgmmaPlan | None:
     """The plan with the least estimated time; None where the copy engine cannot read an operand.
 
-    `arguments` are the numbers of A and B among the arguments of the kernel.
+    `arguments` are the numbers of A and B among the arguments of the kernel. `tiles` are those to
+    choose from, by default all.
     """
     swapped = gemm.contraction.c_strides[1] != 1 and gemm.contraction.c_strides[0] == 1
     if swapped:
         gemm, arguments = transposed(gemm), arguments[::-1]
     plans = [
         plan
-        for tile in TILES
+        for tile in (TILES if tiles is None else tiles)
         if (plan := make_wgmma_plan(gemm, arguments, tile, swapped, processors)) is not None
     ]
     return min(plans, key=lambda plan: plan.cycles, default=None)
+
+
+def parse_tiles(choice: str) -> tuple[Tile, ...] | None:
+    """The tiles that the knob `gpu_gemm` allows: none with `mma`; None for all.
+
+    `wgmma-128x256` allows the tiles of this size, `wgmma-128x256x2` those with clusters of two.
+    """
+    if choice == "mma":
+        return ()
+    _, _, size = choice.partition("-")
+    if not size:
+        return None
+    numbers = tuple(int(number) for number in size.split("x"))
+    return tuple(t for t in TILES if (t.rows, t.columns, t.cluster)[: len(numbers)] == numbers)
 
 
 def make_wgmma_plan(
@@ -178,18 +204,18 @@ def make_wgmma_plan(
     m_stride, a_step = spec.a_strides
     b_step, n_stride = spec.b_strides
     shared_columns = tile.columns // tile.cluster
-    sides = (
-        _operand(gemm, 0, arguments[0], spec.m, tile.rows, m_stride, a_step),
-        _operand(gemm, 1, arguments[1], spec.n, shared_columns, n_stride, b_step),
-    )
-    if sides[0] is None or sides[1] is None:
+    if b_step != 1:
+        shared_columns += -shared_columns % BOX_COLUMNS
+    lhs = _operand(gemm, 0, arguments[0], spec.m, tile.rows, m_stride, a_step)
+    rhs = _operand(gemm, 1, arguments[1], spec.n, shared_columns, n_stride, b_step)
+    if lhs is None or rhs is None:
         return None
     row_tiles = -(-spec.m // tile.rows)
     if tile.cluster > 1 and row_tiles % tile.cluster:
         return None
     wide = tile.columns >= 192
     group = min(max(1, row_tiles // tile.cluster), (8 if wide else 16) // tile.cluster)
-    plan = WgmmaPlan(gemm, swapped, spec.a_type, tile, *sides, group, processors)
+    plan = WgmmaPlan(gemm, swapped, spec.a_type, tile, lhs, rhs, group, processors)
     return plan if plan.shared_bytes <= _MOST_SHARED else None
 
 
