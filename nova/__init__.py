@@ -16,7 +16,22 @@ with paused_gc():
     from nova.api.compiled import Compiled, set_checker
     from nova.api.jit import jit
     from nova.api.load import load
-    from nova.core.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
+    from nova.core.dtypes import (
+        DType,
+        TensorType,
+        bf16,
+        f16,
+        f32,
+        f64,
+        i8,
+        i16,
+        i32,
+        i64,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
     from nova.core.dtypes import bool_ as bool_
     from nova.core.sizes import dim
     from nova.core.suggest import unknown_name
@@ -45,6 +60,7 @@ _LAZY = {
     "debug": "nova.debug",
     "fit": "nova.train:fit",
     "from_jax": "nova.api.from_jax:from_jax",
+    "from_onnx": "nova.api.from_onnx:from_onnx",
     "gradcheck": "nova.debug:gradcheck",
     "hessian": "nova.graph.jacobians:hessian",
     "jacfwd": "nova.graph.jacobians:jacfwd",
@@ -105,6 +121,7 @@ __all__ = [
     "f64",
     "grad",
     "i8",
+    "i16",
     "i32",
     "i64",
     "input",
@@ -114,6 +131,9 @@ __all__ = [
     "no_grad",
     "tensor",
     "u8",
+    "u16",
+    "u32",
+    "u64",
     "value_and_grad",
     *FUNCTIONS,
     *_LAZY,
