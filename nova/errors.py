@@ -265,6 +265,21 @@ class UnsupportedOpError(NovaError):
     """A program in MLIR uses an op that Nova has no code for; `where` is the place of the op."""
 
 
+class OnnxError(NovaError, ValueError):
+    """An ONNX model that is damaged, or contradicts the ONNX specification."""
+
+
+class OnnxValueError(NovaError, ValueError):
+    """A value that decides shapes of an ONNX model is not known at import.
+
+    `names` are the inputs of the model that it is computed from.
+    """
+
+    def __init__(self, what: str, *, names: tuple[str, ...] = (), **more: str | None):
+        super().__init__(what, **more)
+        self.names = names
+
+
 class EntryError(NovaError, LookupError):
     """A program in MLIR has no such function to start from."""
 

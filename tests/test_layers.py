@@ -36,7 +36,7 @@ LAYERS: dict[str, set[str]] = {
     "compiler": {"graph", "plan", "ir", "codegen", "passes", "artifact"},
     # Programs of other compilers join the pipeline; files of other libraries are written as safely
     # as our own, and without the compiler: `nova.nn` and `nova.load` read weights.
-    "frontends": {"ir", "passes", "compiler", "artifact"},
+    "frontends": {"graph", "ir", "passes", "compiler", "artifact"},
     "gpusim": set(),
     # Traces and simulated schedules read the tables of a file.
     "tracing": {"artifact"},
@@ -118,6 +118,7 @@ LIBRARIES = {
     "llvmlite": ("nova/compiler/llvm/bindings.py", "nova/core/targets.py"),
     "torch": (),
     "jax": ("nova/api/from_jax.py",),
+    "onnx": ("nova/frontends/onnx/package.py", "nova/api/onnx_backend.py"),
     # No file that Nova reads may run code.
     "pickle": (),
     "shelve": (),

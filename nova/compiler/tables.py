@@ -25,8 +25,8 @@ from nova.ir.buffers import VIEWS, buffer_root, element_bytes, nbytes
 from nova.ir.kernel import Kernel, Main
 from nova.ir.linalg.generic import shape_of
 from nova.ir.resources import resource_digest
-from nova.ir.size_values import SIZES_BUFFER
-from nova.ir.symbolic_sizes import SizeTable, active_table
+from nova.ir.symbolic.size_table import SizeTable, active_table
+from nova.ir.symbolic.size_values import SIZES_BUFFER
 from nova.ir.types import dense_bytes
 from nova.ir.walk import find_function
 from nova.ir.walk import kernels as kernel_functions

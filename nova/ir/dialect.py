@@ -21,7 +21,7 @@ from nova.ir import attention_ops
 from nova.ir.bindings import ir, load_irdl
 from nova.ir.op_attributes import from_attributes, to_attributes
 from nova.ir.resources import is_resource
-from nova.ir.size_values import SIZE
+from nova.ir.symbolic.size_values import SIZE
 from nova.ir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
 

@@ -3,7 +3,7 @@
 Arguments carry `nova.name`; the function carries `nova.inputs` (the number of inputs among the
 arguments) and `nova.updates` (for each trailing result, the argument it updates in place). Every op
 has the location of the user's line, and `nova.device` if it is host-pinned. Symbolic sizes are
-written as representatives (`nova/ir/symbolic_sizes.py`); `nova.dims` and `nova.sizes` list them.
+representatives (`nova/ir/symbolic/size_table.py`), which `nova.dims` and `nova.sizes` list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
 from nova.ir.dialect import CONSTANT, create_op
 from nova.ir.kernel import Main
-from nova.ir.symbolic_sizes import SizeTable, choose_representatives
+from nova.ir.symbolic.size_table import SizeTable, choose_representatives
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from nova.core.sizes import SizeExpr
 from nova.ir.bindings import arith, ir
-from nova.ir.size_values import size_value
+from nova.ir.symbolic.size_values import size_value
 
 Index: TypeAlias = "ir.Value | int | SizeExpr"
 """A static index (int), a symbolic size, or a dynamic index (an `index` value)."""

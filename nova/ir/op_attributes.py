@@ -12,7 +12,7 @@ from nova.core.dtypes import DType, dtype
 from nova.core.sizes import SizeExpr
 from nova.errors import AttributeValueError, LoweringError, UnknownKeywordError
 from nova.ir.bindings import ir
-from nova.ir.symbolic_sizes import decoded, typical
+from nova.ir.symbolic.size_table import decoded, typical
 from nova.ir.types import dialect_element_type, nova_dtype
 from nova.ops import REQUIRED, Op
 

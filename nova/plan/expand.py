@@ -1,7 +1,7 @@
 """Expands the composites of a plan with symbolic sizes into primitive steps.
 
 In: a plan. Out: a plan whose steps are primitives, and composites that codegen has a kernel for.
-Types in IR have representative sizes (`nova/ir/symbolic_sizes.py`), so an expansion that computes
+Types in IR have representative sizes (`nova/ir/symbolic/size_table.py`), so an expansion that computes
 with a size, such as the divisor of a mean, happens here, where sizes are expressions.
 """
 

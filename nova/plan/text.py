@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.constants import LEAST, Constants
-from nova.core.dtypes import ALL, DType, TensorType, bool_, constant, dtype
+from nova.core.dtypes import ALL, MORE_INTEGERS, DType, TensorType, bool_, constant, dtype
 from nova.core.location import Location
 from nova.core.signature import Argument, Signature
 from nova.core.sizes import Dim, SizeExpr, parse_size
@@ -50,7 +50,7 @@ _SIZE = re.compile(r"<([^>]*)>")
 _PLAIN_SIZES = re.compile(r"[0-9,]*")
 _SIZE_MARK = "\0"  # before the text of a size, among the literals of an attribute
 
-_DTYPES = {d.name for d in ALL}
+_DTYPES = {d.name for d in (*ALL, *MORE_INTEGERS)}
 _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
 _MOST_LINES = (1 << 31) - 1  # the largest line number of an MLIR location
 _MOST_DIGITS = 20  # of an index or a size

@@ -25,7 +25,7 @@ from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import is_generic_op, shape_of
-from nova.ir.symbolic_sizes import Extent, is_number, typical
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 Bounds = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}

@@ -9,7 +9,7 @@ from nova.codegen.common.loop_nest import Loop
 from nova.core.sizes import Size
 from nova.ir.bindings import arith, ir
 from nova.ir.index import index
-from nova.ir.symbolic_sizes import is_number
+from nova.ir.symbolic.size_table import is_number
 
 Range = tuple[Any, Any]
 """The iterations of a loop that a tile runs: first, and one past the last."""

@@ -15,7 +15,7 @@ from typing import Any
 from nova.core.records import record
 from nova.core.sizes import known_equal
 from nova.ir.linalg.generic import GenericOp, shape_of
-from nova.ir.symbolic_sizes import Extent, is_number, typical
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 
 @record

@@ -11,7 +11,7 @@ from nova.core.records import record
 from nova.ir.attention_ops import ROLES, AttentionKind, find_point, kind_of_point
 from nova.ir.bindings import ir
 from nova.ir.index import Index, add, mul
-from nova.ir.symbolic_sizes import Extent
+from nova.ir.symbolic.size_table import Extent
 
 
 @record

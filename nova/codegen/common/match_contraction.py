@@ -15,7 +15,7 @@ from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.linalg.generic import GenericOp
-from nova.ir.symbolic_sizes import Extent, is_number, typical
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 from nova.ir.walk import defining_op
 
 

@@ -21,7 +21,7 @@ from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.linalg.generic import is_generic_op, shape_of
-from nova.ir.symbolic_sizes import SizeTable
+from nova.ir.symbolic.size_table import SizeTable
 
 _POINT_BYTES = 32 << 10
 """Upper bound of one buffer's bytes per point of the grid: a tile has at least one point."""

@@ -20,7 +20,7 @@ from nova.core.records import record
 from nova.core.sizes import Size
 from nova.ir.bindings import ir, scf
 from nova.ir.index import index
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic.size_table import is_number, typical
 
 _PART = 8
 """Approximate remainder of a vectorized reduction, in elements: less than a vector."""

@@ -48,7 +48,7 @@ from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import is_generic_op
-from nova.ir.symbolic_sizes import active_table, decoded, is_number, typical
+from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
 from nova.ir.walk import find_ops
 
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
@@ -105,7 +105,8 @@ class KernelSchedule:
         self.core = (
             "matrix" if self.contractions or self.attentions else "host" if others else "vector"
         )
-        self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
+        active = [op for op in ops if not _is_free(op)]
+        self.footprint = find_footprint(kernel, active, self.nests, self.grid, self.tile)
         if self.tile_local.parts:
             self.nests = {
                 op: self.tile_local.localized(nest, self.part) for op, nest in self.nests.items()
@@ -411,11 +412,14 @@ def _is_free(op: Any) -> bool:
 
 def _is_size(op: Any) -> bool:
     """Whether `op` computes a scalar from symbolic sizes: it runs once, before the tiles."""
-    if op.name == "nova.size":
-        return True
-    if active_table() is None or not op.name.startswith("arith."):
+    if active_table() is None:
         return False
-    return all(isinstance(v, ir.OpResult) and _is_free(v.owner.operation) for v in op.operands)
+    if op.name == "memref.load":
+        return isinstance(op.operands[0].type.element_type, ir.IndexType)
+    operands = list(op.operands)
+    return op.name.startswith("arith.") and all(
+        isinstance(v, ir.OpResult) and _is_free(v.owner.operation) for v in operands
+    )
 
 
 def _relative(span: Range, origin: Any) -> Range:

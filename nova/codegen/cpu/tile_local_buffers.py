@@ -18,7 +18,7 @@ from nova.core.records import record
 from nova.core.sizes import Size
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, nbytes
-from nova.ir.symbolic_sizes import is_number
+from nova.ir.symbolic.size_table import is_number
 
 
 @record

@@ -28,7 +28,7 @@ from nova.codegen.cpu.vector_body import as_vector, emit_body
 from nova.codegen.cpu.vectorize import VectorPlan
 from nova.ir.bindings import arith, ir, memref, scf, vector
 from nova.ir.index import Index, index
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic.size_table import is_number, typical
 
 
 @dataclass(frozen=True)

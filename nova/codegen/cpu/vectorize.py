@@ -25,7 +25,7 @@ from nova.core.sizes import same_shape
 from nova.core.targets import Target
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic.size_table import is_number, typical
 
 # Integer division traps on the undefined lanes past the end; remf is a loop.
 _SCALAR_ONLY = frozenset(

@@ -23,7 +23,7 @@ from nova.ir.index import index as index_value
 from nova.ir.linalg.loops import LoopBuilder
 from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
 from nova.ir.linalg.scalar import Body, Scalar
-from nova.ir.symbolic_sizes import typical
+from nova.ir.symbolic.size_table import typical
 from nova.ir.types import dense, element_type, tensor_type
 
 Access = Callable[[list[Any]], Sequence[Any]]

@@ -18,7 +18,7 @@ from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
-from nova.ir.symbolic_sizes import Extent, decoded
+from nova.ir.symbolic.size_table import Extent, decoded
 
 _ITERATOR = re.compile(r"iterator_type<(\w+)>")
 _ACCESSES: dict[str, Access] = {}

@@ -15,7 +15,7 @@ from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
 from nova.ir.linalg.merge_sort import MergeSort
 from nova.ir.linalg.scalar import Body, Scalar
-from nova.ir.symbolic_sizes import typical
+from nova.ir.symbolic.size_table import typical
 from nova.ir.types import element_type
 
 First = Callable[[Body, list[Scalar]], list[Scalar]]

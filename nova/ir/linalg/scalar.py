@@ -17,7 +17,7 @@ from nova.core.sizes import SizeExpr
 from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, math, tensor
 from nova.ir.linalg.ops import loop_index
-from nova.ir.size_values import size_value
+from nova.ir.symbolic.size_values import size_value
 from nova.ir.types import element_type
 
 # Predicates of arith.cmpf (ordered, except ne) and arith.cmpi by signedness.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from nova.codegen.common.footprint import store_footprint
 from nova.codegen.cpu.loops import index
 from nova.codegen.cpu.schedule import KernelSchedule
-from nova.codegen.cpu.symbolic_kernel import checked_symbolic, load_sizes, store_symbolic
+from nova.codegen.cpu.symbolic_kernel import check_constants, load_sizes, store_symbolic
 from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.errors import LoweringError, SymbolicSizeError
@@ -17,8 +17,8 @@ from nova.ir.attributes import SIZE_VALUES, TILES
 from nova.ir.bindings import func, ir, memref, scf
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
-from nova.ir.size_values import MOST_VALUES, SIZES_BUFFER, SizeValues
-from nova.ir.symbolic_sizes import SizeTable, typical
+from nova.ir.symbolic.size_table import SizeTable, active_table, typical
+from nova.ir.symbolic.size_values import MOST_VALUES, SIZES_BUFFER, SizeValues
 from nova.ir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
@@ -92,8 +92,8 @@ def _lower(kernel: Any, target: Any, tile_work: int, numbers: dict[str, int] | N
     try:
         if numbers is None:
             return _lower_tiles(kernel, target, tile_work, None)
-        with checked_symbolic(kernel):
-            return _lower_tiles(kernel, target, tile_work, numbers)
+        check_constants(kernel)
+        return _lower_tiles(kernel, target, tile_work, numbers)
     except SymbolicSizeError as error:
         raise LoweringError(
             f"@{kernel.name.value} has symbolic sizes that its schedule does not support: "
@@ -104,24 +104,25 @@ def _lower(kernel: Any, target: Any, tile_work: int, numbers: dict[str, int] | N
 
 
 def _lower_tiles(kernel: Any, target: Any, tile_work: int, numbers: dict[str, int] | None) -> int:
+    values = None
+    if numbers is not None:
+        values = SizeValues(kernel, numbers)
+        load_sizes(kernel, values)
+    with values.active() if values is not None else nullcontext():
+        return _emit_tiles(kernel, target, tile_work)
+
+
+def _emit_tiles(kernel: Any, target: Any, tile_work: int) -> int:
     block = kernel.entry_block
     old = [op.operation for op in block.operations]
     returned = old.pop()
     schedule = KernelSchedule(kernel, old, target, tile_work)
-    values = None
-    if numbers is not None:
+    if active_table() is not None:
         store_symbolic(kernel, schedule)
-        values = SizeValues(kernel, numbers)
     index_type = ir.IndexType.get()
     begin = block.add_argument(index_type, kernel.location)
     end = block.add_argument(index_type, kernel.location)
-    with (
-        values.active() if values is not None else nullcontext(),
-        ir.InsertionPoint(returned),
-        kernel.location,
-    ):
-        if values is not None:
-            old = load_sizes(old, values)
+    with ir.InsertionPoint(returned), kernel.location:
         loop = scf.ForOp(begin, end, index(1))
         with ir.InsertionPoint(loop.body):
             schedule.emit_tile(loop.induction_variable)

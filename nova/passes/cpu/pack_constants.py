@@ -22,7 +22,7 @@ from nova.ir.attributes import UNPACKED
 from nova.ir.bindings import ir, memref
 from nova.ir.buffers import view_as
 from nova.ir.kernel import set_argument_types
-from nova.ir.symbolic_sizes import sizes_of
+from nova.ir.symbolic.size_table import sizes_of
 from nova.ir.types import constant_values, dense_bytes, memory_dtype
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass

@@ -13,7 +13,7 @@ from nova.ir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op
-from nova.ir.symbolic_sizes import SizeTable
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import find_ops, functions, functions_by_name, kernels, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.kernels.loop_buffers import yield_in_place

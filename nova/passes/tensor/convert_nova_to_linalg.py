@@ -14,8 +14,8 @@ from nova.ir.dialect import full_name
 from nova.ir.linalg.builder import LinalgBuilder, Operand
 from nova.ir.op_attributes import from_attributes, symbolic_attrs
 from nova.ir.resources import retyped
-from nova.ir.size_values import SIZE
-from nova.ir.symbolic_sizes import sizes_of
+from nova.ir.symbolic.size_table import sizes_of
+from nova.ir.symbolic.size_values import SIZE
 from nova.ir.types import nova_type, symbolic_type, tensor_type
 from nova.ir.walk import functions
 from nova.ops import OPS

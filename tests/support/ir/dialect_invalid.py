@@ -43,7 +43,7 @@ MISTAKES: tuple[Mistake, ...] = (
     M("neg", "?x3xf32", "2x3xf32", "tensor<?x3xf32> has no static shape"),
     M("neg", "*xf32", "2x3xf32", "tensor<*xf32> has no static shape"),
     M("neg", "2xi17", "2xi17", "element type i17 is not one of Nova's"),
-    M("neg", "2xui32", "2xui32", "element type ui32 is not one of Nova's"),
+    M("neg", "2xui17", "2xui17", "element type ui17 is not one of Nova's"),
     M("neg", "2xf32", "2xf32", "has no attribute `axis`", "axis = 0 : i64"),
     *_each(
         "add sub mul div floor_div mod pow minimum maximum",

@@ -48,7 +48,7 @@ from nova.core.targets import Target
 from nova.ir.attention_ops import AttentionKind
 from nova.ir.bindings import arith, ir, math, memref, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic.size_table import is_number, typical
 
 
 def emit_gradient(

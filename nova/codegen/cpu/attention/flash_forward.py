@@ -45,7 +45,7 @@ from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, math, memref, scf, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic.size_table import is_number, typical
 
 _BLOCK_BYTES = 32 << 10
 """Bytes of a block of rows, keys or values: four such blocks are in use at a time."""

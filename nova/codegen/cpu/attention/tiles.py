@@ -23,7 +23,7 @@ from nova.core.targets import Target
 from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, memref, scf, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic.size_table import is_number, typical
 
 
 @record

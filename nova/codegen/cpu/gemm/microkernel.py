@@ -20,7 +20,7 @@ from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, scf, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
-from nova.ir.symbolic_sizes import is_number
+from nova.ir.symbolic.size_table import is_number
 
 _ITERATION = 24
 """Multiply-adds that hide the overhead of an iteration of the innermost loop; more only take longer

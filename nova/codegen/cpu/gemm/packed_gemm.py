@@ -37,11 +37,11 @@ from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked
 from nova.codegen.cpu.gemm.vnni_packing import pack_vnni_pairs
 from nova.codegen.cpu.shared_functions import entry_alloca, without_end
 from nova.core.rounding import round_up
-from nova.core.sizes import Size, ceildiv, size_max
+from nova.core.sizes import Size, ceildiv
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, compare, divide_up, index, minimum, mul, sub
-from nova.ir.symbolic_sizes import is_number, typical
+from nova.ir.symbolic.size_table import is_number, typical
 
 _ROW_PANEL_BYTES, _MAX_PANELS, _MAX_K_BLOCKS = 128 << 10, 1 << 20, 4
 """Bytes of a row panel of C, so that it stays in L2 next to the data of its epilogue; bytes of the
@@ -156,11 +156,14 @@ class _Block:
         return choose_tiling(self.target, typical_contraction(self.spec))
 
     @property
-    def k_blocks(self) -> Index:
+    def has_one_k_block(self) -> bool:
+        return isinstance(self.spec.k, int) and self.tiling.k_blocks == 1
+
+    def _k_blocks(self) -> Index:
         """The number of blocks of k: one at least, which also clears C where k is 0."""
         if isinstance(self.spec.k, int):
             return self.tiling.k_blocks
-        return size_max(1, ceildiv(self.spec.k, self._block_depth))
+        return arith.maxsi(index(ceildiv(self.spec.k, self._block_depth)), index(1))
 
     @property
     def _block_depth(self) -> int:
@@ -220,10 +223,10 @@ class _Block:
         whole = spec.packed or t.copying
         most, step = (1, 1) if whole else (spec.n, t.nc)
         with _blocks(n_lo, n_hi, most, step) as (n, columns):
-            if is_number(self.k_blocks, 1):
+            if self.has_one_k_block:
                 k_block(n, columns, 0)
             else:
-                with loop(0, self.k_blocks, 1) as number:
+                with loop(0, self._k_blocks(), 1) as number:
                     k_block(n, columns, number)
 
     def emit_row_panels(
@@ -295,7 +298,7 @@ class _Block:
         if zeros is None:
             return c, c
         nothing = StridedMatrix(zeros, 0, 0, 0)
-        if is_number(self.k_blocks, 1):
+        if self.has_one_k_block:
             return c, nothing
         first = compare(arith.CmpIPredicate.eq, number, 0)
         pairs = ((nothing.offset, start), (0, ms), (0, c.column_stride))

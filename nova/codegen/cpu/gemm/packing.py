@@ -25,7 +25,7 @@ from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
-from nova.ir.symbolic_sizes import is_number
+from nova.ir.symbolic.size_table import is_number
 
 _CHUNK = 16
 """Steps of k that are copied for all panels before the next: their rows are read as streams."""

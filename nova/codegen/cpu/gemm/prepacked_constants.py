@@ -32,7 +32,7 @@ from nova.core.targets import Target
 from nova.ir.attributes import PREPACKED
 from nova.ir.buffers import buffer_root
 from nova.ir.kernel import Kernel
-from nova.ir.symbolic_sizes import is_number
+from nova.ir.symbolic.size_table import is_number
 
 if TYPE_CHECKING:
     from nova.codegen.cpu.schedule import KernelSchedule

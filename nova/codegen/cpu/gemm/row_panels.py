@@ -20,7 +20,7 @@ from nova.core.sizes import Size
 from nova.core.targets import Target
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
-from nova.ir.symbolic_sizes import is_number
+from nova.ir.symbolic.size_table import is_number
 
 _TOGETHER = 16 << 10
 """Bytes of rows that all ops of an epilogue process before the next rows: less than L1."""

@@ -28,7 +28,7 @@ from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
-from nova.ir.symbolic_sizes import typical
+from nova.ir.symbolic.size_table import typical
 
 _UNROLLED = 4
 """Steps of k in one iteration of the loop of a small matmul."""

@@ -26,13 +26,15 @@ from nova.core.records import record
 from nova.core.sizes import Dim, Size, SizeExpr, evaluate, parse_size, size_of, substitute
 from nova.errors import LoweringError
 from nova.ir.attributes import DIMS, SIZES
+from nova.ir.bindings import ir
 
 Extent: TypeAlias = Any
 """A size in code generation: an int, or a `SizeExpr` while a symbolic program is lowered. Not a
 union: a schedule that needs a number raises SymbolicSizeError when it uses an expression as one."""
 
-_FIRST = 1009
-"""Representatives are at least this large: code is generated for large sizes, with tails."""
+_FIRST, _FEW_DIMS = 4096, 4
+"""Representatives are larger than this, or a quarter of it if a program has many dims, whose
+products must fit into 64 bits: code is generated for large sizes, with tails."""
 
 _LEAST_MARKER = 67
 """Smallest prime that marks the value of an expression: it divides no static number."""
@@ -89,6 +91,16 @@ class SizeTable:
         if number not in self._decoded:
             self._decoded[number] = self._factored(number)
         return self._decoded[number]
+
+    def position(self, number: int) -> Size:
+        """The size, or a size plus or minus one, that an integer constant stands for.
+
+        Positions such as the last index of an axis are next to a size.
+        """
+        for step in (0, 1, -1):
+            if number + step > _LEAST_MARKER and self.is_symbolic(number + step):
+                return self.size(number + step) - step
+        return number
 
     def is_symbolic(self, number: int) -> bool:
         """Whether a number is the value of an expression over the dims, and not static."""
@@ -206,6 +218,23 @@ def is_number(size: Size, *numbers: int) -> bool:
     return isinstance(size, int) and size in numbers
 
 
+def static_size(number: int, construct: str) -> int:
+    """`number`, a size that decides the code of `construct`; LoweringError if it is symbolic.
+
+    Called where ops are written, with an insertion point inside of `main`.
+    """
+    op = ir.InsertionPoint.current.block.owner.operation
+    while op.name != "func.func":
+        op = op.parent.operation
+    table = SizeTable.of(op)
+    if table is not None and table.is_symbolic(number):
+        raise LoweringError(
+            f"{construct} along an axis of the symbolic size {table.size(number)}",
+            hint="keep the size of this axis static",
+        )
+    return number
+
+
 # --- choosing representatives ---------------------------------------------------------------------
 
 
@@ -217,9 +246,9 @@ def choose_representatives(
     Every expression has a prime factor that divides no static number, and all differ.
     """
     expressions = tuple(dict.fromkeys(s for s in sizes if isinstance(s, SizeExpr)))
-    static = {abs(n) for n in numbers if abs(n) >= _LEAST_MARKER}
+    static = {abs(n) + k for n in numbers if abs(n) >= _LEAST_MARKER for k in (-1, 0, 1)}
     values: dict[str, int] = {}
-    candidate = _FIRST
+    candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
     for dim in dims:
         while True:
             candidate = _next_prime(candidate)
