@@ -1,8 +1,8 @@
 """Expands the composites of a plan with symbolic sizes into primitive steps.
 
 In: a plan. Out: a plan whose steps are primitives, and composites that codegen has a kernel for.
-Types in IR have representative sizes (`nova/ir/symbolic/size_table.py`), so an expansion that computes
-with a size, such as the divisor of a mean, happens here, where sizes are expressions.
+Types in IR have representative sizes (`nova/ir/symbolic/size_table.py`), so an expansion that
+computes with a size, such as the divisor of a mean, happens here, where sizes are expressions.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ class _Expander:
             return self._append(step, step.op, args, step)
         leaves = [Tensor(t) for t in types]
         node = Tensor(step.out_type, op=row, inputs=tuple(leaves), attrs=step.attrs)
-        values = dict(zip(map(id, leaves), args, strict=True))
+        values = dict(zip(leaves, args, strict=True))
         location = step.location
         if location is None:
             return self._expand(node, values, step)
         with at(location):
             return self._expand(node, values, step)
 
-    def _expand(self, node: Tensor, values: dict[int, Arg], step: Step) -> Arg:
-        """The value of a composite node; `values` has its operands."""
+    def _expand(self, node: Tensor, values: dict[Tensor, Arg], step: Step) -> Arg:
+        """The value of a composite node; `values` has its operands, and keeps the nodes alive."""
         expanded = expand_composite(node, node.inputs)
         for part in topological([expanded], stop=node.inputs):
-            if id(part) in values:
+            if part in values:
                 continue
             if part.op is None:
                 assert part.data is not None
-                values[id(part)] = Literal(part.data, part.type)
+                values[part] = Literal(part.data, part.type)
             elif part.op.kind == "composite" and not _has_kernel(part):
-                values[id(part)] = self._expand(part, values, step)
+                values[part] = self._expand(part, values, step)
             else:
-                args = tuple(values[id(i)] for i in part.inputs)
-                values[id(part)] = self._append(step, part.op.name, args, part)
-        return values[id(expanded)]
+                args = tuple(values[i] for i in part.inputs)
+                values[part] = self._append(step, part.op.name, args, part)
+        return values[expanded]
 
     def _append(self, step: Step, op: str, args: tuple[Arg, ...], source: Step | Tensor) -> Slot:
         type_ = source.out_type if isinstance(source, Step) else source.type
