@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nova.core.signature import Argument, Signature
-from nova.core.sizes import Dim, same_shape, symbols_of
-from nova.core.sizes.binding import undetermined
+from nova.core.sizes import Dim, SizeExpr, same_shape, symbols_of
 from nova.errors import DTypeError, GraphError, ShapeError
 from nova.graph.autodiff import Application
 from nova.graph.order import topological
@@ -122,11 +121,12 @@ def _check_dims(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> None:
                     where=str(t.location),
                     hint="make it once with nova.dim, or give them different names",
                 )
-    missing = undetermined([t.shape for t in (*inputs, *params)]) if dims else ()
+    plain = {n.symbol for t in (*inputs, *params) for n in t.shape if isinstance(n, SizeExpr)}
+    missing = [name for name, dim in dims.items() if dim not in plain]
     if missing:
         raise ShapeError(
-            f"the shapes of the arguments do not determine {', '.join(d.name for d in missing)}",
-            hint="a dim needs an axis of its own, or one like B*2 + 1, in some argument",
+            f"no argument has an axis of size {' or '.join(missing)}, so a call would not tell it",
+            hint=f"make {missing[0]} itself the size of an axis, next to expressions of it",
         )
 
 

@@ -19,7 +19,7 @@ from nova.core.dtypes import TensorType
 from nova.core.location import Location
 from nova.core.records import record
 from nova.core.signature import Signature
-from nova.core.sizes import Dim, symbols_of
+from nova.core.sizes import Dim
 
 
 @record
@@ -126,7 +126,7 @@ class Plan:
     @cached_property
     def dims(self) -> tuple[Dim, ...]:
         """The symbols of the sizes, sorted by name; empty for a program with static sizes."""
-        return symbols_of(n for a in self.signature.arguments for n in a.type.shape)
+        return self.signature.dims
 
     @property
     def num_slots(self) -> int:
