@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from itertools import groupby
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from nova.core.dtypes import TensorType
 from nova.core.location import user_location
+from nova.core.log import log
 from nova.core.sizes import Dim, SizeExpr, dim, size_of
 from nova.core.sizes.binding import bind_sizes
 from nova.errors import AttributeValueError, NovaError
@@ -28,6 +29,7 @@ Marks = Mapping[str, Mapping[int, SizeExpr]]
 Axis = tuple[int, int]  # the number of a leaf, and of its axis
 
 _LEAST_LEARNED = 2
+_T = TypeVar("_T")
 
 
 def read_dynamic(dynamic: Any) -> Marks | bool:
@@ -87,13 +89,22 @@ class DynamicAxes:
         self._seen: dict[Any, _Seen] = {}
         self._lock = Lock()
 
-    @property
-    def is_static(self) -> bool:
-        return self._marks is False
+    def find(
+        self, key: Any, names: Sequence[str], leaves: Leaves, find: Callable[[Leaves], _T]
+    ) -> _T:
+        """The program that `find` gives for the types, with symbolic sizes where axes are dynamic.
 
-    @property
-    def is_learned(self) -> bool:
-        return self._marks is True
+        Learned arguments stay static if their symbolic program does not compile; a mistake of the
+        user is then raised again by the static one.
+        """
+        symbolic = self.generalize(key, names, leaves)
+        if self._marks is not True or symbolic == leaves:
+            return find(symbolic)
+        try:
+            return find(symbolic)
+        except NovaError as error:
+            self._refuse(key, leaves, error)
+            return find(leaves)
 
     def generalize(self, key: Any, names: Sequence[str], leaves: Leaves) -> Leaves:
         """The types with symbolic sizes; `key` is what else identifies the arguments."""
@@ -104,8 +115,8 @@ class DynamicAxes:
             return self._marked(self._marks, names, leaves)
         return self._learned(self._learn(key, leaves), names, leaves)
 
-    def refuse(self, key: Any, leaves: Leaves, error: NovaError) -> None:
-        """Keep learned arguments static: their symbolic program does not compile."""
+    def _refuse(self, key: Any, leaves: Leaves, error: NovaError) -> None:
+        log("compile", f"sizes are static: {error.what}")
         with self._lock:
             self._seen[_signature(key, leaves)].refused = error.what
 

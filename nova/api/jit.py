@@ -37,7 +37,6 @@ from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import (
     ArgumentTypeError,
     GraphError,
-    NovaError,
     SignatureError,
     StateAssignedError,
 )
@@ -229,18 +228,12 @@ class JitFunction(Sealed):
         device: str | None,
     ) -> _Entry:
         """The program for a signature, with symbolic sizes where axes are dynamic."""
-        if self._axes.is_static:
-            return self._find(structure, types, device)
-        symbolic = self._axes.generalize((structure, device), structure.names(), types)
-        if not self._axes.is_learned or symbolic == types:
-            return self._find(structure, symbolic, device)
-        try:
-            return self._find(structure, symbolic, device)
-        except NovaError as error:
-            # A mistake of the user is raised again by the static program.
-            self._axes.refuse((structure, device), types, error)
-            log("compile", f"{self._name}: sizes are static: {error.what}")
-            return self._find(structure, types, device)
+        return self._axes.find(
+            (structure, device),
+            structure.names(),
+            types,
+            lambda leaves: self._find(structure, leaves, device),
+        )
 
     def _find(
         self,
