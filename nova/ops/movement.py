@@ -50,7 +50,7 @@ Attrs = dict[str, Any]
 def _reshape_canon(ins: Types, attrs: Attrs) -> Attrs:
     shape, size = size_tuple(attrs["shape"], "shape"), ins[0].size
     free = [i for i, n in enumerate(shape) if known_equal(n, -1)]
-    if any(n < -1 for n in shape) or len(free) > 1:
+    if any(known_less(n, -1) for n in shape) or len(free) > 1:
         raise AttributeValueError(f"shape {shape}: sizes are non-negative, and at most one is -1")
     fixed = prod(n for i, n in enumerate(shape) if i not in free)
     if free:
@@ -81,7 +81,9 @@ def _permute_vjp(F: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> 
 def _expand_canon(ins: Types, attrs: Attrs) -> Attrs:
     shape_in, shape = ins[0].shape, size_tuple(attrs["shape"], "shape")
     lead = len(shape) - len(shape_in)
-    if lead < 0 or any(n < -1 or (known_equal(n, -1) and i < lead) for i, n in enumerate(shape)):
+    if lead < 0 or any(
+        known_less(n, -1) or (known_equal(n, -1) and i < lead) for i, n in enumerate(shape)
+    ):
         raise ShapeError(
             f"{shape_in} cannot be expanded to {shape}", hint="-1 keeps an existing axis"
         )
