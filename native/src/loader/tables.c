@@ -2,9 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include "nova/tables.h"
-#include "loader/tables_dataflow.h"
-#include "loader/tables_tilings.h"
-#include "loader/tensor_maps.h"
+#include "loader/tables_parts.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

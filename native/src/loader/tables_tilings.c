@@ -1,5 +1,5 @@
 /* Checks the tilings of a block, so that a plan of tasks can use them without looking. */
-#include "loader/tables_tilings.h"
+#include "loader/tables_parts.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
