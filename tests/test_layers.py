@@ -36,7 +36,8 @@ LAYERS: dict[str, set[str]] = {
     "compiler": {"graph", "plan", "ir", "codegen", "passes", "artifact"},
     # Programs of other compilers join the pipeline; files of other libraries are written as safely
     # as our own, and without the compiler: `nova.nn` and `nova.load` read weights.
-    "frontends": {"ir", "passes", "compiler", "artifact"},
+    # torch's graphs become graphs of Nova's ops.
+    "frontends": {"graph", "ir", "passes", "compiler", "artifact"},
     "gpusim": set(),
     # Traces and simulated schedules read the tables of a file.
     "tracing": {"artifact"},
@@ -115,7 +116,7 @@ NATIVE = (
 LIBRARIES = {
     "torch_mlir": ("nova/ir/bindings.py", "nova/ir/gpu_bindings.py"),
     "llvmlite": ("nova/compiler/llvm/bindings.py", "nova/core/targets.py"),
-    "torch": (),
+    "torch": ("nova/frontends/torch/", "nova/api/torch_backend/", "nova/api/from_torch.py"),
     "jax": ("nova/api/from_jax.py",),
     # No file that Nova reads may run code.
     "pickle": (),
