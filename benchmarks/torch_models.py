@@ -89,11 +89,11 @@ def step(function: Callable[..., Any], module: nn.Module, args: tuple[Any, ...])
     return [t.detach() for t in results], gradients
 
 
-def relative_error(got: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+def relative_error(result: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     """The 2-norm of the difference of all tensors, relative to that of the expected ones."""
-    if len(got) != len(expected):
+    if len(result) != len(expected):
         return float("inf")
-    pairs = list(zip(got, expected, strict=True))
+    pairs = list(zip(result, expected, strict=True))
     difference = sum(float((a.double() - b.double()).square().sum()) for a, b in pairs)
     size = sum(float(b.double().square().sum()) for _, b in pairs)
     return (difference / max(size, 1e-30)) ** 0.5
@@ -124,9 +124,9 @@ def run_model(name: str, make: Callable[[], Any], seconds: float, threads: int =
             compiled = torch.compile(compiled_module, backend="nova", options={"threads": threads})
             expected, expected_gradients = step(module, module, args)
             start = time.perf_counter()
-            got, gradients = step(compiled, compiled_module, args)
+            result, gradients = step(compiled, compiled_module, args)
             outcome.compile_seconds = time.perf_counter() - start
-            outcome.result_error = relative_error(got, expected)
+            outcome.result_error = relative_error(result, expected)
             outcome.gradient_error = relative_error(gradients, expected_gradients)
             eager = best_time(lambda: step(module, module, args), seconds)
             nova = best_time(lambda: step(compiled, compiled_module, args), seconds)
@@ -164,8 +164,8 @@ def main() -> None:
             for text in outcome.fallbacks:
                 print("   ", text)
     passed = [o for o in outcomes if o.passed]
-    whole = [o for o in passed if not o.fallbacks]
-    print(f"\n{len(passed)} of {len(outcomes)} pass, {len(whole)} of them without fallback")
+    complete = [o for o in passed if not o.fallbacks]
+    print(f"\n{len(passed)} of {len(outcomes)} pass, {len(complete)} of them without fallback")
 
 
 if __name__ == "__main__":

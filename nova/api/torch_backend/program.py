@@ -138,7 +138,7 @@ class GraphProgram:
         outputs, copied_back = self._outputs, self._copied_back
         constants = graph.constants
         seed_position = len(order) - len(self._in_place)
-        made = [(o.size, o.strides, o.dtype) if not o.has_gaps else None for o in outputs]
+        allocations = [(o.size, o.strides, o.dtype) if not o.has_gaps else None for o in outputs]
         packed = [(o.size, o.layout.strides, o.dtype) for o in outputs]
 
         def call(args: list[Any]) -> tuple[Any, ...]:
@@ -147,10 +147,10 @@ class GraphProgram:
                 tensors[order.index(p)] = args[p].contiguous()
             if graph.seed_count:
                 tensors.insert(seed_position, _draw_seeds(graph.seed_count))
-            stored = [_empty(*(m or p)) for m, p in zip(made, packed, strict=True)]
+            stored = [_empty(*(m or p)) for m, p in zip(allocations, packed, strict=True)]
             extra = [torch.empty_like(args[p]).contiguous() for p in copied_back]
             run(tensors, stored + extra)
-            for i, m in enumerate(made):
+            for i, m in enumerate(allocations):
                 if m is None:
                     o = outputs[i]
                     stored[i] = _empty(o.size, o.strides, o.dtype).copy_(stored[i])

@@ -102,13 +102,13 @@ def test_training_follows_eager(name: str) -> None:
     twin = copy.deepcopy(model)
     make = torch.optim.SGD
     expected = losses_of(model, model, (x, target), make(model.parameters(), 0.1, 0.9), 4)
-    got = losses_of(twin, compiled(twin), (x, target), make(twin.parameters(), 0.1, 0.9), 4)
-    assert got == pytest.approx(expected, rel=1e-5)
-    assert got[-1] < got[0]
-    for (key, value), other in zip(
+    result = losses_of(twin, compiled(twin), (x, target), make(twin.parameters(), 0.1, 0.9), 4)
+    assert result == pytest.approx(expected, rel=1e-5)
+    assert result[-1] < result[0]
+    for (key, value), copied in zip(
         model.state_dict().items(), twin.state_dict().values(), strict=True
     ):
-        torch.testing.assert_close(other, value, rtol=1e-4, atol=1e-5, msg=lambda m, k=key: k + m)
+        torch.testing.assert_close(copied, value, rtol=1e-4, atol=1e-5, msg=lambda m, k=key: k + m)
 
 
 def test_flash_attention_returns_the_statistic_that_its_backward_reads() -> None:
@@ -120,8 +120,8 @@ def test_flash_attention_returns_the_statistic_that_its_backward_reads() -> None
         return (functional.scaled_dot_product_attention(q, k, v, is_causal=True) * weight).sum()
 
     expected = torch.autograd.grad(loss(q, k, v), (q, k, v))
-    got = torch.autograd.grad(compiled(loss)(q, k, v), (q, k, v))
-    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    result = torch.autograd.grad(compiled(loss)(q, k, v), (q, k, v))
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
     from torch._decomp import decomposition_table
 
@@ -145,11 +145,11 @@ def test_optimizer_step_inside_the_compiled_region() -> None:
         return loss
 
     plain = torch.optim.SGD(model.parameters(), 0.1)
-    other = torch.optim.SGD(twin.parameters(), 0.1)
-    run = torch.compile(lambda: other.step(), backend="nova", options={"fallback": False})
+    copied = torch.optim.SGD(twin.parameters(), 0.1)
+    run = torch.compile(lambda: copied.step(), backend="nova", options={"fallback": False})
     for _ in range(3):
         expected = step(model, plain)
-        other.zero_grad()
+        copied.zero_grad()
         loss = functional.mse_loss(twin(x), y)
         loss.backward()
         run()
@@ -164,12 +164,12 @@ def test_arguments_change_in_place() -> None:
         return buffer + x
 
     x, buffer = torch.randn(5, 3), torch.randn(5, 3)
-    other_x, other_buffer = x.clone(), buffer.clone()
+    copied_x, copied_buffer = x.clone(), buffer.clone()
     expected = f(x, buffer)
-    address = other_buffer.data_ptr()
-    got = compiled(f)(other_x, other_buffer)
-    torch.testing.assert_close((got, other_x, other_buffer), (expected, x, buffer))
-    assert other_buffer.data_ptr() == address
+    address = copied_buffer.data_ptr()
+    result = compiled(f)(copied_x, copied_buffer)
+    torch.testing.assert_close((result, copied_x, copied_buffer), (expected, x, buffer))
+    assert copied_buffer.data_ptr() == address
 
 
 def test_an_updated_argument_with_gaps_is_written_back() -> None:
@@ -177,9 +177,9 @@ def test_an_updated_argument_with_gaps_is_written_back() -> None:
         x.add_(1)
         return x * 2
 
-    base, other = torch.zeros(4, 6), torch.zeros(4, 6)
-    expected, got = f(base[:, ::2]), compiled(f)(other[:, ::2])
-    torch.testing.assert_close((got, other), (expected, base))
+    base, copied = torch.zeros(4, 6), torch.zeros(4, 6)
+    expected, result = f(base[:, ::2]), compiled(f)(copied[:, ::2])
+    torch.testing.assert_close((result, copied), (expected, base))
 
 
 LAYOUTS: dict[str, Callable[[], torch.Tensor]] = {
@@ -201,12 +201,12 @@ def test_layouts_of_arguments_and_results(name: str) -> None:
         y = torch.tanh(x)
         return y, y.permute(3, 0, 1, 2), y.sum(0), x.transpose(0, 1), y[:, :1]
 
-    expected, got = f(x), compiled(f)(x)
-    for a, b in zip(got, expected, strict=True):
+    expected, result = f(x), compiled(f)(x)
+    for a, b in zip(result, expected, strict=True):
         torch.testing.assert_close(a, b)
         assert a.stride() == b.stride()
-    assert got[3].data_ptr() == x.data_ptr(), "a view of an argument was copied"
-    assert got[1].data_ptr() == got[0].data_ptr(), "a view of a result was copied"
+    assert result[3].data_ptr() == x.data_ptr(), "a view of an argument was copied"
+    assert result[1].data_ptr() == result[0].data_ptr(), "a view of a result was copied"
 
 
 def test_results_with_gaps_keep_their_strides() -> None:
@@ -214,8 +214,8 @@ def test_results_with_gaps_keep_their_strides() -> None:
         return torch.exp(x)[:, 1]
 
     x = torch.randn(3, 4)
-    expected, got = f(x), compiled(f)(x)
-    torch.testing.assert_close(got, expected)
+    expected, result = f(x), compiled(f)(x)
+    torch.testing.assert_close(result, expected)
 
 
 def test_dtypes_of_torch() -> None:
@@ -236,11 +236,11 @@ def test_sizes_that_change_are_compiled_per_shape() -> None:
     for batch in (2, 3, 5, 3):
         x = torch.randn(batch, 4, requires_grad=True)
         expected = layer(x)
-        got = run(x)
-        torch.testing.assert_close(got, expected)
-        (got_gradient,) = torch.autograd.grad(got.square().sum(), x)
+        result = run(x)
+        torch.testing.assert_close(result, expected)
+        (result_gradient,) = torch.autograd.grad(result.square().sum(), x)
         (gradient,) = torch.autograd.grad(expected.square().sum(), x)
-        torch.testing.assert_close(got_gradient, gradient)
+        torch.testing.assert_close(result_gradient, gradient)
 
 
 def test_dropout_has_its_distribution_and_follows_the_seed() -> None:
@@ -250,11 +250,11 @@ def test_dropout_has_its_distribution_and_follows_the_seed() -> None:
     first = run(x)
     second = run(x)
     torch.manual_seed(5)
-    again = run(x)
-    assert torch.equal(first, again), "the seed of torch repeats a run"
+    repeated = run(x)
+    assert torch.equal(first, repeated), "the seed of torch repeats a run"
     assert not torch.equal(first, second), "each call draws new numbers"
-    kept = (first != 0).float().mean().item()
-    assert abs(kept - 0.75) < 0.02
+    share = (first != 0).float().mean().item()
+    assert abs(share - 0.75) < 0.02
     assert torch.equal(first.unique(), torch.tensor([0.0, 1 / 0.75]))
     (gradient,) = torch.autograd.grad(first.sum(), x)
     assert torch.equal(gradient, first.detach()), "the backward pass uses the same mask"
@@ -272,8 +272,8 @@ def test_an_op_without_a_row_runs_in_torch_with_one_warning() -> None:
     x = torch.randn(3, 3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        got = torch.compile(f, backend="nova")(x)
-    torch.testing.assert_close(got, f(x), rtol=1e-4, atol=1e-5)
+        result = torch.compile(f, backend="nova")(x)
+    torch.testing.assert_close(result, f(x), rtol=1e-4, atol=1e-5)
     (warning,) = [w for w in caught if issubclass(w.category, FallbackWarning)]
     line = f.__code__.co_firstlineno + 2
     assert "aten._linalg_det.default" in str(warning.message)
@@ -288,11 +288,11 @@ def test_fallback_in_a_backward_graph_and_with_updates() -> None:
     x, buffer = torch.randn(6, requires_grad=True), torch.zeros(6)
     twin = torch.zeros(6)
     with pytest.warns(FallbackWarning):
-        got = torch.compile(f, backend="nova")(x, twin)
-        (gradient,) = torch.autograd.grad(got.sum(), x)
+        result = torch.compile(f, backend="nova")(x, twin)
+        (gradient,) = torch.autograd.grad(result.sum(), x)
     expected = f(x, buffer)
-    (wanted,) = torch.autograd.grad(expected.sum(), x)
-    torch.testing.assert_close((got, gradient, twin), (expected, wanted, buffer))
+    (expected_gradient,) = torch.autograd.grad(expected.sum(), x)
+    torch.testing.assert_close((result, gradient, twin), (expected, expected_gradient, buffer))
 
 
 def test_fallback_can_be_an_error() -> None:

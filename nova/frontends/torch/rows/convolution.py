@@ -59,7 +59,7 @@ def _convolution_backward(
     out = _convolution(
         F, x, weight, None, stride, padding, dilation, transposed, output_padding, groups
     )
-    sources = [t for t, wanted in zip((x, weight), mask, strict=False) if wanted]
+    sources = [t for t, is_needed in zip((x, weight), mask, strict=False) if is_needed]
     pieces = iter(gradients(out, sources, g, partial=True) if sources else [])
     by_x = next(pieces) if mask[0] else None
     by_weight = next(pieces) if mask[1] else None

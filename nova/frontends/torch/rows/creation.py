@@ -1,4 +1,4 @@
-"""Tensors made of numbers: constants, ranges, diagonals."""
+"""Tensors allocations of numbers: constants, ranges, diagonals."""
 
 from __future__ import annotations
 

@@ -175,4 +175,4 @@ def _batch_norm_backward(
         by_x = (g - by_bias / count - normal * (by_weight / count)) * scale
     channels = (x.shape[1],)
     results = (by_x, F.reshape(by_weight, channels), F.reshape(by_bias, channels))
-    return tuple(r if wanted else None for r, wanted in zip(results, mask, strict=True))
+    return tuple(r if is_needed else None for r, is_needed in zip(results, mask, strict=True))
