@@ -18,6 +18,7 @@
 #include "nova/status.h"
 #include "nova/symbolic.h"
 #include "nova/tables.h"
+#include "nova/task_plan.h"
 #include "nova/tensor.h"
 #include "nova/workspace.h"
 

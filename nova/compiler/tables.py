@@ -14,8 +14,9 @@ from typing import Any
 
 from nova.artifact.symbolic import Placeholders, SymbolicSizes
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
-from nova.codegen.cpu.symbolic_kernel import symbolic_numbers
-from nova.compiler.task_graph import make_tasks
+from nova.artifact.tilings import OperandRange, Tiling
+from nova.codegen.common.footprint import Footprint, load_footprint
+from nova.codegen.cpu.symbolic_kernel import symbolic_footprint, symbolic_numbers
 from nova.core.records import record
 from nova.core.sizes import SizeExpr
 from nova.errors import LoweringError
@@ -31,7 +32,7 @@ from nova.ir.types import dense_bytes
 from nova.ir.walk import find_function
 from nova.ir.walk import kernels as kernel_functions
 from nova.passes.cpu.allocate_scratch import scratch_size
-from nova.passes.kernels.plan_tasks import moved_bytes
+from nova.passes.kernels.plan_tasks import moved_bytes, read_task_ns
 
 _INDEX_BYTES = 8
 
@@ -116,18 +117,16 @@ def _read_with(module: ir.Module, sizes: Placeholders | None) -> Program:
     if sizes is None:
         specs = [_kernel_spec(f) for f in functions]
         work = sum(specs[launch.kernel].flops for launch in launches)
-        tasks = make_tasks(functions, launches, list(reader.buffers))
     else:
         specs = [_symbolic_spec(f, sizes) for f in functions]
         totals = [symbolic_numbers(functions[launch.kernel], "work")[0] for launch in launches]
-        work, tasks = sizes.of(sum(totals)), ()
+        work = sizes.of(sum(totals))
     tables = Tables(
         buffers=tuple(reader.buffers),
         kernels=tuple(specs),
         launches=tuple(launches),
         workspace_size=reader.workspace_size,
         work=work,
-        tasks=tasks,
         scratch_size=max(map(scratch_size, functions), default=0),
     )
     symbolic = None if sizes is None else read_sizes(module, sizes)
@@ -231,15 +230,35 @@ def _kernel_spec(function: Any) -> KernelSpec:
         bytes=moved_bytes(function),
         location=location_text(function.location),
         takes_scratch=scratch_size(function) > 0,
+        tiling=_tiling(function, load_footprint(function)),
     )
 
 
 def _symbolic_spec(function: Any, sizes: Placeholders) -> KernelSpec:
-    """The kernel with placeholders for its tiles and costs."""
+    """The kernel with placeholders for its tiles and costs, and for the numbers of its tiling."""
     names = ("tiles", "work", "bytes")
     numbers = [symbolic_numbers(function, name)[0] for name in names]
     tiles, work, moved = map(sizes.of, numbers)
-    return replace(_kernel_spec(function), grid=tiles, flops=work, bytes=moved)
+    tiling = _tiling(function, symbolic_footprint(function))
+    ranges = tuple(
+        replace(
+            r, low=sizes.of(r.low), high=sizes.of(r.high), strides=tuple(map(sizes.of, r.strides))
+        )
+        for r in tiling.ranges
+    )
+    tiling = replace(tiling, grid=tuple(map(sizes.of, tiling.grid)), ranges=ranges)
+    return replace(_kernel_spec(function), grid=tiles, flops=work, bytes=moved, tiling=tiling)
+
+
+def _tiling(function: Any, footprint: Footprint) -> Tiling:
+    """The footprint of a kernel, as the runtime reads it to cut tasks."""
+    ranges = tuple(
+        OperandRange(number, writes, r.low, r.high, r.strides)
+        for writes, arguments in ((False, footprint.reads), (True, footprint.writes))
+        for number, byte_ranges in enumerate(arguments)
+        for r in byte_ranges
+    )
+    return Tiling(footprint.grid, footprint.tile, ranges, read_task_ns(function))
 
 
 def location_text(location: Any) -> str:

@@ -329,7 +329,11 @@ SYMBOLIC = Structured(
     "kernels",
     "The same numbers as expressions over the dims, of a kernel with symbolic sizes.",
 )
-TASKS = Integers("nova.tasks", "kernels", "The first tile of each task, and the number of tiles.")
+TASK_NS = Integer(
+    "nova.task_ns",
+    "kernels",
+    "The estimated nanoseconds of one task; the runtime cuts tiles into tasks.",
+)
 SCRATCH_OFFSETS = Integers(
     "nova.scratch_offsets",
     "kernels",

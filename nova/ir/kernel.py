@@ -59,7 +59,7 @@ class Kernel(Function):
     scalar_loops = attributes.SCALAR_LOOPS
     symbolic = attributes.SYMBOLIC
     # from `plan-tasks` and `allocate-scratch`
-    tasks = attributes.TASKS
+    task_ns = attributes.TASK_NS
     scratch_offsets = attributes.SCRATCH_OFFSETS
     # from `lower-device-kernels`
     launch = attributes.LAUNCH

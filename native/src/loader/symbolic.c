@@ -28,7 +28,7 @@ static nova_status symbolic_find_arrays(const char *block, size_t size, nova_sym
     if ((uintptr_t)block % 8 != 0)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the block is not 8-byte aligned");
     if (!nova_symbolic_matches(block, size))
-        return REFUSE(error, "symbolic-magic", "the block has no magic number");
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the block is not symbolic");
     const nova_symbolic_header *header = symbolic->header = (const void *)block;
     if (header->size != size)
         return REFUSE(error, "symbolic-size", "the header says %" PRIu64 " bytes, the file %zu",
@@ -206,7 +206,7 @@ static nova_status symbolic_evaluate_one(const nova_symbolic *symbolic, uint32_t
         }
         depth--;
         if (!symbolic_combine(op->code, stack[depth - 1], stack[depth], &stack[depth - 1]))
-            return nova_fail(error, NOVA_OVERFLOW, "symbolic-value",
+            return nova_fail(error, NOVA_OVERFLOW, "",
                              "the size %s does not fit into 64 bits, or divides by zero",
                              symbolic->strings + expression->text);
     }
@@ -220,7 +220,7 @@ nova_status nova_symbolic_evaluate(const nova_symbolic *symbolic, const int64_t 
     for (uint32_t i = 0; i < symbolic->header->dim_count; i++) {
         const nova_dim *dim = &symbolic->dims[i];
         if (dims[i] < dim->min || dims[i] > dim->max)
-            return nova_fail(error, NOVA_INVALID_ARGUMENT, "symbolic-bounds",
+            return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                              "%s is %" PRId64 ", the program is for %" PRId64 " to %" PRId64,
                              symbolic->strings + dim->name, dims[i], dim->min, dim->max);
     }
@@ -250,7 +250,7 @@ nova_status nova_symbolic_bind(const nova_symbolic *symbolic, const int64_t *ext
             return status;
         if (expected != extents[i])
             return nova_fail(
-                error, NOVA_INVALID_ARGUMENT, "symbolic-shape",
+                error, NOVA_INVALID_ARGUMENT, "",
                 "axis %u of the arguments, counted over all, is %" PRId64 ", and %s is %" PRId64, i,
                 extents[i],
                 extent < 0 ? symbolic->strings + symbolic->expressions[~extent].text : "its size",

@@ -10,6 +10,7 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 from nova.codegen.common.flat_buffers import flatten
+from nova.codegen.common.footprint import ByteRange, Footprint
 from nova.core.sizes import Size, SizeExpr, parse_size
 from nova.errors import LoweringError
 from nova.ir.attributes import SYMBOLIC
@@ -17,13 +18,13 @@ from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, element_bytes
 from nova.ir.diagnostics import place_of
 from nova.ir.index import Index, add, index, mul
+from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import GenericOp, is_generic_op, shape_of
 from nova.ir.symbolic.size_table import SizeTable, active_table
 from nova.ir.symbolic.size_values import SizeValues
 from nova.ir.walk import find_ops
 
 if TYPE_CHECKING:
-    from nova.codegen.common.footprint import ByteRange
     from nova.codegen.cpu.schedule import KernelSchedule
 
 _OTHER_ACCESSES = ("memref.subview", "memref.copy", "memref.dim", "memref.view")
@@ -144,6 +145,23 @@ def symbolic_numbers(kernel: Any, name: str) -> list[Size]:
     table = active_table()
     assert table is not None
     return [parse_size(text.value, table.generic_dims) for text in SYMBOLIC.get(kernel)[name]]
+
+
+def symbolic_footprint(kernel: Any) -> Footprint:
+    """The access footprint of `store_symbolic`."""
+    table = active_table()
+    assert table is not None
+    dims, entries = table.generic_dims, SYMBOLIC.get(kernel)
+
+    def ranges(name: str) -> tuple[tuple[ByteRange, ...], ...]:
+        arguments = []
+        for rows in entries[name]:
+            sizes = [[parse_size(text.value, dims) for text in row] for row in rows]
+            arguments.append(tuple(ByteRange(low, high, tuple(s)) for low, high, *s in sizes))
+        return tuple(arguments)
+
+    grid = tuple(symbolic_numbers(kernel, "loops"))
+    return Footprint(grid, Kernel(kernel).tile, ranges("reads"), ranges("writes"))
 
 
 def _texts(sizes: Sequence[Size]) -> ir.ArrayAttr:

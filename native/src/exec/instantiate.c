@@ -71,11 +71,16 @@ static uint64_t instantiate_find_gap(lifetime *const *placed, uint32_t count, ui
     return free;
 }
 
+/* The part of `block` that `part` of the checked tables is a copy of. */
+static void *instantiate_at(const nova_tables *tables, char *block, const void *part)
+{
+    return block + ((const char *)part - (const char *)tables->header);
+}
+
 static nova_status instantiate_lay_out(const nova_tables *tables, char *block, nova_error *error)
 {
     nova_tables_header *header = (void *)block;
-    nova_buffer *buffers = (void *)(block + ((const char *)tables->buffers -
-                                             (const char *)tables->header));
+    nova_buffer *buffers = instantiate_at(tables, block, tables->buffers);
     uint32_t count;
     lifetime *all = instantiate_find_lifetimes(tables, &count);
     lifetime **conflicts = calloc((size_t)tables->header->buffer_count + 1, sizeof *conflicts);
@@ -111,6 +116,24 @@ static nova_status instantiate_lay_out(const nova_tables *tables, char *block, n
     return NOVA_OK;
 }
 
+/* An operand without elements, or a loop of no iterations, makes the byte range of a tile empty:
+ * its expressions hold for positive sizes only. */
+static void instantiate_empty_ranges(const nova_tables *tables, char *block)
+{
+    if (tables->tilings == NULL)
+        return;
+    const uint64_t *sizes = instantiate_at(tables, block, tables->interface_sizes);
+    int64_t *words = instantiate_at(tables, block, tables->tiling_words);
+    for (uint32_t i = 0; i < tables->header->kernel_count; i++) {
+        const nova_tiling *tiling = &tables->tilings[i];
+        int64_t *range = words + tiling->first_word + 2 * (uint64_t)tiling->rank;
+        for (uint32_t k = 0; k < tiling->range_count; k++, range += 3 + tiling->rank)
+            if (range[1] >= range[2] || sizes[range[0] >> 1] == 0)
+                memset(range + 1, 0, (2 + (size_t)tiling->rank) * sizeof *range);
+        sizes += tables->interfaces[i].operand_count;
+    }
+}
+
 nova_status nova_symbolic_instantiate(const nova_symbolic *symbolic, const nova_tables *checked,
                                       const int64_t *values, void **tables, nova_error *error)
 {
@@ -125,6 +148,7 @@ nova_status nova_symbolic_instantiate(const nova_symbolic *symbolic, const nova_
         int64_t value = values[symbolic->patches[i].expression];
         memcpy(block + symbolic->patches[i].offset, &value, sizeof value);
     }
+    instantiate_empty_ranges(checked, block);
     nova_status status = instantiate_lay_out(checked, block, error);
     if (status != NOVA_OK) {
         free(block);
