@@ -165,8 +165,10 @@ class DynamicAxes:
         return tuple(
             (
                 type_.with_shape(
-                    symbols.get((i, axis), n) if n >= _LEAST_LEARNED else n
-                    for axis, n in enumerate(type_.shape)
+                    [
+                        symbols.get((i, axis), n) if n >= _LEAST_LEARNED else n
+                        for axis, n in enumerate(type_.shape)
+                    ]
                 ),
                 number,
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nova.core.sizes import Size, known_equal
+from nova.core.sizes import known_equal
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import static_size, typical
@@ -25,7 +25,7 @@ class MergeSort:
     def __init__(
         self,
         values: Sequence[Any],
-        shape: Sequence[Size],
+        shape: Sequence[Any],
         axis: int,
         smaller: Callable[[Sequence[Any], Sequence[Any]], Any],
     ):
