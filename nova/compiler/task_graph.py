@@ -18,9 +18,12 @@ from operator import and_
 from typing import Any
 
 from nova.artifact.tables import BufferSpec, LaunchSpec, TaskSpec
+from nova.codegen.common.cost_model import estimate_ns
 from nova.codegen.common.footprint import Bounds, load_footprint
 from nova.compiler.memory_dependencies import MemoryDependencies
 from nova.core.records import record
+from nova.ir.buffers import nbytes
+from nova.ir.control import is_control
 from nova.ir.kernel import Kernel
 from nova.passes.kernels.plan_tasks import kernel_ns
 
@@ -35,7 +38,7 @@ def make_tasks(
     kernels: Sequence[Any], launches: Sequence[LaunchSpec], buffers: Sequence[BufferSpec]
 ) -> tuple[TaskSpec, ...]:
     """The tasks of a program; none if one core runs the launches in order."""
-    if sum(kernel_ns(kernels[launch.kernel]) for launch in launches) < _WORTH_SHARING_NS:
+    if sum(_cost_ns(kernels[launch.kernel]) for launch in launches) < _WORTH_SHARING_NS:
         return ()
     tiles_of: dict[int, _Tiles] = {}
     graph = _Graph()
@@ -45,6 +48,12 @@ def make_tasks(
         tiles = tiles_of[launch.kernel]
         graph.add_launch(number, tiles, [buffers[b] for b in launch.buffers])
     return graph.tasks() if graph.is_wide() else ()
+
+
+def _cost_ns(kernel: Any) -> float:
+    if is_control(kernel):
+        return estimate_ns("vector", Kernel(kernel).work, 0)
+    return kernel_ns(kernel)
 
 
 # --- access footprints of the tasks of a kernel ---------------------------------------------------
@@ -62,7 +71,20 @@ class _Tiles:
     writes: tuple[_Local, ...]
 
 
+def _read_control(kernel: Any) -> _Tiles:
+    """A loop or branch is one task, which touches all of its buffers."""
+    sizes = [nbytes(t) for t in kernel.type.inputs]
+    whole: list[_Local] = [{(0, size): [0]} if size else {} for size in sizes]
+    ins = Kernel(kernel).ins
+    nothing: _Local = {}
+    reads = (*whole[:ins], *[nothing] * (len(sizes) - ins))
+    writes = (*[nothing] * ins, *whole[ins:])
+    return _Tiles((0, 1), reads, writes)
+
+
 def _read_tiles(kernel: Any) -> _Tiles:
+    if is_control(kernel):
+        return _read_control(kernel)
     cuts = Kernel(kernel).tasks
     footprint = load_footprint(kernel)
 

@@ -83,6 +83,7 @@ nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
     if (status != NOVA_OK)
         return status;
     reusable->owner = NULL;
+    reusable->worker_limit = 0;
     atomic_store_explicit(&reusable->reported, 0, memory_order_relaxed);
     *execution = reusable;
     return NOVA_OK;
@@ -125,6 +126,18 @@ nova_status nova_execution_bind(nova_execution *execution, void *const *argument
     return NOVA_OK;
 }
 
+/* A task that runs a loop or branch, and the worker slot that it is in. */
+typedef struct {
+    nova_execution *execution;
+    unsigned worker;
+} running_task;
+
+static nova_status execution_check_task(void *context)
+{
+    const running_task *running = context;
+    return nova_instance_check(running->execution->instance, running->worker);
+}
+
 nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
 {
     nova_execution *execution = context;
@@ -137,6 +150,12 @@ nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
     const nova_launch_record *launch = &program->tables.launches[task->launch];
     const nova_bound_kernel *kernel = &program->kernels[launch->kernel];
     void *const *pointers = execution->pointers + launch->first_operand;
+    if (kernel->control != NULL) {
+        running_task running = {execution, worker};
+        const nova_watch watch = {execution_check_task, &running, execution->worker_limit};
+        return nova_control_run(program, launch, kernel->control, pointers,
+                                execution->scratch + worker * execution->scratch_stride, &watch);
+    }
     if (kernel->takes_scratch) {
         kernel->with_scratch(pointers, task->begin, task->end,
                              execution->scratch + worker * execution->scratch_stride);
@@ -155,8 +174,9 @@ nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
     return NOVA_TASK_REPORTED;
 }
 
-unsigned nova_execution_workers(const nova_execution *execution, unsigned limit)
+unsigned nova_execution_workers(nova_execution *execution, unsigned limit)
 {
+    execution->worker_limit = limit;
     return limit > 0 && limit < execution->places ? limit : execution->places;
 }
 

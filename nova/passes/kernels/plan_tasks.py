@@ -12,8 +12,9 @@ from nova.codegen.common.overrides import read_overrides
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.buffers import nbytes
+from nova.ir.control import host_functions
 from nova.ir.kernel import Kernel
-from nova.ir.walk import kernels, main_function
+from nova.ir.walk import kernels
 from nova.passes.base import Pass
 
 _MOST_TASKS = 16_384
@@ -37,12 +38,13 @@ class PlanTasks(Pass):
     task_ns: int = 50_000
 
     def run(self, module: ir.Module) -> None:
+        cost = {k.name.value: kernel_ns(k) for k in kernels(module)}
         calls = Counter(
             op.callee.value
-            for op in main_function(module).entry_block.operations
-            if op.operation.name == "func.call"
+            for function in host_functions(module)
+            for op in function.entry_block.operations
+            if op.operation.name == "func.call" and op.callee.value in cost
         )
-        cost = {k.name.value: kernel_ns(k) for k in kernels(module)}
         total = sum(cost[name] * count for name, count in calls.items())
         task_ns = max(float(self.task_ns), total / _MOST_TASKS)
         for kernel in kernels(module):
