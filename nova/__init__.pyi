@@ -31,6 +31,11 @@ from nova.debug import gradcheck as gradcheck
 from nova.errors import NovaError as NovaError
 from nova.graph.autodiff import backward as backward
 from nova.graph.checkpoint import checkpoint as checkpoint
+from nova.graph.control_flow import cond as cond
+from nova.graph.control_flow import fori_loop as fori_loop
+from nova.graph.control_flow import scan as scan
+from nova.graph.control_flow import switch as switch
+from nova.graph.control_flow import while_loop as while_loop
 from nova.graph.dot import dump_dot as dump_dot
 from nova.graph.op_methods import DTypeLike, Operand
 from nova.graph.tensor import Tensor as Tensor

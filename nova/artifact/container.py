@@ -20,7 +20,7 @@ REGION = Struct("<I")
 BLOCK = Struct("<QQ")
 
 CONSTRUCTS = ("switch", "while", "for")
-"""What a control kernel does; nova/ir/control.py has the operands of each."""
+"""What a control kernel does; nova/ir/control_flow/functions.py has the operands of each."""
 
 
 @record

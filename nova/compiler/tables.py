@@ -18,7 +18,7 @@ from nova.errors import LoweringError
 from nova.ir.attributes import UNPACKED, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
-from nova.ir.control import Control, control_functions, host_functions, is_control
+from nova.ir.control_flow.functions import Control, control_functions, host_functions, is_control
 from nova.ir.kernel import Kernel, Main
 from nova.ir.resources import resource_digest
 from nova.ir.types import dense_bytes

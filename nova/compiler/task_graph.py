@@ -23,7 +23,7 @@ from nova.codegen.common.footprint import Bounds, load_footprint
 from nova.compiler.memory_dependencies import MemoryDependencies
 from nova.core.records import record
 from nova.ir.buffers import nbytes
-from nova.ir.control import is_control
+from nova.ir.control_flow.functions import is_control
 from nova.ir.kernel import Kernel
 from nova.passes.kernels.plan_tasks import kernel_ns
 

@@ -1,7 +1,7 @@
 """`nova.cond`, `switch`, `while_loop`, `fori_loop` and `scan`, with the signatures of `jax.lax`.
 
 Each traces its functions once into regions (`nova/graph/regions.py`) and creates one op with
-regions (`nova/ops/control.py`). Values are pytrees of tensors, arrays and numbers.
+regions (`nova/ops/loops/control.py`). Values are pytrees of tensors, arrays and numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nova.graph.build import cast
 from nova.graph.regions import Region, Traced, as_tensor, close, control_node, trace
 from nova.graph.tensor import Tensor
 from nova.ops import F
-from nova.ops.control import COND, SCAN, WHILE, slice_type
+from nova.ops.loops.control import COND, SCAN, WHILE, slice_type
 
 _MISSING: Any = object()
 

@@ -20,7 +20,7 @@ from nova.graph.order import topological
 from nova.graph.regions import Region
 from nova.graph.tensor import Tensor
 from nova.ops import Op
-from nova.ops.control import RESULT
+from nova.ops.loops.control import RESULT
 
 # Changes the value of an op, of a dtype, before other ops read it: how errors of rounding grow.
 Perturb = Callable[[np.ndarray, DType], np.ndarray]

@@ -16,7 +16,7 @@ from nova.core.records import record
 from nova.graph.build import copy_node, settled
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, next_serial, tensor
-from nova.ops.control import RESULT, control_types
+from nova.ops.loops.control import RESULT, control_types
 from nova.ops.table import Op
 
 

@@ -252,7 +252,7 @@ CONTROL = Structured(
     "nova.control",
     "{construct, regions, consts, carries, length, reverse}",
     "functions",
-    "Marks a control function: a loop or branch whose regions are programs (nova/ir/control.py).",
+    "Marks a control function: a loop or branch whose regions are programs.",
 )
 REGION = Flag(
     "nova.region",

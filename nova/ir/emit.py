@@ -3,7 +3,7 @@
 Arguments carry `nova.name`; the function carries `nova.inputs` (the number of inputs among the
 arguments) and `nova.updates` (for each trailing result, the argument it updates in place). Every op
 has the location of the user's line, and `nova.device` if it is host-pinned. Steps with regions
-become scf ops on tensors (`emit_control.py`).
+become scf ops on tensors (`control_flow/emit_scf.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from nova.core.dtypes import TensorType
 from nova.core.location import Location
 from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
+from nova.ir.control_flow.emit_scf import emit_control
 from nova.ir.dialect import CONSTANT, create_op
-from nova.ir.emit_control import emit_control
 from nova.ir.kernel import Main
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.errors import NovaError, PassError, PipelineError
 from nova.ir.bindings import ir, passmanager
-from nova.ir.control import region_modules
+from nova.ir.control_flow.functions import region_modules
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 
 
@@ -32,9 +32,10 @@ class Pass(ABC):
 
     name: ClassVar[str]
     reads_regions: ClassVar[bool] = False
-    """Whether the pass reads the modules of regions inside the module (nova/ir/control.py).
+    """Whether the pass reads the modules of regions inside the module.
 
-    The pass manager runs every pass over those first; other passes do not see them.
+    The pass manager runs every pass over those first; other passes do not see them
+    (nova/ir/control_flow/functions.py).
     """
 
     @abstractmethod

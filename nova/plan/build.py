@@ -9,7 +9,7 @@ from nova.errors import DTypeError, GraphError, ShapeError
 from nova.graph.autodiff import Application
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
-from nova.ops.control import RESULT
+from nova.ops.loops.control import RESULT
 from nova.plan.plan import Arg, Derivation, Input, Literal, Param, Plan, Slot, Step
 
 

@@ -40,7 +40,7 @@ from nova.core.dtypes import ALL, DType, TensorType, bool_, constant, dtype
 from nova.core.location import Location
 from nova.core.signature import Argument, Signature
 from nova.errors import NovaError, PlanSyntaxError
-from nova.ops.control import REGION_OPS, control_types, is_op
+from nova.ops.loops.control import REGION_OPS, control_types, is_op
 from nova.plan.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
 _PLAIN_NAME = re.compile(r'[^\s:()\[\]{}<>,#"][^\s:()\[\]{}<>,#]*')

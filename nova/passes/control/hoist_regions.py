@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.ir.attributes import REGION
 from nova.ir.bindings import ir
-from nova.ir.control import host_functions, name_of, region_modules
+from nova.ir.control_flow.functions import host_functions, name_of, region_modules
 from nova.ir.kernel import is_kernel
 from nova.ir.walk import find_ops, functions, main_function
 from nova.passes.base import Pass

@@ -10,7 +10,7 @@ from nova.core.records import record
 from nova.ir.attributes import INPUTS
 from nova.ir.bindings import arith, builtin, func, ir, tensor
 from nova.ir.clone import clone_into
-from nova.ir.control import Control
+from nova.ir.control_flow.functions import Control
 from nova.ir.index import index
 from nova.ir.walk import main_function
 from nova.passes.base import Pass
@@ -27,10 +27,10 @@ Build = Callable[[list[Any]], Sequence[Any]]
 class OutlineControlFlow(Pass):
     """Make control functions of the scf ops on tensors in `main`, and modules of their regions.
 
-    `nova/ir/control.py` describes both. Slices that a `scf.for` reads and writes at its induction
-    variable, forwards or backwards, become slices of the operands and results of the control
-    function: no kernel copies them. A loop whose bounds are not constant and any op that carries
-    values other than tensors stay: they run inside of one kernel.
+    `nova/ir/control_flow/functions.py` describes both. Slices that a `scf.for` reads and writes at
+    its induction variable, forwards or backwards, become slices of the operands and results of the
+    control function: no kernel copies them. A loop whose bounds are not constant and any op that
+    carries values other than tensors stay: they run inside of one kernel.
     """
 
     name: ClassVar[str] = "outline-control-flow"

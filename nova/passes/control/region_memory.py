@@ -11,7 +11,7 @@ from typing import Any
 
 from nova.ir.attributes import WORK
 from nova.ir.buffers import nbytes
-from nova.ir.control import Control
+from nova.ir.control_flow.functions import Control
 from nova.ir.kernel import Kernel, Main
 from nova.ir.walk import functions_by_name
 

@@ -13,7 +13,7 @@ from nova.core.targets import parse_target
 from nova.errors import LoweringError
 from nova.ir.attributes import TILES
 from nova.ir.bindings import func, ir, scf
-from nova.ir.control import control_functions, host_functions
+from nova.ir.control_flow.functions import control_functions, host_functions
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.walk import kernels, main_function, require_buffers

@@ -15,7 +15,7 @@ from typing import Any
 
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, VIEWS, buffer_root
-from nova.ir.control import is_control
+from nova.ir.control_flow.functions import is_control
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import functions_by_name

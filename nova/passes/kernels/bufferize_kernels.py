@@ -10,7 +10,7 @@ from nova.errors import LoweringError
 from nova.ir.attributes import TILE_LOCAL
 from nova.ir.bindings import func, ir, memref, tensor
 from nova.ir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
-from nova.ir.control import control_functions, is_control
+from nova.ir.control_flow.functions import control_functions, is_control
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op

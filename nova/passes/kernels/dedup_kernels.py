@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.control import host_functions, is_call
+from nova.ir.control_flow.functions import host_functions, is_call
 from nova.ir.walk import kernels
 from nova.passes.base import Pass
 

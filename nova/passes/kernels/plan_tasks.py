@@ -12,7 +12,7 @@ from nova.codegen.common.overrides import read_overrides
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.buffers import nbytes
-from nova.ir.control import host_functions
+from nova.ir.control_flow.functions import host_functions
 from nova.ir.kernel import Kernel
 from nova.ir.walk import kernels
 from nova.passes.base import Pass

@@ -10,7 +10,7 @@ from nova.errors import LoweringError, WorkspaceError
 from nova.ir.attributes import WORKSPACE
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import buffer_root, emit_copy, nbytes, view_as
-from nova.ir.control import (
+from nova.ir.control_flow.functions import (
     Control,
     control_functions,
     is_call,
@@ -42,7 +42,7 @@ class PlanWorkspace(Pass):
     (nova/passes/kernels/rematerialize.py). The size is the attribute `nova.workspace`;
     `nova.outputs` counts the outputs. A result that is an argument, a constant or a duplicate is
     copied by a separate kernel. A call of a control function gets one more buffer: the workspace of
-    its regions, and the memory in which a loop alternates its carries (nova/ir/control.py).
+    its regions, and the second buffers of the carries of a loop.
     """
 
     name: ClassVar[str] = "plan-workspace"
