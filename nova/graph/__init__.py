@@ -5,7 +5,7 @@ from nova.graph.checkpoint import checkpoint
 from nova.graph.control_flow import cond, fori_loop, scan, switch, while_loop
 from nova.graph.dot import dump_dot
 from nova.graph.functions import FUNCTIONS
-from nova.graph.tensor import Tensor, device, no_grad, placeholder, tensor
+from nova.graph.tensor import Tensor, device, input, no_grad, placeholder, tensor
 from nova.graph.transforms import grad, value_and_grad
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "fori_loop",
     "grad",
     "gradients",
+    "input",
     "no_grad",
     "placeholder",
     "scan",
