@@ -2,11 +2,12 @@
 
 // The main of a region gets the name of its module, its kernels that name as a prefix.
 // CHECK-NOT: module @branch
+// CHECK: func.func private @branch_0(
 // CHECK: func.func private @branch_0_0_kernel_0(
 // CHECK: func.func private @branch_0_0(%{{.*}}: memref<4xf32>, %{{.*}}: memref<4xf32>, %{{.*}}: memref<0xi8>) attributes {{.*}}nova.region
 // CHECK: call @branch_0_0_kernel_0(
-// CHECK: func.func private @branch_0(
 // CHECK: func.func @main(
+// CHECK: call @branch_0(
 module {
   module @branch_0_0 {
     func.func private @kernel_0(%a: memref<4xf32>, %b: memref<4xf32>) attributes {nova.kernel, nova.work = 4 : i64, nova.grid = array<i64: 4>} {
