@@ -192,6 +192,7 @@ class Program:
         release_gil: bool,
         report: Callable[..., BaseException] | None = None,
     ) -> Program: ...
+    def run_foreign(self, arguments: list[Any], outputs: list[Any], /) -> None: ...
     @classmethod
     def on_device(
         cls,

@@ -297,4 +297,7 @@ PyObject *program_submit(PyObject *self, PyObject *args, PyObject *kwargs);
 /* program.run(inputs, params=(), out=None, timeout=None) */
 PyObject *program_run(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
+/* program.run_foreign(arguments, outputs); foreign_call.c */
+PyObject *program_run_foreign(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+
 #endif
