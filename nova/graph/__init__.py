@@ -2,7 +2,7 @@
 
 from nova.graph.autodiff import backward, gradients
 from nova.graph.checkpoint import checkpoint
-from nova.graph.control_flow import cond, fori_loop, scan, switch, while_loop
+from nova.graph.control.functions import cond, fori_loop, scan, switch, while_loop
 from nova.graph.dot import dump_dot
 from nova.graph.functions import FUNCTIONS
 from nova.graph.tensor import Tensor, device, input, no_grad, placeholder, tensor

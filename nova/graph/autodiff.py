@@ -17,7 +17,7 @@ from nova.errors import GradientError
 from nova.graph.accumulate import add_gradients
 from nova.graph.build import constant, require_float
 from nova.graph.checkpoint import Recompute
-from nova.graph.control_gradients import control_vjp, zeros
+from nova.graph.control.gradients import control_vjp, zeros
 from nova.graph.order import dependents, topological
 from nova.graph.tensor import Tensor, on_device
 from nova.ops import F

@@ -18,8 +18,8 @@ from nova.core.sizes import SizeExpr
 from nova.core.sizes.binding import bind_sizes
 from nova.errors import GraphError, LoweringError
 from nova.graph.autodiff import expand_composite
+from nova.graph.control.regions import Region
 from nova.graph.order import topological
-from nova.graph.regions import Region
 from nova.graph.tensor import Tensor
 from nova.ops import Op
 from nova.ops.loops.control import RESULT

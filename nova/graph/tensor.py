@@ -42,8 +42,8 @@ _serials = count()
 
 
 if TYPE_CHECKING:
+    from nova.graph.control.regions import Region
     from nova.graph.op_methods import TensorMethods  # a stub: the methods from the op table
-    from nova.graph.regions import Region
 else:
     TensorMethods = object
 

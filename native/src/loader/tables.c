@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include "nova/tables.h"
-#include "loader/tables_container.h"
 #include "loader/tables_dataflow.h"
 #include "loader/tensor_maps.h"
 

@@ -1,6 +1,6 @@
 """`nova.cond`, `switch`, `while_loop`, `fori_loop` and `scan`, with the signatures of `jax.lax`.
 
-Each traces its functions once into regions (`nova/graph/regions.py`) and creates one op with
+Each traces its functions once into regions (`nova/graph/control/regions.py`) and creates one op with
 regions (`nova/ops/loops/control.py`). Values are pytrees of tensors, arrays and numbers.
 """
 
@@ -15,7 +15,7 @@ from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.user_facing import user_facing
 from nova.errors import BranchError, CarryError, ControlFlowError, NovaError
 from nova.graph.build import cast
-from nova.graph.regions import Region, Traced, as_tensor, close, control_node, trace
+from nova.graph.control.regions import Region, Traced, as_tensor, close, control_node, trace
 from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.ops.loops.control import COND, SCAN, WHILE, slice_type

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from nova.core.dtypes import TensorType
 from nova.errors import GradientError
 from nova.graph.build import constant
+from nova.graph.control.regions import Region, add_results, control_node, substitute
 from nova.graph.order import topological
-from nova.graph.regions import Region, add_results, control_node, substitute
 from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.ops.loops.control import COND, RESULT, SCAN
