@@ -13,7 +13,8 @@ from typing import Any
 
 from nova.artifact.container import ControlSpec
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
-from nova.compiler.task_graph import make_tasks
+from nova.artifact.tilings import OperandRange, Tiling
+from nova.codegen.common.footprint import load_footprint
 from nova.errors import LoweringError
 from nova.ir.attributes import UNPACKED, WRITES
 from nova.ir.bindings import ir
@@ -25,7 +26,7 @@ from nova.ir.types import dense_bytes
 from nova.ir.walk import find_function
 from nova.ir.walk import kernels as kernel_functions
 from nova.passes.cpu.allocate_scratch import scratch_size
-from nova.passes.kernels.plan_tasks import moved_bytes
+from nova.passes.kernels.plan_tasks import moved_bytes, read_task_ns
 
 # The ops allowed in main: calls, their operands, and the terminator.
 _HOST_OPS = VIEWS | {
@@ -103,7 +104,6 @@ def _read_host(
         launches=tuple(launches),
         workspace_size=reader.workspace_size,
         work=sum(specs[launch.kernel].flops for launch in launches),
-        tasks=make_tasks(list(kernels.values()), launches, list(reader.buffers)),
         scratch_size=max(map(scratch_size, code), default=0),
     )
 
@@ -215,7 +215,20 @@ def _kernel_spec(function: Any) -> KernelSpec:
         bytes=moved_bytes(function),
         location=location_text(function.location),
         takes_scratch=scratch_size(function) > 0,
+        tiling=_tiling(function),
     )
+
+
+def _tiling(function: Any) -> Tiling:
+    """The footprint of a kernel, as the runtime reads it to cut tasks."""
+    footprint = load_footprint(function)
+    ranges = tuple(
+        OperandRange(number, writes, r.low, r.high, r.strides)
+        for writes, arguments in ((False, footprint.reads), (True, footprint.writes))
+        for number, byte_ranges in enumerate(arguments)
+        for r in byte_ranges
+    )
+    return Tiling(footprint.grid, footprint.tile, ranges, read_task_ns(function))
 
 
 def _control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:
@@ -236,7 +249,19 @@ def _control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:
             control.length,
             control.reverse,
         ),
+        tiling=_control_tiling(function),
     )
+
+
+def _control_tiling(function: Any) -> Tiling:
+    """A loop or branch is one task, which touches all of its buffers."""
+    ins = Kernel(function).ins
+    ranges = tuple(
+        OperandRange(number, number >= ins, 0, nbytes(type_), ())
+        for number, type_ in enumerate(function.type.inputs)
+        if nbytes(type_)
+    )
+    return Tiling((), (), ranges, read_task_ns(function))
 
 
 def location_text(location: Any) -> str:

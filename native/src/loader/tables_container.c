@@ -3,7 +3,7 @@
  * The block of the program comes last, and every control kernel runs regions with lower numbers: so
  * no region contains itself. Blocks are checked from the last to the first: the launch of a control
  * kernel, which is checked by then, gives the sizes of the arguments and outputs of its regions. */
-#include "loader/tables_dataflow.h"
+#include "loader/tables_parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -227,8 +227,9 @@ static PyMethodDef program_methods[] = {
      "--\n\nA program for a device."},
     {"counts", program_counts, METH_NOARGS,
      "counts()\n--\n\n(runs, launches, graphs made, launched and updated) of a device's program."},
-    {"set_order", program_set_order, METH_O,
-     "set_order(order)\n--\n\nHas all runs take the tasks in this order, on the calling thread."},
+    {"set_order", program_set_order, METH_VARARGS,
+     "set_order(order, workers)\n--\n\nHas all runs take the tasks for so many threads in this "
+     "order, on the calling thread."},
     {"submit", (PyCFunction)(void (*)(void))program_submit, METH_VARARGS | METH_KEYWORDS,
      "submit(arrays, out=None, stream=None, timeout=None, outputs=None)\n--\n\nStarts a run: a "
      "Run."},

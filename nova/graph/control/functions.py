@@ -1,7 +1,7 @@
 """`nova.cond`, `switch`, `while_loop`, `fori_loop` and `scan`, with the signatures of `jax.lax`.
 
-Each traces its functions once into regions (`nova/graph/control/regions.py`) and creates one op with
-regions (`nova/ops/loops/control.py`). Values are pytrees of tensors, arrays and numbers.
+Each traces its functions once into regions (`regions.py`) and creates one op with regions
+(`nova/ops/loops/control.py`). Values are pytrees of tensors, arrays and numbers.
 """
 
 from __future__ import annotations

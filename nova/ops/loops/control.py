@@ -1,8 +1,8 @@
 """Ops with regions: branches and loops, and the op that selects one of their results.
 
 They are not rows of the op table: their operands and results are any number of tensors of any
-types, and regions (sub-graphs, `nova/graph/control/regions.py`) say what they compute. Graph, plan, dialect
-and interpreter share the conventions below; `i` is the iteration number, an i64[].
+types, and regions (`nova/graph/control/regions.py`) say what they compute. Graph, plan, dialect and
+interpreter share the conventions below; `i` is the iteration number, an i64[].
 
     cond   (index, *operands), regions (*operands) -> results, one per branch; the index is a bool[]
            or an i64[], clamped to the branches.
