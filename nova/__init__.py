@@ -16,8 +16,24 @@ with paused_gc():
     from nova.api.compiled import Compiled, set_checker
     from nova.api.jit import jit
     from nova.api.load import load
-    from nova.core.dtypes import DType, TensorType, bf16, f16, f32, f64, i8, i32, i64, u8
+    from nova.core.dtypes import (
+        DType,
+        TensorType,
+        bf16,
+        f16,
+        f32,
+        f64,
+        i8,
+        i16,
+        i32,
+        i64,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
     from nova.core.dtypes import bool_ as bool_
+    from nova.core.sizes import dim
     from nova.core.suggest import unknown_name
     from nova.errors import NovaError
     from nova.graph import (
@@ -28,6 +44,7 @@ with paused_gc():
         device,
         dump_dot,
         grad,
+        input,
         no_grad,
         tensor,
         value_and_grad,
@@ -43,7 +60,13 @@ _LAZY = {
     "debug": "nova.debug",
     "fit": "nova.train:fit",
     "from_jax": "nova.api.from_jax:from_jax",
+    "from_onnx": "nova.api.from_onnx:from_onnx",
     "gradcheck": "nova.debug:gradcheck",
+    "hessian": "nova.graph.jacobians:hessian",
+    "jacfwd": "nova.graph.jacobians:jacfwd",
+    "jacrev": "nova.graph.jacobians:jacrev",
+    "jvp": "nova.graph.jacobians:jvp",
+    "linearize": "nova.graph.jacobians:linearize",
     "nn": "nova.nn",
     "optim": "nova.optim",
     "output_pool": "nova.runtime.output_pool",
@@ -51,6 +74,8 @@ _LAZY = {
     "trace": "nova.tracing.collect:trace",
     "train_step": "nova.train.step:train_step",
     "translate": "nova.api.translate:translate",
+    "vjp": "nova.graph.jacobians:vjp",
+    "vmap": "nova.graph.batching:vmap",
 }
 
 
@@ -89,20 +114,26 @@ __all__ = [
     "compile",
     "compile_plan",
     "device",
+    "dim",
     "dump_dot",
     "f16",
     "f32",
     "f64",
     "grad",
     "i8",
+    "i16",
     "i32",
     "i64",
+    "input",
     "jit",
     "knobs",
     "load",
     "no_grad",
     "tensor",
     "u8",
+    "u16",
+    "u32",
+    "u64",
     "value_and_grad",
     *FUNCTIONS,
     *_LAZY,

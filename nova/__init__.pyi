@@ -13,6 +13,7 @@ from nova.api.compile import compile as compile
 from nova.api.compile import compile_plan as compile_plan
 from nova.api.compiled import Compiled as Compiled
 from nova.api.from_jax import from_jax as from_jax
+from nova.api.from_onnx import from_onnx as from_onnx
 from nova.api.jit import jit as jit
 from nova.api.load import load as load
 from nova.api.translate import translate as translate
@@ -24,17 +25,30 @@ from nova.core.dtypes import f16 as f16
 from nova.core.dtypes import f32 as f32
 from nova.core.dtypes import f64 as f64
 from nova.core.dtypes import i8 as i8
+from nova.core.dtypes import i16 as i16
 from nova.core.dtypes import i32 as i32
 from nova.core.dtypes import i64 as i64
 from nova.core.dtypes import u8 as u8
+from nova.core.dtypes import u16 as u16
+from nova.core.dtypes import u32 as u32
+from nova.core.dtypes import u64 as u64
+from nova.core.sizes import dim as dim
 from nova.debug import gradcheck as gradcheck
 from nova.errors import NovaError as NovaError
 from nova.graph.autodiff import backward as backward
+from nova.graph.batching import vmap as vmap
 from nova.graph.checkpoint import checkpoint as checkpoint
 from nova.graph.dot import dump_dot as dump_dot
+from nova.graph.jacobians import hessian as hessian
+from nova.graph.jacobians import jacfwd as jacfwd
+from nova.graph.jacobians import jacrev as jacrev
+from nova.graph.jacobians import jvp as jvp
+from nova.graph.jacobians import linearize as linearize
+from nova.graph.jacobians import vjp as vjp
 from nova.graph.op_methods import DTypeLike, Operand
 from nova.graph.tensor import Tensor as Tensor
 from nova.graph.tensor import device as device
+from nova.graph.tensor import input as input
 from nova.graph.tensor import no_grad as no_grad
 from nova.graph.tensor import tensor as tensor
 from nova.graph.transforms import grad as grad
@@ -187,6 +201,7 @@ def arange(
     start: float, stop: float | None = ..., step: int = ..., dtype: DTypeLike | None = ...
 ) -> Tensor: ...
 def full(shape: int | Sequence[int], value: float, dtype: DTypeLike | None = ...) -> Tensor: ...
+def extent(value: float, dtype: DTypeLike | None = ...) -> Tensor: ...
 def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = ...) -> Tensor: ...
 def ones(shape: int | Sequence[int], dtype: DTypeLike | None = ...) -> Tensor: ...
 def zeros_like(x: Operand, dtype: DTypeLike | None = ...) -> Tensor: ...
@@ -576,6 +591,18 @@ def triplet_margin_loss(
     eps: float = ...,
     swap: bool = ...,
     reduction: str = ...,
+) -> Tensor: ...
+def triplet_margin_with_distance_loss(
+    anchor: Operand,
+    positive: Operand,
+    negative: Operand,
+    distance_function: Any = ...,
+    margin: float = ...,
+    swap: bool = ...,
+    reduction: str = ...,
+) -> Tensor: ...
+def multi_margin_loss(
+    x: Operand, target: Operand, p: int = ..., margin: float = ..., reduction: str = ...
 ) -> Tensor: ...
 def poisson_nll_loss(
     x: Operand,

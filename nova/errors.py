@@ -76,6 +76,10 @@ class GraphError(NovaError):
     """A graph that cannot be compiled: a cycle, or a tensor that belongs to another program."""
 
 
+class SymbolicSizeError(NovaError, TypeError):
+    """A size that is known only at run time was used where the program needs a number."""
+
+
 class ConcreteValueError(NovaError, TypeError):
     """A Python number or branch was asked of a tensor that has no value yet (inside a trace)."""
 
@@ -259,6 +263,21 @@ class ImportedProgramError(NovaError, ValueError):
 
 class UnsupportedOpError(NovaError):
     """A program in MLIR uses an op that Nova has no code for; `where` is the place of the op."""
+
+
+class OnnxError(NovaError, ValueError):
+    """An ONNX model that is damaged, or contradicts the ONNX specification."""
+
+
+class OnnxValueError(NovaError, ValueError):
+    """A value that decides shapes of an ONNX model is not known at import.
+
+    `names` are the inputs of the model that it is computed from.
+    """
+
+    def __init__(self, what: str, *, names: tuple[str, ...] = (), **more: str | None):
+        super().__init__(what, **more)
+        self.names = names
 
 
 class EntryError(NovaError, LookupError):

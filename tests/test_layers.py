@@ -36,7 +36,7 @@ LAYERS: dict[str, set[str]] = {
     "compiler": {"graph", "plan", "ir", "codegen", "passes", "artifact"},
     # Programs of other compilers join the pipeline; files of other libraries are written as safely
     # as our own, and without the compiler: `nova.nn` and `nova.load` read weights.
-    "frontends": {"ir", "passes", "compiler", "artifact"},
+    "frontends": {"graph", "ir", "passes", "compiler", "artifact"},
     "gpusim": set(),
     # Traces and simulated schedules read the tables of a file.
     "tracing": {"artifact"},
@@ -94,14 +94,15 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "core.user_facing": {"errors", "core.location"},
     "core.log": {"knobs", "errors"},
     "core.dlpack": {"errors", "core.records"},
-    "core.dtypes": {"errors", "core.records"},
+    "core.sizes": {"errors", "core.records"},
+    "core.dtypes": {"errors", "core.records", "core.sizes"},
     "core.settings": {"knobs", "core.records"},
-    "core.signature": {"core.dtypes", "core.records"},
+    "core.signature": {"core.dtypes", "core.records", "core.sizes"},
     "core.pytree": {"core.records"},
     "core.targets": {
         *("errors", "knobs", "core.cpus", "core.cpu_features", "core.packages", "core.records"),
     },
-    "ops": {"core.dtypes", "errors", "core.records"},
+    "ops": {"core.dtypes", "errors", "core.records", "core.sizes"},
 }
 
 # The extension module stands before all folders; only these reach for it.
@@ -117,6 +118,7 @@ LIBRARIES = {
     "llvmlite": ("nova/compiler/llvm/bindings.py", "nova/core/targets.py"),
     "torch": (),
     "jax": ("nova/api/from_jax.py",),
+    "onnx": ("nova/frontends/onnx/package.py", "nova/api/onnx_backend.py"),
     # No file that Nova reads may run code.
     "pickle": (),
     "shelve": (),

@@ -274,8 +274,9 @@ class JitFunction(Sealed):
             roots = self._roots.without_changed(before)
             roots = self._roots = roots.extended(capture.holders.values(), capture.read.values())
         state = roots.snapshot()
-        captured = Captured.of(outputs, placeholders, capture)
-        plan = build_plan(outputs, placeholders, captured.tensors)
+        updates = capture.updates
+        captured = Captured.of([*outputs, *updates.values(), *updates], placeholders, capture)
+        plan = build_plan(outputs, placeholders, captured.tensors, updates)
         options = self._options
         compiled = compile_plan(
             plan,

@@ -33,11 +33,12 @@ LAUNCH = Struct("<IIII")
 OPERAND = Struct("<I")
 TASK = Struct("<IIqqII")
 SUCCESSOR = Struct("<I")
-DEVICE = Struct("<7I4x")
+DEVICE = Struct("<8I")
+TENSOR_MAP = Struct("<4IQ5Q4Q5I4x")
 INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
-# In the order of the block; device launches, if any, the interfaces of kernels and the strings
-# follow.
+# In the order of the block; device launches and their tensor maps, if any, the interfaces of
+# kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
@@ -65,12 +66,30 @@ class BufferSpec:
 
 
 @record
+class TensorMapSpec:
+    """A tensor in an operand of a launch, which the kernel gets as an encoded tensor map.
+
+    `operand` is the number of the operand, `offset` and `strides` are in bytes, `element` is the
+    driver's number of the element type. Dimensions are from the innermost to the outermost, and
+    `strides` those of all but the innermost.
+    """
+
+    operand: int
+    offset: int
+    element: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+
+@record
 class DeviceLaunch:
     """The launch of a kernel of core `device`; `shared` is dynamic shared memory, in bytes."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int = 0
+    tensor_maps: tuple[TensorMapSpec, ...] = ()
 
 
 @record
@@ -195,6 +214,7 @@ def _pack_rows(
         body += bytes(-len(body) % 8)
     if tables.has_device:
         body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
+        body += b"".join([_pack_tensor_maps(kernel.device) for kernel in tables.kernels])
     body += _pack_interfaces(tables, strings)
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
@@ -212,7 +232,42 @@ def _core_number(kernel: KernelSpec) -> int:
 def _pack_device(device: DeviceLaunch | None) -> bytes:
     if device is None:
         return bytes(DEVICE.size)
-    return DEVICE.pack(*device.grid, *device.block, device.shared)
+    return DEVICE.pack(*device.grid, *device.block, device.shared, len(device.tensor_maps))
+
+
+def _pack_tensor_maps(device: DeviceLaunch | None) -> bytes:
+    return b"".join(
+        TENSOR_MAP.pack(
+            tensor.operand,
+            tensor.element,
+            len(tensor.dims),
+            0,
+            tensor.offset,
+            *_padded(tensor.dims, 5),
+            *_padded(tensor.strides, 4),
+            *_padded(tensor.box, 5),
+        )
+        for tensor in (() if device is None else device.tensor_maps)
+    )
+
+
+def _padded(numbers: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return numbers + (0,) * (count - len(numbers))
+
+
+def _tensor_map(row: tuple[int, ...]) -> TensorMapSpec:
+    operand, element, rank, _, offset, *numbers = row
+    if not 1 <= rank <= 5:
+        fail("tables-tensor-map", f"a tensor map of {rank} dimensions")
+    dims, strides, box = numbers[:5], numbers[5:9], numbers[9:]
+    return TensorMapSpec(
+        operand,
+        offset,
+        element,
+        tuple(dims[:rank]),
+        tuple(strides[: rank - 1]),
+        tuple(box[:rank]),
+    )
 
 
 def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
@@ -344,6 +399,10 @@ class _View:
         self._devices_at = position if has_devices else None
         if has_devices:
             position += DEVICE.size * counts[1]
+            if position > size:
+                fail("tables-size", f"the device launches end at {position} of {size}")
+            self._maps_at = position
+            position += TENSOR_MAP.size * sum(self._map_counts())
         if magic in (MAGIC, DEVICE_MAGIC):
             position = self._after_interfaces(position)
         if position + counts[-1] != size:
@@ -367,13 +426,27 @@ class _View:
     def devices(self) -> list[DeviceLaunch | None]:
         """The device launch of each kernel; None for those of a CPU."""
         every: list[DeviceLaunch | None] = []
+        if self._devices_at is None:
+            return [None] * self.counts[1]
+        first_maps = _starts([*self._map_counts(), 0])
         for number, kernel in enumerate(self.rows(1)):
-            if self._devices_at is None or not _is_device(kernel):
+            if not _is_device(kernel):
                 every.append(None)
                 continue
             words = DEVICE.unpack_from(self.block, self._devices_at + number * DEVICE.size)
-            every.append(DeviceLaunch(words[:3], words[3:6], words[6]))
+            maps = tuple(map(self._tensor_map, range(*first_maps[number : number + 2])))
+            every.append(DeviceLaunch(words[:3], words[3:6], words[6], maps))
         return every
+
+    def _map_counts(self) -> list[int]:
+        """The number of tensor maps of each kernel."""
+        start = self._devices_at or 0
+        rows = memoryview(self.block)[start : start + DEVICE.size * self.counts[1]]
+        return [words[7] for words in DEVICE.iter_unpack(rows)]
+
+    def _tensor_map(self, number: int) -> TensorMapSpec:
+        offset = self._maps_at + number * TENSOR_MAP.size
+        return _tensor_map(TENSOR_MAP.unpack_from(self.block, offset))
 
     def string(self, offset: int) -> str:
         text = self._texts.get(offset)

@@ -2,13 +2,13 @@
 
 Promotion is torch's, documented in `docs/ops.md` and checked against torch in the tests: an
 integer or bool with a float gives that float, whatever its width, and a float-only function
-computes integers in f32. So only f64 operands give f64. i8 with u8 gives i32, as no op of
-Nova computes in i16; an integer sum of any width is i64; Python numbers are weak, as in NEP 50.
+computes integers in f32. So only f64 operands give f64. i8 with u8 gives i32; an integer sum of
+any width is i64; Python numbers are weak, as in NEP 50.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from nova.core.records import record
+from nova.core.sizes import SizeExpr, evaluate, is_static_shape, known_equal, same_shape
 from nova.errors import DTypeError, ShapeError
 
 
@@ -67,30 +68,19 @@ u16 = DType("u16", "u", 16, np.dtype(np.uint16))
 u8 = DType("u8", "u", 8, np.dtype(np.uint8))
 bool_ = DType("bool", "b", 8, np.dtype(np.bool_))
 
-# The dtypes that Nova's ops compute with.
+# The dtypes that every op is tested with.
 ALL = (f64, f32, f16, bf16, i64, i32, i8, u8, bool_)
-# Imported programs have these too: as arguments, as results and inside.
-IMPORTED = (i16, u64, u32, u16)
+# Ops take these as well: programs of other frameworks have them.
+MORE_INTEGERS = (i16, u64, u32, u16)
 FLOATS = (f64, f32, f16, bf16)
 INTEGERS = (i64, i32, i8, u8)
 
-_BY_NAME = {d.name: d for d in (*ALL, *IMPORTED)}
-_BY_NUMPY = {d.numpy: d for d in (*ALL, *IMPORTED)}
+_BY_NAME = {d.name: d for d in (*ALL, *MORE_INTEGERS)}
+_BY_NUMPY = {d.numpy: d for d in (*ALL, *MORE_INTEGERS)}
 
 
 def dtype(spec: Any) -> DType:
-    """The DType of Nova's ops that `spec` names: a DType, its name, or a dtype of numpy."""
-    type_ = array_dtype(spec)
-    if type_ in IMPORTED:
-        raise DTypeError(
-            f"{type_} is an element type of imported programs only",
-            hint=f"Nova's ops take {', '.join(d.name for d in ALL)}; cast the array first",
-        )
-    return type_
-
-
-def array_dtype(spec: Any) -> DType:
-    """The same for arrays, signatures and files, which may be of an imported program."""
+    """The DType that `spec` names: a DType, its name, or a dtype of numpy."""
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str) and spec in _BY_NAME:
@@ -104,6 +94,10 @@ def array_dtype(spec: Any) -> DType:
         ) from error
 
 
+# Signatures, files and arrays call it by this name.
+array_dtype = dtype
+
+
 def promote(a: DType, b: DType) -> DType:
     """The common dtype of two operands, as torch's `promote_types`."""
     if a is b:
@@ -114,8 +108,15 @@ def promote(a: DType, b: DType) -> DType:
         # f16 and bf16 each hold values that the other cannot represent.
         return f32 if a.bits == b.bits else max(a, b, key=_width)
     if {a, b} == {i8, u8}:
-        return i32  # the next wider type that Nova has
-    return a if b is bool_ else b if a is bool_ else max(a, b, key=_width)
+        return i32  # torch has i16; programs of Nova have relied on i32
+    if a.kind == b.kind or bool_ in (a, b):
+        return a if b is bool_ else b if a is bool_ else max(a, b, key=_width)
+    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
+    if signed.bits > unsigned.bits:
+        return signed
+    if unsigned is u64:
+        raise DTypeError(f"{signed} and u64 have no common type", hint="cast one of them first")
+    return i32 if unsigned.bits < 32 else i64
 
 
 def _width(type_: DType) -> int:
@@ -200,30 +201,58 @@ _MOST_BYTES = 1 << 47
 
 @record
 class TensorType:
-    """Static shape and element type of a tensor."""
+    """Shape and element type of a tensor. A size is an int, or a `SizeExpr` known at run time."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: DType
 
     def __post_init__(self) -> None:
+        if not is_static_shape(self.shape):
+            return
         # Strides and offsets are 64-bit, and no machine addresses more than this.
         if prod(n or 1 for n in self.shape) >= _MOST_BYTES:
             raise ShapeError(f"{self} has more elements than memory has bytes")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorType):
+            return NotImplemented
+        return self.dtype is other.dtype and same_shape(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
 
     @property
     def rank(self) -> int:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
+    def size(self) -> Any:
         return prod(self.shape)
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Any:
         return self.size * self.dtype.itemsize
 
-    def with_shape(self, shape: Sequence[int]) -> TensorType:
-        return TensorType(tuple(int(n) for n in shape), self.dtype)
+    @property
+    def is_static(self) -> bool:
+        """Whether all sizes are plain numbers."""
+        return is_static_shape(self.shape)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the tensor has no element, for all values of its symbols."""
+        return any(known_equal(n, 0) for n in self.shape)
+
+    def with_shape(self, shape: Sequence[Any]) -> TensorType:
+        return TensorType(
+            tuple(n if isinstance(n, SizeExpr) else int(n) for n in shape), self.dtype
+        )
+
+    def with_sizes(self, values: Mapping[str, int]) -> TensorType:
+        """The static type for these values of the symbols."""
+        if self.is_static:
+            return self
+        return TensorType(tuple(evaluate(n, values) for n in self.shape), self.dtype)
 
     def with_dtype(self, dtype: DType) -> TensorType:
         return TensorType(self.shape, dtype)

@@ -4,7 +4,7 @@ from nova.graph.autodiff import backward, gradients
 from nova.graph.checkpoint import checkpoint
 from nova.graph.dot import dump_dot
 from nova.graph.functions import FUNCTIONS
-from nova.graph.tensor import Tensor, device, no_grad, placeholder, tensor
+from nova.graph.tensor import Tensor, device, input, no_grad, placeholder, tensor
 from nova.graph.transforms import grad, value_and_grad
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "dump_dot",
     "grad",
     "gradients",
+    "input",
     "no_grad",
     "placeholder",
     "tensor",

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import DType, TensorType, bool_, promote_all, weak
+from nova.core.dtypes import DType, TensorType, bool_, i64, promote_all, weak
 from nova.core.dtypes import constant as number_array
 from nova.core.location import user_location
+from nova.core.sizes import SizeExpr
 from nova.errors import (
     ArgumentCountError,
     ArgumentTypeError,
@@ -81,6 +82,10 @@ def _operands(op: Op, operands: Sequence[Any]) -> list[Any]:
 def _operand(op: Op, position: int, value: Any) -> Any:
     if isinstance(value, Tensor) or type(value) in _NUMBER:
         return value
+    if isinstance(value, SizeExpr):  # like a Python int, it takes the dtype of the other operands
+        extent = apply(OPS["extent"], (), {"value": value, "dtype": i64})
+        extent.weak = True
+        return extent
     if isinstance(value, np.ndarray | np.generic | list | tuple) or hasattr(value, "__dlpack__"):
         tensor = make_tensor(as_array(value))
         tensor.fixed = isinstance(value, np.generic | list | tuple)

@@ -42,6 +42,8 @@ class Capture:
         self.holders: dict[int, Any] = {}
         self.seeds: list[tuple[Tensor, Callable[[], np.ndarray]]] = []
         self.read: dict[int, Tensor] = {}
+        self.assigned: dict[int, tuple[Tensor, Tensor]] = {}
+        """Buffers that every run of the program sets, and their new values."""
         self._created: dict[int, Any] = {}
 
     def create(self, holder: Any) -> None:
@@ -65,6 +67,19 @@ class Capture:
         seed = Tensor(TensorType((), i64), name=f"seed{len(self.seeds)}")
         self.seeds.append((seed, draw))
         return seed
+
+    def assign(self, buffer: Tensor, value: Tensor) -> None:
+        """Every run of the program sets `buffer` to `value`."""
+        self.assigned[id(buffer)] = (buffer, value)
+
+    def latest(self, buffer: Tensor) -> Tensor:
+        """The value of a buffer at this point of the trace."""
+        return self.assigned.get(id(buffer), (buffer, buffer))[1]
+
+    @property
+    def updates(self) -> dict[Tensor, Tensor]:
+        """The new values of the buffers that the function has assigned."""
+        return dict(self.assigned.values())
 
     def note_reads(self, value: Tensor) -> None:
         """Python code reads a value: programs are specialized to these values of its leaves."""
@@ -154,6 +169,6 @@ def _assigned(holder: Any, name: str) -> StateAssignedError:
         f"{type(holder).__name__}.{name} is assigned while a function that uses it is traced: the "
         "assignment would happen once and not in every run",
         where=str(user_location()),
-        hint="return the new value from the function and assign it outside, or set it (and "
-        "train() or eval()) before the call",
+        hint="call assign(value) of an nn.Buffer, which every run does, or return the new value "
+        "and assign it outside; set train() or eval() before the call",
     )

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType
+from nova.core.sizes import SizeExpr
+from nova.core.sizes.binding import bind_sizes
 from nova.errors import GraphError, LoweringError
 from nova.graph.autodiff import expand_composite
 from nova.graph.order import topological
@@ -30,20 +32,32 @@ def evaluate(
 ) -> list[np.ndarray]:
     """The values of `outputs`; `feed` supplies (or overrides) the data of leaves."""
     values: dict[int, np.ndarray] = {id(t): np.asarray(a) for t, a in (feed or {}).items()}
+    sizes = bind_sizes(
+        [
+            (t.name or f"input {i}", t.shape, np.shape(a))
+            for i, (t, a) in enumerate((feed or {}).items())
+            if not t.type.is_static
+        ]
+    )
     for node in topological(outputs):
         if id(node) not in values:
-            values[id(node)] = _node_value(node, values, perturb)
+            values[id(node)] = _node_value(node, values, perturb, sizes)
     return [values[id(t)] for t in outputs]
 
 
-def _node_value(node: Tensor, values: dict[int, np.ndarray], perturb: Perturb | None) -> np.ndarray:
+def _node_value(
+    node: Tensor,
+    values: dict[int, np.ndarray],
+    perturb: Perturb | None,
+    sizes: Mapping[str, int],
+) -> np.ndarray:
     if node.op is None:
         if node.data is None:
             raise GraphError(f"{node!r} has no data", where=str(node.location))
         return node.data
     types, arrays = [i.type for i in node.inputs], [values[id(i)] for i in node.inputs]
     where = str(node.location)
-    value = op_value(node.op, types, arrays, node.attrs, node.type, perturb, where)
+    value = op_value(node.op, types, arrays, node.attrs, node.type, perturb, where, sizes)
     return value if perturb is None else perturb(value, node.dtype)
 
 
@@ -55,12 +69,18 @@ def op_value(
     out: TensorType,
     perturb: Perturb | None = None,
     where: str | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> np.ndarray:
     """The result of an op; `where` is the line that an error names.
+
+    `sizes` has the values of the symbols: types and attributes are static from here on.
 
     With `perturb` a composite runs as its expansion, whose values are perturbed. The caller
     perturbs the result.
     """
+    if sizes:
+        types, out = [t.with_sizes(sizes) for t in types], out.with_sizes(sizes)
+        attrs = {name: static_value(value, sizes) for name, value in attrs.items()}
     if op.compose is not None and (perturb is not None or op.numpy is None):
         leaves = [Tensor(t) for t in types]
         node = Tensor(out, op=op, inputs=tuple(leaves), attrs=attrs)
@@ -78,3 +98,10 @@ def op_value(
             where=where,
         )
     return result
+
+
+def static_value(value: Any, sizes: Mapping[str, int]) -> Any:
+    """The value of an attribute with numbers in place of symbolic sizes."""
+    if isinstance(value, SizeExpr):
+        return value.evaluate(sizes)
+    return tuple(static_value(v, sizes) for v in value) if isinstance(value, tuple) else value

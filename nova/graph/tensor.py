@@ -16,7 +16,9 @@ import numpy as np
 
 from nova.core.dlpack import as_numpy, is_array
 from nova.core.dtypes import DType, TensorType, converted, dtype, f32, i64
+from nova.core.dtypes import dtype as as_dtype
 from nova.core.location import Location, user_location
+from nova.core.sizes import SizeExpr, is_static, known_equal, known_less
 from nova.core.suggest import unknown_name
 from nova.core.user_facing import user_facing
 from nova.errors import (
@@ -24,6 +26,7 @@ from nova.errors import (
     AttributeValueError,
     ConcreteValueError,
     GradientError,
+    SymbolicSizeError,
 )
 from nova.graph.capture import current_capture
 from nova.graph.numpy_protocol import NumpyProtocol
@@ -106,7 +109,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
     # --- properties -----------------------------------------------------------------------------
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Any, ...]:
         return self.type.shape
 
     @property
@@ -118,7 +121,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         return self.type.rank
 
     @property
-    def size(self) -> int:
+    def size(self) -> Any:
         return self.type.size
 
     @property
@@ -155,7 +158,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
     @user_facing
     def item(self) -> Any:
         """The value of a one-element tensor as a Python number."""
-        if self.size != 1:
+        if not known_equal(self.size, 1):
             raise ConcreteValueError(
                 f"item() of a tensor of shape {self.shape}",
                 where=str(user_location()),
@@ -182,7 +185,13 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
     def __len__(self) -> int:
         if not self.shape:
             raise ConcreteValueError("a 0-d tensor has no length", where=str(user_location()))
-        return self.shape[0]
+        if not is_static(self.shape[0]):
+            raise SymbolicSizeError(
+                f"len() of {self!r}: the size {self.shape[0]} is known at run time",
+                where=str(user_location()),
+                hint="use its shape[0], which is a symbolic size",
+            )
+        return int(self.shape[0])
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
@@ -227,6 +236,24 @@ def tensor(
 def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
     """A leaf without data, for tracing: its value is supplied when the program runs."""
     return Tensor(TensorType(tuple(int(n) for n in shape), dtype(dtype_)), name=name)
+
+
+@user_facing
+def input(shape: Any, dtype: Any = f32, *, name: str | None = None) -> Tensor:
+    """A placeholder for `inputs` of `nova.compile`: its array comes when the program runs.
+
+    Sizes are ints, or symbolic: `nova.input((nova.dim("B"), 784))` (docs/dynamic-shapes.md).
+    """
+    sizes = shape if isinstance(shape, tuple | list) else (shape,)
+    for n in sizes:
+        is_size = isinstance(n, SizeExpr | int | np.integer) and not isinstance(n, bool)
+        if not is_size or known_less(n, 0):
+            raise AttributeValueError(
+                f"{n!r} is not a size of an input",
+                where=str(user_location()),
+                hint='a size is a non-negative int, or made of nova.dim("B")',
+            )
+    return Tensor(TensorType((), as_dtype(dtype)).with_shape(sizes), name=name)
 
 
 def as_array(data: Any, dtype_: Any = None) -> np.ndarray:

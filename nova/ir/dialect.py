@@ -1,6 +1,6 @@
 """The nova dialect: one op per primitive and composite row of the op table, and a few others.
 
-These are nova.constant and the attention ops (nova/ir/attention_ops.py).
+These are nova.constant, nova.size and the attention ops (nova/ir/attention_ops.py).
 
 The dialect is generated from the table as IRDL text. One verifier serves all rows: it runs the type
 rule of the row on operand types and attributes. So the IR obeys the same rules as the graph, and
@@ -15,6 +15,7 @@ from typing import Any
 
 from nova.core.dtypes import TensorType, dtype
 from nova.core.records import record
+from nova.core.sizes import SizeExpr, parse_size
 from nova.errors import DTypeError, NovaError
 from nova.ir import attention_ops
 from nova.ir.bindings import ir, load_irdl
@@ -25,6 +26,8 @@ from nova.ops import OPS, Op
 
 DIALECT = "nova"
 CONSTANT = f"{DIALECT}.constant"
+SIZE = f"{DIALECT}.size"
+"""The value of a symbolic size at run time, an `index`: its attribute `expr` is the text."""
 BARRIER = f"{DIALECT}.barrier"
 """An identity op that fusion and CSE do not look through; see `create_barrier`."""
 
@@ -127,6 +130,27 @@ def _verify_constant(op: Any) -> bool:
     return True
 
 
+def _verify_size(op: Any) -> bool:
+    try:
+        if len(op.results) != 1 or not isinstance(op.results[0].type, ir.IndexType):
+            raise NovaError("must have one result of type index")
+        text = op.attributes.get("expr")
+        if not isinstance(text, ir.StringAttr):
+            raise NovaError("needs a string `expr`")
+        parse_size(text.value)
+    except NovaError as error:
+        op.location.emit_error(f"'{SIZE}' op {error.what}")
+        return False
+    return True
+
+
+def create_size(size: SizeExpr) -> Any:
+    """The value of a symbolic size, an `index`."""
+    return ir.Operation.create(
+        SIZE, results=[ir.IndexType.get()], attributes={"expr": ir.StringAttr.get(str(size))}
+    ).result
+
+
 @record
 class _Definition:
     """An op of the dialect; operands whose names end in `?` are optional."""
@@ -173,6 +197,7 @@ def _definitions() -> Iterator[_Definition]:
         if row.kind != "sugar":
             yield _Definition(row.name, row.operands, _verifier(row))
     yield _Definition("constant", (), _verify_constant)
+    yield _Definition("size", (), _verify_size)
     for name, operands in attention_ops.OPERANDS.items():
         values = (*operands, "mask?")
         results = tuple(f"to_{n}" for n in attention_ops.RESULTS[name])

@@ -63,6 +63,8 @@ class Kernel(Function):
     # from `lower-device-kernels`
     launch = attributes.LAUNCH
     min_blocks_per_sm = attributes.MIN_BLOCKS_PER_SM
+    cluster = attributes.CLUSTER
+    tensor_maps = attributes.TENSOR_MAPS
 
     @classmethod
     def mark(cls, op: Any, *, work: int, grid: tuple[int, ...] | None = None) -> Kernel:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from nova.core.constants import LEAST
-from nova.core.dtypes import ALL, IMPORTED, DType, TensorType, bf16, bool_, f16, f32, f64
+from nova.core.dtypes import ALL, MORE_INTEGERS, DType, TensorType, bf16, bool_, f16, f32, f64
 from nova.errors import DTypeError
 from nova.ir.bindings import ir
 from nova.ir.resources import resource, resource_bytes
 
-_ARRAYS = (*ALL, *IMPORTED)
+_ARRAYS = (*ALL, *MORE_INTEGERS)
 _BY_TEXT = (
     {("ui" + d.name[1:] if d.kind == "u" else d.name): d for d in _ARRAYS if d is not bool_}
     | {"s" + d.name: d for d in _ARRAYS if d.kind == "i"}

@@ -9,6 +9,37 @@ from nova.nn.module import Module
 from nova.ops import F
 
 
+class GELU(Module):
+    """x times the normal distribution's cdf at x; `approximate="tanh"` is the tanh form."""
+
+    def __init__(self, approximate: str = "none"):
+        self.approximate = approximate
+
+    def forward(self, x: Any) -> Tensor:
+        return F.gelu(x, approximate=self.approximate)
+
+
+class ReLU(Module):
+    """max(x, 0)."""
+
+    def forward(self, x: Any) -> Tensor:
+        return F.relu(x)
+
+
+class SiLU(Module):
+    """x * sigmoid(x)."""
+
+    def forward(self, x: Any) -> Tensor:
+        return F.silu(x)
+
+
+class Tanh(Module):
+    """The hyperbolic tangent."""
+
+    def forward(self, x: Any) -> Tensor:
+        return F.tanh(x)
+
+
 class ReLU6(Module):
     """x limited to 0..6."""
 
@@ -234,3 +265,40 @@ class CosineSimilarity(Module):
 
     def forward(self, x: Any, y: Any) -> Tensor:
         return F.cosine_similarity(x, y, axis=self.dim, eps=self.eps)
+
+
+class Softmin(Module):
+    """The softmax of -x along an axis."""
+
+    def __init__(self, dim: int = -1):
+        self.dim = dim
+
+    def forward(self, x: Any) -> Tensor:
+        return F.softmax(-x, axis=self.dim)
+
+
+class Softmax2d(Module):
+    """The softmax over the channels of (..., channels, height, width)."""
+
+    def forward(self, x: Any) -> Tensor:
+        return F.softmax(x, axis=-3)
+
+
+class ChannelShuffle(Module):
+    """The channels of `groups` interleaved."""
+
+    def __init__(self, groups: int):
+        self.groups = groups
+
+    def forward(self, x: Any) -> Tensor:
+        return F.channel_shuffle(x, self.groups)
+
+
+class PairwiseDistance(Module):
+    """The p-norm of x - y + eps along the last axis."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
+        self.norm, self.eps, self.keepdim = p, eps, keepdim
+
+    def forward(self, x: Any, y: Any) -> Tensor:
+        return F.pairwise_distance(x, y, p=self.norm, eps=self.eps, keepdims=self.keepdim)

@@ -14,7 +14,7 @@ import numpy as np
 
 from nova.core.dtypes import dtype as dtype_of
 from nova.core.location import user_location
-from nova.errors import AttributeValueError
+from nova.errors import AttributeValueError, ShapeError
 from nova.graph import Tensor
 from nova.nn import init
 from nova.nn.module import Module
@@ -65,6 +65,91 @@ class Embedding(Module):
 
     def forward(self, index: Any) -> Tensor:
         return F.embedding(self.weight, index)
+
+
+class EmbeddingBag(Module):
+    """The sum, mean or maximum of the rows that each row of an integer (bags, size) index selects.
+
+    With `padding_idx`, rows of that index do not count.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        mode: str = "mean",
+        padding_idx: int | None = None,
+        *,
+        dtype: Any = "f32",
+        generator: np.random.Generator | None = None,
+    ):
+        shape = sizes("EmbeddingBag", (num_embeddings, embedding_dim))
+        if mode not in ("sum", "mean", "max"):
+            raise AttributeValueError(
+                f"EmbeddingBag: mode {mode!r}",
+                where=str(user_location()),
+                hint="it is sum, mean or max",
+            )
+        self.mode, self.padding_idx = mode, padding_idx
+        self.weight = Parameter(init.normal(shape, dtype=dtype, generator=generator))
+        if padding_idx is not None:
+            self.weight.data[padding_idx] = 0
+
+    def forward(self, index: Any) -> Tensor:
+        if len(index.shape) != 2:
+            raise ShapeError(
+                f"EmbeddingBag: an index of {index.shape}",
+                where=str(user_location()),
+                hint="it is (bags, size)",
+            )
+        rows = F.embedding(self.weight, index)
+        if self.padding_idx is None:
+            return getattr(F, self.mode)(rows, axis=1)
+        count = self.weight.shape[0]
+        is_used = F.unsqueeze(index != self.padding_idx % count, -1)
+        used = F.sum(F.cast(is_used, rows.dtype), axis=1)
+        if self.mode == "max":
+            largest = F.max(F.where(is_used, rows, -np.inf), axis=1)
+            return F.where(used > 0, largest, 0.0)
+        total = F.sum(F.where(is_used, rows, 0.0), axis=1)
+        return total if self.mode == "sum" else total / F.maximum(used, 1.0)
+
+
+class PReLU(Module):
+    """x above 0, weight * x below; the weight is trained: one, or one per channel."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = "f32"):
+        shape = sizes("PReLU", (num_parameters,))
+        self.weight = Parameter(np.full(shape, init, dtype_of(dtype).numpy))
+
+    def forward(self, x: Any) -> Tensor:
+        return F.prelu(x, self.weight)
+
+
+class Bilinear(Module):
+    """x weight y + bias for each output; weight is (out_features, in1_features, in2_features)."""
+
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        dtype: Any = "f32",
+        generator: np.random.Generator | None = None,
+    ):
+        shape = sizes("Bilinear", (out_features, in1_features, in2_features))
+        bound = 1.0 / sqrt(in1_features) if in1_features else 0.0
+        options: dict[str, Any] = {"dtype": dtype, "generator": generator}
+        self.weight = Parameter(init.uniform(shape, -bound, bound, **options))
+        self.bias = Parameter(init.uniform(shape[:1], -bound, bound, **options)) if bias else None
+
+    def forward(self, x: Any, y: Any) -> Tensor:
+        product = F.einsum("...i,oij,...j->...o", x, self.weight, y)
+        return product if self.bias is None else product + self.bias
 
 
 class LayerNorm(Module):

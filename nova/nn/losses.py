@@ -216,3 +216,40 @@ class GaussianNLLLoss(Module):
         return F.gaussian_nll_loss(
             x, target, var, full=self.full, eps=self.eps, reduction=self.reduction
         )
+
+
+class MultiMarginLoss(Module):
+    """The mean over other classes of max(0, margin - x[target] + x[class]) ** p."""
+
+    def __init__(self, p: int = 1, margin: float = 1.0, reduction: str = "mean"):
+        self.power, self.margin, self.reduction = p, margin, reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.multi_margin_loss(
+            x, target, p=self.power, margin=self.margin, reduction=self.reduction
+        )
+
+
+class TripletMarginWithDistanceLoss(Module):
+    """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""
+
+    def __init__(
+        self,
+        distance_function: Any = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ):
+        self.distance_function, self.margin = distance_function, margin
+        self.swap, self.reduction = swap, reduction
+
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Tensor:
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )

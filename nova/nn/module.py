@@ -7,7 +7,7 @@ so `model(x).numpy()` works on data as well as in a traced program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,7 @@ from nova.core.user_facing import user_facing
 from nova.errors import ModuleError
 from nova.graph import Tensor, tensor
 from nova.graph.capture import Holder, current_capture
+from nova.nn.hooks import Hook, HookHandle, add_hook, call_with_hooks
 from nova.nn.parameter import Buffer, Parameter
 from nova.nn.state import LoadReport, copy_into, read_state, write_state
 
@@ -28,6 +29,7 @@ class Module(Holder):
     """Base of layers and models: set parts as attributes, and write `forward`."""
 
     training = True
+    _hooks: tuple[Hook, ...] = ()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; every module defines its own."""
@@ -42,7 +44,11 @@ class Module(Holder):
         capture = current_capture()
         if capture is not None and capture.enter(self):
             self.parameters()  # names them, for the program
-        return self.forward(*map(_wrap, args), **{k: _wrap(v) for k, v in kwargs.items()})
+        tensors = tuple(map(_wrap, args))
+        named = {k: _wrap(v) for k, v in kwargs.items()}
+        if not self._hooks:
+            return self.forward(*tensors, **named)
+        return call_with_hooks(self, self._hooks, tensors, named)
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -90,6 +96,70 @@ class Module(Holder):
         for name, parameter in _first_names(named):
             parameter.name_after(name)
         return named
+
+    def get_submodule(self, path: str) -> Module:
+        """The module under a dotted name; "" is this one."""
+        return _under(self, path, dict(self._walk_modules()), "module")
+
+    def get_parameter(self, path: str) -> Parameter:
+        """The parameter or buffer under a dotted name."""
+        return _under(self, path, dict(self._all_parameters()), "parameter")
+
+    def _walk_modules(self) -> Iterator[tuple[str, Module]]:
+        return ((name, part) for name, part in _walk(self) if isinstance(part, Module))
+
+    def register_parameter(self, name: str, value: Parameter | None) -> None:
+        """`setattr(self, name, value)`: torch's spelling."""
+        self._register(name, value, Parameter)
+
+    def register_buffer(self, name: str, value: Any) -> None:
+        """Set the attribute to a `Buffer` of the array: saved with the module, not trained."""
+        is_set = value is None or isinstance(value, Buffer)
+        self._register(name, value if is_set else Buffer(value), Buffer)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """`setattr(self, name, module)`: torch's spelling."""
+        self._register(name, module, Module)
+
+    add_module = register_module
+
+    def _register(self, name: str, value: Any, part: type) -> None:
+        if value is not None and not isinstance(value, part):
+            raise ModuleError(
+                f"{value!r} is not a {part.__name__}",
+                where=str(user_location()),
+                hint=f"pass an nn.{part.__name__}",
+            )
+        if not name or "." in name or hasattr(type(self), name):
+            raise ModuleError(
+                f"{name!r} cannot be the name of a part of {type(self).__name__}",
+                where=str(user_location()),
+                hint="names have no dots and are not methods of the class",
+            )
+        setattr(self, name, value)
+
+    def apply(self, function: Callable[[Module], Any]) -> Self:
+        """Call `function` on every module below this one, then on this one."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    # --- hooks ----------------------------------------------------------------------------------
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, args)` before each forward; a result that is not None replaces args.
+
+        Hooks run while a program is traced, on graph values: they are part of it.
+        """
+        return add_hook(self, hook, before=True)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, args, result)` after each forward; its result replaces that one.
+
+        A hook that returns None changes nothing.
+        """
+        return add_hook(self, hook, before=False)
 
     # --- modes ----------------------------------------------------------------------------------
 
@@ -175,6 +245,17 @@ def replaced(model: Module, values: Mapping[Parameter, Tensor]) -> Iterator[None
     finally:
         for module, name, part in changed:
             vars(module)[name] = part
+
+
+def _under(module: Module, path: str, parts: dict[str, Any], noun: str) -> Any:
+    """The part under a dotted name."""
+    if path not in parts:
+        raise ModuleError(
+            f"{type(module).__name__} has no {noun} {path!r}",
+            where=str(user_location()),
+            hint=f"it has: {', '.join(name for name in parts if name) or 'none'}",
+        )
+    return parts[path]
 
 
 # --- traversal ------------------------------------------------------------------------------------

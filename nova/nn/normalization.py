@@ -1,7 +1,7 @@
 """Batch, group and instance normalization with torch's parameter names and state.
 
-Running statistics are buffers: in `state_dict`, not trained. A compiled training step does not
-change them; `update_bn` computes them from batches, as torch's function of that name.
+Running statistics are buffers: in `state_dict`, not trained. In training mode every call sets them,
+also in a compiled step; `update_bn` computes them from batches, as torch's function of that name.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nova.core.dtypes import accumulator
 from nova.core.dtypes import dtype as dtype_of
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, ModuleError, ShapeError
 from nova.graph import Tensor, no_grad
+from nova.graph.build import cast
+from nova.graph.capture import capturing, current_capture
 from nova.nn.module import Module
-from nova.nn.parameter import Buffer, Parameter
+from nova.nn.parameter import Buffer, Parameter, has_values
 from nova.ops import F
 
 
@@ -57,7 +60,6 @@ class _BatchNorm(Module):
         self.running_mean = Buffer(_filled(size, 0, dtype)) if tracked else None
         self.running_var = Buffer(_filled(size, 1, dtype)) if tracked else None
         self.num_batches_tracked = Buffer(np.zeros((), np.int64)) if tracked else None
-        self._observed: list[tuple[Tensor, Tensor]] | None = None
 
     def forward(self, x: Any) -> Tensor:
         if len(x.shape) not in self.ranks or x.shape[1] != self.num_features:
@@ -67,13 +69,9 @@ class _BatchNorm(Module):
                 f"{self.num_features} channels",
                 where=str(user_location()),
             )
-        tracked = self.running_mean is not None
-        if self._observed is not None:
-            axes = (0, *range(2, len(x.shape)))
-            self._observed.append((F.mean(x, axis=axes), F.var(x, axis=axes)))
-        if self.training and self._observed is None:
-            self._mark_outdated()
-        if self.training or not tracked:
+        if self.training:
+            self._track(x)
+        if self.training or self.running_mean is None:
             return F.batch_norm(x, weight=self.weight, bias=self.bias, training=True, eps=self.eps)
         if self._is_outdated():
             raise ModuleError(
@@ -83,34 +81,41 @@ class _BatchNorm(Module):
             )
         return F.batch_norm(
             x,
-            self.running_mean,
-            self.running_var,
+            self.running_mean.latest,
+            self.running_var.latest if self.running_var is not None else None,
             self.weight,
             self.bias,
             training=False,
             eps=self.eps,
         )
 
-    def _mark_outdated(self) -> None:
-        """A count below 0, which is saved with the model, says that training came after it."""
-        count = self.num_batches_tracked
-        if count is not None and not self._is_outdated():
+    def _track(self, x: Tensor) -> None:
+        """Set the running statistics: those of the batch blended with the ones before."""
+        mean, variance, count = self.running_mean, self.running_var, self.num_batches_tracked
+        if mean is None or variance is None or count is None:
+            return
+        if current_capture() is None and not has_values(x):
+            # A graph built by hand: nothing runs it with this module.
             count.data[...] = -1
+            return
+        axes = (0, *range(2, len(x.shape)))
+        wide = cast(x, accumulator(x.dtype))
+        points = x.size // self.num_features
+        batches = F.maximum(count.latest, 0) + 1
+        share: Any = self.momentum
+        if share is None:
+            share = 1.0 / cast(batches, mean.dtype)
+        for buffer, batch in (
+            (mean, F.mean(wide, axis=axes)),
+            (variance, F.var(wide, axis=axes, correction=0) * (points / max(1, points - 1))),
+        ):
+            buffer.assign(buffer.latest + (cast(batch, buffer.dtype) - buffer.latest) * share)
+        count.assign(batches)
 
     def _is_outdated(self) -> bool:
+        """A count below 0, which is saved with the model, says that training came after it."""
         count = self.num_batches_tracked
         return count is not None and int(count.data) < 0
-
-    def track(self, mean: np.ndarray, variance: np.ndarray) -> None:
-        """Update the running statistics with those of a batch, as torch does in training."""
-        if self.running_mean is None or self.running_var is None:
-            return
-        assert self.num_batches_tracked is not None
-        self.num_batches_tracked.data[...] = max(int(self.num_batches_tracked.data), 0) + 1
-        count = int(self.num_batches_tracked.data)
-        share = 1.0 / count if self.momentum is None else self.momentum
-        for buffer, value in ((self.running_mean, mean), (self.running_var, variance)):
-            buffer.data[...] = (1 - share) * buffer.data + share * value
 
     def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batches."""
@@ -161,18 +166,17 @@ def update_bn(batches: Iterable[Any], model: Module, *, cumulative: bool = True)
                 layer.reset_running_stats()
                 layer.momentum = None
         for batch in batches:
-            for layer in layers:
-                layer._observed = []
-            with no_grad():
+            with no_grad(), capturing() as capture:
                 model(batch[0] if isinstance(batch, tuple | list) else batch)
-            for layer in layers:
-                for mean, variance in layer._observed or ():
-                    layer.track(mean.numpy(), variance.numpy())
+            values = [(buffer, value.numpy()) for buffer, value in capture.assigned.values()]
+            for buffer, value in values:
+                assert buffer.data is not None
+                buffer.data[...] = value
     finally:
         for module, mode in modes.items():
             module.training = mode
         for layer in layers:
-            layer.momentum, layer._observed = momenta[layer], None
+            layer.momentum = momenta[layer]
 
 
 class GroupNorm(Module):

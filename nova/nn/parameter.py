@@ -10,9 +10,11 @@ import numpy as np
 from nova.core.dtypes import TensorType, dtype
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing_class
-from nova.errors import GradientError, StateDictError
-from nova.graph import Tensor
-from nova.graph.capture import generation
+from nova.errors import GradientError, GraphError, ShapeError, StateDictError
+from nova.graph import Tensor, tensor
+from nova.graph.build import cast
+from nova.graph.capture import current_capture, generation
+from nova.graph.order import topological
 from nova.graph.tensor import as_array
 
 
@@ -88,7 +90,11 @@ class Parameter(Tensor):
 
 @user_facing_class
 class Buffer(Parameter):
-    """An array of a module that is saved with it and never trained."""
+    """An array of a module that is saved with it and never trained.
+
+    `assign` sets it: a running mean or a counter. In a function that is traced (`nova.jit`,
+    `nova.train_step`), every run of the compiled program sets it.
+    """
 
     __slots__ = ()
 
@@ -103,6 +109,39 @@ class Buffer(Parameter):
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         """`unfreeze` sets it for all parameters: a buffer stays as it is."""
+
+    @property
+    def latest(self) -> Tensor:
+        """Its value at this point of a traced function: the one assigned last."""
+        capture = current_capture()
+        return self if capture is None else capture.latest(self)
+
+    def assign(self, value: Any) -> None:
+        """Set the buffer to a value of its shape, converted to its dtype."""
+        new = value if isinstance(value, Tensor) else tensor(value)
+        if new.shape != self.shape:
+            raise ShapeError(
+                f"a buffer of {self.type} is set to a value of shape {new.shape}",
+                where=str(user_location()),
+                hint="the shape of a buffer does not change",
+            )
+        new = cast(new, self.dtype)
+        capture = current_capture()
+        if capture is not None:
+            capture.assign(self, new)
+            return
+        if not has_values(new):
+            raise GraphError(
+                f"{self!r} is set to a value that is only known when a program runs",
+                where=str(user_location()),
+                hint="call the module inside nova.jit or nova.train_step",
+            )
+        self.data[...] = new.numpy()
+
+
+def has_values(value: Tensor) -> bool:
+    """Whether a tensor can be computed now: it depends on no input of a program."""
+    return not any(node.is_placeholder for node in topological([value]))
 
 
 def _type_of(array: np.ndarray) -> TensorType:

@@ -145,6 +145,34 @@ class AdaptiveMaxPool3d(_AdaptivePool):
     function = "adaptive_max_pool3d"
 
 
+class _LPPool(Module):
+    function: ClassVar[str]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ):
+        self.norm_type, self.kernel_size = norm_type, kernel_size
+        self.stride, self.ceil_mode = stride, ceil_mode
+
+    def forward(self, x: Any) -> Tensor:
+        pool: Callable[..., Tensor] = getattr(F, self.function)
+        return pool(
+            x, self.norm_type, self.kernel_size, stride=self.stride, ceil_mode=self.ceil_mode
+        )
+
+
+class LPPool1d(_LPPool):
+    """The p-norm of each window of one spatial axis."""
+
+    function = "lp_pool1d"
+
+
+class LPPool2d(_LPPool):
+    """The p-norm of each window of two spatial axes."""
+
+    function = "lp_pool2d"
+
+
 class Upsample(Module):
     """The spatial axes resized by `interpolate`."""
 
@@ -210,3 +238,17 @@ class Fold(Module):
         return F.fold(
             x, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
         )
+
+
+class UpsamplingNearest2d(Upsample):
+    """Two spatial axes resized by repeating elements."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None):
+        super().__init__(size, scale_factor, "nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Two spatial axes resized by bilinear interpolation with aligned corners."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None):
+        super().__init__(size, scale_factor, "bilinear", align_corners=True)

@@ -14,13 +14,13 @@ from nova.core.pytree import flatten, unflatten
 from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.nn.module import Module, replaced
-from nova.nn.parameter import Parameter
+from nova.nn.parameter import Buffer, Parameter
 
 
 def all_params(model: Module, others: Iterable[Tensor]) -> list[Tensor]:
-    """The parameters of the model and of the optimizer, each once."""
+    """The parameters and buffers of the model and the parameters of the optimizer, each once."""
     params: dict[int, Tensor] = {id(param): param for param in model.parameters()}
-    for param in others:
+    for param in (*model.buffers(), *others):
         params.setdefault(id(param), param)
     return list(params.values())
 
@@ -54,7 +54,11 @@ def computing_in(model: Module, params: Sequence[Tensor], half: DType) -> Iterat
         args, kwargs = at_edge(args, half), at_edge(kwargs, half)
         return at_edge(forward(*args, **kwargs), f32)
 
-    casts = {p: cast(p, half) for p in params if isinstance(p, Parameter) and p.dtype.is_float}
+    casts = {
+        p: cast(p, half)
+        for p in params
+        if isinstance(p, Parameter) and not isinstance(p, Buffer) and p.dtype.is_float
+    }
     attributes = vars(model)
     before = attributes.get("forward")
     with replaced(model, casts):

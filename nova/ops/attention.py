@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, float_of, promote, promote_all
+from nova.core.sizes import known_equal, same_shape
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.nn import as_type, widened
-from nova.ops.rules import Types, broadcast_shapes
+from nova.ops.rules import Types, broadcast_shapes, static_axis
 from nova.ops.table import Op, register
 
 Attrs = dict[str, Any]
@@ -50,7 +51,7 @@ def _casts(dtypes: tuple[DType, ...], tensors: int, statistics: int = 0) -> tupl
 def _canon(ins: Types, attrs: Attrs, q: int = 0) -> Attrs:
     scale = attrs["scale"]
     if scale is None:
-        features = ins[q].shape[-1] if ins[q].rank else 0
+        features = static_axis(ins[q], -1, "attention scales by the size of") if ins[q].rank else 0
         scale = 1.0 / sqrt(features) if features else 1.0
     if isinstance(scale, bool) or not isinstance(scale, int | float):
         raise AttributeValueError(f"scale must be a number, not {scale!r}")
@@ -58,17 +59,17 @@ def _canon(ins: Types, attrs: Attrs, q: int = 0) -> Attrs:
 
 
 def _scores_shape(q: TensorType, k: TensorType, mask: Types) -> tuple[int, ...]:
-    if min(q.rank, k.rank) < 2 or q.shape[-1] != k.shape[-1]:
+    if min(q.rank, k.rank) < 2 or not known_equal(q.shape[-1], k.shape[-1]):
         raise ShapeError(f"q {q.shape}, k {k.shape}", hint="q is (..., L, E), k (..., S, E)")
     scores = (*broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
-    if mask and broadcast_shapes(scores, mask[0].shape) != scores:
+    if mask and not same_shape(broadcast_shapes(scores, mask[0].shape), scores):
         raise ShapeError(f"mask {mask[0].shape} does not broadcast to scores {scores}")
     return scores
 
 
 def _attention_type(ins: Types, attrs: Attrs) -> TensorType:
     q, k, v = (t.shape for t in ins[:3])
-    if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
+    if min(len(q), len(k), len(v)) < 2 or not same_shape((q[-1], k[-2]), (k[-1], v[-2])):
         raise ShapeError(
             f"q {q}, k {k}, v {v}",
             hint="q is (..., L, E), k (..., S, E), v (..., S, V)",
@@ -90,9 +91,11 @@ def _gradient_canon(ins: Types, attrs: Attrs) -> Attrs:
 def _gradient_type(ins: Types, attrs: Attrs) -> TensorType:
     g, q, k, v, logsumexp, delta = ins[:6]
     out = _attention_type((q, k, v, *ins[6:]), attrs)
-    if g.shape != out.shape:
+    if not same_shape(g.shape, out.shape):
         raise ShapeError(f"g {g.shape} is not a gradient of a result {out.shape}")
-    if logsumexp.shape != _scores_shape(q, k, ())[:-1] or delta.shape != g.shape[:-1]:
+    if not same_shape(logsumexp.shape, _scores_shape(q, k, ())[:-1]) or not same_shape(
+        delta.shape, g.shape[:-1]
+    ):
         raise ShapeError(
             f"logsumexp {logsumexp.shape}, delta {delta.shape}",
             hint="logsumexp has a number for each row of scores, delta for each row of g",
@@ -121,9 +124,9 @@ def _attention(
     F: Any, q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool, scale: float
 ) -> Any:
     scores = _scores(F, q, k, mask, causal, scale)
-    weights = _weights(F, scores) if scores.shape[-1] and scores.size else scores
+    weights = scores if scores.type.is_empty else _weights(F, scores)
     (wide_v,) = widened(F, v)
-    if not causal or not scores.size or not v.size:
+    if not causal or scores.type.is_empty or v.type.is_empty:
         return as_type(F, F.matmul(weights, wide_v), q.dtype)
     # A weight of 0 does not mask non-finite values: they are added to the rows that see them.
     finite = F.where(F.isfinite(wide_v), wide_v, 0.0)
@@ -156,7 +159,7 @@ def _weights(F: Any, scores: Any) -> Any:
 
 def _logsumexp(F: Any, q: Any, k: Any, mask: Any = None, *, causal: bool, scale: float) -> Any:
     scores = _scores(F, q, k, mask, causal, scale)
-    if not scores.size:
+    if scores.type.is_empty:
         return F.sum(scores, axis=-1) + np.inf
     top = _top(F, scores)
     total = F.sum(F.exp(scores - top), axis=-1)
@@ -223,8 +226,11 @@ def _attention_vjp(
 
 
 def _fits(*types: TensorType) -> bool:
-    """Whether the schedules support operands (..., rows, features): no empty or very wide ones."""
-    return all(t.size and t.shape[-1] <= MOST_FEATURES for t in types)
+    """Whether the schedules support operands (..., rows, features): no empty or very wide ones.
+
+    Symbolic sizes are expanded.
+    """
+    return all(t.is_static and t.size and t.shape[-1] <= MOST_FEATURES for t in types)
 
 
 def _attention_has_kernel(ins: Types, attrs: Attrs) -> bool:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import TensorType
+from nova.core.sizes import known_equal, same_shape
 from nova.errors import ShapeError
-from nova.ops.rules import Types, broadcast_shapes, widen
+from nova.ops.rules import Types, broadcast_shapes, is_unit, widen
 from nova.ops.table import Op, register
 
 
@@ -23,7 +24,7 @@ def _matmul_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
     if not a or not b:
         raise ShapeError(f"a 0-d operand: {a} @ {b}", hint="multiply with * instead")
     inner = b[-2] if len(b) > 1 else b[0]
-    if a[-1] != inner:
+    if not known_equal(a[-1], inner):
         raise ShapeError(
             f"{a} @ {b}: the last axis of the first is {a[-1]}, the "
             f"{'second to last' if len(b) > 1 else 'only'} axis of the second is {inner}"
@@ -41,7 +42,7 @@ def _matmul_subscripts(a: tuple[int, ...], b: tuple[int, ...]) -> str:
         subscripts = letters[len(letters) - len(shape) :]
         sizes = batch[len(batch) - len(shape) :]
         return "".join(
-            "1" if n == 1 != size else c
+            "1" if is_unit(n) and not is_unit(size) else c
             for n, size, c in zip(shape, sizes, subscripts, strict=True)
         )
 
@@ -81,12 +82,12 @@ def _matmul_vjp(F: Any, g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 def _linear_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
     x, weight = ins[0], ins[1]
-    if weight.rank != 2 or not x.rank or x.shape[-1] != weight.shape[1]:
+    if weight.rank != 2 or not x.rank or not known_equal(x.shape[-1], weight.shape[1]):
         raise ShapeError(
             f"x {x.shape} with weight {weight.shape}",
             hint="the weight is (out_features, in_features), the last axis of x in_features",
         )
-    if len(ins) > 2 and ins[2].shape != weight.shape[:1]:
+    if len(ins) > 2 and not same_shape(ins[2].shape, weight.shape[:1]):
         raise ShapeError(f"bias {ins[2].shape} with weight {weight.shape}: not one per output")
     return x.with_shape((*x.shape[:-1], weight.shape[0]))
 
@@ -101,7 +102,7 @@ def _dot(F: Any, x: Any, y: Any) -> Any:
 
 
 def _vectors(ins: Types, *, equal: bool) -> None:
-    if any(t.rank != 1 for t in ins) or (equal and ins[0].shape != ins[1].shape):
+    if any(t.rank != 1 for t in ins) or (equal and not same_shape(ins[0].shape, ins[1].shape)):
         expected = "two vectors of one length" if equal else "two vectors"
         raise ShapeError(f"wants {expected}, got {ins[0].shape} and {ins[1].shape}")
 

@@ -15,6 +15,7 @@ import numpy as np
 from nova.core.dtypes import (
     DType,
     TensorType,
+    accumulator,
     bool_,
     constant,
     converted,
@@ -24,6 +25,8 @@ from nova.core.dtypes import (
     i64,
     promote,
 )
+from nova.core.sizes import SizeExpr, at_most, is_static, same_shape
+from nova.core.sizes.slices import slice_count
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.movement import number_of
 from nova.ops.rules import (
@@ -31,9 +34,10 @@ from nova.ops.rules import (
     clamp_index,
     clamp_index_scalar,
     index_operand,
-    int_tuple,
     int_value,
+    is_zero,
     resolve_axis,
+    size_tuple,
     widen,
 )
 from nova.ops.table import REQUIRED, Op, register
@@ -46,7 +50,7 @@ def _axis_canon(ins: Types, attrs: Attrs) -> Attrs:
 
 
 def _require_elements(x: TensorType, index: TensorType, axis: int) -> None:
-    if index.size and not x.shape[axis]:
+    if is_zero(x.shape[axis]) and not index.is_empty:
         raise ShapeError(f"axis {axis} of {x.shape} has no element that an index could name")
 
 
@@ -66,7 +70,9 @@ def _gather_type(ins: Types, attrs: Attrs) -> TensorType:
     x, index = ins[0], ins[1]
     axis = attrs["axis"]
     if index.rank != x.rank or any(
-        m > n for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if i != axis
+        not at_most(m, n)
+        for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True))
+        if i != axis
     ):
         raise ShapeError(
             f"index {index.shape} for x {x.shape} along axis {axis}",
@@ -88,7 +94,7 @@ def _gather_numpy(x: np.ndarray, index: np.ndarray, *, axis: int) -> np.ndarray:
 
 
 def _gather_lower(b: Any, out: TensorType, x: Any, index: Any, *, axis: int) -> Any:
-    if not out.size:
+    if out.is_empty:
         return b.empty(out)
 
     def body(s: Any, i: Any) -> Any:
@@ -117,7 +123,7 @@ def _take_numpy(x: np.ndarray, index: np.ndarray, *, axis: int) -> np.ndarray:
 
 
 def _take_lower(b: Any, out: TensorType, x: Any, index: Any, *, axis: int) -> Any:
-    if not out.size:
+    if out.is_empty:
         return b.empty(out)
     width = index.type.rank
 
@@ -147,7 +153,7 @@ def _embedding_type(ins: Types, attrs: Attrs) -> TensorType:
 def _scatter_type(ins: Types, attrs: Attrs) -> TensorType:
     x, index, updates = ins
     _gather_type((x, index), attrs)
-    if updates.shape != index.shape:
+    if not same_shape(updates.shape, index.shape):
         raise ShapeError(f"updates {updates.shape} for an index of shape {index.shape}")
     return x
 
@@ -178,7 +184,7 @@ def _index_add_type(ins: Types, attrs: Attrs) -> TensorType:
         raise ShapeError(f"the index is 1-D, not of shape {index.shape}")
     _require_elements(x, index, axis)
     expected = (*x.shape[:axis], index.size, *x.shape[axis + 1 :])
-    if updates.shape != expected:
+    if not same_shape(updates.shape, expected):
         raise ShapeError(f"updates {updates.shape}: {index.size} indices want {expected}")
     return x
 
@@ -202,8 +208,8 @@ def _index_add_vjp(
 # --- creation -------------------------------------------------------------------------------------
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
-    sizes = int_tuple(shape, "shape")
+def _sizes(shape: Any) -> tuple[Any, ...]:
+    sizes = size_tuple(shape, "shape")
     if any(n < 0 for n in sizes):
         raise AttributeValueError(f"shape {sizes} has a negative size")
     return sizes
@@ -212,7 +218,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 def _default_type(*values: Any) -> DType:
     if all(isinstance(v, bool | np.bool_) for v in values):
         return bool_
-    return i64 if all(isinstance(v, int | np.integer) for v in values) else f32
+    return i64 if all(isinstance(v, int | np.integer | SizeExpr) for v in values) else f32
 
 
 def _full_canon(ins: Types, attrs: Attrs) -> Attrs:
@@ -253,6 +259,8 @@ def _arange_canon(ins: Types, attrs: Attrs) -> Attrs:
         start, stop = 0, start
     type_ = _default_type(start, stop, step) if requested is None else dtype(requested)
     bounds = [v.item() if isinstance(v, np.generic) else v for v in (start, stop, step)]
+    if any(isinstance(v, SizeExpr) for v in bounds):
+        return _symbolic_range(*bounds, type_)
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in bounds):
         raise AttributeValueError(f"start, stop and step are numbers, not {bounds}")
     for value in bounds:
@@ -262,8 +270,21 @@ def _arange_canon(ins: Types, attrs: Attrs) -> Attrs:
     return {"start": bounds[0], "stop": bounds[1], "step": bounds[2], "dtype": type_}
 
 
+def _symbolic_range(start: Any, stop: Any, step: Any, type_: DType) -> Attrs:
+    if not all(isinstance(v, int | SizeExpr) for v in (start, stop)) or type(step) is not int:
+        raise AttributeValueError(
+            f"a range of symbolic size from {start!r} to {stop!r} by {step!r}: start and stop are "
+            "sizes, and step is an int"
+        )
+    if step == 0:
+        raise AttributeValueError("a step of 0")
+    return {"start": start, "stop": stop, "step": step, "dtype": type_}
+
+
 def _arange_type(ins: Types, attrs: Attrs) -> TensorType:
     start, stop, step = attrs["start"], attrs["stop"], attrs["step"]
+    if not is_static(start) or not is_static(stop):
+        return TensorType((slice_count(start, stop, step),), attrs["dtype"])
     if all(isinstance(v, int) for v in (start, stop, step)):
         return TensorType((len(range(start, stop, step)),), attrs["dtype"])
     return TensorType((max(0, int(np.ceil((stop - start) / step))),), attrs["dtype"])
@@ -278,7 +299,7 @@ def _arange_numpy(*, start: Any, stop: Any, step: Any, dtype: DType) -> np.ndarr
 
 def _arange_lower(b: Any, out: TensorType, *, start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     # In i64 or f64 first, then rounded once: no error accumulates along the range.
-    wide = i64 if isinstance(start, int) and isinstance(step, int) else f64
+    wide = i64 if isinstance(start, int | SizeExpr) and isinstance(step, int) else f64
 
     def body(s: Any) -> Any:
         at = s.cast(s.index(0), wide)
@@ -310,6 +331,18 @@ def _one_hot_lower(b: Any, out: TensorType, index: Any, *, num_classes: int, dty
 def _eye(F: Any, n: int, m: Any = None, k: int = 0, dtype: Any = f32) -> Any:
     rows, columns = F.arange(n), F.arange(n if m is None else m)
     return F.cast(F.eq(F.unsqueeze(rows, 1) + k, columns), dtype=dtype)
+
+
+def _extent_canon(ins: Types, attrs: Attrs) -> Attrs:
+    value, type_ = attrs["value"], dtype(attrs["dtype"])
+    if is_static(value):
+        value = int_value(value, "value")
+        constant(value, type_)  # rejects a value out of range
+    return {"value": value, "dtype": type_}
+
+
+def _extent_lower(b: Any, out: TensorType, *, value: Any, dtype: DType) -> Any:
+    return b.generic(out, [], lambda s: s.const(value, accumulator(dtype)))
 
 
 NOGRAD = frozenset({"nograd"})
@@ -416,6 +449,17 @@ ROWS: tuple[Op, ...] = (
         infer=_shape_and_type,
         numpy=_full_numpy,
         lower=lambda b, out, *, shape, value, dtype: b.fill(out, value),
+        tags=NOGRAD,
+    ),
+    Op(
+        "extent",
+        "A size as a 0-d tensor: the value of a symbolic size at run time.",
+        operands=(),
+        attrs={"value": REQUIRED, "dtype": i64},
+        canon=_extent_canon,
+        infer=lambda ins, attrs: TensorType((), attrs["dtype"]),
+        numpy=lambda *, value, dtype: converted(np.asarray(value), dtype),
+        lower=_extent_lower,
         tags=NOGRAD,
     ),
     Op("zeros", "Zeros of a shape, f32 by default.", operands=(), build=_filled(0)),

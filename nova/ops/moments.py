@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from nova.core.dtypes import accumulator
+from nova.core.sizes import is_static, known_less
 from nova.errors import AttributeValueError
 from nova.ops.pointwise import in_f32, narrowed, widened
 from nova.ops.reductions import Attrs, axes_attrs, count, keep_axes, reduced, reduction
-from nova.ops.rules import Types, reduced_shape
+from nova.ops.rules import Types, is_zero, reduced_shape, size_number
 from nova.ops.table import register
 
 # --- moments ------------------------------------------------------------------------------------
@@ -21,15 +23,19 @@ from nova.ops.table import register
 
 def _compose_mean(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     total = F.sum(widened(F, x), axis=axis, keepdims=keepdims)
-    return narrowed(F, total / float(count(x, axis)), x.dtype)
+    return narrowed(F, total / size_number(F, count(x, axis), total.dtype), x.dtype)
 
 
 def _numpy_mean(x: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> np.ndarray:
     return np.sum(x, axis=axis, keepdims=keepdims) / x.dtype.type(count(x, axis))
 
 
-def _freedom(x: Any, axis: tuple[int, ...], correction: float) -> float:
-    return max(float(count(x, axis) - correction), 0.0)
+def _freedom(F: Any, x: Any, axis: tuple[int, ...], correction: float) -> Any:
+    """The degrees of freedom: a number, or a 0-d tensor if a reduced axis is symbolic."""
+    elements = count(x, axis)
+    if is_static(elements):
+        return max(float(elements - correction), 0.0)
+    return F.maximum(size_number(F, elements, accumulator(x.dtype)) - correction, 0.0)
 
 
 def _centered(F: Any, x: Any, axis: tuple[int, ...]) -> Any:
@@ -39,7 +45,7 @@ def _centered(F: Any, x: Any, axis: tuple[int, ...]) -> Any:
     too; the mean of the differences is as exact as the differences.
     """
     wide = widened(F, x)
-    if count(x, axis) == 0:
+    if not known_less(0, count(x, axis)):
         return wide - F.mean(wide, axis=axis, keepdims=True)
     first = wide[tuple(slice(0, 1) if i in axis else slice(None) for i in range(len(x.shape)))]
     # In the mean the sign is reversed: no difference is kept in memory for both.
@@ -48,7 +54,7 @@ def _centered(F: Any, x: Any, axis: tuple[int, ...]) -> Any:
 
 def _compose_var(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
     total = F.sum(F.square(_centered(F, x, axis)), axis=axis, keepdims=keepdims)
-    return narrowed(F, total / _freedom(x, axis, correction), x.dtype)
+    return narrowed(F, total / _freedom(F, x, axis, correction), x.dtype)
 
 
 def _numpy_var(
@@ -56,19 +62,22 @@ def _numpy_var(
 ) -> np.ndarray:
     centered = x - _numpy_mean(x, axis, True)
     total = np.sum(centered * centered, axis=axis, keepdims=keepdims)
-    return total / x.dtype.type(_freedom(x, axis, correction))
+    return total / x.dtype.type(_freedom(None, x, axis, correction))
 
 
 def _vjp_var(
     F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float
 ) -> Any:
     # The path through the mean adds a sum of centered values, which is zero: omitted.
-    scale = widened(F, keep_axes(F, g, x, axis)) * (2.0 / _freedom_or_nan(x, axis, correction))
+    scale = widened(F, keep_axes(F, g, x, axis)) * (2.0 / _freedom_or_nan(F, x, axis, correction))
     return narrowed(F, scale * _centered(F, x, axis), x.dtype)
 
 
-def _freedom_or_nan(x: Any, axis: tuple[int, ...], correction: float) -> float:
-    return _freedom(x, axis, correction) or float("nan")
+def _freedom_or_nan(F: Any, x: Any, axis: tuple[int, ...], correction: float) -> Any:
+    freedom = _freedom(F, x, axis, correction)
+    if isinstance(freedom, float):
+        return freedom or float("nan")
+    return F.where(F.eq(freedom, 0.0), float("nan"), freedom)
 
 
 def _compose_std(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
@@ -83,7 +92,7 @@ def _vjp_std(
     # Equal elements have no gradient direction: zero as in torch, rather than 0 / 0.
     flat = out == 0
     scale = F.where(flat, 0.0, g / F.where(flat, 1.0, out))
-    scale = scale * (1.0 / _freedom_or_nan(x, axis, correction))
+    scale = scale * (1.0 / _freedom_or_nan(F, x, axis, correction))
     return narrowed(F, scale * _centered(F, x, axis), x.dtype)
 
 
@@ -92,7 +101,7 @@ def _vjp_std(
 
 def _compose_logsumexp(F: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     wide = widened(F, x)
-    if count(x, axis) == 0:
+    if is_zero(count(x, axis)):
         return narrowed(F, F.log(F.sum(F.exp(wide), axis=axis, keepdims=keepdims)), x.dtype)
     top = F.detach(F.max(wide, axis=axis, keepdims=True))
     # An infinite maximum would give inf - inf; unshifted, exp and log have the right limits.

@@ -15,9 +15,28 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, bf16, bool_, constant
+from nova.core.sizes import (
+    is_static,
+    is_static_shape,
+    known_equal,
+    known_less,
+    same_shape,
+)
+from nova.core.sizes.slices import slice_count, slice_indices
 from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
 from nova.ops import views
-from nova.ops.rules import Types, broadcast_shapes, int_tuple, int_value, resolve_axes, resolve_axis
+from nova.ops.rules import (
+    Types,
+    broadcast_shapes,
+    clamp_position,
+    int_tuple,
+    int_value,
+    is_unit,
+    is_zero,
+    resolve_axes,
+    resolve_axis,
+    size_tuple,
+)
 from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -27,15 +46,16 @@ Attrs = dict[str, Any]
 
 
 def _reshape_canon(ins: Types, attrs: Attrs) -> Attrs:
-    shape, size = int_tuple(attrs["shape"], "shape"), ins[0].size
-    if any(n < -1 for n in shape) or shape.count(-1) > 1:
+    shape, size = size_tuple(attrs["shape"], "shape"), ins[0].size
+    free = [i for i, n in enumerate(shape) if known_equal(n, -1)]
+    if any(n < -1 for n in shape) or len(free) > 1:
         raise AttributeValueError(f"shape {shape}: sizes are non-negative, and at most one is -1")
-    fixed = prod(n for n in shape if n != -1)
-    if -1 in shape:
-        if not fixed or size % fixed:
+    fixed = prod(n for i, n in enumerate(shape) if i not in free)
+    if free:
+        if is_zero(fixed) or not is_zero(size % fixed):
             raise ShapeError(f"{ins[0].shape} cannot become {shape}: no size for -1 fits")
-        shape = tuple(size // fixed if n == -1 else n for n in shape)
-    if prod(shape) != size:
+        shape = tuple(size // fixed if i in free else n for i, n in enumerate(shape))
+    if not known_equal(prod(shape), size):
         raise ShapeError(f"{ins[0].shape} has {size} elements, {shape} has {prod(shape)}")
     return {"shape": shape}
 
@@ -57,14 +77,14 @@ def _permute_vjp(F: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> 
 
 
 def _expand_canon(ins: Types, attrs: Attrs) -> Attrs:
-    shape_in, shape = ins[0].shape, int_tuple(attrs["shape"], "shape")
+    shape_in, shape = ins[0].shape, size_tuple(attrs["shape"], "shape")
     lead = len(shape) - len(shape_in)
-    if lead < 0 or any(n < -1 or (n == -1 and i < lead) for i, n in enumerate(shape)):
+    if lead < 0 or any(n < -1 or (known_equal(n, -1) and i < lead) for i, n in enumerate(shape)):
         raise ShapeError(
             f"{shape_in} cannot be expanded to {shape}", hint="-1 keeps an existing axis"
         )
-    shape = tuple(shape_in[i - lead] if n == -1 else n for i, n in enumerate(shape))
-    if broadcast_shapes(shape_in, shape) != shape:
+    shape = tuple(shape_in[i - lead] if known_equal(n, -1) else n for i, n in enumerate(shape))
+    if not same_shape(broadcast_shapes(shape_in, shape), shape):
         raise ShapeError(f"{shape_in} cannot be expanded to {shape}: only size 1 expands")
     return {"shape": shape}
 
@@ -74,6 +94,13 @@ def _flip_canon(ins: Types, attrs: Attrs) -> Attrs:
 
 
 def _flip_lower(b: Any, out: TensorType, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if not is_static_shape(x.shape[i] for i in axes):
+
+        def body(s: Any) -> Any:
+            at = [x.shape[i] - 1 - s.index(i) if i in axes else s.index(i) for i in range(out.rank)]
+            return s.load(x.value, at, x.dtype)
+
+        return b.generic(out, [], body)
     return b.remap(
         out,
         x,
@@ -90,7 +117,7 @@ def _given_shape(ins: Types, attrs: Attrs) -> TensorType:
 
 def _slice_canon(ins: Types, attrs: Attrs) -> Attrs:
     shape = ins[0].shape
-    starts, stops = int_tuple(attrs["starts"], "starts"), int_tuple(attrs["stops"], "stops")
+    starts, stops = size_tuple(attrs["starts"], "starts"), size_tuple(attrs["stops"], "stops")
     steps = (1,) * len(shape) if attrs["steps"] is None else int_tuple(attrs["steps"], "steps")
     if not len(starts) == len(stops) == len(steps) == len(shape):
         raise ShapeError(f"a slice of {shape} wants {len(shape)} starts, stops and steps")
@@ -107,22 +134,22 @@ def _slice_canon(ins: Types, attrs: Attrs) -> Attrs:
     }
 
 
-def _whole_numbers(start: int, stop: int, step: int, n: int) -> tuple[int, int, int]:
+def _whole_numbers(start: Any, stop: Any, step: int, n: Any) -> tuple[Any, Any, int]:
     """start, stop and step clipped to an axis of size n; idempotent."""
-    start, stop, step = slice(start, stop, step).indices(n)
-    count = len(range(start, stop, step))
-    if not count:
+    start, stop, step = slice_indices(slice(start, stop, step), n)
+    count = slice_count(start, stop, step)
+    if is_zero(count):
         return 0, 0, 1
-    if count == 1:
+    if is_unit(count):
         return start, start + 1, 1
     # "One before element 0" has no number in Python's slices: -n - 1 is clipped to it.
-    return start, stop if stop >= 0 else -n - 1, step
+    return start, -n - 1 if known_equal(stop, -1) else stop, step
 
 
-def slice_sizes(shape: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
+def slice_sizes(shape: tuple[Any, ...], attrs: Attrs) -> tuple[Any, ...]:
     """The number of elements of each axis in a canonical slice."""
     bounds = zip(shape, attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
-    return tuple(len(range(*slice(b, e, s).indices(n))) for n, b, e, s in bounds)
+    return tuple(slice_count(*slice_indices(slice(b, e, s), n)) for n, b, e, s in bounds)
 
 
 def _slice_type(ins: Types, attrs: Attrs) -> TensorType:
@@ -138,8 +165,13 @@ def _slice_lower(b: Any, out: TensorType, x: Any, *, starts: Any, stops: Any, st
     # linalg takes the loop bounds from any axis with an identity access, so a shortened axis must
     # not have one. The first of several equal parts (a split) is part 0 of the axis after
     # a reshape; other prefixes of an axis are read at computed positions.
-    shortened = [(start, step) == (0, 1) and n != m for n, m, start, step in axes]
-    if any(cut and (m == 0 or n % m) for cut, (n, m, _, _) in zip(shortened, axes, strict=True)):
+    shortened = [
+        is_zero(start) and step == 1 and not known_equal(n, m) for n, m, start, step in axes
+    ]
+    if any(
+        not is_static(start) or (cut and (not is_static_shape((n, m)) or m == 0 or n % m))
+        for cut, (n, m, start, _) in zip(shortened, axes, strict=True)
+    ):
 
         def body(s: Any) -> Any:
             at = [s.index(i) * step + start for i, (_, _, start, step) in enumerate(axes)]
@@ -169,13 +201,16 @@ def _slice_vjp(F: Any, g: Any, out: Any, x: Any, *, starts: Any, stops: Any, ste
 
 def _unslice_canon(ins: Types, attrs: Attrs) -> Attrs:
     names = ("shape", "starts", "steps")
-    canonical = {name: int_tuple(attrs[name], name) for name in names}
+    canonical = {name: size_tuple(attrs[name], name) for name in names}
     shape = canonical["shape"]
     if any(len(v) != ins[0].rank for v in canonical.values()) or 0 in canonical["steps"]:
         raise ShapeError(f"unslice of {ins[0].shape} wants as many sizes, starts and steps")
     for n, m, start, step in zip(shape, ins[0].shape, *list(canonical.values())[1:], strict=True):
         last = start + (m - 1) * step
-        if m and not (0 <= start < n and 0 <= last < n):
+        if is_zero(m):
+            continue
+        # A symbolic axis that a slice made empty writes nothing: `last` may be before `start`.
+        if known_less(last, -1) or not (start >= 0 and known_less(last, n)):
             raise ShapeError(f"unslice writes {start}..{last} of an axis of size {n}")
     return canonical
 
@@ -194,13 +229,13 @@ def _unslice_lower(b: Any, out: TensorType, x: Any, *, shape: Any, starts: Any, 
 def _unslice_vjp(F: Any, g: Any, out: Any, x: Any, *, shape: Any, starts: Any, steps: Any) -> Any:
     bounds = zip(starts, steps, x.shape, strict=True)
     ends = [b + m * s for b, s, m in bounds]
-    stops = [e if e >= 0 else -n - 1 for e, n in zip(ends, shape, strict=True)]
+    stops = [-n - 1 if known_less(e, 0) else e for e, n in zip(ends, shape, strict=True)]
     return F.slice(g, starts, stops, steps)
 
 
 def _scatter_strided(b: Any, out: TensorType, x: Any, starts: Any, steps: Any, value: Any) -> Any:
     """x written at starts + i * steps of a tensor that holds `value` elsewhere."""
-    if not x.type.size:
+    if x.type.is_empty:
         return b.fill(out, value)
 
     def body(s: Any) -> Any:
@@ -211,9 +246,9 @@ def _scatter_strided(b: Any, out: TensorType, x: Any, starts: Any, steps: Any, v
             if abs(step) > 1:
                 source = offset / abs(step)
                 inside = inside & s.compare("eq", s.rem(offset, abs(step)), 0)
-            if m != out.shape[axis]:
+            if not known_equal(m, out.shape[axis]):
                 inside = inside & (offset >= 0) & (source < m)
-                source = s.minimum(s.maximum(source, 0), m - 1)
+                source = clamp_position(s, source, m)
             at.append(source)
         return s.select(inside, s.load(x.value, at, x.dtype), value)
 
@@ -225,13 +260,13 @@ def _pad_canon(ins: Types, attrs: Attrs) -> Attrs:
     low, high = attrs["low"], attrs["high"]
     if high is None:
         low, high = _numpy_pads(low, rank)
-    ends = [int_tuple(e, "pad widths") for e in (low, high)]
+    ends = [size_tuple(e, "pad widths") for e in (low, high)]
     # A plain int is the width at every axis.
     ends = [
         e * rank if not isinstance(widths, tuple | list) else e
         for e, widths in zip(ends, (low, high), strict=True)
     ]
-    if any(len(e) != rank for e in ends) or any(w < 0 for e in ends for w in e):
+    if any(len(e) != rank for e in ends) or any(known_less(w, 0) for e in ends for w in e):
         raise AttributeValueError(
             f"pad widths {ends[0]} and {ends[1]} for rank {rank}",
             hint="one non-negative width per axis; to remove elements, slice",
@@ -245,7 +280,7 @@ def _numpy_pads(pads: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]
         pads = (pads, pads)
     if len(pads) == 2 and not any(isinstance(p, tuple | list) for p in pads):
         pads = (tuple(pads),) * rank
-    pairs = [int_tuple(p, "pad widths") for p in pads]
+    pairs = [size_tuple(p, "pad widths") for p in pads]
     if len(pairs) != rank or any(len(p) != 2 for p in pairs):
         raise AttributeValueError(f"pad widths {pads!r}: not a (low, high) pair for each axis")
     return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
@@ -296,8 +331,8 @@ def _join_canon(ins: Types, attrs: Attrs) -> Attrs:
 def _join_type(ins: Types, attrs: Attrs) -> TensorType:
     axis, first = attrs["axis"], ins[0].shape
     for t in ins[1:]:
-        if t.rank != len(first) or any(
-            n != m and i != axis for i, (n, m) in enumerate(zip(t.shape, first, strict=True))
+        if t.rank != len(first) or not same_shape(
+            (*t.shape[:axis], *t.shape[axis + 1 :]), (*first[:axis], *first[axis + 1 :])
         ):
             raise ShapeError(f"shapes {first} and {t.shape} differ in axes other than {axis}")
     total = sum(t.shape[axis] for t in ins)
@@ -305,12 +340,12 @@ def _join_type(ins: Types, attrs: Attrs) -> TensorType:
 
 
 def _join_lower(b: Any, out: TensorType, *parts: Any, axis: int) -> Any:
-    filled = [p for p in parts if p.shape[axis]]
-    if not out.size:
+    filled = [p for p in parts if not is_zero(p.shape[axis])]
+    if out.is_empty:
         return b.empty(out)
     if len(filled) == 1:
         return filled[0].value
-    if len({p.shape for p in filled}) == 1:
+    if out.is_static and len({p.shape for p in filled}) == 1:
         return _join_equal(b, out, filled, axis)
 
     def body(s: Any) -> Any:
@@ -318,7 +353,7 @@ def _join_lower(b: Any, out: TensorType, *parts: Any, axis: int) -> Any:
         offset, result = 0, None
         for part in filled:
             n = part.shape[axis]
-            source = s.minimum(s.maximum(at[axis] - offset, 0), n - 1)
+            source = clamp_position(s, at[axis] - offset, n)
             element = s.load(part.value, [*at[:axis], source, *at[axis + 1 :]], part.dtype)
             result = element if result is None else s.select(at[axis] >= offset, element, result)
             offset += n

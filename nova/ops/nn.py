@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator
+from nova.core.sizes import same_shape
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.rules import Types, int_value, resolve_axis
 from nova.ops.table import Op, register
@@ -41,7 +42,7 @@ def _shifted(F: Any, x: Any, axis: int) -> Any:
 
 
 def _softmax(F: Any, x: Any, *, axis: int) -> Any:
-    if not x.size:
+    if x.type.is_empty:
         return x
     (wide,) = widened(F, x if x.shape else F.reshape(x, (1,)))
     e = F.exp(_shifted(F, wide, axis))
@@ -57,7 +58,7 @@ def _softmax_vjp(F: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
 
 
 def _log_softmax(F: Any, x: Any, *, axis: int) -> Any:
-    if not x.size:
+    if x.type.is_empty:
         return x
     (wide,) = widened(F, x if x.shape else F.reshape(x, (1,)))
     low = _shifted(F, wide, axis)
@@ -91,7 +92,7 @@ def _norm_canon(ins: Types, attrs: Attrs) -> Attrs:
 def _norm_type(ins: Types, attrs: Attrs) -> TensorType:
     expected = ins[0].shape[ins[0].rank - attrs["ndim"] :]
     for t in ins[1:]:
-        if t.shape != expected:
+        if not same_shape(t.shape, expected):
             raise ShapeError(f"weight or bias {t.shape}: the normalized axes are {expected}")
     return ins[0]
 

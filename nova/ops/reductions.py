@@ -15,9 +15,18 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, bool_, i64
+from nova.core.sizes import known_equal, same_shape
 from nova.errors import ShapeError
 from nova.ops.pointwise import in_f32, narrowed
-from nova.ops.rules import Types, reduced_shape, resolve_axes, resolve_axis
+from nova.ops.rules import (
+    Types,
+    is_unit,
+    is_zero,
+    reduced_shape,
+    resolve_axes,
+    resolve_axis,
+    static_axis,
+)
 from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -67,7 +76,7 @@ def _position_type(ins: Types, attrs: Attrs) -> TensorType:
 
 
 def _refuse_nothing(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
-    if any(shape[a] == 0 for a in axes):
+    if any(is_zero(shape[a]) for a in axes):
         raise ShapeError(
             f"no elements to choose from: shape {shape} over axes {axes}",
             hint="min/max of an empty axis is undefined; the reduced axes must be non-empty",
@@ -85,17 +94,19 @@ def _spread(F: Any, g: Any, x: Any, axis: tuple[int, ...]) -> Any:
 def keep_axes(F: Any, g: Any, x: Any, axis: tuple[int, ...]) -> Any:
     """A reduced value with the reduced axes restored at size 1, so that it broadcasts."""
     shape = reduced_shape(x.shape, axis, True)
-    return g if g.shape == shape else F.reshape(g, shape=shape)
+    return g if same_shape(g.shape, shape) else F.reshape(g, shape=shape)
 
 
-def count(x: Any, axis: tuple[int, ...]) -> int:
+def count(x: Any, axis: tuple[int, ...]) -> Any:
     """The number of elements reduced to one."""
     return prod(x.shape[a] for a in axis)
 
 
 def _vjp_prod(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-    if x.shape == () or x.size == 0 or not axis:
+    if x.shape == () or x.type.is_empty or not axis:
         return _spread(F, g, x, axis)
+    for a in axis:
+        static_axis(x.type, a, "the gradient of prod halves")
     outer = tuple(i for i in range(len(x.shape)) if i not in axis)
     order = outer + axis
     moved = F.permute(x, order)
@@ -136,15 +147,19 @@ def _vjp_extreme(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdi
 
 
 def _build_sum_to(F: Any, x: Any, shape: tuple[int, ...]) -> Any:
-    if x.shape == tuple(shape):
+    if same_shape(x.shape, shape):
         return x
     lead = len(x.shape) - len(shape)
-    stretched = tuple(lead + i for i, n in enumerate(shape) if n == 1 and x.shape[lead + i] != 1)
+    stretched = tuple(
+        lead + i for i, n in enumerate(shape) if is_unit(n) and not is_unit(x.shape[lead + i])
+    )
     axes = tuple(range(lead)) + stretched
-    if lead < 0 or any(x.shape[lead + i] != n for i, n in enumerate(shape) if n != 1):
+    if lead < 0 or not all(
+        is_unit(n) or known_equal(x.shape[lead + i], n) for i, n in enumerate(shape)
+    ):
         raise ShapeError(f"{tuple(shape)} does not broadcast to {x.shape}, so sum_to has no axes")
     total = F.sum(x, axis=axes)
-    return total if total.shape == tuple(shape) else F.reshape(total, shape=tuple(shape))
+    return total if same_shape(total.shape, shape) else F.reshape(total, shape=tuple(shape))
 
 
 # --- rows ---------------------------------------------------------------------------------------

@@ -8,19 +8,23 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, dtype, i64
-from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
+from nova.core.sizes import SizeExpr, is_static, known_equal
+from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError, SymbolicSizeError
 
 Types = tuple[TensorType, ...]
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """numpy's broadcasting of shapes; ShapeError names the two that do not match."""
+def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
+    """numpy's broadcasting of shapes; ShapeError names the two that do not match.
+
+    A symbolic size is equal to itself and is not stretched, also if it is 1 at run time.
+    """
     rank = max((len(s) for s in shapes), default=0)
-    result = [1] * rank
+    result: list[Any] = [1] * rank
     for shape in shapes:
         for i, n in enumerate(shape, rank - len(shape)):
-            if n != 1:
-                if result[i] not in (1, n):
+            if not known_equal(n, 1):
+                if not known_equal(result[i], 1) and not known_equal(result[i], n):
                     text = " and ".join(str(tuple(s)) for s in shapes)
                     raise ShapeError(
                         f"shapes {text} do not broadcast: axis {i - rank} is {result[i]} and {n}",
@@ -64,11 +68,45 @@ def resolve_axes(axis: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
-def reduced_shape(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+def static_axis(type_: TensorType, axis: int, action: str) -> int:
+    """The size of an axis; SymbolicSizeError if it is known only at run time."""
+    size = type_.shape[axis]
+    if isinstance(size, SizeExpr):
+        raise SymbolicSizeError(
+            f"{action} axis {axis} of {type_}, whose size {size} is known at run time",
+            hint="keep this axis static; other axes may be symbolic",
+        )
+    return int(size)
+
+
+def static_shape(type_: TensorType, action: str) -> tuple[int, ...]:
+    """The shape; SymbolicSizeError names the first axis whose size is known only at run time."""
+    return tuple(static_axis(type_, axis, action) for axis in range(type_.rank))
+
+
+def is_unit(size: Any) -> bool:
+    """Whether a size is 1 for all values of its symbols."""
+    return known_equal(size, 1)
+
+
+def is_zero(size: Any) -> bool:
+    """Whether a size is 0 for all values of its symbols."""
+    return known_equal(size, 0)
+
+
+def reduced_shape(shape: Sequence[Any], axes: Sequence[int], keepdims: bool) -> tuple[Any, ...]:
     """The shape after reducing `axes`."""
     if keepdims:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
     return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def size_tuple(value: Any, title: str) -> tuple[Any, ...]:
+    """A size or a sequence of sizes as a tuple: ints and symbolic sizes."""
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    if not any(isinstance(item, SizeExpr) for item in items):
+        return int_tuple(value, title)
+    return tuple(n if isinstance(n, SizeExpr) else int_tuple(n, title)[0] for n in items)
 
 
 def int_tuple(value: Any, title: str) -> tuple[int, ...]:
@@ -77,6 +115,10 @@ def int_tuple(value: Any, title: str) -> tuple[int, ...]:
     for item in items:
         if isinstance(item, bool) or not hasattr(item, "__index__"):
             raise AttributeValueError(f"{title} must be ints, not {item!r}")
+        if isinstance(item, SizeExpr):
+            raise AttributeValueError(
+                f"{title} must be ints, and {item} is known at run time", hint="give a number"
+            )
     return tuple(int(i) for i in items)
 
 
@@ -87,9 +129,21 @@ def int_value(value: Any, title: str) -> int:
     return int(value)
 
 
+def size_number(F: Any, size: Any, dtype_: DType) -> Any:
+    """A size as an operand: a Python float, or a 0-d tensor of `dtype_` if it is symbolic."""
+    return F.extent(value=size, dtype=dtype_) if isinstance(size, SizeExpr) else float(size)
+
+
 def widen(array: np.ndarray) -> np.ndarray:
     """The array in its compute dtype: f32 for f16 and bf16."""
     return array.astype(accumulator(dtype(array.dtype)).numpy, copy=False)
+
+
+def clamp_position(s: Any, position: Any, size: Any) -> Any:
+    """An i64 scalar limited to the positions of an axis; 0 if the axis is empty at run time."""
+    if is_static(size):
+        return s.minimum(s.maximum(position, 0), size - 1)
+    return s.maximum(s.minimum(position, size - 1), 0)
 
 
 def clamp_index(index: np.ndarray, size: int) -> np.ndarray:
@@ -97,9 +151,9 @@ def clamp_index(index: np.ndarray, size: int) -> np.ndarray:
     return np.clip(np.where(index < 0, index + size, index), 0, size - 1)
 
 
-def clamp_index_scalar(s: Any, index: Any, size: int) -> Any:
+def clamp_index_scalar(s: Any, index: Any, size: Any) -> Any:
     """`clamp_index` of one i64 scalar, inside a lowered body."""
-    return s.minimum(s.maximum(s.select(index < 0, index + size, index), 0), size - 1)
+    return clamp_position(s, s.select(index < 0, index + size, index), size)
 
 
 def index_operand(dtype_: DType, title: str = "index") -> DType:

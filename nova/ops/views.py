@@ -6,13 +6,23 @@ slices and concats. `movement.py` registers them with its rows.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from nova.core.dtypes import dtype, promote_all
+from nova.core.sizes import (
+    SizeExpr,
+    is_static,
+    known_equal,
+    known_less,
+    same_shape,
+    size_max,
+    size_min,
+)
+from nova.core.sizes.slices import slice_count, slice_indices
 from nova.errors import (
     ArgumentCountError,
     ArgumentTypeError,
@@ -20,8 +30,17 @@ from nova.errors import (
     AxisError,
     DTypeError,
     ShapeError,
+    SymbolicSizeError,
 )
-from nova.ops.rules import int_tuple, int_value, resolve_axes, resolve_axis
+from nova.ops.rules import (
+    int_tuple,
+    int_value,
+    is_unit,
+    is_zero,
+    resolve_axes,
+    resolve_axis,
+    size_tuple,
+)
 from nova.ops.table import Op
 
 
@@ -40,11 +59,11 @@ def _swapaxes(F: Any, x: Any, axis1: int, axis2: int) -> Any:
 def _squeeze(F: Any, x: Any, axis: Any = None) -> Any:
     shape = x.shape
     if axis is None:
-        axes = tuple(i for i, n in enumerate(shape) if n == 1)
+        axes = tuple(i for i, n in enumerate(shape) if is_unit(n))
     else:
         axes = resolve_axes(axis, len(shape))
     for i in axes:
-        if shape[i] != 1:
+        if not is_unit(shape[i]):
             raise ShapeError(f"squeeze: axis {i} of {shape} has size {shape[i]}, not 1")
     return F.reshape(x, tuple(n for i, n in enumerate(shape) if i not in axes))
 
@@ -89,7 +108,7 @@ def _concat(F: Any, *tensors: Any, axis: int = 0) -> Any:
 def _stack(F: Any, *tensors: Any, axis: int = 0) -> Any:
     operands, axis = _tensor_list("stack", tensors, axis)
     for t in operands[1:]:
-        if t.shape != operands[0].shape:
+        if not same_shape(t.shape, operands[0].shape):
             raise ShapeError(f"stack: shapes {operands[0].shape} and {t.shape} differ")
     axis = resolve_axis(axis, len(operands[0].shape) + 1)
     return _concat(F, [_unsqueeze(F, t, axis) for t in operands], axis=axis)
@@ -118,18 +137,18 @@ def _split(F: Any, x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
     axis = resolve_axis(axis, len(x.shape))
     n = x.shape[axis]
     if isinstance(sections, tuple | list):
-        sizes = int_tuple(sections, "split sizes")
+        sizes = size_tuple(sections, "split sizes")
     else:
         count = int_value(sections, "sections")
-        if count < 1 or n % count:
+        if count < 1 or not is_zero(n % count):
             raise ShapeError(
                 f"split: axis {axis} of size {n} has no {count} equal sections",
                 hint="give the sizes: split(x, [2, 3], axis=0)",
             )
         sizes = (n // count,) * count
-    if sum(sizes) != n or any(size < 0 for size in sizes):
+    if not known_equal(sum(sizes), n) or any(size < 0 for size in sizes):
         raise ShapeError(f"split: sizes {sizes} do not add up to {n}")
-    ends = np.cumsum((0, *sizes)).tolist()
+    ends = list(accumulate(sizes, initial=0))
     return tuple(_narrow(F, x, axis, b, e) for b, e in pairwise(ends))
 
 
@@ -142,8 +161,9 @@ def _narrow(F: Any, x: Any, axis: int, start: int, stop: int) -> Any:
 def _roll(F: Any, x: Any, shift: int, axis: int) -> Any:
     axis = resolve_axis(axis, len(x.shape))
     n = x.shape[axis]
-    cut = -int_value(shift, "shift") % n if n else 0
-    if not cut:
+    shift = int_value(shift, "shift")
+    cut = 0 if is_zero(n) else -shift % n
+    if is_zero(cut):
         return x
     return F.concat([_narrow(F, x, axis, cut, n), _narrow(F, x, axis, 0, cut)], axis=axis)
 
@@ -152,10 +172,16 @@ def _diagonal(F: Any, x: Any, offset: int = 0) -> Any:
     if len(x.shape) < 2:
         raise ShapeError(f"diagonal: {x.shape} has no two axes")
     *lead, rows, columns = x.shape
-    length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    length = size_min(rows, columns - offset) if offset >= 0 else size_min(rows + offset, columns)
+    length = size_max(length, 0)
     # Consecutive elements of a diagonal have a stride of columns + 1 in the flattened matrix.
     start = offset if offset >= 0 else -offset * columns
-    stop = start + (length - 1) * (columns + 1) + 1 if length else start
+    if not is_static(columns):
+        raise SymbolicSizeError(
+            f"diagonal: the last axis of {x.shape} has a size that is known at run time",
+            hint="keep the last axis static; the one before it may be symbolic",
+        )
+    stop = start if is_zero(length) else start + (length - 1) * (columns + 1) + 1
     flat = F.reshape(x, (*lead, rows * columns))
     zeros = [0] * len(lead)
     return F.slice(flat, [*zeros, start], [*lead, stop], [1] * len(lead) + [columns + 1])
@@ -169,7 +195,7 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
     items = _with_ellipsis(key if isinstance(key, tuple) else (key,), len(x.shape))
     _check_advanced(items)
     starts, stops, steps = [], [], []
-    shape: list[int] = []
+    shape: list[Any] = []
     gathers: list[tuple[int, Any]] = []
     axis = 0
     for item in items:
@@ -179,13 +205,13 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
         n = x.shape[axis]
         if isinstance(item, slice):
             start, stop, step = _slice_indices(item, n)
-            count = len(range(start, stop, step))
+            count = slice_count(start, stop, step)
             shape.append(count)
             # -1 is "before element 0" here, but "the last" to the slice row.
-            start, stop, step = (start, stop, step) if count else (0, 0, 1)
-            stop = stop if stop >= 0 else -n - 1
+            start, stop, step = (0, 0, 1) if is_zero(count) else (start, stop, step)
+            stop = -n - 1 if known_equal(stop, -1) else stop
         elif _is_int(item):
-            start, step = _in_range(int(item), n, axis), 1
+            start, step = _in_range(item, n, axis), 1
             stop = start + 1
         else:
             start, stop, step = 0, n, 1
@@ -196,9 +222,10 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
         steps.append(step)
         axis += 1
     result = x
-    if any(starts) or stops != list(x.shape) or any(step != 1 for step in steps):
+    is_full = all(map(is_zero, starts)) and same_shape(stops, x.shape)
+    if not is_full or any(step != 1 for step in steps):
         result = F.slice(result, starts, stops, steps)
-    if tuple(shape) != result.shape:
+    if not same_shape(shape, result.shape):
         result = F.reshape(result, shape)
     for at, item in reversed(gathers):  # earlier axes keep their numbers
         result = F.take(result, item, axis=at)
@@ -243,7 +270,8 @@ def _check_advanced(items: list[Any]) -> None:
 
 
 def _is_int(item: Any) -> bool:
-    return isinstance(item, int | np.integer) and not isinstance(item, bool | np.bool_)
+    is_int = isinstance(item, int | np.integer) and not isinstance(item, bool | np.bool_)
+    return is_int or isinstance(item, SizeExpr)
 
 
 def _is_basic(item: Any) -> bool:
@@ -259,13 +287,23 @@ def _slice_indices(item: slice, n: int) -> tuple[int, int, int]:
             )
     if item.step == 0:
         raise AttributeValueError("index: a step of 0")
-    return item.indices(n)
+    return slice_indices(item, n)
 
 
-def _in_range(index: int, n: int, axis: int) -> int:
-    if not -n <= index < n:
+def _in_range(index: Any, n: Any, axis: int) -> Any:
+    if is_static(index) and is_static(n):
+        index = int(index)
+    is_negative = known_less(index, 0)
+    if known_less(index, -n) or known_less(n - 1, index):
         raise AxisError(f"index: {index} is out of range for axis {axis} of size {n}")
-    return index % n
+    position = index + n if is_negative else index
+    if not (known_less(-1, position) and known_less(position, n)):
+        raise SymbolicSizeError(
+            f"index: whether {index} is in range for axis {axis} of size {n} depends on sizes "
+            "that are known at run time",
+            hint=f"raise the min of the dims until {index} is in range for all of them",
+        )
+    return position
 
 
 ROWS: tuple[Op, ...] = (

@@ -3,11 +3,23 @@
 from typing import TYPE_CHECKING, Any
 
 from nova.core.suggest import unknown_name
+from nova.optim.adafactor import Adafactor
+from nova.optim.adagrad import Adadelta, Adagrad
 from nova.optim.adam import Adam, AdamW
+from nova.optim.adam_variants import Adamax, NAdam, RAdam
 from nova.optim.clipping import clip_grad_norm, clip_grad_value, global_norm
+from nova.optim.cyclic_schedules import (
+    CosineAnnealingWarmRestarts,
+    CyclicLR,
+    OneCycleLR,
+    PolynomialLR,
+)
 from nova.optim.optimizer import Optimizer
+from nova.optim.plateau import ReduceLROnPlateau
+from nova.optim.rmsprop import RMSprop
 from nova.optim.scaler import LossScaler
 from nova.optim.schedules import (
+    AdjustableLR,
     Constant,
     CosineAnnealing,
     ExponentialLR,
@@ -20,20 +32,36 @@ from nova.optim.schedules import (
     StepLR,
 )
 from nova.optim.sgd import SGD
+from nova.optim.sign_and_matrix import Lion, Muon
 
 __all__ = [
     "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "AdjustableLR",
     "Constant",
     "CosineAnnealing",
+    "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LambdaLR",
     "LinearLR",
     "LinearWarmup",
+    "Lion",
     "LossScaler",
     "MultiStepLR",
+    "Muon",
+    "NAdam",
+    "OneCycleLR",
     "Optimizer",
+    "PolynomialLR",
+    "RAdam",
+    "RMSprop",
+    "ReduceLROnPlateau",
     "Schedule",
     "SequentialLR",
     "StepLR",

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from nova.core.dtypes import f64
+from nova.core.dtypes import TensorType, f64
 from nova.core.records import record
-from nova.errors import AttributeValueError
 from nova.graph.build import cast, constant
 from nova.graph.tensor import Tensor
 from nova.ops import F
-from nova.optim.optimizer import Optimizer, Options, as_type, not_negative
+from nova.optim.optimizer import Optimizer, Options, as_type, check_betas, not_negative
 from nova.optim.schedules import Rate, Schedule, as_schedule
 
 
@@ -29,12 +28,10 @@ class AdamOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "betas", tuple(self.betas))
+        object.__setattr__(self, "betas", check_betas(tuple(self.betas)))
         not_negative(self.eps, "eps")
-        if len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
-            raise AttributeValueError(f"betas are {self.betas!r}, not two numbers in 0..1")
 
-    def slots(self) -> tuple[str, ...]:
+    def slots(self, param: TensorType) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if self.amsgrad else ()))
 
 
@@ -66,6 +63,7 @@ class Adam(Optimizer):
         clip_norm: float | None = None,
         clip_norm_type: float = 2.0,
         clip_value: float | None = None,
+        ema: float | None = None,
     ):
         super().__init__(
             params,
@@ -79,6 +77,7 @@ class Adam(Optimizer):
             clip_norm=clip_norm,
             clip_norm_type=clip_norm_type,
             clip_value=clip_value,
+            ema=ema,
         )
 
     def rates(self, options: Any, step: Tensor) -> _Rates:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nova.core.dtypes import DType
+from nova.core.dtypes import DType, TensorType
 from nova.core.location import user_location
 from nova.core.records import record
 from nova.core.user_facing import unknown_keyword
@@ -25,7 +25,7 @@ from nova.errors import (
 )
 from nova.graph.build import cast
 from nova.graph.capture import Holder
-from nova.graph.tensor import Tensor
+from nova.graph.tensor import Tensor, as_array
 from nova.optim.clipping import clip_grad_norm, clip_grad_value
 from nova.optim.schedules import Rate, Schedule, as_schedule
 
@@ -42,9 +42,13 @@ class Options:
         as_schedule(self.lr)
         not_negative(self.weight_decay, "weight_decay")
 
-    def slots(self) -> tuple[str, ...]:
-        """The names of a parameter's state arrays."""
+    def slots(self, param: TensorType) -> tuple[str, ...]:
+        """The names of the state arrays of a parameter of this type."""
         return ()
+
+    def initial(self, slot: str, param: TensorType) -> np.ndarray:
+        """The first value of a state array."""
+        return np.zeros(param.shape, param.dtype.numpy)
 
 
 @record
@@ -61,7 +65,9 @@ class Optimizer(Holder, ABC):
 
     `params` are parameters, (name, parameter) pairs such as those of `model.named_parameters()`, or
     groups: dicts with `params` and the options that differ for them. `clip_value` bounds every
-    element of the gradients, then `clip_norm` bounds their global norm.
+    element of the gradients, then `clip_norm` bounds their global norm. With `ema`, the state has
+    an exponential moving average of every parameter with this decay, `ema.<name>`, which starts at
+    the parameter's value: torch.optim.swa_utils.AveragedModel with `get_ema_multi_avg_fn(ema)`.
     """
 
     options_class: ClassVar[type[Options]]
@@ -73,12 +79,13 @@ class Optimizer(Holder, ABC):
         clip_norm: float | None = None,
         clip_norm_type: float = 2.0,
         clip_value: float | None = None,
+        ema: float | None = None,
         **options: Any,
     ):
         option_names = [field.name for field in fields(self.options_class)]
         unknown = {name: value for name, value in options.items() if name not in option_names}
         if unknown:
-            allowed = (*option_names, "clip_norm", "clip_norm_type", "clip_value")
+            allowed = (*option_names, "clip_norm", "clip_norm_type", "clip_value", "ema")
             raise unknown_keyword(f"{type(self).__name__}:", unknown, allowed)
         self.options = self.options_class(**options)
         self.entries = _entries(params, self.options)
@@ -87,9 +94,12 @@ class Optimizer(Holder, ABC):
                 raise AttributeValueError(
                     f"{name} is {value!r}", hint="it is a positive number, or None"
                 )
+        if ema is not None and not 0 <= ema <= 1:
+            raise AttributeValueError(f"ema is {ema!r}", hint="it is a number in 0..1, or None")
         self.clip_norm = clip_norm
         self.clip_norm_type = clip_norm_type
         self.clip_value = clip_value
+        self.ema = ema
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in {field.name for field in fields(self.options_class)}:
@@ -110,9 +120,11 @@ class Optimizer(Holder, ABC):
         """Fresh state: `step`, and `<slot>.<name or index>` for every parameter."""
         state = {"step": np.array(0, np.int64)}
         for entry in self.entries:
-            for slot in entry.options.slots():
-                type_ = entry.param.type
-                state[f"{slot}.{entry.name}"] = np.zeros(type_.shape, type_.dtype.numpy)
+            options, type_ = entry.options, entry.param.type
+            for slot in options.slots(type_):
+                state[f"{slot}.{entry.name}"] = options.initial(slot, type_)
+            if self.ema is not None:
+                state[f"ema.{entry.name}"] = np.array(as_array(entry.param.data))
         return state
 
     def apply(
@@ -138,12 +150,16 @@ class Optimizer(Holder, ABC):
             options = entry.options
             if options not in shared_rates:
                 shared_rates[options] = self.rates(options, step)
-            names = {slot: f"{slot}.{entry.name}" for slot in options.slots()}
+            names = {slot: f"{slot}.{entry.name}" for slot in options.slots(param.type)}
             slots = {slot: state[name] for slot, name in names.items()}
             grad = -grad if options.maximize else grad
             new, changed = self.update(options, param, grad, slots, shared_rates[options])
             new_params.append(new)
             new_state.update((names[slot], value) for slot, value in changed.items())
+        if self.ema is not None:
+            for entry, new in zip(self.entries, new_params, strict=True):
+                average = state[f"ema.{entry.name}"]
+                new_state[f"ema.{entry.name}"] = average + (new - average) * (1.0 - self.ema)
         return new_params, new_state
 
     @abstractmethod
@@ -172,6 +188,13 @@ class Optimizer(Holder, ABC):
 def as_type(rate: Rate, dtype: DType) -> Rate:
     """A learning rate in the dtype of the parameter; a Python number converts by itself."""
     return cast(rate, dtype) if isinstance(rate, Tensor) else rate
+
+
+def check_betas(betas: tuple[float, ...]) -> tuple[float, float]:
+    """The two decay rates of running averages, checked."""
+    if len(betas) != 2 or not all(0 <= b < 1 for b in betas):
+        raise AttributeValueError(f"betas are {betas!r}, not two numbers in 0..1")
+    return betas[0], betas[1]
 
 
 def not_negative(value: float, name: str) -> None:

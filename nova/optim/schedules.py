@@ -11,12 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import isfinite, pi
 
-from nova.core.dtypes import f64
+import numpy as np
+
+from nova.core.dtypes import TensorType, f64
 from nova.core.records import record
 from nova.core.user_facing import user_facing_class
 from nova.errors import AttributeValueError
 from nova.graph.build import cast, constant
-from nova.graph.tensor import Tensor
+from nova.graph.tensor import Tensor, as_array
 from nova.ops import F
 
 Rate = float | Tensor
@@ -53,8 +55,39 @@ class Constant(Schedule):
         return float(self.lr)
 
 
+@user_facing_class
+class AdjustableLR(Schedule):
+    """A rate that the host sets: `rate.lr = 0.1` between two calls; nothing is compiled again.
+
+    The rate is an argument of the program that every call reads. `step.lr` of a training step reads
+    and sets it.
+    """
+
+    def __init__(self, lr: float):
+        self._tensor = Tensor(TensorType((), f64), data=np.array(_checked(lr)), name="lr")
+
+    @property
+    def lr(self) -> float:
+        return float(as_array(self._tensor.data))
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        as_array(self._tensor.data)[...] = _checked(value)
+
+    def __call__(self, step: Tensor) -> Rate:
+        return self._tensor
+
+    def __repr__(self) -> str:
+        return f"AdjustableLR({self.lr})"
+
+
+def _checked(lr: float) -> float:
+    Constant(lr)
+    return float(lr)
+
+
 @record
-class _Scaled(Schedule):
+class Scaled(Schedule):
     """A schedule that multiplies another one (or a number) by a factor of the step."""
 
     lr: float | Schedule
@@ -72,7 +105,7 @@ class _Scaled(Schedule):
 
 @user_facing_class
 @record
-class StepLR(_Scaled):
+class StepLR(Scaled):
     """Times `gamma` after every `step_size` updates."""
 
     step_size: int
@@ -80,15 +113,15 @@ class StepLR(_Scaled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _at_least_one(self.step_size, "step_size")
+        at_least_one(self.step_size, "step_size")
 
     def factor(self, step: Tensor) -> Rate:
-        return _power(self.gamma, F.floor_div(step, self.step_size))
+        return power(self.gamma, F.floor_div(step, self.step_size))
 
 
 @user_facing_class
 @record
-class MultiStepLR(_Scaled):
+class MultiStepLR(Scaled):
     """Times `gamma` when the count of updates reaches each of `milestones`."""
 
     milestones: tuple[int, ...]
@@ -107,18 +140,18 @@ class MultiStepLR(_Scaled):
 
 @user_facing_class
 @record
-class ExponentialLR(_Scaled):
+class ExponentialLR(Scaled):
     """Times `gamma` at every update."""
 
     gamma: float
 
     def factor(self, step: Tensor) -> Rate:
-        return _power(self.gamma, step)
+        return power(self.gamma, step)
 
 
 @user_facing_class
 @record
-class LinearLR(_Scaled):
+class LinearLR(Scaled):
     """The factor changes linearly from `start_factor` to `end_factor` in `total_iters` updates."""
 
     start_factor: float = 1.0 / 3
@@ -127,7 +160,7 @@ class LinearLR(_Scaled):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _at_least_one(self.total_iters, "total_iters")
+        at_least_one(self.total_iters, "total_iters")
 
     def factor(self, step: Tensor) -> Rate:
         progress = cast(F.minimum(step, self.total_iters), f64) / self.total_iters
@@ -145,7 +178,7 @@ class CosineAnnealing(Schedule):
 
     def __post_init__(self) -> None:
         Constant(self.lr)
-        _at_least_one(self.t_max, "t_max")
+        at_least_one(self.t_max, "t_max")
 
     def __call__(self, step: Tensor) -> Rate:
         wave = F.cos(cast(step, f64) * (pi / self.t_max))
@@ -154,7 +187,7 @@ class CosineAnnealing(Schedule):
 
 @user_facing_class
 @record
-class LambdaLR(_Scaled):
+class LambdaLR(Scaled):
     """The factor is `function(step)`, a function of tensors."""
 
     function: Callable[[Tensor], Rate]
@@ -202,7 +235,7 @@ class LinearWarmup(Schedule):
 
     def __post_init__(self) -> None:
         as_schedule(self.lr)
-        _at_least_one(self.steps, "steps")
+        at_least_one(self.steps, "steps")
 
     def __call__(self, step: Tensor) -> Rate:
         after = as_schedule(self.lr)
@@ -216,10 +249,12 @@ def _tensor(rate: Rate) -> Tensor:
     return rate if isinstance(rate, Tensor) else constant(rate, f64)
 
 
-def _power(base: float, exponent: Tensor) -> Tensor:
+def power(base: float, exponent: Tensor) -> Tensor:
+    """A power of a number, in f64."""
     return F.pow(constant(base, f64), cast(exponent, f64))
 
 
-def _at_least_one(value: int, name: str) -> None:
+def at_least_one(value: int, name: str) -> None:
+    """Check a count of updates."""
     if not isinstance(value, int) or value < 1:
         raise AttributeValueError(f"{name} is {value!r}", hint="it is an integer of at least 1")

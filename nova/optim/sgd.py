@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from nova.core.dtypes import TensorType
 from nova.core.records import record
 from nova.errors import AttributeValueError
 from nova.graph.tensor import Tensor
@@ -27,7 +28,7 @@ class SGDOptions(Options):
         if self.nesterov and (self.momentum <= 0 or self.dampening != 0):
             raise AttributeValueError("nesterov needs momentum, and dampening 0")
 
-    def slots(self) -> tuple[str, ...]:
+    def slots(self, param: TensorType) -> tuple[str, ...]:
         return ("momentum_buffer",) if self.momentum else ()
 
 
@@ -56,6 +57,7 @@ class SGD(Optimizer):
         clip_norm: float | None = None,
         clip_norm_type: float = 2.0,
         clip_value: float | None = None,
+        ema: float | None = None,
     ):
         super().__init__(
             params,
@@ -68,6 +70,7 @@ class SGD(Optimizer):
             clip_norm=clip_norm,
             clip_norm_type=clip_norm_type,
             clip_value=clip_value,
+            ema=ema,
         )
 
     def rates(self, options: Any, step: Tensor) -> _Rates:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.constants import LEAST, Constants
-from nova.core.dtypes import ALL, DType, TensorType, bool_, constant, dtype
+from nova.core.dtypes import ALL, MORE_INTEGERS, DType, TensorType, bool_, constant, dtype
 from nova.core.location import Location
 from nova.core.signature import Argument, Signature
 from nova.errors import NovaError, PlanSyntaxError
@@ -44,7 +44,7 @@ _UPDATE = re.compile(r"update param\[(\d+)\] = (.+)$")
 _ARG = re.compile(rf"(?:(input|param|slot)\[(\d+)\]|({_TYPE})<([^>]*)>)(?:, |$)", re.ASCII)
 _ATTR = re.compile(r"(\w+)=(\([^)]*\)|'[^']*'|[^,]+)(?:, |$)")
 
-_DTYPES = {d.name for d in ALL}
+_DTYPES = {d.name for d in (*ALL, *MORE_INTEGERS)}
 _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
 _MOST_LINES = (1 << 31) - 1  # the largest line number of an MLIR location
 _MOST_DIGITS = 20  # of an index or a size

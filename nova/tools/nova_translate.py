@@ -1,8 +1,8 @@
-"""nova-translate: a program in MLIR to a `.nova` file, for one or several targets.
+"""nova-translate: MLIR or an ONNX model to a `.nova` file, for one or several targets.
 
-In: a file or stdin with the nova dialect, StableHLO, TOSA or linalg, as text or bytecode. Out: the
-file, or the stage that `--emit` names; messages with source line and caret on stderr, exit 1. The
-work is done by `nova.api.translate`.
+In: a file or stdin with the nova dialect, StableHLO, TOSA or linalg, as text or bytecode, or a file
+whose name ends in `.onnx`. Out: the file, or the stage that `--emit` names; messages with source
+line and caret on stderr, exit 1. The work is done by `nova.api.translate`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from nova.tools.mlir_source import describe_error, render_diagnostic
 from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
 
+_ONNX = ".onnx"
 _PROGRAMS = ("obj", "so")
 _BINARIES = ("cubin", *_PROGRAMS)
 
@@ -36,7 +37,8 @@ def main(argv: list[str] | None = None) -> int:
     args = _make_parser().parse_args(argv)
     source: Source | None = None
     try:
-        source = _read(args.file)
+        is_onnx = args.file.endswith(_ONNX)
+        source = _import_onnx(args) if is_onnx else _read(args.file)
         _check_output(args)
         result = _translate(source, args)
         if result.emit in _PROGRAMS and args.start_from not in KERNELS_ONLY:
@@ -63,12 +65,13 @@ def main(argv: list[str] | None = None) -> int:
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="nova-translate",
-        description="Compile a program in MLIR (nova, StableHLO, TOSA or linalg) to a .nova file.",
+        description="Compile a program in MLIR (nova, StableHLO, TOSA or linalg) or an ONNX model "
+        "to a .nova file.",
         allow_abbrev=False,
     )
     add_version(parser)
     add = parser.add_argument
-    add("file", metavar="IN", help="MLIR text or bytecode; - is stdin")
+    add("file", metavar="IN", help="MLIR text or bytecode, or model.onnx; - is stdin")
     add(
         "-o", dest="output", default="-", metavar="OUT", help="where it goes; - is stdout (default)"
     )
@@ -84,7 +87,8 @@ def _make_parser() -> argparse.ArgumentParser:
         action="append",
         metavar="SIZES",
         type=_sizes,
-        help="sizes of an argument, such as 8x128; a program with ? sizes needs all of them",
+        help="sizes of an argument, such as 8x128; a program with ? sizes needs all of them; "
+        "an ONNX model has names: x=8x128 is an input, batch=8 an axis",
     )
     add(
         "--emit",
@@ -133,10 +137,27 @@ class _Sizes:
 
     shape: tuple[int, ...]
     dtype: None = None
+    name: str = ""
 
 
 def _sizes(text: str) -> _Sizes:
-    return _Sizes(tuple(int(size) for size in text.split("x") if size))
+    name, _, sizes = text.rpartition("=")
+    return _Sizes(tuple(int(size) for size in sizes.split("x") if size), name=name)
+
+
+def _import_onnx(args: argparse.Namespace) -> Source:
+    """The text of an ONNX model in the nova dialect."""
+    from nova.api.from_onnx import from_onnx  # only for ONNX models
+
+    for option in ("weights", "start_from"):
+        if getattr(args, option) is not None:
+            raise PipelineError(f"--{option.replace('_', '-')} is not for ONNX models")
+    shapes = args.shape or []
+    if any(not sizes.name for sizes in shapes):
+        raise PipelineError("--shape of an ONNX model has a name, such as --shape x=8x128")
+    source = from_onnx(args.file, shapes={sizes.name: sizes.shape for sizes in shapes}).source()
+    args.shape, args.start_from = None, "nova"
+    return source
 
 
 def _read(file: str) -> Source:

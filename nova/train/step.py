@@ -31,6 +31,7 @@ from nova.errors import (
     GraphError,
     NovaError,
     PrecisionWarning,
+    SealedAttributeError,
     SignatureError,
 )
 from nova.graph.autodiff import gradients
@@ -47,6 +48,7 @@ from nova.nn.traced import all_params, computing_in, named_as_state
 from nova.ops import F
 from nova.optim.optimizer import Optimizer
 from nova.optim.scaler import LossScaler, all_finite
+from nova.optim.schedules import AdjustableLR
 from nova.runtime.device_arrays import type_on_device
 from nova.train.device_params import DeviceParams
 
@@ -165,10 +167,30 @@ class TrainStep(Sealed):
     def _hint_for(self, name: str) -> str:
         if name in ("lr", "learning_rate", "weight_decay", "momentum"):
             return (
-                "the optimizer has it: pass a schedule as lr=, or make a new optimizer and step "
-                "(load_state_dict(old.state_dict()) goes on where the old one stands)"
+                "the optimizer has it: pass a schedule or optim.AdjustableLR as lr=, or make a new "
+                "optimizer and step (load_state_dict(old.state_dict()) goes on where the old one "
+                "stands)"
             )
         return super()._hint_for(name)
+
+    @property
+    def lr(self) -> float:
+        """The rate of an optimizer with `lr=optim.AdjustableLR(...)`; assign to it to change it."""
+        return self._adjustable_lr().lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self._adjustable_lr().lr = value
+
+    def _adjustable_lr(self) -> AdjustableLR:
+        rate = self.optimizer.options.lr
+        if not isinstance(rate, AdjustableLR):
+            raise SealedAttributeError(
+                f"TrainStep.lr cannot be assigned: the optimizer has lr={rate!r}",
+                where=str(user_location()),
+                hint=self._hint_for("lr"),
+            )
+        return rate
 
     # --- running --------------------------------------------------------------------------------
 
@@ -347,7 +369,7 @@ class TrainStep(Sealed):
         roots = self._roots.without_changed(before)
         self._roots = roots.extended(capture.holders.values(), capture.read.values())
         state = self._roots.snapshot()
-        updates = self._updates(loss)
+        updates = {**self._updates(loss), **self._buffer_updates(capture)}
         state_tensors = (*self._params, *self._leaves.values())
         others = captured_leaves([loss, *updates.values()], [*batch, *state_tensors])
         base = Captured.sorted(state_tensors)
@@ -376,6 +398,17 @@ class TrainStep(Sealed):
             params[:count],
             Captured((), params[count:], (), ()),
         )
+
+    def _buffer_updates(self, capture: Capture) -> dict[Tensor, Tensor]:
+        """The new values of the buffers that the model assigns: every call sets them."""
+        own = {id(p) for p in self._params}
+        for buffer in capture.updates:
+            if id(buffer) not in own:
+                raise GraphError(
+                    f"the loss assigns {buffer!r}, which is not a buffer of the model",
+                    hint="make it an attribute of a module of the model",
+                )
+        return capture.updates
 
     def _trace(self, batch: Sequence[Tensor]) -> tuple[Tensor, Capture]:
         with ExitStack() as stack:

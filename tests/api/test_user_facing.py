@@ -17,7 +17,7 @@ from nova.nn import init
 MADE_BY_NOVA = {"Compiled", "DType", "TensorType", "Tensor", "DeviceArray", "LoadReport"}
 MADE_BY_NOVA |= {"ArgumentReport", "CheckedProgram", "Finding", "GradcheckReport", "Reduction"}
 # Their keywords are those of the function that they are given.
-MADE_BY_NOVA |= {"from_jax"}
+MADE_BY_NOVA |= {"from_jax", "from_onnx"}
 MADE_BY_NOVA |= {"Optimizer", "Schedule", "NovaError", "check_plan"}
 
 # What a call needs before its keywords are looked at.

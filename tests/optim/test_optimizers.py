@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
+import optax
 import pytest
 import torch
 from optimizer_cases import CASES, IDS
@@ -87,6 +90,14 @@ def trained(request: pytest.FixtureRequest) -> tuple[str, list[list[np.ndarray]]
     return mode, train(optimizers, mode)
 
 
+@pytest.fixture(autouse=True)
+def scalars_of_torch_in_f64() -> Iterator[None]:
+    """torch keeps the scalars of some optimizers in its default dtype."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.mark.parametrize("index", range(len(CASES)), ids=IDS)
 def test_every_option_as_torch(trained: Any, index: int) -> None:
     mode, history = trained
@@ -122,6 +133,80 @@ def test_clipping_as_torch(mode: str) -> None:
     history = train([optim.SGD(parameters(mode), 0.1, 0.5, **clip) for clip, _ in CLIPS], mode)
     for actual, (_, clip) in zip(history, CLIPS, strict=True):
         assert_close(actual, torch_history(reference, mode, clip=clip), mode)
+
+
+def test_vectors_of_adafactor_as_torch() -> None:
+    """A vector keeps its whole second moment."""
+    history = train([optim.Adafactor(parameters("f8"), 0.05)], "f8")
+    reference = torch_history(lambda params: torch.optim.Adafactor(params, 0.05), "f8")
+    assert_close(history[0], reference, "f8")
+    state = optim.Adafactor(parameters("f8")).init_state()
+    shapes = {name: value.shape for name, value in state.items()}
+    assert shapes == {"step": (), "row_var.0": (4, 1), "col_var.0": (1, 3), "variance.1": (3,)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"nesterov": False, "momentum": 0.5, "weight_decay": 0.0},
+        {"adjust_lr_fn": "match_rms_adamw", "ns_steps": 3},
+    ],
+    ids=["default", "plain", "adamw"],
+)
+def test_muon_as_torch(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With both iterations in f64: in bf16 they differ by the order of roundings."""
+
+    def reference(params: Any) -> Any:
+        return torch.optim.Muon(params, 0.02, **options)
+
+    before, rounded = start("f8", 1)[0].ravel(), torch_history(reference, "f8", 1)[0]
+    in_bf16 = train([optim.Muon(parameters("f8", 1), 0.02, **options)], "f8")[0][0]
+    assert np.abs(in_bf16 - rounded).max() < 0.12 * np.abs(rounded - before).max()
+    monkeypatch.setattr("nova.optim.sign_and_matrix.bf16", nova.f64)
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self.clone())
+    history = train([optim.Muon(parameters("f8", 1), 0.02, **options)], "f8")[0]
+    assert_close(history, torch_history(reference, "f8", 1), "f8")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"betas": (0.8, 0.95), "weight_decay": 0.1}], ids=["default", "decay"]
+)
+def test_lion_as_optax(options: dict[str, Any]) -> None:
+    history = train([optim.Lion(parameters("f4", 1), 0.01, **options)], "f4")[0]
+    b1, b2 = options.get("betas", (0.9, 0.99))
+    lion = optax.lion(0.01, b1, b2, weight_decay=options.get("weight_decay", 0.0))
+    param = jax.numpy.asarray(start("f4", 1)[0])
+    state = lion.init(param)
+    reference = []
+    for slope in slopes("f4"):
+        updates, state = lion.update(gradient(param, slope), state, param)
+        param = optax.apply_updates(param, updates)
+        reference.append(np.asarray(param).ravel())
+    assert_close(history, reference, "f4")
+
+
+def test_average_of_weights_as_torch() -> None:
+    """`ema=` is AveragedModel with an exponential average, updated after each step."""
+    optimizer = optim.SGD(parameters("f8", 1), 0.1, ema=0.9)
+    state = {n: nova.tensor(a) for n, a in optimizer.init_state().items()}
+    slope = nova.tensor(slopes("f8")[0], name="slope")
+    new, new_state = optimizer.apply(
+        optimizer.params, [gradient(optimizer.params[0], slope)], state
+    )
+    leaves = [*optimizer.params, *state.values()]
+    updates = {optimizer.params[0]: new[0]} | {state[n]: v for n, v in new_state.items()}
+    compiled = nova.compile([], inputs=[slope], params=leaves, updates=updates)
+    arrays = [leaf.data.copy() for leaf in leaves]
+
+    average_of = torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+    param = torch.tensor(start("f8", 1)[0])
+    average = param.clone()
+    for inputs in slopes("f8"):
+        compiled(inputs, *arrays)
+        param = param - 0.1 * gradient(param, torch.tensor(inputs))
+        average_of([average], [param], None)
+    np.testing.assert_allclose(arrays[1 + list(state).index("ema.0")], average, rtol=1e-10)
 
 
 def test_groups_as_torch() -> None:
@@ -178,6 +263,20 @@ def test_state_has_names() -> None:
         (lambda p: optim.SGD(p, 1.0, clip_value=-2.0), AttributeValueError, "clip_value"),
         (lambda p: optim.Adam(p, betas=(1.0, 0.9)), AttributeValueError, "betas"),
         (lambda p: optim.Adam(p, eps=-1.0), AttributeValueError, "eps"),
+        (lambda p: optim.Adam(p, ema=1.5), AttributeValueError, "ema"),
+        (lambda p: optim.RMSprop(p, alpha=-1.0), AttributeValueError, "alpha"),
+        (lambda p: optim.Adagrad(p, lr_decay=-1.0), AttributeValueError, "lr_decay"),
+        (lambda p: optim.Adadelta(p, rho=2.0), AttributeValueError, "rho"),
+        (lambda p: optim.NAdam(p, momentum_decay=-1.0), AttributeValueError, "momentum_decay"),
+        (lambda p: optim.RAdam(p, betas=(0.9,)), AttributeValueError, "betas"),
+        (lambda p: optim.Lion(p, betas=(2.0, 0.9)), AttributeValueError, "betas"),
+        (lambda p: optim.Adafactor(p, d=0.5), AttributeValueError, "d is 0.5"),
+        (lambda p: optim.Adafactor(p, beta2_decay=1.0), AttributeValueError, "beta2_decay"),
+        (lambda p: optim.Muon(p), GraphError, "Muon got the parameter '1'"),
+        (lambda p: optim.Muon(p, ns_steps=100), AttributeValueError, "ns_steps"),
+        (lambda p: optim.Muon(p, adjust_lr_fn="x"), AttributeValueError, "adjust_lr_fn"),
+        (lambda p: optim.Muon(p, ns_coefficients=(1.0,)), AttributeValueError, "ns_coefficients"),
+        (lambda p: optim.Adamax(p, rate=1.0), UnknownKeywordError, "rate"),
         (lambda p: optim.Adam([]), GraphError, "no parameters"),
         (lambda p: optim.Adam([*p, p[0]]), GraphError, "twice"),
         (lambda p: optim.Adam([np.ones(3)]), GraphError, "is not a parameter"),

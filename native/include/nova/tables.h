@@ -15,7 +15,7 @@
 #define NOVA_TABLES_MAGIC "NOVATBL1"
 
 /* Of a block with device kernels: the launch parameters of each kernel are one more array, after
- * the successors. */
+ * the successors; then their tensor maps, if there are any. */
 #define NOVA_TABLES_DEVICE_MAGIC "NOVATBL2"
 
 /* The same two with the interfaces of the kernels before the strings; all that Nova writes now. */
@@ -110,9 +110,45 @@ typedef struct nova_task {
 typedef struct nova_device_launch {
     uint32_t grid[3]; /* blocks; 0 in any dimension means an empty launch */
     uint32_t block[3];
-    uint32_t shared; /* bytes of dynamic shared memory */
-    uint32_t reserved;
+    uint32_t shared;           /* bytes of dynamic shared memory */
+    uint32_t tensor_map_count; /* parameters after the pointers */
 } nova_device_launch;
+
+/* A tensor in one operand of a kernel, as the copy engine (TMA) sees it, with a swizzle of 128
+ * bytes. The runtime encodes it with the address of the operand and passes it as a parameter.
+ * Dimensions are from the innermost, whose elements are adjacent, to the outermost; unused entries
+ * are 0. */
+enum { NOVA_MAP_RANK = 5 };
+
+typedef struct nova_tensor_map {
+    uint32_t operand; /* of the launch */
+    uint32_t element; /* the driver's number of its type: see nova_tensor_map_element_size */
+    uint32_t rank;
+    uint32_t reserved; /* 0 */
+    uint64_t offset;   /* bytes from the start of the operand */
+    uint64_t dims[NOVA_MAP_RANK];
+    uint64_t strides[NOVA_MAP_RANK - 1]; /* bytes; those of all dimensions but the innermost */
+    uint32_t box[NOVA_MAP_RANK];         /* elements that one copy moves */
+    uint32_t padding;                    /* 0 */
+} nova_tensor_map;
+
+/* Bytes of an element: of i8, f16, f32, bf16 and tf32; 0 for an unknown number. Thread-safe. */
+static inline uint32_t nova_tensor_map_element_size(uint32_t element)
+{
+    enum { UINT8 = 0, FLOAT16 = 6, FLOAT32 = 7, BFLOAT16 = 9, TFLOAT32 = 11 };
+    switch (element) {
+    case UINT8:
+        return 1;
+    case FLOAT16:
+    case BFLOAT16:
+        return 2;
+    case FLOAT32:
+    case TFLOAT32:
+        return 4;
+    default:
+        return 0;
+    }
+}
 
 /* The interface of a kernel, by its symbol: the shapes that its code was compiled for, which cannot
  * be derived from the code. After the rows come the bytes of each operand, u64, kernel by kernel.
@@ -136,6 +172,7 @@ typedef struct nova_tables {
     const nova_task *tasks;
     const uint32_t *successors;
     const nova_device_launch *devices; /* one a kernel; NULL when none is for a device */
+    const nova_tensor_map *tensor_maps; /* of all kernels, in their order; NULL when none has any */
     const nova_interface *interfaces;  /* one a kernel; NULL in a block of an older Nova */
     const uint64_t *interface_sizes;
     const char *strings;

@@ -3,6 +3,7 @@
 
 #include "nova/tables.h"
 #include "loader/tables_dataflow.h"
+#include "loader/tensor_maps.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -12,7 +13,7 @@
 _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
                    sizeof(nova_kernel_record) == 48 && sizeof(nova_launch_record) == 16 &&
                    sizeof(nova_task) == 32 && sizeof(nova_device_launch) == 32 &&
-                   sizeof(nova_interface) == 24,
+                   sizeof(nova_interface) == 24 && sizeof(nova_tensor_map) == 120,
                "as in docs/nova-format.md");
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
@@ -79,8 +80,12 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
                           "array %d ends after the block, or is not padded "
                           "with zeros",
                           i);
+    tables->devices = has_devices ? arrays[6] : NULL;
     tables->interfaces = NULL;
     tables->interface_sizes = NULL;
+    nova_status found = nova_tensor_maps_find(tables, block, size, &position, error);
+    if (found != NOVA_OK)
+        return found;
     if (has_interfaces) {
         nova_status status = nova_interfaces_find(tables, block, size, &position, error);
         if (status != NOVA_OK)
@@ -94,7 +99,6 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
     tables->operands = arrays[3];
     tables->tasks = arrays[4];
     tables->successors = arrays[5];
-    tables->devices = has_devices ? arrays[6] : NULL;
     tables->strings = block + position;
     return NOVA_OK;
 }
@@ -208,7 +212,7 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
         grid[0] > INT32_MAX || grid[1] > MOST_GRID_YZ || grid[2] > MOST_GRID_YZ)
         return REFUSE(error, "tables-device", "kernel %u has %ux%ux%u blocks of %ux%ux%u threads",
                       index, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
-    if (launch->shared > MOST_SHARED || launch->reserved != 0 || kernel->code != 0 ||
+    if (launch->shared > MOST_SHARED || kernel->code != 0 ||
         kernel->core != NOVA_DEVICE)
         return REFUSE(error, "tables-device",
                       "kernel %u has %u bytes of shared memory, code in the "
@@ -459,6 +463,8 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
         status = tables_check_tasks(&result, error);
     if (status == NOVA_OK)
         status = nova_tables_check_flow(&result, limits, error);
+    if (status == NOVA_OK)
+        status = nova_tensor_maps_check(&result, error);
     if (status == NOVA_OK)
         *tables = result;
     return status;

@@ -81,6 +81,42 @@ def _triplet_margin_loss(
     return reduce_terms(F, "triplet_margin_loss", terms, reduction)
 
 
+def _triplet_margin_with_distance_loss(
+    F: Any,
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    name = "triplet_margin_with_distance_loss"
+    anchor, positive, negative = as_floats(F, anchor, positive, negative)
+    distance = F.pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = F.minimum(far, distance(positive, negative))
+    terms = F.relu(near - far + number(name, "margin", margin))
+    return reduce_terms(F, name, terms, reduction)
+
+
+def _multi_margin_loss(
+    F: Any, x: Any, target: Any, p: int = 1, margin: float = 1.0, reduction: str = "mean"
+) -> Any:
+    name = "multi_margin_loss"
+    (x,) = as_floats(F, x)
+    if p not in (1, 2):
+        raise AttributeValueError(f"{name}: p must be 1 or 2, not {p!r}")
+    if len(x.shape) not in (1, 2) or target.shape != x.shape[:-1]:
+        raise ShapeError(f"{name}: scores {x.shape} and classes {target.shape}")
+    index = F.unsqueeze(target, -1)
+    chosen = F.gather(x, index, axis=-1)
+    terms = F.relu(x - chosen + number(name, "margin", margin))
+    terms = F.where(F.arange(x.shape[-1]) == index, 0.0, terms if p == 1 else terms * terms)
+    return reduce_terms(F, name, F.sum(terms, axis=-1) / x.shape[-1], reduction)
+
+
 def _poisson_nll_loss(
     F: Any,
     x: Any,
@@ -165,6 +201,19 @@ ROWS: tuple[Op, ...] = (
         "max(0, |anchor - positive| - |anchor - negative| + margin), of p-norms.",
         _triplet_margin_loss,
         operands=("anchor", "positive", "negative"),
+    ),
+    function(
+        "triplet_margin_with_distance_loss",
+        "max(0, distance(anchor, positive) - distance(anchor, negative) + margin) of a distance "
+        "function.",
+        _triplet_margin_with_distance_loss,
+        operands=("anchor", "positive", "negative"),
+    ),
+    function(
+        "multi_margin_loss",
+        "The mean over other classes of max(0, margin - x[target] + x[class]) ** p.",
+        _multi_margin_loss,
+        operands=PAIR,
     ),
     function(
         "poisson_nll_loss",

@@ -147,3 +147,12 @@ func.func @full() -> tensor<2x3xf32> {
   %0 = "nova.full"() {dtype = f32, shape = array<i64: 2, 3>, value = 1.500000e+00 : f64} : () -> tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
 }
+
+// PRIMITIVES-LABEL: func.func @extent(
+// CHECK-LABEL: func.func @extent(
+// CHECK: linalg.generic {{.*}}iterator_types = []
+// CHECK-NOT: nova.
+func.func @extent() -> tensor<f32> {
+  %0 = "nova.extent"() {dtype = f32, value = 5 : i64} : () -> tensor<f32>
+  return %0 : tensor<f32>
+}

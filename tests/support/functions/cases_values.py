@@ -79,6 +79,10 @@ LOSSES = (
     ),
     case("gaussian_nll_loss", X, X, (X, "positive"), full=True),
     case("multilabel_soft_margin_loss", X, (X, "probability")),
+    case("multi_margin_loss", (4, 3), ((4,), "index:3"), margin=0.5),
+    case("multi_margin_loss", (4, 3), ((4,), "index:3"), p=2, reduction="none"),
+    case("triplet_margin_with_distance_loss", X, X, X, swap=True),
+    case("triplet_margin_with_distance_loss", X, X, X, margin=0.5, reduction="none"),
 )
 
 CASES = (*ACTIVATIONS, *VALUES, *LOSSES)

@@ -43,7 +43,7 @@ MISTAKES: tuple[Mistake, ...] = (
     M("neg", "?x3xf32", "2x3xf32", "tensor<?x3xf32> has no static shape"),
     M("neg", "*xf32", "2x3xf32", "tensor<*xf32> has no static shape"),
     M("neg", "2xi17", "2xi17", "element type i17 is not one of Nova's"),
-    M("neg", "2xui32", "2xui32", "element type ui32 is not one of Nova's"),
+    M("neg", "2xui17", "2xui17", "element type ui17 is not one of Nova's"),
     M("neg", "2xf32", "2xf32", "has no attribute `axis`", "axis = 0 : i64"),
     *_each(
         "add sub mul div floor_div mod pow minimum maximum",
@@ -246,6 +246,8 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     M("one_hot", "4xi64", "4x3xi64", "needs the attribute `num_classes`"),
     M("one_hot", "4xi64", "4x3xi64", "num_classes", "num_classes = -3 : i64"),
+    M("extent", "", "i64", "needs the attribute `value`"),
+    M("extent", "", "i64", "value must be an int, not 'B'", 'value = "B"'),
     M("arange", "", "4xi64", "needs the attribute `start`"),
     M(
         "arange",

@@ -157,6 +157,7 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "arange": Sample("arange", "", {"start": 0, "stop": 5}),
         "arange_floats": Sample("arange", "", {"start": 0.5, "stop": 2.0, "step": 0.5}),
         "full": Sample("full", "", {"shape": (2, 3), "value": 1.5}),
+        "extent": Sample("extent", "", {"value": 5, "dtype": f32}),
     },
     "randomness": {
         "uniform": Sample("uniform", "i64[]", {"shape": (4,)}),

@@ -385,6 +385,11 @@ CREATION = {
         numpy=_arange,
         grad=False,
     ),
+    "extent": Sample(
+        (case(value=7), case(value=0, dtype=f32), case(value=300, dtype=bf16_)),
+        numpy=lambda value, dtype=None: np.asarray(value),
+        grad=False,
+    ),
     "full": Sample(
         (
             case(shape=(3, 5), value=2.5),

@@ -336,9 +336,9 @@ func.func @neg_3(%arg0: tensor<2xi17>) {
 
 // -----
 
-func.func @neg_4(%arg0: tensor<2xui32>) {
-  // expected-error @+1 {{'nova.neg' op u32 is an element type of imported programs only}}
-  %0 = "nova.neg"(%arg0) : (tensor<2xui32>) -> tensor<2xui32>
+func.func @neg_4(%arg0: tensor<2xui17>) {
+  // expected-error @+1 {{'nova.neg' op element type ui17 is not one of Nova's}}
+  %0 = "nova.neg"(%arg0) : (tensor<2xui17>) -> tensor<2xui17>
   return
 }
 

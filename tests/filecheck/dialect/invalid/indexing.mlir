@@ -112,6 +112,14 @@ func.func @full_result() {
 
 // -----
 
+func.func @extent_result() {
+  // expected-error @+1 {{'nova.extent' op result type is bf16[7,7], must be f32[]}}
+  %0 = "nova.extent"() {dtype = f32, value = 5 : i64} : () -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
 func.func @gather_1(%arg0: tensor<4x3xf32>, %arg1: tensor<2x3xi32>) {
   // expected-error @+1 {{'nova.gather' op operand types are (f32, i32), must be (f32, i64)}}
   %0 = "nova.gather"(%arg0, %arg1) {axis = 0 : i64} : (tensor<4x3xf32>, tensor<2x3xi32>) -> tensor<2x3xf32>
@@ -179,6 +187,22 @@ func.func @one_hot_1(%arg0: tensor<4xi64>) {
 func.func @one_hot_2(%arg0: tensor<4xi64>) {
   // expected-error @+1 {{'nova.one_hot' op num_classes}}
   %0 = "nova.one_hot"(%arg0) {num_classes = -3 : i64} : (tensor<4xi64>) -> tensor<4x3xi64>
+  return
+}
+
+// -----
+
+func.func @extent_1() {
+  // expected-error @+1 {{'nova.extent' op needs the attribute `value`}}
+  %0 = "nova.extent"() : () -> tensor<i64>
+  return
+}
+
+// -----
+
+func.func @extent_2() {
+  // expected-error @+1 {{'nova.extent' op value must be an int, not 'B'}}
+  %0 = "nova.extent"() {value = "B"} : () -> tensor<i64>
   return
 }
 
