@@ -54,11 +54,16 @@ def lay_out(matrix: np.ndarray[Any, Any], swizzle: int, transposed: bool) -> tup
     atom = 8 * span
     across = -(-inner // per_span)  # atoms along the contiguous dimension
     # Distances between atoms: along the contiguous dimension, and along the other one.
-    along, down = atom, atom * across
+    inner_step, outer_step = atom, atom * across
     for row in range(rows):
         for k in range(depth):
             o, i = (k, row) if transposed else (row, k)
-            address = i // per_span * along + o // 8 * down + o % 8 * span + i % per_span * size
+            address = (
+                i // per_span * inner_step
+                + o // 8 * outer_step
+                + o % 8 * span
+                + i % per_span * size
+            )
             if swizzle:
                 address ^= (address >> 7 & (swizzle // 16 - 1)) << 4
             data = np.frombuffer(matrix[row, k].tobytes(), np.uint8)
@@ -66,9 +71,9 @@ def lay_out(matrix: np.ndarray[Any, Any], swizzle: int, transposed: bool) -> tup
     assert outer % 8 == 0
     if swizzle == 0:
         # Without a swizzle `leading` is along k, `stride` along m or n.
-        leading, stride = (down, along) if transposed else (along, down)
+        leading, stride = (outer_step, inner_step) if transposed else (inner_step, outer_step)
     else:
-        leading, stride = along, down
+        leading, stride = inner_step, outer_step
     return out.tobytes()[: 1 << 14], leading, stride
 
 
@@ -98,14 +103,14 @@ def multiply(
     schedule: int = 0,
 ) -> np.ndarray[Any, Any]:
     """The accumulators (bits) of one wgmma of a (64, k) and b (n, k), in row-major order."""
-    to, left, right = names
+    to, a_type, b_type = names
     columns, depth = b.shape[0], a.shape[1]
     a_bytes, a_leading, a_stride = lay_out(a, swizzles[0], transposes[0])
     b_bytes, b_leading, b_stride = lay_out(b, swizzles[1], transposes[1])
     count = columns // (4 if to == "f16" else 2)
     results = registers("%f", 0, count)
     immediates = "" if to == "s32" else f", {signs[0]}, {signs[1]}"
-    if left in ("bf16", "f16"):
+    if a_type in ("bf16", "f16"):
         immediates += "" if in_registers else f", {int(transposes[0])}"
         immediates += f", {int(transposes[1])}"
     start = "\n".join(f"mov.b32 %f{i}, {2.5 if accumulate else 0};" for i in range(count))
@@ -122,7 +127,7 @@ ld.global.b32 %r42, [%d20+16]; ld.global.b32 %r43, [%d20+272];"""
         operand = "{%r40, %r41, %r42, %r43}"
         a_bytes = a.tobytes().ljust(1 << 14, b"\0")
     shape = f"m64n{columns}k{depth}"
-    opcode = f"wgmma.mma_async.sync.aligned.{shape}{word}.{to}.{left}.{right}"
+    opcode = f"wgmma.mma_async.sync.aligned.{shape}{word}.{to}.{a_type}.{b_type}"
     body = f"""{copy_in("%d1", A_AT, 1 << 14)}
 {copy_in("%d2", B_AT, 1 << 14)}
 fence.proxy.async.shared::cta; bar.sync 0;
@@ -162,10 +167,10 @@ def expected(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_layouts_of_halves(dtype: str, transpose_a: bool, transpose_b: bool, swizzle: int):
     a, b = draw((64, 16), dtype, 1), draw((128, 16), dtype, 2)
-    other = SWIZZLES[(SWIZZLES.index(swizzle) + 1) % 4]
+    next_swizzle = SWIZZLES[(SWIZZLES.index(swizzle) + 1) % 4]
     out = multiply(
         *(a, b, ("f32", dtype, dtype)),
-        swizzles=(swizzle, other),
+        swizzles=(swizzle, next_swizzle),
         transposes=(transpose_a, transpose_b),
     )
     np.testing.assert_allclose(out.view(np.float32), expected(a, b), rtol=1e-5, atol=1e-5)

@@ -20,7 +20,7 @@ REGISTERS = """.reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<60>; .reg .b64 
 
 
 def hopper_kernel(
-    body: str, pointers: int = 1, maps: int = 0, rest: str = ".maxntid 384", shared: int = 65536
+    body: str, pointers: int = 1, maps: int = 0, bounds: str = ".maxntid 384", shared: int = 65536
 ) -> str:
     """A kernel with pointers in %d0, ... and tensor maps at %d30, ...; %r2 is the thread.
 
@@ -34,7 +34,7 @@ def hopper_kernel(
     lines = "\n".join(loads)
     return f"""{HEADER}
 .visible .entry k({", ".join(params)})
-{rest}
+{bounds}
 {{
 {REGISTERS}
 .shared .align 1024 .b8 stage[{shared}];
@@ -221,7 +221,7 @@ bar.sync 1, 128;
 end:""",
         pointers=1,
         maps=3,
-        rest=".maxntid 160",
+        bounds=".maxntid 160",
     )
 
 
