@@ -17,7 +17,7 @@ typedef struct {
 const char *sim_read_tensor_map(const uint8_t *bytes, sim_tiling *tiling);
 
 /* A row of a box: elements [first, end) are inside of the tensor, the first of them at `address`;
- * they are `step` bytes apart. */
+ * the next one is `step` bytes further. */
 typedef struct {
     uint64_t address, step;
     uint32_t first, end;

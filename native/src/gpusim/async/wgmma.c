@@ -59,7 +59,7 @@ static int wgmma_check_registers(sim_block *block, sim_warp *warp, const sim_war
     for (uint32_t i = 0; i < wgmma_register_count(at); i++) {
         const sim_operand *o = operand(block, at, i);
         if (o->kind != OPERAND_REGISTER)
-            return sim_report_detail(block, FAULT_WGMMA, at, thread, "an operand is no register");
+            return sim_report_detail(block, FAULT_WGMMA, at, thread, "an operand is not a register");
         int is_result = i < at->results;
         uint16_t pending = warp->pending_words[o->at];
         if (is_result ? pending >> 8 || (pending && !continues) : pending & 0xff)

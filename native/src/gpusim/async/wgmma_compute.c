@@ -1,6 +1,6 @@
-/* The arithmetic of wgmma: exact products, summed in f32 in the order of k (s32 for integers); f16
- * results are rounded once an instruction. The device sums groups of products with fewer guard
- * bits, in an order that is not documented: results agree to rounding. */
+/* The arithmetic of wgmma: a * b is exact, and summed in f32 in the order of k (in s32 for integers);
+ * f16 results are rounded once an instruction. The device sums groups of k with fewer guard bits, in
+ * an order that is not documented: results agree to rounding. */
 #include "gpusim/async/wgmma.h"
 
 typedef struct {
@@ -151,7 +151,7 @@ static void wgmma_multiply(wgmma_floats *data, uint32_t columns, uint32_t depth)
     }
 }
 
-/* s32 sums: products of bytes are exact in f32; `sums` holds the bits of the integers. */
+/* s32 sums: a * b of bytes is exact in f32; `sums` holds the bits of the integers. */
 static void wgmma_multiply_integers(wgmma_floats *data, uint32_t columns, uint32_t depth,
                                     int saturates)
 {

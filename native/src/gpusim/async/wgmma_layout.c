@@ -2,7 +2,7 @@
  *
  * Without a transpose the k of a row is contiguous (K-major), with it the m or n of a k (MN-major).
  * The layouts are the canonical ones of the PTX ISA, "asynchronous warpgroup level matrix shared
- * memory layout": atoms of 8 rows of one swizzle span, `stride` and `leading` bytes apart. */
+ * memory layout": atoms of 8 rows of one swizzle span, at distances of `stride` and `leading`. */
 #include "gpusim/async/wgmma.h"
 
 sim_matrix sim_read_descriptor(uint64_t descriptor, uint32_t rows, uint32_t elements_of_chunk,
