@@ -2,12 +2,14 @@
 
 Arguments carry `nova.name`; the function carries `nova.inputs` (the number of inputs among the
 arguments) and `nova.updates` (for each trailing result, the argument it updates in place). Every op
-has the location of the user's line, and `nova.device` if it is host-pinned. Symbolic sizes are
-representatives (`nova/ir/symbolic/size_table.py`), which `nova.dims` and `nova.sizes` list.
+has the location of the user's line, and `nova.device` if it is host-pinned. Steps with regions
+become scf ops on tensors (`control_flow/emit_scf.py`). Symbolic sizes are representatives
+(`nova/ir/symbolic/size_table.py`), which `nova.dims` and `nova.sizes` list.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,6 +21,7 @@ from nova.core.sizes import Dim, Size, SizeExpr, bounds, find_choices
 from nova.errors import SymbolicSizeError
 from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
+from nova.ir.control_flow.emit_scf import emit_control
 from nova.ir.dialect import CONSTANT, create_op
 from nova.ir.kernel import Main
 from nova.ir.symbolic.size_table import SizeTable, choose_representatives
@@ -32,6 +35,7 @@ def emit_module(plan: Plan, context: ir.Context) -> ir.Module:
     """The module of a plan, in the nova dialect."""
     table = None
     if plan.dims:
+        _refuse_regions(plan)
         plan = expand_composites(plan)
         table = _size_table(plan)
     with context, ir.Location.unknown(), nullcontext() if table is None else table.active():
@@ -61,6 +65,17 @@ def _size_table(plan: Plan) -> SizeTable:
     for size in expressions:
         _refuse_choices(size, plan)
     return choose_representatives(plan.dims, expressions, numbers)
+
+
+def _refuse_regions(plan: Plan) -> None:
+    for step in plan.steps:
+        if step.regions:
+            raise SymbolicSizeError(
+                f"{step.op} in a program with the dims {', '.join(d.name for d in plan.dims)}: "
+                "control flow takes static sizes",
+                where=None if step.location is None else str(step.location),
+                hint="compile the program for each size, or without the loop",
+            )
 
 
 def _refuse_choices(size: Size, plan: Plan) -> None:
@@ -112,8 +127,24 @@ class _Emitter:
             func.ReturnOp([self._value(r, None) for r in returned])
         return function
 
+    def inline(self, arguments: Sequence[Any]) -> list[Any]:
+        """Emit the steps at the insertion point, over values of the inputs; returns the results."""
+        self.arguments = list(arguments)
+        for step in self.plan.steps:
+            self.slots.append(self._step(step))
+        return [self._value(r, None) for r in self.plan.results]
+
     def _step(self, step: Step) -> Any:
         operands = [self._value(a, step.location) for a in step.args]
+        if step.op == "result":
+            return operands[0][step.attrs["index"]]
+        if step.regions:
+            regions = [_Emitter(plan).inline for plan in step.regions]
+            with mlir_location(step.location):
+                results = emit_control(step.op, operands, step.attrs, step.results, regions)
+                if step.device:
+                    DEVICE.set(results[0].owner, step.device)
+                return results
         with mlir_location(step.location):
             result = create_op(OPS[step.op], operands, step.out_type, step.attrs)
         if step.device:

@@ -15,6 +15,7 @@ from nova.core.targets import parse_target
 from nova.errors import LoweringError, SymbolicSizeError
 from nova.ir.attributes import SIZE_VALUES, TILES
 from nova.ir.bindings import func, ir, memref, scf
+from nova.ir.control_flow.functions import control_functions, host_functions
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.symbolic.size_table import SizeTable, active_table, typical
@@ -62,21 +63,29 @@ class LowerKernels(Pass):
                 tiles[kernel.name.value] = _lower(kernel, target, self.tile_work, values)
             yield
         sizes = _declare_sizes(module, main, values) if values is not None else None
-        for op in list(main.entry_block.operations):
-            if op.operation.name == "func.call":
-                with ir.InsertionPoint(op.operation), op.location:
-                    callee = op.callee.value
-                    if callee not in tiles:
-                        raise LoweringError(
-                            f"@main calls @{callee}, which is not a kernel",
-                            where=place_of(op.location),
-                        )
-                    operands = [*op.operation.operands]
-                    if sizes is not None:
-                        operands.append(memref.get_global(sizes.type_.value, sizes.sym_name.value))
-                    operands += [index(0), index(tiles[callee])]
-                    func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
-                op.operation.erase()
+        controls = {f.name.value for f in control_functions(module)}
+        for function in host_functions(module):
+            _pass_tiles(function, tiles, controls, sizes)
+
+
+def _pass_tiles(function: Any, tiles: dict[str, int], controls: set[str], sizes: Any) -> None:
+    """Let the calls of kernels pass all of their tiles, and the buffer of sizes if there is one."""
+    for op in list(function.entry_block.operations):
+        if op.operation.name != "func.call" or op.callee.value in controls:
+            continue
+        with ir.InsertionPoint(op.operation), op.location:
+            callee = op.callee.value
+            if callee not in tiles:
+                raise LoweringError(
+                    f"@{function.name.value} calls @{callee}, which is not a kernel",
+                    where=place_of(op.location),
+                )
+            operands = [*op.operation.operands]
+            if sizes is not None:
+                operands.append(memref.get_global(sizes.type_.value, sizes.sym_name.value))
+            operands += [index(0), index(tiles[callee])]
+            func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
+        op.operation.erase()
 
 
 def _declare_sizes(module: ir.Module, main: Any, values: dict[str, int]) -> Any:

@@ -36,9 +36,11 @@ class ConvertNovaToLinalg(Pass):
 
     def run(self, module: ir.Module) -> None:
         for function in functions(module):
-            if not function.is_external:
-                with sizes_of(function):
-                    _Converter().function(function)
+            if function.is_external:
+                _make_type_signless(function)
+                continue
+            with sizes_of(function):
+                _Converter().function(function)
 
 
 class _Converter:
@@ -107,6 +109,15 @@ class _Converter:
                 result, operands, lambda s, *xs: scalar(s, *xs, **attrs)
             )
         raise LoweringError(f"the row of {name} has no lower column", where=place_of(op.location))
+
+
+def _make_type_signless(function: Any) -> None:
+    """Convert the type of a declaration."""
+    types = [
+        [tensor_type(nova_type(t)) if isinstance(t, ir.RankedTensorType) else t for t in part]
+        for part in (function.type.inputs, function.type.results)
+    ]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 
 def _signless_constant(op: Any, result: TensorType) -> Any:
