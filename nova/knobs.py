@@ -16,6 +16,7 @@ made it; a thread pool shares it by running its work in `contextvars.copy_contex
 from __future__ import annotations
 
 import os
+import re
 import sys
 import types
 import warnings
@@ -165,6 +166,12 @@ def _parse_text(value: Any) -> str:
     return value.strip()
 
 
+def _parse_gemm(value: Any) -> str:
+    if not re.fullmatch(r"auto|mma|wgmma(-\d+x\d+(x\d+)?)?", str(value)):
+        raise ValueError
+    return str(value)
+
+
 def _one_of(*words: str) -> Kind:
     def parse(value: Any) -> str:
         if value not in words:
@@ -187,6 +194,9 @@ def _choose_output_pool() -> int:
     return min(1 << 30, memory // 8) if memory > 0 else 1 << 30
 
 
+GEMM = Kind(
+    "auto, mma, wgmma, or wgmma-ROWSxCOLUMNS of a tile, with xBLOCKS of a cluster", _parse_gemm
+)
 FLAG = Kind("1, true, on, yes or 0, false, off, no", _parse_flag)
 COUNT = Kind("a whole number, at least 1", _parse_count)
 WORK = Kind(
@@ -253,6 +263,8 @@ KNOBS: dict[str, Knob] = {
              "The most of the processor that target cpu and files may use, for the whole process."),
         Knob("tf32", FLAG, False, "off",
              "Let devices round the factors of f32 matmuls to 11 bits, for tensor cores."),
+        Knob("gpu_gemm", GEMM, "auto", "auto",
+             "The GEMM of 16-bit floats on Hopper GPUs; auto estimates which is faster."),
         Knob("cubin", FLAG, False, "off",
              "Put cubins next to the PTX of files for devices, which needs ptxas; see devices.md."),
         Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
@@ -290,6 +302,7 @@ trusted_keys: tuple[str, ...]
 target: str
 cpu_level: str
 tf32: bool
+gpu_gemm: str
 cubin: bool
 ptxas: str | None
 check_ptx: bool

@@ -15,14 +15,20 @@ from itertools import accumulate
 from struct import Struct
 
 from nova.artifact.check import Buffer, fail, storable
+from nova.artifact.tilings import Tiling, pack_tilings, unpack_tilings
 from nova.core.records import record
 
+TILED_MAGIC = b"NOVATBL5"
+TILED_DEVICE_MAGIC = b"NOVATBL6"
+"""Magic of blocks with the tilings of kernels, from which the runtime derives tasks."""
 MAGIC = b"NOVATBL3"
 DEVICE_MAGIC = b"NOVATBL4"
 """Magic of a block with device kernels: the shapes of their launches are an extra array."""
 OLD_MAGIC = b"NOVATBL1"
 OLD_DEVICE_MAGIC = b"NOVATBL2"
 """Magic of blocks from an older Nova, without the interfaces of kernels."""
+MAGICS = (OLD_MAGIC, OLD_DEVICE_MAGIC, MAGIC, DEVICE_MAGIC, TILED_MAGIC, TILED_DEVICE_MAGIC)
+"""In the order of their age; every second one is for devices."""
 ALIGN = 64
 """The alignment of blocks, and of the buffers in workspace and constants."""
 
@@ -33,11 +39,12 @@ LAUNCH = Struct("<IIII")
 OPERAND = Struct("<I")
 TASK = Struct("<IIqqII")
 SUCCESSOR = Struct("<I")
-DEVICE = Struct("<7I4x")
+DEVICE = Struct("<8I")
+TENSOR_MAP = Struct("<4IQ5Q4Q5I4x")
 INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
-# In the order of the block; device launches, if any, the interfaces of kernels and the strings
-# follow.
+# In the order of the block; device launches and their tensor maps, tilings, the interfaces of
+# kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
 BUFFER_KINDS = ("arg", "output", "workspace", "constant")
@@ -65,12 +72,30 @@ class BufferSpec:
 
 
 @record
+class TensorMapSpec:
+    """A tensor in an operand of a launch, which the kernel gets as an encoded tensor map.
+
+    `operand` is the number of the operand, `offset` and `strides` are in bytes, `element` is the
+    driver's number of the element type. Dimensions are from the innermost to the outermost, and
+    `strides` those of all but the innermost.
+    """
+
+    operand: int
+    offset: int
+    element: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+
+@record
 class DeviceLaunch:
     """The launch of a kernel of core `device`; `shared` is dynamic shared memory, in bytes."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int = 0
+    tensor_maps: tuple[TensorMapSpec, ...] = ()
 
 
 @record
@@ -91,6 +116,7 @@ class KernelSpec:
     reports: bool = False  # whether it returns an i32, where anything but 0 is an error
     takes_scratch: bool = False  # whether its fourth argument is scratch memory
     device: DeviceLaunch | None = None
+    tiling: Tiling | None = None  # of a linked kernel; None in blocks of an older Nova
 
     @property
     def is_linked(self) -> bool:
@@ -123,7 +149,10 @@ class TaskSpec:
 
 @record
 class Tables:
-    """A whole block. `work` is the scalar operations of a run; no tasks: launches in order.
+    """A whole block. `work` is the scalar operations of a run.
+
+    The runtime derives tasks from the tilings of kernels. `tasks` are fixed ones, of an older Nova;
+    without both, launches run in order.
 
     `scratch_size` is the private memory of each thread while it runs a kernel.
     """
@@ -147,6 +176,12 @@ class Tables:
     def has_device(self) -> bool:
         """Whether any kernel needs a device."""
         return any(k.device is not None or k.core in COPIES for k in self.kernels)
+
+    @property
+    def has_tilings(self) -> bool:
+        """Whether the runtime can derive tasks."""
+        linked = [k.tiling is not None for k in self.kernels if k.is_linked]
+        return bool(linked) and all(linked)
 
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
@@ -195,11 +230,15 @@ def _pack_rows(
         body += bytes(-len(body) % 8)
     if tables.has_device:
         body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
+        body += b"".join([_pack_tensor_maps(kernel.device) for kernel in tables.kernels])
+    if tables.has_tilings:
+        body += pack_tilings(_checkable_tilings(tables))
     body += _pack_interfaces(tables, strings)
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
     sizes = (len(body), tables.workspace_size, tables.work)
-    magic = DEVICE_MAGIC if tables.has_device else MAGIC
+    magics = MAGICS[-2:] if tables.has_tilings else (MAGIC, DEVICE_MAGIC)
+    magic = magics[tables.has_device]
     HEADER.pack_into(body, 0, magic, *sizes, *counts, tables.scratch_size)
     return bytes(body)
 
@@ -212,7 +251,53 @@ def _core_number(kernel: KernelSpec) -> int:
 def _pack_device(device: DeviceLaunch | None) -> bytes:
     if device is None:
         return bytes(DEVICE.size)
-    return DEVICE.pack(*device.grid, *device.block, device.shared)
+    return DEVICE.pack(*device.grid, *device.block, device.shared, len(device.tensor_maps))
+
+
+def _pack_tensor_maps(device: DeviceLaunch | None) -> bytes:
+    return b"".join(
+        TENSOR_MAP.pack(
+            tensor.operand,
+            tensor.element,
+            len(tensor.dims),
+            0,
+            tensor.offset,
+            *_padded(tensor.dims, 5),
+            *_padded(tensor.strides, 4),
+            *_padded(tensor.box, 5),
+        )
+        for tensor in (() if device is None else device.tensor_maps)
+    )
+
+
+def _padded(numbers: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return numbers + (0,) * (count - len(numbers))
+
+
+def _tensor_map(row: tuple[int, ...]) -> TensorMapSpec:
+    operand, element, rank, _, offset, *numbers = row
+    if not 1 <= rank <= 5:
+        fail("tables-tensor-map", f"a tensor map of {rank} dimensions")
+    dims, strides, box = numbers[:5], numbers[5:9], numbers[9:]
+    return TensorMapSpec(
+        operand,
+        offset,
+        element,
+        tuple(dims[:rank]),
+        tuple(strides[: rank - 1]),
+        tuple(box[:rank]),
+    )
+
+
+def _checkable_tilings(tables: Tables) -> list[Tiling | None]:
+    """The tilings; a kernel without a launch has no operands to touch."""
+    launched = {launch.kernel for launch in tables.launches}
+    return [
+        replace(kernel.tiling, ranges=())
+        if kernel.tiling is not None and number not in launched
+        else kernel.tiling
+        for number, kernel in enumerate(tables.kernels)
+    ]
 
 
 def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
@@ -287,9 +372,10 @@ def unpack_tables(block: Buffer) -> Tables:
                 bool(core & REPORTS),
                 bool(core & TAKES_SCRATCH),
                 device,
+                tiling,
             )
-            for (_, grid, flops, moved, core, name, symbol, location), device in zip(
-                view.rows(1), view.devices(), strict=True
+            for (_, grid, flops, moved, core, name, symbol, location), device, tiling in zip(
+                view.rows(1), view.devices(), view.tilings, strict=True
             )
         ),
         launches=tuple(
@@ -329,8 +415,7 @@ class _View:
         magic, size, self.workspace_size, self.work, *counts, self.scratch_size = (
             HEADER.unpack_from(block)
         )
-        magics = (MAGIC, DEVICE_MAGIC, OLD_MAGIC, OLD_DEVICE_MAGIC)
-        if magic not in magics or size != len(block):
+        if magic not in MAGICS or size != len(block):
             fail("tables-header", f"magic {magic!r}, {size} bytes in a block of {len(block)}")
         self.block = block
         self.counts: list[int] = counts
@@ -340,11 +425,19 @@ class _View:
             self.starts.append(position)
             position += row_format.size * count
             position += -position % 8
-        has_devices = magic in (DEVICE_MAGIC, OLD_DEVICE_MAGIC)
+        age = MAGICS.index(magic)
+        has_devices = age % 2 == 1
         self._devices_at = position if has_devices else None
         if has_devices:
             position += DEVICE.size * counts[1]
-        if magic in (MAGIC, DEVICE_MAGIC):
+            if position > size:
+                fail("tables-size", f"the device launches end at {position} of {size}")
+            self._maps_at = position
+            position += TENSOR_MAP.size * sum(self._map_counts())
+        self.tilings: list[Tiling | None] = [None] * counts[1]
+        if age >= MAGICS.index(TILED_MAGIC):
+            self.tilings, position = unpack_tilings(block, position, counts[1])
+        if age >= MAGICS.index(MAGIC):
             position = self._after_interfaces(position)
         if position + counts[-1] != size:
             fail("tables-size", f"the arrays end at {position + counts[-1]} of {size}")
@@ -367,13 +460,27 @@ class _View:
     def devices(self) -> list[DeviceLaunch | None]:
         """The device launch of each kernel; None for those of a CPU."""
         every: list[DeviceLaunch | None] = []
+        if self._devices_at is None:
+            return [None] * self.counts[1]
+        first_maps = _starts([*self._map_counts(), 0])
         for number, kernel in enumerate(self.rows(1)):
-            if self._devices_at is None or not _is_device(kernel):
+            if not _is_device(kernel):
                 every.append(None)
                 continue
             words = DEVICE.unpack_from(self.block, self._devices_at + number * DEVICE.size)
-            every.append(DeviceLaunch(words[:3], words[3:6], words[6]))
+            maps = tuple(map(self._tensor_map, range(*first_maps[number : number + 2])))
+            every.append(DeviceLaunch(words[:3], words[3:6], words[6], maps))
         return every
+
+    def _map_counts(self) -> list[int]:
+        """The number of tensor maps of each kernel."""
+        start = self._devices_at or 0
+        rows = memoryview(self.block)[start : start + DEVICE.size * self.counts[1]]
+        return [words[7] for words in DEVICE.iter_unpack(rows)]
+
+    def _tensor_map(self, number: int) -> TensorMapSpec:
+        offset = self._maps_at + number * TENSOR_MAP.size
+        return _tensor_map(TENSOR_MAP.unpack_from(self.block, offset))
 
     def string(self, offset: int) -> str:
         text = self._texts.get(offset)

@@ -23,6 +23,7 @@ class Settings:
     schedules    schedule overrides, as the pass `choose-schedules` takes them: results of tuning.
     tune         time limit in seconds for trying schedules on this machine; 0 for none.
     tf32         whether devices may round the operands of f32 matmuls to 11 bits (TF32).
+    gpu_gemm     which GEMM devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     cubin        whether device code is also assembled, which needs `ptxas`.
     """
 
@@ -36,6 +37,7 @@ class Settings:
     tune: float = 0.0
     cubin: bool = False
     tf32: bool = False
+    gpu_gemm: str = "auto"
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
@@ -58,6 +60,7 @@ class Settings:
             float(items.get("tune", 0.0)),
             str(items.get("cubin", False)) == "True",
             str(items.get("tf32", False)) == "True",
+            str(items.get("gpu_gemm", "auto")),
         )
 
 
@@ -81,4 +84,5 @@ def current_settings(
         tune=knobs.get("tune") if tune is None else knobs.KNOBS["tune"].check(tune, "tune"),
         cubin=knobs.get("cubin") if cubin is None else bool(cubin),
         tf32=knobs.get("tf32"),
+        gpu_gemm=knobs.get("gpu_gemm"),
     )

@@ -136,6 +136,13 @@ class Integers(Attribute[tuple[int, ...]]):
         return tuple(attribute)
 
 
+class Int32s(Integers):
+    mlir_type = "array<i32>"
+
+    def encode(self, value: Sequence[int], context: ir.Context) -> Any:
+        return ir.DenseI32ArrayAttr.get(list(value), context)
+
+
 class Rows(Attribute[tuple[tuple[int, ...], ...]]):
     mlir_type = "[array<i64>, ...]"
 
@@ -290,7 +297,11 @@ WRITES = RowsPerArgument(
     "kernels",
     "The byte ranges that a tile writes of each argument: low, high, and a stride per loop.",
 )
-TASKS = Integers("nova.tasks", "kernels", "The first tile of each task, and the number of tiles.")
+TASK_NS = Integer(
+    "nova.task_ns",
+    "kernels",
+    "The estimated nanoseconds of one task; the runtime cuts tiles into tasks.",
+)
 SCRATCH_OFFSETS = Integers(
     "nova.scratch_offsets",
     "kernels",
@@ -308,6 +319,13 @@ MIN_BLOCKS_PER_SM = Integer(
     "The number of blocks per multiprocessor that the registers of the kernel must allow.",
     old={"nova.resident": _FUNCTION_BUT_MAIN},
 )
+TENSOR_MAPS = Rows(
+    "nova.tensor_maps",
+    "kernels",
+    "The tensor maps that are parameters of a launch, after its pointers (`nova/ir/tensor_maps.py`)"
+    ": argument, offset in bytes, element type, rank, extents, strides in bytes, box.",
+)
+CLUSTER = Integer("nova.cluster", "kernels", "The number of blocks of a cluster on a device.")
 
 # --- functions that kernels call ------------------------------------------------------------------
 
@@ -332,6 +350,9 @@ NOALIAS = Flag(
 )
 NVVM_MIN_BLOCKS = Int32(
     "nvvm.minctasm", "device functions", "NVVM: the minimum number of blocks per multiprocessor."
+)
+NVVM_CLUSTER = Int32s(
+    "nvvm.cluster_dim", "device functions", "NVVM: the blocks of a cluster along each axis."
 )
 CONTAINER_MODULE = Flag("gpu.container_module", "modules", "GPU dialect: has device modules.")
 

@@ -58,11 +58,13 @@ class Kernel(Function):
     writes = attributes.WRITES
     scalar_loops = attributes.SCALAR_LOOPS
     # from `plan-tasks` and `allocate-scratch`
-    tasks = attributes.TASKS
+    task_ns = attributes.TASK_NS
     scratch_offsets = attributes.SCRATCH_OFFSETS
     # from `lower-device-kernels`
     launch = attributes.LAUNCH
     min_blocks_per_sm = attributes.MIN_BLOCKS_PER_SM
+    cluster = attributes.CLUSTER
+    tensor_maps = attributes.TENSOR_MAPS
 
     @classmethod
     def mark(cls, op: Any, *, work: int, grid: tuple[int, ...] | None = None) -> Kernel:

@@ -19,6 +19,7 @@ from nova.passes.cpu.pack_constants import PackConstants
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
+from nova.passes.gpu.pass_tensor_maps import PassTensorMaps
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.importing.drop_annotations import DropAnnotations
@@ -233,10 +234,12 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
     ]
 
 
-def buffers_to_device(target: str = "cuda:sm_80", tf32: bool = False) -> list[Pass]:
+def buffers_to_device(
+    target: str = "cuda:sm_80", tf32: bool = False, gpu_gemm: str = "auto"
+) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32),
+        LowerDeviceKernels(target, tf32, gpu_gemm),
         UpstreamPass("canonicalize,cse"),
     ]
 
@@ -265,6 +268,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
             "convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=true},convert-vector-to-llvm,"
             "convert-arith-to-llvm,convert-index-to-llvm,reconcile-unrealized-casts)"
         ),
+        PassTensorMaps(),
     ]
 
 

@@ -48,6 +48,7 @@ PASS_MODULES: dict[str, str] = {
     "narrow-attention": "nova.passes.tensor.narrow_attention",
     "outline-scans": "nova.passes.importing.outline_scans",
     "pack-constants": "nova.passes.cpu.pack_constants",
+    "pass-tensor-maps": "nova.passes.gpu.pass_tensor_maps",
     "pin-control-flow": "nova.passes.kernels.pin_control_flow",
     "plan-tasks": "nova.passes.kernels.plan_tasks",
     "plan-workspace": "nova.passes.kernels.plan_workspace",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from nova.artifact.tables import (
     KernelSpec,
     LaunchSpec,
     Tables,
+    TensorMapSpec,
     pack_tables,
     unpack_tables,
 )
@@ -70,6 +72,7 @@ def device_variant(host: FileSpec, arch: str) -> Variant:
         core="device",
         takes_scratch=False,
         device=DeviceLaunch((3, 1, 1), (128, 1, 1), 4096),
+        tiling=None,
     )
     tables = dataclasses.replace(tables, kernels=(kernel,), tasks=(), scratch_size=0)
     return dataclasses.replace(
@@ -98,9 +101,9 @@ def test_tables_keep_the_launch_of_a_device(host: FileSpec) -> None:
     assert tables.renamed(".x").kernels[0].symbol == "double_it"
 
 
-def test_tables_of_a_cpu_are_as_before(host: FileSpec) -> None:
+def test_tables_of_a_cpu_have_tilings(host: FileSpec) -> None:
     tables = host.variants[0].tables
-    assert pack_tables(tables)[:8] == b"NOVATBL3"
+    assert pack_tables(tables)[:8] == b"NOVATBL5"
     assert unpack_tables(pack_tables(tables)) == tables
 
 
@@ -126,9 +129,54 @@ def test_a_launch_that_no_device_takes(host: FileSpec, launch: DeviceLaunch) -> 
         opened(contents)
 
 
+MAP = TensorMapSpec(0, 0, 7, (3, 3), (16,), (4, 4))
+"""A map of 3 rows of 3 elements; the operands of the host's kernel have 48 bytes."""
+
+
+def with_maps(host: FileSpec, *maps: TensorMapSpec) -> FileSpec:
+    variant = device_variant(host, "sm_90a")
+    launch = DeviceLaunch((3, 1, 1), (128, 1, 1), 4096, maps)
+    kernel = dataclasses.replace(variant.tables.kernels[0], device=launch)
+    tables = dataclasses.replace(variant.tables, kernels=(kernel,))
+    variant = dataclasses.replace(variant, tables=tables)
+    return dataclasses.replace(host, variants=(variant,), devices=(ptx("sm_90a"),))
+
+
+def test_tables_keep_tensor_maps(host: FileSpec) -> None:
+    contents = with_maps(host, MAP, dataclasses.replace(MAP, operand=1, offset=16, dims=(4, 2)))
+    (variant,) = contents.variants
+    assert unpack_tables(pack_tables(variant.tables)) == variant.tables
+    opened(contents)
+
+
+WRONG_MAPS = {
+    "no such operand": {"operand": 2},
+    "unknown element type": {"element": 5},
+    "offset that is not aligned": {"offset": 4},
+    "stride that is not aligned": {"strides": (12,)},
+    "stride of 0": {"strides": (0,)},
+    "empty dimension": {"dims": (0, 4)},
+    "more elements than the operand": {"dims": (3, 4)},
+    "longer rows than the operand": {"dims": (4097, 1)},
+    "extent that overflows": {"dims": (1 << 31, 1 << 31), "strides": (1 << 36,)},
+    "box that is too large": {"box": (4, 257)},
+    "box that is empty": {"box": (4, 0)},
+    "box wider than the swizzle": {"box": (36, 4)},
+    "box of odd width": {"box": (3, 4)},
+}
+
+
+@pytest.mark.parametrize("fields", WRONG_MAPS.values(), ids=WRONG_MAPS.keys())
+def test_a_tensor_map_that_no_device_takes(host: FileSpec, fields: dict[str, Any]) -> None:
+    with pytest.raises(ArtifactError, match="'tables-tensor-map'"):
+        opened(with_maps(host, dataclasses.replace(MAP, **fields)))
+
+
 def test_a_device_kernel_without_a_launch(host: FileSpec) -> None:
     (variant,) = host.variants
-    kernel = dataclasses.replace(variant.tables.kernels[0], core="device", takes_scratch=False)
+    kernel = dataclasses.replace(
+        variant.tables.kernels[0], core="device", takes_scratch=False, tiling=None
+    )
     tables = dataclasses.replace(variant.tables, kernels=(kernel,))
     variant = dataclasses.replace(variant, tables=tables)
     with pytest.raises(ArtifactError, match=r"'tables-device'.*does not say how"):

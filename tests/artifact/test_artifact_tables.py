@@ -163,6 +163,7 @@ def test_header_of_the_spec():
         assert magic.decode() in SPEC
     assert c_format("nova_interface") == "<qIIII"
     assert tables.INTERFACE.size == 24
+    assert tables.TENSOR_MAP.size == 120 and tables.DEVICE.size == 32
 
 
 def test_words_of_the_spec():

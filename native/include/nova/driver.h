@@ -28,12 +28,19 @@ typedef struct nova_device_range {
     uint64_t is_read_only;
 } nova_device_range;
 
-/* One launch. `arguments` are its parameters, packed in the layout of the device; `ranges` are the
- * memory they point to, passed only to a driver with `checks_ranges`. */
+/* A tensor map as the driver has encoded it. */
+typedef struct nova_encoded_map {
+    _Alignas(64) unsigned char bytes[128];
+} nova_encoded_map;
+
+/* One launch. `arguments` are its parameters of 8 bytes, which are pointers, and `maps` those that
+ * follow them: as many as `shape` says. `ranges` are the memory they point to, passed only to a
+ * driver with `checks_ranges`. */
 typedef struct nova_kernel_call {
     void *function;
     const nova_device_launch *shape;
     const uint64_t *arguments;
+    const nova_encoded_map *maps;
     uint32_t argument_count;
     uint32_t range_count;
     const nova_device_range *ranges;
@@ -69,6 +76,10 @@ struct nova_driver {
     int (*function_find)(nova_driver *driver, void *module, const char *name, void **function);
     /* Lets it have so many bytes of dynamic shared memory. */
     int (*function_allow_shared)(nova_driver *driver, void *function, uint32_t bytes);
+
+    /* Encodes a tensor map for the operand at `address`, for launches by this driver. */
+    int (*tensor_map_encode)(nova_driver *driver, const nova_tensor_map *map, uint64_t address,
+                             nova_encoded_map *encoded);
 
     int (*memory_take)(nova_driver *driver, uint64_t size, uint64_t *address);
     void (*memory_free)(nova_driver *driver, uint64_t address);

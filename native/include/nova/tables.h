@@ -15,12 +15,17 @@
 #define NOVA_TABLES_MAGIC "NOVATBL1"
 
 /* Of a block with device kernels: the launch parameters of each kernel are one more array, after
- * the successors. */
+ * the successors; then their tensor maps, if there are any. */
 #define NOVA_TABLES_DEVICE_MAGIC "NOVATBL2"
 
-/* The same two with the interfaces of the kernels before the strings; all that Nova writes now. */
+/* The same two with the interfaces of the kernels before the strings. */
 #define NOVA_TABLES_CHECKED_MAGIC "NOVATBL3"
 #define NOVA_TABLES_CHECKED_DEVICE_MAGIC "NOVATBL4"
+
+/* The same two with the tilings of the kernels before the interfaces, from which the tasks are
+ * derived (nova/task_plan.h) unless the block has tasks. */
+#define NOVA_TABLES_TILED_MAGIC "NOVATBL5"
+#define NOVA_TABLES_TILED_DEVICE_MAGIC "NOVATBL6"
 
 typedef struct nova_tables_header {
     char magic[8];
@@ -31,7 +36,7 @@ typedef struct nova_tables_header {
     uint32_t kernel_count;
     uint32_t launch_count;
     uint32_t operand_count;
-    uint32_t task_count; /* 0: the launches run in order */
+    uint32_t task_count; /* 0: derived from the tilings; without those, the launches run in order */
     uint32_t successor_count;
     uint32_t string_size;
     uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
@@ -110,9 +115,59 @@ typedef struct nova_task {
 typedef struct nova_device_launch {
     uint32_t grid[3]; /* blocks; 0 in any dimension means an empty launch */
     uint32_t block[3];
-    uint32_t shared; /* bytes of dynamic shared memory */
-    uint32_t reserved;
+    uint32_t shared;           /* bytes of dynamic shared memory */
+    uint32_t tensor_map_count; /* parameters after the pointers */
 } nova_device_launch;
+
+/* A tensor in one operand of a kernel, as the copy engine (TMA) sees it, with a swizzle of 128
+ * bytes. The runtime encodes it with the address of the operand and passes it as a parameter.
+ * Dimensions are from the innermost, whose elements are adjacent, to the outermost; unused entries
+ * are 0. */
+enum { NOVA_MAP_RANK = 5 };
+
+typedef struct nova_tensor_map {
+    uint32_t operand; /* of the launch */
+    uint32_t element; /* the driver's number of its type: see nova_tensor_map_element_size */
+    uint32_t rank;
+    uint32_t reserved; /* 0 */
+    uint64_t offset;   /* bytes from the start of the operand */
+    uint64_t dims[NOVA_MAP_RANK];
+    uint64_t strides[NOVA_MAP_RANK - 1]; /* bytes; those of all dimensions but the innermost */
+    uint32_t box[NOVA_MAP_RANK];         /* elements that one copy moves */
+    uint32_t padding;                    /* 0 */
+} nova_tensor_map;
+
+/* Bytes of an element: of i8, f16, f32, bf16 and tf32; 0 for an unknown number. Thread-safe. */
+static inline uint32_t nova_tensor_map_element_size(uint32_t element)
+{
+    enum { UINT8 = 0, FLOAT16 = 6, FLOAT32 = 7, BFLOAT16 = 9, TFLOAT32 = 11 };
+    switch (element) {
+    case UINT8:
+        return 1;
+    case FLOAT16:
+    case BFLOAT16:
+        return 2;
+    case FLOAT32:
+    case TFLOAT32:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+/* Dimensions of a tile grid. */
+enum { NOVA_MOST_DIMENSIONS = 16 };
+
+/* The tile grid of a kernel, and the bytes that its tiles touch. Its words: the size of the grid
+ * along each dimension, then that of a tile; then for each byte range: operand * 2 + whether it is
+ * written, low, high, and a stride for each dimension. At grid point p, a tile touches bytes of the
+ * operand within [low, high) + strides . p. Tiles are numbered with the last dimension fastest. */
+typedef struct nova_tiling {
+    uint32_t first_word;
+    uint32_t rank;
+    uint32_t range_count; /* ordered by operand and direction */
+    uint32_t task_ns;     /* estimated time that one task should have; 0: only on a device */
+} nova_tiling;
 
 /* The interface of a kernel, by its symbol: the shapes that its code was compiled for, which cannot
  * be derived from the code. After the rows come the bytes of each operand, u64, kernel by kernel.
@@ -135,8 +190,12 @@ typedef struct nova_tables {
     const uint32_t *operands;
     const nova_task *tasks;
     const uint32_t *successors;
-    const nova_device_launch *devices; /* one a kernel; NULL when none is for a device */
-    const nova_interface *interfaces;  /* one a kernel; NULL in a block of an older Nova */
+    const nova_device_launch *devices;  /* one a kernel; NULL when none is for a device */
+    const nova_tensor_map *tensor_maps; /* of all kernels, in their order; NULL when none has any */
+    const nova_interface *interfaces;   /* one a kernel; NULL in a block of an older Nova */
+    const nova_tiling *tilings;         /* one a kernel; NULL in a block of an older Nova */
+    const int64_t *tiling_words;
+    uint64_t tiling_word_count;
     const uint64_t *interface_sizes;
     const char *strings;
 } nova_tables;

@@ -17,6 +17,7 @@ enum {
     INVALID_PTX = 218,
     UNSUPPORTED_PTX_VERSION = 222,
     NOT_FOUND = 500,
+    NOT_SUPPORTED = 801,
 };
 enum { ATTRIBUTE_MULTIPROCESSORS = 16, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
 enum { FUNCTION_MOST_DYNAMIC_SHARED = 8 };
@@ -86,6 +87,9 @@ typedef struct {
 typedef struct {
     nova_driver driver; /* first: callers have a pointer to it */
     FUNCTIONS(MEMBER)
+    /* NULL in drivers before 12.0, which have no device with a copy engine either */
+    int (*map_encode)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                      const uint32_t *, const uint32_t *, int, int, int, int);
 } cuda;
 
 /* Nodes of one chain, and its executable graph. */
@@ -246,6 +250,20 @@ static int cuda_function_allow_shared(nova_driver *driver, void *function, uint3
                                                  (int)bytes);
 }
 
+static int cuda_tensor_map_encode(nova_driver *driver, const nova_tensor_map *map,
+                                  uint64_t address, nova_encoded_map *encoded)
+{
+    enum { NO_INTERLEAVE = 0, SWIZZLE_128B = 3, L2_PROMOTION_256B = 3, FILL_ZEROS = 0 };
+    static const uint32_t ADJACENT[NOVA_MAP_RANK] = {1, 1, 1, 1, 1};
+    const cuda *c = cuda_context_of(driver);
+    if (c->map_encode == NULL)
+        return NOT_SUPPORTED;
+    return c->map_encode(encoded->bytes, (int)map->element, map->rank,
+                         (void *)(uintptr_t)(address + map->offset), map->dims, map->strides,
+                         map->box, ADJACENT, NO_INTERLEAVE, SWIZZLE_128B, L2_PROMOTION_256B,
+                         FILL_ZEROS);
+}
+
 /* --- memory ----------------------------------------------------------------------------------- */
 
 static int cuda_memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
@@ -334,41 +352,64 @@ static int cuda_event_elapsed(nova_driver *driver, void *from, void *to, float *
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-/* The list by which a launch names one buffer that holds all of its parameters. */
+/* The parameters of a launch: one buffer with all of them; or, with tensor maps, a pointer to each,
+ * because only the driver knows where a map is aligned among them. */
+enum { MOST_PARAMETERS = 256 };
+
 typedef struct {
     size_t size;
     void *list[5];
+    void *each[MOST_PARAMETERS];
+    bool has_maps;
 } packed;
 
-static void cuda_pack(packed *out, const nova_kernel_call *call)
+static int cuda_pack(packed *out, const nova_kernel_call *call)
 {
     enum { BUFFER_POINTER = 1, BUFFER_SIZE = 2 };
-    out->size = call->argument_count * sizeof *call->arguments;
-    out->list[0] = (void *)(uintptr_t)BUFFER_POINTER;
-    out->list[1] = (void *)(uintptr_t)call->arguments;
-    out->list[2] = (void *)(uintptr_t)BUFFER_SIZE;
-    out->list[3] = &out->size;
-    out->list[4] = NULL;
+    uint32_t maps = call->shape->tensor_map_count;
+    out->has_maps = maps > 0;
+    if (!out->has_maps) {
+        out->size = call->argument_count * sizeof *call->arguments;
+        out->list[0] = (void *)(uintptr_t)BUFFER_POINTER;
+        out->list[1] = (void *)(uintptr_t)call->arguments;
+        out->list[2] = (void *)(uintptr_t)BUFFER_SIZE;
+        out->list[3] = &out->size;
+        out->list[4] = NULL;
+        return 0;
+    }
+    if (call->argument_count > MOST_PARAMETERS - maps)
+        return NOT_SUPPORTED;
+    for (uint32_t i = 0; i < call->argument_count; i++)
+        out->each[i] = (void *)(uintptr_t)&call->arguments[i];
+    for (uint32_t i = 0; i < maps; i++)
+        out->each[call->argument_count + i] = (void *)(uintptr_t)&call->maps[i];
+    return 0;
 }
 
 static int cuda_launch(nova_driver *driver, const nova_kernel_call *call, void *stream)
 {
-    packed extra;
-    cuda_pack(&extra, call);
+    packed parameters;
+    int result = cuda_pack(&parameters, call);
+    if (result != 0)
+        return result;
     const nova_device_launch *shape = call->shape;
     return cuda_context_of(driver)->launch(
         call->function, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
-        shape->block[1], shape->block[2], shape->shared, stream, NULL, extra.list);
+        shape->block[1], shape->block[2], shape->shared, stream,
+        parameters.has_maps ? parameters.each : NULL, parameters.has_maps ? NULL : parameters.list);
 }
 
-static node_params cuda_params_of(const nova_kernel_call *call, packed *extra)
+static int cuda_params_of(const nova_kernel_call *call, packed *parameters, node_params *params)
 {
-    cuda_pack(extra, call);
-    node_params params = {
-        .function = call->function, .shared = call->shape->shared, .extra = extra->list};
-    memcpy(params.grid, call->shape->grid, sizeof params.grid);
-    memcpy(params.block, call->shape->block, sizeof params.block);
-    return params;
+    int result = cuda_pack(parameters, call);
+    *params = (node_params){.function = call->function, .shared = call->shape->shared};
+    if (parameters->has_maps)
+        params->parameters = parameters->each;
+    else
+        params->extra = parameters->list;
+    memcpy(params->grid, call->shape->grid, sizeof params->grid);
+    memcpy(params->block, call->shape->block, sizeof params->block);
+    return result;
 }
 
 static void cuda_graph_destroy(nova_driver *driver, void *graph)
@@ -389,11 +430,13 @@ static int cuda_graph_create(nova_driver *driver, const nova_kernel_call *calls,
         return OUT_OF_MEMORY;
     int result = cuda_context_of(driver)->graph_create(&created->graph, 0);
     for (uint32_t i = 0; result == 0 && i < number; i++) {
-        packed extra;
-        node_params params = cuda_params_of(&calls[i], &extra);
-        result = cuda_context_of(driver)->graph_add(&created->nodes[i], created->graph,
-                                                    i > 0 ? &created->nodes[i - 1] : NULL, i > 0,
-                                                    &params);
+        packed parameters;
+        node_params params;
+        result = cuda_params_of(&calls[i], &parameters, &params);
+        if (result == 0)
+            result = cuda_context_of(driver)->graph_add(&created->nodes[i], created->graph,
+                                                        i > 0 ? &created->nodes[i - 1] : NULL,
+                                                        i > 0, &params);
     }
     if (result == 0)
         result = cuda_context_of(driver)->graph_instantiate(&created->exec, created->graph, 0);
@@ -409,9 +452,12 @@ static int cuda_graph_update(nova_driver *driver, void *graph, uint32_t index,
                              const nova_kernel_call *call)
 {
     chain *created = graph;
-    packed extra;
-    node_params params = cuda_params_of(call, &extra);
-    return cuda_context_of(driver)->exec_set(created->exec, created->nodes[index], &params);
+    packed parameters;
+    node_params params;
+    int result = cuda_params_of(call, &parameters, &params);
+    return result != 0 ? result
+                       : cuda_context_of(driver)->exec_set(created->exec, created->nodes[index],
+                                                           &params);
 }
 
 static int cuda_graph_launch(nova_driver *driver, void *graph, void *stream)
@@ -436,6 +482,7 @@ static const nova_driver CUDA_TABLE = {
     .module_unload = cuda_module_unload,
     .function_find = cuda_function_find,
     .function_allow_shared = cuda_function_allow_shared,
+    .tensor_map_encode = cuda_tensor_map_encode,
     .memory_take = cuda_memory_take,
     .memory_free = cuda_memory_free,
     .pinned_take = cuda_pinned_take,
@@ -476,6 +523,8 @@ static nova_status cuda_find_functions(cuda *c, void *library, nova_error *error
     /* ISO C has no cast between data and function pointers. */
 #define KEEP(symbol, name, parameters) memcpy(&c->name, &found[i++], sizeof c->name);
     FUNCTIONS(KEEP)
+    void *encode = dlsym(library, "cuTensorMapEncodeTiled");
+    memcpy(&c->map_encode, &encode, sizeof c->map_encode);
     return NOVA_OK;
 }
 

@@ -63,26 +63,52 @@ static uint32_t launch_find_ranges(const nova_device_run *r, const nova_launch_r
     return count;
 }
 
+/* Encodes the tensor maps of a launch whose operand has moved since the last run. */
+static int launch_encode_maps(const nova_device_run *r, const nova_launch_record *launch,
+                              nova_encoded_map *encoded, uint64_t *addresses)
+{
+    nova_driver *driver = r->device->driver;
+    const nova_tables *tables = &r->program->tables;
+    const uint64_t *pointers = r->execution->pointers + launch->first_operand;
+    uint32_t first = r->program->first_maps[launch->kernel];
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < tables->devices[launch->kernel].tensor_map_count; i++) {
+        const nova_tensor_map *map = &tables->tensor_maps[first + i];
+        uint64_t address = pointers[map->operand];
+        if (addresses[i] != address)
+            result = driver->tensor_map_encode(driver, map, address, &encoded[i]);
+        addresses[i] = result == 0 ? address : 0;
+    }
+    return result;
+}
+
 /* All launches with the pointers of this run. */
-static void launch_bind(nova_device_run *r)
+static nova_status launch_bind(nova_device_run *r)
 {
     const nova_tables *tables = &r->program->tables;
     nova_device_execution *execution = r->execution;
     bool checks = r->device->driver->checks_ranges;
+    uint32_t map = 0;
+    int result = 0;
     for (uint32_t i = 0; i < tables->header->operand_count; i++)
         execution->pointers[i] = nova_run_address(r, &tables->buffers[tables->operands[i]]);
-    for (uint32_t i = 0; i < r->program->launch_count; i++) {
+    for (uint32_t i = 0; result == 0 && i < r->program->launch_count; i++) {
         const nova_launch_record *launch = &tables->launches[r->program->launches[i]];
         nova_device_range *ranges = execution->ranges + launch->first_operand;
         execution->calls[i] = (nova_kernel_call){
             .function = r->program->functions[launch->kernel],
             .shape = &tables->devices[launch->kernel],
             .arguments = execution->pointers + launch->first_operand,
+            .maps = execution->maps + map,
             .argument_count = launch->operand_count,
             .ranges = ranges,
             .range_count = checks ? launch_find_ranges(r, launch, ranges) : 0,
         };
+        result = launch_encode_maps(r, launch, execution->maps + map,
+                                    execution->map_addresses + map);
+        map += tables->devices[launch->kernel].tensor_map_count;
     }
+    return nova_run_check(r, result, "a tensor map cannot be encoded");
 }
 
 static size_t launch_slots_size(const nova_device_run *r)
@@ -156,16 +182,18 @@ static nova_status launch_update(nova_device_run *r, const nova_device_graph *gr
 {
     nova_driver *driver = r->device->driver;
     const nova_kernel_call *call = &r->execution->calls[step->first + index];
-    size_t first = (size_t)(call->arguments - r->execution->pointers);
-    size_t size = call->argument_count * sizeof *call->arguments;
-    if (memcmp(graph->pointers + first, call->arguments, size) == 0)
+    const nova_launch_record *launch = nova_step_launch(r->program, step, index);
+    uint64_t *last = graph->pointers + launch->first_operand;
+    const uint64_t *pointers = r->execution->pointers + launch->first_operand;
+    size_t size = launch->operand_count * sizeof *pointers;
+    if (memcmp(last, pointers, size) == 0)
         return NOVA_OK;
     nova_status status =
         nova_run_check(r, driver->graph_update(driver, graph->graphs[step->number], index, call),
                        "the graph cannot be changed");
     if (status != NOVA_OK)
         return status;
-    memcpy(graph->pointers + first, call->arguments, size);
+    memcpy(last, pointers, size);
     r->counts.graph_updates++;
     return NOVA_OK;
 }
@@ -221,14 +249,15 @@ static nova_status launch_prepare_graph(nova_device_run *r, nova_device_graph **
     *graph = r->trace == NULL ? launch_find_graph(r) : NULL;
     nova_status status = NOVA_OK;
     if (*graph == NULL) {
-        launch_bind(r);
+        status = launch_bind(r);
         /* One that is never used again costs. */
-        if (!r->program->has_graphs || execution->runs == 0 || r->trace != NULL)
-            return NOVA_OK;
+        if (status != NOVA_OK || !r->program->has_graphs || execution->runs == 0 ||
+            r->trace != NULL)
+            return status;
         status = execution->graph_count < NOVA_DEVICE_GRAPHS ? launch_make_graph(r, graph)
                                                              : launch_update_graph(r, graph);
     } else if (r->program->has_single) {
-        launch_bind(r);
+        status = launch_bind(r);
     }
     if (status == NOVA_OK)
         (*graph)->used = execution->runs;

@@ -28,6 +28,8 @@ static void program_execution_destroy(nova_device_program *program,
     free(execution->pointers);
     free(execution->staging_offsets);
     free(execution->calls);
+    free(execution->maps);
+    free(execution->map_addresses);
     free(execution->ranges);
     free(execution);
 }
@@ -52,9 +54,12 @@ static nova_status program_execution_create(nova_device_program *program,
     created->staging_offsets = program_array(values, sizeof *created->staging_offsets);
     created->calls = program_array(program->launch_count, sizeof *created->calls);
     created->ranges = program_array(operands, sizeof *created->ranges);
+    created->maps = aligned_alloc(_Alignof(nova_encoded_map),
+                                  (program->map_count + 1) * sizeof *created->maps);
+    created->map_addresses = program_array(program->map_count, sizeof *created->map_addresses);
     nova_status status = NOVA_OK;
     if (!created->slots || !created->pointers || !created->staging_offsets || !created->calls ||
-        !created->ranges)
+        !created->ranges || !created->maps || !created->map_addresses)
         status = nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     if (status == NOVA_OK)
         status = nova_pooled_stream_take(device, &created->pooled_stream, error);
@@ -164,16 +169,20 @@ static nova_status program_find_kernels(nova_device_program *program, nova_error
 {
     const nova_tables *tables = &program->tables;
     nova_status status = NOVA_OK;
-    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++)
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++) {
         status = program_find_kernel(program, i, error);
+        program->first_maps[i + 1] = program->first_maps[i] + tables->devices[i].tensor_map_count;
+    }
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
         uint32_t kernel = tables->launches[i].kernel;
         const uint32_t *grid = tables->devices[kernel].grid;
         bool does_anything = tables->kernels[kernel].core == NOVA_DEVICE
                                  ? grid[0] != 0 && grid[1] != 0 && grid[2] != 0
                                  : tables->kernels[kernel].grid > 0;
-        if (does_anything)
-            program->launches[program->launch_count++] = i;
+        if (!does_anything)
+            continue;
+        program->launches[program->launch_count++] = i;
+        program->map_count += tables->devices[kernel].tensor_map_count;
     }
     return status;
 }
@@ -215,8 +224,9 @@ static nova_status program_keep_signature(nova_device_program *program,
     program->donated = program_array(arguments, sizeof *program->donated);
     program->functions = program_array(header->kernel_count, sizeof *program->functions);
     program->launches = program_array(header->launch_count, sizeof *program->launches);
+    program->first_maps = program_array(header->kernel_count, sizeof *program->first_maps);
     if (!program->nbytes || !program->alias || !program->donated || !program->functions ||
-        !program->launches)
+        !program->launches || !program->first_maps)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     program->argument_count = arguments;
     program->output_count = outputs;
@@ -301,5 +311,6 @@ void nova_device_program_destroy(nova_device_program *program)
     free(program->donated);
     free(program->functions);
     free(program->launches);
+    free(program->first_maps);
     free(program);
 }

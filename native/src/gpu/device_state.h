@@ -150,6 +150,9 @@ typedef struct nova_device_execution {
     /* offsets of arguments and outputs in `staging`, or UINT64_MAX */
     uint64_t *staging_offsets;
     nova_kernel_call *calls;    /* one for each launch that does anything */
+    /* of launches with tensor maps, and the address that each is encoded for */
+    nova_encoded_map *maps;
+    uint64_t *map_addresses;
     nova_device_range *ranges;  /* one for each operand, if the driver checks accesses */
     char *host_shadow;          /* pinned: see nova_hybrid_layout; NULL when there is none */
     void **copies;              /* events, one for each step of copies: they have ended */
@@ -168,6 +171,7 @@ typedef struct {
     nova_kernel_record *kernels;
     nova_launch_record *launches;
     uint32_t *operands;
+    nova_tiling *tilings;
     nova_task *tasks;
     uint32_t *successors;
     void **constants; /* one for each operand; NULL unless it is a constant */
@@ -197,6 +201,8 @@ typedef struct {
 struct nova_device_program {
     nova_device *device;
     nova_tables tables; /* pointers into the caller's block */
+    uint32_t *first_maps; /* of each kernel, in the tables */
+    uint32_t map_count;   /* of all launches that do anything */
     void *module;
     void **functions; /* one a kernel; code, for one of the host */
     nova_hybrid_layout hybrid;

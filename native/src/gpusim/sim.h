@@ -200,6 +200,22 @@ typedef struct {
     uint64_t read_only, moved;
 } sim_range;
 
+/* A tensor map as the driver of the simulator encodes it, in the parameters of a kernel or in global
+ * memory. `address` is of the kernel's view of memory; the element type has the driver's number.
+ * Dimensions are innermost first. */
+typedef struct {
+    uint64_t address;
+    uint32_t element, rank;
+    uint64_t dims[5], strides[4]; /* strides in bytes: of all dimensions but the innermost */
+    uint32_t box[5];
+    uint32_t swizzle;  /* bytes */
+    uint8_t steps[5];  /* strides of elements in a box; 0: 1 */
+    uint8_t fills_nan; /* elements out of bounds: NaN instead of zero */
+    uint8_t unused[10];
+} sim_tensor_map;
+enum { TENSOR_DIMS = 5, TENSOR_MAP_BYTES = 128, TENSOR_MAP_ALIGNMENT = 64 };
+_Static_assert(sizeof(sim_tensor_map) == TENSOR_MAP_BYTES, "as large as those of CUDA");
+
 typedef struct {
     const sim_range *ranges;
     uint32_t range_count;

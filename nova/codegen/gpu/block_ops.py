@@ -15,6 +15,7 @@ from nova.codegen.common.combine import Combine
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.gpu_bindings import gpu
 from nova.ir.index import index
+from nova.ir.tensor_maps import TensorMap
 
 WARP = 32
 
@@ -24,13 +25,16 @@ class LaunchShape:
     """The launch of a kernel: blocks, threads of a block, bytes of shared memory.
 
     `min_blocks_per_sm` is the number of blocks per multiprocessor of the launch bounds; 0 for no
-    bound.
+    bound. `cluster` is the number of blocks of a cluster. Tensor maps are parameters after the
+    pointers.
     """
 
     blocks: int
     threads: int
     shared: int = 0
     min_blocks_per_sm: int = 0
+    cluster: int = 1
+    tensor_maps: tuple[TensorMap, ...] = ()
 
 
 @dataclass(frozen=True)

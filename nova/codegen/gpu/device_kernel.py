@@ -35,10 +35,19 @@ _INDEXED_ACCESSES = ("memref.load", "memref.store")
 class DeviceKernel:
     """The ops of a kernel, their loop nests, its grid and its scratch buffers."""
 
-    def __init__(self, function: Any, ops: list[Any], target: Target, *, tf32: bool = False):
+    def __init__(
+        self,
+        function: Any,
+        ops: list[Any],
+        target: Target,
+        *,
+        tf32: bool = False,
+        gpu_gemm: str = "auto",
+    ):
         self.function = function
         self.target = target
         self.tf32 = tf32
+        self.gpu_gemm = gpu_gemm
         self.ops = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
         grid = Kernel(function).grid
         structured = [op for op in self.ops if is_generic_op(op)]

@@ -7,6 +7,7 @@ place of the kernel's ops. `lower-device-kernels` calls this. A new strategy is 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -21,12 +22,14 @@ from nova.codegen.gpu.rowwise import ROWWISE
 from nova.codegen.gpu.scatter import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
+from nova.codegen.gpu.wgmma.kernel import WGMMA_GEMM, WgmmaKernelPlan
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
 from nova.ir.index import index
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
+    WGMMA_GEMM,
     GEMM,
     ATTENTION,
     TRANSPOSE_TILE,
@@ -42,8 +45,16 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
 class DeviceSchedule:
     """The schedule of one kernel: analysed once, emitted once."""
 
-    def __init__(self, function: Any, ops: list[Any], target: Target, *, tf32: bool = False):
-        self.kernel = DeviceKernel(function, ops, target, tf32=tf32)
+    def __init__(
+        self,
+        function: Any,
+        ops: list[Any],
+        target: Target,
+        *,
+        tf32: bool = False,
+        gpu_gemm: str = "auto",
+    ):
+        self.kernel = DeviceKernel(function, ops, target, tf32=tf32, gpu_gemm=gpu_gemm)
 
     @cached_property
     def selected(self) -> SelectedStrategy:
@@ -72,4 +83,7 @@ class DeviceSchedule:
             gpu.TerminatorOp()
         shared_bytes = self.kernel.shared.size
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, shared_bytes)
-        return LaunchShape(plan.blocks, plan.threads, shared_bytes, plan.min_blocks_per_sm)
+        shape = LaunchShape(plan.blocks, plan.threads, shared_bytes, plan.min_blocks_per_sm)
+        if isinstance(plan, WgmmaKernelPlan):
+            return replace(shape, cluster=plan.cluster, tensor_maps=plan.tensor_maps)
+        return shape

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from nova.artifact.device_image import DeviceImage
-from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables
+from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables, TensorMapSpec
 from nova.artifact.write import Variant
 from nova.compiler.cpu.backend import HostCompile
 from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir
@@ -26,11 +26,13 @@ from nova.core.records import record
 from nova.core.settings import Settings
 from nova.core.targets import Target, parse_target
 from nova.errors import LoweringError
+from nova.ir.attributes import TENSOR_MAPS
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.launches import read_launch
+from nova.ir.tensor_maps import parse_row
 from nova.ir.walk import find_ops, kernels
 from nova.passes.base import Pass
 from nova.passes.kernels.plan_tasks import moved_bytes
@@ -255,6 +257,15 @@ def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
         raise LoweringError(f"@{function.name.value} has {len(launches)} launches, not one")
     launch = read_launch(launches[0])
     position = {a: i for i, a in enumerate(function.entry_block.arguments)}
+    roots = [buffer_root(value) for value in launch.operands]
+    if foreign := [root for root in roots if root not in position]:
+        producer = foreign[0].owner.operation.name
+        raise LoweringError(
+            f"@{function.name.value} launches a kernel on the result of {producer}",
+            where=place_of(launches[0].location),
+        )
+    order = [position[root] for root in roots]
+    maps = _tensor_maps(function, order)
     spec = KernelSpec(
         name=function.name.value,
         symbol=launch.symbols[1],
@@ -263,13 +274,27 @@ def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
         flops=Kernel(function).work,
         bytes=moved_bytes(function),
         location=location_text(function.location),
-        device=DeviceLaunch(launch.grid, launch.block, launch.shared),
+        device=DeviceLaunch(launch.grid, launch.block, launch.shared, maps),
     )
-    roots = [buffer_root(value) for value in launch.operands]
-    if foreign := [root for root in roots if root not in position]:
-        producer = foreign[0].owner.operation.name
-        raise LoweringError(
-            f"@{function.name.value} launches a kernel on the result of {producer}",
-            where=place_of(launches[0].location),
+    return spec, order
+
+
+def _tensor_maps(function: Any, order: list[int]) -> tuple[TensorMapSpec, ...]:
+    """The tensor maps of a kernel; `order` are the arguments that are operands of its launch."""
+    specs = []
+    for row in TENSOR_MAPS.find(function) or ():
+        try:
+            tensor = parse_row(row)
+            operand = order.index(tensor.argument)
+        except ValueError:
+            raise LoweringError(
+                f"{TENSOR_MAPS.name} of @{function.name.value} has {list(row)}, which is not a "
+                "map of an operand of its launch",
+                where=place_of(function.location),
+            ) from None
+        specs.append(
+            TensorMapSpec(
+                operand, tensor.offset, tensor.element, tensor.dims, tensor.strides, tensor.box
+            )
         )
-    return spec, [position[root] for root in roots]
+    return tuple(specs)

@@ -20,7 +20,7 @@ import numpy as np
 from nova.core.dtypes import bf16, converted
 
 _TOKEN = re.compile(
-    r"(?P<instruction>llvm\.(?:nvvm|x86)\.[\w.]+)"
+    r"(?P<instruction>llvm\.(?:nvvm|x86)\.[\w.]+|\basm (?:\w+ )*\"[^\"]*\")"
     r"|\b(?P<type>half|bfloat|float|double)\b"
     r"|(?<=[\dv.])(?P<mangled>bf16)\b"
     r"|f0x(?P<bits>[0-9A-Fa-f]+)\b"
@@ -73,7 +73,7 @@ def _line(line: str) -> str:
     def replace(match: re.Match[str]) -> str:
         nonlocal current
         if match["instruction"]:
-            return match[0]  # keep types in instruction names
+            return match[0]  # keep types in the names of instructions, and in inline assembly
         if match["type"]:
             current = match["type"]
             return "i16" if current == "bfloat" else match[0]

@@ -27,12 +27,13 @@ class LowerDeviceKernels(Pass):
     shared memory; a kernel without work has no launch, and 0 blocks. `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
-    cores.
+    cores. `gpu_gemm` overrides the choice between `mma.sync` and `wgmma` (knob `gpu_gemm`).
     """
 
     name: ClassVar[str] = "lower-device-kernels"
     target: str = "cuda:sm_80"
     tf32: bool = False
+    gpu_gemm: str = "auto"
 
     def run(self, module: ir.Module) -> None:
         from nova.codegen.gpu.schedule import DeviceSchedule  # loads the device dialects
@@ -57,7 +58,7 @@ class LowerDeviceKernels(Pass):
         for kernel in kernels(module):
             old = [op.operation for op in kernel.entry_block.operations]
             returned = old.pop()
-            schedule = DeviceSchedule(kernel, old, target, tf32=self.tf32)
+            schedule = DeviceSchedule(kernel, old, target, tf32=self.tf32, gpu_gemm=self.gpu_gemm)
             with ir.InsertionPoint(returned), kernel.location:
                 shape = schedule.emit()
             _sink_views(kernel, old)
@@ -66,6 +67,10 @@ class LowerDeviceKernels(Pass):
             view.launch = (shape.blocks, shape.threads, shape.shared)
             if shape.min_blocks_per_sm:
                 view.min_blocks_per_sm = shape.min_blocks_per_sm
+            if shape.cluster > 1:
+                view.cluster = shape.cluster
+            if shape.tensor_maps:
+                view.tensor_maps = tuple(tensor_map.row() for tensor_map in shape.tensor_maps)
 
 
 def _sink_views(kernel: Any, ops: list[Any]) -> None:

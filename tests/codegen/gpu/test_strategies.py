@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -17,13 +18,18 @@ from nova.core.targets import parse_target
 from nova.ir.bindings import ir
 from nova.ir.walk import kernels
 
-_TARGET = "cuda:sm_80"
+_TARGETS = {"wgmma_gemm": "cuda:sm_90a"}
+"""Targets of strategies that not all GPUs have."""
+
+
+def _target_of(name: str) -> str:
+    return _TARGETS.get(name, "cuda:sm_80")
 
 
 _RANDOM = np.random.default_rng(0)
 
 
-def _array(*shape: int, dtype: str = "f4") -> np.ndarray:
+def _array(*shape: int, dtype: Any = "f4") -> np.ndarray:
     return _RANDOM.standard_normal(shape).astype(dtype)
 
 
@@ -36,6 +42,7 @@ def _embedding_gradient(w: nova.Tensor, i: nova.Tensor, y: nova.Tensor) -> nova.
 Program = tuple[Callable[..., nova.Tensor], list[np.ndarray]]
 
 PROGRAMS: dict[str, Program] = {
+    "wgmma_gemm": (lambda x, w: x @ w, [_array(1024, 1024, dtype=ml_dtypes.bfloat16)] * 2),
     "gemm": (lambda x, w, b: nova.relu(x @ w + b), [_array(128, 64), _array(64, 96), _array(96)]),
     "attention": (nova.scaled_dot_product_attention, [_array(2, 64, 32)] * 3),
     "transpose_tile": (lambda x, y: x.T + y, [_array(128, 300), _array(300, 128)]),
@@ -49,11 +56,11 @@ PROGRAMS: dict[str, Program] = {
 
 
 @contextmanager
-def _kernels(program: Program) -> Iterator[list[tuple[Any, list[Any]]]]:
+def _kernels(program: Program, target: str = "cuda:sm_80") -> Iterator[list[tuple[Any, list[Any]]]]:
     """The kernels of a program at the stage `buffers` with their ops, while this is open."""
     function, arrays = program
     leaves = [nova.tensor(array) for array in arrays]
-    compiled = nova.compile(function(*leaves), inputs=leaves, target=_TARGET, run_mode="sim")
+    compiled = nova.compile(function(*leaves), inputs=leaves, target=target, run_mode="sim")
     module = start_from_text(compiled.stages["buffers"], "-")
     with module.context, ir.Location.unknown():
         yield [
@@ -71,13 +78,14 @@ def test_names_are_distinct_and_all_have_a_program() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_kernel_uses_the_first_strategy_with_a_plan(name: str) -> None:
     used = []
-    with _kernels(PROGRAMS[name]) as functions:
+    target = parse_target(_target_of(name))
+    with _kernels(PROGRAMS[name], _target_of(name)) as functions:
         for function, ops in functions:
-            selected = DeviceSchedule(function, ops, parse_target(_TARGET)).selected
+            selected = DeviceSchedule(function, ops, target).selected
             for strategy in STRATEGIES:
                 if strategy is selected.strategy:
                     break
-                kernel = DeviceKernel(function, ops, parse_target(_TARGET))
+                kernel = DeviceKernel(function, ops, target)
                 assert strategy.select(kernel) is None
             assert selected.plan.blocks > 0 and selected.plan.threads % 32 == 0
             assert selected.plan.min_blocks_per_sm >= 0
@@ -89,7 +97,7 @@ def test_a_kernel_uses_the_first_strategy_with_a_plan(name: str) -> None:
 def test_the_last_strategy_takes_every_kernel(name: str) -> None:
     with _kernels(PROGRAMS[name]) as functions:
         for function, ops in functions:
-            kernel = DeviceKernel(function, ops, parse_target(_TARGET))
+            kernel = DeviceKernel(function, ops, parse_target("cuda:sm_80"))
             assert STRATEGIES[-1].select(kernel) is not None
 
 
@@ -97,7 +105,7 @@ def test_the_last_strategy_takes_every_kernel(name: str) -> None:
 def test_matmuls_of_each_type_are_gemms(dtype: str) -> None:
     operands = [_array(128, 64, dtype=dtype), _array(64, 96, dtype=dtype)]
     with _kernels((lambda x, w: x @ w, operands)) as functions:
-        schedule = DeviceSchedule(*functions[0], parse_target(_TARGET))
+        schedule = DeviceSchedule(*functions[0], parse_target("cuda:sm_80"))
         assert schedule.selected.strategy.name == "gemm" and schedule.kernel.grid == (128, 96)
 
 
@@ -107,5 +115,5 @@ def test_matmuls_of_each_type_are_gemms(dtype: str) -> None:
 )
 def test_points_and_iterations(name: str, points: int, inner_size: int) -> None:
     with _kernels(PROGRAMS[name]) as functions:
-        kernel = DeviceKernel(*functions[0], parse_target(_TARGET))
+        kernel = DeviceKernel(*functions[0], parse_target("cuda:sm_80"))
         assert (kernel.num_points, kernel.inner_size) == (points, inner_size)

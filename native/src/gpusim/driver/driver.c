@@ -113,6 +113,22 @@ static void driver_leave(nova_driver *driver)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
+static int driver_tensor_map_encode(nova_driver *driver, const nova_tensor_map *map,
+                                    uint64_t address, nova_encoded_map *encoded)
+{
+    (void)driver;
+    sim_tensor_map layout = {.address = address + map->offset,
+                             .element = map->element,
+                             .rank = map->rank,
+                             .swizzle = 128};
+    memcpy(layout.dims, map->dims, sizeof layout.dims);
+    memcpy(layout.strides, map->strides, sizeof layout.strides);
+    memcpy(layout.box, map->box, sizeof layout.box);
+    *encoded = (nova_encoded_map){{0}};
+    memcpy(encoded->bytes, &layout, sizeof layout);
+    return SIM_OK;
+}
+
 static int driver_memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
 {
     simulator *s = sim_of(driver);
@@ -194,6 +210,7 @@ static const nova_driver DRIVER_TABLE = {
     .module_unload = nova_sim_module_unload,
     .function_find = nova_sim_function_find,
     .function_allow_shared = nova_sim_function_allow_shared,
+    .tensor_map_encode = driver_tensor_map_encode,
     .memory_take = driver_memory_take,
     .memory_free = driver_memory_free,
     .memory_forget = nova_sim_memory_forget,

@@ -164,6 +164,17 @@ int nova_sim_memory_forget(nova_driver *driver, uint64_t address, uint64_t size,
                       queue_make_work((work){.operation = FORGET, .to = address, .size = size}, 0));
 }
 
+/* Words of the parameters of a launch: pointers, then tensor maps at their alignment. */
+static uint32_t queue_parameter_words(const nova_kernel_call *call)
+{
+    enum { WORD = sizeof(uint64_t), STEP = _Alignof(nova_encoded_map) / WORD };
+    uint32_t maps = call->shape->tensor_map_count;
+    if (maps == 0)
+        return call->argument_count;
+    uint32_t first = (call->argument_count + STEP - 1) / STEP * STEP;
+    return first + maps * (uint32_t)(sizeof(nova_encoded_map) / WORD);
+}
+
 /* What the driver of a GPU would refuse. */
 static int queue_check_launch(simulator *s, const nova_kernel_call *call)
 {
@@ -180,7 +191,7 @@ static int queue_check_launch(simulator *s, const nova_kernel_call *call)
         wrong = "has more blocks than the simulator can run";
     else if (call->shape->shared > MOST_SHARED - f->kernel.shared_bytes)
         wrong = "has more shared memory than a block can get";
-    else if (call->argument_count * sizeof *call->arguments != f->param_bytes)
+    else if (queue_parameter_words(call) * sizeof *call->arguments != f->param_bytes)
         wrong = "is given other arguments than it takes";
     if (wrong == NULL)
         return SIM_OK;
@@ -193,16 +204,22 @@ static int queue_check_launch(simulator *s, const nova_kernel_call *call)
 static work *queue_make_launch(const nova_kernel_call *call)
 {
     size_t words = sizeof(nova_device_range) / sizeof(uint64_t);
+    size_t map_words = call->shape->tensor_map_count * sizeof *call->maps / sizeof(uint64_t);
+    uint32_t parameters = queue_parameter_words(call);
     work *object = queue_make_work((work){.operation = LAUNCH,
                                           .function = call->function,
                                           .shape = *call->shape,
-                                          .argument_count = call->argument_count,
+                                          .argument_count = parameters,
                                           .range_count = call->range_count},
-                                   call->argument_count + call->range_count * words);
+                                   parameters + call->range_count * words);
     if (object == NULL)
         return NULL;
+    memset(object->data, 0, parameters * sizeof *object->data);
     memcpy(object->data, call->arguments, call->argument_count * sizeof *call->arguments);
-    memcpy(object->data + call->argument_count, call->ranges,
+    if (map_words > 0)
+        memcpy(object->data + parameters - map_words, call->maps,
+               map_words * sizeof *object->data);
+    memcpy(object->data + parameters, call->ranges,
            call->range_count * sizeof *call->ranges);
     return object;
 }

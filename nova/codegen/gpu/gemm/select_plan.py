@@ -73,7 +73,7 @@ def plan_gemm(gemm: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
         if (plan := make_plan(gemm, core_type, element, shape, swapped)).shared_bytes
         <= shared << 10
     ]
-    return min(plans, key=lambda plan: _cycles(plan, processors))
+    return min(plans, key=lambda plan: estimated_cycles(plan, processors))
 
 
 def limits(arch: str) -> tuple[int, int]:
@@ -92,7 +92,7 @@ def _element(spec: Contraction, tf32: bool) -> str:
     return spec.acc_type
 
 
-def _cycles(plan: GemmPlan, processors: int) -> float:
+def estimated_cycles(plan: GemmPlan, processors: int) -> float:
     """Estimated cycles of a GEMM: multiply-adds, the overhead of a block, and wave quantization."""
     shape = plan.shape
     blocks = plan.blocks

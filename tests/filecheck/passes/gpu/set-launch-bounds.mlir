@@ -29,4 +29,18 @@ module attributes {gpu.container_module} {
       gpu.return
     }
   }
+
+  // One with clusters of two blocks.
+  func.func private @kernel_2(%x: memref<4xf32>) attributes {nova.kernel, nova.cluster = 2 : i64} {
+    %c2 = arith.constant 2 : index
+    %c1 = arith.constant 1 : index
+    gpu.launch_func @kernel_2_kernel::@kernel_2_kernel blocks in (%c2, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xf32>)
+    return
+  }
+  // CHECK: gpu.func @kernel_2_kernel{{.*}}nvvm.cluster_dim = array<i32: 2, 1, 1>
+  gpu.module @kernel_2_kernel {
+    gpu.func @kernel_2_kernel(%x: memref<4xf32>) kernel {
+      gpu.return
+    }
+  }
 }

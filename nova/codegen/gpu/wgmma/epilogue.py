@@ -1,0 +1,280 @@
+"""The epilogue of a warpgroup GEMM: from accumulators to C, with the other ops of the kernel.
+
+Input: the accumulators of a thread, in the layout of wgmma: rows lane / 4 and that + 8 of its
+warp's 16, columns 2 (lane % 4) and that + 1 of every 8. Output: code that computes the ops of the
+kernel in registers, for 64 columns at a time. Results that a tensor map can describe go through
+shared memory and the copy engine, the others directly to memory, with bounds checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova.codegen.common.elements import Elements
+from nova.codegen.gpu.block_ops import element_bytes, when
+from nova.codegen.gpu.device_kernel import is_tile_local
+from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
+from nova.codegen.gpu.ptx_ops import SHARED, narrow_pair, store, word
+from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.codegen.gpu.wgmma.mainloop import ConsumerThread, TilePosition
+from nova.codegen.gpu.wgmma.plan import CONSUMERS, PIECE_BYTES, PIECES, ROW_BYTES, WgmmaPlan
+from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.buffers import buffer_root
+from nova.ir.index import Index, add, compare, index, minimum, mul
+from nova.ir.tensor_maps import TensorMap
+from nova.ir.walk import defining_op
+
+_LESS = arith.CmpIPredicate.slt
+_EQUAL = arith.CmpIPredicate.eq
+CHUNK_COLUMNS = 64
+"""Columns that a thread finishes together."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the kernel: its buffer, and its strides in elements.
+
+    With a `map`, boxes of it go through shared memory; `loops` are the enclosing loops that are
+    further dimensions of the map.
+    """
+
+    root: Any
+    size: int
+    offset: int
+    row_stride: int
+    column_stride: int
+    enclosing_strides: tuple[int, ...]
+    map: TensorMap | None = None
+    loops: tuple[int, ...] = ()
+
+
+class FragmentCode(ElementwiseCode):
+    """The ops of a kernel at adjacent points of a row; results are collected, not stored."""
+
+    def __init__(self, grid_rank: int, vector_: ThreadVector | None, results: set[Any]):
+        super().__init__(grid_rank, vector_)
+        self.results = results
+        self.collected: dict[Any, list[Any]] = {}
+
+    def _store_points(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
+        root = buffer_root(elements.generic.op.operands[operand])
+        if root in self.results:
+            self.collected[root] = [elements.packed(operand, value) for value in points]
+        else:
+            # Nobody reads it after the kernel, and later ops of the kernel have the registers.
+            assert is_tile_local(root) or isinstance(root, ir.BlockArgument)
+
+
+EmitOps = Callable[[FragmentCode, TilePosition, Index, Index, list[Any]], None]
+"""Emits the ops of the kernel at a row and column of C, with the sums of adjacent columns."""
+
+
+@dataclass(frozen=True)
+class TileStore:
+    """The epilogue of the tiles of one kernel."""
+
+    plan: WgmmaPlan
+    outputs: tuple[Output, ...]
+    maps: dict[Any, ir.Value]
+    """The address of the tensor map of an output, by root."""
+    buffers: dict[Any, Any]
+    """The flat buffer of an output, by root."""
+    make_code: Callable[[int], FragmentCode]
+    """New code for fragments of so many columns."""
+    emit_ops: EmitOps
+    base: ir.Value
+    """The address of the buffers for boxes of C, in shared memory (i32)."""
+
+    def emit(self, tile: TilePosition, consumer: ConsumerThread, sums: list[Any]) -> None:
+        """Finish a tile."""
+        _TileCode(self, tile, consumer).emit(sums)
+
+    def finish(self, consumer: ConsumerThread) -> None:
+        """Wait for the last stores: the memory must be written when the kernel ends."""
+        with when(arith.cmpi(_EQUAL, consumer.thread, word(0))):
+            ptx.await_stores(0, read=False)
+
+
+@dataclass
+class _TileCode:
+    """The code of one thread for a tile."""
+
+    store: TileStore
+    tile: TilePosition
+    consumer: ConsumerThread
+    piece: int = 0
+    values: dict[Any, list[list[list[Any]]]] = field(default_factory=dict)
+    """Of 64 columns: the elements of each output, by 8 columns and half of the rows."""
+
+    def emit(self, sums: list[Any]) -> None:
+        plan = self.store.plan
+        rows = plan.tile.rows // CONSUMERS
+        lane = arith.andi(self.consumer.thread, word(31))
+        self.lane = lane
+        self.warp_row = arith.shli(arith.shrui(self.consumer.thread, word(5)), word(4))
+        warp_row = arith.addi(self.warp_row, arith.shrui(lane, word(2)))
+        first = arith.addi(arith.muli(self.consumer.group, word(rows)), warp_row)
+        own_row = add(self.tile.row, _wide(first))
+        pair = arith.shli(arith.andi(lane, word(3)), word(1))
+        own_column = add(self.tile.column, _wide(pair))
+        per_block = plan.tile.columns // 2
+        for block in range(rows // 64):
+            row = add(own_row, block * 64)
+            for first_column in range(0, plan.tile.columns, CHUNK_COLUMNS):
+                count = min(CHUNK_COLUMNS, plan.tile.columns - first_column)
+                at = block * per_block + first_column // 2
+                column = add(own_column, first_column)
+                self._compute(row, column, sums[at : at + count // 2])
+                for output in self.store.outputs:
+                    if output.map is None or count < CHUNK_COLUMNS:
+                        self._store_direct(output, row, column)
+                    else:
+                        self._store_boxes(output, block * 64, first_column)
+
+    def _compute(self, row: Index, column: Index, sums: list[Any]) -> None:
+        """The elements of all outputs in up to 64 columns."""
+        store, spec = self.store, self.store.plan.gemm.contraction
+        self.values = {output.root: [] for output in store.outputs}
+        width = 2 if spec.n % 2 == 0 else 1
+        last_row, last_column = spec.m - 1, spec.n - width
+        plan = store.plan
+        for group in range(len(sums) // 4):
+            halves: dict[Any, list[list[Any]]] = {output.root: [] for output in store.outputs}
+            for half in range(2):
+                at_row = add(row, 8 * half)
+                if spec.m % plan.tile.rows:
+                    at_row = minimum(at_row, last_row)
+                elements: dict[Any, list[Any]] = {output.root: [] for output in store.outputs}
+                for part in range(0, 2, width):
+                    at_column = add(column, group * 8 + part)
+                    if spec.n % plan.tile.columns:
+                        at_column = minimum(at_column, last_column)
+                    at = group * 4 + half * 2 + part
+                    code = store.make_code(width)
+                    values = sums[at : at + width]
+                    store.emit_ops(code, self.tile, at_row, at_column, values)
+                    for root, points in code.collected.items():
+                        elements[root] += points
+                for root, points in elements.items():
+                    halves[root].append(points)
+            for root, rows in halves.items():
+                self.values[root].append(rows)
+
+    # --- through shared memory ------------------------------------------------------------------
+
+    def _store_boxes(self, output: Output, block_row: int, first_column: int) -> None:
+        """Store 64 columns of this warpgroup's 64 rows as boxes of 128 bytes a row."""
+        columns = ROW_BYTES // output.size
+        for start in range(0, CHUNK_COLUMNS, columns):
+            groups = self.values[output.root][start // 8 : (start + columns) // 8]
+            buffer = self._begin_piece()
+            if output.size == 2:
+                self._write_short(buffer, groups)
+            else:
+                self._write_words(buffer, groups)
+            self._end_piece(output, buffer, block_row, first_column + start)
+
+    @property
+    def _is_first(self) -> Any:
+        return arith.cmpi(_EQUAL, self.consumer.thread, word(0))
+
+    def _barrier(self) -> None:
+        """A barrier of this warpgroup; barrier 0 is that of the block."""
+        ptx.named_barrier(arith.addi(self.consumer.group, word(1)), 128)
+
+    def _begin_piece(self) -> ir.Value:
+        """A buffer that the copy engine has read."""
+        with when(self._is_first):
+            ptx.await_stores(0 if self.piece == 0 else PIECES - 1)
+        self._barrier()
+        offset = arith.muli(self.consumer.group, word(PIECES * PIECE_BYTES))
+        number = self.piece % PIECES
+        self.piece += 1
+        return arith.addi(arith.addi(self.store.base, offset), word(number * PIECE_BYTES))
+
+    def _end_piece(
+        self, output: Output, buffer: ir.Value, block_row: int, first_column: int
+    ) -> None:
+        ptx.fence_shared_writes()
+        self._barrier()
+        rows = self.store.plan.tile.rows // CONSUMERS
+        with when(self._is_first):
+            group_row = _wide(arith.muli(self.consumer.group, word(rows)))
+            row = add(add(self.tile.row, group_row), block_row)
+            others = [self.tile.enclosing[i] for i in output.loops]
+            position = [add(self.tile.column, first_column), row, *others]
+            ptx.store_box(self.store.maps[output.root], buffer, position)
+
+    def _write_short(self, buffer: ir.Value, groups: list[list[list[Any]]]) -> None:
+        """Elements of two bytes: four 8 x 8 matrices at a time (stmatrix)."""
+        matrix = arith.shrui(self.lane, word(3))
+        within = arith.andi(self.lane, word(7))
+        half_row = arith.shli(arith.andi(matrix, word(1)), word(3))
+        row = arith.addi(arith.addi(self.warp_row, half_row), within)
+        row_start = arith.addi(buffer, arith.muli(row, word(ROW_BYTES)))
+        key = arith.xori(within, arith.shrui(matrix, word(1)))
+        for number in range(0, len(groups), 2):
+            chunk = arith.shli(arith.xori(key, word(number)), word(4))
+            words = [pack_pair(*groups[number + i][half]) for i in range(2) for half in range(2)]
+            ptx.store_matrices(arith.addi(row_start, chunk), words)
+
+    def _write_words(self, buffer: ir.Value, groups: list[list[list[Any]]]) -> None:
+        """Elements of four bytes: two at a time."""
+        key = arith.shrui(self.lane, word(2))  # the row modulo 8, for both halves
+        row = arith.addi(self.warp_row, key)
+        row_start = arith.addi(buffer, arith.muli(row, word(ROW_BYTES)))
+        pair = arith.andi(self.lane, word(3))
+        within = arith.shli(arith.andi(pair, word(1)), word(3))
+        chunk_of_pair = arith.shrui(pair, word(1))
+        for number, halves in enumerate(groups):
+            chunk = arith.xori(arith.addi(chunk_of_pair, word(2 * number)), key)
+            offset = arith.addi(arith.shli(chunk, word(4)), within)
+            for half, elements in enumerate(halves):
+                address = arith.addi(row_start, arith.addi(offset, word(8 * half * ROW_BYTES)))
+                packed = ir.VectorType.get([2], elements[0].type)
+                store(vector.from_elements(packed, elements), _wide(address), SHARED, 8)
+
+    # --- directly ---------------------------------------------------------------------------------
+
+    def _store_direct(self, output: Output, row: Index, column: Index) -> None:
+        """Store elements one by one, those in bounds."""
+        spec = self.store.plan.gemm.contraction
+        buffer = self.store.buffers[output.root]
+        start: Index = output.offset
+        for counter, stride in zip(self.tile.enclosing, output.enclosing_strides, strict=True):
+            start = add(start, mul(counter, stride))
+        for number, halves in enumerate(self.values[output.root]):
+            for half, elements in enumerate(halves):
+                at_row = add(row, 8 * half)
+                row_start = add(start, mul(at_row, output.row_stride))
+                for k, element in enumerate(elements):
+                    at_column = add(column, number * 8 + k)
+                    place = index(add(row_start, mul(at_column, output.column_stride)))
+                    inside = arith.andi(
+                        compare(_LESS, at_row, spec.m), compare(_LESS, at_column, spec.n)
+                    )
+                    with when(inside):
+                        memref.store(element, buffer, [place])
+
+
+def pack_pair(first: Any, second: Any) -> ir.Value:
+    """Two adjacent elements of two bytes as an i32; conversions from f32 are one instruction."""
+    narrowing = [defining_op(value, "arith.truncf") for value in (first, second)]
+    wide = [op.operands[0] for op in narrowing if op is not None]
+    if len(wide) == 2 and all(isinstance(value.type, ir.F32Type) for value in wide):
+        return narrow_pair(wide[0], wide[1], str(first.type))
+    halves = [arith.bitcast(ir.IntegerType.get_signless(16), value) for value in (first, second)]
+    low, high = (arith.extui(ir.IntegerType.get_signless(32), half) for half in halves)
+    return arith.ori(low, arith.shli(high, word(16)))
+
+
+def _wide(value: ir.Value) -> ir.Value:
+    """An i32 as an index."""
+    return arith.index_castui(ir.IndexType.get(), value)
+
+
+def element_size(root: Any) -> int:
+    """Bytes of an element of a buffer."""
+    return element_bytes(root.type.element_type)

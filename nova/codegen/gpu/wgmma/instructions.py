@@ -1,0 +1,242 @@
+"""Hopper instructions as inline PTX: mbarrier, bulk tensor copies (TMA), wgmma, stmatrix.
+
+Shared memory is addressed by i32 values, as the instructions take it. All of them have side
+effects, so that LLVM neither reorders nor drops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nova.codegen.gpu.ptx_ops import word
+from nova.ir.bindings import arith, ir
+from nova.ir.gpu_bindings import llvm
+from nova.ir.index import Index
+
+_DEPTHS = {"bf16": 16, "f16": 16, "tf32": 8}
+_TILE = ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+
+
+def _integer(bits: int) -> ir.Type:
+    return ir.IntegerType.get_signless(bits)
+
+
+def _emit(text: str, operands: Sequence[Any] = (), constraints: str = "") -> None:
+    """An instruction without a result, which may access memory."""
+    clobbers = ",".join(part for part in (constraints, "~{memory}") if part)
+    llvm.inline_asm(None, list(operands), text, clobbers, has_side_effects=True)
+
+
+# --- barriers -----------------------------------------------------------------------------------
+
+
+def init_barrier(address: ir.Value, arrivals: int) -> None:
+    """mbarrier.init: a phase of the barrier ends after so many arrivals, and all expected bytes."""
+    _emit("mbarrier.init.shared::cta.b64 [$0], $1;", [address, word(arrivals)], "r,r")
+
+
+def publish_barriers() -> None:
+    """Let the copy engine, and the other blocks of the cluster, see initialized barriers."""
+    _emit("fence.mbarrier_init.release.cluster;")
+
+
+def expect_bytes(address: ir.Value, count: int) -> None:
+    """Arrive, and let the phase wait for `count` bytes of copies."""
+    text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+    _emit(text, [address, word(count)], "r,r")
+
+
+def arrive(address: ir.Value, rank: ir.Value | None = None) -> None:
+    """Arrive at a barrier of this block, or at the same one of another block of the cluster."""
+    if rank is None:
+        _emit("mbarrier.arrive.shared::cta.b64 _, [$0];", [address], "r")
+        return
+    text = (
+        "{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, $0, $1;\n\t"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}"
+    )
+    _emit(text, [address, rank], "r,r")
+
+
+def await_phase(address: ir.Value, parity: ir.Value) -> None:
+    """Wait until the phase of this parity (i32) has ended."""
+    text = (
+        "{\n\t.reg .pred ended;\n\tTRY:\n\t"
+        "mbarrier.try_wait.parity.shared::cta.b64 ended, [$0], $1;\n\t"
+        "@ended bra ENDED;\n\tbra TRY;\n\tENDED:\n\t}"
+    )
+    _emit(text, [address, parity], "r,r")
+
+
+def named_barrier(number: ir.Value, threads: int) -> None:
+    """A barrier of some warps of the block."""
+    _emit("bar.sync $0, $1;", [number, word(threads)], "r,r")
+
+
+def cluster_barrier() -> None:
+    """A barrier of all threads of the cluster."""
+    _emit("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;")
+
+
+def cluster_rank() -> ir.Value:
+    """The number of this block in its cluster, as an i32."""
+    return llvm.inline_asm(_integer(32), [], "mov.u32 $0, %cluster_ctarank;", "=r")
+
+
+def set_registers(count: int, *, more: bool) -> None:
+    """setmaxnreg: the registers of each thread of this warpgroup from here on."""
+    direction = "inc" if more else "dec"
+    _emit(f"setmaxnreg.{direction}.sync.aligned.u32 {count};")
+
+
+def fence_shared_writes() -> None:
+    """Let the copy engine and the tensor cores see the writes of this thread to shared memory."""
+    _emit("fence.proxy.async.shared::cta;")
+
+
+# --- bulk tensor copies -------------------------------------------------------------------------
+
+
+def tensor_map(number: int, buffer_address: ir.Value) -> ir.Value:
+    """The address of a tensor map of this kernel; `pass-tensor-maps` makes it a parameter.
+
+    `buffer_address` (i64) is that of its buffer, which so becomes an operand of the launch.
+    """
+    text = f"nova.tensor_map {number} $0, $1;"
+    return llvm.inline_asm(_integer(64), [buffer_address], text, "=l,l")
+
+
+def copy_box(
+    to: ir.Value,
+    source_map: ir.Value,
+    barrier: ir.Value,
+    position: Sequence[Index],
+    mask: int = 0,
+) -> None:
+    """Copy the box at `position` (innermost first) to shared memory; `barrier` counts its bytes.
+
+    With a `mask` it arrives at the same address in all of these blocks of the cluster.
+    """
+    names = ", ".join(f"${3 + i}" for i in range(len(position)))
+    multicast = ".multicast::cluster" if mask else ""
+    last = f", ${3 + len(position)}" if mask else ""
+    text = (
+        f"cp.async.bulk.tensor.{len(position)}d{_TILE}{multicast} "
+        f"[$0], [$1, {{{names}}}], [$2]{last};"
+    )
+    operands = [to, source_map, barrier, *map(word, position)]
+    constraints = ["r", "l", "r", *["r"] * len(position)]
+    if mask:
+        operands.append(arith.constant(_integer(16), mask))
+        constraints.append("h")
+    _emit(text, operands, ",".join(constraints))
+
+
+def store_box(target_map: ir.Value, source: ir.Value, position: Sequence[Index]) -> None:
+    """Copy a box from shared memory to `position`; elements out of bounds are not written."""
+    names = ", ".join(f"${2 + i}" for i in range(len(position)))
+    text = (
+        f"cp.async.bulk.tensor.{len(position)}d.global.shared::cta.tile.bulk_group "
+        f"[$0, {{{names}}}], [$1];\n\tcp.async.bulk.commit_group;"
+    )
+    _emit(text, [target_map, source, *map(word, position)], ",".join("lr" + "r" * len(position)))
+
+
+def await_stores(but: int, *, read: bool = True) -> None:
+    """Wait for the stores of this thread except the last `but`: until their source was `read`."""
+    _emit(f"cp.async.bulk.wait_group{'.read' if read else ''} {but};")
+
+
+# --- matmuls of a warpgroup ---------------------------------------------------------------------
+
+
+def descriptor(address: ir.Value, leading: int, stride: int) -> ir.Value:
+    """The descriptor (i64) of a tile in shared memory with a swizzle of 128 bytes.
+
+    `stride` is the distance in bytes of groups of 8 rows, `leading` that of groups of 64 elements
+    in tiles that do not run along k.
+    """
+    fields = leading >> 4 << 16 | stride >> 4 << 32 | 1 << 62
+    long = _integer(64)
+    low = arith.andi(address, arith.constant(address.type, 0x3FFFF))
+    start = arith.extui(long, arith.shrui(low, arith.constant(low.type, 4)))
+    return arith.ori(start, arith.constant(long, fields))
+
+
+def multiply_stage(
+    element: str,
+    sums: Sequence[ir.Value],
+    lhs: Sequence[ir.Value],
+    rhs: ir.Value,
+    adds: ir.Value,
+    steps: int,
+    advances: tuple[int, int],
+    transposed: tuple[bool, bool],
+    pending: int,
+) -> list[ir.Value]:
+    """sums (+)= a stage, asynchronously; the sums of all stages but the last `pending` are ready.
+
+    `sums` are those of one m64nNk matmul per descriptor in `lhs`, all with the same `rhs`. `adds`
+    (i32) is 0 where the first step does not read the old sums. A step adds `advances` to the
+    descriptors. `transposed` says which operands do not run along k.
+    """
+    count, blocks = len(sums), len(lhs)
+    per_block = count // blocks
+    columns = per_block * 2
+    first = 2 * count
+    lines = [".reg .pred p, q;", ".reg .b64 b;", f".reg .b64 a<{blocks}>;"]
+    lines += [f"setp.ne.b32 p, ${first + blocks + 1}, 0;", "setp.eq.b32 q, 0, 0;"]
+    lines += [f"mov.b64 a{i}, ${first + i};" for i in range(blocks)]
+    lines += [f"mov.b64 b, ${first + blocks};", "wgmma.fence.sync.aligned;"]
+    majors = "" if element == "tf32" else f", {int(transposed[0])}, {int(transposed[1])}"
+    name = f"wgmma.mma_async.sync.aligned.m64n{columns}k{_DEPTHS[element]}.f32.{element}.{element}"
+    for step in range(steps):
+        for i in range(blocks):
+            registers = ", ".join(f"${i * per_block + k}" for k in range(per_block))
+            scale = "q" if step else "p"
+            lines.append(f"{name} {{{registers}}}, a{i}, b, {scale}, 1, 1{majors};")
+        if step + 1 < steps:
+            lines += [f"add.s64 a{i}, a{i}, {advances[0]};" for i in range(blocks)]
+            lines.append(f"add.s64 b, b, {advances[1]};")
+    lines += ["wgmma.commit_group.sync.aligned;", f"wgmma.wait_group.sync.aligned {pending};"]
+    inputs = ["l"] * (blocks + 1) + ["r"]
+    return _accumulate(lines, sums, [*lhs, rhs, adds], inputs)
+
+
+def await_sums(sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """Wait for all matmuls of this warpgroup."""
+    return _accumulate(["wgmma.wait_group.sync.aligned 0;"], sums, [], [])
+
+
+def _accumulate(
+    lines: Sequence[str],
+    sums: Sequence[ir.Value],
+    operands: Sequence[ir.Value],
+    constraints: Sequence[str],
+) -> list[ir.Value]:
+    """Instructions that update `sums` in place: operands $0 and on."""
+    count = len(sums)
+    single = ir.F32Type.get()
+    struct = ir.Type.parse(f"!llvm.struct<({', '.join(['f32'] * count)})>")
+    text = "{\n\t" + "\n\t".join(lines) + "\n\t}"
+    tied = [*["=f"] * count, *map(str, range(count)), *constraints, "~{memory}"]
+    result = llvm.inline_asm(
+        struct, [*sums, *operands], text, ",".join(tied), has_side_effects=True
+    )
+    return [llvm.extractvalue(single, result, [i]) for i in range(count)]
+
+
+def undefined_sums(count: int) -> list[ir.Value]:
+    """Sums that the first stage overwrites."""
+    single = ir.F32Type.get()
+    return [llvm.mlir_undef(single)] * count
+
+
+# --- matrices of a warp -------------------------------------------------------------------------
+
+
+def store_matrices(address: ir.Value, words: Sequence[ir.Value]) -> None:
+    """Store four matrices of 8 rows of 16 bytes (stmatrix); lane 8i + j addresses row j of i."""
+    text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+    _emit(text, [address, *words], "r,r,r,r,r")

@@ -1,0 +1,217 @@
+"""Kernels that are one GEMM and its epilogue, by warpgroup matmuls (Hopper, sm_90a).
+
+Input: the match of `nova/codegen/gpu/gemm/kernel.py`. Output: the strategy `WGMMA_GEMM`, which
+`schedule.py` tries before `GEMM`. It has a plan where the copy engine can read both operands, and
+where it is estimated to be faster than `mma.sync`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nova.codegen.gpu.block_ops import ThreadPosition
+from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
+from nova.codegen.gpu.elementwise import ThreadVector
+from nova.codegen.gpu.gemm.kernel import GemmMatch, match_gemm
+from nova.codegen.gpu.gemm.select_plan import estimated_cycles, limits, plan_gemm
+from nova.codegen.gpu.ptx_ops import global_base, word
+from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.codegen.gpu.wgmma.epilogue import FragmentCode, Output, TileStore, element_size
+from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_block
+from nova.codegen.gpu.wgmma.plan import (
+    ROW_BYTES,
+    THREADS,
+    WgmmaPlan,
+    parse_tiles,
+    plan_wgmma,
+)
+from nova.ir.bindings import arith, ir
+from nova.ir.buffers import buffer_root
+from nova.ir.index import Index, index
+from nova.ir.tensor_maps import ELEMENTS, MOST_RANK, TensorMap, can_map
+
+ARCH = "sm_90a"
+"""The architecture with wgmma: its code runs on no other."""
+
+
+@dataclass(frozen=True)
+class WgmmaKernelPlan:
+    """A GEMM kernel, its plan, and its results."""
+
+    match: GemmMatch
+    gemm: WgmmaPlan
+    outputs: tuple[Output, ...]
+
+    @property
+    def blocks(self) -> int:
+        return self.gemm.blocks
+
+    @property
+    def threads(self) -> int:
+        return THREADS
+
+    @property
+    def min_blocks_per_sm(self) -> int:
+        """Launch bounds: `setmaxnreg` needs to know the registers at entry."""
+        return 1
+
+    @property
+    def cluster(self) -> int:
+        return self.gemm.tile.cluster
+
+    @property
+    def tensor_maps(self) -> tuple[TensorMap, ...]:
+        """The maps of A and B, then those of the results, in the order of the parameters."""
+        results = (output.map for output in self.outputs if output.map is not None)
+        return (self.gemm.lhs.map, self.gemm.rhs.map, *results)
+
+
+def plan_wgmma_kernel(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | None:
+    """The plan, if the target has wgmma and it is estimated to be faster than `mma.sync`.
+
+    The knob `gpu_gemm` may override the estimate.
+    """
+    if kernel.target.cpu != ARCH:
+        return None
+    numbers = {value: i for i, value in enumerate(kernel.function.entry_block.arguments)}
+    operands = [buffer_root(value) for value in list(match.op.operands)[:2]]
+    if any(root not in numbers for root in operands):
+        return None
+    arguments = numbers[operands[0]], numbers[operands[1]]
+    processors, _ = limits(kernel.target.cpu)
+    tiles = parse_tiles(kernel.gpu_gemm)
+    plan = plan_wgmma(match.gemm, arguments, processors, tiles)
+    if plan is None:
+        return None
+    if kernel.gpu_gemm == "auto":
+        other = plan_gemm(match.gemm, kernel.target.cpu, tf32=kernel.tf32)
+        if estimated_cycles(other, processors) <= plan.cycles:
+            return None
+    outputs = _outputs(kernel, match, plan, numbers)
+    return None if outputs is None else WgmmaKernelPlan(match, plan, outputs)
+
+
+def emit_wgmma_kernel(
+    kernel: DeviceKernel, plan: WgmmaKernelPlan, position: ThreadPosition
+) -> None:
+    """Emit the GEMM of a block, with the other ops of the kernel as its epilogue."""
+    match, gemm, grid_rank = plan.match, plan.gemm, kernel.grid_rank
+    contraction = match.contraction
+    flat = kernel.flat_buffers()
+    buffers = {op: [flat(v) for v in op.operands] for op in kernel.ops}
+    results = {output.root for output in plan.outputs}
+    along = contraction.m if gemm.swapped else contraction.n
+
+    def emit_ops(
+        code: FragmentCode, tile: TilePosition, row: Index, column: Index, values: list[Any]
+    ) -> None:
+        counters: list[Any] = [None] * grid_rank
+        if gemm.swapped:
+            row, column = column, row
+        counters[contraction.m], counters[contraction.n] = index(row), index(column)
+        for number, counter in zip(contraction.enclosing, tile.enclosing, strict=True):
+            if number < grid_rank:
+                counters[number] = index(counter)
+        for op in kernel.ops:
+            if match.fill is not None and op == match.fill:
+                continue
+            with op.location:
+                if op == match.op:
+                    adds = contraction.spec.accumulate
+                    code.store_results(kernel.nests[op], buffers[op], counters, values, adds=adds)
+                else:
+                    code.emit(kernel.nests[op], buffers[op], counters, {})
+
+    def make_code(width: int) -> FragmentCode:
+        vector = ThreadVector(along, width) if width > 1 else None
+        return FragmentCode(grid_rank, vector, results)
+
+    a, b = buffers[match.op][:2]
+    sides = (b, a) if gemm.swapped else (a, b)
+    maps = [_map_address(number, buffer) for number, buffer in enumerate(sides)]
+    staged = [output for output in plan.outputs if output.map is not None]
+    roots = {output.root: flat(output.root) for output in plan.outputs}
+    result_maps = {
+        output.root: _map_address(2 + number, roots[output.root])
+        for number, output in enumerate(staged)
+    }
+    pieces = arith.addi(aligned_base(), word(gemm.pieces_offset))
+    store = TileStore(gemm, plan.outputs, result_maps, roots, make_code, emit_ops, pieces)
+    emit_block(
+        gemm,
+        (maps[0], maps[1]),
+        store.emit,
+        store.finish,
+        block=position.block,
+        thread=position.thread,
+    )
+    kernel.shared.size = gemm.shared_bytes
+
+
+WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_kernel)
+
+
+def _map_address(number: int, buffer: Any) -> ir.Value:
+    base = arith.index_cast(ir.IntegerType.get_signless(64), global_base(buffer))
+    return ptx.tensor_map(number, base)
+
+
+def _outputs(
+    kernel: DeviceKernel, match: GemmMatch, plan: WgmmaPlan, numbers: dict[Any, int]
+) -> tuple[Output, ...] | None:
+    """The results of the kernel; None if one of them is written with two different accesses."""
+    outputs: dict[Any, Output] = {}
+    for op in kernel.ops:
+        if match.fill is not None and op == match.fill:
+            continue
+        nest = kernel.global_nests[op]
+        first = nest.generic.num_inputs
+        for operand, value in enumerate(list(op.operands)[first:], first):
+            root = buffer_root(value)
+            if is_tile_local(root) or root not in kernel.results:
+                continue
+            output = _output(kernel, match, plan, op, operand, root, numbers[root])
+            if outputs.setdefault(root, output) != output:
+                return None
+    return tuple(outputs.values())
+
+
+def _output(
+    kernel: DeviceKernel,
+    match: GemmMatch,
+    plan: WgmmaPlan,
+    op: Any,
+    operand: int,
+    root: Any,
+    argument: int,
+) -> Output:
+    nest, contraction = kernel.global_nests[op], match.contraction
+    loops = [contraction.m, contraction.n]
+    if plan.swapped:
+        loops.reverse()
+    row_stride, column_stride = (nest.loops[i].strides[operand] for i in loops)
+    strides = tuple(
+        nest.loops[i].strides[operand] if i < kernel.grid_rank else 0 for i in contraction.enclosing
+    )
+    size, element = element_size(root), str(root.type.element_type)
+    offset = nest.offsets[operand]
+    dimensions = tuple(
+        i for i, loop in enumerate(plan.gemm.enclosing) if loop.parallel and loop.size > 1
+    )
+    outer = (row_stride, *(strides[i] for i in dimensions))
+    spec = plan.gemm.contraction
+    output = Output(root, size, offset, row_stride, column_stride, strides)
+    fits = column_stride == 1 and len(outer) < MOST_RANK and can_map(size, offset, outer)
+    if not fits or element not in ELEMENTS or size not in (2, 4):
+        return output
+    tensor = TensorMap(
+        argument,
+        offset * size,
+        element,
+        (spec.n, spec.m, *(plan.gemm.enclosing[i].size for i in dimensions)),
+        tuple(stride * size for stride in outer),
+        (ROW_BYTES // size, 64, *(1,) * len(dimensions)),
+    )
+    return Output(root, size, offset, row_stride, column_stride, strides, tensor, dimensions)

@@ -1,0 +1,315 @@
+"""The producer and the consumers of a warpgroup GEMM: the code of one block.
+
+Input: a `WgmmaPlan`, the tensor maps of A and B, and the epilogue of a tile. Output: code at the
+insertion point, inside a `gpu.launch` of the plan's blocks. `kernel.py` calls `emit_block`.
+
+    producer warp        copy stage 0 | copy stage 1 | copy stage 2 | ... the next tile's stages
+    full barriers             |  expected bytes have arrived
+    consumer warpgroups       multiply stage 0 | multiply stage 1 | ... | epilogue of the tile
+    empty barriers                   |  both consumers have read the stage
+
+Both sides count stages with a slot of the ring and a parity, which flips when the ring wraps
+around. The blocks of a cluster have the same columns: each copies its part of B to all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nova.codegen.gpu.block_ops import barrier, when
+from nova.codegen.gpu.ptx_ops import shared_base, word
+from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.codegen.gpu.wgmma.plan import CONSUMERS, ROW_BYTES, WgmmaOperand, WgmmaPlan
+from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, sub
+
+_EQUAL = arith.CmpIPredicate.eq
+_PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, 232
+
+
+@dataclass(frozen=True)
+class TilePosition:
+    """The tile of a block: its first row and column in C, and the enclosing loops, 0 for k."""
+
+    row: Index
+    column: Index
+    enclosing: tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class ConsumerThread:
+    """A thread of a consumer: the number of its warpgroup, and its number in it (both i32)."""
+
+    group: ir.Value
+    thread: ir.Value
+
+
+TileEpilogue = Callable[[TilePosition, ConsumerThread, list[Any]], None]
+"""Stores a tile, given the position and the accumulators of this thread."""
+
+
+def emit_block(
+    plan: WgmmaPlan,
+    maps: tuple[ir.Value, ir.Value],
+    epilogue: TileEpilogue,
+    finish: Callable[[ConsumerThread], None],
+    *,
+    block: ir.Value,
+    thread: ir.Value,
+) -> None:
+    """Emit a block; `finish` ends the work of a consumer after its last tile."""
+    _Block(plan, maps, epilogue, finish, block, word(thread), aligned_base()).emit()
+
+
+def aligned_base() -> ir.Value:
+    """The address of the first stage (i32): rows of swizzled boxes repeat every 1024 bytes."""
+    base = word(shared_base())
+    mask = arith.constant(base.type, -1024)
+    return arith.andi(arith.addi(base, word(1023)), mask)
+
+
+@dataclass(frozen=True)
+class _Block:
+    plan: WgmmaPlan
+    maps: tuple[ir.Value, ir.Value]
+    epilogue: TileEpilogue
+    finish: Callable[[ConsumerThread], None]
+    block: ir.Value
+    thread: ir.Value
+    base: ir.Value
+
+    def emit(self) -> None:
+        plan = self.plan
+        group = arith.shrui(self.thread, word(7))
+        number = arith.andi(self.thread, word(127))
+        with when(arith.cmpi(_EQUAL, self.thread, word(0))):
+            for slot in range(plan.tile.stages):
+                ptx.init_barrier(self._full(word(slot)), 1)
+                ptx.init_barrier(self._empty(word(slot)), CONSUMERS * plan.tile.cluster)
+            ptx.publish_barriers()
+        self._synchronize()
+        rank = ptx.cluster_rank() if plan.tile.cluster > 1 else None
+        is_producer = arith.cmpi(_EQUAL, group, word(0))
+        roles = scf.IfOp(is_producer, has_else=True)
+        with ir.InsertionPoint(roles.then_block):
+            ptx.set_registers(_PRODUCER_REGISTERS, more=False)
+            with when(arith.cmpi(_EQUAL, number, word(0))):
+                self._produce(rank)
+            scf.YieldOp([])
+        with ir.InsertionPoint(roles.else_block):
+            ptx.set_registers(_CONSUMER_REGISTERS, more=True)
+            consumer = ConsumerThread(arith.subi(group, word(1)), number)
+            self._consume(rank, consumer)
+            self.finish(consumer)
+            scf.YieldOp([])
+        if plan.tile.cluster > 1:
+            # Shared memory of a block that has ended must not be written.
+            ptx.cluster_barrier()
+
+    def _synchronize(self) -> None:
+        if self.plan.tile.cluster > 1:
+            ptx.cluster_barrier()
+        else:
+            barrier()
+
+    # --- barriers and stages --------------------------------------------------------------------
+
+    def _full(self, slot: ir.Value) -> ir.Value:
+        """The barrier that ends a phase when the copies of a slot have arrived."""
+        return self._address(self.plan.barriers_offset, slot, 8)
+
+    def _empty(self, slot: ir.Value) -> ir.Value:
+        """The barrier that ends a phase when all consumers have read a slot."""
+        return self._address(self.plan.barriers_offset + 8 * self.plan.tile.stages, slot, 8)
+
+    def _address(self, offset: int, slot: ir.Value, size: int) -> ir.Value:
+        return arith.addi(arith.addi(self.base, word(offset)), arith.muli(slot, word(size)))
+
+    def _next(self, slot: ir.Value, parity: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The next slot of the ring, and its parity."""
+        moved = arith.addi(slot, word(1))
+        wraps = arith.cmpi(_EQUAL, moved, word(self.plan.tile.stages))
+        flipped = arith.xori(parity, word(1))
+        return arith.select(wraps, word(0), moved), arith.select(wraps, flipped, parity)
+
+    def _each_tile(
+        self, rank: ir.Value | None, initial: Sequence[ir.Value], body: Callable[..., Any]
+    ) -> None:
+        """The tiles of this block: every `clusters`-th, in the order of `_position`."""
+        plan = self.plan
+        first = index(divide(self.block, plan.tile.cluster))
+        op = scf.ForOp(first, index(plan.work_items), index(plan.clusters), list(initial))
+        with ir.InsertionPoint(op.body):
+            tile = self._position(op.induction_variable, rank)
+            scf.YieldOp(list(body(tile, *op.inner_iter_args)))
+
+    def _position(self, number: ir.Value, rank: ir.Value | None) -> TilePosition:
+        """The tile with a number.
+
+        Tiles are visited in groups of rows, each column by column (grouped tile order), so that
+        concurrent blocks share rows of A and columns of B in the L2 cache.
+        """
+        plan = self.plan
+        (rows, columns), group = plan.tiles, plan.group
+        within: Index = modulo(number, rows * columns)
+        batch_number: Index = divide(number, rows * columns)
+        enclosing: list[Index] = []
+        for loop in reversed(plan.gemm.enclosing):
+            if loop.parallel:
+                enclosing.insert(0, modulo(batch_number, loop.size))
+                batch_number = divide(batch_number, loop.size)
+            else:
+                enclosing.insert(0, 0)
+        first = mul(divide(within, group * columns), group)
+        within = modulo(within, group * columns)
+        if rows % group == 0:
+            row, column = add(first, modulo(within, group)), divide(within, group)
+        else:
+            high = index(minimum(sub(rows, first), group))
+            within = index(within)
+            row, column = add(first, arith.remui(within, high)), arith.divui(within, high)
+        if rank is not None:
+            wide = arith.index_castui(ir.IndexType.get(), rank)
+            row = add(mul(row, plan.tile.cluster), wide)
+        return TilePosition(
+            mul(row, plan.tile.rows), mul(column, plan.tile.columns), tuple(enclosing)
+        )
+
+    # --- producer -------------------------------------------------------------------------------
+
+    def _produce(self, rank: ir.Value | None) -> None:
+        plan = self.plan
+
+        def tile_copies(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
+            op = scf.ForOp(index(0), index(plan.stages), index(1), [slot, parity])
+            with ir.InsertionPoint(op.body):
+                inner_slot, inner_parity = op.inner_iter_args
+                ptx.await_phase(self._empty(inner_slot), inner_parity)
+                full = self._full(inner_slot)
+                ptx.expect_bytes(full, plan.stage_bytes)
+                self._copy_stage(tile, op.induction_variable, inner_slot, full, rank)
+                scf.YieldOp(list(self._next(inner_slot, inner_parity)))
+            return list(op.results)
+
+        # Waiting for the phase before the first one returns at once.
+        self._each_tile(rank, [word(0), word(1)], tile_copies)
+
+    def _copy_stage(
+        self,
+        tile: TilePosition,
+        stage: ir.Value,
+        slot: ir.Value,
+        full: ir.Value,
+        rank: ir.Value | None,
+    ) -> None:
+        plan = self.plan
+        step, enclosing = self._step(stage, tile)
+        start = self._address(0, slot, plan.stage_bytes)
+        self._copy_operand(plan.lhs, self.maps[0], start, tile.row, step, enclosing, full, 0)
+        start = arith.addi(start, word(plan.lhs_bytes))
+        column, mask = tile.column, 0
+        if rank is not None:
+            part = plan.rhs.outer
+            start = arith.addi(start, arith.muli(rank, word(part * ROW_BYTES)))
+            wide = arith.index_castui(ir.IndexType.get(), rank)
+            column, mask = add(column, mul(wide, part)), (1 << plan.tile.cluster) - 1
+        self._copy_operand(plan.rhs, self.maps[1], start, column, step, enclosing, full, mask)
+
+    def _copy_operand(
+        self,
+        operand: WgmmaOperand,
+        source: ir.Value,
+        start: ir.Value,
+        first: Index,
+        step: Index,
+        enclosing: Sequence[Index],
+        full: ir.Value,
+        mask: int,
+    ) -> None:
+        others = [enclosing[i] for i in operand.loops]
+        box = operand.map.box
+        for number in range(operand.boxes):
+            to = arith.addi(start, word(number * operand.map.box_bytes))
+            outer = add(first, number * (box[1] if operand.along_k else box[0]))
+            inside = (step, outer) if operand.along_k else (outer, step)
+            ptx.copy_box(to, source, full, [*inside, *others], mask)
+
+    def _step(self, stage: ir.Value, tile: TilePosition) -> tuple[Index, list[Index]]:
+        """The first step of k of a stage, and the positions of all enclosing loops."""
+        plan = self.plan
+        enclosing = list(tile.enclosing)
+        if plan.gemm.outer_steps == 1:
+            return mul(stage, plan.depth), enclosing
+        outer_number = divide(stage, plan.stages_of_k)
+        for number in reversed(range(len(enclosing))):
+            loop = plan.gemm.enclosing[number]
+            if not loop.parallel:
+                enclosing[number] = modulo(outer_number, loop.size)
+                outer_number = divide(outer_number, loop.size)
+        return mul(modulo(stage, plan.stages_of_k), plan.depth), enclosing
+
+    # --- consumers ------------------------------------------------------------------------------
+
+    def _consume(self, rank: ir.Value | None, consumer: ConsumerThread) -> None:
+        plan = self.plan
+        rows = plan.tile.rows // CONSUMERS
+        offset = arith.muli(consumer.group, word(rows * ROW_BYTES))
+
+        def tile_sums(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
+            sums = ptx.undefined_sums(rows // 64 * plan.tile.columns // 2)
+            initial = [slot, parity, word(0), *sums]
+            op = scf.ForOp(index(0), index(plan.stages), index(1), initial)
+            with ir.InsertionPoint(op.body):
+                inner_slot, inner_parity, previous, *sums = op.inner_iter_args
+                ptx.await_phase(self._full(inner_slot), inner_parity)
+                is_later = compare(arith.CmpIPredicate.ne, op.induction_variable, 0)
+                adds = arith.extui(ir.IntegerType.get_signless(32), is_later)
+                sums = self._multiply(inner_slot, offset, sums, adds)
+                # The matmuls of the stage before have ended.
+                with when(is_later):
+                    self._release(previous, consumer)
+                scf.YieldOp([*self._next(inner_slot, inner_parity), inner_slot, *sums])
+            next_slot, next_parity, last, *sums = op.results
+            sums = ptx.await_sums(sums)
+            self._release(last, consumer)
+            self.epilogue(tile, consumer, sums)
+            return [next_slot, next_parity]
+
+        self._each_tile(rank, [word(0), word(0)], tile_sums)
+
+    def _multiply(
+        self, slot: ir.Value, offset: ir.Value, sums: list[Any], adds: ir.Value
+    ) -> list[Any]:
+        plan = self.plan
+        start = self._address(0, slot, plan.stage_bytes)
+        rhs_start = arith.addi(start, word(plan.lhs_bytes))
+        lhs_start = arith.addi(start, offset)
+        # Boxes of 64 rows along k, or of 64 columns: both are 64 rows of 128 bytes.
+        blocks = plan.tile.rows // CONSUMERS // 64
+        lhs = [
+            ptx.descriptor(arith.addi(lhs_start, word(i * 64 * ROW_BYTES)), 0, 1024)
+            for i in range(blocks)
+        ]
+        rhs = ptx.descriptor(rhs_start, 0 if plan.rhs.along_k else 64 * ROW_BYTES, 1024)
+        sides = plan.lhs, plan.rhs
+        steps = plan.depth // 16
+        advance_lhs, advance_rhs = (2 if side.along_k else 16 * ROW_BYTES >> 4 for side in sides)
+        return ptx.multiply_stage(
+            plan.element,
+            sums,
+            lhs,
+            rhs,
+            adds,
+            steps,
+            (advance_lhs, advance_rhs),
+            (not plan.lhs.along_k, not plan.rhs.along_k),
+            pending=1,
+        )
+
+    def _release(self, slot: ir.Value, consumer: ConsumerThread) -> None:
+        """This consumer has read a slot: one thread tells each block of the cluster."""
+        cluster = self.plan.tile.cluster
+        with when(arith.cmpi(arith.CmpIPredicate.ult, consumer.thread, word(cluster))):
+            ptx.arrive(self._empty(slot), consumer.thread if cluster > 1 else None)

@@ -1,0 +1,256 @@
+"""Plans of warpgroup GEMMs (Hopper's wgmma and TMA), as records: pure arithmetic, no code.
+
+Input: the `GemmMatch` of a kernel. Output: a `WgmmaPlan`, or None where `mma.sync` is faster or the
+copy engine cannot read an operand. `kernel.py` emits the code of a block from the plan.
+
+C is cut into tiles; one block per multiprocessor computes tile after tile (a persistent kernel, as
+in CUTLASS). A producer warp copies boxes of both operands into a ring of stages; two consumer
+warpgroups multiply them, each half of the rows of the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from nova.codegen.common.builder import BITS
+from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm, transposed
+from nova.ir.tensor_maps import MOST_BOX, MOST_RANK, TensorMap, can_map
+
+CONSUMERS = 2
+"""Warpgroups that multiply."""
+THREADS = 128 * (1 + CONSUMERS)
+ROW_BYTES = 128
+"""Bytes of a row of a box: the swizzle permutes chunks within them."""
+BOX_COLUMNS = 64
+"""Columns of a box of an operand that does not run along k: elements of two bytes."""
+PIECE_BYTES = 64 * ROW_BYTES
+"""Bytes of a box of C in shared memory: 64 rows."""
+PIECES = 2
+"""Buffers of each consumer for boxes of C."""
+_MOST_SHARED = 227 << 10
+_RESERVED = 2048
+"""Bytes of shared memory for barriers, and to align the stages."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of C, the stages of its ring, and the blocks of a cluster, which share columns."""
+
+    rows: int
+    columns: int
+    stages: int
+    cluster: int
+    speed: float
+    """Multiply-adds per cycle of a multiprocessor, in units of the `mma.sync` shapes."""
+
+
+# Relative speeds measured on an H200 (benchmarks/gpu/wgmma.py time --tiles); many widths, so that
+# the tiles of a GEMM with few of them fill the multiprocessors.
+TILES: tuple[Tile, ...] = (
+    Tile(128, 256, 4, 2, 2850),
+    Tile(128, 256, 4, 1, 2800),
+    Tile(256, 128, 4, 1, 2800),
+    Tile(128, 192, 4, 1, 2900),
+    Tile(128, 160, 4, 1, 2700),
+    Tile(128, 144, 4, 1, 2600),
+    Tile(128, 128, 6, 1, 2700),
+    Tile(128, 112, 6, 1, 2300),
+    Tile(128, 96, 6, 1, 2200),
+    Tile(128, 64, 8, 1, 1700),
+)
+
+
+@dataclass(frozen=True)
+class WgmmaOperand:
+    """A or B: rows (or columns) and k of a tile, and the map of its boxes."""
+
+    along_k: bool
+    """Whether its rows run along k (K-major), or along the rows or columns of C (MN-major)."""
+    outer: int
+    """Rows (or columns) of a tile that this block copies, in whole boxes."""
+    map: TensorMap
+    loops: tuple[int, ...]
+    """The enclosing loops that are its further dimensions."""
+
+    @property
+    def boxes(self) -> int:
+        """Boxes of a stage: the map's box is 64 elements wide where rows do not run along k."""
+        return self.outer // (self.map.box[1] if self.along_k else self.map.box[0])
+
+
+@dataclass(frozen=True)
+class WgmmaPlan:
+    """A GEMM and its tiles; with `swapped`, that of the transposed matrices."""
+
+    gemm: GpuGemm
+    swapped: bool
+    element: str
+    tile: Tile
+    lhs: WgmmaOperand
+    rhs: WgmmaOperand
+    group: int
+    """Rows of tiles that are visited together, so that their operands stay in the L2 cache."""
+    processors: int
+
+    @property
+    def depth(self) -> int:
+        """Steps of k of a stage."""
+        return ROW_BYTES * 8 // BITS[self.element]
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Tiles along rows, of which a cluster has several, and along columns."""
+        spec = self.gemm.contraction
+        rows = self.tile.rows * self.tile.cluster
+        return -(-spec.m // rows), -(-spec.n // self.tile.columns)
+
+    @property
+    def work_items(self) -> int:
+        """Tiles (or pairs of tiles) of all matmuls of the batch."""
+        return prod(self.tiles) * self.gemm.batch
+
+    @property
+    def clusters(self) -> int:
+        return min(self.work_items, self.processors // self.tile.cluster)
+
+    @property
+    def blocks(self) -> int:
+        return self.clusters * self.tile.cluster
+
+    @property
+    def stages_of_k(self) -> int:
+        """Stages of an iteration of the outer loops of k."""
+        return -(-self.gemm.contraction.k // self.depth)
+
+    @property
+    def stages(self) -> int:
+        """Stages of a tile."""
+        return self.stages_of_k * self.gemm.outer_steps
+
+    @property
+    def lhs_bytes(self) -> int:
+        return self.lhs.outer * ROW_BYTES
+
+    @property
+    def stage_bytes(self) -> int:
+        return self.lhs_bytes + self.rhs.outer * self.tile.cluster * ROW_BYTES
+
+    @property
+    def pieces_offset(self) -> int:
+        return self.tile.stages * self.stage_bytes
+
+    @property
+    def barriers_offset(self) -> int:
+        return self.pieces_offset + CONSUMERS * PIECES * PIECE_BYTES
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.barriers_offset + _RESERVED
+
+    @property
+    def cycles(self) -> float:
+        """Estimated cycles, comparable with those of `mma.sync` plans."""
+        tile = self.tile
+        work = tile.rows * tile.columns * self.stages * self.depth
+        waves = -(-self.work_items // self.clusters)
+        store = tile.rows * tile.columns / 24
+        return waves * (work / tile.speed + store) + 1800
+
+
+def plan_wgmma(
+    gemm: GpuGemm, arguments: tuple[int, int], processors: int, tiles: Sequence[Tile] | None = None
+) -> WgmmaPlan | None:
+    """The plan with the least estimated time; None where the copy engine cannot read an operand.
+
+    `arguments` are the numbers of A and B among the arguments of the kernel. `tiles` are those to
+    choose from, by default all.
+    """
+    swapped = gemm.contraction.c_strides[1] != 1 and gemm.contraction.c_strides[0] == 1
+    if swapped:
+        gemm, arguments = transposed(gemm), arguments[::-1]
+    plans = [
+        plan
+        for tile in (TILES if tiles is None else tiles)
+        if (plan := make_wgmma_plan(gemm, arguments, tile, swapped, processors)) is not None
+    ]
+    return min(plans, key=lambda plan: plan.cycles, default=None)
+
+
+def parse_tiles(choice: str) -> tuple[Tile, ...] | None:
+    """The tiles that the knob `gpu_gemm` allows: none with `mma`; None for all.
+
+    `wgmma-128x256` allows the tiles of this size, `wgmma-128x256x2` those with clusters of two.
+    """
+    if choice == "mma":
+        return ()
+    _, _, size = choice.partition("-")
+    if not size:
+        return None
+    numbers = tuple(int(number) for number in size.split("x"))
+    return tuple(t for t in TILES if (t.rows, t.columns, t.cluster)[: len(numbers)] == numbers)
+
+
+def make_wgmma_plan(
+    gemm: GpuGemm, arguments: tuple[int, int], tile: Tile, swapped: bool, processors: int
+) -> WgmmaPlan | None:
+    """The plan with this tile, if there is one."""
+    spec = gemm.contraction
+    if spec.a_type != spec.b_type or spec.a_type not in ("bf16", "f16") or spec.acc_type != "f32":
+        return None
+    if min(spec.m, spec.n, spec.k) < 2 or not gemm.batch or not gemm.outer_steps:
+        return None
+    m_stride, a_step = spec.a_strides
+    b_step, n_stride = spec.b_strides
+    shared_columns = tile.columns // tile.cluster
+    if b_step != 1:
+        shared_columns += -shared_columns % BOX_COLUMNS
+    lhs = _operand(gemm, 0, arguments[0], spec.m, tile.rows, m_stride, a_step)
+    rhs = _operand(gemm, 1, arguments[1], spec.n, shared_columns, n_stride, b_step)
+    if lhs is None or rhs is None:
+        return None
+    row_tiles = -(-spec.m // tile.rows)
+    if tile.cluster > 1 and row_tiles % tile.cluster:
+        return None
+    wide = tile.columns >= 192
+    group = min(max(1, row_tiles // tile.cluster), (8 if wide else 16) // tile.cluster)
+    plan = WgmmaPlan(gemm, swapped, spec.a_type, tile, lhs, rhs, group, processors)
+    return plan if plan.shared_bytes <= _MOST_SHARED else None
+
+
+def _operand(
+    gemm: GpuGemm, number: int, argument: int, extent: int, outer: int, stride: int, step: int
+) -> WgmmaOperand | None:
+    """A or B, with rows (or columns) at `stride` and steps of k at `step`; None if not mappable."""
+    spec = gemm.contraction
+    element = (spec.a_type, spec.b_type)[number]
+    size = BITS[element] // 8
+    depth = ROW_BYTES // size
+    if 1 not in (stride, step):
+        return None
+    along_k = step == 1
+    inner, across = (spec.k, extent) if along_k else (extent, spec.k)
+    loops = [i for i, loop in enumerate(gemm.enclosing) if _is_dimension(loop, number)]
+    strides = (
+        stride if along_k else step,
+        *(gemm.enclosing[i].strides[number] for i in loops),
+    )
+    rank = 1 + len(strides)
+    if rank > MOST_RANK or not can_map(size, gemm.offsets[number], strides):
+        return None
+    box = (depth, min(outer, MOST_BOX)) if along_k else (depth, depth)
+    ones = (1,) * (rank - 2)
+    tensor = TensorMap(
+        argument,
+        gemm.offsets[number] * size,
+        element,
+        (inner, across, *(gemm.enclosing[i].size for i in loops)),
+        tuple(value * size for value in strides),
+        (*box, *ones),
+    )
+    return WgmmaOperand(along_k, outer, tensor, tuple(loops))
+
+
+def _is_dimension(loop: EnclosingLoop, number: int) -> bool:
+    return loop.size > 1 and loop.strides[number] != 0
