@@ -73,6 +73,7 @@ _LAZY = {
     "to_onnx": "nova.api.to_onnx:to_onnx",
     "to_device": "nova.runtime.devices:to_device",
     "trace": "nova.tracing.collect:trace",
+    "train": "nova.train",
     "train_step": "nova.train.step:train_step",
     "translate": "nova.api.translate:translate",
     "vjp": "nova.graph.jacobians:vjp",
