@@ -199,8 +199,8 @@ def _atan2(w: Writer, t: Tensor, names: list[str]) -> str:
     zero = w.constant(0.0, t.dtype)
     angle = w.node("Atan", w.node("Div", y, x))
     below = w.node("Less", y, zero)
-    turn = w.node("Where", below, w.constant(-pi, t.dtype), w.constant(pi, t.dtype))
-    backward = w.node("Where", w.node("Less", x, zero), w.node("Add", angle, turn), angle)
+    shift = w.node("Where", below, w.constant(-pi, t.dtype), w.constant(pi, t.dtype))
+    backward = w.node("Where", w.node("Less", x, zero), w.node("Add", angle, shift), angle)
     upright = w.node("Mul", w.node("Sign", y), w.constant(pi / 2, t.dtype))
     return w.node("Where", w.node("Equal", x, zero), upright, backward)
 
