@@ -40,6 +40,11 @@ from nova.errors import NovaError as NovaError
 from nova.graph.autodiff import backward as backward
 from nova.graph.batching import vmap as vmap
 from nova.graph.checkpoint import checkpoint as checkpoint
+from nova.graph.control.functions import cond as cond
+from nova.graph.control.functions import fori_loop as fori_loop
+from nova.graph.control.functions import scan as scan
+from nova.graph.control.functions import switch as switch
+from nova.graph.control.functions import while_loop as while_loop
 from nova.graph.dot import dump_dot as dump_dot
 from nova.graph.jacobians import hessian as hessian
 from nova.graph.jacobians import jacfwd as jacfwd
