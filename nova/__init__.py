@@ -75,6 +75,7 @@ _LAZY = {
     "nn": "nova.nn",
     "optim": "nova.optim",
     "output_pool": "nova.runtime.output_pool",
+    "to_onnx": "nova.api.to_onnx:to_onnx",
     "to_device": "nova.runtime.devices:to_device",
     "trace": "nova.tracing.collect:trace",
     "train": "nova.train",

@@ -17,6 +17,7 @@ from nova.api.from_jax import from_jax as from_jax
 from nova.api.from_onnx import from_onnx as from_onnx
 from nova.api.jit import jit as jit
 from nova.api.load import load as load
+from nova.api.to_onnx import to_onnx as to_onnx
 from nova.api.translate import translate as translate
 from nova.core.dtypes import DType as DType
 from nova.core.dtypes import TensorType as TensorType
