@@ -117,12 +117,13 @@ class SizeTable:
 
     @cached_property
     def generic_dims(self) -> dict[str, Dim]:
-        """The dims by name, 2 or more each.
+        """The dims by name, 2 or more each and without upper bounds.
 
         Decisions of code generation are those for large sizes: a size is then known to be neither 0
-        nor 1. The code is correct for both because loops with dynamic bounds are.
+        nor 1. The code is correct for both because loops with dynamic bounds are. The bounds hold
+        for the representatives, too: nothing is folded that is not true for them.
         """
-        return {d.name: Dim(d.name, max(2, d.min), max(3, d.max)) for d in self.dims}
+        return {d.name: Dim(d.name, max(2, d.min)) for d in self.dims}
 
     @cached_property
     def _generic(self) -> list[SizeExpr]:
@@ -251,7 +252,7 @@ def choose_representatives(
     candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
     for dim in dims:
         while True:
-            candidate = _next_prime(candidate)
+            candidate = _next_prime(max(candidate, dim.min))
             values[dim.name] = candidate
             ready = [e for e in expressions if all(d.name in values for d in e.symbols)]
             chosen = [candidate, *(e.evaluate(values) for e in ready)]
