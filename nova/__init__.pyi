@@ -39,6 +39,7 @@ from nova.errors import NovaError as NovaError
 from nova.graph.autodiff import backward as backward
 from nova.graph.batching import vmap as vmap
 from nova.graph.checkpoint import checkpoint as checkpoint
+from nova.graph.custom_gradient import custom_vjp as custom_vjp
 from nova.graph.dot import dump_dot as dump_dot
 from nova.graph.jacobians import hessian as hessian
 from nova.graph.jacobians import jacfwd as jacfwd
