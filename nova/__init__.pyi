@@ -9,6 +9,7 @@ from nova import errors as errors
 from nova import knobs as knobs
 from nova import nn as nn
 from nova import optim as optim
+from nova import train as train
 from nova.api.compile import compile as compile
 from nova.api.compile import compile_plan as compile_plan
 from nova.api.compiled import Compiled as Compiled
@@ -17,6 +18,7 @@ from nova.api.from_onnx import from_onnx as from_onnx
 from nova.api.from_torch import from_torch as from_torch
 from nova.api.jit import jit as jit
 from nova.api.load import load as load
+from nova.api.to_onnx import to_onnx as to_onnx
 from nova.api.translate import translate as translate
 from nova.core.dtypes import DType as DType
 from nova.core.dtypes import TensorType as TensorType
@@ -39,6 +41,12 @@ from nova.errors import NovaError as NovaError
 from nova.graph.autodiff import backward as backward
 from nova.graph.batching import vmap as vmap
 from nova.graph.checkpoint import checkpoint as checkpoint
+from nova.graph.control.functions import cond as cond
+from nova.graph.control.functions import fori_loop as fori_loop
+from nova.graph.control.functions import scan as scan
+from nova.graph.control.functions import switch as switch
+from nova.graph.control.functions import while_loop as while_loop
+from nova.graph.custom_gradient import custom_vjp as custom_vjp
 from nova.graph.dot import dump_dot as dump_dot
 from nova.graph.jacobians import hessian as hessian
 from nova.graph.jacobians import jacfwd as jacfwd

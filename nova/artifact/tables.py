@@ -15,14 +15,21 @@ from itertools import accumulate
 from struct import Struct
 
 from nova.artifact.check import Buffer, fail, storable
+from nova.artifact.container import Container, ControlSpec, pack_container
+from nova.artifact.tilings import Tiling, pack_tilings, unpack_tilings
 from nova.core.records import record
 
+TILED_MAGIC = b"NOVATBL5"
+TILED_DEVICE_MAGIC = b"NOVATBL6"
+"""Magic of blocks with the tilings of kernels, from which the runtime derives tasks."""
 MAGIC = b"NOVATBL3"
 DEVICE_MAGIC = b"NOVATBL4"
 """Magic of a block with device kernels: the shapes of their launches are an extra array."""
 OLD_MAGIC = b"NOVATBL1"
 OLD_DEVICE_MAGIC = b"NOVATBL2"
 """Magic of blocks from an older Nova, without the interfaces of kernels."""
+MAGICS = (OLD_MAGIC, OLD_DEVICE_MAGIC, MAGIC, DEVICE_MAGIC, TILED_MAGIC, TILED_DEVICE_MAGIC)
+"""In the order of their age; every second one is for devices."""
 ALIGN = 64
 """The alignment of blocks, and of the buffers in workspace and constants."""
 
@@ -37,11 +44,11 @@ DEVICE = Struct("<8I")
 TENSOR_MAP = Struct("<4IQ5Q4Q5I4x")
 INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
-# In the order of the block; device launches and their tensor maps, if any, the interfaces of
+# In the order of the block; device launches and their tensor maps, tilings, the interfaces of
 # kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
-BUFFER_KINDS = ("arg", "output", "workspace", "constant")
+BUFFER_KINDS = ("arg", "output", "workspace", "constant", "sizes")
 CORES = ("matrix", "vector", "host", "device", "to_host", "to_device", "while")
 """The core types of kernels. The last three are not code: a launch of a copy moves its one buffer
 from device memory to host memory, or back; and the `grid` launches after one of `while` repeat as
@@ -53,12 +60,17 @@ REPORTS = 0x100
 """Flag in the core number: the kernel returns an error number."""
 TAKES_SCRATCH = 0x200
 """Flag in the core number: the kernel's fourth argument is scratch memory."""
+CONTROL = 0x400
+"""Flag in the core number: the kernel is a loop or branch, which runs regions."""
 _CORE = 0xFF
 
 
 @record
 class BufferSpec:
-    """Memory that kernels see: `value` is an index (arg, output) or a byte offset (the others)."""
+    """Memory that kernels see: `value` is an index (arg, output) or a byte offset.
+
+    The one of kind `sizes` has the values of symbolic sizes, which the runtime computes.
+    """
 
     kind: str  # of BUFFER_KINDS
     value: int
@@ -110,11 +122,13 @@ class KernelSpec:
     reports: bool = False  # whether it returns an i32, where anything but 0 is an error
     takes_scratch: bool = False  # whether its fourth argument is scratch memory
     device: DeviceLaunch | None = None
+    tiling: Tiling | None = None  # of a linked kernel; None in blocks of an older Nova
+    control: ControlSpec | None = None
 
     @property
     def is_linked(self) -> bool:
         """Whether its code is in the file, for the host."""
-        return self.core not in UNLINKED
+        return self.core not in UNLINKED and self.control is None
 
 
 @record
@@ -142,9 +156,13 @@ class TaskSpec:
 
 @record
 class Tables:
-    """A whole block. `work` is the scalar operations of a run; no tasks: launches in order.
+    """A whole block. `work` is the scalar operations of a run.
 
-    `scratch_size` is the private memory of each thread while it runs a kernel.
+    The runtime derives tasks from the tilings of kernels. `tasks` are fixed ones, of an older Nova;
+    without both, launches run in order.
+
+    `scratch_size` is the private memory of each thread while it runs a kernel. `regions` are the
+    tables of loop bodies and branches, at any depth, those inside of others first.
     """
 
     buffers: tuple[BufferSpec, ...]
@@ -154,22 +172,49 @@ class Tables:
     work: int
     tasks: tuple[TaskSpec, ...] = ()
     scratch_size: int = 0
+    regions: tuple[Tables, ...] = ()
 
     def renamed(self, suffix: str) -> Tables:
         """The same tables with `suffix` appended to the symbol of every linked kernel."""
         kernels = tuple(
             replace(k, symbol=k.symbol + suffix) if k.is_linked else k for k in self.kernels
         )
-        return replace(self, kernels=kernels)
+        regions = tuple(region.renamed(suffix) for region in self.regions)
+        return replace(self, kernels=kernels, regions=regions)
+
+    @property
+    def linked_symbols(self) -> list[str]:
+        """The symbols of all linked kernels, also those of regions; each once."""
+        every = [k for tables in (*self.regions, self) for k in tables.kernels]
+        return list(dict.fromkeys(k.symbol for k in every if k.is_linked))
 
     @property
     def has_device(self) -> bool:
         """Whether any kernel needs a device."""
         return any(k.device is not None or k.core in COPIES for k in self.kernels)
 
+    @property
+    def has_tilings(self) -> bool:
+        """Whether the runtime can derive tasks."""
+        linked = [k.tiling is not None for k in self.kernels if k.is_linked or k.control]
+        return bool(linked) and all(linked)
+
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     """Encode the block; `code` has the kernel addresses by symbol, which are 0 until the link."""
+    if not tables.regions:
+        return _pack_one(tables, code)
+    every = (*tables.regions, tables)
+    controls = {
+        (number, index): kernel.control
+        for number, block in enumerate(every)
+        for index, kernel in enumerate(block.kernels)
+        if kernel.control is not None
+    }
+    return pack_container([_pack_one(block, code) for block in every], controls)
+
+
+def _pack_one(tables: Tables, code: Mapping[str, int] | None) -> bytes:
     strings = _Strings()
     operand_at = _starts([len(launch.buffers) for launch in tables.launches])
     successor_at = _starts([len(task.successors) for task in tables.tasks])
@@ -215,17 +260,21 @@ def _pack_rows(
     if tables.has_device:
         body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
         body += b"".join([_pack_tensor_maps(kernel.device) for kernel in tables.kernels])
+    if tables.has_tilings:
+        body += pack_tilings(_checkable_tilings(tables))
     body += _pack_interfaces(tables, strings)
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
     sizes = (len(body), tables.workspace_size, tables.work)
-    magic = DEVICE_MAGIC if tables.has_device else MAGIC
+    magics = MAGICS[-2:] if tables.has_tilings else (MAGIC, DEVICE_MAGIC)
+    magic = magics[tables.has_device]
     HEADER.pack_into(body, 0, magic, *sizes, *counts, tables.scratch_size)
     return bytes(body)
 
 
 def _core_number(kernel: KernelSpec) -> int:
     flags = (REPORTS if kernel.reports else 0) | (TAKES_SCRATCH if kernel.takes_scratch else 0)
+    flags |= CONTROL if kernel.control is not None else 0
     return CORES.index(kernel.core) | flags
 
 
@@ -270,6 +319,17 @@ def _tensor_map(row: tuple[int, ...]) -> TensorMapSpec:
     )
 
 
+def _checkable_tilings(tables: Tables) -> list[Tiling | None]:
+    """The tilings; a kernel without a launch has no operands to touch."""
+    launched = {launch.kernel for launch in tables.launches}
+    return [
+        replace(kernel.tiling, ranges=())
+        if kernel.tiling is not None and number not in launched
+        else kernel.tiling
+        for number, kernel in enumerate(tables.kernels)
+    ]
+
+
 def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
     """The interface that each kernel was compiled for; the reader checks launches against it."""
     launched: dict[int, LaunchSpec] = {}
@@ -278,7 +338,7 @@ def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
     rows, sizes = [], []
     for number, kernel in enumerate(tables.kernels):
         first = launched.get(number)
-        runs_code = kernel.is_linked or kernel.core == "device"
+        runs_code = kernel.is_linked or kernel.core == "device" or kernel.control is not None
         example = first if runs_code and first is not None else LaunchSpec(number, ())
         symbol = strings.offset(kernel.symbol)
         buffers = [tables.buffers[i] for i in example.buffers if i < len(tables.buffers)]
@@ -290,17 +350,21 @@ def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
 
 def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> None:
     """Write the address of every linked kernel, by its symbol, into a block in place."""
-    view = _View(block)
-    for number, row in enumerate(view.rows(1)):
-        if _is_linked(row):
-            offset = view.starts[1] + number * KERNEL.size
-            Struct("<Q").pack_into(block, offset, addresses[view.string(row[6])])
+    for part in Container(block).blocks:
+        view = _View(part)
+        for number, row in enumerate(view.rows(1)):
+            if _is_linked(row):
+                offset = view.starts[1] + number * KERNEL.size
+                Struct("<Q").pack_into(part, offset, addresses[view.string(row[6])])
 
 
 def kernel_addresses(block: Buffer) -> dict[str, int]:
     """Virtual address of every linked kernel of a block, by symbol."""
-    view = _View(block)
-    return {view.string(row[6]): row[0] for row in view.rows(1) if _is_linked(row)}
+    addresses: dict[str, int] = {}
+    for part in Container(block).blocks:
+        view = _View(part)
+        addresses |= {view.string(row[6]): row[0] for row in view.rows(1) if _is_linked(row)}
+    return addresses
 
 
 def _is_device(kernel: tuple[int, ...]) -> bool:
@@ -308,12 +372,12 @@ def _is_device(kernel: tuple[int, ...]) -> bool:
 
 
 def _is_linked(kernel: tuple[int, ...]) -> bool:
-    return kernel[4] & _CORE < CORES.index("device")
+    return kernel[4] & _CORE < CORES.index("device") and not kernel[4] & CONTROL
 
 
 def read_header(block: Buffer) -> tuple[int, int]:
     """The workspace size of a run in bytes, and its scalar operations."""
-    _, _, workspace_size, work, *_ = HEADER.unpack_from(block)
+    _, _, workspace_size, work, *_ = HEADER.unpack_from(Container(block).blocks[-1])
     return workspace_size, work
 
 
@@ -322,6 +386,17 @@ def unpack_tables(block: Buffer) -> Tables:
 
     The native reader checks that all indices are within their tables; this does not.
     """
+    container = Container(block)
+    *regions, tables = (
+        _unpack_one(part, number, container.controls)
+        for number, part in enumerate(container.blocks)
+    )
+    return replace(tables, regions=tuple(regions))
+
+
+def _unpack_one(
+    block: Buffer, number: int, controls: Mapping[tuple[int, int], ControlSpec]
+) -> Tables:
     view = _View(block)
     operands = [value for (value,) in view.rows(3)]
     successors = [value for (value,) in view.rows(5)]
@@ -342,10 +417,14 @@ def unpack_tables(block: Buffer) -> Tables:
                 bool(core & REPORTS),
                 bool(core & TAKES_SCRATCH),
                 device,
+                tiling,
+                controls.get((number, index)) if core & CONTROL else None,
             )
-            for (_, grid, flops, moved, core, name, symbol, location), device in zip(
-                view.rows(1), view.devices(), strict=True
-            )
+            for index, (
+                (_, grid, flops, moved, core, name, symbol, location),
+                device,
+                tiling,
+            ) in enumerate(zip(view.rows(1), view.devices(), view.tilings, strict=True))
         ),
         launches=tuple(
             LaunchSpec(kernel, tuple(operands[first : first + count]), reads)
@@ -384,8 +463,7 @@ class _View:
         magic, size, self.workspace_size, self.work, *counts, self.scratch_size = (
             HEADER.unpack_from(block)
         )
-        magics = (MAGIC, DEVICE_MAGIC, OLD_MAGIC, OLD_DEVICE_MAGIC)
-        if magic not in magics or size != len(block):
+        if magic not in MAGICS or size != len(block):
             fail("tables-header", f"magic {magic!r}, {size} bytes in a block of {len(block)}")
         self.block = block
         self.counts: list[int] = counts
@@ -395,7 +473,8 @@ class _View:
             self.starts.append(position)
             position += row_format.size * count
             position += -position % 8
-        has_devices = magic in (DEVICE_MAGIC, OLD_DEVICE_MAGIC)
+        age = MAGICS.index(magic)
+        has_devices = age % 2 == 1
         self._devices_at = position if has_devices else None
         if has_devices:
             position += DEVICE.size * counts[1]
@@ -403,7 +482,10 @@ class _View:
                 fail("tables-size", f"the device launches end at {position} of {size}")
             self._maps_at = position
             position += TENSOR_MAP.size * sum(self._map_counts())
-        if magic in (MAGIC, DEVICE_MAGIC):
+        self.tilings: list[Tiling | None] = [None] * counts[1]
+        if age >= MAGICS.index(TILED_MAGIC):
+            self.tilings, position = unpack_tilings(block, position, counts[1])
+        if age >= MAGICS.index(MAGIC):
             position = self._after_interfaces(position)
         if position + counts[-1] != size:
             fail("tables-size", f"the arrays end at {position + counts[-1]} of {size}")

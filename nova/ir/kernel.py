@@ -57,8 +57,9 @@ class Kernel(Function):
     reads = attributes.READS
     writes = attributes.WRITES
     scalar_loops = attributes.SCALAR_LOOPS
+    symbolic = attributes.SYMBOLIC
     # from `plan-tasks` and `allocate-scratch`
-    tasks = attributes.TASKS
+    task_ns = attributes.TASK_NS
     scratch_offsets = attributes.SCRATCH_OFFSETS
     # from `lower-device-kernels`
     launch = attributes.LAUNCH

@@ -2,8 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include "nova/tables.h"
-#include "loader/tables_dataflow.h"
-#include "loader/tensor_maps.h"
+#include "loader/tables_parts.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -13,13 +12,15 @@
 _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
                    sizeof(nova_kernel_record) == 48 && sizeof(nova_launch_record) == 16 &&
                    sizeof(nova_task) == 32 && sizeof(nova_device_launch) == 32 &&
-                   sizeof(nova_interface) == 24 && sizeof(nova_tensor_map) == 120,
+                   sizeof(nova_interface) == 24 && sizeof(nova_tensor_map) == 120 &&
+                   sizeof(nova_tiling) == 16,
                "as in docs/nova-format.md");
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
 
 enum { ALIGNMENT = 64, MOST_STRING = 16 << 10 };
 
+#define MOST_SIZES (UINT64_C(1) << 20) /* bytes of the values of symbolic sizes */
 #define MOST_SCRATCH (UINT32_C(1) << 30) /* of a thread */
 
 /* Above any real size, and far from where sums of addresses could wrap. */
@@ -43,20 +44,24 @@ static bool tables_take(const char *block, uint64_t limit, uint64_t *position, u
     return true;
 }
 
-static nova_status tables_find_arrays(const char *block, size_t size, nova_tables *tables,
-                                      nova_error *error)
+nova_status nova_tables_find_arrays(const char *block, size_t size, nova_tables *tables,
+                                    nova_error *error)
 {
+    memset(&tables->container, 0, sizeof tables->container);
+    tables->block = 0;
     if (size < sizeof *tables->header)
         return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header",
                       size);
     const nova_tables_header *header = tables->header = (const void *)block;
-    static const char MAGICS[][9] = {NOVA_TABLES_MAGIC, NOVA_TABLES_DEVICE_MAGIC,
-                                     NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC};
+    static const char MAGICS[][9] = {NOVA_TABLES_MAGIC,         NOVA_TABLES_DEVICE_MAGIC,
+                                     NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC,
+                                     NOVA_TABLES_TILED_MAGIC,   NOVA_TABLES_TILED_DEVICE_MAGIC};
+    enum { MAGIC_COUNT = sizeof MAGICS / sizeof MAGICS[0] };
     int index = 0;
-    while (index < 4 && memcmp(header->magic, MAGICS[index], sizeof header->magic) != 0)
+    while (index < MAGIC_COUNT && memcmp(header->magic, MAGICS[index], sizeof header->magic) != 0)
         index++;
-    bool has_devices = index % 2 == 1, has_interfaces = index >= 2;
-    if (index == 4)
+    bool has_devices = index % 2 == 1, has_interfaces = index >= 2, has_tilings = index >= 4;
+    if (index == MAGIC_COUNT)
         return REFUSE(error, "tables-magic", "the block has no magic number");
     if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",
@@ -81,11 +86,19 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
                           "with zeros",
                           i);
     tables->devices = has_devices ? arrays[6] : NULL;
+    tables->tilings = NULL;
+    tables->tiling_words = NULL;
+    tables->tiling_word_count = 0;
     tables->interfaces = NULL;
     tables->interface_sizes = NULL;
     nova_status found = nova_tensor_maps_find(tables, block, size, &position, error);
     if (found != NOVA_OK)
         return found;
+    if (has_tilings) {
+        nova_status status = nova_tilings_find(tables, block, size, &position, error);
+        if (status != NOVA_OK)
+            return status;
+    }
     if (has_interfaces) {
         nova_status status = nova_interfaces_find(tables, block, size, &position, error);
         if (status != NOVA_OK)
@@ -151,8 +164,15 @@ static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index
                                        const nova_tables_limits *limits, nova_error *error)
 {
     const nova_buffer *buffer = &tables->buffers[index];
-    if (buffer->reserved != 0 || buffer->kind > NOVA_CONSTANT)
+    if (buffer->reserved != 0 || buffer->kind > NOVA_SIZES)
         return REFUSE(error, "tables-buffer-kind", "buffer %u is of kind %u", index, buffer->kind);
+    if (buffer->kind == NOVA_SIZES)
+        return buffer->value == 0 && buffer->nbytes <= MOST_SIZES && buffer->nbytes % 8 == 0 &&
+                       tables->devices == NULL
+                   ? NOVA_OK
+                   : REFUSE(error, "tables-sizes",
+                            "buffer %u has %" PRIu64 " bytes of sizes, or is for a device", index,
+                            buffer->nbytes);
     if (buffer->kind == NOVA_ARGUMENT || buffer->kind == NOVA_OUTPUT) {
         bool output = buffer->kind == NOVA_OUTPUT;
         const int64_t *sizes = output ? limits->output_nbytes : limits->argument_nbytes;
@@ -185,6 +205,10 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
     const nova_kernel_record *kernel = &tables->kernels[index];
     bool is_device = (kernel->core & NOVA_CORE_MASK) == NOVA_DEVICE;
     bool is_linked = nova_kernel_is_linked(kernel);
+    if ((kernel->core & NOVA_CONTROL) != 0)
+        return tables->devices == NULL
+                   ? NOVA_OK
+                   : REFUSE(error, "tables-control", "kernel %u is a loop on a device", index);
     if (tables->devices == NULL)
         return !is_linked ? REFUSE(error, "tables-device",
                                    "kernel %u is for a device, and the block "
@@ -212,8 +236,7 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
         grid[0] > INT32_MAX || grid[1] > MOST_GRID_YZ || grid[2] > MOST_GRID_YZ)
         return REFUSE(error, "tables-device", "kernel %u has %ux%ux%u blocks of %ux%ux%u threads",
                       index, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
-    if (launch->shared > MOST_SHARED || kernel->code != 0 ||
-        kernel->core != NOVA_DEVICE)
+    if (launch->shared > MOST_SHARED || kernel->code != 0 || kernel->core != NOVA_DEVICE)
         return REFUSE(error, "tables-device",
                       "kernel %u has %u bytes of shared memory, code in the "
                       "file, or flags of a CPU",
@@ -226,8 +249,11 @@ static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index
     const nova_kernel_record *kernel = &tables->kernels[index];
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
     if ((kernel->core & NOVA_CORE_MASK) > NOVA_WHILE ||
-        (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH))
+        (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH &&
+         kernel->core != (NOVA_VECTOR | NOVA_CONTROL)))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
+    if (flags == NOVA_CONTROL && (kernel->grid != 1 || kernel->code != 0))
+        return REFUSE(error, "tables-control", "kernel %u is a loop or branch, and has code", index);
     if (flags == NOVA_TAKES_SCRATCH && tables->header->scratch_size == 0)
         return REFUSE(error, "tables-scratch", "kernel %u takes scratch memory, and there is none",
                       index);
@@ -442,8 +468,20 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if ((uintptr_t)block % 8 != 0)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the tables are not 8-byte aligned");
+    if (nova_container_has_magic(block, size))
+        return nova_container_check(block, size, limits, tables, error);
+    nova_status status = nova_tables_check_one(block, size, limits, tables, error);
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++)
+        if ((tables->kernels[i].core & NOVA_CONTROL) != 0)
+            status = REFUSE(error, "tables-control", "kernel %u has no regions", i);
+    return status;
+}
+
+nova_status nova_tables_check_one(const void *block, size_t size, const nova_tables_limits *limits,
+                                  nova_tables *tables, nova_error *error)
+{
     nova_tables result;
-    nova_status status = tables_find_arrays(block, size, &result, error);
+    nova_status status = nova_tables_find_arrays(block, size, &result, error);
     if (status == NOVA_OK)
         status = tables_check_strings(&result, error);
     if (status == NOVA_OK && result.header->workspace_size > MOST_MEMORY)
@@ -465,6 +503,8 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
         status = nova_tables_check_flow(&result, limits, error);
     if (status == NOVA_OK)
         status = nova_tensor_maps_check(&result, error);
+    if (status == NOVA_OK)
+        status = nova_tilings_check(&result, error);
     if (status == NOVA_OK)
         *tables = result;
     return status;

@@ -66,14 +66,21 @@ static PyMethodDef module_functions[] = {
      "read_dlpack(capsule, /)\n--\n\n(address, device number, shape, code, bits, is dense) of an "
      "array "
      "that DLPack describes."},
+    {"plan_tasks", module_plan_tasks, METH_VARARGS,
+     "plan_tasks(block, workers, worth_ns, outputs)\n--\n\nThe tasks of a block of tables with "
+     "tilings, for so many threads: (tasks, successors)."},
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nSimulates a task graph "
      "on "
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},
     {"sim_run", module_sim_run, METH_VARARGS,
-     "sim_run(code, operands, constants, sizes, ranges, params, grid, block, dynamic_shared, "
-     "most_steps, check_races)\n--\n\nRuns a kernel on the simulated GPU: (instructions of all "
+     "sim_run(code, operands, constants, sizes, ranges, params, grid, block, cluster, "
+     "dynamic_shared, most_steps, check_races, schedule)\n--\n\nRuns a kernel on the simulated "
+     "GPU: (instructions of all "
      "warps, fault or None)."},
+    {"sim_check_tensor_map", module_sim_check_tensor_map, METH_VARARGS,
+     "sim_check_tensor_map(map)\n--\n\nNone, or what the driver would refuse of a tensor map of "
+     "the simulated GPU."},
     {"sim_lanes", module_sim_lanes, METH_NOARGS,
      "sim_lanes()\n--\n\nThe simulated GPU's arithmetic: (name, bits of the result and of each "
      "operand), in the order of their numbers."},
@@ -84,7 +91,8 @@ static PyMethodDef module_functions[] = {
     {"trace_into", module_trace_into, METH_O,
      "trace_into(lists)\n--\n\nHas every run that starts from now on append (program, start, end, "
      "workers, policy, lost, "
-     "records) to these lists, or (program, trace) when it is on a device."},
+     "records, threads that its tasks were cut for) to these lists, or (program, trace) when it is "
+     "on a device."},
     {"read_device_trace", module_read_device_trace, METH_O,
      "read_device_trace(trace)\n--\n\nWaits for the run: (start, end, lost, spans, numbers of the "
      "values that they name)."},
@@ -157,6 +165,7 @@ PyMODINIT_FUNC PyInit__native(void)
         module_add_type(module, &file_spec, "File", NULL) < 0 ||
         module_add_type(module, &image_spec, "Image", &image_type) < 0 ||
         module_add_type(module, &program_spec, "Program", &program_type) < 0 ||
+        module_add_type(module, &symbolic_spec, "Symbolic", NULL) < 0 ||
         module_add_type(module, &driver_spec, "Driver", &driver_type) < 0 ||
         module_add_type(module, &device_spec, "Device", &device_type) < 0 ||
         module_add_type(module, &device_array_spec, "DeviceArray", &device_array_type) < 0 ||

@@ -10,7 +10,7 @@ static nova_policy settings_process_policy = NOVA_LOCALITY;
 static _Thread_local unsigned settings_local_threads;
 static _Thread_local int settings_local_policy = -1;
 
-static unsigned settings_threads(void)
+unsigned settings_threads(void)
 {
     return settings_local_threads > 0 ? settings_local_threads : settings_process_threads;
 }
@@ -21,7 +21,7 @@ static nova_policy settings_policy(void)
                                       : settings_process_policy;
 }
 
-void apply_settings(const nova_execution *execution, nova_run_options *options)
+void apply_settings(nova_execution *execution, nova_run_options *options)
 {
     options->workers = nova_execution_workers(execution, settings_threads());
     options->policy = settings_policy();
