@@ -166,7 +166,7 @@ def tile_choice(number: int | None) -> str:
     if number is None:
         return "auto"
     tile = TILES[number]
-    return f"wgmma-{tile.rows}x{tile.columns}x{tile.cluster}"
+    return f"wgmma-{tile.rows}x{tile.columns}x{tile.cluster}x{tile.split}"
 
 
 def make_nova(case: Case, arrays: Sequence[Any]) -> Callable[[], Any]:

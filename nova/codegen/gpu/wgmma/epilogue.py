@@ -19,8 +19,9 @@ from nova.codegen.gpu.device_kernel import is_tile_local
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
 from nova.codegen.gpu.ptx_ops import SHARED, load, narrow_pair, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
-from nova.codegen.gpu.wgmma.mainloop import ConsumerThread, TilePosition
+from nova.codegen.gpu.wgmma.mainloop import TilePosition
 from nova.codegen.gpu.wgmma.plan import CONSUMERS, PIECE_BYTES, PIECES, ROW_BYTES, WgmmaPlan
+from nova.codegen.gpu.wgmma.split_sums import ConsumerThread
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.buffers import buffer_root
 from nova.ir.index import (
@@ -131,11 +132,12 @@ class _TileCode:
         own_row = add(self.tile.row, _wide(first))
         pair = arith.shli(arith.andi(lane, word(3)), word(1))
         own_column = add(self.tile.column, _wide(pair))
-        per_block = plan.tile.columns // 2
+        per_block = len(sums) // (rows // 64)
+        columns = 2 * per_block
         for block in range(rows // 64):
             row = add(own_row, block * 64)
-            for first_column in range(0, plan.tile.columns, CHUNK_COLUMNS):
-                count = min(CHUNK_COLUMNS, plan.tile.columns - first_column)
+            for first_column in range(0, columns, CHUNK_COLUMNS):
+                count = min(CHUNK_COLUMNS, columns - first_column)
                 at = block * per_block + first_column // 2
                 column = add(own_column, first_column)
                 self._compute(row, column, sums[at : at + count // 2])

@@ -79,6 +79,19 @@ def cluster_barrier() -> None:
     _emit("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;")
 
 
+def map_shared(address: ir.Value, rank: ir.Value) -> ir.Value:
+    """mapa: the address of shared memory in another block of the cluster."""
+    text = "mapa.shared::cluster.u32 $0, $1, $2;"
+    return llvm.inline_asm(_integer(32), [address, rank], text, "=r,r,r")
+
+
+def load_remote(address: ir.Value, offset: int) -> ir.Value:
+    """An f32 in the shared memory of a block of the cluster."""
+    text = f"ld.shared::cluster.f32 $0, [$1+{offset}];"
+    constraints = "=f,r,~{memory}"
+    return llvm.inline_asm(ir.F32Type.get(), [address], text, constraints, has_side_effects=True)
+
+
 def cluster_rank() -> ir.Value:
     """The number of this block in its cluster, as an i32."""
     return llvm.inline_asm(_integer(32), [], "mov.u32 $0, %cluster_ctarank;", "=r")

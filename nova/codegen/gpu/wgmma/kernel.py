@@ -59,7 +59,7 @@ class WgmmaKernelPlan:
 
     @property
     def cluster(self) -> int:
-        return self.gemm.tile.cluster
+        return self.gemm.cluster
 
     @property
     def tensor_maps(self) -> tuple[TensorMap, ...]:

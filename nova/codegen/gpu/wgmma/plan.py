@@ -36,7 +36,11 @@ _RESERVED = 2048
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of C, the stages of its ring, and the blocks of a cluster, which share columns."""
+    """A tile of C, the stages of its ring, and the blocks of a cluster.
+
+    Blocks of a cluster have tiles with the same columns (`cluster`), or divide the steps of k of
+    one tile (`split`), not both.
+    """
 
     rows: int
     columns: int
@@ -44,6 +48,7 @@ class Tile:
     cluster: int
     speed: float
     """Multiply-adds per cycle of a multiprocessor, in units of the `mma.sync` shapes."""
+    split: int = 1
 
 
 # Relative speeds measured on an H200 (benchmarks/gpu/wgmma.py time --tiles); many widths, so that
@@ -59,7 +64,18 @@ TILES: tuple[Tile, ...] = (
     Tile(128, 112, 6, 1, 2300),
     Tile(128, 96, 6, 1, 2200),
     Tile(128, 64, 8, 1, 1700),
+    Tile(128, 256, 4, 1, 2800, split=2),
+    Tile(128, 256, 4, 1, 2800, split=4),
+    Tile(128, 192, 4, 1, 2900, split=2),
+    Tile(128, 192, 4, 1, 2900, split=4),
+    Tile(128, 128, 6, 1, 2700, split=2),
+    Tile(128, 128, 6, 1, 2700, split=4),
+    Tile(128, 64, 8, 1, 1700, split=2),
+    Tile(128, 64, 8, 1, 1700, split=4),
 )
+
+_CLUSTERS = {1: 132, 2: 66, 4: 30}
+"""Blocks of a cluster -> clusters that run concurrently on 132 multiprocessors."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +128,22 @@ class WgmmaPlan:
         return prod(self.tiles) * self.gemm.batch
 
     @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.tile.cluster * self.tile.split
+
+    @property
+    def concurrent(self) -> int:
+        """Clusters that run concurrently."""
+        return self.processors * _CLUSTERS[self.cluster] // _CLUSTERS[1]
+
+    @property
     def clusters(self) -> int:
-        return min(self.work_items, self.processors // self.tile.cluster)
+        return min(self.work_items, self.concurrent)
 
     @property
     def blocks(self) -> int:
-        return self.clusters * self.tile.cluster
+        return self.clusters * self.cluster
 
     @property
     def stages_of_k(self) -> int:
@@ -128,6 +154,11 @@ class WgmmaPlan:
     def stages(self) -> int:
         """Stages of a tile."""
         return self.stages_of_k * self.gemm.outer_steps
+
+    @property
+    def part_stages(self) -> int:
+        """Stages of a tile that one block computes, at most."""
+        return -(-self.stages // self.tile.split)
 
     @property
     def lhs_bytes(self) -> int:
@@ -153,10 +184,11 @@ class WgmmaPlan:
     def cycles(self) -> float:
         """Estimated cycles, comparable with those of `mma.sync` plans."""
         tile = self.tile
-        work = tile.rows * tile.columns * self.stages * self.depth
+        work = tile.rows * tile.columns * self.part_stages * self.depth
         waves = -(-self.work_items // self.clusters)
-        store = tile.rows * tile.columns / 24
-        return waves * (work / tile.speed + store) + 1800
+        store = tile.rows * tile.columns / (24 * tile.split)
+        reduction = 2500 if tile.split > 1 else 0
+        return waves * (work / tile.speed + store) + reduction + 1800
 
 
 def plan_wgmma(
@@ -181,7 +213,8 @@ def plan_wgmma(
 def parse_tiles(choice: str) -> tuple[Tile, ...] | None:
     """The tiles that the knob `gpu_gemm` allows: none with `mma`; None for all.
 
-    `wgmma-128x256` allows the tiles of this size, `wgmma-128x256x2` those with clusters of two.
+    `wgmma-128x256` allows the tiles of this size, `wgmma-128x256x2` those with clusters of two, and
+    `wgmma-128x256x1x4` those of which four blocks divide k.
     """
     if choice == "mma":
         return ()
@@ -189,7 +222,11 @@ def parse_tiles(choice: str) -> tuple[Tile, ...] | None:
     if not size:
         return None
     numbers = tuple(int(number) for number in size.split("x"))
-    return tuple(t for t in TILES if (t.rows, t.columns, t.cluster)[: len(numbers)] == numbers)
+    return tuple(
+        tile
+        for tile in TILES
+        if (tile.rows, tile.columns, tile.cluster, tile.split)[: len(numbers)] == numbers
+    )
 
 
 def make_wgmma_plan(
@@ -216,6 +253,11 @@ def make_wgmma_plan(
     wide = tile.columns >= 192
     group = min(max(1, row_tiles // tile.cluster), (8 if wide else 16) // tile.cluster)
     plan = WgmmaPlan(gemm, swapped, spec.a_type, tile, lhs, rhs, group, processors)
+    if tile.split > 1:
+        # The sums of a block take the place of its stages, so it has one tile, and some of k.
+        some_of_k = plan.part_stages * (tile.split - 1) < plan.stages
+        if not some_of_k or plan.work_items > plan.concurrent:
+            return None
     return plan if plan.shared_bytes <= _MOST_SHARED else None
 
 
