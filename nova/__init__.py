@@ -62,6 +62,11 @@ _LAZY = {
     "from_jax": "nova.api.from_jax:from_jax",
     "from_onnx": "nova.api.from_onnx:from_onnx",
     "gradcheck": "nova.debug:gradcheck",
+    "hessian": "nova.graph.jacobians:hessian",
+    "jacfwd": "nova.graph.jacobians:jacfwd",
+    "jacrev": "nova.graph.jacobians:jacrev",
+    "jvp": "nova.graph.jacobians:jvp",
+    "linearize": "nova.graph.jacobians:linearize",
     "nn": "nova.nn",
     "optim": "nova.optim",
     "output_pool": "nova.runtime.output_pool",
@@ -69,6 +74,8 @@ _LAZY = {
     "trace": "nova.tracing.collect:trace",
     "train_step": "nova.train.step:train_step",
     "translate": "nova.api.translate:translate",
+    "vjp": "nova.graph.jacobians:vjp",
+    "vmap": "nova.graph.batching:vmap",
 }
 
 

@@ -36,8 +36,15 @@ from nova.core.sizes import dim as dim
 from nova.debug import gradcheck as gradcheck
 from nova.errors import NovaError as NovaError
 from nova.graph.autodiff import backward as backward
+from nova.graph.batching import vmap as vmap
 from nova.graph.checkpoint import checkpoint as checkpoint
 from nova.graph.dot import dump_dot as dump_dot
+from nova.graph.jacobians import hessian as hessian
+from nova.graph.jacobians import jacfwd as jacfwd
+from nova.graph.jacobians import jacrev as jacrev
+from nova.graph.jacobians import jvp as jvp
+from nova.graph.jacobians import linearize as linearize
+from nova.graph.jacobians import vjp as vjp
 from nova.graph.op_methods import DTypeLike, Operand
 from nova.graph.tensor import Tensor as Tensor
 from nova.graph.tensor import device as device

@@ -436,6 +436,10 @@ class PrecisionWarning(UserWarning):
     """A training step was given f64 data, and its model is of a narrower type: it was cast."""
 
 
+class FallbackWarning(UserWarning):
+    """torch computes an op of a compiled graph, because Nova does not."""
+
+
 class CacheWarning(UserWarning):
     """The disk cache cannot be used or held a damaged entry; compilation goes on without it."""
 

@@ -36,6 +36,7 @@ LAYERS: dict[str, set[str]] = {
     "compiler": {"graph", "plan", "ir", "codegen", "passes", "artifact"},
     # Programs of other compilers join the pipeline; files of other libraries are written as safely
     # as our own, and without the compiler: `nova.nn` and `nova.load` read weights.
+    # Graphs of torch and onnx become graphs of Nova's ops.
     "frontends": {"graph", "ir", "passes", "compiler", "artifact"},
     "gpusim": set(),
     # Traces and simulated schedules read the tables of a file.
@@ -116,7 +117,7 @@ NATIVE = (
 LIBRARIES = {
     "torch_mlir": ("nova/ir/bindings.py", "nova/ir/gpu_bindings.py"),
     "llvmlite": ("nova/compiler/llvm/bindings.py", "nova/core/targets.py"),
-    "torch": (),
+    "torch": ("nova/frontends/torch/", "nova/api/torch_backend/", "nova/api/from_torch.py"),
     "jax": ("nova/api/from_jax.py",),
     "onnx": ("nova/frontends/onnx/package.py", "nova/api/onnx_backend.py"),
     # No file that Nova reads may run code.

@@ -17,6 +17,7 @@
 #include "nova/scheduler.h"
 #include "nova/status.h"
 #include "nova/tables.h"
+#include "nova/task_plan.h"
 #include "nova/tensor.h"
 #include "nova/workspace.h"
 

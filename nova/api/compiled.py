@@ -130,7 +130,7 @@ class Compiled(Model):
         `cores` cores would start them."""
         simulation = self.simulate(cores, seed)
         return Compiled(
-            in_order(self._executable, simulation.order.astype("<u4")),
+            in_order(self._executable, simulation.order.astype("<u4"), cores),
             self._given_plan,
             self.origin,
             recorder=self._recorder,

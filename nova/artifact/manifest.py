@@ -15,7 +15,7 @@ from typing import Any
 from nova.artifact.check import fail, storable
 from nova.core.records import record
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 DEVICE_PREFIX = "cuda:"
 """The prefix of the targets of device variants."""
 

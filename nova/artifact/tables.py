@@ -15,14 +15,20 @@ from itertools import accumulate
 from struct import Struct
 
 from nova.artifact.check import Buffer, fail, storable
+from nova.artifact.tilings import Tiling, pack_tilings, unpack_tilings
 from nova.core.records import record
 
+TILED_MAGIC = b"NOVATBL5"
+TILED_DEVICE_MAGIC = b"NOVATBL6"
+"""Magic of blocks with the tilings of kernels, from which the runtime derives tasks."""
 MAGIC = b"NOVATBL3"
 DEVICE_MAGIC = b"NOVATBL4"
 """Magic of a block with device kernels: the shapes of their launches are an extra array."""
 OLD_MAGIC = b"NOVATBL1"
 OLD_DEVICE_MAGIC = b"NOVATBL2"
 """Magic of blocks from an older Nova, without the interfaces of kernels."""
+MAGICS = (OLD_MAGIC, OLD_DEVICE_MAGIC, MAGIC, DEVICE_MAGIC, TILED_MAGIC, TILED_DEVICE_MAGIC)
+"""In the order of their age; every second one is for devices."""
 ALIGN = 64
 """The alignment of blocks, and of the buffers in workspace and constants."""
 
@@ -37,7 +43,7 @@ DEVICE = Struct("<8I")
 TENSOR_MAP = Struct("<4IQ5Q4Q5I4x")
 INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
-# In the order of the block; device launches and their tensor maps, if any, the interfaces of
+# In the order of the block; device launches and their tensor maps, tilings, the interfaces of
 # kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
@@ -110,6 +116,7 @@ class KernelSpec:
     reports: bool = False  # whether it returns an i32, where anything but 0 is an error
     takes_scratch: bool = False  # whether its fourth argument is scratch memory
     device: DeviceLaunch | None = None
+    tiling: Tiling | None = None  # of a linked kernel; None in blocks of an older Nova
 
     @property
     def is_linked(self) -> bool:
@@ -142,7 +149,10 @@ class TaskSpec:
 
 @record
 class Tables:
-    """A whole block. `work` is the scalar operations of a run; no tasks: launches in order.
+    """A whole block. `work` is the scalar operations of a run.
+
+    The runtime derives tasks from the tilings of kernels. `tasks` are fixed ones, of an older Nova;
+    without both, launches run in order.
 
     `scratch_size` is the private memory of each thread while it runs a kernel.
     """
@@ -166,6 +176,12 @@ class Tables:
     def has_device(self) -> bool:
         """Whether any kernel needs a device."""
         return any(k.device is not None or k.core in COPIES for k in self.kernels)
+
+    @property
+    def has_tilings(self) -> bool:
+        """Whether the runtime can derive tasks."""
+        linked = [k.tiling is not None for k in self.kernels if k.is_linked]
+        return bool(linked) and all(linked)
 
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
@@ -215,11 +231,14 @@ def _pack_rows(
     if tables.has_device:
         body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
         body += b"".join([_pack_tensor_maps(kernel.device) for kernel in tables.kernels])
+    if tables.has_tilings:
+        body += pack_tilings(_checkable_tilings(tables))
     body += _pack_interfaces(tables, strings)
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
     sizes = (len(body), tables.workspace_size, tables.work)
-    magic = DEVICE_MAGIC if tables.has_device else MAGIC
+    magics = MAGICS[-2:] if tables.has_tilings else (MAGIC, DEVICE_MAGIC)
+    magic = magics[tables.has_device]
     HEADER.pack_into(body, 0, magic, *sizes, *counts, tables.scratch_size)
     return bytes(body)
 
@@ -268,6 +287,17 @@ def _tensor_map(row: tuple[int, ...]) -> TensorMapSpec:
         tuple(strides[: rank - 1]),
         tuple(box[:rank]),
     )
+
+
+def _checkable_tilings(tables: Tables) -> list[Tiling | None]:
+    """The tilings; a kernel without a launch has no operands to touch."""
+    launched = {launch.kernel for launch in tables.launches}
+    return [
+        replace(kernel.tiling, ranges=())
+        if kernel.tiling is not None and number not in launched
+        else kernel.tiling
+        for number, kernel in enumerate(tables.kernels)
+    ]
 
 
 def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
@@ -342,9 +372,10 @@ def unpack_tables(block: Buffer) -> Tables:
                 bool(core & REPORTS),
                 bool(core & TAKES_SCRATCH),
                 device,
+                tiling,
             )
-            for (_, grid, flops, moved, core, name, symbol, location), device in zip(
-                view.rows(1), view.devices(), strict=True
+            for (_, grid, flops, moved, core, name, symbol, location), device, tiling in zip(
+                view.rows(1), view.devices(), view.tilings, strict=True
             )
         ),
         launches=tuple(
@@ -384,8 +415,7 @@ class _View:
         magic, size, self.workspace_size, self.work, *counts, self.scratch_size = (
             HEADER.unpack_from(block)
         )
-        magics = (MAGIC, DEVICE_MAGIC, OLD_MAGIC, OLD_DEVICE_MAGIC)
-        if magic not in magics or size != len(block):
+        if magic not in MAGICS or size != len(block):
             fail("tables-header", f"magic {magic!r}, {size} bytes in a block of {len(block)}")
         self.block = block
         self.counts: list[int] = counts
@@ -395,7 +425,8 @@ class _View:
             self.starts.append(position)
             position += row_format.size * count
             position += -position % 8
-        has_devices = magic in (DEVICE_MAGIC, OLD_DEVICE_MAGIC)
+        age = MAGICS.index(magic)
+        has_devices = age % 2 == 1
         self._devices_at = position if has_devices else None
         if has_devices:
             position += DEVICE.size * counts[1]
@@ -403,7 +434,10 @@ class _View:
                 fail("tables-size", f"the device launches end at {position} of {size}")
             self._maps_at = position
             position += TENSOR_MAP.size * sum(self._map_counts())
-        if magic in (MAGIC, DEVICE_MAGIC):
+        self.tilings: list[Tiling | None] = [None] * counts[1]
+        if age >= MAGICS.index(TILED_MAGIC):
+            self.tilings, position = unpack_tilings(block, position, counts[1])
+        if age >= MAGICS.index(MAGIC):
             position = self._after_interfaces(position)
         if position + counts[-1] != size:
             fail("tables-size", f"the arrays end at {position + counts[-1]} of {size}")

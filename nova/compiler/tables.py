@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
-from nova.compiler.task_graph import make_tasks
+from nova.artifact.tilings import OperandRange, Tiling
+from nova.codegen.common.footprint import load_footprint
 from nova.errors import LoweringError
 from nova.ir.attributes import UNPACKED, WRITES
 from nova.ir.bindings import ir
@@ -22,7 +23,7 @@ from nova.ir.types import dense_bytes
 from nova.ir.walk import find_function
 from nova.ir.walk import kernels as kernel_functions
 from nova.passes.cpu.allocate_scratch import scratch_size
-from nova.passes.kernels.plan_tasks import moved_bytes
+from nova.passes.kernels.plan_tasks import moved_bytes, read_task_ns
 
 # The ops allowed in main: calls, their operands, and the terminator.
 _HOST_OPS = VIEWS | {
@@ -73,7 +74,6 @@ def _read(module: ir.Module) -> tuple[Tables, bytes]:
         launches=tuple(launches),
         workspace_size=reader.workspace_size,
         work=sum(specs[launch.kernel].flops for launch in launches),
-        tasks=make_tasks(list(kernels.values()), launches, list(reader.buffers)),
         scratch_size=max(map(scratch_size, kernels.values()), default=0),
     )
     return tables, bytes(reader.constants)
@@ -170,7 +170,20 @@ def _kernel_spec(function: Any) -> KernelSpec:
         bytes=moved_bytes(function),
         location=location_text(function.location),
         takes_scratch=scratch_size(function) > 0,
+        tiling=_tiling(function),
     )
+
+
+def _tiling(function: Any) -> Tiling:
+    """The footprint of a kernel, as the runtime reads it to cut tasks."""
+    footprint = load_footprint(function)
+    ranges = tuple(
+        OperandRange(number, writes, r.low, r.high, r.strides)
+        for writes, arguments in ((False, footprint.reads), (True, footprint.writes))
+        for number, byte_ranges in enumerate(arguments)
+        for r in byte_ranges
+    )
+    return Tiling(footprint.grid, footprint.tile, ranges, read_task_ns(function))
 
 
 def location_text(location: Any) -> str:

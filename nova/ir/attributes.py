@@ -297,7 +297,11 @@ WRITES = RowsPerArgument(
     "kernels",
     "The byte ranges that a tile writes of each argument: low, high, and a stride per loop.",
 )
-TASKS = Integers("nova.tasks", "kernels", "The first tile of each task, and the number of tiles.")
+TASK_NS = Integer(
+    "nova.task_ns",
+    "kernels",
+    "The estimated nanoseconds of one task; the runtime cuts tiles into tasks.",
+)
 SCRATCH_OFFSETS = Integers(
     "nova.scratch_offsets",
     "kernels",

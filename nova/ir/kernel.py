@@ -58,7 +58,7 @@ class Kernel(Function):
     writes = attributes.WRITES
     scalar_loops = attributes.SCALAR_LOOPS
     # from `plan-tasks` and `allocate-scratch`
-    tasks = attributes.TASKS
+    task_ns = attributes.TASK_NS
     scratch_offsets = attributes.SCRATCH_OFFSETS
     # from `lower-device-kernels`
     launch = attributes.LAUNCH

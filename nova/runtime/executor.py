@@ -74,10 +74,11 @@ def load_image(artifact: Artifact, variant: int) -> _native.Image:
         raise ArtifactError(f"check '{error.check}' failed: {error.text}") from None
 
 
-def in_order(executable: Executable, order: Any) -> Executable:
-    """The same program with its tasks in the order of a simulation, on the calling thread."""
+def in_order(executable: Executable, order: Any, cores: int) -> Executable:
+    """The same program with its tasks for `cores` threads in the order of a simulation, on the
+    calling thread."""
     ordered = Executable(executable.artifact)
-    ordered.program.set_order(order)
+    ordered.program.set_order(order, cores)
     return ordered
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nova import _native
 from nova.artifact.format import Artifact
 from nova.artifact.tables import Tables
+from nova.artifact.task_plan import plan_tasks
 from nova.core.location import find_user_location
 from nova.errors import (
     NovaError,
@@ -29,7 +31,7 @@ _STATES = ("waiting", "ready", "done", "failed")
 _PARTIAL = "arrays that the run writes are part old, part new"
 
 Report = Callable[
-    [int, int, tuple[int, ...], bytes | None, int, BaseException | None], BaseException
+    [int, int, tuple[int, ...], bytes | None, int, BaseException | None, int], BaseException
 ]
 
 
@@ -43,8 +45,10 @@ def make_reporter(artifact: Artifact, variant: int) -> Report:
         states: bytes | None,
         number: int,
         cause: BaseException | None,
+        tasks_for: int = 0,
     ) -> BaseException:
         tables = artifact.tables(variant)
+        tables = replace(tables, tasks=plan_tasks(tables, max(1, tasks_for)))
         if task == _DROPPED:
             error: NovaError = RunCancelled("a run before it in its stream did not succeed")
         elif status == _native.TASK_REPORTED:
@@ -86,6 +90,7 @@ def report_on_device(
     states: None,
     number: int,
     cause: BaseException | None,
+    tasks_for: int = 0,
 ) -> BaseException:
     """The same for a run on a device, if the failure is not that of the device.
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from math import prod
 from typing import Any
 
+from nova import knobs
 from nova.artifact.choose_target import explain_variant, find_device, find_variant
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import TensorSpec, VariantSpec
 from nova.artifact.sign import KEY_BYTES, check_trust, is_signed
-from nova.artifact.tables import Tables
+from nova.artifact.tables import TaskSpec
+from nova.artifact.task_plan import plan_tasks
 from nova.core.dtypes import array_dtype
 from nova.errors import ArtifactError, TrustError
 
@@ -127,6 +130,8 @@ def describe_devices(artifact: Artifact) -> list[dict[str, Any]]:
 
 def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, Any]:
     tables, loops = artifact.tables(number), _loops(artifact, spec.target)
+    threads = knobs.get("threads")
+    tasks = plan_tasks(tables, threads)
     missing = artifact.file.missing(number)
     launched = Counter(launch.kernel for launch in tables.launches)
     kernels = [
@@ -146,8 +151,9 @@ def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, An
         "kernels": kernels,
         "launches": [asdict(launch) for launch in tables.launches],
         "buffers": [asdict(buffer) for buffer in tables.buffers],
-        "tasks": [asdict(task) for task in tables.tasks],
-        "task_graph": _task_graph(tables),
+        "threads": threads,
+        "tasks": [asdict(task) for task in tasks],
+        "task_graph": _task_graph(tasks),
         "options": dict(sorted(spec.options.items())),
         "schedules": dict(_SCHEDULE.findall(loops)),
         "packed": dict(_PACKED.findall(loops)),
@@ -160,20 +166,20 @@ def _loops(artifact: Artifact, target: str) -> str:
     return stages.get(f"loops@{target}", stages.get("loops", ""))
 
 
-def _task_graph(tables: Tables) -> dict[str, int]:
+def _task_graph(tasks: Sequence[TaskSpec]) -> dict[str, int]:
     """How large and how wide the task graph is; a level holds tasks that wait for no other in it.
 
     Tasks without tiles only join others: they are tasks, but nothing runs concurrently in them.
     """
-    levels = [0] * len(tables.tasks)
+    levels = [0] * len(tasks)
     width: Counter[int] = Counter()
-    for number, task in enumerate(tables.tasks):
+    for number, task in enumerate(tasks):
         width[levels[number]] += task.begin < task.end
         for successor in task.successors:
             levels[successor] = max(levels[successor], levels[number] + 1)
     return {
-        "tasks": len(tables.tasks),
-        "edges": sum(len(task.successors) for task in tables.tasks),
+        "tasks": len(tasks),
+        "edges": sum(len(task.successors) for task in tasks),
         "levels": len(set(levels)),
         "widest": max(width.values(), default=0),
     }

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from nova import knobs
 from nova.artifact.tables import KernelSpec, Tables
-from nova.tracing.costs import WORTH_SHARING_NS, planned_ns, planned_tile_work
+from nova.artifact.task_plan import WORTH_SHARING_NS, plan_tasks
+from nova.tracing.costs import planned_ns, planned_tile_work
 from nova.tracing.critical import Step
 from nova.tracing.graph import Task, TaskGraph
 from nova.tracing.timeline import Timeline
@@ -85,7 +86,7 @@ def _too_few(graph: TaskGraph, task: Task, count: int, workers: int) -> str:
     """Why a kernel does not keep the cores busy, and the settings that change that."""
     tasks = f"{count} task" + ("s" if count != 1 else "")
     has = f"{_name(task)} has {tasks} for {workers} cores"
-    if graph.by_launch and graph.tables.tasks:
+    if graph.by_launch and plan_tasks(graph.tables, workers):
         return f"{has}: it was run as a whole"
     if graph.by_launch and sum(map(planned_ns, _launched(graph.tables))) < WORTH_SHARING_NS:
         return f"{has}: the program is too short to be shared"

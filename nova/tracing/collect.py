@@ -134,7 +134,7 @@ class _Builder:
     def __init__(self, peaks: Callable[[], Peaks]):
         self._peaks = peaks  # measured if a run was on this machine's cores
         self._tables: dict[int, Tables] = {}
-        self._graphs: dict[int, TaskGraph] = {}
+        self._graphs: dict[tuple[int, int], TaskGraph] = {}  # by program and threads of its tasks
         self._plans: dict[tuple[int, ...], Simulation] = {}
 
     def build(self, items: list[Any]) -> tuple[AnyRun, ...]:
@@ -177,10 +177,11 @@ class _Builder:
         policy: int,
         lost: int,
         block: bytes,
+        tasks_for: int,
     ) -> Run:
-        key = id(program)
+        key = id(program), tasks_for
         if key not in self._graphs:
-            self._graphs[key] = make_graph(self._tables_of(program))
+            self._graphs[key] = make_graph(self._tables_of(program), max(1, tasks_for))
         graph = self._graphs[key]
         records = np.frombuffer(block, RECORD)
         if not graph.specs:
@@ -190,12 +191,12 @@ class _Builder:
             for field in ("ready", "start", "end"):
                 records[field] -= np.minimum(records[field], np.uint64(base))
         timeline = make_timeline(graph, records, workers, start - base, end - base)
-        return Run(program.label or "program", timeline, self._plan(key, workers, policy), lost)
+        return Run(program.label or "program", timeline, self._plan(*key, workers, policy), lost)
 
     def _plan(self, *key: int) -> Simulation:
         if key not in self._plans:
-            program, workers, policy = key
-            graph = self._graphs[program]
+            program, tasks_for, workers, policy = key
+            graph = self._graphs[program, tasks_for]
             costs = task_costs(graph, speeds_of(self._peaks()))
             self._plans[key] = play(graph, costs, workers, POLICIES[policy])
         return self._plans[key]

@@ -21,9 +21,6 @@ measurements."""
 
 _OF_COPY = 0.8
 
-WORTH_SHARING_NS = 40_000
-"""The compiler creates no tasks for a program with a shorter estimate."""
-
 PRODUCT_TILE_WORK = 2 * 256_000_000 / 65_536
 """Operations of a matmul that count as one of `tile_work`."""
 

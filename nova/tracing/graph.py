@@ -1,8 +1,9 @@
 """The task graph of a program, for traces and simulations.
 
-In: the `Tables` of a file. Out: `TaskGraph`, with the operations and bytes of each task, its
-dependences, and their reasons (`critical.py`). A program without tasks runs its launches in order:
-it gets one task per launch, each after the previous one. Used by everything in this package.
+In: the `Tables` of a file, and a number of threads. Out: `TaskGraph`, with the operations and bytes
+of each task, its dependences, and their reasons (`critical.py`). A program without tasks runs its
+launches in order: it gets one task per launch, each after the previous one. Used by everything in
+this package.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from nova.artifact.tables import CORES, SUCCESSOR, TASK, KernelSpec, Tables, TaskSpec
+from nova.artifact.task_plan import plan_tasks
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,11 @@ class TaskGraph:
         return bytes(records), bytes(successors), cores
 
 
-def make_graph(tables: Tables, *, by_launch: bool = False) -> TaskGraph:
-    """The tasks of a program; `by_launch` for a run that did not use them."""
-    if tables.tasks and not by_launch:
-        return TaskGraph(tables, tables.tasks, False)
+def make_graph(tables: Tables, workers: int = 1, *, by_launch: bool = False) -> TaskGraph:
+    """The tasks of a program on `workers` threads; `by_launch` for a run that did not use them."""
+    tasks = () if by_launch else plan_tasks(tables, workers)
+    if tasks:
+        return TaskGraph(tables, tasks, False)
     last = len(tables.launches) - 1
     chain = tuple(
         TaskSpec(

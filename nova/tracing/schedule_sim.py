@@ -56,6 +56,7 @@ class Simulation:
     timeline: Timeline
     critical_cost: int
     bound: int
+    speeds: Speeds | None = None  # of the costs; None if a caller gave those
 
     @property
     def makespan(self) -> int:
@@ -93,9 +94,14 @@ class Simulation:
         return critical_path(self.timeline)
 
     def curve(self, cores: Sequence[int] = CURVE) -> tuple[Point, ...]:
-        """The same program on other numbers of cores."""
-        plays = [play(self.graph, self.costs, n, self.policy, self.seed) for n in cores]
+        """The same program on other numbers of cores, with the tasks for each number."""
+        plays = [self._on(n) for n in cores]
         return tuple(Point(p.cores, p.makespan, p.bound, p.speedup, p.utilisation) for p in plays)
+
+    def _on(self, cores: int) -> Simulation:
+        if self.speeds is None or cores == self.cores:  # costs of a caller: they fit this graph
+            return play(self.graph, self.costs, cores, self.policy, self.seed)
+        return simulate(self.graph.tables, cores, self.seed, self.policy, self.speeds)
 
     def __str__(self) -> str:
         rows = [("cores", "time", "bound", "speed-up")]
@@ -123,8 +129,10 @@ def simulate(
     speeds: Speeds | None = None,
 ) -> Simulation:
     """Simulate a program's task graph. A seed other than 0 picks among ready tasks at random."""
-    graph = make_graph(tables)
-    return play(graph, task_costs(graph, speeds or Speeds()), cores, policy, seed)
+    _check(cores, policy, seed)
+    graph = make_graph(tables, cores)
+    speeds = speeds or Speeds()
+    return replace(play(graph, task_costs(graph, speeds), cores, policy, seed), speeds=speeds)
 
 
 def play(

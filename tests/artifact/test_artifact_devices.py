@@ -72,6 +72,7 @@ def device_variant(host: FileSpec, arch: str) -> Variant:
         core="device",
         takes_scratch=False,
         device=DeviceLaunch((3, 1, 1), (128, 1, 1), 4096),
+        tiling=None,
     )
     tables = dataclasses.replace(tables, kernels=(kernel,), tasks=(), scratch_size=0)
     return dataclasses.replace(
@@ -100,9 +101,9 @@ def test_tables_keep_the_launch_of_a_device(host: FileSpec) -> None:
     assert tables.renamed(".x").kernels[0].symbol == "double_it"
 
 
-def test_tables_of_a_cpu_are_as_before(host: FileSpec) -> None:
+def test_tables_of_a_cpu_have_tilings(host: FileSpec) -> None:
     tables = host.variants[0].tables
-    assert pack_tables(tables)[:8] == b"NOVATBL3"
+    assert pack_tables(tables)[:8] == b"NOVATBL5"
     assert unpack_tables(pack_tables(tables)) == tables
 
 
@@ -173,7 +174,9 @@ def test_a_tensor_map_that_no_device_takes(host: FileSpec, fields: dict[str, Any
 
 def test_a_device_kernel_without_a_launch(host: FileSpec) -> None:
     (variant,) = host.variants
-    kernel = dataclasses.replace(variant.tables.kernels[0], core="device", takes_scratch=False)
+    kernel = dataclasses.replace(
+        variant.tables.kernels[0], core="device", takes_scratch=False, tiling=None
+    )
     tables = dataclasses.replace(variant.tables, kernels=(kernel,))
     variant = dataclasses.replace(variant, tables=tables)
     with pytest.raises(ArtifactError, match=r"'tables-device'.*does not say how"):

@@ -60,7 +60,7 @@ def test_round_trip(artifact_bytes, contents, tmp_path, call):
     artifact = read_artifact(artifact_bytes)
     manifest = artifact.manifest
     (variant,) = contents.variants
-    assert (manifest.format_version, manifest.arch) == (4, "x86_64")
+    assert (manifest.format_version, manifest.arch) == (5, "x86_64")
     assert (manifest.args, manifest.outputs) == (contents.args, contents.outputs)
     assert (manifest.source, manifest.key) == ("plan", contents.key)
     assert manifest.variants[0].options == variant.options
@@ -415,7 +415,7 @@ def test_every_check_is_in_the_spec():
     assert {"open", "elf", "manifest", "seal", "tables", "stages"} <= names <= listed
 
 
-@pytest.mark.parametrize("version", [1, 5, 1 << 40])
+@pytest.mark.parametrize("version", [1, 6, 1 << 40])
 def test_other_versions(version, objects, contents, artifact_bytes):
     """Another version is named before its fields are looked at."""
     plain = {"format_version": version, "producer": "nova 9.9", "surprise": 1}

@@ -23,7 +23,7 @@ GPUS = ["cuda:sm_80", "cuda:sm_90a"]
 
 def main() -> None:
     for mode, make in (("format", make_plain), ("devices", make_devices), ("mixed", make_mixed)):
-        path = FOLDER / f"{mode}-{FORMAT_VERSION}.nova"
+        path = FOLDER / mode / f"{mode}-{FORMAT_VERSION}.nova"
         if path.exists():
             raise SystemExit(f"{path.name} is there: a released file stays as it is")
         make(path)

@@ -14,7 +14,7 @@ from nova.artifact.format import load_artifact
 from nova.artifact.manifest import FORMAT_VERSION
 
 FOLDER = Path(__file__).parent
-FILES = sorted(FOLDER.glob("format-*.nova"))
+FILES = sorted(FOLDER.glob("format/*.nova"))
 
 on_x86_64 = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="the files hold code for x86-64"
@@ -55,7 +55,7 @@ def test_results_are_those_recorded(path: Path) -> None:
 
 # --- files for GPUs -------------------------------------------------------------------------------
 
-GPU_FILES = sorted([*FOLDER.glob("devices-*.nova"), *FOLDER.glob("mixed-*.nova")])
+GPU_FILES = sorted([*FOLDER.glob("devices/*.nova"), *FOLDER.glob("mixed/*.nova")])
 
 
 def test_versions_with_gpus_have_their_files() -> None:

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 import nova
-from nova.artifact.tables import BufferSpec, LaunchSpec, Tables, TaskSpec, pack_tables
+from nova.artifact.tables import (
+    BufferSpec,
+    DeviceLaunch,
+    KernelSpec,
+    LaunchSpec,
+    Tables,
+    TaskSpec,
+)
+from nova.artifact.task_plan import plan_tasks
+from nova.artifact.tilings import OperandRange, Tiling
 from nova.compiler.hybrid.copies import Copy, Step, place_copies
-from nova.compiler.hybrid.task_graph import join_tasks
 
 A, B, C, D = (BufferSpec("workspace", 64 * n, 64) for n in range(4))
 X, Y = BufferSpec("arg", 0, 64), BufferSpec("output", 0, 64)
@@ -77,58 +85,44 @@ def test_empty_buffers_are_not_copied() -> None:
 # --- tasks ----------------------------------------------------------------------------------------
 
 
-def check(tasks: tuple[TaskSpec, ...], launches: int) -> None:
-    """The runtime takes them: all launches are covered, and edges go forward."""
-    named = [s for task in tasks for s in task.successors]
-    for number, task in enumerate(tasks):
-        assert task.waits == named.count(number)
-        assert all(s > number for s in task.successors)
-        assert list(task.successors) == sorted(set(task.successors))
-    assert sorted({task.launch for task in tasks}) == list(range(launches))
-    assert [task.launch for task in tasks] == sorted(task.launch for task in tasks)
-    rows = tuple(LaunchSpec(0, (0,)) for _ in range(launches))
-    assert pack_tables(Tables((Y,), (), rows, 0, 0, tasks))
+def kernel(core: str, tiles: int = 1) -> KernelSpec:
+    """One on the host writes 64 bytes for each tile, and reads as many."""
+    if core != "vector":
+        device = DeviceLaunch((1, 1, 1), (32, 1, 1)) if core == "device" else None
+        return KernelSpec(core, core, tiles, core, 0, 0, "", device=device)
+    size = 64 // tiles
+    ranges = (OperandRange(0, False, 0, size, (size,)), OperandRange(1, True, 0, size, (size,)))
+    tiling = Tiling((tiles,), (1,), ranges, 1)
+    return KernelSpec(core, core, tiles, core, 10**6, 0, "", tiling=tiling)
+
+
+def planned(cores: str, *buffers: tuple[int, ...]) -> tuple[TaskSpec, ...]:
+    """Tasks of launches on the host (h), the device (d), and of copies (c)."""
+    names = {"h": 0, "d": 1, "c": 2}
+    kernels = (kernel("vector", 2), kernel("device"), kernel("to_host"))
+    launches = tuple(LaunchSpec(names[c], b) for c, b in zip(cores, buffers, strict=True))
+    return plan_tasks(Tables((X, Y, A, B, C, D), kernels, launches, 256, 0), 4)
 
 
 def test_an_island_between_launches_of_the_device() -> None:
-    """Two launches of the host, cut in two, between four of the device."""
-    private = (
-        TaskSpec(0, 0, 0, 2, (2,)),
-        TaskSpec(0, 0, 2, 4, (3,)),
-        TaskSpec(1, 1, 0, 2, ()),
-        TaskSpec(1, 1, 2, 4, ()),
-    )
-    tasks = join_tasks(private, (2, 3), 6)
-    check(tasks, 6)
+    """Two launches of the host, cut in two, between those of the device: parts in a row."""
+    tasks = planned("dchhdd", (0, 2), (2,), (2, 3), (3, 4), (4, 5), (5, 1))
     assert [(t.launch, t.begin, t.end) for t in tasks] == [
         *((0, 0, 1), (1, 0, 1)),
-        *((2, 0, 2), (2, 2, 4), (3, 0, 2), (3, 2, 4)),
+        *((2, 0, 1), (2, 1, 2), (3, 0, 1), (3, 1, 2)),
         *((4, 0, 1), (5, 0, 1)),
     ]
     assert [t.successors for t in tasks] == [(1,), (2, 3), (4,), (5,), (6,), (6,), (7,), ()]
 
 
 def test_host_regions_that_follow_each_other_by_a_launch() -> None:
-    """Edges between islands are replaced by the order of the launches."""
-    private = (
-        TaskSpec(0, 0, 0, 2, (2, 3)),
-        TaskSpec(0, 0, 2, 4, (2, 3)),
-        TaskSpec(1, 2, 0, 2, ()),
-        TaskSpec(1, 2, 2, 4, ()),
-    )
-    tasks = join_tasks(private, (0, 2), 3)
-    check(tasks, 3)
-    assert [t.successors for t in tasks] == [(2,), (2,), (3, 4), (), ()]
+    """All of an island finishes before the device goes on, and that before the next island."""
+    tasks = planned("hchd", (0, 2), (2,), (0, 3), (3, 1))
+    assert [t.successors for t in tasks] == [(2,), (2,), (3, 4), (5,), (5,), ()]
 
 
-def test_a_launch_without_tiles() -> None:
-    private = (TaskSpec(0, 0, 0, 4, ()), TaskSpec(2, 0, 0, 4, ()))
-    tasks = join_tasks(private, (0, 1, 2), 4)
-    assert [(t.launch, t.successors) for t in tasks] == [(0, (2,)), (2, (2,)), (3, ())]
-
-
-def test_no_tasks_of_the_host_are_none_at_all() -> None:
-    assert join_tasks((), (1,), 3) == ()
+def test_a_program_of_the_device_alone_has_no_tasks() -> None:
+    assert planned("ddd", (0, 2), (2, 3), (3, 1)) == ()
 
 
 # --- compiled -------------------------------------------------------------------------------------
@@ -162,7 +156,7 @@ def test_islands_have_tasks(threads: int) -> None:
     """More than launches: the pieces of the host's product; the same bits for any threads."""
     program = mixed()
     tables = program._executable.tables
-    assert len(tables.tasks) > len(tables.launches)
+    assert len(plan_tasks(tables, 4)) > len(tables.launches)
     with nova.knobs.override(threads=threads):
         result = program(x)
     h = x @ x @ x

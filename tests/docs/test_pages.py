@@ -47,6 +47,10 @@ def test_fast_math_page(tmp_path: Path) -> None:
     run_python("docs/fast-math.md")
 
 
+def test_transforms_page() -> None:
+    run_python("docs/transforms.md")
+
+
 def test_jit_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_python("docs/jit.md")

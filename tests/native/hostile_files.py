@@ -165,7 +165,7 @@ def _without(name: str) -> dict[str, Any]:
 
 SHARD = {"kind": "ptx", "arch": "sm_90", "offset": 0, "size": 10}
 MANIFESTS: list[tuple[str, str, dict[str, Any] | bytes]] = [
-    ("newer version", "format-version", manifest(format_version=5, surprise=1)),
+    ("newer version", "format-version", manifest(format_version=6, surprise=1)),
     ("older version", "format-version", manifest(format_version=1)),
     ("version as text", "manifest-fields", manifest(format_version="2")),
     ("no version", "manifest-fields", _without("format_version")),

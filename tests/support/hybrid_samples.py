@@ -16,6 +16,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from fixed_hybrid_tasks import join_tasks
+
 from nova.artifact.device_image import DeviceImage
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import (
@@ -27,7 +29,6 @@ from nova.artifact.tables import (
     TaskSpec,
 )
 from nova.artifact.write import FileSpec, Variant
-from nova.compiler.hybrid.task_graph import join_tasks
 from nova.core.targets import parse_target
 
 SIZE = 96

@@ -161,7 +161,7 @@ def test_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "tasks.nova"
     contents = contents_of("x86_64")
     (variant,) = contents.variants
-    kernel = dataclasses.replace(variant.tables.kernels[0], grid=8)
+    kernel = dataclasses.replace(variant.tables.kernels[0], grid=8, tiling=None)
     tasks = (TaskSpec(0, 0, 0, 3, (2,)), TaskSpec(0, 0, 3, 7, (2,)), TaskSpec(0, 2, 7, 8, ()))
     tables = dataclasses.replace(variant.tables, kernels=(kernel,), tasks=tasks)
     variant = dataclasses.replace(variant, tables=tables)

@@ -10,9 +10,8 @@ import pytest
 import nova
 from nova.codegen.common.cost_model import estimate_ns
 from nova.codegen.cpu import schedule
-from nova.compiler import task_graph
 from nova.tracing.advice import Finding, find_advice
-from nova.tracing.costs import PRODUCT_TILE_WORK, WORTH_SHARING_NS, planned_ns
+from nova.tracing.costs import PRODUCT_TILE_WORK, planned_ns
 from nova.tracing.schedule_sim import Simulation
 
 CORES = 64
@@ -98,7 +97,6 @@ def test_smaller_tiles_compute_the_same() -> None:
 
 def test_the_compilers_numbers() -> None:
     """The trace does not load the compiler: it has copies of its numbers."""
-    assert WORTH_SHARING_NS == task_graph._WORTH_SHARING_NS
     assert PRODUCT_TILE_WORK == 2 * schedule._LARGE_TILE / schedule._USUAL_TILE_WORK
     assert nova.knobs.KNOBS["tile_work"].default == schedule._USUAL_TILE_WORK
     simulation, _ = played("both")

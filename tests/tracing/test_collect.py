@@ -13,6 +13,7 @@ import pytest
 from events import check_events
 from graphs import PEAKS, Program, fork_join, fork_join_records
 from programs import two_chains
+from task_counts import count_tasks
 
 import nova
 from nova import _native
@@ -40,7 +41,7 @@ def test_every_task_is_recorded_once(threads, policy):
         np.testing.assert_array_equal(program(*inputs), expected)
     (run,) = trace.runs
     timeline, graph = run.measured, run.measured.graph
-    assert not graph.by_launch and len(graph.specs) == len(program._executable.tables.tasks) > 2
+    assert not graph.by_launch and len(graph.specs) == count_tasks(program) > 2
     assert sorted(timeline.records["task"]) == list(range(len(graph.specs))) and run.lost == 0
     assert 1 <= timeline.workers <= threads
     assert timeline.records["worker"].max() < timeline.workers
@@ -101,7 +102,7 @@ def test_jit_submit_and_threads_are_traced():
     names = sorted(run.program for run in trace.runs)
     assert names == sorted(["double", "double", program.name])
     submitted = next(run for run in trace.runs if run.program == program.name)
-    tasks = len(program._executable.tables.tasks)
+    tasks = count_tasks(program)
     assert sorted(submitted.measured.records["task"]) == list(range(tasks))
     assert submitted.measured.makespan > 0
 
@@ -117,7 +118,7 @@ def test_a_submitted_run_belongs_to_the_traces_of_its_start(tmp_path):
         for future in (early, inside, both):
             future.result()
     assert [len(trace.runs) for trace in (first, inner, second)] == [2, 1, 0]
-    tasks = len(program._executable.tables.tasks)
+    tasks = count_tasks(program)
     for run in first.runs:
         assert sorted(run.measured.records["task"]) == list(range(tasks)) and run.lost == 0
 
@@ -232,8 +233,8 @@ def test_items_of_the_native_module():
     for name in ("ready", "start", "end"):
         late[name] += 1000
     items = [
-        (program, 11_000, 11_410, 2, 1, 4, late.tobytes()),
-        (program, 10_000, 10_410, 2, 1, 0, rows.tobytes()),
+        (program, 11_000, 11_410, 2, 1, 4, late.tobytes(), 0),
+        (program, 10_000, 10_410, 2, 1, 0, rows.tobytes(), 0),
     ]
     first, second = _Builder(lambda: PEAKS).build(items)
     assert (first.program, first.measured.start, first.measured.end) == ("mine", 0, 410)

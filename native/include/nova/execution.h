@@ -16,12 +16,15 @@
 #include "nova/program.h"
 #include "nova/scheduler.h"
 #include "nova/status.h"
+#include "nova/task_plan.h"
 
 typedef struct nova_execution {
     nova_instance *instance; /* to run, wait for, cancel and inspect */
     nova_program *program;
-    void *owner;     /* for the holder: polls and callbacks get the execution */
-    unsigned places; /* threads that a run of it can have */
+    const struct nova_prepared *prepared; /* its tasks */
+    unsigned tasks_for; /* threads that its tasks were cut for; 0: they are fixed */
+    void *owner;        /* for the holder: polls and callbacks get the execution */
+    unsigned places;    /* threads that a run of it can have */
     /* the number that a kernel returned in a run that ended with NOVA_TASK_REPORTED */
     _Atomic int32_t reported;
     uint32_t trace_capacity;
@@ -37,8 +40,15 @@ typedef struct nova_execution {
 nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
                                 nova_execution **execution);
 
+/* The same with the tasks for `workers` threads, however many there are now (0: as above). */
+nova_status nova_execution_take_for(nova_program *program, unsigned workers,
+                                    uint32_t trace_capacity, nova_execution **execution);
+
 /* Gives it back after its run, and all waits for it, have ended. NULL is fine. Thread-safe. */
 void nova_execution_give(nova_execution *execution);
+
+/* Its tasks; owned by the program. By the holder. */
+nova_task_plan nova_execution_tasks(const nova_execution *execution);
 
 /* Sets the pointers of the next run, as nova_program_run takes them. By the holder. */
 nova_status nova_execution_bind(nova_execution *execution, void *const *arguments,

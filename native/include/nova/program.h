@@ -47,13 +47,18 @@ uint64_t nova_program_workspace_size(const nova_program *program);
 /* Whether it runs inline; a plain run of it cannot be stopped. Thread-safe. */
 bool nova_program_is_inline(const nova_program *program);
 
-/* The graph of its tasks, created at first use and owned by the program; without tasks in the
- * tables, a chain of one task per launch (or one empty task). Thread-safe. */
+/* The graph of its tasks for the current number of threads, created at first use and owned by the
+ * program; a chain of one task per launch (or one empty task) if nothing could run concurrently.
+ * Thread-safe. */
 nova_status nova_program_graph(nova_program *program, const nova_graph **graph);
 
-/* Describes a task: kernel, tiles and the user's source line, in at most `size` bytes.
- * Thread-safe. */
-void nova_program_describe(const nova_program *program, uint32_t task, char *text, size_t size);
+/* The same for `workers` threads; 0: the current number. */
+nova_status nova_program_graph_for(nova_program *program, unsigned workers,
+                                   const nova_graph **graph);
+
+/* Describes a task of that graph: kernel, tiles and the user's source line, in at most `size`
+ * bytes. Thread-safe. */
+void nova_program_describe(nova_program *program, uint32_t task, char *text, size_t size);
 
 /* Runs once: inline, or as tasks on the pool (nova/scheduler.h) including the caller. The caller
  * owns every pointer: a non-NULL one for each argument and output, at least element-aligned, and a

@@ -18,9 +18,14 @@
  * the successors; then their tensor maps, if there are any. */
 #define NOVA_TABLES_DEVICE_MAGIC "NOVATBL2"
 
-/* The same two with the interfaces of the kernels before the strings; all that Nova writes now. */
+/* The same two with the interfaces of the kernels before the strings. */
 #define NOVA_TABLES_CHECKED_MAGIC "NOVATBL3"
 #define NOVA_TABLES_CHECKED_DEVICE_MAGIC "NOVATBL4"
+
+/* The same two with the tilings of the kernels before the interfaces, from which the tasks are
+ * derived (nova/task_plan.h) unless the block has tasks. */
+#define NOVA_TABLES_TILED_MAGIC "NOVATBL5"
+#define NOVA_TABLES_TILED_DEVICE_MAGIC "NOVATBL6"
 
 typedef struct nova_tables_header {
     char magic[8];
@@ -31,7 +36,7 @@ typedef struct nova_tables_header {
     uint32_t kernel_count;
     uint32_t launch_count;
     uint32_t operand_count;
-    uint32_t task_count; /* 0: the launches run in order */
+    uint32_t task_count; /* 0: derived from the tilings; without those, the launches run in order */
     uint32_t successor_count;
     uint32_t string_size;
     uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
@@ -150,6 +155,20 @@ static inline uint32_t nova_tensor_map_element_size(uint32_t element)
     }
 }
 
+/* Dimensions of a tile grid. */
+enum { NOVA_MOST_DIMENSIONS = 16 };
+
+/* The tile grid of a kernel, and the bytes that its tiles touch. Its words: the size of the grid
+ * along each dimension, then that of a tile; then for each byte range: operand * 2 + whether it is
+ * written, low, high, and a stride for each dimension. At grid point p, a tile touches bytes of the
+ * operand within [low, high) + strides . p. Tiles are numbered with the last dimension fastest. */
+typedef struct nova_tiling {
+    uint32_t first_word;
+    uint32_t rank;
+    uint32_t range_count; /* ordered by operand and direction */
+    uint32_t task_ns;     /* estimated time that one task should have; 0: only on a device */
+} nova_tiling;
+
 /* The interface of a kernel, by its symbol: the shapes that its code was compiled for, which cannot
  * be derived from the code. After the rows come the bytes of each operand, u64, kernel by kernel.
  * Copies and loops have none. */
@@ -171,9 +190,12 @@ typedef struct nova_tables {
     const uint32_t *operands;
     const nova_task *tasks;
     const uint32_t *successors;
-    const nova_device_launch *devices; /* one a kernel; NULL when none is for a device */
+    const nova_device_launch *devices;  /* one a kernel; NULL when none is for a device */
     const nova_tensor_map *tensor_maps; /* of all kernels, in their order; NULL when none has any */
-    const nova_interface *interfaces;  /* one a kernel; NULL in a block of an older Nova */
+    const nova_interface *interfaces;   /* one a kernel; NULL in a block of an older Nova */
+    const nova_tiling *tilings;         /* one a kernel; NULL in a block of an older Nova */
+    const int64_t *tiling_words;
+    uint64_t tiling_word_count;
     const uint64_t *interface_sizes;
     const char *strings;
 } nova_tables;

@@ -7,28 +7,27 @@
 
 /* --- the pool of a program -------------------------------------------------------------------- */
 
-static nova_status execution_make(nova_program *program, unsigned slots, uint32_t trace_capacity,
+static nova_status execution_make(nova_program *program, const nova_prepared *prepared,
+                                  unsigned slots, uint32_t trace_capacity,
                                   nova_execution **execution)
 {
-    const nova_graph *graph;
-    nova_status status = nova_program_graph(program, &graph);
-    if (status != NOVA_OK)
-        return status;
     uint32_t operands = program->tables.header->operand_count;
     nova_execution *created = malloc(sizeof *created + operands * sizeof created->pointers[0]);
     if (created == NULL)
         return NOVA_OUT_OF_MEMORY;
     created->program = program;
+    created->prepared = prepared;
+    created->tasks_for = prepared->workers;
     created->places = slots;
     created->trace_capacity = trace_capacity;
     created->instance = NULL;
     /* Whole pages: no two threads write to the same one. */
     created->scratch_stride = ((size_t)program->tables.header->scratch_size + 4095) & ~(size_t)4095;
     void *scratch;
-    status = nova_memory_take(created->scratch_stride * slots, &scratch);
+    nova_status status = nova_memory_take(created->scratch_stride * slots, &scratch);
     created->scratch = scratch;
     if (status == NOVA_OK)
-        status = nova_instance_create(graph, slots, trace_capacity, &created->instance);
+        status = nova_instance_create(prepared->graph, slots, trace_capacity, &created->instance);
     if (status != NOVA_OK) {
         free(created->scratch);
         free(created);
@@ -50,10 +49,16 @@ void nova_execution_destroy(nova_execution *execution)
 nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
                                 nova_execution **execution)
 {
+    return nova_execution_take_for(program, 0, trace_capacity, execution);
+}
+
+nova_status nova_execution_take_for(nova_program *program, unsigned workers,
+                                    uint32_t trace_capacity, nova_execution **execution)
+{
     if (program == NULL || execution == NULL)
         return NOVA_INVALID_ARGUMENT;
     const nova_prepared *prepared;
-    nova_status status = nova_program_prepare(program, &prepared);
+    nova_status status = nova_program_prepare(program, workers, &prepared);
     if (status != NOVA_OK)
         return status;
     unsigned slots = prepared->planned;
@@ -74,12 +79,13 @@ nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
             pthread_mutex_unlock(&program->mutex);
         }
     }
-    if (reusable != NULL && reusable->places < slots) { /* it was created for fewer threads */
+    /* It was created for fewer threads, or for other tasks. */
+    if (reusable != NULL && (reusable->places < slots || reusable->prepared != prepared)) {
         nova_execution_destroy(reusable);
         reusable = NULL;
     }
     if (reusable == NULL)
-        status = execution_make(program, slots, trace_capacity, &reusable);
+        status = execution_make(program, prepared, slots, trace_capacity, &reusable);
     if (status != NOVA_OK)
         return status;
     reusable->owner = NULL;
@@ -129,9 +135,7 @@ nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
 {
     nova_execution *execution = context;
     const nova_program *program = execution->program;
-    const nova_prepared *prepared = atomic_load_explicit(&program->prepared, memory_order_relaxed);
-    const nova_task *task =
-        &(prepared->tasks != NULL ? prepared->tasks : program->tables.tasks)[number];
+    const nova_task *task = &execution->prepared->tasks.tasks[number];
     if (task->begin == task->end)
         return NOVA_OK; /* a join */
     const nova_launch_record *launch = &program->tables.launches[task->launch];
@@ -155,6 +159,11 @@ nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
     return NOVA_TASK_REPORTED;
 }
 
+nova_task_plan nova_execution_tasks(const nova_execution *execution)
+{
+    return execution->prepared->tasks;
+}
+
 unsigned nova_execution_workers(const nova_execution *execution, unsigned limit)
 {
     return limit > 0 && limit < execution->places ? limit : execution->places;
@@ -163,9 +172,7 @@ unsigned nova_execution_workers(const nova_execution *execution, unsigned limit)
 /* How many tasks wait for ever, and the first of them. */
 static nova_status execution_explain_stall(const nova_execution *execution, nova_error *error)
 {
-    const nova_program *program = execution->program;
-    const nova_prepared *prepared = atomic_load_explicit(&program->prepared, memory_order_relaxed);
-    uint32_t count = nova_graph_get_facts(prepared->graph).task_count, waiting = 0, first = 0;
+    uint32_t count = execution->prepared->tasks.task_count, waiting = 0, first = 0;
     uint8_t *states = malloc(count);
     if (states == NULL || nova_instance_states(execution->instance, states) != NOVA_OK) {
         free(states);
@@ -178,7 +185,7 @@ static nova_status execution_explain_stall(const nova_execution *execution, nova
         }
     free(states);
     char message[256];
-    nova_program_describe(program, first, message, sizeof message);
+    nova_prepared_describe(execution->program, execution->prepared, first, message, sizeof message);
     return nova_fail(error, NOVA_STALLED, "", "%s: %u of %u tasks, the first is %s",
                      nova_status_text(NOVA_STALLED), waiting, count, message);
 }
@@ -193,7 +200,8 @@ nova_status nova_execution_explain(const nova_execution *execution, const nova_r
     if (task == NOVA_NO_TASK && result->running_count > 0)
         task = result->running[0];
     if (task != NOVA_NO_TASK)
-        nova_program_describe(execution->program, task, message, sizeof message);
+        nova_prepared_describe(execution->program, execution->prepared, task, message,
+                               sizeof message);
     if (result->status == NOVA_TASK_REPORTED)
         return nova_fail(error, result->status, "", "%s reported error %d", message,
                          (int)atomic_load_explicit(&execution->reported, memory_order_relaxed));

@@ -214,7 +214,7 @@ static nova_status program_run_tasks(nova_program *program, void *const *argumen
                                      const nova_program_options *requested, nova_error *error)
 {
     nova_execution *execution;
-    nova_status status = nova_execution_take(program, 0, &execution);
+    nova_status status = nova_execution_take_for(program, requested->workers, 0, &execution);
     if (status != NOVA_OK)
         return nova_fail(error, status, "", "the run cannot be prepared: %s",
                          nova_status_text(status));

@@ -7,6 +7,7 @@
 
 #include "nova/execution.h"
 #include "nova/program.h"
+#include "nova/task_plan.h"
 
 /* A kernel as a run needs it. */
 typedef struct {
@@ -20,12 +21,14 @@ typedef struct {
     bool takes_scratch;
 } nova_bound_kernel;
 
-/* A graph, and its tasks if the tables have none. */
-typedef struct {
+/* The tasks of a program for a number of threads, and their graph. */
+typedef struct nova_prepared {
     nova_graph *graph;
-    nova_task *tasks;
-    uint32_t *successors;
+    nova_task_plan tasks;
+    bool is_fixed;    /* the tasks belong to the tables */
+    unsigned workers; /* threads that the tasks were cut for; 0: any, they are fixed */
     unsigned planned; /* threads that are worth it, were there enough */
+    struct nova_prepared *next;
 } nova_prepared;
 
 enum { NOVA_IDLE_EXECUTIONS = 16 };
@@ -40,7 +43,7 @@ struct nova_program {
     uint64_t pointers_offset;
     uint64_t scratch_offset;
     uint64_t workspace_size;
-    _Atomic(nova_prepared *) prepared; /* NULL until first use */
+    _Atomic(nova_prepared *) prepared; /* a list, one for each number of threads so far */
     /* The execution released last: one atomic exchange, no lock. */
     _Atomic(nova_execution *) warm;
     pthread_mutex_t mutex; /* guards the list of the others */
@@ -52,14 +55,20 @@ struct nova_program {
 /* Nanoseconds of `part` of a kernel (1: all of it), roughly. Pure. */
 double nova_kernel_cost(const nova_kernel_record *kernel, double part);
 
-/* NULL is fine. */
+/* Frees a list of them. NULL is fine. */
 void nova_prepared_free(nova_prepared *prepared);
 
 /* Frees an execution that is not in use; NULL is fine. */
 void nova_execution_destroy(nova_execution *execution);
 
-/* The tasks and threads of a program, created at first use. Thread-safe. */
-nova_status nova_program_prepare(nova_program *program, const nova_prepared **prepared);
+/* The tasks of a program for `workers` threads (0: those of the pool), created at first use.
+ * Thread-safe. */
+nova_status nova_program_prepare(nova_program *program, unsigned workers,
+                                 const nova_prepared **prepared);
+
+/* Describes a task: kernel, tiles and the user's source line, in at most `size` bytes. */
+void nova_prepared_describe(const nova_program *program, const nova_prepared *prepared,
+                            uint32_t task, char *text, size_t size);
 
 /* Whether the pointers of a run are there. Pure. */
 bool nova_program_accepts(const nova_program *program, void *const *arguments, void *const *outputs,

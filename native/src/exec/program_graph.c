@@ -21,52 +21,63 @@ double nova_kernel_cost(const nova_kernel_record *kernel, double part)
 
 void nova_prepared_free(nova_prepared *prepared)
 {
-    if (prepared == NULL)
-        return;
-    nova_graph_destroy(prepared->graph);
-    free(prepared->tasks);
-    free(prepared->successors);
-    free(prepared);
+    while (prepared != NULL) {
+        nova_prepared *next = prepared->next;
+        nova_graph_destroy(prepared->graph);
+        if (!prepared->is_fixed)
+            nova_task_plan_free(&prepared->tasks);
+        free(prepared);
+        prepared = next;
+    }
 }
 
 /* One task a launch, in a chain; one empty task if there are no launches. */
-static bool program_graph_chain_launches(const nova_tables *tables, nova_prepared *prepared,
-                                         uint32_t *count)
+static nova_status program_graph_chain_launches(const nova_tables *tables, nova_task_plan *plan)
 {
-    uint32_t launches = tables->header->launch_count;
-    *count = launches > 0 ? launches : 1;
-    prepared->tasks = calloc(*count, sizeof *prepared->tasks);
-    prepared->successors = calloc(*count, sizeof *prepared->successors);
-    if (prepared->tasks == NULL || prepared->successors == NULL)
-        return false;
-    for (uint32_t i = 0; i < *count; i++) {
-        prepared->tasks[i] = (nova_task){
+    uint32_t launches = tables->header->launch_count, count = launches > 0 ? launches : 1;
+    plan->tasks = calloc(count, sizeof *plan->tasks);
+    plan->successors = calloc(count, sizeof *plan->successors);
+    if (plan->tasks == NULL || plan->successors == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    plan->task_count = count;
+    plan->successor_count = count - 1;
+    for (uint32_t i = 0; i < count; i++) {
+        plan->tasks[i] = (nova_task){
             .launch = i,
             .waits = i > 0,
             .end = launches > 0 ? tables->kernels[tables->launches[i].kernel].grid : 0,
             .first_successor = i,
-            .successor_count = i + 1 < *count,
+            .successor_count = i + 1 < count,
         };
-        prepared->successors[i] = i + 1;
+        plan->successors[i] = i + 1;
     }
-    return true;
+    return NOVA_OK;
 }
 
 static nova_status program_graph_make(const nova_tables *tables, nova_prepared *prepared)
 {
+    nova_task_plan *plan = &prepared->tasks;
+    nova_status status = NOVA_OK;
+    prepared->is_fixed = tables->header->task_count > 0;
+    if (prepared->is_fixed)
+        *plan = (nova_task_plan){
+            .tasks = (nova_task *)(uintptr_t)tables->tasks, /* never written to */
+            .successors = (uint32_t *)(uintptr_t)tables->successors,
+            .task_count = tables->header->task_count,
+            .successor_count = tables->header->successor_count,
+        };
+    else if (prepared->workers > 0)
+        status = nova_task_plan_create(tables, prepared->workers, NOVA_WORTH_SHARING, plan);
+    if (status == NOVA_OK && plan->task_count == 0)
+        status = program_graph_chain_launches(tables, plan);
+    if (status != NOVA_OK)
+        return status;
     nova_graph_tables parts = {
-        .tasks = tables->tasks,
-        .successors = tables->successors,
-        .task_count = tables->header->task_count,
-        .successor_count = tables->header->successor_count,
+        .tasks = plan->tasks,
+        .successors = plan->successors,
+        .task_count = plan->task_count,
+        .successor_count = plan->successor_count,
     };
-    if (parts.task_count == 0) {
-        if (!program_graph_chain_launches(tables, prepared, &parts.task_count))
-            return NOVA_OUT_OF_MEMORY;
-        parts.tasks = prepared->tasks;
-        parts.successors = prepared->successors;
-        parts.successor_count = parts.task_count - 1;
-    }
     uint64_t *cost = calloc(parts.task_count, sizeof *cost + 1);
     if (cost == NULL)
         return NOVA_OUT_OF_MEMORY;
@@ -83,7 +94,7 @@ static nova_status program_graph_make(const nova_tables *tables, nova_prepared *
     }
     parts.core = core;
     parts.cost = cost;
-    nova_status status = nova_graph_create(&parts, 0, &prepared->graph); /* copies both */
+    status = nova_graph_create(&parts, 0, &prepared->graph); /* copies both */
     free(cost);
     if (status != NOVA_OK)
         return status;
@@ -92,23 +103,46 @@ static nova_status program_graph_make(const nova_tables *tables, nova_prepared *
     return NOVA_OK;
 }
 
-nova_status nova_program_prepare(nova_program *program, const nova_prepared **prepared)
+static nova_prepared *program_graph_find(nova_prepared *prepared, unsigned workers)
 {
-    nova_prepared *current = atomic_load_explicit(&program->prepared, memory_order_acquire);
+    while (prepared != NULL && prepared->workers != workers)
+        prepared = prepared->next;
+    return prepared;
+}
+
+nova_status nova_program_prepare(nova_program *program, unsigned workers,
+                                 const nova_prepared **prepared)
+{
+    bool is_fixed = program->tables.header->task_count > 0 || program->tables.tilings == NULL;
+    if (is_fixed)
+        workers = 0;
+    else if (workers == 0)
+        workers = nova_workers_count();
+    nova_prepared *head = atomic_load_explicit(&program->prepared, memory_order_acquire);
+    nova_prepared *current = program_graph_find(head, workers);
     if (current == NULL) {
         nova_prepared *created = calloc(1, sizeof *created);
-        nova_status status =
-            created != NULL ? program_graph_make(&program->tables, created) : NOVA_OUT_OF_MEMORY;
+        if (created == NULL)
+            return NOVA_OUT_OF_MEMORY;
+        created->workers = workers;
+        nova_status status = program_graph_make(&program->tables, created);
         if (status != NOVA_OK) {
             nova_prepared_free(created);
             return status;
         }
         /* Several threads may create it concurrently; the first to store its own wins. */
-        if (atomic_compare_exchange_strong_explicit(&program->prepared, &current, created,
-                                                    memory_order_acq_rel, memory_order_acquire))
+        do {
+            created->next = head;
+            current = program_graph_find(head, workers);
+        } while (current == NULL && !atomic_compare_exchange_weak_explicit(
+                                        &program->prepared, &head, created, memory_order_acq_rel,
+                                        memory_order_acquire));
+        if (current == NULL) {
             current = created;
-        else
+        } else {
+            created->next = NULL;
             nova_prepared_free(created);
+        }
     }
     *prepared = current;
     return NOVA_OK;
@@ -116,31 +150,42 @@ nova_status nova_program_prepare(nova_program *program, const nova_prepared **pr
 
 nova_status nova_program_graph(nova_program *program, const nova_graph **graph)
 {
+    return nova_program_graph_for(program, 0, graph);
+}
+
+nova_status nova_program_graph_for(nova_program *program, unsigned workers,
+                                   const nova_graph **graph)
+{
     if (program == NULL || graph == NULL)
         return NOVA_INVALID_ARGUMENT;
     const nova_prepared *prepared;
-    nova_status status = nova_program_prepare(program, &prepared);
+    nova_status status = nova_program_prepare(program, workers, &prepared);
     if (status == NOVA_OK)
         *graph = prepared->graph;
     return status;
 }
 
-void nova_program_describe(const nova_program *program, uint32_t number, char *text, size_t size)
+void nova_prepared_describe(const nova_program *program, const nova_prepared *prepared,
+                            uint32_t number, char *text, size_t size)
 {
     const nova_tables *tables = &program->tables;
-    uint32_t count = tables->header->task_count, launches = tables->header->launch_count;
-    uint32_t launch = count == 0       ? number
-                      : number < count ? tables->tasks[number].launch
-                                       : launches;
-    if (launch >= launches) {
+    if (number >= prepared->tasks.task_count || tables->header->launch_count == 0) {
         (void)snprintf(text, size, "task %u", number);
         return;
     }
-    const nova_kernel_record *kernel = &tables->kernels[tables->launches[launch].kernel];
-    int64_t begin = count > 0 ? tables->tasks[number].begin : 0;
-    int64_t end = count > 0 ? tables->tasks[number].end : kernel->grid;
+    const nova_task *task = &prepared->tasks.tasks[number];
+    const nova_kernel_record *kernel = &tables->kernels[tables->launches[task->launch].kernel];
     const char *location = tables->strings + kernel->location;
     (void)snprintf(text, size, "kernel %s, tiles %" PRId64 " to %" PRId64 " of %" PRId64 "%s%s",
-                   tables->strings + kernel->name, begin, end, kernel->grid,
+                   tables->strings + kernel->name, task->begin, task->end, kernel->grid,
                    *location != '\0' ? ", " : "", location);
+}
+
+void nova_program_describe(nova_program *program, uint32_t number, char *text, size_t size)
+{
+    const nova_prepared *prepared;
+    if (nova_program_prepare(program, 0, &prepared) == NOVA_OK)
+        nova_prepared_describe(program, prepared, number, text, size);
+    else
+        (void)snprintf(text, size, "task %u", number);
 }

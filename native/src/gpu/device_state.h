@@ -171,6 +171,7 @@ typedef struct {
     nova_kernel_record *kernels;
     nova_launch_record *launches;
     uint32_t *operands;
+    nova_tiling *tilings;
     nova_task *tasks;
     uint32_t *successors;
     void **constants; /* one for each operand; NULL unless it is a constant */

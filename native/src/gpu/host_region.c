@@ -1,5 +1,6 @@
 /* Host regions: consecutive host kernels of a hybrid program, as CPU programs. Their tables are a
- * slice of those of the file, with buffers in the host shadow. */
+ * slice of those of the file, with buffers in the host shadow; so are their tasks, in files that
+ * have tasks instead of tilings. */
 #include "gpu/device_state.h"
 
 #include <stdlib.h>
@@ -16,11 +17,12 @@ static bool region_make_arrays(nova_host_region *region)
     region->kernels = region_array(header->kernel_count, sizeof *region->kernels);
     region->launches = region_array(header->launch_count, sizeof *region->launches);
     region->operands = region_array(header->operand_count, sizeof *region->operands);
+    region->tilings = region_array(header->kernel_count, sizeof *region->tilings);
     region->tasks = region_array(header->task_count, sizeof *region->tasks);
     region->successors = region_array(header->successor_count, sizeof *region->successors);
     region->constants = region_array(header->operand_count, sizeof *region->constants);
     return region->buffers && region->kernels && region->launches && region->operands &&
-           region->tasks && region->successors && region->constants;
+           region->tilings && region->tasks && region->successors && region->constants;
 }
 
 /* A launch with its own kernel and buffers. */
@@ -29,6 +31,8 @@ static void region_fill_launch(const nova_device_program *program, nova_host_reg
                                uint32_t first_operand)
 {
     region->kernels[index] = program->tables.kernels[launch->kernel];
+    if (program->tables.tilings != NULL)
+        region->tilings[index] = program->tables.tilings[launch->kernel];
     region->launches[index] = (nova_launch_record){.kernel = index,
                                                    .first_operand = first_operand,
                                                    .operand_count = launch->operand_count,
@@ -116,6 +120,9 @@ nova_status nova_host_region_create(const nova_device_program *program,
                                .operands = region->operands,
                                .tasks = region->tasks,
                                .successors = region->successors,
+                               .tilings = tables->tilings != NULL ? region->tilings : NULL,
+                               .tiling_words = tables->tiling_words,
+                               .tiling_word_count = tables->tiling_word_count,
                                .strings = tables->strings};
     return nova_program_create(&local, image, 0, &region->program, error);
 }
@@ -127,6 +134,7 @@ void nova_host_region_free(nova_host_region *region)
     free(region->kernels);
     free(region->launches);
     free(region->operands);
+    free(region->tilings);
     free(region->tasks);
     free(region->successors);
     free(region->constants);

@@ -8,7 +8,7 @@
 
 /* Version 3 adds variants for devices, version 4 the interfaces of kernels; the fields of version 2
  * are unchanged. */
-enum { OLDEST_VERSION = 2, FORMAT_VERSION = 4, MOST_VARIANTS = 64, ALIGNMENT = 64 };
+enum { OLDEST_VERSION = 2, FORMAT_VERSION = 5, MOST_VARIANTS = 64, ALIGNMENT = 64 };
 
 static const struct {
     const char *name;

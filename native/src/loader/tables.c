@@ -2,8 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* strnlen */
 
 #include "nova/tables.h"
-#include "loader/tables_dataflow.h"
-#include "loader/tensor_maps.h"
+#include "loader/tables_parts.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -13,7 +12,8 @@
 _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
                    sizeof(nova_kernel_record) == 48 && sizeof(nova_launch_record) == 16 &&
                    sizeof(nova_task) == 32 && sizeof(nova_device_launch) == 32 &&
-                   sizeof(nova_interface) == 24 && sizeof(nova_tensor_map) == 120,
+                   sizeof(nova_interface) == 24 && sizeof(nova_tensor_map) == 120 &&
+                   sizeof(nova_tiling) == 16,
                "as in docs/nova-format.md");
 
 #define REFUSE(error, check, ...) nova_fail((error), NOVA_REFUSED, (check), __VA_ARGS__)
@@ -50,13 +50,15 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
         return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header",
                       size);
     const nova_tables_header *header = tables->header = (const void *)block;
-    static const char MAGICS[][9] = {NOVA_TABLES_MAGIC, NOVA_TABLES_DEVICE_MAGIC,
-                                     NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC};
+    static const char MAGICS[][9] = {NOVA_TABLES_MAGIC,         NOVA_TABLES_DEVICE_MAGIC,
+                                     NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC,
+                                     NOVA_TABLES_TILED_MAGIC,   NOVA_TABLES_TILED_DEVICE_MAGIC};
+    enum { MAGIC_COUNT = sizeof MAGICS / sizeof MAGICS[0] };
     int index = 0;
-    while (index < 4 && memcmp(header->magic, MAGICS[index], sizeof header->magic) != 0)
+    while (index < MAGIC_COUNT && memcmp(header->magic, MAGICS[index], sizeof header->magic) != 0)
         index++;
-    bool has_devices = index % 2 == 1, has_interfaces = index >= 2;
-    if (index == 4)
+    bool has_devices = index % 2 == 1, has_interfaces = index >= 2, has_tilings = index >= 4;
+    if (index == MAGIC_COUNT)
         return REFUSE(error, "tables-magic", "the block has no magic number");
     if (header->size != size)
         return REFUSE(error, "tables-size", "the header says %" PRIu64 " bytes, the file %zu",
@@ -81,11 +83,19 @@ static nova_status tables_find_arrays(const char *block, size_t size, nova_table
                           "with zeros",
                           i);
     tables->devices = has_devices ? arrays[6] : NULL;
+    tables->tilings = NULL;
+    tables->tiling_words = NULL;
+    tables->tiling_word_count = 0;
     tables->interfaces = NULL;
     tables->interface_sizes = NULL;
     nova_status found = nova_tensor_maps_find(tables, block, size, &position, error);
     if (found != NOVA_OK)
         return found;
+    if (has_tilings) {
+        nova_status status = nova_tilings_find(tables, block, size, &position, error);
+        if (status != NOVA_OK)
+            return status;
+    }
     if (has_interfaces) {
         nova_status status = nova_interfaces_find(tables, block, size, &position, error);
         if (status != NOVA_OK)
@@ -212,8 +222,7 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
         grid[0] > INT32_MAX || grid[1] > MOST_GRID_YZ || grid[2] > MOST_GRID_YZ)
         return REFUSE(error, "tables-device", "kernel %u has %ux%ux%u blocks of %ux%ux%u threads",
                       index, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
-    if (launch->shared > MOST_SHARED || kernel->code != 0 ||
-        kernel->core != NOVA_DEVICE)
+    if (launch->shared > MOST_SHARED || kernel->code != 0 || kernel->core != NOVA_DEVICE)
         return REFUSE(error, "tables-device",
                       "kernel %u has %u bytes of shared memory, code in the "
                       "file, or flags of a CPU",
@@ -465,6 +474,8 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
         status = nova_tables_check_flow(&result, limits, error);
     if (status == NOVA_OK)
         status = nova_tensor_maps_check(&result, error);
+    if (status == NOVA_OK)
+        status = nova_tilings_check(&result, error);
     if (status == NOVA_OK)
         *tables = result;
     return status;

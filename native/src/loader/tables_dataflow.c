@@ -6,7 +6,7 @@
  * that a launch reads was written before and not overwritten since. The body of a loop runs any
  * number of times: a value that it reads must be defined in the first iteration and in later ones,
  * and after the loop only values that are defined without it are defined. */
-#include "loader/tables_dataflow.h"
+#include "loader/tables_parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

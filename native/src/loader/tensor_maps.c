@@ -1,5 +1,5 @@
 /* Checks the tensor maps of a block: the copy engine accesses all that a map describes. */
-#include "loader/tensor_maps.h"
+#include "loader/tables_parts.h"
 
 #include <inttypes.h>
 
@@ -80,8 +80,7 @@ nova_status nova_tensor_maps_check(const nova_tables *tables, nova_error *error)
                               "tensor map %u of kernel %u is not one of the copy engine", k, i);
             if (maps_end(map) > sizes[map->operand])
                 return REFUSE(error, "tables-tensor-map",
-                              "tensor map %u of kernel %u ends at %" PRIu64
-                              " of %" PRIu64 " bytes",
+                              "tensor map %u of kernel %u ends at %" PRIu64 " of %" PRIu64 " bytes",
                               k, i, maps_end(map), sizes[map->operand]);
         }
         sizes += interface->operand_count;

@@ -66,6 +66,9 @@ static PyMethodDef module_functions[] = {
      "read_dlpack(capsule, /)\n--\n\n(address, device number, shape, code, bits, is dense) of an "
      "array "
      "that DLPack describes."},
+    {"plan_tasks", module_plan_tasks, METH_VARARGS,
+     "plan_tasks(block, workers, worth_ns, outputs)\n--\n\nThe tasks of a block of tables with "
+     "tilings, for so many threads: (tasks, successors)."},
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nSimulates a task graph "
      "on "
@@ -84,7 +87,8 @@ static PyMethodDef module_functions[] = {
     {"trace_into", module_trace_into, METH_O,
      "trace_into(lists)\n--\n\nHas every run that starts from now on append (program, start, end, "
      "workers, policy, lost, "
-     "records) to these lists, or (program, trace) when it is on a device."},
+     "records, threads that its tasks were cut for) to these lists, or (program, trace) when it is "
+     "on a device."},
     {"read_device_trace", module_read_device_trace, METH_O,
      "read_device_trace(trace)\n--\n\nWaits for the run: (start, end, lost, spans, numbers of the "
      "values that they name)."},

@@ -53,7 +53,7 @@ typedef struct {
     PyObject *label;   /* its name in traces; a str or None */
     /* the names of its arguments and outputs in traces: two tuples of str, or None */
     PyObject *names;
-    /* report(status, task, running, states, number, cause) -> exception, or None */
+    /* report(status, task, running, states, number, cause, tasks_for) -> exception, or None */
     PyObject *report;
     nova_program *program;
     nova_pool *pool; /* NULL when no workspace is needed */
@@ -68,6 +68,7 @@ typedef struct {
     bool release_gil;
     uint32_t *order; /* in which its tasks run, on the calling thread; NULL: on the pool */
     uint32_t order_count;
+    unsigned order_workers; /* threads that the ordered tasks were cut for */
     /* Of a program for a device, which has neither image nor pool; NULL for the others. */
     PyObject *device;
     nova_device_program *on_device;
@@ -133,6 +134,9 @@ PyObject *module_allowed_imports(PyObject *module, PyObject *unused);
 /* choose_image(images, major, minor); select_code.c */
 PyObject *module_choose_image(PyObject *module, PyObject *args);
 
+/* plan_tasks(block, workers, worth_ns, outputs): records of tasks, and their successors. */
+PyObject *module_plan_tasks(PyObject *module, PyObject *args);
+
 /* simulate(), measure_flops() and measure_copy() of the module; schedule_sim.c, peaks.c */
 PyObject *module_simulate(PyObject *module, PyObject *args);
 PyObject *module_measure_flops(PyObject *module, PyObject *args);
@@ -151,7 +155,7 @@ PyObject *module_trace_into(PyObject *module, PyObject *sinks);
 PyObject *trace_sinks_now(void);
 
 /* Records that each worker may leave in a run with these sinks; 0 for NULL. */
-uint32_t trace_capacity(const ProgramObject *self, PyObject *sinks);
+uint32_t trace_capacity(const ProgramObject *self, unsigned workers, PyObject *sinks);
 
 /* Adds a run that has ended to its sinks, when it has records. A `start_ns` of 0: begin and end
  * are those of the records. With the GIL; an exception that is set stays. */
@@ -170,8 +174,9 @@ void device_trace_add(ProgramObject *self, PyObject *sinks, nova_device_trace *t
 void device_traces_forget(void);
 PyObject *module_read_device_trace(PyObject *module, PyObject *capsule);
 
-/* program.set_order(order): u32 numbers of all tasks, as a simulation starts them. */
-PyObject *program_set_order(PyObject *self, PyObject *order);
+/* program.set_order(order, workers): u32 numbers of all tasks for so many threads, as a simulation
+ * starts them. */
+PyObject *program_set_order(PyObject *self, PyObject *args);
 
 /* Runs the tasks in that order on this thread, instead of nova_instance_run. Without the GIL. */
 nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
@@ -272,6 +277,9 @@ PyObject *module_outputs_info(PyObject *module, PyObject *unused);
 /* Seconds as nanoseconds, 0 for None; false with an exception. */
 bool read_timeout(PyObject *object, uint64_t *timeout_ns);
 
+/* Threads of a run that this thread starts; 0: those of the pool. */
+unsigned settings_threads(void);
+
 /* Threads and policy of a run that this thread starts; settings.c. */
 void apply_settings(const nova_execution *execution, nova_run_options *options);
 void apply_host_settings(nova_program_options *options);
@@ -296,5 +304,8 @@ PyObject *program_submit(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* program.run(inputs, params=(), out=None, timeout=None) */
 PyObject *program_run(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
+/* program.run_foreign(arguments, outputs); foreign_call.c */
+PyObject *program_run_foreign(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 
 #endif

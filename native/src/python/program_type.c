@@ -218,14 +218,18 @@ static PyMethodDef program_methods[] = {
      "run(inputs, params=(), out=None, timeout=None, *, outputs=None)\n--\n\nCalls with the arrays "
      "of "
      "two lists."},
+    {"run_foreign", (PyCFunction)(void (*)(void))program_run_foreign, METH_FASTCALL,
+     "run_foreign(arguments, outputs)\n--\n\nRuns on lists of tensors with a method data_ptr(), "
+     "whose shapes, dtypes and layouts the caller has checked."},
     {"on_device", (PyCFunction)(void (*)(void))program_on_device,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      "on_device(device, tables, kind, arch, code, constants, args, outputs, convert, input_count)\n"
      "--\n\nA program for a device."},
     {"counts", program_counts, METH_NOARGS,
      "counts()\n--\n\n(runs, launches, graphs made, launched and updated) of a device's program."},
-    {"set_order", program_set_order, METH_O,
-     "set_order(order)\n--\n\nHas all runs take the tasks in this order, on the calling thread."},
+    {"set_order", program_set_order, METH_VARARGS,
+     "set_order(order, workers)\n--\n\nHas all runs take the tasks for so many threads in this "
+     "order, on the calling thread."},
     {"submit", (PyCFunction)(void (*)(void))program_submit, METH_VARARGS | METH_KEYWORDS,
      "submit(arrays, out=None, stream=None, timeout=None, outputs=None)\n--\n\nStarts a run: a "
      "Run."},

@@ -10,7 +10,7 @@ static nova_policy settings_process_policy = NOVA_LOCALITY;
 static _Thread_local unsigned settings_local_threads;
 static _Thread_local int settings_local_policy = -1;
 
-static unsigned settings_threads(void)
+unsigned settings_threads(void)
 {
     return settings_local_threads > 0 ? settings_local_threads : settings_process_threads;
 }

@@ -15,12 +15,12 @@ PyObject *trace_sinks_now(void)
     return trace_sinks;
 }
 
-uint32_t trace_capacity(const ProgramObject *self, PyObject *sinks)
+uint32_t trace_capacity(const ProgramObject *self, unsigned workers, PyObject *sinks)
 {
     if (sinks == NULL)
         return 0;
     const nova_graph *graph;
-    if (nova_program_graph(self->program, &graph) != NOVA_OK)
+    if (nova_program_graph_for(self->program, workers, &graph) != NOVA_OK)
         return 0; /* the run itself is going to say so */
     return nova_graph_get_facts(graph).task_count;
 }
@@ -83,9 +83,9 @@ void trace_add(ProgramObject *self, PyObject *sinks, const nova_execution *execu
     }
     PyObject *item = NULL;
     if (block != NULL)
-        item = Py_BuildValue("OKKIiKO", (PyObject *)self, (unsigned long long)start_ns,
+        item = Py_BuildValue("OKKIiKOI", (PyObject *)self, (unsigned long long)start_ns,
                              (unsigned long long)end_ns, result->workers, (int)policy,
-                             (unsigned long long)lost, block);
+                             (unsigned long long)lost, block, execution->tasks_for);
     Py_XDECREF(block);
     trace_append(self, sinks, item);
     PyErr_Restore(type, value, traceback);
@@ -141,33 +141,50 @@ nova_status run_in_order(const ProgramObject *self, nova_execution *execution,
 }
 
 /* Whether `order` has every task once, and none before one that it waits for. */
-static bool trace_is_possible(const nova_tables *tables, const uint32_t *order, uint32_t count)
+static bool trace_is_possible(const nova_task_plan *plan, const uint32_t *order, uint32_t count)
 {
     uint32_t *waits = PyMem_Calloc((size_t)count + 1, sizeof *waits);
     if (waits == NULL)
         return false;
-    bool chain = tables->header->task_count == 0; /* a task per launch, each after the other */
-    bool good = count == (chain ? tables->header->launch_count : tables->header->task_count);
+    bool good = count == plan->task_count;
     for (uint32_t i = 0; good && i < count; i++)
-        waits[i] = chain ? i > 0 : tables->tasks[i].waits;
+        waits[i] = plan->tasks[i].waits;
     for (uint32_t i = 0; good && i < count; i++) {
         good = order[i] < count && waits[order[i]] == 0;
         if (!good)
             break;
         waits[order[i]] = UINT32_MAX; /* done */
-        if (chain && order[i] + 1 < count)
-            waits[order[i] + 1]--;
-        for (uint32_t k = 0; !chain && k < tables->tasks[order[i]].successor_count; k++)
-            waits[tables->successors[tables->tasks[order[i]].first_successor + k]]--;
+        for (uint32_t k = 0; k < plan->tasks[order[i]].successor_count; k++)
+            waits[plan->successors[plan->tasks[order[i]].first_successor + k]]--;
     }
     PyMem_Free(waits);
     return good;
 }
 
-PyObject *program_set_order(PyObject *object, PyObject *sequence)
+/* The same for the tasks of a program for `workers` threads. An empty program has no tasks to
+ * order. */
+static bool trace_accepts(nova_program *program, unsigned workers, const uint32_t *order,
+                          uint32_t count)
+{
+    if (nova_program_tables(program)->header->launch_count == 0)
+        return count == 0;
+    nova_execution *execution;
+    if (nova_execution_take_for(program, workers, 0, &execution) != NOVA_OK)
+        return false;
+    nova_task_plan plan = nova_execution_tasks(execution);
+    bool good = trace_is_possible(&plan, order, count);
+    nova_execution_give(execution);
+    return good;
+}
+
+PyObject *program_set_order(PyObject *object, PyObject *args)
 {
     ProgramObject *self = (ProgramObject *)object;
     Py_buffer view;
+    PyObject *sequence;
+    unsigned workers;
+    if (!PyArg_ParseTuple(args, "OI:set_order", &sequence, &workers))
+        return NULL;
     if (self->device != NULL) {
         PyErr_SetString(PyExc_TypeError, "a program for a device has no order of tasks");
         return NULL;
@@ -183,7 +200,7 @@ PyObject *program_set_order(PyObject *object, PyObject *sequence)
     bool good = order != NULL && count < UINT32_MAX && (size_t)view.len % sizeof(uint32_t) == 0;
     if (good) {
         memcpy(order, view.buf, (size_t)view.len);
-        good = trace_is_possible(nova_program_tables(self->program), order, (uint32_t)count);
+        good = trace_accepts(self->program, workers, order, (uint32_t)count);
     }
     PyBuffer_Release(&view);
     if (!good) {
@@ -193,5 +210,6 @@ PyObject *program_set_order(PyObject *object, PyObject *sequence)
     }
     self->order = order;
     self->order_count = (uint32_t)count;
+    self->order_workers = workers;
     Py_RETURN_NONE;
 }

@@ -25,6 +25,11 @@ static void break_graph(nova_program *program)
     CHECK(nova_graph_create(&parts, 0, &broken->graph) == NOVA_INVALID_ARGUMENT);
     CHECK(nova_graph_create(&parts, NOVA_GRAPH_MAY_STALL, &broken->graph) == NOVA_OK);
     broken->planned = 4;
+    broken->is_fixed = true;
+    broken->tasks = (nova_task_plan){.tasks = tasks,
+                                     .successors = (uint32_t *)(uintptr_t)tables->successors,
+                                     .task_count = TASKS,
+                                     .successor_count = tables->header->successor_count};
     CHECK(atomic_load(&program->prepared) == NULL);
     atomic_store(&program->prepared, broken); /* the program frees it */
 }

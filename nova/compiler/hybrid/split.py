@@ -2,8 +2,7 @@
 
 `split_pinned` moves the host-pinned kernels out of a module at the stage `buffers`. `join_host`
 merges their launches in order with those of the device, inserts copies for values that are needed
-in the other memory (`copies.py`), and merges their tasks (`task_graph.py`). `gpu/backend.py` calls
-both.
+in the other memory (`copies.py`). `gpu/backend.py` calls both.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 from nova.artifact.tables import ALIGN, COPIES, BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import Variant
 from nova.compiler.hybrid.copies import Step, place_copies
-from nova.compiler.hybrid.task_graph import join_tasks
 from nova.errors import LoweringError
 from nova.ir.attributes import DEVICE, INS
 from nova.ir.bindings import func, ir
@@ -88,10 +86,8 @@ def join_host(
     copies = place_copies(calls)
     waiting = iter(host.tables.launches)
     launches: list[LaunchSpec] = []
-    host_at: list[int] = []
     for position, step in enumerate((None, *calls), -1):
         if step is not None and step.on_host:
-            host_at.append(len(launches))
             launches.append(host_launch(next(waiting)))
         elif step is not None and step.launch is not None:
             launches.append(step.launch)
@@ -103,7 +99,6 @@ def join_host(
         launches=tuple(launches),
         buffers=tuple(buffers),
         work=tables.work + host.tables.work,
-        tasks=join_tasks(host.tables.tasks, host_at, len(launches)),
         scratch_size=host.tables.scratch_size,
     )
     return joined, constants

@@ -22,12 +22,12 @@ from test_plan_workspace import Graph, graphs
 
 import nova
 from nova import nn
-from nova.artifact.tables import TaskSpec
-from nova.compiler.memory_dependencies import MemoryDependencies
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables, TaskSpec
+from nova.artifact.task_plan import plan_tasks
+from nova.artifact.tilings import OperandRange, Tiling
 from nova.compiler.stages import start_from_text
 from nova.core.settings import Settings
 from nova.graph.autodiff import gradients
-from nova.passes.kernels.plan_tasks import cut_tiles
 from nova.plan import Plan, build_plan
 
 # Tiles of a few elements and a task for each, so that small programs have many.
@@ -178,7 +178,6 @@ def test_random_programs(graph: Graph, serial_work: int, generous: int | None) -
     plan = build_plan(graph.outputs, graph.inputs, graph.params, graph.updates)
     arrays = [t.data for t in [*graph.inputs, *graph.params]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nova.compiler.task_graph._WORTH_SHARING_NS", 0)
         if generous == 0:  # as much sharing as possible: the most orders to keep
             patch.setattr("nova.passes.kernels.assign_offsets._GENEROUS", 1.0)
             patch.setattr("nova.passes.kernels.assign_offsets._WINDOWS", ())
@@ -234,11 +233,6 @@ def embedding_plan() -> Plan:
 
 
 PLANS = {"mlp": mlp_plan, "attention": attention_plan, "embedding": embedding_plan}
-
-
-@pytest.fixture(autouse=True)
-def _every_program_has_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nova.compiler.task_graph._WORTH_SHARING_NS", 0)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -330,59 +324,114 @@ def test_all_to_all_goes_through_a_task_without_tiles() -> None:
     check_shape(loaded)
 
 
-def test_a_program_for_one_core_has_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_for_one_core_has_no_tasks() -> None:
     x = nova.tensor(np.zeros((64, 64), np.float32), name="x")
     chain = build_plan([nova.tanh(x)], [x])
     assert load_plan(chain, Settings()).tables.tasks == ()  # one tile: nothing to share
-    monkeypatch.setattr("nova.compiler.task_graph._WORTH_SHARING_NS", 1e9)
-    assert load_plan(chain, FINE).tables.tasks == ()  # not worth it
+    tables = replace(load_plan(chain, FINE).tables, tasks=())
+    assert plan_tasks(tables, 4, worth_ns=0) != ()
+    assert plan_tasks(tables, 4) == ()  # not worth it
+
+
+def tiled(
+    counts: tuple[int, ...], cost: float, task_ns: int, tile: int = 3, rest: int = 1
+) -> Tables:
+    """One kernel of `cost` nanoseconds whose tiles each write bytes of their own."""
+    grid = tuple(max(0, tile * count - rest) if count else 0 for count in counts)
+    strides = tuple(4 * int(np.prod(grid[i + 1 :], dtype=int)) for i in range(len(grid)))
+    nbytes = 4 * int(np.prod(grid, dtype=int))
+    ranges = (OperandRange(0, True, 0, 4, strides),)
+    tiling = Tiling(grid, (tile,) * len(grid), ranges, task_ns)
+    kernel = KernelSpec("k", "k", tiling.tiles, "matrix", int(64 * cost), 0, "", tiling=tiling)
+    return Tables((BufferSpec("output", 0, nbytes),), (kernel,), (LaunchSpec(0, (0,)),), 0, 0)
 
 
 @pytest.mark.parametrize("counts", [(), (1,), (0, 3), (7,), (5, 4), (3, 1, 6), (2, 300, 4)])
-@pytest.mark.parametrize("cost", [0.0, 1.0, 10.0, 1e3, 1e9])
-def test_cuts_cover_all_tiles(counts: tuple[int, ...], cost: float) -> None:
-    cuts = cut_tiles(counts, cost, 2.0)
+@pytest.mark.parametrize("cost", [1.0, 10.0, 1e3, 1e9])
+@pytest.mark.parametrize("workers", [1, 4, 128])
+def test_cuts_cover_all_tiles(counts: tuple[int, ...], cost: float, workers: int) -> None:
+    tasks = plan_tasks(tiled(counts, cost, 2), workers, worth_ns=0)
     tiles = int(np.prod(counts, dtype=int))
-    assert cuts[0] == 0 and cuts[-1] == tiles
-    assert all(a < b for a, b in pairwise(cuts))
-    assert len(cuts) - 1 <= min(tiles, 256)
-    if tiles and cost <= 2.0:
-        assert len(cuts) == 2
+    if tiles > 1 and cost > 2.0:
+        cuts = [t.begin for t in tasks] + [tasks[-1].end]
+        assert cuts[0] == 0 and cuts[-1] == tiles
+        assert all(a < b for a, b in pairwise(cuts))
+        assert 2 <= len(tasks) <= min(tiles, 512)
+    else:
+        assert tasks == ()
 
 
-def test_byte_order_against_every_single_byte() -> None:
-    """The interval map against arrays that know the last writers and readers of each byte."""
-    rng = random.Random(7)
-    order = MemoryDependencies()
-    writers = [set[int]() for _ in range(80)]
-    readers = [set[int]() for _ in range(80)]
+def test_more_threads_get_more_and_shorter_tasks() -> None:
+    """A millisecond of work in a thousand tiles, in tasks of 50 us where those are enough."""
+    tables = tiled((1000,), 1e6, 50_000)
+    counts = {n: len(plan_tasks(tables, n)) for n in (1, 2, 8, 16, 32, 64, 128)}
+    assert counts == {1: 20, 2: 20, 8: 20, 16: 32, 32: 64, 64: 125, 128: 125}
+    assert len(plan_tasks(tiled((1000,), 1e9, 50_000), 2)) == 512
 
-    def bits(tasks: set[int]) -> int:
-        return sum(1 << t for t in tasks)
 
-    for launch in range(300):
-        spans: list[list[dict[tuple[int, int], int]]] = [[], []]
-        private: list[list[set[int]]] = [[set() for _ in range(80)] for _ in range(2)]
-        for mode in (0, 1):
-            for _ in range(rng.randrange(3)):
-                argument: dict[tuple[int, int], int] = {}
-                for task in range(launch * 8, launch * 8 + rng.randrange(1, 8)):
-                    low = rng.randrange(79)
-                    high = rng.randrange(low + 1, 80)
-                    argument[low, high] = argument.get((low, high), 0) | 1 << task
-                    for byte in range(low, high):
-                        private[mode][byte].add(task)
-                    expected = set[int]().union(*writers[low:high])
-                    if mode:
-                        expected |= set[int]().union(*readers[low:high])
-                    assert order.before(low, high, writing=bool(mode)) == bits(expected)
-                spans[mode].append(argument)
-        order.record(*spans)
-        for byte in range(80):
-            readers[byte] |= private[0][byte]
-            if private[1][byte]:
-                writers[byte] = private[1][byte]
-                readers[byte] = private[0][byte] - private[1][byte]
+def random_tables(rng: random.Random) -> Tables:
+    """Launches of kernels over random grids, on buffers of a small workspace that overlap."""
+    buffers = [BufferSpec("arg", 0, 256), BufferSpec("arg", 1, 256)]
+    buffers += [BufferSpec("workspace", 64 * rng.randrange(4), 256) for _ in range(5)]
+    kernels, launches = [], []
+    for number in range(rng.randrange(2, 8)):
+        rank = rng.randrange(1, 4)
+        grid = tuple(rng.randrange(1, 6) for _ in range(rank))
+        tile = tuple(rng.randrange(1, 3) for _ in range(rank))
+        operands = rng.sample(range(len(buffers)), 3)
+        ranges = []
+        for operand, writes in ((0, False), (0, False), (1, False), (2, True)):
+            strides = tuple(rng.randrange(-8, 9) for _ in range(rank))
+            spread = [(g - 1) * s for g, s in zip(grid, strides, strict=True)]
+            low = -sum(min(0, s) for s in spread) + rng.randrange(16)
+            high = low + rng.randrange(1, 256 - low - sum(max(0, s) for s in spread))
+            ranges.append(OperandRange(operand, writes, low, high, strides))
+        tiling = Tiling(grid, tile, tuple(ranges), 1)
+        name = f"k{number}"
+        kernels.append(KernelSpec(name, name, tiling.tiles, "matrix", 640, 0, "", tiling=tiling))
+        launches.append(LaunchSpec(number, tuple(operands)))
+    return Tables(tuple(buffers), tuple(kernels), tuple(launches), 448, 0)
+
+
+def touched_by_tiles(tables: Tables, task: TaskSpec) -> tuple[set[tuple[int, int]], ...]:
+    """(space, byte) that a task reads and writes, one grid point after the other."""
+    launch = tables.launches[task.launch]
+    tiling = tables.kernels[launch.kernel].tiling
+    assert tiling is not None
+    counts = [-(-g // t) for g, t in zip(tiling.grid, tiling.tile, strict=True)]
+    touched: tuple[set[tuple[int, int]], set[tuple[int, int]]] = (set(), set())
+    for number in range(task.begin, task.end):
+        index = np.unravel_index(number, counts)
+        corner = [int(i) * t for i, t in zip(index, tiling.tile, strict=True)]
+        sizes = [min(t, g - c) for t, g, c in zip(tiling.tile, tiling.grid, corner, strict=True)]
+        for offset in np.ndindex(*sizes):
+            for item in tiling.ranges:
+                at = sum(s * (c + o) for s, c, o in zip(item.strides, corner, offset, strict=True))
+                buffer = tables.buffers[launch.buffers[item.operand]]
+                is_inside = buffer.kind == "workspace"
+                shift, space = (buffer.value, 2) if is_inside else (0, buffer.value)
+                touched[item.writes].update(
+                    (space, shift + byte) for byte in range(item.low + at, item.high + at)
+                )
+    return touched
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_tilings_against_every_single_byte(seed: int) -> None:
+    """Tasks that share a byte which one of them writes are ordered, and no others of a launch."""
+    rng = random.Random(seed)
+    tables = random_tables(rng)
+    tasks = plan_tasks(tables, rng.choice([1, 2, 5, 100]), worth_ns=0)
+    after = reachable(tasks)
+    touched = [touched_by_tiles(tables, task) for task in tasks]
+    for j, (reads, writes) in enumerate(touched):
+        for i in range(j):
+            earlier_reads, earlier_writes = touched[i]
+            shared = earlier_writes & (reads | writes) or earlier_reads & writes
+            if shared and tasks[i].launch != tasks[j].launch:
+                assert after[i, j], f"{tasks[i]} and {tasks[j]} conflict and are not ordered"
+            if after[i, j]:
+                assert tasks[i].launch != tasks[j].launch or tasks[i].begin == tasks[i].end
 
 
 def test_the_checker_finds_a_missing_edge() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from native_code import address_of, load_objects
 
 from nova.artifact.tables import Tables
+from nova.artifact.task_plan import plan_tasks
 from nova.codegen.common.footprint import Footprint, load_footprint
 from nova.compiler.cpu.lower_units import translate_module
 from nova.compiler.llvm.machine_code import Unit, compile_objects
@@ -116,17 +117,20 @@ def aligned_bytes(size: int, fill: int) -> np.ndarray:
     return complete[start : start + size]
 
 
-def load_plan(plan: Plan, settings: Settings) -> Loaded:
-    """Compile a plan and load its kernels."""
-    return load_module(emit_module(plan, make_context()), settings)
+def load_plan(plan: Plan, settings: Settings, workers: int = 4) -> Loaded:
+    """Compile a plan and load its kernels; its tables have the tasks for `workers` threads."""
+    return load_module(emit_module(plan, make_context()), settings, workers=workers)
 
 
-def load_module(module: ir.Module, settings: Settings, after: str = "nova") -> Loaded:
+def load_module(
+    module: ir.Module, settings: Settings, after: str = "nova", workers: int = 4
+) -> Loaded:
     """The same from a module at the stage `after`, which is used up."""
     recorder = Recorder()
     if after != "loops":
         run_stages(module, settings, recorder, after=after, until="loops")
     tables, constants = read_tables(module)
+    tables = replace(tables, tasks=plan_tasks(tables, workers, worth_ns=0))
     footprints = tuple(load_footprint(kernel) for kernel in kernels(module))
     run_stages(module, settings, recorder, after="loops")
     target = parse_target(settings.target)

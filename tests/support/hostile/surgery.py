@@ -34,6 +34,8 @@ KERNEL = "code:Q grid:Q flops:Q bytes:Q core:I name:I symbol:I location:I"
 LAUNCH = "kernel:I first_operand:I operand_count:I reads:I"
 TASK = "launch:I waits:I begin:Q end:Q first_successor:I successor_count:I"
 DEVICE = "grid_x:I grid_y:I grid_z:I block_x:I block_y:I block_z:I shared:I reserved:I"
+TILING = "first_word:I rank:I ranges:I task_ns:I"
+TILING_WORD = "value:Q"
 INTERFACE = "grid:Q symbol:I reads:I operand_count:I core:I"
 SIZE = "nbytes:Q"
 # The arrays of a block of tables, in their order; those of devices and interfaces follow.
@@ -177,9 +179,16 @@ class Surgery:
             at += -(at - block) % 8
         kernels = self.get("I", block + 36)
         magic = bytes(self.data[block : block + 8])
-        if magic == b"NOVATBL4":
+        if magic in (b"NOVATBL4", b"NOVATBL6"):
             result.append(("device", DEVICE, at, kernels))
             at += kernels * record_size(DEVICE)
+        if magic in (b"NOVATBL5", b"NOVATBL6"):
+            result.append(("tiling", TILING, at, kernels))
+            at += kernels * record_size(TILING)
+            result.append(("words", SIZE, at, 1))
+            words = self.get("Q", at)
+            result.append(("word", TILING_WORD, at + 8, words))
+            at += 8 + 8 * words
         rows = [at + i * record_size(INTERFACE) for i in range(kernels)]
         result.append(("interface", INTERFACE, at, kernels))
         sizes = sum(self.get("I", row + 16) for row in rows)

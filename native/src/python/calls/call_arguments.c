@@ -100,8 +100,7 @@ bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ssize_t c
     return true;
 }
 
-/* A donated argument is written while others are read: it may overlap no other argument. */
-static bool arguments_check_donated(ProgramObject *self, Call *call)
+bool check_donated(ProgramObject *self, Call *call)
 {
     size_t bytes = (size_t)self->arg_count * sizeof(void *);
     if (memcmp(self->disjoint, call->data, bytes) == 0)
@@ -125,7 +124,7 @@ static bool arguments_check_donated(ProgramObject *self, Call *call)
 
 bool call_complete(ProgramObject *self, Call *call, PyObject *out)
 {
-    return (self->donated_count == 0 || arguments_check_donated(self, call)) &&
+    return (self->donated_count == 0 || check_donated(self, call)) &&
            (self->device == NULL || device_choose_stream(self, call)) &&
            add_outputs(self, call, out);
 }

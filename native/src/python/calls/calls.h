@@ -74,6 +74,10 @@ bool add_argument(ProgramObject *self, Call *call, PyObject *object);
 /* Adds the items of a list or tuple, which `convert` may shorten concurrently. */
 bool add_sequence(ProgramObject *self, Call *call, PyObject *items, Py_ssize_t count);
 
+/* A donated argument is written while others are read: it may overlap no other argument. False
+ * with an exception. */
+bool check_donated(ProgramObject *self, Call *call);
+
 /* All arguments are in `call`: checks them together, and adds the outputs. */
 bool call_complete(ProgramObject *self, Call *call, PyObject *out);
 

@@ -21,8 +21,9 @@ static bool host_call_execute_tasks(ProgramObject *self, Call *call, void *works
 {
     nova_execution *execution;
     PyObject *sinks = trace_sinks_now();
-    nova_status status =
-        nova_execution_take(self->program, trace_capacity(self, sinks), &execution);
+    unsigned workers = self->order != NULL ? self->order_workers : settings_threads();
+    nova_status status = nova_execution_take_for(self->program, workers,
+                                                 trace_capacity(self, workers, sinks), &execution);
     if (status != NOVA_OK) {
         Py_XDECREF(sinks);
         raise_run_status(status, "the run cannot be prepared");

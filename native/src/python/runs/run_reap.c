@@ -29,9 +29,7 @@ PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
         PyTuple_SetItem(running, (Py_ssize_t)i, task); /* steals */
     }
     if (running != NULL && result->status == NOVA_STALLED) {
-        const nova_graph *graph;
-        if (nova_program_graph(self->program, &graph) == NOVA_OK)
-            states = PyBytes_FromStringAndSize(NULL, nova_graph_get_facts(graph).task_count);
+        states = PyBytes_FromStringAndSize(NULL, nova_execution_tasks(execution).task_count);
         if (states != NULL)
             (void)nova_instance_states(execution->instance, (uint8_t *)PyBytes_AsString(states));
         PyErr_Clear();
@@ -39,14 +37,14 @@ PyObject *make_run_error(ProgramObject *self, const nova_execution *execution,
     PyObject *error = NULL;
     if (running != NULL)
         error = PyObject_CallFunction(
-            self->report, "iLOOiO", (int)result->status,
+            self->report, "iLOOiOI", (int)result->status,
             dropped                        ? -2LL
             : result->task == NOVA_NO_TASK ? -1LL
                                            : (long long)result->task,
             running, states != NULL ? states : Py_None,
             (int)atomic_load_explicit(&((nova_execution *)(uintptr_t)execution)->reported,
                                       memory_order_relaxed),
-            cause != NULL ? cause : Py_None);
+            cause != NULL ? cause : Py_None, execution->tasks_for);
     Py_XDECREF(running);
     Py_XDECREF(states);
     return error;

@@ -22,8 +22,9 @@ static bool run_prepare(Run *run)
     ProgramObject *program = run->program;
     if (program->device != NULL)
         return device_run_prepare(run);
-    nova_status status =
-        nova_execution_take(program->program, trace_capacity(program, run->sinks), &run->execution);
+    unsigned workers = settings_threads();
+    nova_status status = nova_execution_take_for(
+        program->program, workers, trace_capacity(program, workers, run->sinks), &run->execution);
     if (status != NOVA_OK) {
         raise_run_status(status, "the run cannot be prepared");
         return false;

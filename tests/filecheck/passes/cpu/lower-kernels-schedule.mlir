@@ -8,7 +8,7 @@
 // What somebody has chosen is followed, and stays to be seen: the tiles, and the tasks.
 // CHECK-LABEL: func.func private @product(
 // CHECK-SAME: nova.schedule = {kc = 196 : i64, mr = 4 : i64, nv = 2 : i64, task_ns = 1 : i64, tile = array<i64: 32, 256>}
-// CHECK-SAME: nova.tasks = array<i64: 0, 1, 2, 3, 4>
+// CHECK-SAME: nova.task_ns = 1 : i64
 // CHECK-SAME: nova.tile = array<i64: 32, 256>
 // CHECK-SAME: nova.tiles = 4 : i64
 func.func private @product(%x: memref<64x784xf32>, %w: memref<784x512xf32>, %y: memref<64x512xf32>) attributes {nova.grid = array<i64: 64, 512>, nova.kernel, nova.schedule = {mr = 4, nv = 2, kc = 196, tile = array<i64: 32, 256>, task_ns = 1}, nova.work = 51380224 : i64} {

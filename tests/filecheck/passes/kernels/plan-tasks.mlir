@@ -4,12 +4,11 @@
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 
-// A tile is 256 rows of 1024 bytes. The kernel moves a megabyte, which takes 131 us: there are tasks
-// for every tile of 65536 operations.
+// A tile is 256 rows of 1024 bytes. The runtime cuts tiles into tasks of 10 us.
 // CHECK-LABEL: func.func private @rows(
 // CHECK-SAME: nova.loops = array<i64: 1024>
 // CHECK-SAME: nova.reads = {{\[}}[array<i64: 0, 1024, 1024>], []]
-// CHECK-SAME: nova.tasks = array<i64: 0, 1, 2, 3, 4>
+// CHECK-SAME: nova.task_ns = 10000 : i64
 // CHECK-SAME: nova.tile = array<i64: 256>
 // CHECK-SAME: nova.writes = {{\[}}[], [array<i64: 0, 4, 4>]]
 func.func private @rows(%x: memref<1024x256xf32>, %y: memref<1024xf32>) attributes {nova.grid = array<i64: 1024>, nova.kernel, nova.work = 262144 : i64} {
@@ -34,10 +33,10 @@ func.func private @columns(%x: memref<1024x256xf32>, %y: memref<256xf32>) attrib
   return
 }
 
-// What is read at computed places is read whole, and a small kernel is one task.
+// What is read at computed places is read whole.
 // CHECK-LABEL: func.func private @gather(
 // CHECK-SAME: nova.reads = {{\[}}[array<i64: 0, 256, 0>], [array<i64: 0, 8, 8>], []]
-// CHECK-SAME: nova.tasks = array<i64: 0, 1>
+// CHECK-SAME: nova.task_ns = 10000 : i64
 func.func private @gather(%table: memref<64xf32>, %ids: memref<16xi64>, %y: memref<16xf32>) attributes {nova.grid = array<i64: 16>, nova.kernel, nova.work = 48 : i64} {
   linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%ids : memref<16xi64>) outs(%y : memref<16xf32>) {
   ^bb0(%id: i64, %out: f32):

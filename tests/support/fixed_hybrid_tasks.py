@@ -1,11 +1,10 @@
-"""The tasks of a hybrid program.
+"""Fixed tasks of a hybrid program, as files of format 4 have them.
 
 In: the tasks of the host launches, and the positions of those launches in the whole program. Out:
-tasks of all launches, because the format requires all or none. `split.py` calls `join_tasks`.
+tasks of all launches, because the format requires all or none.
 
 A host region is a sequence of consecutive host launches; its order is that of the host tasks. Host
-regions, copies and device launches are ordered as the launches: only the runtime knows what may
-overlap there.
+regions, copies and device launches are ordered as the launches.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Small configurations of published models of torchvision and transformers, with random weights."""

@@ -1,0 +1,33 @@
+/* The parts of nova_tables_check that have files of their own; tables.c calls them. */
+#ifndef NOVA_LOADER_TABLES_PARTS_H
+#define NOVA_LOADER_TABLES_PARTS_H
+
+#include "nova/tables.h"
+
+/* Finds the interfaces at *position of a block of `limit` bytes, and moves it after them. */
+nova_status nova_interfaces_find(nova_tables *tables, const char *block, uint64_t limit,
+                                 uint64_t *position, nova_error *error);
+
+/* Refuses launches that do not match the code of their kernels, or that read undefined values. The
+ * indices of the block have been checked. Thread-safe. */
+nova_status nova_tables_check_flow(const nova_tables *tables, const nova_tables_limits *limits,
+                                   nova_error *error);
+
+/* Finds the tilings at *position of a block of `limit` bytes, and moves it after them. */
+nova_status nova_tilings_find(nova_tables *tables, const char *block, uint64_t limit,
+                              uint64_t *position, nova_error *error);
+
+/* Refuses tilings that do not match their kernels, or that touch bytes outside of an operand. The
+ * interfaces of the block have been found, and the kernels checked. Thread-safe. */
+nova_status nova_tilings_check(const nova_tables *tables, nova_error *error);
+
+/* Sets tables->tensor_maps to the maps at *position, after the devices of the block, and moves
+ * *position behind them; NULL when no kernel has any. */
+nova_status nova_tensor_maps_find(nova_tables *tables, const char *block, uint64_t limit,
+                                  uint64_t *position, nova_error *error);
+
+/* Refuses maps that the copy engine cannot use, and maps of memory outside of their operand. The
+ * launches have been checked. Thread-safe. */
+nova_status nova_tensor_maps_check(const nova_tables *tables, nova_error *error);
+
+#endif

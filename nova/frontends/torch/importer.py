@@ -1,0 +1,293 @@
+"""An FX graph of ATen ops as a graph of Nova's ops.
+
+In: a `torch.fx.Graph` after functionalization, whose nodes have fake tensors in `meta["val"]`. Out:
+an `ImportedGraph`: placeholders, results and in-place updates of Nova, and how each result of the
+FX graph comes about. The backend and `nova.from_torch` compile it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from nova.core.location import at
+from nova.errors import ImportedProgramError, NovaError, UnsupportedOpError
+from nova.frontends.torch.dtypes import nova_dtype
+from nova.frontends.torch.layout import Layout, layout_of
+from nova.frontends.torch.rows import ROWS
+from nova.frontends.torch.rows.randomness import RANDOM
+from nova.frontends.torch.rows.table import cast
+from nova.frontends.torch.source import location_of, op_name
+from nova.graph.tensor import Tensor, placeholder
+from nova.ops import F
+
+COPY_INTO = torch.ops.aten.copy_.default
+
+
+@dataclass
+class ImportedGraph:
+    """The graph of Nova, and its relation to the FX graph.
+
+    inputs     a placeholder for each tensor argument: the contiguous array of its `layout`.
+    layouts    the layout of each of them.
+    positions  the position of each among the arguments of the FX graph.
+    constants  tensors of the FX module, which are further inputs.
+    outputs    arrays to compute, with their layouts.
+    updates    positions of arguments that change in place, and their new arrays.
+    seeds      a placeholder for the seeds of random ops, or None, and their number.
+    """
+
+    inputs: list[Tensor] = field(default_factory=list)
+    layouts: list[Layout] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    constants: list[torch.Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    output_nodes: list[torch.fx.Node] = field(default_factory=list)
+    updates: dict[int, Tensor] = field(default_factory=dict)
+    seeds: Tensor | None = None
+    seed_count: int = 0
+
+
+class Values:
+    """The values of FX nodes while a graph is imported; `run` applies the row of a node."""
+
+    def __init__(self, seed_count: int = 0):
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.seeds = placeholder((seed_count,), "i64", "seeds") if seed_count else None
+        self._next_seed = 0
+
+    def run(self, node: torch.fx.Node) -> Any:
+        """The result of a node, checked against the fake tensor of torch."""
+        if node.target is operator.getitem:
+            source, index = node.args
+            return self.values[source][index]
+        name = op_name(node.target)
+        build = ROWS.get(name)
+        if build is None:
+            raise UnsupportedOpError(f"{name} has no row")
+        args = torch.fx.map_arg(node.args, self._value)
+        kwargs = dict(torch.fx.map_arg(node.kwargs, self._value))
+        args, kwargs = _converted(args), {k: _converted(v) for k, v in kwargs.items()}
+        if name in RANDOM:
+            kwargs["seed"] = self._seed()
+        result = build(F, *args, **kwargs)
+        return _conformed(name, result, node.meta["val"])
+
+    def _value(self, node: torch.fx.Node) -> Any:
+        return self.values[node]
+
+    def _seed(self) -> Tensor:
+        if self.seeds is None:
+            return placeholder((), "i64", "seed")
+        self._next_seed += 1
+        return F.select(self.seeds, 0, self._next_seed - 1)
+
+
+def _converted(value: Any) -> Any:
+    """An argument of an FX node: dtypes of torch become Nova's."""
+    if isinstance(value, torch.dtype):
+        return nova_dtype(value)
+    if isinstance(value, list | tuple):
+        return [_converted(v) for v in value]
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        raise UnsupportedOpError(f"a symbolic size {value}")
+    return value
+
+
+def _conformed(name: str, result: Any, expected: Any) -> Any:
+    """The result in torch's dtype; ImportedProgramError if a shape is another."""
+    if isinstance(expected, list | tuple):
+        pairs = zip(result, expected, strict=True)
+        return tuple(_conformed(name, r, e) for r, e in pairs)
+    if expected is None or result is None:
+        return result
+    if not isinstance(expected, torch.Tensor):
+        raise UnsupportedOpError(f"{name} returns a {type(expected).__name__}")
+    if result.shape != tuple(expected.shape):
+        raise ImportedProgramError(
+            f"the row of {name} gives {result.shape}, torch gives {tuple(expected.shape)}"
+        )
+    return cast(F, result, nova_dtype(expected.dtype))
+
+
+def fake_value(node: torch.fx.Node) -> Any:
+    """Placeholders of Nova for the result of a node, by its fake tensors."""
+    return _as_placeholder(node.meta.get("val"))
+
+
+def _as_placeholder(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_as_placeholder(v) for v in value)
+    if isinstance(value, torch.Tensor):
+        check_tensor(value)
+        return placeholder(tuple(value.shape), nova_dtype(value.dtype))
+    return value
+
+
+def check_tensor(value: torch.Tensor) -> None:
+    """UnsupportedOpError unless Nova's programs for the CPU take such tensors."""
+    if value.device.type != "cpu":
+        raise UnsupportedOpError(f"a tensor on {value.device}")
+    if value.layout is not torch.strided:
+        raise UnsupportedOpError(f"a tensor of layout {value.layout}")
+    if any(not isinstance(n, int) for n in value.shape):
+        raise UnsupportedOpError(f"symbolic sizes {tuple(value.shape)}")
+
+
+def explain_unsupported(node: torch.fx.Node) -> str | None:
+    """Why Nova does not compute a node; None if it does."""
+    values = Values()
+    try:
+        for operand in node.all_input_nodes:
+            values.values[operand] = fake_value(operand)
+        if node.target is COPY_INTO:
+            return None
+        values.run(node)
+    except (NovaError, TypeError, ValueError, NotImplementedError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def import_graph(module: torch.fx.GraphModule) -> ImportedGraph:
+    """The graph of Nova for a graph whose nodes are all supported."""
+    graph = module.graph
+    imported = ImportedGraph()
+    seed_count = sum(op_name(n.target) in RANDOM for n in graph.nodes if n.op == "call_function")
+    values = Values(seed_count)
+    position = 0
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            _import_argument(imported, values, node, position)
+            position += 1
+        elif node.op == "get_attr":
+            _import_constant(imported, values, node, _attribute(module, node.target))
+        elif node.op == "call_function":
+            with at(location_of(node)):
+                if node.target is COPY_INTO:
+                    values.values[node] = _import_update(imported, values, node)
+                else:
+                    values.values[node] = values.run(node)
+    if seed_count:
+        imported.seeds, imported.seed_count = values.seeds, seed_count
+    for node in stored_outputs(graph):
+        layout = layout_of(node.meta["val"].shape, node.meta["val"].stride())
+        imported.outputs.append(layout.write(F, values.values[node]))
+        imported.output_nodes.append(node)
+    return imported
+
+
+def _import_argument(
+    imported: ImportedGraph, values: Values, node: torch.fx.Node, position: int
+) -> None:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        values.values[node] = value
+        return
+    check_tensor(value)
+    layout = layout_of(value.shape, value.stride())
+    array = placeholder(layout.shape, nova_dtype(value.dtype), node.name)
+    values.values[node] = layout.read(F, array)
+    imported.inputs.append(array)
+    imported.layouts.append(layout)
+    imported.positions.append(position)
+
+
+def _import_constant(
+    imported: ImportedGraph, values: Values, node: torch.fx.Node, tensor: Any
+) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        values.values[node] = tensor
+        return
+    dtype = nova_dtype(tensor.dtype)
+    with unset_fake_temporarily():
+        tensor = tensor.detach().contiguous()
+        if not tensor.shape:
+            values.values[node] = F.full(shape=(), value=tensor.item(), dtype=dtype)
+            return
+    array = placeholder(tuple(tensor.shape), dtype, node.name)
+    values.values[node] = array
+    imported.inputs.append(array)
+    imported.layouts.append(layout_of(tensor.shape, tensor.stride()))
+    imported.positions.append(-1 - len(imported.constants))
+    imported.constants.append(tensor)
+
+
+def _import_update(imported: ImportedGraph, values: Values, node: torch.fx.Node) -> Any:
+    """`copy_` at the end of a functionalized graph writes the new value of an argument."""
+    target, source = node.args[:2]
+    if target.op != "placeholder":
+        raise UnsupportedOpError("a copy into a tensor that is not an argument")
+    new = values.values[source]
+    old = values.values[target]
+    new = F.expand(cast(F, new, old.dtype), shape=old.shape)
+    arguments = [n for n in target.graph.nodes if n.op == "placeholder"]
+    imported.updates[arguments.index(target)] = new
+    return new
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+# --- results --------------------------------------------------------------------------------------
+
+VIEWS: frozenset[Any] = frozenset(
+    getattr(getattr(torch.ops.aten, packet), overload)
+    for packet, overload in (
+        *(("view", "default"), ("permute", "default"), ("transpose", "int"), ("t", "default")),
+        *(("expand", "default"), ("squeeze", "default"), ("squeeze", "dim"), ("squeeze", "dims")),
+        *(("unsqueeze", "default"), ("slice", "Tensor"), ("select", "int"), ("alias", "default")),
+        *(("detach", "default"), ("diagonal", "default"), ("_reshape_alias", "default")),
+    )
+)
+
+
+def graph_results(graph: torch.fx.Graph) -> tuple[Any, ...]:
+    """The results of an FX graph: nodes, None and numbers."""
+    (results,) = next(n for n in reversed(graph.nodes) if n.op == "output").args
+    return tuple(results) if isinstance(results, list | tuple) else (results,)
+
+
+def returns_tuple(graph: torch.fx.Graph) -> bool:
+    """Whether a graph returns several results."""
+    (results,) = next(n for n in reversed(graph.nodes) if n.op == "output").args
+    return isinstance(results, list | tuple)
+
+
+def view_root(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose memory a view reads; the node itself if it is not a view."""
+    while node.op == "call_function" and node.target in VIEWS:
+        node = node.args[0]
+    return node
+
+
+def stored_outputs(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The nodes whose values a program writes: results that are not views of stored memory.
+
+    Views of arguments and of other results are made by torch, without a copy.
+    """
+    tensors = [
+        n
+        for n in graph_results(graph)
+        if isinstance(n, torch.fx.Node) and isinstance(n.meta.get("val"), torch.Tensor)
+    ]
+    updated = {n.args[0] for n in graph.nodes if n.target is COPY_INTO}
+    roots = {n for n in tensors if n.op == "call_function" and view_root(n) is n}
+    stored = [
+        n
+        for n in tensors
+        if n in roots or view_root(n) in updated or not is_readable(view_root(n), roots)
+    ]
+    return list(dict.fromkeys(stored))
+
+
+def is_readable(root: torch.fx.Node, stored: Container[torch.fx.Node]) -> bool:
+    """Whether the memory of a node outlives the run: that of arguments, constants and results."""
+    return root.op in ("placeholder", "get_attr") or root in stored

@@ -1,0 +1,46 @@
+"""Matmuls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.core.dtypes import f32
+from nova.frontends.torch.rows.table import cast, row
+
+
+@row("mm.default", "bmm.default", "mv.default", "matmul.default", "dot.default", "vdot.default")
+def _matmul(F: Any, x: Any, y: Any) -> Any:
+    return F.matmul(x, y)
+
+
+def _scaled_sum(F: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    if alpha == 1 and beta == 1:
+        return F.add(x, product)
+    dtype = product.dtype
+    wide = f32 if dtype.is_float and dtype.bits == 16 else dtype
+    scaled = cast(F, product, wide) * alpha
+    # With beta 0 the operand is not read: NaN in it does not count.
+    return scaled if beta == 0 else cast(F, x, wide) * beta + scaled
+
+
+@row("addmm.default", "addmv.default", "baddbmm.default")
+def _addmm(F: Any, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    product = F.matmul(a, b)
+    return F.expand(_scaled_sum(F, x, product, beta, alpha), shape=product.shape)
+
+
+@row("addbmm.default")
+def _addbmm(F: Any, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    product = F.sum(F.matmul(a, b), axis=0)
+    return F.expand(_scaled_sum(F, x, cast(F, product, a.dtype), beta, alpha), shape=product.shape)
+
+
+@row("addr.default")
+def _addr(F: Any, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    product = F.mul(F.unsqueeze(a, 1), b)
+    return F.expand(_scaled_sum(F, x, product, beta, alpha), shape=product.shape)
+
+
+@row("linear.default")
+def _linear(F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    return F.linear(x, weight, bias)
