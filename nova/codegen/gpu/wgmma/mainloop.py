@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nova.codegen.gpu.block_ops import barrier, when
+from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
 from nova.codegen.gpu.ptx_ops import shared_base, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.plan import CONSUMERS, ROW_BYTES, WgmmaOperand, WgmmaPlan
@@ -84,7 +85,7 @@ class _Block:
                 ptx.init_barrier(self._empty(word(slot)), CONSUMERS * plan.tile.cluster)
             ptx.publish_barriers()
         self._synchronize()
-        rank = ptx.cluster_rank() if plan.cluster > 1 else None
+        rank = cluster_rank() if plan.cluster > 1 else None
         is_producer = arith.cmpi(_EQUAL, group, word(0))
         roles = scf.IfOp(is_producer, has_else=True)
         with ir.InsertionPoint(roles.then_block):
@@ -92,7 +93,7 @@ class _Block:
             with when(arith.cmpi(_EQUAL, number, word(0))):
                 self._produce(rank)
             if plan.tile.split > 1:
-                ptx.cluster_barrier()  # that of `reduce_split_sums`
+                cluster_barrier()  # that of `reduce_split_sums`
             scf.YieldOp([])
         with ir.InsertionPoint(roles.else_block):
             ptx.set_registers(_CONSUMER_REGISTERS, more=True)
@@ -102,11 +103,11 @@ class _Block:
             scf.YieldOp([])
         if plan.cluster > 1:
             # Shared memory of a block that has ended must not be accessed.
-            ptx.cluster_barrier()
+            cluster_barrier()
 
     def _synchronize(self) -> None:
         if self.plan.tile.cluster > 1:
-            ptx.cluster_barrier()
+            cluster_barrier()
         else:
             barrier()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nova.codegen.gpu.cluster_ops import cluster_barrier, load_remote, map_shared
 from nova.codegen.gpu.ptx_ops import SHARED, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.plan import CONSUMERS, WgmmaPlan
@@ -48,13 +49,15 @@ def reduce_split_sums(
     for number, value in enumerate(sums):
         address = arith.addi(own, word(4 * threads * number))
         store(value, arith.index_castui(ir.IndexType.get(), address), SHARED, 4)
-    ptx.cluster_barrier()
+    cluster_barrier()
     count = len(sums) // plan.tile.split
     part = arith.addi(own, arith.muli(rank, word(4 * threads * count)))
     totals: list[ir.Value] = []
     for block in range(plan.tile.split):
-        remote = ptx.map_shared(part, word(block))
-        values = [ptx.load_remote(remote, 4 * threads * number) for number in range(count)]
+        remote = map_shared(part, word(block))
+        values = [
+            load_remote(ir.F32Type.get(), remote, 4 * threads * number) for number in range(count)
+        ]
         if block:
             values = [arith.addf(a, b) for a, b in zip(totals, values, strict=True)]
         totals = values
