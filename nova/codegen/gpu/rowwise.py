@@ -205,7 +205,7 @@ class RowwiseCode:
         return reduce_cluster(total, combine, slot, thread, self.plan.cluster)
 
     def finish(self) -> None:
-        """End the code: other blocks of the cluster may still read the shared memory of this one."""
+        """End the code: other blocks may still read the shared memory of this one."""
         if self.plan.cluster > 1:
             cluster_barrier()
 

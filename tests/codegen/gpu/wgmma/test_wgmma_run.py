@@ -1,4 +1,4 @@
-"""Warpgroup GEMMs on the simulated device, against numpy in f64: races and wrong copies are errors."""
+"""Warpgroup GEMMs on the simulated device, against numpy in f64; races and bad copies are errors."""
 
 from __future__ import annotations
 
