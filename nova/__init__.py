@@ -72,6 +72,7 @@ _LAZY = {
     "output_pool": "nova.runtime.output_pool",
     "to_device": "nova.runtime.devices:to_device",
     "trace": "nova.tracing.collect:trace",
+    "train": "nova.train",
     "train_step": "nova.train.step:train_step",
     "translate": "nova.api.translate:translate",
     "vjp": "nova.graph.jacobians:vjp",

@@ -54,18 +54,21 @@ def simulate(
     /,
 ) -> tuple[bytes, int, int, int]: ...
 def sim_lanes() -> list[tuple[str, tuple[int, int, int, int, int]]]: ...
+def sim_check_tensor_map(map: Buffer, /) -> str | None: ...
 def sim_run(
     code: Buffer,
     operands: Buffer,
     constants: Buffer,
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, int, int, int],
     ranges: Buffer,
     params: Buffer,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
+    cluster: tuple[int, int, int],
     dynamic_shared: int,
     most_steps: int,
     check_races: bool,
+    schedule: int,
     /,
 ) -> tuple[int, tuple[Any, ...] | None]: ...
 

@@ -20,7 +20,16 @@ from importlib.util import find_spec
 import pytest
 
 ONLY_SIMULATED = (
-    *("test_sim_faults", "test_sim_sanitized", "test_sim_ptx", "approximate", "rsqrt", "nobody"),
+    *(
+        "test_sim_faults",
+        "test_sim_async",
+        "test_sim_wgmma",
+        "test_sim_sanitized",
+        "test_sim_ptx",
+        "approximate",
+        "rsqrt",
+        "nobody",
+    ),
     *("test_memory_of_the_host", "test_shared_arrays", "test_variables_of_a_module", "f32x2"),
     *("div.rp.ftz", "test_any_values"),
 )

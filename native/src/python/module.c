@@ -74,9 +74,12 @@ static PyMethodDef module_functions[] = {
      "on "
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},
     {"sim_run", module_sim_run, METH_VARARGS,
-     "sim_run(code, operands, constants, sizes, ranges, params, grid, block, dynamic_shared, "
-     "most_steps, check_races)\n--\n\nRuns a kernel on the simulated GPU: (instructions of all "
+     "sim_run(code, operands, constants, sizes, ranges, params, grid, block, cluster, "
+     "dynamic_shared, most_steps, check_races, schedule)\n--\n\nRuns a kernel on the simulated GPU: (instructions of all "
      "warps, fault or None)."},
+    {"sim_check_tensor_map", module_sim_check_tensor_map, METH_VARARGS,
+     "sim_check_tensor_map(map)\n--\n\nNone, or what the driver would refuse of a tensor map of "
+     "the simulated GPU."},
     {"sim_lanes", module_sim_lanes, METH_NOARGS,
      "sim_lanes()\n--\n\nThe simulated GPU's arithmetic: (name, bits of the result and of each "
      "operand), in the order of their numbers."},

@@ -142,7 +142,8 @@ PyObject *module_simulate(PyObject *module, PyObject *args);
 PyObject *module_measure_flops(PyObject *module, PyObject *args);
 PyObject *module_measure_copy(PyObject *module, PyObject *args);
 
-/* sim_run() and sim_lanes() of the module; gpusim.c */
+/* sim_run(), sim_lanes() and sim_check_tensor_map() of the module; gpusim.c */
+PyObject *module_sim_check_tensor_map(PyObject *module, PyObject *args);
 PyObject *module_sim_run(PyObject *module, PyObject *args);
 PyObject *module_sim_lanes(PyObject *module, PyObject *unused);
 
