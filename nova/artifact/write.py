@@ -178,7 +178,7 @@ def _link(
     for variant in variants:
         suffix = _suffix(variant) if len(variants) > 1 else ""
         parts += [Part(data, suffix) for data in variant.objects]
-        exports += [k.symbol for k in variant.tables.kernels if k.is_linked]
+        exports += variant.tables.linked_symbols
     if contents.entry is not None and contents.runtime is not None:
         parts.append(Part(contents.entry))
         exports.append(ENTRY)

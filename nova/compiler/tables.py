@@ -7,9 +7,11 @@ the constants. Called by the compile driver, once for each variant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from nova.artifact.container import ControlSpec
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.artifact.tilings import OperandRange, Tiling
 from nova.codegen.common.footprint import load_footprint
@@ -17,6 +19,7 @@ from nova.errors import LoweringError
 from nova.ir.attributes import UNPACKED, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
+from nova.ir.control_flow.functions import Control, control_functions, host_functions, is_control
 from nova.ir.kernel import Kernel, Main
 from nova.ir.resources import resource_digest
 from nova.ir.types import dense_bytes
@@ -58,40 +61,93 @@ def read_unpacked(module: ir.Module) -> bytes:
 
 
 def _read(module: ir.Module) -> tuple[Tables, bytes]:
-    reader = HostReader(module)
-    kernels = {f.name.value: f for f in kernel_functions(module)}
+    constants = _Constants(module)
+    hosts = list(host_functions(module))
+    numbers = {f.name.value: i for i, f in enumerate(hosts)}
+    called = {f.name.value: f for f in [*kernel_functions(module), *control_functions(module)]}
+    blocks = [_read_host(module, f, called, numbers, constants) for f in hosts]
+    # A region may run on the thread, and in the scratch memory, of the program that contains it.
+    scratch = max(block.scratch_size for block in blocks)
+    *regions, tables = (replace(block, scratch_size=scratch) for block in blocks)
+    return replace(tables, regions=tuple(regions)), bytes(constants.data)
+
+
+def _read_host(
+    module: ir.Module,
+    host: Any,
+    called: Mapping[str, Any],
+    numbers: Mapping[str, int],
+    constants: _Constants,
+) -> Tables:
+    """The tables of `main`, or of a region function."""
+    reader = HostReader(module, host, constants)
+    calls = list(reader.calls())
+    names = {op.callee.value for op in calls}
+    kernels = {name: f for name, f in called.items() if name in names}
     order = {name: i for i, name in enumerate(kernels)}
     reads = [_count_reads(f) for f in kernels.values()]
     launches = []
-    for op in reader.calls():
-        ids = tuple(reader.buffer(b) for b in list(op.operation.operands)[:-2])
+    for op in calls:
         number = order[op.callee.value]
+        operands = list(op.operation.operands)
+        if not is_control(kernels[op.callee.value]):
+            operands = operands[:-2]
+        ids = tuple(reader.buffer(b) for b in operands)
         launches.append(LaunchSpec(number, ids, reads[number]))
-    specs = [_kernel_spec(f) for f in kernels.values()]
-    tables = Tables(
+    specs = [
+        _control_spec(f, numbers) if is_control(f) else _kernel_spec(f) for f in kernels.values()
+    ]
+    code = [f for f in kernels.values() if not is_control(f)]
+    return Tables(
         buffers=tuple(reader.buffers),
         kernels=tuple(specs),
         launches=tuple(launches),
         workspace_size=reader.workspace_size,
         work=sum(specs[launch.kernel].flops for launch in launches),
-        scratch_size=max(map(scratch_size, kernels.values()), default=0),
+        scratch_size=max(map(scratch_size, code), default=0),
     )
-    return tables, bytes(reader.constants)
 
 
-class HostReader:
-    """Reads `main`: its calls, and their buffers and constants."""
+class _Constants:
+    """The bytes of the constants of a program and its regions."""
 
     def __init__(self, module: ir.Module):
         self.module = module
-        main = find_function(module, "main")
+        self.data = bytearray()
+        self._offsets: dict[str, int] = {}
+        self._large: dict[str, int] = {}
+
+    def offset(self, name: str) -> int:
+        """The offset of a global."""
+        if name not in self._offsets:
+            for op in self.module.body.operations:
+                if op.operation.name == "memref.global" and op.sym_name.value == name:
+                    self._offsets[name] = self._keep(op.operation.attributes["initial_value"])
+        return self._offsets[name]
+
+    def _keep(self, values: Any) -> int:
+        """The offset of the values of a constant; equal large constants are stored once."""
+        digest = resource_digest(values)
+        if digest is not None and digest in self._large:
+            return self._large[digest]
+        self.data += bytes(-len(self.data) % ALIGN)
+        start = len(self.data)
+        self.data += dense_bytes(values) or b"\0"  # an empty constant also has an address
+        if digest is not None:
+            self._large[digest] = start
+        return start
+
+
+class HostReader:
+    """Reads `main`, or the function of a region: its calls, and their buffers and constants."""
+
+    def __init__(self, module: ir.Module, host: Any = None, constants: _Constants | None = None):
+        main = host or find_function(module, "main")
         if main is None:
             raise LoweringError("the module has no function @main")
         self.main = main
         self.buffers: dict[BufferSpec, int] = {}
-        self.constants = bytearray()
-        self.constant_at: dict[str, int] = {}
-        self.large_at: dict[str, int] = {}
+        self._constants = constants or _Constants(module)
         outputs = Main(main).outputs
         arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
@@ -131,31 +187,20 @@ class HostReader:
         if op.name == "memref.view":
             return BufferSpec("workspace", _constant_index(op.operands[1]), size)
         if op.name == "memref.get_global":
-            return BufferSpec("constant", self._constant(op.attributes["name"].value), size)
+            constant = self._constants.offset(op.attributes["name"].value)
+            return BufferSpec("constant", constant, size)
         raise LoweringError(f"main passes the result of {op.name} to a kernel")
 
-    def _constant(self, name: str) -> int:
-        if name not in self.constant_at:
-            for op in self.module.body.operations:
-                if op.operation.name == "memref.global" and op.sym_name.value == name:
-                    self.constant_at[name] = self._keep(op.operation.attributes["initial_value"])
-        return self.constant_at[name]
-
-    def _keep(self, values: Any) -> int:
-        """The offset of the values of a constant; equal large constants are stored once."""
-        digest = resource_digest(values)
-        if digest is not None and digest in self.large_at:
-            return self.large_at[digest]
-        self.constants += bytes(-len(self.constants) % ALIGN)
-        start = len(self.constants)
-        self.constants += dense_bytes(values) or b"\0"  # an empty constant also has an address
-        if digest is not None:
-            self.large_at[digest] = start
-        return start
+    @property
+    def constants(self) -> bytearray:
+        """The bytes of the constants so far."""
+        return self._constants.data
 
 
 def _count_reads(function: Any) -> int:
     """The number of arguments before the first one that the kernel writes."""
+    if is_control(function):
+        return Kernel(function).ins
     return next((i for i, ranges in enumerate(WRITES.find(function) or ()) if ranges), 0)
 
 
@@ -184,6 +229,39 @@ def _tiling(function: Any) -> Tiling:
         for r in byte_ranges
     )
     return Tiling(footprint.grid, footprint.tile, ranges, read_task_ns(function))
+
+
+def _control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:
+    view, control = Kernel(function), Control.of(function)
+    return KernelSpec(
+        name=view.name,
+        symbol=view.name,
+        grid=1,
+        core="vector",
+        flops=view.work,
+        bytes=sum(nbytes(t) for t in function.type.inputs),
+        location=location_text(function.location),
+        control=ControlSpec(
+            control.construct,
+            tuple(numbers[name] for name in control.regions),
+            control.consts,
+            control.carries,
+            control.length,
+            control.reverse,
+        ),
+        tiling=_control_tiling(function),
+    )
+
+
+def _control_tiling(function: Any) -> Tiling:
+    """A loop or branch is one task, which touches all of its buffers."""
+    ins = Kernel(function).ins
+    ranges = tuple(
+        OperandRange(number, number >= ins, 0, nbytes(type_), ())
+        for number, type_ in enumerate(function.type.inputs)
+        if nbytes(type_)
+    )
+    return Tiling((), (), ranges, read_task_ns(function))
 
 
 def location_text(location: Any) -> str:

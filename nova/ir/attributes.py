@@ -253,6 +253,20 @@ UNPACKED = Flag(
     "Marks a constant that kernels read only in its packed copies.",
 )
 
+# --- control flow ---------------------------------------------------------------------------------
+
+CONTROL = Structured(
+    "nova.control",
+    "{construct, regions, consts, carries, length, reverse}",
+    "functions",
+    "Marks a control function: a loop or branch whose regions are programs.",
+)
+REGION = Flag(
+    "nova.region",
+    "functions",
+    "Marks the function of a region: a `main` that a control function runs.",
+)
+
 # --- kernels --------------------------------------------------------------------------------------
 
 KERNEL = Flag("nova.kernel", "functions", "Marks the functions that are kernels.")

@@ -117,6 +117,16 @@ static nova_status file_check_entries(nova_file *file, const nova_tables *tables
     return NOVA_OK;
 }
 
+/* The kernels of a block, or of one of its regions. */
+static nova_status file_check_kernels(nova_file *file, const nova_tables *tables, int64_t version,
+                                      nova_error *error)
+{
+    nova_status status = file_check_code(file, tables, error);
+    if (status == NOVA_OK && version >= CHECKED_VERSION && tables->interfaces == NULL)
+        status = REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
+    return status == NOVA_OK ? file_check_entries(file, tables, error) : status;
+}
+
 static int64_t *file_sizes_of(nova_file *file, const nova_tensor_info *tensors, size_t count)
 {
     int64_t *sizes = nova_arena_take(&file->arena, count, sizeof *sizes);
@@ -158,13 +168,13 @@ static nova_status file_check_variants(nova_file *file, nova_error *error)
             nova_tables_check(file->bytes.data + tables->offset + block->offset,
                               (size_t)block->size, &limits, &variant->tables, error);
         if (status == NOVA_OK)
-            status = file_check_code(file, &variant->tables, error);
-        if (status == NOVA_OK && manifest->version >= CHECKED_VERSION &&
-            variant->tables.interfaces == NULL)
-            status =
-                REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
-        if (status == NOVA_OK)
-            status = file_check_entries(file, &variant->tables, error);
+            status = file_check_kernels(file, &variant->tables, manifest->version, error);
+        for (uint32_t k = 0; status == NOVA_OK && k < nova_tables_region_count(&variant->tables);
+             k++) {
+            nova_tables region;
+            nova_tables_region(&variant->tables, k, &region);
+            status = file_check_kernels(file, &region, manifest->version, error);
+        }
         if (status != NOVA_OK)
             return status;
     }

@@ -184,9 +184,11 @@ static PyObject *file_tables(FileObject *self, PyObject *number)
 {
     size_t index;
     const nova_variant *variant = file_variant_at(self, number, &index);
-    return variant == NULL
-               ? NULL
-               : file_view_of(self, variant->tables.header, variant->tables.header->size);
+    if (variant == NULL)
+        return NULL;
+    uint64_t size;
+    const void *bytes = nova_tables_bytes(&variant->tables, &size);
+    return file_view_of(self, bytes, size);
 }
 
 static PyObject *file_constants_vaddr(FileObject *self, PyObject *number)

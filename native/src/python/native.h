@@ -282,7 +282,7 @@ bool read_timeout(PyObject *object, uint64_t *timeout_ns);
 unsigned settings_threads(void);
 
 /* Threads and policy of a run that this thread starts; settings.c. */
-void apply_settings(const nova_execution *execution, nova_run_options *options);
+void apply_settings(nova_execution *execution, nova_run_options *options);
 void apply_host_settings(nova_program_options *options);
 PyObject *module_configure(PyObject *module, PyObject *args);
 PyObject *module_override(PyObject *module, PyObject *args);

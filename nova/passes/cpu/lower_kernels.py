@@ -13,6 +13,7 @@ from nova.core.targets import parse_target
 from nova.errors import LoweringError
 from nova.ir.attributes import TILES
 from nova.ir.bindings import func, ir, scf
+from nova.ir.control_flow.functions import control_functions, host_functions
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.walk import kernels, main_function, require_buffers
@@ -44,7 +45,7 @@ class LowerKernels(Pass):
     def steps(self, module: ir.Module) -> Iterator[None]:
         """Stop after every kernel: its shared functions are written at that point."""
         target = parse_target(self.target)
-        main = main_function(module)
+        main_function(module)
         require_buffers(module)
         if lowered := [k for k in kernels(module) if TILES.has(k)]:
             name = lowered[0].name.value
@@ -54,18 +55,26 @@ class LowerKernels(Pass):
         for kernel in kernels(module):
             tiles[kernel.name.value] = _lower(kernel, target, self.tile_work)
             yield
-        for op in list(main.entry_block.operations):
-            if op.operation.name == "func.call":
-                with ir.InsertionPoint(op.operation), op.location:
-                    callee = op.callee.value
-                    if callee not in tiles:
-                        raise LoweringError(
-                            f"@main calls @{callee}, which is not a kernel",
-                            where=place_of(op.location),
-                        )
-                    operands = [*op.operation.operands, index(0), index(tiles[callee])]
-                    func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
-                op.operation.erase()
+        controls = {f.name.value for f in control_functions(module)}
+        for function in host_functions(module):
+            _pass_tiles(function, tiles, controls)
+
+
+def _pass_tiles(function: Any, tiles: dict[str, int], controls: set[str]) -> None:
+    """Let the calls of kernels pass all of their tiles."""
+    for op in list(function.entry_block.operations):
+        if op.operation.name != "func.call" or op.callee.value in controls:
+            continue
+        with ir.InsertionPoint(op.operation), op.location:
+            callee = op.callee.value
+            if callee not in tiles:
+                raise LoweringError(
+                    f"@{function.name.value} calls @{callee}, which is not a kernel",
+                    where=place_of(op.location),
+                )
+            operands = [*op.operation.operands, index(0), index(tiles[callee])]
+            func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
+        op.operation.erase()
 
 
 def _lower(kernel: Any, target: Any, tile_work: int) -> int:

@@ -10,6 +10,7 @@ from nova.errors import LoweringError
 from nova.ir.attributes import TILE_LOCAL
 from nova.ir.bindings import func, ir, memref, tensor
 from nova.ir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
+from nova.ir.control_flow.functions import control_functions, is_control
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op
@@ -43,13 +44,18 @@ class BufferizeKernels(Pass):
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
         for function in functions(module):
-            _protect_arguments(function)
+            if is_control(function):
+                _read_arguments(function)
+            else:
+                _protect_arguments(function)
         for loop in find_ops(module, "scf.for", "scf.while"):
             yield_in_place(loop)
         _separate_updates(module, main)
         UpstreamPass(_ONE_SHOT, verify=False).run(module)  # the caller of this pass verifies
         main = main_function(module)
         results = {kernel.name.value: _pass_destinations(kernel) for kernel in kernels(module)}
+        for function in control_functions(module):
+            results[function.name.value] = _pass_results(function)
         for op in list(main.entry_block.operations):
             if op.operation.name == "func.call":
                 _rewrite_call(op, results[op.callee.value])
@@ -72,6 +78,26 @@ def _protect_arguments(function: Any) -> None:
     )
 
 
+def _read_arguments(function: Any) -> None:
+    """Say that a control function only reads its arguments: upstream does not see its regions."""
+    read = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([read] * len(function.type.inputs))
+
+
+def _pass_results(function: Any) -> _Destinations:
+    """Make the results of a control function arguments, after its inputs."""
+    inputs, results = list(function.type.inputs), list(function.type.results)
+    for attribute in ("arg_attrs", "res_attrs"):
+        if attribute in function.attributes:
+            del function.attributes[attribute]
+    function.attributes["function_type"] = ir.TypeAttr.get(
+        ir.FunctionType.get([*inputs, *results], [])
+    )
+    view = Kernel(function)
+    view.ins, view.outs = len(inputs), len(results)
+    return _Destinations(tuple(range(len(inputs), len(inputs) + len(results))), tuple(results))
+
+
 def _separate_updates(module: ir.Module, main: Any) -> None:
     """Give the op that computes an updated parameter's new value a separate destination."""
     updates = len(Main(main).updates)
@@ -83,6 +109,8 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
         if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
             continue
         kernel = named[call.owner.attributes["callee"].value]
+        if is_control(kernel):
+            continue
         inside = kernel.entry_block.operations
         result = buffer_root(inside[len(inside) - 1].operands[call.result_number])
         if isinstance(result, ir.OpResult) and is_generic_op(result.owner):
