@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nova.tracing.device_peaks import DevicePeak, find_peak
 from nova.tracing.device_run import DeviceRun, Span, covered
+from nova.tracing.peaks import DevicePeak, find_peak
 from nova.tracing.text import columns, format_ns, percent
 
 _MOST = 20

@@ -10,9 +10,9 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 import nova
-from nova.tracing.device_peaks import find_peak
 from nova.tracing.device_run import DeviceRun, Span
 from nova.tracing.device_summary import summarize_devices
+from nova.tracing.peaks import find_peak
 
 
 @pytest.mark.parametrize("element", [np.float32, ml_dtypes.bfloat16], ids=["f32", "bf16"])
