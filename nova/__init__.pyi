@@ -45,6 +45,7 @@ from nova.graph.control.functions import fori_loop as fori_loop
 from nova.graph.control.functions import scan as scan
 from nova.graph.control.functions import switch as switch
 from nova.graph.control.functions import while_loop as while_loop
+from nova.graph.custom_gradient import custom_vjp as custom_vjp
 from nova.graph.dot import dump_dot as dump_dot
 from nova.graph.jacobians import hessian as hessian
 from nova.graph.jacobians import jacfwd as jacfwd
