@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nova.api.compiled import Compiled
+from nova.api.precision import in_precision, parse_precision
 from nova.api.program_cache import (
     PROGRAMS,
     CompileJob,
@@ -27,7 +28,6 @@ from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, ConcreteValueError, GraphError, NovaError, TargetError
 from nova.graph.autodiff import gradients
 from nova.graph.order import topological
-from nova.graph.precision import in_precision, parse_precision
 from nova.graph.tensor import Tensor, set_evaluator
 from nova.plan import Plan, build_plan, parse_plan
 from nova.runtime.devices import explain_absent, local_architecture
