@@ -38,16 +38,26 @@ def map_shared(address: ir.Value, rank: ir.Value) -> ir.Value:
     return llvm.inline_asm(address.type, [address, rank], text, "=r,r,r")
 
 
-def load_remote(type_: ir.Type, address: ir.Value, offset: int = 0) -> ir.Value:
+def load_remote(type_: ir.Type, address: ir.Value) -> ir.Value:
     """A value of 32 or 64 bits in the shared memory of a block of the cluster."""
     bits = type_.width
     name, result = _LOADS[bits]
     integer = ir.IntegerType.get_signless(bits)
-    text = f"ld.shared::cluster.{name} $0, [$1+{offset}];"
+    text = f"ld.shared::cluster.{name} $0, [$1];"
     loaded = llvm.inline_asm(
         integer, [address], text, f"{result},r,~{{memory}}", has_side_effects=True
     )
     return loaded if type_ == integer else llvm.bitcast(type_, loaded)
+
+
+def load_remote_floats(address: ir.Value) -> list[ir.Value]:
+    """Four adjacent f32 in the shared memory of a block of the cluster."""
+    text = "ld.shared::cluster.v4.f32 {$0, $1, $2, $3}, [$4];"
+    struct = ir.Type.parse("!llvm.struct<(f32, f32, f32, f32)>")
+    loaded = llvm.inline_asm(
+        struct, [address], text, "=f,=f,=f,=f,r,~{memory}", has_side_effects=True
+    )
+    return [llvm.extractvalue(ir.F32Type.get(), loaded, [i]) for i in range(4)]
 
 
 def can_exchange(types: Sequence[Any]) -> bool:

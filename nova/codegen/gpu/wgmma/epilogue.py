@@ -188,7 +188,7 @@ class _TileCode:
         for start in range(0, count, width):
             columns = min(width, count - start)
             groups = self.values[output.root][start // 8 : (start + columns) // 8]
-            is_box = output.map is not None and columns == width
+            is_box = output.map is not None and columns == width and self.tile.end is None
             buffer = self._begin_piece()
             if output.size == 2:
                 self._write_short(buffer, groups)
@@ -204,7 +204,7 @@ class _TileCode:
         self, output: Output, buffer: ir.Value, block_row: int, first_column: int, columns: int
     ) -> None:
         """Store a piece row by row: the lanes of a warp have adjacent elements."""
-        plan, spec = self.store.plan, self.store.plan.gemm.contraction
+        plan = self.store.plan
         target = self.store.buffers[output.root]
         start: Index = output.offset
         for counter, stride in zip(self.tile.enclosing, output.enclosing_strides, strict=True):
@@ -221,7 +221,7 @@ class _TileCode:
             for first in range(0, columns, 32):
                 within = add(_wide(self.lane), first)
                 column = add(self.tile.column, add(within, first_column))
-                inside = arith.andi(compare(_LESS, row, spec.m), compare(_LESS, column, spec.n))
+                inside = self._is_inside(row, column)
                 if first + 32 > columns:
                     inside = arith.andi(inside, compare(_LESS, within, columns))
                 with when(inside):
@@ -291,11 +291,17 @@ class _TileCode:
                 packed = ir.VectorType.get([2], elements[0].type)
                 store(vector.from_elements(packed, elements), _wide(address), SHARED, 8)
 
+    def _is_inside(self, row: Index, column: Index) -> ir.Value:
+        """Whether C has this element, and it belongs to this block."""
+        spec = self.store.plan.gemm.contraction
+        inside = arith.andi(compare(_LESS, row, spec.m), compare(_LESS, column, spec.n))
+        end = self.tile.end
+        return inside if end is None else arith.andi(inside, compare(_LESS, column, end))
+
     # --- directly ---------------------------------------------------------------------------------
 
     def _store_direct(self, output: Output, row: Index, column: Index) -> None:
         """Store elements one by one, those in bounds."""
-        spec = self.store.plan.gemm.contraction
         buffer = self.store.buffers[output.root]
         start: Index = output.offset
         for counter, stride in zip(self.tile.enclosing, output.enclosing_strides, strict=True):
@@ -307,10 +313,7 @@ class _TileCode:
                 for k, element in enumerate(elements):
                     at_column = add(column, number * 8 + k)
                     place = index(add(row_start, mul(at_column, output.column_stride)))
-                    inside = arith.andi(
-                        compare(_LESS, at_row, spec.m), compare(_LESS, at_column, spec.n)
-                    )
-                    with when(inside):
+                    with when(self._is_inside(at_row, at_column)):
                         memref.store(element, buffer, [place])
 
 

@@ -45,37 +45,42 @@ class Tile:
     rows: int
     columns: int
     stages: int
-    cluster: int
-    speed: float
-    """Multiply-adds per cycle of a multiprocessor, in units of the `mma.sync` shapes."""
+    cluster: int = 1
     split: int = 1
 
 
-# Relative speeds measured on an H200 (benchmarks/gpu/wgmma.py time --tiles); many widths, so that
-# the tiles of a GEMM with few of them fill the multiprocessors.
+# Many widths, so that the tiles of a GEMM with few of them fill the multiprocessors.
 TILES: tuple[Tile, ...] = (
-    Tile(128, 256, 4, 2, 2850),
-    Tile(128, 256, 4, 1, 2800),
-    Tile(256, 128, 4, 1, 2800),
-    Tile(128, 192, 4, 1, 2900),
-    Tile(128, 160, 4, 1, 2700),
-    Tile(128, 144, 4, 1, 2600),
-    Tile(128, 128, 6, 1, 2700),
-    Tile(128, 112, 6, 1, 2300),
-    Tile(128, 96, 6, 1, 2200),
-    Tile(128, 64, 8, 1, 1700),
-    Tile(128, 256, 4, 1, 2800, split=2),
-    Tile(128, 256, 4, 1, 2800, split=4),
-    Tile(128, 192, 4, 1, 2900, split=2),
-    Tile(128, 192, 4, 1, 2900, split=4),
-    Tile(128, 128, 6, 1, 2700, split=2),
-    Tile(128, 128, 6, 1, 2700, split=4),
-    Tile(128, 64, 8, 1, 1700, split=2),
-    Tile(128, 64, 8, 1, 1700, split=4),
+    Tile(128, 256, 4, cluster=2),
+    Tile(128, 256, 4),
+    Tile(256, 128, 4),
+    Tile(128, 192, 4),
+    Tile(128, 160, 4),
+    Tile(128, 144, 4),
+    Tile(128, 128, 6),
+    Tile(128, 112, 6),
+    Tile(128, 96, 6),
+    Tile(128, 64, 8),
+    Tile(128, 256, 4, split=2),
+    Tile(128, 256, 4, split=4),
+    Tile(128, 192, 4, split=2),
+    Tile(128, 192, 4, split=4),
+    Tile(128, 160, 4, split=4),
+    Tile(128, 128, 6, split=2),
+    Tile(128, 128, 6, split=3),
+    Tile(128, 128, 6, split=4),
+    Tile(128, 64, 8, split=2),
+    Tile(128, 64, 8, split=4),
 )
 
-_CLUSTERS = {1: 132, 2: 66, 4: 30}
+_CLUSTERS = {1: 132, 2: 66, 3: 40, 4: 30}
 """Blocks of a cluster -> clusters that run concurrently on 132 multiprocessors."""
+
+# Rates in units of the cost model of `mma.sync`, measured on an H200 (benchmarks/gpu/wgmma.py time
+# --tiles): tensor cores reach 2850 multiply-adds per cycle, and the L2 cache delivers 11 TB/s.
+_MULTIPLY_ADDS = 2850
+_CACHE_BYTES = 12_300
+_LAUNCH, _EXCHANGE = 1800, 1000
 
 
 @dataclass(frozen=True)
@@ -181,14 +186,21 @@ class WgmmaPlan:
         return self.barriers_offset + _RESERVED
 
     @property
+    def part_columns(self) -> int:
+        """Columns that one block finishes, in pairs of 8; the last block may have fewer."""
+        return -(-self.tile.columns // (16 * self.tile.split)) * 16
+
+    @property
     def cycles(self) -> float:
         """Estimated cycles, comparable with those of `mma.sync` plans."""
         tile = self.tile
-        work = tile.rows * tile.columns * self.part_stages * self.depth
+        area = tile.rows * tile.columns
+        copied = self.lhs_bytes + self.rhs.outer * ROW_BYTES
+        stage = max(area * self.depth / _MULTIPLY_ADDS, copied * self.blocks / _CACHE_BYTES)
         waves = -(-self.work_items // self.clusters)
-        store = tile.rows * tile.columns / (24 * tile.split)
-        reduction = 2500 if tile.split > 1 else 0
-        return waves * (work / tile.speed + store) + reduction + 1800
+        store = area / (24 * tile.split)
+        exchange = _EXCHANGE + area / 12 if tile.split > 1 else 0
+        return waves * (self.part_stages * stage + store) + exchange + _LAUNCH
 
 
 def plan_wgmma(

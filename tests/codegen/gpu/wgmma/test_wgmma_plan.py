@@ -95,7 +95,8 @@ def test_blocks_divide_a_long_k() -> None:
     assert plan.clusters == plan.work_items  # one tile for each cluster
     assert plan.part_stages * plan.tile.split >= plan.stages
     # Each block finishes a part of the columns, of pairs of 8.
-    assert plan.tile.columns % (16 * plan.tile.split) == 0
+    assert plan.part_columns % 16 == 0
+    assert plan.part_columns * plan.tile.split >= plan.tile.columns
     # The sums of a block fit where its stages are.
     assert plan.tile.rows * plan.tile.columns * 4 <= plan.pieces_offset
 
@@ -125,4 +126,20 @@ def test_the_knob_selects_tiles() -> None:
     assert parse_tiles("wgmma-128x256x1x1") == TILES[1:2]
     wide = parse_tiles("wgmma-128x256")
     assert wide is not None and {tile.split for tile in wide} == {1, 2, 4}
+
+
+def test_choices_that_were_measured() -> None:
+    """The fastest tiles of an H200 for GEMMs of GPT-2 (benchmarks/gpu/wgmma.py time --tiles)."""
+    measured = {
+        (8192, 2304, 768, "nn"): (128, 192, 1),
+        (8192, 768, 3072, "nn"): (128, 192, 1),
+        (768, 3072, 8192, "tn"): (128, 144, 1),
+        (1024, 768, 3072, "nn"): (128, 64, 1),
+        (1024, 1024, 1024, "nn"): (128, 64, 1),
+        (4096, 4096, 4096, "nn"): (128, 256, 1),
+    }
+    for (m, n, k, layout), expected in measured.items():
+        plan = plan_wgmma(gemm(m, n, k, layout), (0, 1), 132)
+        assert plan is not None
+        assert (plan.tile.rows, plan.tile.columns, plan.tile.split) == expected, (m, n, k)
     assert parse_tiles("wgmma-1x1") == ()
