@@ -61,6 +61,7 @@ globals().update(FUNCTIONS)
 _LAZY = {
     "DeviceArray": "nova.runtime.devices:DeviceArray",
     "NovaStream": "nova.runtime.streams:NovaStream",
+    "custom_vjp": "nova.graph.custom_gradient:custom_vjp",
     "data": "nova.data",
     "debug": "nova.debug",
     "fit": "nova.train:fit",
@@ -75,6 +76,7 @@ _LAZY = {
     "nn": "nova.nn",
     "optim": "nova.optim",
     "output_pool": "nova.runtime.output_pool",
+    "to_onnx": "nova.api.to_onnx:to_onnx",
     "to_device": "nova.runtime.devices:to_device",
     "trace": "nova.tracing.collect:trace",
     "train": "nova.train",

@@ -17,6 +17,7 @@ from nova.api.from_jax import from_jax as from_jax
 from nova.api.from_onnx import from_onnx as from_onnx
 from nova.api.jit import jit as jit
 from nova.api.load import load as load
+from nova.api.to_onnx import to_onnx as to_onnx
 from nova.api.translate import translate as translate
 from nova.core.dtypes import DType as DType
 from nova.core.dtypes import TensorType as TensorType
@@ -44,6 +45,7 @@ from nova.graph.control.functions import fori_loop as fori_loop
 from nova.graph.control.functions import scan as scan
 from nova.graph.control.functions import switch as switch
 from nova.graph.control.functions import while_loop as while_loop
+from nova.graph.custom_gradient import custom_vjp as custom_vjp
 from nova.graph.dot import dump_dot as dump_dot
 from nova.graph.jacobians import hessian as hessian
 from nova.graph.jacobians import jacfwd as jacfwd

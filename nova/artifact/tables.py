@@ -48,7 +48,7 @@ INTERFACE_SIZE = Struct("<Q")
 # kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
-BUFFER_KINDS = ("arg", "output", "workspace", "constant")
+BUFFER_KINDS = ("arg", "output", "workspace", "constant", "sizes")
 CORES = ("matrix", "vector", "host", "device", "to_host", "to_device", "while")
 """The core types of kernels. The last three are not code: a launch of a copy moves its one buffer
 from device memory to host memory, or back; and the `grid` launches after one of `while` repeat as
@@ -67,7 +67,10 @@ _CORE = 0xFF
 
 @record
 class BufferSpec:
-    """Memory that kernels see: `value` is an index (arg, output) or a byte offset (the others)."""
+    """Memory that kernels see: `value` is an index (arg, output) or a byte offset.
+
+    The one of kind `sizes` has the values of symbolic sizes, which the runtime computes.
+    """
 
     kind: str  # of BUFFER_KINDS
     value: int

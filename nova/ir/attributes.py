@@ -180,6 +180,16 @@ class Text(Attribute[str]):
         return str(attribute.value)
 
 
+class Texts(Attribute[tuple[str, ...]]):
+    mlir_type = "[string, ...]"
+
+    def encode(self, value: Sequence[str], context: ir.Context) -> Any:
+        return ir.ArrayAttr.get([ir.StringAttr.get(text, context) for text in value], context)
+
+    def decode(self, attribute: Any) -> tuple[str, ...]:
+        return tuple(str(text.value) for text in attribute)
+
+
 class Structured(Attribute[Any]):
     """A value with a structure that its module reads and checks: an MLIR attribute."""
 
@@ -220,6 +230,22 @@ OUTPUTS = Integer(
     "The number of output buffers, which are arguments before the workspace.",
 )
 WORKSPACE = Integer("nova.workspace", "main", "Bytes of the workspace, the last argument of main.")
+DIMS = Texts(
+    "nova.dims",
+    "main",
+    "The dims of a program with symbolic sizes: name, the prime that stands for it, min, max.",
+)
+SIZES = Texts(
+    "nova.sizes",
+    "main",
+    "The expressions over the dims that the shapes of the program have, as far as they are not "
+    "products of dims.",
+)
+SIZE_VALUES = Texts(
+    "nova.size_values",
+    "main",
+    "The expressions whose values kernels load from the buffer of sizes, in its order.",
+)
 NAME = Text("nova.name", "arguments and results of main", "The name of an argument or a result.")
 
 # --- ops ------------------------------------------------------------------------------------------
@@ -310,6 +336,12 @@ WRITES = RowsPerArgument(
     "nova.writes",
     "kernels",
     "The byte ranges that a tile writes of each argument: low, high, and a stride per loop.",
+)
+SYMBOLIC = Structured(
+    "nova.symbolic",
+    "{tiles, work, bytes, loops, reads, writes}",
+    "kernels",
+    "The same numbers as expressions over the dims, of a kernel with symbolic sizes.",
 )
 TASK_NS = Integer(
     "nova.task_ns",

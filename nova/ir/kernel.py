@@ -57,6 +57,7 @@ class Kernel(Function):
     reads = attributes.READS
     writes = attributes.WRITES
     scalar_loops = attributes.SCALAR_LOOPS
+    symbolic = attributes.SYMBOLIC
     # from `plan-tasks` and `allocate-scratch`
     task_ns = attributes.TASK_NS
     scratch_offsets = attributes.SCRATCH_OFFSETS

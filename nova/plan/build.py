@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from nova.core.signature import Argument, Signature
 from nova.errors import DTypeError, GraphError, ShapeError
 from nova.graph.autodiff import Application
+from nova.graph.custom_gradient import CUSTOM_GRADIENT
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops.loops.control import RESULT
@@ -36,6 +37,9 @@ def build_plan(
             continue
         if node.op is None:
             args[id(node)] = _literal(node)
+            continue
+        if node.op is CUSTOM_GRADIENT:
+            args[id(node)] = args[id(node.inputs[0])]
             continue
         slot = len(steps)
         operands = tuple(args[id(i)] for i in node.inputs)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import test_sim_async_faults
+import test_sim_clusters
 import test_sim_faults
 import test_sim_matrices
 import test_sim_memory
@@ -32,6 +33,7 @@ MODULES = (
     test_sim_warps,
     test_sim_matrices,
     test_sim_async_faults,
+    test_sim_clusters,
 )
 
 

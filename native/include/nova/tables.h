@@ -46,7 +46,14 @@ typedef struct nova_tables_header {
     uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
 } nova_tables_header;
 
-enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3 };
+/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). */
+enum {
+    NOVA_ARGUMENT = 0,
+    NOVA_OUTPUT = 1,
+    NOVA_WORKSPACE = 2,
+    NOVA_CONSTANT = 3,
+    NOVA_SIZES = 4
+};
 
 typedef struct nova_buffer {
     uint32_t kind;

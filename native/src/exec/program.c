@@ -39,6 +39,8 @@ static nova_status program_bind_buffers(nova_program *program, const nova_image 
         const nova_buffer *buffer = &program->tables.buffers[i];
         program->has_arguments |= buffer->kind == NOVA_ARGUMENT;
         program->has_outputs |= buffer->kind == NOVA_OUTPUT;
+        if (buffer->kind == NOVA_SIZES && buffer->nbytes > program->sizes_size)
+            program->sizes_size = buffer->nbytes;
         if (buffer->kind != NOVA_CONSTANT)
             continue;
         has_constants = true;
@@ -167,6 +169,21 @@ static nova_status program_create_one(const nova_tables *tables, const nova_imag
     return NOVA_OK;
 }
 
+nova_status nova_program_set_sizes(nova_program *program, const int64_t *values, size_t count,
+                                   nova_error *error)
+{
+    if (program->sizes != NULL || count > SIZE_MAX / sizeof *values ||
+        count * sizeof *values < program->sizes_size)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                         "%zu sizes for a program that loads %llu bytes of them", count,
+                         (unsigned long long)program->sizes_size);
+    program->sizes = malloc(count * sizeof *values + 1);
+    if (program->sizes == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %zu sizes", count);
+    memcpy(program->sizes, values, count * sizeof *values);
+    return NOVA_OK;
+}
+
 void nova_program_destroy(nova_program *program)
 {
     if (program == NULL)
@@ -179,6 +196,7 @@ void nova_program_destroy(nova_program *program)
     }
     nova_prepared_free(atomic_load_explicit(&program->prepared, memory_order_acquire));
     pthread_mutex_destroy(&program->mutex);
+    free(program->sizes);
     if (!program->is_region) {
         for (uint32_t i = 0; i < nova_tables_region_count(&program->tables); i++)
             nova_program_destroy(program->regions[i]);
@@ -209,6 +227,7 @@ bool nova_program_accepts(const nova_program *program, void *const *arguments, v
 {
     return program != NULL && (arguments != NULL || !program->has_arguments) &&
            (outputs != NULL || !program->has_outputs) &&
+           (program->sizes != NULL || program->sizes_size == 0) &&
            (workspace != NULL || program->workspace_size == 0);
 }
 
@@ -232,6 +251,9 @@ void nova_program_bind(const nova_program *program, void *const *arguments, void
             break;
         case NOVA_WORKSPACE:
             pointers[i] = base + buffer->value;
+            break;
+        case NOVA_SIZES:
+            pointers[i] = program->sizes;
             break;
         default:
             pointers[i] = program->constants + buffer->value;

@@ -48,6 +48,8 @@ struct nova_program {
     /* Of an inline run, in the workspace, after the planned bytes: */
     uint64_t pointers_offset;
     uint64_t scratch_offset;
+    int64_t *sizes; /* the values of symbolic sizes; NULL until they are set */
+    uint64_t sizes_size;
     uint64_t workspace_size;
     _Atomic(nova_prepared *) prepared; /* a list, one for each number of threads so far */
     /* The execution released last: one atomic exchange, no lock. */

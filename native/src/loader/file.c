@@ -144,6 +144,38 @@ static unsigned char *file_donated_of(nova_file *file)
     return donated;
 }
 
+/* The extents of the next of `count` tensors; `at` counts those before. */
+static bool file_matches_extents(const nova_symbolic *symbolic, const nova_tensor_info *tensors,
+                                 size_t count, uint32_t *at)
+{
+    for (size_t i = 0; i < count; i++)
+        for (int32_t k = 0; k < tensors[i].rank; k++, (*at)++)
+            if (*at >= symbolic->header->extent_count ||
+                (symbolic->extents[*at] >= 0 && symbolic->extents[*at] != tensors[i].shape[k]))
+                return false;
+    return true;
+}
+
+/* Checks what is around the tables of a variant with symbolic sizes: *block becomes the tables. */
+static nova_status file_check_symbolic(nova_file *file, nova_variant *variant, const char **block,
+                                       size_t *size, nova_error *error)
+{
+    const nova_manifest *manifest = &file->manifest;
+    nova_symbolic *symbolic = &variant->symbolic;
+    nova_status status = nova_symbolic_check(*block, *size, symbolic, error);
+    if (status != NOVA_OK)
+        return status;
+    uint32_t at = 0;
+    if (!file_matches_extents(symbolic, manifest->arguments, manifest->argument_count, &at) ||
+        at != symbolic->header->argument_extents ||
+        !file_matches_extents(symbolic, manifest->outputs, manifest->output_count, &at) ||
+        at != symbolic->header->extent_count)
+        return REFUSE(error, "symbolic-extent", "the extents are not those of the signature");
+    *block = symbolic->tables;
+    *size = (size_t)symbolic->header->tables_size;
+    return NOVA_OK;
+}
+
 static nova_status file_check_variants(nova_file *file, nova_error *error)
 {
     nova_manifest *manifest = &file->manifest;
@@ -164,9 +196,14 @@ static nova_status file_check_variants(nova_file *file, nova_error *error)
         const nova_range *block = &manifest->tables[i], *range = &manifest->constants[i];
         variant->constants_size = limits.constants_size = range->size;
         variant->constants_vaddr = range->size > 0 ? constants->vaddr + range->offset : 0;
-        nova_status status =
-            nova_tables_check(file->bytes.data + tables->offset + block->offset,
-                              (size_t)block->size, &limits, &variant->tables, error);
+        const char *data = (const char *)file->bytes.data + tables->offset + block->offset;
+        size_t size = (size_t)block->size;
+        nova_status status = NOVA_OK;
+        variant->symbolic.header = NULL;
+        if (nova_symbolic_matches(data, size))
+            status = file_check_symbolic(file, variant, &data, &size, error);
+        if (status == NOVA_OK)
+            status = nova_tables_check(data, size, &limits, &variant->tables, error);
         if (status == NOVA_OK)
             status = file_check_kernels(file, &variant->tables, manifest->version, error);
         for (uint32_t k = 0; status == NOVA_OK && k < nova_tables_region_count(&variant->tables);

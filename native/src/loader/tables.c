@@ -20,6 +20,7 @@ _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
 
 enum { ALIGNMENT = 64, MOST_STRING = 16 << 10 };
 
+#define MOST_SIZES (UINT64_C(1) << 20) /* bytes of the values of symbolic sizes */
 #define MOST_SCRATCH (UINT32_C(1) << 30) /* of a thread */
 
 /* Above any real size, and far from where sums of addresses could wrap. */
@@ -163,8 +164,15 @@ static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index
                                        const nova_tables_limits *limits, nova_error *error)
 {
     const nova_buffer *buffer = &tables->buffers[index];
-    if (buffer->reserved != 0 || buffer->kind > NOVA_CONSTANT)
+    if (buffer->reserved != 0 || buffer->kind > NOVA_SIZES)
         return REFUSE(error, "tables-buffer-kind", "buffer %u is of kind %u", index, buffer->kind);
+    if (buffer->kind == NOVA_SIZES)
+        return buffer->value == 0 && buffer->nbytes <= MOST_SIZES && buffer->nbytes % 8 == 0 &&
+                       tables->devices == NULL
+                   ? NOVA_OK
+                   : REFUSE(error, "tables-sizes",
+                            "buffer %u has %" PRIu64 " bytes of sizes, or is for a device", index,
+                            buffer->nbytes);
     if (buffer->kind == NOVA_ARGUMENT || buffer->kind == NOVA_OUTPUT) {
         bool output = buffer->kind == NOVA_OUTPUT;
         const int64_t *sizes = output ? limits->output_nbytes : limits->argument_nbytes;

@@ -49,6 +49,12 @@ static int64_t tilings_count(const int64_t *words, uint32_t rank)
 static bool tilings_fit(const int64_t *words, const int64_t *range, uint32_t rank, uint64_t size)
 {
     int64_t low = range[1], high = range[2];
+    if (low == 0 && high == 0) { /* no bytes: an operand that is empty for the sizes of a call */
+        for (uint32_t i = 0; i < rank; i++)
+            if (range[3 + i] != 0)
+                return false;
+        return true;
+    }
     if (low >= high)
         return false;
     for (uint32_t i = 0; i < rank; i++) {

@@ -114,6 +114,7 @@ extern PyType_Spec stream_spec;
 extern PyType_Spec file_spec;
 extern PyType_Spec image_spec;
 extern PyType_Spec program_spec;
+extern PyType_Spec symbolic_spec;
 
 /* Converts a status to the matching Python exception, with the prefix `context`. */
 void raise_status(nova_status status, const char *context);

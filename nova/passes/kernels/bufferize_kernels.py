@@ -14,6 +14,7 @@ from nova.ir.control_flow.functions import control_functions, is_control
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import find_ops, functions, functions_by_name, kernels, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.kernels.loop_buffers import yield_in_place
@@ -53,7 +54,10 @@ class BufferizeKernels(Pass):
         _separate_updates(module, main)
         UpstreamPass(_ONE_SHOT, verify=False).run(module)  # the caller of this pass verifies
         main = main_function(module)
-        results = {kernel.name.value: _pass_destinations(kernel) for kernel in kernels(module)}
+        table = SizeTable.of(main)
+        results = {
+            kernel.name.value: _pass_destinations(kernel, table) for kernel in kernels(module)
+        }
         for function in control_functions(module):
             results[function.name.value] = _pass_results(function)
         for op in list(main.entry_block.operations):
@@ -136,7 +140,7 @@ class _Destinations:
     added: tuple[Any, ...]
 
 
-def _pass_destinations(kernel: Any) -> _Destinations:
+def _pass_destinations(kernel: Any, table: SizeTable | None) -> _Destinations:
     block = kernel.entry_block
     returned = block.operations[len(block.operations) - 1]
     inputs = len(block.arguments)
@@ -146,7 +150,7 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     roots = [buffer_root(v) for v in returned.operands]
     outs = list(dict.fromkeys(r for r in roots if r in [a.operation.results[0] for a in allocs]))
     scratch = [a.operation.results[0] for a in allocs if a.operation.results[0] not in outs]
-    scratch = _keep_in_tiles(kernel, _share_scratch(block, scratch))
+    scratch = _keep_in_tiles(kernel, _share_scratch(block, scratch), table)
     position: dict[Any, int] = {a: i for i, a in enumerate(block.arguments)}
     added = []
     for value in [*outs, *scratch]:
@@ -221,13 +225,13 @@ def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
     return buffers
 
 
-def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
+def _keep_in_tiles(kernel: Any, scratch: list[Any], table: SizeTable | None) -> list[Any]:
     """Leave tile-local buffers in the kernel; return the others."""
     grid = Kernel(kernel).grid
     names = {op.operation.name for op in kernel.entry_block.operations}
     if not names <= _TILED:
         return scratch  # it will have one tile
-    local = [value for value in scratch if is_tile_local(value, grid)]
+    local = [value for value in scratch if is_tile_local(value, grid, table)]
     for value in reversed(local):
         with ir.InsertionPoint.at_block_begin(kernel.entry_block), value.owner.location:
             alloca = memref.AllocaOp(value.type, [], [])
