@@ -1,8 +1,8 @@
 """Slices at positions that are known at run time: `dynamic_slice` and `dynamic_update_slice`.
 
-The functions have the signatures of `jax.lax`; the rows take all start positions as one tensor. A
-negative position counts from the end. The slice always lies inside of the tensor: a position too
-large is moved back, as in StableHLO.
+They have the signatures of `jax.lax`. The start positions are one tensor, or a sequence of scalars,
+which `nova/graph/build.py` stacks. A negative position counts from the end. The slice always lies
+inside of the tensor: a position too large is moved back, as in StableHLO.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _slice_casts(dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
 
 
 def _update_casts(dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
-    return dtypes[0], index_operand(dtypes[1]), dtypes[0]
+    return dtypes[0], dtypes[0], index_operand(dtypes[2])
 
 
 def _check_window(x: TensorType, index: TensorType, sizes: tuple[int, ...]) -> None:
@@ -39,16 +39,16 @@ def _check_window(x: TensorType, index: TensorType, sizes: tuple[int, ...]) -> N
 
 
 def _slice_canon(ins: Types, attrs: Attrs) -> Attrs:
-    return {"sizes": int_tuple(attrs["sizes"], "slice sizes")}
+    return {"slice_sizes": int_tuple(attrs["slice_sizes"], "slice sizes")}
 
 
 def _slice_type(ins: Types, attrs: Attrs) -> TensorType:
-    _check_window(ins[0], ins[1], attrs["sizes"])
-    return ins[0].with_shape(attrs["sizes"])
+    _check_window(ins[0], ins[1], attrs["slice_sizes"])
+    return ins[0].with_shape(attrs["slice_sizes"])
 
 
 def _update_type(ins: Types, attrs: Attrs) -> TensorType:
-    _check_window(ins[0], ins[1], ins[2].shape)
+    _check_window(ins[0], ins[2], ins[1].shape)
     return ins[0]
 
 
@@ -61,11 +61,11 @@ def _window(x: np.ndarray, index: np.ndarray, sizes: Sequence[int]) -> tuple[sli
     return tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))
 
 
-def _slice_numpy(x: np.ndarray, index: np.ndarray, *, sizes: tuple[int, ...]) -> np.ndarray:
-    return np.array(x[_window(x, index, sizes)])
+def _slice_numpy(x: np.ndarray, index: np.ndarray, *, slice_sizes: tuple[int, ...]) -> np.ndarray:
+    return np.array(x[_window(x, index, slice_sizes)])
 
 
-def _update_numpy(x: np.ndarray, index: np.ndarray, update: np.ndarray) -> np.ndarray:
+def _update_numpy(x: np.ndarray, update: np.ndarray, index: np.ndarray) -> np.ndarray:
     out = np.array(x)
     out[_window(x, index, update.shape)] = update
     return out
@@ -81,7 +81,8 @@ def _start(s: Any, index: Any, axis: int, size: int, window: int) -> Any:
     return s.minimum(s.maximum(position, 0), size - window)
 
 
-def _slice_lower(b: Any, out: TensorType, x: Any, index: Any, *, sizes: tuple[int, ...]) -> Any:
+def _slice_lower(b: Any, out: TensorType, x: Any, index: Any, *, slice_sizes: Any) -> Any:
+    sizes: tuple[int, ...] = slice_sizes
     if out.is_empty:
         return b.empty(out)
 
@@ -97,7 +98,7 @@ def _slice_lower(b: Any, out: TensorType, x: Any, index: Any, *, sizes: tuple[in
     return b.pointwise(out, [], body)
 
 
-def _update_lower(b: Any, out: TensorType, x: Any, index: Any, update: Any) -> Any:
+def _update_lower(b: Any, out: TensorType, x: Any, update: Any, index: Any) -> Any:
     if update.type.is_empty:
         return x.value
 
@@ -118,66 +119,37 @@ def _update_lower(b: Any, out: TensorType, x: Any, index: Any, update: Any) -> A
     return b.pointwise(out, [x], body)
 
 
-# --- functions ------------------------------------------------------------------------------------
-
-
-def _positions(F: Any, starts: Any) -> Any:
-    """Start positions, a tensor or a sequence of scalars, as one i64 tensor."""
-    if not isinstance(starts, tuple | list):
-        return starts
-    scalars = [
-        F.cast(start, dtype=i64) if hasattr(start, "dtype") else F.full((), start, dtype=i64)
-        for start in starts
-    ]
-    return F.stack(scalars) if scalars else F.zeros((0,), dtype=i64)
-
-
-def _dynamic_slice(F: Any, operand: Any, start_indices: Any, slice_sizes: Any) -> Any:
-    return F.slice_at(operand, _positions(F, start_indices), sizes=tuple(slice_sizes))
-
-
-def _dynamic_update_slice(F: Any, operand: Any, update: Any, start_indices: Any) -> Any:
-    return F.update_at(operand, _positions(F, start_indices), update)
-
-
 ROWS = (
     Op(
-        "slice_at",
-        "The slice of x of some sizes that starts at the positions in index.",
+        "dynamic_slice",
+        "The slice of x of some sizes that starts at the positions in index (jax.lax).",
         operands=("x", "index"),
-        attrs={"sizes": REQUIRED},
+        attrs={"slice_sizes": REQUIRED},
         cast=_slice_casts,
         canon=_slice_canon,
         infer=_slice_type,
         numpy=_slice_numpy,
-        vjp=lambda F, g, out, x, index, sizes: (F.update_at(F.zeros_like(x), index, g), None),
+        vjp=lambda F, g, out, x, index, slice_sizes: (
+            F.dynamic_update_slice(F.zeros_like(x), g, index),
+            None,
+        ),
         lower=_slice_lower,
         domain=("real", "index"),
     ),
     Op(
-        "update_at",
-        "x with the slice that starts at the positions in index replaced by update.",
-        operands=("x", "index", "update"),
+        "dynamic_update_slice",
+        "x with the slice that starts at the positions in index replaced by update (jax.lax).",
+        operands=("x", "update", "index"),
         cast=_update_casts,
         infer=_update_type,
         numpy=_update_numpy,
-        vjp=lambda F, g, out, x, index, update: (
-            F.update_at(g, index, F.zeros_like(update)),
+        vjp=lambda F, g, out, x, update, index: (
+            F.dynamic_update_slice(g, F.zeros_like(update), index),
+            F.dynamic_slice(g, index, slice_sizes=update.shape),
             None,
-            F.slice_at(g, index, sizes=update.shape),
         ),
         lower=_update_lower,
-        domain=("real", "index", "real"),
-    ),
-    Op(
-        "dynamic_slice",
-        "A slice of some sizes at start positions that may be tensors (jax.lax).",
-        build=_dynamic_slice,
-    ),
-    Op(
-        "dynamic_update_slice",
-        "operand with a slice replaced, at start positions that may be tensors (jax.lax).",
-        build=_dynamic_update_slice,
+        domain=("real", "real", "index"),
     ),
 )
 
