@@ -15,6 +15,7 @@ from nova.api.compile import compile_plan as compile_plan
 from nova.api.compiled import Compiled as Compiled
 from nova.api.from_jax import from_jax as from_jax
 from nova.api.from_onnx import from_onnx as from_onnx
+from nova.api.from_torch import from_torch as from_torch
 from nova.api.jit import jit as jit
 from nova.api.load import load as load
 from nova.api.to_onnx import to_onnx as to_onnx

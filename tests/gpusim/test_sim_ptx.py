@@ -165,7 +165,8 @@ def test_ptxas_accepts_what_the_tests_run(monkeypatch: pytest.MonkeyPatch):
     parse = sim_module.parse_ptx
     monkeypatch.setattr(sim_module, "parse_ptx", lambda text: (texts.append(text), parse(text))[1])
     for test in simple_tests():
-        test()
+        if "damaged" not in test.__name__:
+            test()
     parts = []
     for number, text in enumerate(dict.fromkeys(texts)):
         text = text.replace(HEADER, "")

@@ -85,7 +85,9 @@ static int bulk_read_map(sim_bulk *copy, sim_warp *warp, int lane, uint32_t firs
     for (uint32_t i = 0; i < copy->map.rank; i++)
         copy->coordinates[i] =
             (int32_t)lane_value(block, warp, operand(block, copy->at, first + 1 + i), lane);
-    copy->bytes = sim_tile_rows(&copy->map) * sim_tile_row_bytes(&copy->map);
+    if (sim_tile_bytes(&copy->map) > block->shared_bytes)
+        return bulk_fail(copy, "the box is larger than the shared memory of the block");
+    copy->bytes = (uint32_t)sim_tile_bytes(&copy->map);
     return 0;
 }
 

@@ -215,6 +215,9 @@ static int mbarrier_run_lane(sim_block *block, sim_warp *warp, const sim_instruc
         return 1;
     if (at->operands > first + 1)
         value = lane_value(block, warp, operand(block, at, first + 1), lane);
+    if (target != block && (at->detail == MBARRIER_INIT || at->detail == MBARRIER_INVALIDATE))
+        return sim_report_detail(block, FAULT_MBARRIER, at, thread,
+                                 "a block initializes and invalidates its own mbarriers only");
     if (at->detail == MBARRIER_INIT)
         return mbarrier_init(block, warp, at, lane, address, value);
     sim_mbarrier *m = mbarrier_find(block, warp, at, lane, target, address);
