@@ -48,7 +48,7 @@ def test_gemm_in_every_schedule(layout: str, choice: str, tmp_path: Path) -> Non
     path = tmp_path / "gemm.nova"
     compile_gemm(layout, arrays, choice).save(path)
     results = []
-    for schedule in ("late", "early", "mixed"):
+    for schedule in ("late", "early", "random"):
         with nova.knobs.override(sim_schedule=schedule):
             model = nova.load(path, device="sim")
         results.append(np.asarray(model(*arrays)).astype(np.float64))
