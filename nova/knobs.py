@@ -269,7 +269,7 @@ KNOBS: dict[str, Knob] = {
              "The GEMM of 16-bit floats on Hopper GPUs; auto estimates which is faster."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
              "When asynchronous operations of programs that are loaded for device `sim` happen: as "
-             "late as allowed, as early as allowed, or each of them at random (the same in every run)."),
+             "late as allowed, as early as allowed, or at random, the same in every run."),
         Knob("cubin", FLAG, False, "off",
              "Put cubins next to the PTX of files for devices, which needs ptxas; see devices.md."),
         Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
