@@ -14,7 +14,7 @@ from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tabl
 from nova.artifact.tilings import OperandRange, Tiling
 from nova.codegen.common.footprint import load_footprint
 from nova.errors import LoweringError
-from nova.ir.attributes import UNPACKED, WRITES
+from nova.ir.attributes import MERGES_TILES, UNPACKED, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.kernel import Kernel, Main
@@ -175,15 +175,17 @@ def _kernel_spec(function: Any) -> KernelSpec:
 
 
 def _tiling(function: Any) -> Tiling:
-    """The footprint of a kernel, as the runtime reads it to cut tasks."""
+    """The footprint of a kernel, as the runtime reads it to cut tasks: the slowest loop first."""
     footprint = load_footprint(function)
+    order = -1 if MERGES_TILES.has(function) else 1
     ranges = tuple(
-        OperandRange(number, writes, r.low, r.high, r.strides)
+        OperandRange(number, writes, r.low, r.high, r.strides[::order])
         for writes, arguments in ((False, footprint.reads), (True, footprint.writes))
         for number, byte_ranges in enumerate(arguments)
         for r in byte_ranges
     )
-    return Tiling(footprint.grid, footprint.tile, ranges, read_task_ns(function))
+    grid, tile = footprint.grid[::order], footprint.tile[::order]
+    return Tiling(grid, tile, ranges, read_task_ns(function))
 
 
 def location_text(location: Any) -> str:

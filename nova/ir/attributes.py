@@ -297,6 +297,12 @@ WRITES = RowsPerArgument(
     "kernels",
     "The byte ranges that a tile writes of each argument: low, high, and a stride per loop.",
 )
+MERGES_TILES = Flag(
+    "nova.merges_tiles",
+    "kernels",
+    "Marks a kernel that computes a range of tiles in larger blocks; its tiles are numbered with "
+    "the first loop fastest.",
+)
 TASK_NS = Integer(
     "nova.task_ns",
     "kernels",

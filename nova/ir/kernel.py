@@ -59,6 +59,7 @@ class Kernel(Function):
     scalar_loops = attributes.SCALAR_LOOPS
     # from `plan-tasks` and `allocate-scratch`
     task_ns = attributes.TASK_NS
+    merges_tiles = attributes.MERGES_TILES
     scratch_offsets = attributes.SCRATCH_OFFSETS
     # from `lower-device-kernels`
     launch = attributes.LAUNCH

@@ -12,7 +12,7 @@ from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.errors import LoweringError
 from nova.ir.attributes import TILES
-from nova.ir.bindings import func, ir, scf
+from nova.ir.bindings import func, ir
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.walk import kernels, main_function, require_buffers
@@ -77,10 +77,7 @@ def _lower(kernel: Any, target: Any, tile_work: int) -> int:
     begin = block.add_argument(index_type, kernel.location)
     end = block.add_argument(index_type, kernel.location)
     with ir.InsertionPoint(returned), kernel.location:
-        loop = scf.ForOp(begin, end, index(1))
-        with ir.InsertionPoint(loop.body):
-            schedule.emit_tile(loop.induction_variable)
-            scf.YieldOp([])
+        schedule.emit(begin, end)
     for op in reversed(old):
         if not any(True for r in op.results for _ in r.uses):
             op.erase()
@@ -88,4 +85,6 @@ def _lower(kernel: Any, target: Any, tile_work: int) -> int:
     view = Kernel(kernel)
     view.tiles, view.core, view.scalar_loops = schedule.tiles, schedule.core, schedule.scalar_loops
     store_footprint(kernel, schedule.footprint)
+    if schedule.merges_tiles:
+        view.merges_tiles = True
     return schedule.tiles
