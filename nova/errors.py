@@ -84,6 +84,18 @@ class ConcreteValueError(NovaError, TypeError):
     """A Python number or branch was asked of a tensor that has no value yet (inside a trace)."""
 
 
+class CarryError(NovaError, TypeError):
+    """The body of a loop returns a carry with another structure, shape or dtype than it takes."""
+
+
+class BranchError(NovaError, TypeError):
+    """The branches of `cond` or `switch` return different structures, shapes or dtypes."""
+
+
+class ControlFlowError(NovaError, TypeError):
+    """Control flow with an invalid condition, index, bound, length or function."""
+
+
 # --- models -------------------------------------------------------------------------------------
 
 

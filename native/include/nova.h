@@ -16,6 +16,7 @@
 #include "nova/program.h"
 #include "nova/scheduler.h"
 #include "nova/status.h"
+#include "nova/symbolic.h"
 #include "nova/tables.h"
 #include "nova/task_plan.h"
 #include "nova/tensor.h"

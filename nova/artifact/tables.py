@@ -15,6 +15,7 @@ from itertools import accumulate
 from struct import Struct
 
 from nova.artifact.check import Buffer, fail, storable
+from nova.artifact.container import Container, ControlSpec, pack_container
 from nova.artifact.tilings import Tiling, pack_tilings, unpack_tilings
 from nova.core.records import record
 
@@ -47,7 +48,7 @@ INTERFACE_SIZE = Struct("<Q")
 # kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
-BUFFER_KINDS = ("arg", "output", "workspace", "constant")
+BUFFER_KINDS = ("arg", "output", "workspace", "constant", "sizes")
 CORES = ("matrix", "vector", "host", "device", "to_host", "to_device", "while")
 """The core types of kernels. The last three are not code: a launch of a copy moves its one buffer
 from device memory to host memory, or back; and the `grid` launches after one of `while` repeat as
@@ -59,12 +60,17 @@ REPORTS = 0x100
 """Flag in the core number: the kernel returns an error number."""
 TAKES_SCRATCH = 0x200
 """Flag in the core number: the kernel's fourth argument is scratch memory."""
+CONTROL = 0x400
+"""Flag in the core number: the kernel is a loop or branch, which runs regions."""
 _CORE = 0xFF
 
 
 @record
 class BufferSpec:
-    """Memory that kernels see: `value` is an index (arg, output) or a byte offset (the others)."""
+    """Memory that kernels see: `value` is an index (arg, output) or a byte offset.
+
+    The one of kind `sizes` has the values of symbolic sizes, which the runtime computes.
+    """
 
     kind: str  # of BUFFER_KINDS
     value: int
@@ -117,11 +123,12 @@ class KernelSpec:
     takes_scratch: bool = False  # whether its fourth argument is scratch memory
     device: DeviceLaunch | None = None
     tiling: Tiling | None = None  # of a linked kernel; None in blocks of an older Nova
+    control: ControlSpec | None = None
 
     @property
     def is_linked(self) -> bool:
         """Whether its code is in the file, for the host."""
-        return self.core not in UNLINKED
+        return self.core not in UNLINKED and self.control is None
 
 
 @record
@@ -154,7 +161,8 @@ class Tables:
     The runtime derives tasks from the tilings of kernels. `tasks` are fixed ones, of an older Nova;
     without both, launches run in order.
 
-    `scratch_size` is the private memory of each thread while it runs a kernel.
+    `scratch_size` is the private memory of each thread while it runs a kernel. `regions` are the
+    tables of loop bodies and branches, at any depth, those inside of others first.
     """
 
     buffers: tuple[BufferSpec, ...]
@@ -164,13 +172,21 @@ class Tables:
     work: int
     tasks: tuple[TaskSpec, ...] = ()
     scratch_size: int = 0
+    regions: tuple[Tables, ...] = ()
 
     def renamed(self, suffix: str) -> Tables:
         """The same tables with `suffix` appended to the symbol of every linked kernel."""
         kernels = tuple(
             replace(k, symbol=k.symbol + suffix) if k.is_linked else k for k in self.kernels
         )
-        return replace(self, kernels=kernels)
+        regions = tuple(region.renamed(suffix) for region in self.regions)
+        return replace(self, kernels=kernels, regions=regions)
+
+    @property
+    def linked_symbols(self) -> list[str]:
+        """The symbols of all linked kernels, also those of regions; each once."""
+        every = [k for tables in (*self.regions, self) for k in tables.kernels]
+        return list(dict.fromkeys(k.symbol for k in every if k.is_linked))
 
     @property
     def has_device(self) -> bool:
@@ -180,12 +196,25 @@ class Tables:
     @property
     def has_tilings(self) -> bool:
         """Whether the runtime can derive tasks."""
-        linked = [k.tiling is not None for k in self.kernels if k.is_linked]
+        linked = [k.tiling is not None for k in self.kernels if k.is_linked or k.control]
         return bool(linked) and all(linked)
 
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     """Encode the block; `code` has the kernel addresses by symbol, which are 0 until the link."""
+    if not tables.regions:
+        return _pack_one(tables, code)
+    every = (*tables.regions, tables)
+    controls = {
+        (number, index): kernel.control
+        for number, block in enumerate(every)
+        for index, kernel in enumerate(block.kernels)
+        if kernel.control is not None
+    }
+    return pack_container([_pack_one(block, code) for block in every], controls)
+
+
+def _pack_one(tables: Tables, code: Mapping[str, int] | None) -> bytes:
     strings = _Strings()
     operand_at = _starts([len(launch.buffers) for launch in tables.launches])
     successor_at = _starts([len(task.successors) for task in tables.tasks])
@@ -245,6 +274,7 @@ def _pack_rows(
 
 def _core_number(kernel: KernelSpec) -> int:
     flags = (REPORTS if kernel.reports else 0) | (TAKES_SCRATCH if kernel.takes_scratch else 0)
+    flags |= CONTROL if kernel.control is not None else 0
     return CORES.index(kernel.core) | flags
 
 
@@ -308,7 +338,7 @@ def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
     rows, sizes = [], []
     for number, kernel in enumerate(tables.kernels):
         first = launched.get(number)
-        runs_code = kernel.is_linked or kernel.core == "device"
+        runs_code = kernel.is_linked or kernel.core == "device" or kernel.control is not None
         example = first if runs_code and first is not None else LaunchSpec(number, ())
         symbol = strings.offset(kernel.symbol)
         buffers = [tables.buffers[i] for i in example.buffers if i < len(tables.buffers)]
@@ -320,17 +350,21 @@ def _pack_interfaces(tables: Tables, strings: _Strings) -> bytes:
 
 def patch_code(block: bytearray | memoryview, addresses: Mapping[str, int]) -> None:
     """Write the address of every linked kernel, by its symbol, into a block in place."""
-    view = _View(block)
-    for number, row in enumerate(view.rows(1)):
-        if _is_linked(row):
-            offset = view.starts[1] + number * KERNEL.size
-            Struct("<Q").pack_into(block, offset, addresses[view.string(row[6])])
+    for part in Container(block).blocks:
+        view = _View(part)
+        for number, row in enumerate(view.rows(1)):
+            if _is_linked(row):
+                offset = view.starts[1] + number * KERNEL.size
+                Struct("<Q").pack_into(part, offset, addresses[view.string(row[6])])
 
 
 def kernel_addresses(block: Buffer) -> dict[str, int]:
     """Virtual address of every linked kernel of a block, by symbol."""
-    view = _View(block)
-    return {view.string(row[6]): row[0] for row in view.rows(1) if _is_linked(row)}
+    addresses: dict[str, int] = {}
+    for part in Container(block).blocks:
+        view = _View(part)
+        addresses |= {view.string(row[6]): row[0] for row in view.rows(1) if _is_linked(row)}
+    return addresses
 
 
 def _is_device(kernel: tuple[int, ...]) -> bool:
@@ -338,12 +372,12 @@ def _is_device(kernel: tuple[int, ...]) -> bool:
 
 
 def _is_linked(kernel: tuple[int, ...]) -> bool:
-    return kernel[4] & _CORE < CORES.index("device")
+    return kernel[4] & _CORE < CORES.index("device") and not kernel[4] & CONTROL
 
 
 def read_header(block: Buffer) -> tuple[int, int]:
     """The workspace size of a run in bytes, and its scalar operations."""
-    _, _, workspace_size, work, *_ = HEADER.unpack_from(block)
+    _, _, workspace_size, work, *_ = HEADER.unpack_from(Container(block).blocks[-1])
     return workspace_size, work
 
 
@@ -352,6 +386,17 @@ def unpack_tables(block: Buffer) -> Tables:
 
     The native reader checks that all indices are within their tables; this does not.
     """
+    container = Container(block)
+    *regions, tables = (
+        _unpack_one(part, number, container.controls)
+        for number, part in enumerate(container.blocks)
+    )
+    return replace(tables, regions=tuple(regions))
+
+
+def _unpack_one(
+    block: Buffer, number: int, controls: Mapping[tuple[int, int], ControlSpec]
+) -> Tables:
     view = _View(block)
     operands = [value for (value,) in view.rows(3)]
     successors = [value for (value,) in view.rows(5)]
@@ -373,10 +418,13 @@ def unpack_tables(block: Buffer) -> Tables:
                 bool(core & TAKES_SCRATCH),
                 device,
                 tiling,
+                controls.get((number, index)) if core & CONTROL else None,
             )
-            for (_, grid, flops, moved, core, name, symbol, location), device, tiling in zip(
-                view.rows(1), view.devices(), view.tilings, strict=True
-            )
+            for index, (
+                (_, grid, flops, moved, core, name, symbol, location),
+                device,
+                tiling,
+            ) in enumerate(zip(view.rows(1), view.devices(), view.tilings, strict=True))
         ),
         launches=tuple(
             LaunchSpec(kernel, tuple(operands[first : first + count]), reads)

@@ -25,7 +25,7 @@ def plan_tasks(
     if tables.tasks or not tables.has_tilings:
         return tables.tasks
     outputs = 1 + max((b.value for b in tables.buffers if b.kind == "output"), default=-1)
-    code = {kernel.symbol: 0 for kernel in tables.kernels if kernel.is_linked}
+    code = dict.fromkeys(tables.linked_symbols, 0)
     records, successors = _native.plan_tasks(
         pack_tables(tables, code), min(workers, _MOST_WORKERS), worth_ns, outputs
     )

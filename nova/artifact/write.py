@@ -26,6 +26,7 @@ from nova.artifact.manifest import (
     WeightsSpec,
 )
 from nova.artifact.seal import add_seal
+from nova.artifact.symbolic import SymbolicSizes, pack_symbolic, tables_of
 from nova.artifact.tables import ALIGN, Tables, pack_tables, patch_code
 from nova.artifact.texts import pack_texts
 from nova.core.records import record
@@ -46,6 +47,7 @@ class Variant:
 
     `unpacked` are values that the constants contain in another order: the program does not read
     them, but its texts contain them, and texts store large values as references to the file.
+    `sizes` are those of a program with symbolic sizes, whose tables have placeholders.
     """
 
     target: Target
@@ -55,6 +57,7 @@ class Variant:
     constants: bytes | memoryview
     options: Mapping[str, str]
     unpacked: bytes | memoryview = b""
+    sizes: SymbolicSizes | None = None
 
     @property
     def is_device(self) -> bool:
@@ -96,7 +99,7 @@ def write_artifact(contents: FileSpec) -> bytes:
             variant.target.name,
             variant.cpu,
             variant.target.features,
-            tables.append(pack_tables(variant.tables)),
+            tables.append(_pack_variant(variant, contents)),
             constants.add(variant.constants),
             variant.options,
         )
@@ -133,9 +136,18 @@ def write_artifact(contents: FileSpec) -> bytes:
     start, _ = linked.sections[TABLES]
     for spec in specs:
         at = start + spec.tables[0]
-        patch_code(memoryview(linked.data)[at : at + spec.tables[1]], linked.symbols)
+        block = tables_of(memoryview(linked.data)[at : at + spec.tables[1]])
+        patch_code(block, linked.symbols)
     regions = _regions(linked.sections[name] for name in notes if name in linked.sections)
     return add_seal(linked.data, regions)
+
+
+def _pack_variant(variant: Variant, contents: FileSpec) -> bytes:
+    """The tables of a variant, for all sizes if it has symbolic ones."""
+    tables = pack_tables(variant.tables)
+    if variant.sizes is None:
+        return tables
+    return pack_symbolic(tables, variant.sizes, (*contents.args, *contents.outputs))
 
 
 def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
@@ -178,7 +190,7 @@ def _link(
     for variant in variants:
         suffix = _suffix(variant) if len(variants) > 1 else ""
         parts += [Part(data, suffix) for data in variant.objects]
-        exports += [k.symbol for k in variant.tables.kernels if k.is_linked]
+        exports += variant.tables.linked_symbols
     if contents.entry is not None and contents.runtime is not None:
         parts.append(Part(contents.entry))
         exports.append(ENTRY)

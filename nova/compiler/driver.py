@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from nova import knobs
 from nova.artifact.cache.key import cache_key
 from nova.artifact.elf.runtime_object import runtime_object
 from nova.artifact.manifest import TensorSpec
+from nova.artifact.symbolic import SymbolicSizes
 from nova.artifact.write import FileSpec, write_artifact
 from nova.core.gc_pause import paused_gc
 from nova.core.log import Progress, progress
@@ -214,6 +216,9 @@ def make_contents(
     arch = host_arch(code.variant.target for code in codes)
     runtime = runtime_object(arch)
     ranks = tuple(len(spec.shape) for spec in outputs)
+    sizes = next((c.variant.sizes for c in codes if c.variant.sizes is not None), None)
+    if sizes is not None:
+        args, outputs = ([_representative(s, sizes) for s in specs] for specs in (args, outputs))
     return FileSpec(
         variants=tuple(code.variant for code in codes),
         devices=tuple(image for code in codes for image in code.images),
@@ -226,3 +231,8 @@ def make_contents(
         entry=None if runtime is None else compile_entry(arch, len(args), ranks),
         runtime=runtime,
     )
+
+
+def _representative(spec: TensorSpec, sizes: SymbolicSizes) -> TensorSpec:
+    """A tensor of the signature as the file describes it: with representative sizes."""
+    return replace(spec, shape=tuple(map(sizes.representative, spec.shape)))

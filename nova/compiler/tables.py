@@ -7,18 +7,32 @@ the constants. Called by the compile driver, once for each variant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from nova.artifact.container import ControlSpec
+from nova.artifact.symbolic import Placeholders, SymbolicSizes
 from nova.artifact.tables import ALIGN, BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.artifact.tilings import OperandRange, Tiling
-from nova.codegen.common.footprint import load_footprint
+from nova.codegen.common.footprint import Footprint, load_footprint
+from nova.codegen.cpu.symbolic_kernel import symbolic_footprint
+from nova.compiler.symbolic_tables import (
+    read_sizes,
+    sizes_buffer,
+    symbolic_bytes,
+    symbolic_spec,
+    symbolic_work,
+)
+from nova.core.records import record
 from nova.errors import LoweringError
-from nova.ir.attributes import MERGES_TILES, UNPACKED, WRITES
+from nova.ir.attributes import MERGES_TILES, SIZE_VALUES, UNPACKED, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
+from nova.ir.control_flow.functions import Control, control_functions, host_functions, is_control
 from nova.ir.kernel import Kernel, Main
 from nova.ir.resources import resource_digest
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.types import dense_bytes
 from nova.ir.walk import find_function
 from nova.ir.walk import kernels as kernel_functions
@@ -36,7 +50,16 @@ _HOST_OPS = VIEWS | {
 }
 
 
-def read_tables(module: ir.Module) -> tuple[Tables, bytes]:
+@record
+class Program:
+    """The tables of a module, its constants, and its sizes if the tables have placeholders."""
+
+    tables: Tables
+    constants: bytes
+    sizes: SymbolicSizes | None = None
+
+
+def read_tables(module: ir.Module) -> Program:
     """The tables and the constants of a module at the `loops` stage."""
     try:
         return _read(module)
@@ -57,41 +80,132 @@ def read_unpacked(module: ir.Module) -> bytes:
     return bytes(data)
 
 
-def _read(module: ir.Module) -> tuple[Tables, bytes]:
-    reader = HostReader(module)
-    kernels = {f.name.value: f for f in kernel_functions(module)}
+def _read(module: ir.Module) -> Program:
+    main = find_function(module, "main")
+    table = None if main is None else SizeTable.of(main)
+    if main is None or table is None:
+        return _read_program(module, None)
+    if control_functions(module):
+        raise LoweringError(
+            "loops and branches in a program with symbolic sizes",
+            where=str(main.location),
+            hint="keep the sizes of a program with control flow static",
+        )
+    sizes = Placeholders(SIZE_VALUES.get(main))
+    with table.active():
+        program = _read_program(module, sizes)
+        return replace(program, sizes=read_sizes(main, sizes))
+
+
+def _read_program(module: ir.Module, sizes: Placeholders | None) -> Program:
+    constants = _Constants(module)
+    hosts = list(host_functions(module))
+    numbers = {f.name.value: i for i, f in enumerate(hosts)}
+    called = {f.name.value: f for f in [*kernel_functions(module), *control_functions(module)]}
+    blocks = [_read_host(module, f, called, numbers, constants, sizes) for f in hosts]
+    # A region may run on the thread, and in the scratch memory, of the program that contains it.
+    scratch = max(block.scratch_size for block in blocks)
+    *regions, tables = (replace(block, scratch_size=scratch) for block in blocks)
+    return Program(replace(tables, regions=tuple(regions)), bytes(constants.data))
+
+
+def _read_host(
+    module: ir.Module,
+    host: Any,
+    called: Mapping[str, Any],
+    numbers: Mapping[str, int],
+    constants: _Constants,
+    sizes: Placeholders | None,
+) -> Tables:
+    """The tables of `main`, or of a region function."""
+    reader = HostReader(module, host, constants, sizes)
+    calls = list(reader.calls())
+    names = {op.callee.value for op in calls}
+    kernels = {name: f for name, f in called.items() if name in names}
     order = {name: i for i, name in enumerate(kernels)}
     reads = [_count_reads(f) for f in kernels.values()]
     launches = []
-    for op in reader.calls():
-        ids = tuple(reader.buffer(b) for b in list(op.operation.operands)[:-2])
+    for op in calls:
         number = order[op.callee.value]
+        operands = list(op.operation.operands)
+        if not is_control(kernels[op.callee.value]):
+            operands = operands[:-2]
+        ids = tuple(reader.buffer(b) for b in operands)
         launches.append(LaunchSpec(number, ids, reads[number]))
-    specs = [_kernel_spec(f) for f in kernels.values()]
-    tables = Tables(
+    specs = [
+        _control_spec(f, numbers) if is_control(f) else _kernel_spec(f, sizes)
+        for f in kernels.values()
+    ]
+    code = [f for f in kernels.values() if not is_control(f)]
+    return Tables(
         buffers=tuple(reader.buffers),
         kernels=tuple(specs),
         launches=tuple(launches),
         workspace_size=reader.workspace_size,
-        work=sum(specs[launch.kernel].flops for launch in launches),
-        scratch_size=max(map(scratch_size, kernels.values()), default=0),
+        work=_total_work(list(kernels.values()), specs, launches, sizes),
+        scratch_size=max(map(scratch_size, code), default=0),
     )
-    return tables, bytes(reader.constants)
 
 
-class HostReader:
-    """Reads `main`: its calls, and their buffers and constants."""
+def _total_work(
+    kernels: list[Any],
+    specs: list[KernelSpec],
+    launches: list[LaunchSpec],
+    sizes: Placeholders | None,
+) -> int:
+    """The scalar operations of all launches."""
+    if sizes is None:
+        return sum(specs[launch.kernel].flops for launch in launches)
+    return sizes.of(sum(symbolic_work(kernels[launch.kernel]) for launch in launches))
+
+
+class _Constants:
+    """The bytes of the constants of a program and its regions."""
 
     def __init__(self, module: ir.Module):
         self.module = module
-        main = find_function(module, "main")
+        self.data = bytearray()
+        self._offsets: dict[str, int] = {}
+        self._large: dict[str, int] = {}
+
+    def offset(self, name: str) -> int:
+        """The offset of a global."""
+        if name not in self._offsets:
+            for op in self.module.body.operations:
+                if op.operation.name == "memref.global" and op.sym_name.value == name:
+                    self._offsets[name] = self._keep(op.operation.attributes["initial_value"])
+        return self._offsets[name]
+
+    def _keep(self, values: Any) -> int:
+        """The offset of the values of a constant; equal large constants are stored once."""
+        digest = resource_digest(values)
+        if digest is not None and digest in self._large:
+            return self._large[digest]
+        self.data += bytes(-len(self.data) % ALIGN)
+        start = len(self.data)
+        self.data += dense_bytes(values) or b"\0"  # an empty constant also has an address
+        if digest is not None:
+            self._large[digest] = start
+        return start
+
+
+class HostReader:
+    """Reads `main`, or the function of a region: its calls, and their buffers and constants."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        host: Any = None,
+        constants: _Constants | None = None,
+        sizes: Placeholders | None = None,
+    ):
+        self.sizes = sizes
+        main = host or find_function(module, "main")
         if main is None:
             raise LoweringError("the module has no function @main")
         self.main = main
         self.buffers: dict[BufferSpec, int] = {}
-        self.constants = bytearray()
-        self.constant_at: dict[str, int] = {}
-        self.large_at: dict[str, int] = {}
+        self._constants = constants or _Constants(module)
         outputs = Main(main).outputs
         arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
@@ -123,45 +237,36 @@ class HostReader:
     def spec(self, value: Any) -> BufferSpec:
         """The buffer of a value in main."""
         root = buffer_root(value)
-        size = nbytes(root.type)
+        size = nbytes(root.type) if self.sizes is None else symbolic_bytes(root, self.sizes)
         if root in self.root_buffers:
             space, index = self.root_buffers[root]
             return BufferSpec(space, index, size)
         op = root.owner.operation
         if op.name == "memref.view":
             return BufferSpec("workspace", _constant_index(op.operands[1]), size)
+        if self.sizes is not None and (buffer := sizes_buffer(self.main, op)) is not None:
+            return buffer
         if op.name == "memref.get_global":
-            return BufferSpec("constant", self._constant(op.attributes["name"].value), size)
+            constant = self._constants.offset(op.attributes["name"].value)
+            return BufferSpec("constant", constant, size)
         raise LoweringError(f"main passes the result of {op.name} to a kernel")
 
-    def _constant(self, name: str) -> int:
-        if name not in self.constant_at:
-            for op in self.module.body.operations:
-                if op.operation.name == "memref.global" and op.sym_name.value == name:
-                    self.constant_at[name] = self._keep(op.operation.attributes["initial_value"])
-        return self.constant_at[name]
-
-    def _keep(self, values: Any) -> int:
-        """The offset of the values of a constant; equal large constants are stored once."""
-        digest = resource_digest(values)
-        if digest is not None and digest in self.large_at:
-            return self.large_at[digest]
-        self.constants += bytes(-len(self.constants) % ALIGN)
-        start = len(self.constants)
-        self.constants += dense_bytes(values) or b"\0"  # an empty constant also has an address
-        if digest is not None:
-            self.large_at[digest] = start
-        return start
+    @property
+    def constants(self) -> bytearray:
+        """The bytes of the constants so far."""
+        return self._constants.data
 
 
 def _count_reads(function: Any) -> int:
     """The number of arguments before the first one that the kernel writes."""
+    if is_control(function):
+        return Kernel(function).ins
     return next((i for i, ranges in enumerate(WRITES.find(function) or ()) if ranges), 0)
 
 
-def _kernel_spec(function: Any) -> KernelSpec:
+def _kernel_spec(function: Any, sizes: Placeholders | None) -> KernelSpec:
     kernel = Kernel(function)
-    return KernelSpec(
+    spec = KernelSpec(
         name=kernel.name,
         symbol=kernel.name,
         grid=kernel.tiles,
@@ -170,13 +275,15 @@ def _kernel_spec(function: Any) -> KernelSpec:
         bytes=moved_bytes(function),
         location=location_text(function.location),
         takes_scratch=scratch_size(function) > 0,
-        tiling=_tiling(function),
+        tiling=_tiling(function, load_footprint(function)),
     )
+    if sizes is None:
+        return spec
+    return symbolic_spec(function, spec, _tiling(function, symbolic_footprint(function)), sizes)
 
 
-def _tiling(function: Any) -> Tiling:
+def _tiling(function: Any, footprint: Footprint) -> Tiling:
     """The footprint of a kernel, as the runtime reads it to cut tasks: the slowest loop first."""
-    footprint = load_footprint(function)
     order = -1 if MERGES_TILES.has(function) else 1
     ranges = tuple(
         OperandRange(number, writes, r.low, r.high, r.strides[::order])
@@ -186,6 +293,39 @@ def _tiling(function: Any) -> Tiling:
     )
     grid, tile = footprint.grid[::order], footprint.tile[::order]
     return Tiling(grid, tile, ranges, read_task_ns(function))
+
+
+def _control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:
+    view, control = Kernel(function), Control.of(function)
+    return KernelSpec(
+        name=view.name,
+        symbol=view.name,
+        grid=1,
+        core="vector",
+        flops=view.work,
+        bytes=sum(nbytes(t) for t in function.type.inputs),
+        location=location_text(function.location),
+        control=ControlSpec(
+            control.construct,
+            tuple(numbers[name] for name in control.regions),
+            control.consts,
+            control.carries,
+            control.length,
+            control.reverse,
+        ),
+        tiling=_control_tiling(function),
+    )
+
+
+def _control_tiling(function: Any) -> Tiling:
+    """A loop or branch is one task, which touches all of its buffers."""
+    ins = Kernel(function).ins
+    ranges = tuple(
+        OperandRange(number, number >= ins, 0, nbytes(type_), ())
+        for number, type_ in enumerate(function.type.inputs)
+        if nbytes(type_)
+    )
+    return Tiling((), (), ranges, read_task_ns(function))
 
 
 def location_text(location: Any) -> str:

@@ -20,19 +20,20 @@ class TreeDef:
         args, kwargs = self.children
         result = []
         for i, child in enumerate(args.children):
-            result += child._names(f"x{i}")
+            result += child.leaf_names(f"x{i}")
         for key, child in zip(kwargs.keys, kwargs.children, strict=True):
-            result += child._names(key)
+            result += child.leaf_names(key)
         return result
 
-    def _names(self, prefix: str) -> list[str]:
+    def leaf_names(self, prefix: str) -> list[str]:
+        """A readable name per leaf."""
         if self.container == "leaf":
             return [prefix]
         keys = self.keys or range(len(self.children))
         return [
             name
             for key, child in zip(keys, self.children, strict=True)
-            for name in child._names(f"{prefix}.{key}")
+            for name in child.leaf_names(f"{prefix}.{key}")
         ]
 
     def is_flat_arguments(self) -> bool:

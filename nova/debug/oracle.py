@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, dtype
-from nova.graph.interpret import op_value
+from nova.graph.interpret import control_values, op_value
 from nova.ops import OPS
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
@@ -49,24 +51,22 @@ class Oracle:
         self.plan = plan
         self.arrays = arrays
         self.noise = noise
-        self.slots: list[np.ndarray] = []
+        self.slots: list[Any] = []
 
-    def run(self, steps: int | None = None) -> list[np.ndarray]:
+    def run(self, steps: int | None = None) -> list[Any]:
         """The slots of the first `steps` steps (all of them by default)."""
         for step in self.plan.steps[len(self.slots) : steps]:
             value = step_value(step, [self.value(a) for a in step.args], self.noise)
-            if self.noise is not None:
+            if self.noise is not None and not step.regions:
                 value = self.noise.move(value, step.out_type.dtype)
             self.slots.append(value)
         return self.slots
 
-    def value(self, arg: Arg) -> np.ndarray:
+    def value(self, arg: Arg) -> Any:
         return arg_value(self.plan, arg, self.arrays, self.slots)
 
 
-def arg_value(
-    plan: Plan, arg: Arg, arrays: Sequence[np.ndarray], slots: Sequence[np.ndarray]
-) -> np.ndarray:
+def arg_value(plan: Plan, arg: Arg, arrays: Sequence[np.ndarray], slots: Sequence[Any]) -> Any:
     """The value of an argument of a step, from the arguments of the program and the slots."""
     match arg:
         case Input(index):
@@ -79,8 +79,21 @@ def arg_value(
             return array
 
 
-def step_value(step: Step, arrays: Sequence[np.ndarray], noise: Noise | None = None) -> np.ndarray:
-    """The result of one step for the values of its arguments."""
+def _region_values(
+    plan: Plan, noise: Noise | None, arrays: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    oracle = Oracle(plan, arrays, noise)
+    oracle.run()
+    return [oracle.value(result) for result in plan.results]
+
+
+def step_value(step: Step, arrays: Sequence[Any], noise: Noise | None = None) -> Any:
+    """The result of one step for the values of its arguments; of one with regions, a list."""
+    if step.regions:
+        calls = [partial(_region_values, plan, noise) for plan in step.regions]
+        return control_values(step.op, calls, arrays, step.attrs, step.results)
+    if step.op == "result":
+        return arrays[0][step.attrs["index"]]
     types = [TensorType(a.shape, dtype(a.dtype)) for a in arrays]
     perturb = None if noise is None else noise.move
     return op_value(OPS[step.op], types, arrays, step.attrs, step.out_type, perturb)

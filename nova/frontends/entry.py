@@ -23,7 +23,15 @@ from nova.errors import (
 )
 from nova.frontends.checks import explain_type, place
 from nova.frontends.specialize import ArgumentShape, specialize_sizes
-from nova.ir.attributes import INPUTS, NAME, SIGNATURE, UPDATES, name_dictionaries
+from nova.ir.attributes import (
+    DIMS,
+    INPUTS,
+    NAME,
+    SIGNATURE,
+    SIZES,
+    UPDATES,
+    name_dictionaries,
+)
 from nova.ir.bindings import func, ir
 from nova.ir.kernel import Main
 from nova.ir.types import nova_type
@@ -36,7 +44,15 @@ _NAMES = (NAME.name, "jax.arg_info")
 _RESULT_NAMES = (NAME.name, "jax.result_info")
 # Element types, and their types after the stage nova.
 _NARROWED = {("u8", "i8"), ("u16", "i16"), ("u32", "i32"), ("u64", "i64"), ("bool", "i8")}
-_KEPT = {"function_type", INPUTS.name, SIGNATURE.name, UPDATES.name, "sym_name"}
+_KEPT = {
+    "function_type",
+    DIMS.name,
+    INPUTS.name,
+    SIGNATURE.name,
+    SIZES.name,
+    UPDATES.name,
+    "sym_name",
+}
 
 
 def take_entry(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nova.errors import PtxError
-from nova.gpusim import arithmetic, transfers, warp_ops
+from nova.gpusim import arithmetic, async_ops, transfers, warp_ops
 from nova.gpusim.operands import Operands
 from nova.gpusim.ptx_parser import PtxKernel, Statement
 from nova.gpusim.records import (
@@ -64,6 +64,12 @@ _FORMS: dict[str, PackedLayout] = {
     "elect": warp_ops.decode_elect,
     "activemask": warp_ops.decode_activemask,
     "mma": warp_ops.decode_mma,
+    "mbarrier": async_ops.decode_mbarrier,
+    "mapa": async_ops.decode_mapa,
+    "getctarank": async_ops.decode_mapa,
+    "setmaxnreg": async_ops.decode_setmaxnreg,
+    "wgmma": async_ops.decode_wgmma,
+    "createpolicy": transfers.decode_policy,
 }
 
 
@@ -84,6 +90,8 @@ class Decoded:
     param_bytes: int
     most_threads: int | None
     required: tuple[int, ...] | None
+    thread_registers: int
+    cluster: tuple[int, ...] | None
     opcodes: frozenset[str]
 
 
@@ -140,6 +148,8 @@ def decode(kernel: PtxKernel, addresses: Mapping[str, int]) -> Decoded:
         kernel.param_bytes,
         kernel.most_threads,
         kernel.required,
+        kernel.thread_registers,
+        kernel.cluster,
         frozenset(statement.opcode for statement in kernel.statements),
     )
 

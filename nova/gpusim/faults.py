@@ -13,7 +13,9 @@ from nova.gpusim.memory import SimMemory
 
 _FAULTS = (
     *("none", "bounds", "alignment", "race", "uninitialized", "pending-copy", "deadlock", "trap"),
-    *("read-only", "memory", "steps", "diverged", "exchange", "barrier", "operation"),
+    *("read-only", "memory", "steps", "diverged", "exchange", "barrier", "operation", "proxy"),
+    *("mbarrier", "expect-tx", "overwrite", "accumulator", "wgmma-fence", "wgmma", "cluster"),
+    *("registers", "tensor-map"),
 )
 _SPACES = ("generic", "param", "global", "shared", "local")
 
@@ -22,8 +24,17 @@ _HINTS = {
     "alignment": "an access of n bytes needs an address that is a multiple of n",
     "race": "put a barrier (bar.sync, or bar.warp.sync within a warp) between the two",
     "uninitialized": "write it first, or do not read it",
-    "pending-copy": "wait for the group (cp.async.wait_group), then meet at a barrier",
+    "pending-copy": "wait for the group or the mbarrier of the copy, then meet at a barrier",
     "deadlock": "every warp that a barrier counts has to reach it",
+    "proxy": "put fence.proxy.async after the write, in the thread that writes, before the barrier",
+    "mbarrier": "init once, fence.mbarrier_init, synchronize, then arrive as often as the count",
+    "expect-tx": "expect the bytes of all copies of the phase: a box counts in full, also where it "
+    "is out of bounds",
+    "overwrite": "wait for the wgmma or the bulk store (wait_group), then release the memory",
+    "accumulator": "wgmma.wait_group first",
+    "wgmma-fence": "put wgmma.fence between the access to the register and the wgmma",
+    "wgmma": "the four warps of a warpgroup execute the same wgmma with the same operands",
+    "registers": "setmaxnreg.dec of some warpgroups pays for setmaxnreg.inc of the others",
     "steps": "a loop that does not end, or `most_steps` is too small",
     "diverged": "all lanes of the warp have to execute it together",
     "exchange": "read from lanes only that take part in the exchange",
@@ -36,6 +47,7 @@ class Fault:
     """The first error in a launch; `line` is the PTX line number, `text` its text.
 
     `other` is the other thread of a race, with its block; `other_writes` says whether it wrote.
+    `detail` has more in words, or is empty: for a deadlock, what each warp waits for.
     """
 
     kind: str
@@ -51,12 +63,13 @@ class Fault:
     other_block: tuple[int, int, int] | None = None
     other: tuple[int, int, int] | None = None
     other_writes: bool = False
+    detail: str = ""
 
 
 def read_fault(record: tuple[Any, ...], kernel: str, lines: list[str]) -> Fault:
     """The fault that `_native.sim_run` returned."""
     code, line, block, thread, has_other, other_writes, other_block, other_thread = record[:8]
-    address, nbytes, space, writes = record[8:]
+    address, nbytes, space, writes, detail = record[8:]
     return Fault(
         _FAULTS[code],
         kernel,
@@ -71,6 +84,7 @@ def read_fault(record: tuple[Any, ...], kernel: str, lines: list[str]) -> Fault:
         other_block if has_other else None,
         other_thread if has_other else None,
         other_writes,
+        detail,
     )
 
 
@@ -102,11 +116,34 @@ def _describe(fault: Fault, memory: SimMemory) -> str:
         case "uninitialized":
             return f"uninitialized: {access}, which nothing has written"
         case "pending-copy":
-            return f"too early: {access}, where an asynchronous copy of {partner} may still write"
+            if fault.detail and not fault.nbytes:
+                return f"too early: {fault.detail}"
+            copier = fault.detail or f"an asynchronous copy of {partner}"
+            return f"too early: {access}, where {copier} may still write"
         case "read-only":
             return f"read-only: {access}"
         case "deadlock":
-            return "deadlock: warps wait at a barrier that others do not reach"
+            waits = f":\n  {fault.detail}" if fault.detail else ""
+            return f"deadlock: warps wait at a barrier that others do not reach{waits}"
+        case "expect-tx":
+            return (
+                f"the bytes that an mbarrier expects are not those that arrive:\n  {fault.detail}"
+            )
+        case "proxy" if not fault.nbytes:
+            return f"a missing fence between proxies: {fault.detail}"
+        case "proxy":
+            return (
+                f"a missing fence between proxies: asynchronous {access}, which {partner} wrote, "
+                "without a fence.proxy.async"
+            )
+        case "overwrite":
+            return f"overwritten: {access}, which {fault.detail} may still read"
+        case "mbarrier" if not fault.detail:
+            return f"not by mbarrier instructions: {access}, where an mbarrier is"
+        case "accumulator" | "wgmma-fence" | "wgmma" | "cluster" | "mbarrier":
+            return f"{fault.kind}: {fault.detail}"
+        case "registers" | "tensor-map":
+            return f"{fault.kind}: {fault.detail}"
         case "trap":
             return "the kernel trapped"
         case "steps":

@@ -16,9 +16,9 @@ from nova.gpusim.faults import fault_error, read_fault
 from nova.gpusim.memory import SimMemory
 from nova.gpusim.module import SimModule
 
-_MAGIC = b"NOVASIM1"
+_MAGIC = b"NOVASIM2"
 _HEADER = Struct("<8sQQQ")
-_ROW = Struct("<7Q8I")
+_ROW = Struct("<7Q12I")
 
 
 def decode_image(text: str) -> bytes:
@@ -51,6 +51,8 @@ def _row(kernel: Decoded, body: _Body) -> bytes:
         kernel.param_bytes,
         kernel.most_threads or 0,
         *(kernel.required or (0, 0, 0)),
+        kernel.thread_registers,
+        *(kernel.cluster or (0, 0, 0)),
     )
 
 

@@ -12,13 +12,13 @@ from nova.errors import PtxError, SimulationError
 from nova.gpusim.decode import Decoded, decode
 from nova.gpusim.faults import fault_error, read_fault
 from nova.gpusim.memory import SimMemory
-from nova.gpusim.ptx_parser import MAX_BLOCK_THREADS, parse_ptx
+from nova.gpusim.ptx_parser import MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS, parse_ptx
 
 MOST_SHARED = 227 << 10
 """The limit on shared memory of a block, in bytes."""
 MOST_STEPS = 200_000_000
 """The limit on instructions of a warp; beyond it a loop counts as infinite."""
-_MOST_BLOCKS = 1 << 26
+_MOST_BLOCKS = 1 << 25
 
 
 class SimModule:
@@ -48,17 +48,21 @@ class SimModule:
         arguments: bytes,
         memory: SimMemory,
         *,
+        cluster: Sequence[int] | None = None,
         most_steps: int = MOST_STEPS,
         check_races: bool = True,
+        schedule: int = 0,
     ) -> int:
         """Run a kernel to its end; returns the number of instructions of all warps.
 
         `shared_bytes` is the size of dynamic shared memory; `arguments` are the parameters, packed
-        in PTX layout. The first error of the kernel is a `SimulationError`; its writes until then
-        stay.
+        in PTX layout; `cluster` are the blocks of a cluster, unless the kernel has a
+        `.reqnctapercluster`. `schedule` says when asynchronous operations happen: 0 as late as
+        allowed, 1 as early, another number picks for each of them pseudo-randomly. The first error
+        of the kernel is a `SimulationError`; its writes until then stay.
         """
         kernel = self.kernel(name)
-        sizes = _three(grid), _three(block)
+        sizes = _three(grid), _three(block), _three(cluster or kernel.cluster or (1,))
         _check_launch(kernel, *sizes, shared_bytes, arguments)
         ranges = memory.ranges
         if self.addresses:
@@ -67,13 +71,19 @@ class SimModule:
             kernel.code.data,
             kernel.operands.data,
             kernel.constants.data,
-            (kernel.register_words, kernel.shared_bytes, kernel.local_bytes),
+            (
+                kernel.register_words,
+                kernel.shared_bytes,
+                kernel.local_bytes,
+                kernel.thread_registers,
+            ),
             ranges.data,
             arguments,
             *sizes,
             shared_bytes,
             most_steps,
             check_races,
+            schedule,
         )
         if record is not None:
             raise fault_error(read_fault(record, name, self.lines), memory)
@@ -95,6 +105,7 @@ def _check_launch(
     kernel: Decoded,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
+    cluster: tuple[int, int, int],
     shared_bytes: int,
     arguments: bytes,
 ) -> None:
@@ -109,6 +120,12 @@ def _check_launch(
         wrong = f"a block of {block} threads where {kernel.required} are required"
     elif kernel.most_threads is not None and threads > kernel.most_threads:
         wrong = f"a block of {threads} threads where {kernel.most_threads} are the most"
+    elif min(cluster) < 1 or math.prod(cluster) > MAX_CLUSTER_BLOCKS:
+        wrong = f"a cluster of {cluster} blocks"
+    elif kernel.cluster is not None and kernel.cluster != cluster:
+        wrong = f"a cluster of {cluster} blocks where {kernel.cluster} are required"
+    elif any(n % c for n, c in zip(grid, cluster, strict=True)):
+        wrong = f"a grid of {grid} blocks, which is not a multiple of the cluster {cluster}"
     elif not 0 <= shared_bytes <= MOST_SHARED - kernel.shared_bytes:
         wrong = f"{kernel.shared_bytes} + {shared_bytes} bytes of shared memory"
     elif len(arguments) != kernel.param_bytes:

@@ -26,7 +26,10 @@ _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>\w+)(?P<ptr>\s+\.ptr[^,]*?)?"
     r"\s+(?P<name>[\w$]+)(?:\[(?P<count>\d+)\])?\s*$"
 )
-_BOUND = re.compile(r"\.(maxntid|reqntid|minnctapersm|maxnreg|noreturn)\b\s*([\d,\s]*)")
+_BOUND = re.compile(
+    r"\.(maxntid|reqntid|minnctapersm|maxnreg|noreturn|reqnctapercluster|explicitcluster"
+    r"|maxclusterrank)\b\s*([\d,\s]*)"
+)
 _ITEM = re.compile(
     r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[\w$]+)\s*:(?!:)|(?P<debug>\.(?:loc|file)\b[^\n]*)"
     r"|(?P<directive>\.[^;]*);|(?P<instruction>[@a-z][^;]*);)"
@@ -40,8 +43,11 @@ _OPERAND = re.compile(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
 # Text that every assembler refuses: non-ASCII characters, and numbers of more than 64 bits.
 _STRANGE = re.compile(r"[^\x00-\x7f]|(?<![\w$])(?:0[xX][0-9a-fA-F]{17,}|\d{21,})")
-# Every CUDA device of today has this limit.
+# Every CUDA device of today has these limits.
 MAX_BLOCK_THREADS = 1024
+MAX_CLUSTER_BLOCKS = 16
+_FILE_REGISTERS = 1 << 16
+_MOST_THREAD_REGISTERS = 256
 _MOST_REGISTERS = 1 << 20
 _MOST_PARAM_BYTES = 1 << 16
 WIDTHS = {"pred": 1, **{name: max(16, 8 * count) for name, count in BYTES.items()}}
@@ -71,6 +77,19 @@ class PtxKernel:
     labels: dict[str, int] = field(default_factory=dict)
     most_threads: int | None = None
     required: tuple[int, ...] | None = None
+    cluster: tuple[int, ...] | None = None
+    max_registers: int | None = None
+    min_blocks: int = 1
+
+    @property
+    def thread_registers(self) -> int:
+        """Registers of a thread at the launch, by the bounds of the kernel; 0 without any."""
+        if self.max_registers is not None:
+            return self.max_registers
+        if self.most_threads is None:
+            return 0
+        registers = _FILE_REGISTERS // (self.most_threads * self.min_blocks) // 8 * 8
+        return min(registers, _MOST_THREAD_REGISTERS)
 
     @property
     def param_bytes(self) -> int:
@@ -187,11 +206,11 @@ class _Reader:
                 )
             line, at = self.line(item.start(item.lastgroup or 0)), item.end()
             if item["open"]:
-                scopes.append({})
+                scopes.append(self._labels(at))
             elif item["close"]:
                 scopes.pop()
             elif item["label"]:
-                label = item["label"]
+                label = scopes[-1].get(item["label"], item["label"])
                 if label in kernel.labels:
                     raise PtxError(f"{kernel.name}: the label {label} is there twice", line=line)
                 kernel.labels[label] = len(kernel.statements)
@@ -204,6 +223,17 @@ class _Reader:
                 statement = _statement(instruction, scopes, line)
                 kernel.statements += _expand(kernel, statement, targets)
         return kernel, at
+
+    def _labels(self, at: int) -> dict[str, str]:
+        """Labels of the scope that begins at an offset, with unique names: they are local to it."""
+        names: dict[str, str] = {}
+        depth, start = 1, at
+        while depth and (item := _ITEM.match(self.text, at)):
+            at = item.end()
+            depth += bool(item["open"]) - bool(item["close"])
+            if item["label"] and depth == 1:
+                names[item["label"]] = f"{item['label']}'{start}"
+        return names
 
     def _params(self, kernel: PtxKernel, text: str) -> None:
         offset = 0
@@ -227,6 +257,14 @@ class _Reader:
                 kernel.most_threads = math.prod(sizes)
                 if bound[1] == "reqntid":
                     kernel.required = (*sizes, *([1] * (3 - len(sizes))))
+            elif bound[1] == "reqnctapercluster":
+                kernel.cluster = _cluster(kernel, bound)
+            elif bound[1] in ("maxnreg", "minnctapersm"):
+                numbers = [int(n) for n in bound[2].replace(",", " ").split()]
+                if len(numbers) != 1 or not 1 <= numbers[0] <= MAX_BLOCK_THREADS:
+                    raise PtxError(f"{kernel.name}: {bound[0].strip()}", line=kernel.line)
+                name = "max_registers" if bound[1] == "maxnreg" else "min_blocks"
+                setattr(kernel, name, numbers[0])
         if unparsed := _BOUND.sub("", text).strip():
             raise PtxError(f"{kernel.name}: not understood: {unparsed}", line=kernel.line)
 
@@ -242,6 +280,13 @@ class _Reader:
             kernel.variables[variable.name] = variable
         elif not text.startswith(".pragma"):
             raise PtxError(f"{kernel.name}: not understood: {text.strip()}", line=line)
+
+
+def _cluster(kernel: PtxKernel, bound: re.Match[str]) -> tuple[int, ...]:
+    sizes = [int(n) for n in bound[2].replace(",", " ").split()]
+    if not 1 <= len(sizes) <= 3 or not 1 <= math.prod(sizes) <= MAX_CLUSTER_BLOCKS:
+        raise PtxError(f"{kernel.name}: {bound[0].strip()}", line=kernel.line)
+    return (*sizes, *([1] * (3 - len(sizes))))
 
 
 def _declare(

@@ -26,19 +26,25 @@ def _numbered(names: str) -> dict[str, int]:
 
 
 TYPE = _numbered(
-    "none pred b8 u8 s8 b16 u16 s16 f16 bf16 b32 u32 s32 f32 f16x2 bf16x2 tf32 b64 u64 s64 f64"
+    "none pred b8 u8 s8 b16 u16 s16 f16 bf16 b32 u32 s32 f32 f16x2 bf16x2 tf32 b64 u64 s64 f64 "
+    "e4m3 e5m2"
 )
 SPACE = {"generic": 0, "param": 1, "global": 2, "shared": 3, "local": 4, "const": 2}
 OP = _numbered(
     "lanes move pack unpack convert convert_pair compare select predicate load store atomic "
     "address branch exit trap barrier warp_barrier fence shuffle vote reduce match active elect "
-    "copy copy_commit copy_wait load_matrix store_matrix multiply"
+    "copy copy_commit copy_wait load_matrix store_matrix multiply proxy_fence map_address "
+    "cluster_rank cluster_arrive cluster_wait set_registers mbarrier mbarrier_wait bulk_copy "
+    "bulk_commit bulk_wait wgmma wgmma_fence wgmma_commit wgmma_wait"
 )
 NONE, REGISTER, CONSTANT, SINK = range(4)
 SPECIALS = _numbered(
     "%tid.x %tid.y %tid.z %ntid.x %ntid.y %ntid.z %ctaid.x %ctaid.y %ctaid.z %nctaid.x %nctaid.y "
     "%nctaid.z %laneid %warpid %nwarpid %lanemask_eq %lanemask_lt %lanemask_le %lanemask_gt "
-    "%lanemask_ge"
+    "%lanemask_ge %clusterid.x %clusterid.y %clusterid.z %nclusterid.x %nclusterid.y "
+    "%nclusterid.z %cluster_ctaid.x %cluster_ctaid.y %cluster_ctaid.z %cluster_nctaid.x "
+    "%cluster_nctaid.y %cluster_nctaid.z %cluster_ctarank %cluster_nctarank %dynamic_smem_size "
+    "%total_smem_size"
 )
 
 ROUNDING = _numbered("rn rz rm rp rna")
@@ -50,6 +56,16 @@ COMPARE_COMBINED = {"and": 32, "or": 64, "xor": 128}
 STRONG, ACQUIRE, RELEASE = 1, 2, 4
 ALIGNED, ARRIVE = 1, 2
 ALL_GROUPS = 0xFFFFFFFF
+PROXY_SHARED, PROXY_GLOBAL, PROXY_MBARRIER_INIT = 1, 2, 4
+MBARRIER = _numbered(
+    "init inval arrive expect_tx complete_tx arrive_expect_tx arrive_copies pending_count"
+)
+MBARRIER_DROPS, MBARRIER_NO_INCREMENT = 8, 16
+WAIT_PARITY, WAIT_POLLS, WAIT_ACQUIRES = 1, 2, 4
+BULK = _numbered("load store reduce send")
+COPY_TENSOR, COPY_MULTICAST, COPY_OPERATION_AT = 1, 2, 8
+WGMMA_REGISTERS_A, WGMMA_TRANSPOSE_A, WGMMA_TRANSPOSE_B = 1, 2, 4
+WGMMA_NEGATE_A, WGMMA_NEGATE_B, WGMMA_SATURATE = 8, 16, 32
 
 COMPARISON = _numbered("eq ne lt le gt ge num nan")
 ATOMIC = _numbered("add min max and or xor exch cas inc dec")
@@ -68,6 +84,8 @@ def bits_of(type_: str) -> int:
     """Bits of a type, also of a pair: 32 for f16x2."""
     if type_ == "pred":
         return 1
+    if type_ in ("e4m3", "e5m2"):
+        return 8
     name, _, pair = type_.partition("x")
     bits = int("".join(filter(str.isdigit, name.removeprefix("tf").removeprefix("bf"))))
     return bits * int(pair or 1)

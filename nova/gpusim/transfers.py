@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
+from nova.gpusim.async_ops import decode_bulk, decode_copy_arrive, decode_proxy_fence
 from nova.gpusim.operands import Operands
 from nova.gpusim.ptx_parser import Statement
 from nova.gpusim.records import (
@@ -62,7 +63,7 @@ def _access(words: Iterable[str], operands: Operands) -> _Access:
 def _read_access(words: tuple[str, ...]) -> _Access | None:
     space, count, type_, flags = "generic", 1, "", 0
     for word in words:
-        state_space = word.removesuffix("::cta").removesuffix("::entry")
+        state_space = _space(word)
         if state_space in SPACE and state_space != "generic":
             space = state_space
         elif word in ("v2", "v4", "v8"):
@@ -76,6 +77,11 @@ def _read_access(words: tuple[str, ...]) -> _Access | None:
     if not type_ or count * bits_of(type_) > 256:
         return None
     return _Access(space, count, type_, flags)
+
+
+def _space(word: str) -> str:
+    """A state space without its part; addresses of shared::cluster contain those of a block."""
+    return word.removesuffix("::cta").removesuffix("::cluster").removesuffix("::entry")
 
 
 def _is_hint(word: str) -> bool:
@@ -129,6 +135,8 @@ def decode_atom(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def decode_fence(s: Statement, words: list[str], operands: Operands) -> Parts:
+    if words[:1] in (["proxy"], ["mbarrier_init"]):
+        return decode_proxy_fence(s, words, operands)
     accepted = [["cta"], ["gl"], ["sys"]]
     if s.opcode.startswith("fence"):
         accepted = [[sem, scope] for sem in ("sc", "acq_rel") for scope in _SCOPES]
@@ -145,12 +153,19 @@ def decode_hint(s: Statement, words: list[str], operands: Operands) -> Parts:
     return Parts("fence")
 
 
+def decode_policy(s: Statement, words: list[str], operands: Operands) -> Parts:
+    """createpolicy: an eviction policy, which does not change the accessed data."""
+    if words[:1] not in (["fractional"], ["range"]) or words[-1:] != ["b64"]:
+        raise operands.unknown()
+    return Parts("move", [operands.result(s.operands[0], 64), operands.constant(0, 64)])
+
+
 def decode_cvta(s: Statement, words: list[str], operands: Operands) -> Parts:
     operands.expect(2)
-    space = next((w.removesuffix("::cta") for w in words), "")
+    space = next((_space(w) for w in words), "")
     towards = space == "to"
     if towards:
-        space = words[1].removesuffix("::cta")
+        space = _space(words[1])
     if space not in SPACE or space == "generic" or words[-1] != "u64":
         raise operands.unknown()
     rows = [operands.result(s.operands[0], 64), operands.value(s.operands[1], 64)]
@@ -158,13 +173,19 @@ def decode_cvta(s: Statement, words: list[str], operands: Operands) -> Parts:
 
 
 def decode_cp(s: Statement, words: list[str], operands: Operands) -> Parts:
-    """cp.async: each thread commits and waits for its own groups."""
+    """cp.async: each thread commits and waits for its own groups; bulk copies: see async_ops."""
+    if words[:2] == ["async", "bulk"]:
+        return decode_bulk(s, words[2:], operands)
+    if words[:3] == ["reduce", "async", "bulk"]:
+        return decode_bulk(s, words[3:], operands)
+    if words[:3] == ["async", "mbarrier", "arrive"]:
+        return decode_copy_arrive(s, words[3:], operands)
     if words == ["async", "commit_group"]:
         return Parts("copy_commit")
     if words == ["async", "wait_all"]:
         return Parts("copy_wait", target=ALL_GROUPS)
     if words == ["async", "wait_group"]:
-        return Parts("copy_wait", target=operands.integer(s.operands[0]))
+        return Parts("copy_wait", target=operands.count(s.operands[0]))
     spaces = [w.removesuffix("::cta") for w in words[2:4]]
     if words[0] != "async" or words[1] not in ("ca", "cg") or spaces != ["shared", "global"]:
         raise operands.unknown()

@@ -6,6 +6,7 @@ operands, and returns `Parts`; `decode.py` has the dispatch table.
 
 from __future__ import annotations
 
+from nova.gpusim.async_ops import decode_cluster_barrier
 from nova.gpusim.operands import Operands
 from nova.gpusim.ptx_parser import Statement
 from nova.gpusim.records import (
@@ -52,6 +53,8 @@ def decode_bar(s: Statement, words: list[str], operands: Operands) -> Parts:
     if words == ["warp", "sync"]:
         operands.expect(1)
         return Parts("warp_barrier", [operands.value(s.operands[0], 32)])
+    if words[:1] == ["cluster"]:
+        return decode_cluster_barrier(s, words, operands)
     plain = [w for w in words if w != "cta"]
     aligned = s.opcode.startswith("bar.") or plain[1:] == ["aligned"]
     if plain[:1] not in (["sync"], ["arrive"]) or plain[1:] not in ([], ["aligned"]):

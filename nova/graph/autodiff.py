@@ -17,9 +17,11 @@ from nova.errors import GradientError
 from nova.graph.accumulate import add_gradients
 from nova.graph.build import constant, require_float
 from nova.graph.checkpoint import Recompute
+from nova.graph.control.gradients import control_vjp, zeros
 from nova.graph.order import dependents, topological
 from nova.graph.tensor import Tensor, on_device
 from nova.ops import F
+from nova.ops.loops.control import RESULT
 
 
 @record
@@ -65,18 +67,51 @@ def gradients(
         seed = constant(1.0, output.dtype)
         if output.shape:
             seed = F.expand(seed, output.shape)
-    order = topological([output], stop=sources if partial else ())
+    pieces = _propagate([output], [seed], sources, partial)
+    return [
+        piece if piece is not None else zeros(s.type)
+        for piece, s in zip(pieces, sources, strict=True)
+    ]
+
+
+def _propagate(
+    outputs: Sequence[Tensor],
+    seeds: Sequence[Tensor],
+    sources: Sequence[Tensor],
+    partial: bool = False,
+) -> list[Tensor | None]:
+    """The gradient of each source, for gradients `seeds` of the outputs; None where it is zero."""
+    order = topological(outputs, stop=sources if partial else ())
     active = dependents(order, sources)
     boundary = {id(s) for s in sources} if partial else set()
-    adjoint: dict[int, Tensor] = {id(output): seed} if id(output) in active else {}
+    adjoint: dict[int, Tensor] = {}
+    for output, seed in zip(outputs, seeds, strict=True):
+        if id(output) in active:
+            before = adjoint.get(id(output))
+            adjoint[id(output)] = seed if before is None else add_gradients(before, seed)
+    # The gradients of the results of ops with regions, by their index.
+    of_results: dict[int, dict[int, Tensor]] = {}
     recompute = Recompute()
     remember = knobs.get("check") == "1"
     for node in reversed(order):
-        grad = adjoint.get(id(node))
+        if node.regions:
+            grad = next(iter(of_results.get(id(node), {}).values()), None)
+        else:
+            grad = adjoint.get(id(node))
         if grad is None or node.op is None or id(node) in boundary:
             continue
+        if node.op is RESULT:
+            results = of_results.setdefault(id(node.inputs[0]), {})
+            index = node.attrs["index"]
+            before = results.get(index)
+            results[index] = grad if before is None else add_gradients(before, grad)
+            continue
         with at(node.location), on_device(node.device):
-            contributions = _vjp(node, grad, recompute)
+            if node.regions:
+                copy, operands = recompute.values(node, grad)
+                contributions = control_vjp(copy, operands, of_results[id(node)], _propagate)
+            else:
+                contributions = _vjp(node, grad, recompute)
             for i, (operand, piece) in enumerate(zip(node.inputs, contributions, strict=True)):
                 if id(operand) not in active:
                     continue
@@ -97,7 +132,7 @@ def gradients(
                     # A piece whose derivation is checked stays a value of the graph.
                     piece = F.add(before, piece) if remember else add_gradients(before, piece)
                 adjoint[id(operand)] = piece
-    return [adjoint[id(s)] if id(s) in adjoint else _zeros(s) for s in sources]
+    return [adjoint.get(id(s)) for s in sources]
 
 
 def _vjp(node: Tensor, grad: Tensor, recompute: Recompute) -> Sequence[Tensor | None]:
@@ -142,11 +177,6 @@ def expand_composite(node: Tensor, operands: Sequence[Tensor]) -> Tensor:
             f"the expansion of {op.name} has type {expanded.type}, its row says {node.type}"
         )
     return expanded
-
-
-def _zeros(like: Tensor) -> Tensor:
-    zero = constant(0, like.dtype)
-    return F.expand(zero, like.shape) if like.shape else zero
 
 
 def _require_scalar(output: Tensor) -> None:

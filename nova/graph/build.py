@@ -13,7 +13,7 @@ import numpy as np
 
 from nova.core.dtypes import DType, TensorType, bool_, i64, promote_all, weak
 from nova.core.dtypes import constant as number_array
-from nova.core.location import user_location
+from nova.core.location import at, user_location
 from nova.core.sizes import SizeExpr
 from nova.errors import (
     ArgumentCountError,
@@ -23,7 +23,7 @@ from nova.errors import (
     NovaError,
     UnknownKeywordError,
 )
-from nova.graph.tensor import Tensor, as_array, number_type
+from nova.graph.tensor import Tensor, as_array, number_type, on_device
 from nova.graph.tensor import tensor as make_tensor
 from nova.ops import OPS, REQUIRED, Op
 
@@ -58,6 +58,17 @@ def make_node(
         and any(t.requires_grad for t in tensors)
     )
     return node
+
+
+def copy_node(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    """The op of a node over other inputs of the same types."""
+    assert node.op is not None
+    with at(node.location), on_device(node.device):
+        copy = Tensor(node.type, op=node.op, inputs=inputs, attrs=node.attrs)
+    copy.region, copy.stopped = node.region, node.stopped
+    copy.regions, copy.result_types = node.regions, node.result_types
+    copy.requires_grad = not node.stopped and any(t.requires_grad for t in inputs)
+    return copy
 
 
 def constant(value: Any, dtype: DType) -> Tensor:

@@ -14,9 +14,9 @@ from itertools import count
 from typing import Any
 
 from nova.core.user_facing import user_facing
-from nova.graph.build import apply, make_node
+from nova.graph.build import apply, copy_node
 from nova.graph.order import topological
-from nova.graph.tensor import Tensor, checkpoint_region, on_device
+from nova.graph.tensor import Tensor, checkpoint_region
 from nova.ops import OPS
 
 _regions = count(1)
@@ -56,9 +56,8 @@ class Recompute:
             if id(original) in self._copies:
                 continue
             operands = tuple(self._operand(o, region, grad) for o in original.inputs)
-            assert original.op is not None
-            with checkpoint_region(0), on_device(original.device):
-                copy = make_node(original.op, operands, original.attrs, original.type)
+            copy = copy_node(original, operands)
+            copy.region = 0
             self._copies[id(original)] = copy
             self._alive.append(original)
         return self._copies[id(node)]

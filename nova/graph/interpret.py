@@ -8,6 +8,7 @@ of a plan by `op_value`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from nova.core.sizes import SizeExpr
 from nova.core.sizes.binding import bind_sizes
 from nova.errors import GraphError, LoweringError
 from nova.graph.autodiff import expand_composite
+from nova.graph.control.regions import Region
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import Op
+from nova.ops.loops.control import RESULT
 
 # Changes the value of an op, of a dtype, before other ops read it: how errors of rounding grow.
 Perturb = Callable[[np.ndarray, DType], np.ndarray]
@@ -31,7 +34,7 @@ def evaluate(
     perturb: Perturb | None = None,
 ) -> list[np.ndarray]:
     """The values of `outputs`; `feed` supplies (or overrides) the data of leaves."""
-    values: dict[int, np.ndarray] = {id(t): np.asarray(a) for t, a in (feed or {}).items()}
+    values: dict[int, Any] = {id(t): np.asarray(a) for t, a in (feed or {}).items()}
     sizes = bind_sizes(
         [
             (t.name or f"input {i}", t.shape, np.shape(a))
@@ -39,7 +42,7 @@ def evaluate(
             if not t.type.is_static
         ]
     )
-    for node in topological(outputs):
+    for node in topological(outputs, stop=feed or ()):
         if id(node) not in values:
             values[id(node)] = _node_value(node, values, perturb, sizes)
     return [values[id(t)] for t in outputs]
@@ -47,10 +50,15 @@ def evaluate(
 
 def _node_value(
     node: Tensor,
-    values: dict[int, np.ndarray],
+    values: dict[int, Any],
     perturb: Perturb | None,
     sizes: Mapping[str, int],
-) -> np.ndarray:
+) -> Any:
+    """The value of a node; of an op with regions, the values of its results."""
+    if node.regions:
+        return _control_values(node, [values[id(i)] for i in node.inputs], perturb)
+    if node.op is RESULT:
+        return values[id(node.inputs[0])][node.attrs["index"]]
     if node.op is None:
         if node.data is None:
             raise GraphError(f"{node!r} has no data", where=str(node.location))
@@ -59,6 +67,45 @@ def _node_value(
     where = str(node.location)
     value = op_value(node.op, types, arrays, node.attrs, node.type, perturb, where, sizes)
     return value if perturb is None else perturb(value, node.dtype)
+
+
+def _control_values(node: Tensor, arrays: list[np.ndarray], perturb: Perturb | None) -> Any:
+    def call(region: Region, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return evaluate(region.results, dict(zip(region.params, values, strict=True)), perturb)
+
+    calls = [partial(call, region) for region in node.regions]
+    assert node.op is not None
+    return control_values(node.op.name, calls, arrays, node.attrs, node.result_types)
+
+
+def control_values(
+    name: str,
+    regions: Sequence[Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]],
+    arrays: Sequence[np.ndarray],
+    attrs: Mapping[str, Any],
+    types: Sequence[TensorType],
+) -> list[np.ndarray]:
+    """The results of an op with regions; each region is a function of arrays."""
+    if name == "cond":
+        index, *operands = arrays
+        return list(regions[min(max(int(index), 0), len(regions) - 1)](operands))
+    consts, carries = list(arrays[: attrs["consts"]]), list(arrays[attrs["consts"] :])
+    if name == "while":
+        cond, body = regions
+        while cond([*consts, *carries])[0]:
+            carries = list(body([*consts, *carries]))
+        return carries
+    [body] = regions
+    carries, xs = carries[: attrs["carries"]], carries[attrs["carries"] :]
+    ys = [np.empty(t.shape, t.dtype.numpy) for t in types[len(carries) :]]
+    order = range(attrs["length"])
+    for i in reversed(order) if attrs["reverse"] else order:
+        index = np.asarray(i, np.int64)
+        returned = body([index, *consts, *carries, *(x[i] for x in xs)])
+        carries = list(returned[: len(carries)])
+        for stacked, row in zip(ys, returned[len(carries) :], strict=True):
+            stacked[i] = row
+    return [*carries, *ys]
 
 
 def op_value(

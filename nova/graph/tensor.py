@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,9 +38,11 @@ _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
 _device: ContextVar[str] = ContextVar("nova_device", default="")
 _evaluator: list[Callable[[Tensor], np.ndarray]] = []
+_serials = count()
 
 
 if TYPE_CHECKING:
+    from nova.graph.control.regions import Region
     from nova.graph.op_methods import TensorMethods  # a stub: the methods from the op table
 else:
     TensorMethods = object
@@ -61,7 +64,10 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         "op",
         "origin",
         "region",
+        "regions",
         "requires_grad",
+        "result_types",
+        "serial",
         "stopped",
         "type",
         "weak",
@@ -97,6 +103,11 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         """A placeholder of a Python number: like the number, it takes the operands' dtype."""
         self.fixed = fixed
         """A leaf whose array no other code can reach: its value is fixed, so it is a literal."""
+        self.serial = next(_serials)
+        """Later tensors have larger numbers: those of a region came after its trace began."""
+        self.regions: tuple[Region, ...] = ()
+        self.result_types: tuple[TensorType, ...] = ()
+        """Of an op with regions; `result` ops select one. Its own `type` is that of the first."""
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
@@ -180,7 +191,19 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         return int(self.item())
 
     def __bool__(self) -> bool:
+        if self.data is None and self._value is None and self._depends_on_arguments():
+            raise ConcreteValueError(
+                f"the truth of {self!r} is not known while a function is traced",
+                where=str(user_location()),
+                hint="write the branch as nova.cond(x, lambda: ..., lambda: ...), a loop as "
+                "nova.while_loop(condition, body, initial), a choice of elements as nova.where",
+            )
         return bool(self.item())
+
+    def _depends_on_arguments(self) -> bool:
+        from nova.graph.order import topological
+
+        return any(node.is_placeholder for node in topological([self]))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -210,6 +233,11 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         from nova.graph.autodiff import backward
 
         backward(self)
+
+
+def next_serial() -> int:
+    """The serial number of a tensor created now."""
+    return next(_serials)
 
 
 def set_evaluator(evaluate: Callable[[Tensor], np.ndarray]) -> None:

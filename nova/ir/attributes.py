@@ -180,6 +180,16 @@ class Text(Attribute[str]):
         return str(attribute.value)
 
 
+class Texts(Attribute[tuple[str, ...]]):
+    mlir_type = "[string, ...]"
+
+    def encode(self, value: Sequence[str], context: ir.Context) -> Any:
+        return ir.ArrayAttr.get([ir.StringAttr.get(text, context) for text in value], context)
+
+    def decode(self, attribute: Any) -> tuple[str, ...]:
+        return tuple(str(text.value) for text in attribute)
+
+
 class Structured(Attribute[Any]):
     """A value with a structure that its module reads and checks: an MLIR attribute."""
 
@@ -220,6 +230,22 @@ OUTPUTS = Integer(
     "The number of output buffers, which are arguments before the workspace.",
 )
 WORKSPACE = Integer("nova.workspace", "main", "Bytes of the workspace, the last argument of main.")
+DIMS = Texts(
+    "nova.dims",
+    "main",
+    "The dims of a program with symbolic sizes: name, the prime that stands for it, min, max.",
+)
+SIZES = Texts(
+    "nova.sizes",
+    "main",
+    "The expressions over the dims that the shapes of the program have, as far as they are not "
+    "products of dims.",
+)
+SIZE_VALUES = Texts(
+    "nova.size_values",
+    "main",
+    "The expressions whose values kernels load from the buffer of sizes, in its order.",
+)
 NAME = Text("nova.name", "arguments and results of main", "The name of an argument or a result.")
 
 # --- ops ------------------------------------------------------------------------------------------
@@ -251,6 +277,20 @@ UNPACKED = Flag(
     "nova.unpacked",
     "memref.global",
     "Marks a constant that kernels read only in its packed copies.",
+)
+
+# --- control flow ---------------------------------------------------------------------------------
+
+CONTROL = Structured(
+    "nova.control",
+    "{construct, regions, consts, carries, length, reverse}",
+    "functions",
+    "Marks a control function: a loop or branch whose regions are programs.",
+)
+REGION = Flag(
+    "nova.region",
+    "functions",
+    "Marks the function of a region: a `main` that a control function runs.",
 )
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -303,6 +343,12 @@ MERGES_TILES = Flag(
     "Marks a kernel that computes a range of tiles in larger blocks; its tiles are numbered with "
     "the first loop fastest.",
 )
+SYMBOLIC = Structured(
+    "nova.symbolic",
+    "{tiles, work, bytes, loops, reads, writes}",
+    "kernels",
+    "The same numbers as expressions over the dims, of a kernel with symbolic sizes.",
+)
 TASK_NS = Integer(
     "nova.task_ns",
     "kernels",
@@ -324,6 +370,11 @@ MIN_BLOCKS_PER_SM = Integer(
     "kernels",
     "The number of blocks per multiprocessor that the registers of the kernel must allow.",
     old={"nova.resident": _FUNCTION_BUT_MAIN},
+)
+FLOPS = Integer(
+    "nova.flops",
+    "kernels",
+    "The floating-point operations of a kernel on a device: two for a multiply-add.",
 )
 TENSOR_MAPS = Rows(
     "nova.tensor_maps",

@@ -35,10 +35,13 @@ def view_as(value: Any, type_: Any) -> Any:
 
 def nbytes(type_: Any) -> int:
     """The size of a static memref, in bytes; a bool takes one."""
+    return prod(type_.shape) * element_bytes(type_)
+
+
+def element_bytes(type_: Any) -> int:
+    """The size of an element of a memref, in bytes."""
     element = type_.element_type
-    return prod(type_.shape) * (
-        8 if isinstance(element, ir.IndexType) else (element.width + 7) // 8
-    )
+    return 8 if isinstance(element, ir.IndexType) else (int(element.width) + 7) // 8
 
 
 def emit_copy(source: Any, target: Any) -> None:

@@ -2,11 +2,13 @@
 
 Arguments carry `nova.name`; the function carries `nova.inputs` (the number of inputs among the
 arguments) and `nova.updates` (for each trailing result, the argument it updates in place). Every op
-has the location of the user's line, and `nova.device` if it is host-pinned.
+has the location of the user's line, and `nova.device` if it is host-pinned. Steps with regions
+become scf ops on tensors (`control_flow/emit_scf.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from nova.core.dtypes import TensorType
 from nova.core.location import Location
 from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
+from nova.ir.control_flow.emit_scf import emit_control
 from nova.ir.dialect import CONSTANT, create_op
 from nova.ir.kernel import Main
 from nova.ir.types import dense, tensor_type
@@ -57,8 +60,24 @@ class _Emitter:
                 self.slots.append(self._step(step))
             func.ReturnOp([self._value(r, None) for r in returned])
 
+    def inline(self, arguments: Sequence[Any]) -> list[Any]:
+        """Emit the steps at the insertion point, over values of the inputs; returns the results."""
+        self.arguments = list(arguments)
+        for step in self.plan.steps:
+            self.slots.append(self._step(step))
+        return [self._value(r, None) for r in self.plan.results]
+
     def _step(self, step: Step) -> Any:
         operands = [self._value(a, step.location) for a in step.args]
+        if step.op == "result":
+            return operands[0][step.attrs["index"]]
+        if step.regions:
+            regions = [_Emitter(plan).inline for plan in step.regions]
+            with mlir_location(step.location):
+                results = emit_control(step.op, operands, step.attrs, step.results, regions)
+                if step.device:
+                    DEVICE.set(results[0].owner, step.device)
+                return results
         with mlir_location(step.location):
             result = create_op(OPS[step.op], operands, step.out_type, step.attrs)
         if step.device:

@@ -1,44 +1,51 @@
 """Index arithmetic: `int`s for static values, `index` values for dynamic ones.
 
 Every function emits at the insertion point, and folds what is static: `add(i, 0)` is `i`, and
-`mul(2, 3)` is 6.
+`mul(2, 3)` is 6. A symbolic size is folded with other sizes, and loaded where it meets a value.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
+from nova.core.sizes import SizeExpr
 from nova.ir.bindings import arith, ir
+from nova.ir.symbolic.size_values import size_value
 
-Index: TypeAlias = "ir.Value | int"
-"""A static index (int) or a dynamic one (an `index` value)."""
+Index: TypeAlias = "ir.Value | int | SizeExpr"
+"""A static index (int), a symbolic size, or a dynamic index (an `index` value)."""
 
 
 def index(value: Index) -> ir.Value:
     """`value` as an `index` SSA value."""
     if isinstance(value, int):
         return arith.constant(ir.IndexType.get(), value)
-    return value
+    return size_value(value) if isinstance(value, SizeExpr) else value
+
+
+def is_folded(value: Index) -> bool:
+    """Whether a value is not an SSA value: a number or a symbolic size."""
+    return isinstance(value, int | SizeExpr)
 
 
 def add(lhs: Index, rhs: Index) -> Index:
-    if isinstance(lhs, int) and isinstance(rhs, int):
+    if is_folded(lhs) and is_folded(rhs):
         return lhs + rhs
-    if isinstance(lhs, int):
+    if is_folded(lhs):
         lhs, rhs = rhs, lhs
-    return lhs if rhs == 0 else arith.addi(index(lhs), index(rhs))
+    return lhs if isinstance(rhs, int) and rhs == 0 else arith.addi(index(lhs), index(rhs))
 
 
 def sub(lhs: Index, rhs: Index) -> Index:
-    if isinstance(rhs, int):
+    if isinstance(rhs, int) or (is_folded(lhs) and is_folded(rhs)):
         return add(lhs, -rhs)
     return arith.subi(index(lhs), index(rhs))
 
 
 def mul(lhs: Index, rhs: Index) -> Index:
-    if isinstance(lhs, int) and isinstance(rhs, int):
+    if is_folded(lhs) and is_folded(rhs):
         return lhs * rhs
-    if isinstance(lhs, int):
+    if is_folded(lhs):
         lhs, rhs = rhs, lhs
     if isinstance(rhs, int) and rhs in (0, 1):
         return lhs if rhs else 0
@@ -47,7 +54,7 @@ def mul(lhs: Index, rhs: Index) -> Index:
 
 def divide(lhs: Index, rhs: int) -> Index:
     """The quotient of nonnegative numbers, rounded down."""
-    if isinstance(lhs, int):
+    if is_folded(lhs):
         return lhs // rhs
     return lhs if rhs == 1 else arith.divui(lhs, index(rhs))
 
@@ -59,7 +66,7 @@ def divide_up(lhs: Index, rhs: int) -> Index:
 
 def modulo(lhs: Index, rhs: int) -> Index:
     """The remainder of nonnegative numbers."""
-    if isinstance(lhs, int):
+    if is_folded(lhs):
         return lhs % rhs
     return 0 if rhs == 1 else arith.remui(lhs, index(rhs))
 

@@ -57,6 +57,7 @@ class Kernel(Function):
     reads = attributes.READS
     writes = attributes.WRITES
     scalar_loops = attributes.SCALAR_LOOPS
+    symbolic = attributes.SYMBOLIC
     # from `plan-tasks` and `allocate-scratch`
     task_ns = attributes.TASK_NS
     merges_tiles = attributes.MERGES_TILES
@@ -64,6 +65,7 @@ class Kernel(Function):
     # from `lower-device-kernels`
     launch = attributes.LAUNCH
     min_blocks_per_sm = attributes.MIN_BLOCKS_PER_SM
+    flops = attributes.FLOPS
     cluster = attributes.CLUSTER
     tensor_maps = attributes.TENSOR_MAPS
 

@@ -260,7 +260,8 @@ def _arange_canon(ins: Types, attrs: Attrs) -> Attrs:
     type_ = _default_type(start, stop, step) if requested is None else dtype(requested)
     bounds = [v.item() if isinstance(v, np.generic) else v for v in (start, stop, step)]
     if any(isinstance(v, SizeExpr) for v in bounds):
-        return _symbolic_range(*bounds, type_)
+        first, last, stride = bounds
+        return _symbolic_range(first, last, stride, type_)
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in bounds):
         raise AttributeValueError(f"start, stop and step are numbers, not {bounds}")
     for value in bounds:

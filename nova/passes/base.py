@@ -12,11 +12,13 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import NovaError, PassError, PipelineError
 from nova.ir.bindings import ir, passmanager
+from nova.ir.control_flow.functions import region_modules
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 
 
@@ -29,6 +31,12 @@ class Pass(ABC):
     """
 
     name: ClassVar[str]
+    reads_regions: ClassVar[bool] = False
+    """Whether the pass reads the modules of regions inside the module.
+
+    The pass manager runs every pass over those first; other passes do not see them
+    (nova/ir/control_flow/functions.py).
+    """
 
     @abstractmethod
     def run(self, module: ir.Module) -> None:
@@ -170,6 +178,36 @@ def _run_one(
 ) -> None:
     if isinstance(step, UpstreamPass) and not verify:
         step = dataclasses.replace(step, verify=False)
+    regions = region_modules(module)
+    for region in regions:
+        _run_one(step, region, diagnostics, verify, between)
+    if regions and not step.reads_regions:
+        with _without(module, regions):
+            _run_alone(step, module, diagnostics, verify, between)
+    else:
+        _run_alone(step, module, diagnostics, verify, between)
+
+
+@contextmanager
+def _without(module: ir.Module, regions: Sequence[Any]) -> Iterator[None]:
+    """Inside, the modules of regions are not in the module."""
+    for region in regions:
+        region.operation.detach_from_parent()
+    try:
+        yield
+    finally:
+        at_begin = ir.InsertionPoint.at_block_begin(module.body)
+        for region in regions:
+            at_begin.insert(region)
+
+
+def _run_alone(
+    step: Pass,
+    module: ir.Module,
+    diagnostics: list[Diagnostic],
+    verify: bool,
+    between: Callable[[], None] | None,
+) -> None:
     try:
         # Without a context and a location in scope every builder call in a pass would need both.
         with module.context, module.operation.location:

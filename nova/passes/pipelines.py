@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from nova.core.targets import llvm_cpu, parse_target
 from nova.passes.base import Pass, UpstreamPass
+from nova.passes.control.hoist_regions import HoistRegions
+from nova.passes.control.outline_control_flow import OutlineControlFlow
 from nova.passes.cpu.allocate_scratch import AllocateScratch
 from nova.passes.cpu.choose_schedules import ChooseSchedules
 from nova.passes.cpu.drop_host_code import DropHostCode
@@ -72,6 +74,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
     With `host_regions`, for a device, ops that are pinned to the host become separate host regions.
     """
     return [
+        *([] if host_regions else control_flow()),
         # First: no other pass has to know about host-pinned ops.
         FormHostRegions(host_regions),
         DecomposeComposites(keep_whole=attention),
@@ -85,6 +88,11 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         *linalg_fusion(),
         WrapAttention(),
     ]
+
+
+def control_flow() -> list[Pass]:
+    """Loops and branches to programs of their own, simplified first."""
+    return [UpstreamPass("canonicalize,cse", signs=("scf.",)), OutlineControlFlow()]
 
 
 def stablehlo_to_linalg() -> list[Pass]:
@@ -179,7 +187,8 @@ def _form_kernels(serial_work: int, max_workspace: int | None, *, share_rows: bo
 
 def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Kernels to destination passing over one planned workspace."""
-    return [BufferizeKernels(), PlanWorkspace(max_workspace), DedupKernels()]
+    # Regions are planned before the programs that run them, in whose workspace they are.
+    return [BufferizeKernels(), PlanWorkspace(max_workspace), HoistRegions(), DedupKernels()]
 
 
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:

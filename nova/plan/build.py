@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from nova.core.signature import Argument, Signature
 from nova.errors import DTypeError, GraphError, ShapeError
 from nova.graph.autodiff import Application
+from nova.graph.custom_gradient import CUSTOM_GRADIENT
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
+from nova.ops.loops.control import RESULT
 from nova.plan.plan import Arg, Derivation, Input, Literal, Param, Plan, Slot, Step
 
 
@@ -29,24 +31,27 @@ def build_plan(
     steps: list[Step] = []
     args: dict[int, Arg] = dict(bound)
     order = _order([*outputs, *updates.values()], stop=[*inputs, *params])
+    positions = _used_results(order)
     for node in order:
         if id(node) in args:
             continue
         if node.op is None:
             args[id(node)] = _literal(node)
             continue
+        if node.op is CUSTOM_GRADIENT:
+            args[id(node)] = args[id(node.inputs[0])]
+            continue
         slot = len(steps)
-        steps.append(
-            Step(
-                node.op.name,
-                tuple(args[id(i)] for i in node.inputs),
-                dict(node.attrs),
-                node.type,
-                slot,
-                node.location,
-                node.device,
+        operands = tuple(args[id(i)] for i in node.inputs)
+        if node.regions:
+            steps.append(_region_step(node, operands, slot, positions[id(node)]))
+        else:
+            attrs = dict(node.attrs)
+            if node.op is RESULT:
+                attrs["index"] = positions[id(node.inputs[0])][attrs["index"]]
+            steps.append(
+                Step(node.op.name, operands, attrs, node.type, slot, node.location, node.device)
             )
-        )
         args[id(node)] = Slot(slot)
     return Plan(
         Signature(_arguments(inputs, "x", "input"), _arguments(params, "p", "param")),
@@ -54,6 +59,48 @@ def build_plan(
         tuple(args[id(t)] for t in outputs),
         tuple((param_index[id(p)], args[id(v)]) for p, v in updates.items()),
         tuple(_derivation(a, args) for node in order for a in node.origin),
+    )
+
+
+def _used_results(order: Sequence[Tensor]) -> dict[int, dict[int, int]]:
+    """For each op with regions, the new index of every result that is computed.
+
+    Stacked results of a scan that nothing reads are dropped: gradients save values in them.
+    """
+    used: dict[int, set[int]] = {}
+    for node in order:
+        if node.op is RESULT:
+            used.setdefault(id(node.inputs[0]), set()).add(node.attrs["index"])
+    positions: dict[int, dict[int, int]] = {}
+    for node in order:
+        if node.regions:
+            every = range(len(node.result_types))
+            carries = node.attrs.get("carries", len(every))
+            computed = [i for i in every if i < carries or i in used.get(id(node), ())]
+            positions[id(node)] = {old: new for new, old in enumerate(computed)}
+    return positions
+
+
+def _region_step(
+    node: Tensor, operands: tuple[Arg, ...], slot: int, computed: Mapping[int, int]
+) -> Step:
+    assert node.op is not None
+    if len(computed) == len(node.result_types):
+        plans = [build_plan(r.results, r.params) for r in node.regions]
+    else:
+        [body] = node.regions
+        plans = [build_plan([body.results[i] for i in computed], body.params)]
+    types = tuple(node.result_types[i] for i in computed)
+    return Step(
+        node.op.name,
+        operands,
+        dict(node.attrs),
+        node.type,
+        slot,
+        node.location,
+        node.device,
+        tuple(plans),
+        types,
     )
 
 

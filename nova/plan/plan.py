@@ -79,7 +79,9 @@ Arg = Input | Param | Slot | Literal
 class Step:
     """`out_slot = op(args, **attrs)`; `location` is the user's line.
 
-    `device` is `cpu` for a host-pinned step, and empty for a step on the program's target.
+    `device` is `cpu` for a host-pinned step, and empty for a step on the program's target. A step
+    with `regions` (nova/ops/loops/control.py) has `results`: steps of the op `result` select one of
+    them, and `out_type` is the type of the first.
     """
 
     op: str
@@ -89,6 +91,8 @@ class Step:
     out_slot: int
     location: Location | None = field(default=None, compare=False)
     device: str = ""
+    regions: tuple[Plan, ...] = ()
+    results: tuple[TensorType, ...] = ()
 
 
 @record

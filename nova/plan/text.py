@@ -9,6 +9,16 @@
       return slot[1]
     }
 
+A step with regions has the types of its results in parentheses and a plan for each region:
+
+      slot[2] = scan(input[0], param[0]) {carries=1, consts=0, length=8, reverse=false} : (f32[4]) {
+        plan {
+          input x0: i64[]
+          ...
+        }
+      }
+      slot[3] = result(slot[2]) {index=0} : f32[4]
+
 A literal is `f32[]<1.5>`, or `f32[2,3]<x0000803f...>` with the little-endian bytes in hexadecimal;
 `f32[2,3]<*1.5>` is a splat. A step with `@cpu` before its type is pinned to the host. A trailing
 comment is the user's line. Names and files with characters that would not parse back are written as
@@ -20,6 +30,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +40,7 @@ from nova.core.dtypes import ALL, MORE_INTEGERS, DType, TensorType, bool_, const
 from nova.core.location import Location
 from nova.core.signature import Argument, Signature
 from nova.errors import NovaError, PlanSyntaxError
-from nova.ops import OPS
+from nova.ops.loops.control import REGION_OPS, control_types, is_op
 from nova.plan.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
 _PLAIN_NAME = re.compile(r'[^\s:()\[\]{}<>,#"][^\s:()\[\]{}<>,#]*')
@@ -38,6 +49,11 @@ _TYPE = r"\w+\[[0-9,]*\]"
 _ARGUMENT = re.compile(rf"(input|param) ({_STRING}|{_PLAIN_NAME.pattern}): ({_TYPE})$")
 _STEP = re.compile(
     rf"slot\[(\d+)\] = (\w+)\((.*?)\)(?: \{{(.*)\}})?(?: @(\w+))? : ({_TYPE})(?: +# (.*):(\d+))?$",
+    re.ASCII,
+)
+_REGION_STEP = re.compile(
+    r"slot\[(\d+)\] = (\w+)\((.*?)\)(?: \{(.*)\})?(?: @(\w+))? : \(([^)]*)\) \{"
+    r"(?: +# (.*):(\d+))?$",
     re.ASCII,
 )
 _UPDATE = re.compile(r"update param\[(\d+)\] = (.+)$")
@@ -64,6 +80,11 @@ def print_plan(plan: Plan, *, locations: bool = True, constants: Constants | Non
     lines += [f"  param {_print_name(a.name)}: {a.type}" for a in plan.signature.params]
     for step in plan.steps:
         lines.append("  " + _print_step(step, locations, keep))
+        if step.regions:
+            for region in step.regions:
+                text = print_plan(region, locations=locations, constants=keep)
+                lines += [f"    {line}" for line in text.splitlines()]
+            lines.append("  }")
     lines += [f"  update param[{i}] = {_print_arg(v, keep)}" for i, v in plan.updates]
     lines.append(f"  return {', '.join(_print_arg(r, keep) for r in plan.results)}")
     return "\n".join([*lines, "}"]) + "\n"
@@ -74,7 +95,8 @@ def _print_step(step: Step, locations: bool, keep: Constants | None) -> str:
     attrs = ", ".join(f"{k}={_print_attr(v)}" for k, v in sorted(step.attrs.items()))
     text = f"slot[{step.out_slot}] = {step.op}({args})"
     text += f" {{{attrs}}}" if attrs else ""
-    text += (f" @{step.device}" if step.device else "") + f" : {step.out_type}"
+    types = f"({', '.join(map(str, step.results))}) {{" if step.regions else f"{step.out_type}"
+    text += (f" @{step.device}" if step.device else "") + f" : {types}"
     return text + (_print_location(step.location) if locations and step.location else "")
 
 
@@ -148,6 +170,10 @@ class _Parser:
         self.steps: list[Step] = []
         self.updates: list[tuple[int, Arg]] = []
         self.results: tuple[Arg, ...] = ()
+        # Of a step with regions that is open: its parts, its plans, and the one that is read.
+        self.open: tuple[Step, int] | None = None
+        self.plans: list[Plan] = []
+        self.region: _Parser | None = None
 
     def error(self, message: str, hint: str | None = None) -> PlanSyntaxError:
         return PlanSyntaxError(message, where=f"{self.filename}:{self.number}", hint=hint)
@@ -156,6 +182,9 @@ class _Parser:
         self.number = number
         text = line.strip()
         if not text or text.startswith("#"):
+            return
+        if self.open is not None:
+            self._region_line(number, line)
             return
         if self.state == "before":
             if text != "plan {":
@@ -175,7 +204,9 @@ class _Parser:
             target = self.inputs if match[1] == "input" else self.params
             target.append(Argument(self._string(match[2]), self._type(match[3]), match[1]))
         elif match := _STEP.match(text):
-            self._step(match)
+            self.steps.append(self._step(match))
+        elif match := _REGION_STEP.match(text):
+            self.open = self._step(match), self.number
         elif match := _UPDATE.match(text):
             self._update(self._number(match[1]), self._args(match[2]))
         elif text == "return" or text.startswith("return "):
@@ -198,21 +229,61 @@ class _Parser:
             raise self.error(f"param[{index}] is {old}, its new value {new}")
         self.updates.append((index, values[0]))
 
-    def _step(self, match: re.Match[str]) -> None:
+    def _region_line(self, number: int, line: str) -> None:
+        """A line inside of a step with regions: of one of its plans, or its end."""
+        text = line.strip()
+        if self.region is None and text == "}":
+            self._close_step()
+            return
+        if self.region is None:
+            self.region = _Parser(self.filename)
+        self.region.line(number, line)
+        if self.region.state == "closed":
+            self.plans.append(self.region.finish())
+            self.region = None
+
+    def _close_step(self) -> None:
+        assert self.open is not None
+        step, opened = self.open
+        operands = tuple(map(self._plan().type_of, step.args))
+        regions = [
+            (tuple(a.type for a in p.signature.inputs), tuple(map(p.type_of, p.results)))
+            for p in self.plans
+        ]
+        try:
+            expected = control_types(step.op, operands, step.attrs, regions)
+            if expected != step.results:
+                types = ", ".join(map(str, expected))
+                raise NovaError(f"its results are ({types})")
+        except NovaError as error:
+            self.number = opened
+            raise self.error(f"{step.op}: {error.what}", error.hint) from None
+        self.steps.append(replace(step, regions=tuple(self.plans)))
+        self.open, self.plans = None, []
+
+    def _step(self, match: re.Match[str]) -> Step:
         slot, name, args, attrs, device, type_, file, line = match.groups()
         index = self._number(slot)
         if index != len(self.steps):
             raise self.error(f"slot[{slot}] out of order: expected slot[{len(self.steps)}]")
-        if name not in OPS:
+        if not is_op(name):
             raise self.error(f"there is no op {name!r}")
         if device not in (None, "cpu"):
             raise self.error(f"there is no device {device!r}", "a step is @cpu, or has no device")
         location = Location(self._string(file), self._number(line)) if file else None
         if location is not None and location.line > _MOST_LINES:
             raise self.error(f"there is no line {line} in a file")
-        operands, out = self._args(args), self._type(type_)
-        self.steps.append(
-            Step(name, operands, self._attrs(attrs), out, index, location, device or "")
+        operands = self._args(args)
+        if match.re is _STEP:
+            types = [self._type(type_)]
+        else:
+            types = [self._type(text) for text in re.findall(_TYPE, type_)]
+            if not types or name not in REGION_OPS:
+                raise self.error(f"{name!r} has no regions, or no results")
+        results = tuple(types) if match.re is _REGION_STEP else ()
+        out, device = types[0], device or ""
+        return Step(
+            name, operands, self._attrs(attrs), out, index, location, device, results=results
         )
 
     def _number(self, text: str) -> int:
@@ -307,7 +378,7 @@ class _Parser:
         return attrs
 
     def finish(self) -> Plan:
-        if self.state != "closed":
+        if self.state != "closed" or self.open is not None:
             self.number += 1
             raise self.error("the plan ends too early")
         return self._plan()

@@ -13,13 +13,14 @@ from typing import Any
 from nova import _native
 from nova.artifact.choose_target import choose_variant, explain_variant
 from nova.artifact.format import Artifact
-from nova.artifact.manifest import VariantSpec
+from nova.artifact.manifest import TensorSpec, VariantSpec
 from nova.artifact.tables import Tables, read_header
 from nova.core.dtypes import array_dtype
 from nova.core.log import enabled, log
 from nova.errors import ArtifactError
 from nova.runtime.arrays import make_converter
 from nova.runtime.failures import make_reporter
+from nova.runtime.symbolic_program import SymbolicProgram
 
 # Below this many scalar operations a run is shorter than releasing the GIL.
 _KEEP_GIL_WORK = 200_000
@@ -39,15 +40,33 @@ class Executable:
             log("load", self.why)
         block = file.tables(self.variant)
         self.workspace_size, work = read_header(block)
-        self.program = _native.Program(
-            load_image(artifact, self.variant),
+        self._image = load_image(artifact, self.variant)
+        self._release_gil = work > _KEEP_GIL_WORK
+        symbolic = file.symbolic(self.variant)
+        self.program: Any = (
+            self._make_program(block, None, manifest.args, manifest.outputs)
+            if symbolic is None
+            else SymbolicProgram(symbolic, manifest.args, manifest.outputs, self._make_program)
+        )
+
+    def _make_program(
+        self,
+        block: bytes | memoryview,
+        sizes: bytes | None,
+        args: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+    ) -> _native.Program:
+        """The native program of a block of tables, with the values of `sizes` if it loads any."""
+        return _native.Program(
+            self._image,
             block,
-            file.constants_vaddr(self.variant),
-            [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in manifest.args],
-            [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in manifest.outputs],
-            make_converter(manifest.args, manifest.outputs),
-            work > _KEEP_GIL_WORK,
-            make_reporter(artifact, self.variant),
+            self.artifact.file.constants_vaddr(self.variant),
+            [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in args],
+            [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
+            make_converter(args, outputs),
+            self._release_gil,
+            make_reporter(self.artifact, self.variant),
+            sizes,
         )
 
     @property

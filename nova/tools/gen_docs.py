@@ -1,6 +1,7 @@
 """Pages of the documentation, and stubs for type checkers, that are tables in the code.
 
-In: the tables (`nova/knobs.py`, `nova/errors.py`, `nova/ops/`, `nova/ir/attributes.py`). Out:
+In: the tables (`nova/knobs.py`, `nova/errors.py`, `nova/ops/`, `nova/ir/attributes.py`,
+`nova/frontends/onnx/`). Out:
 Markdown files under `docs/` and `.pyi` files, written by `python -m nova.tools.gen_docs`; with
 `--check` nothing is written and stale pages are an error, which is what the tests and CI run. A new
 page is a row in `PAGES` and a function that renders it.
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from nova import errors, knobs
 from nova.tools.attributes_page import render_attributes
+from nova.tools.onnx_page import render_onnx
 from nova.tools.ops_page import render_ops
 from nova.tools.stubs import render_methods, render_package
 
@@ -85,6 +87,10 @@ def _ops_page() -> str:
     return HEADER.format(source="nova/ops/") + render_ops()
 
 
+def _onnx_page() -> str:
+    return HEADER.format(source="nova/frontends/onnx/") + render_onnx()
+
+
 def _attributes_page() -> str:
     return HEADER.format(source="nova/ir/attributes.py") + render_attributes()
 
@@ -93,6 +99,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/attributes.md": _attributes_page,
     "docs/errors.md": render_errors,
     "docs/knobs.md": render_knobs,
+    "docs/onnx-ops.md": _onnx_page,
     "docs/ops.md": _ops_page,
     "nova/__init__.pyi": render_package,
     "nova/graph/op_methods.pyi": render_methods,

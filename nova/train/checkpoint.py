@@ -25,6 +25,7 @@ from nova.train.history import History
 FORMAT = "nova-checkpoint"
 VERSION = 1
 _STATE, _LOSSES, _EPOCH_ENDS = "state.", "history.losses", "history.epoch_ends"
+_VALIDATION = "history.validation"
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,8 @@ def _pack(saved: Saved) -> bytes:
             tensors[_STATE + name] = array
     tensors[_LOSSES] = saved.history.losses
     tensors[_EPOCH_ENDS] = np.array(saved.history.epoch_ends, np.int64)
+    if len(saved.history.validation_losses):
+        tensors[_VALIDATION] = saved.history.validation_losses
     training = json.dumps({"position": saved.position, "data": saved.data})
     metadata = {
         "format": FORMAT,
@@ -147,7 +150,7 @@ def _unpack(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> S
         raise CheckpointError("it is damaged: its contents do not have the hash in its header")
     fields = json.loads(training)
     epoch, batch = fields["position"]
-    history = History(tensors[_LOSSES], tensors[_EPOCH_ENDS])
+    history = History(tensors[_LOSSES], tensors[_EPOCH_ENDS], tensors.get(_VALIDATION, ()))
     state = {n.removeprefix(_STATE): a for n, a in tensors.items() if n.startswith(_STATE)}
     return Saved(state, (epoch, batch), history, fields["data"])
 

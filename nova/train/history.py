@@ -17,9 +17,15 @@ from nova.train.text_chart import draw_text
 class History:
     """The loss of every step; `print` draws the curve, `save_png` writes it."""
 
-    def __init__(self, losses: Iterable[float] = (), epoch_ends: Iterable[int] = ()):
+    def __init__(
+        self,
+        losses: Iterable[float] = (),
+        epoch_ends: Iterable[int] = (),
+        validation: Iterable[float] = (),
+    ):
         self._losses = array("d", losses)
         self._epoch_ends = [int(n) for n in epoch_ends]
+        self._validation = [float(v) for v in validation]
 
     def record(self, loss: float) -> None:
         """Add the loss of one step."""
@@ -28,6 +34,15 @@ class History:
     def end_epoch(self) -> None:
         """The steps since the last call are one epoch."""
         self._epoch_ends.append(len(self._losses))
+
+    def record_validation(self, loss: float) -> None:
+        """Add the validation loss of an epoch."""
+        self._validation.append(loss)
+
+    @property
+    def validation_losses(self) -> np.ndarray:
+        """The validation loss of every epoch; empty without a validation."""
+        return np.array(self._validation, np.float64)
 
     @property
     def steps(self) -> int:

@@ -1,14 +1,14 @@
 """`nova.fit`: runs a step over batches for some epochs.
 
 In: a step (`nova.train_step`, or any callable that takes a batch, returns the loss and has
-`state_dict` and `load_state_dict`), a `Batches`. Out: a `History`. The checkpoint after step n,
-and all that follows, is the same whether or not the run was killed before.
+`state_dict` and `load_state_dict`), a `Batches` or any iterable. Out: a `History`. The checkpoint
+after step n, and all that follows, is the same whether or not the run was killed before.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from math import isfinite
 from time import monotonic
@@ -28,8 +28,11 @@ from nova.errors import (
     TrainingInterrupted,
 )
 from nova.train.checkpoint import CheckpointFile, Saved
+from nova.train.early_stopping import EarlyStopping
 from nova.train.history import History
 from nova.train.interrupt import DeferredInterrupt
+from nova.train.iterables import IterableBatches, as_batch
+from nova.train.loggers import Logger
 from nova.train.png_chart import check_matplotlib
 from nova.train.progress import Quiet, choose_progress
 
@@ -51,9 +54,14 @@ class Step(Protocol):
 @user_facing
 def fit(
     step: Step,
-    batches: Batches,
+    batches: Batches | Iterable[Any],
     epochs: int,
     *,
+    steps_per_epoch: int | None = None,
+    validation: Batches | Iterable[Any] | None = None,
+    early_stopping: EarlyStopping | None = None,
+    loggers: Sequence[Logger] = (),
+    on_step: Callable[[int, Any], Any] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int | None = None,
     resume: bool = True,
@@ -64,6 +72,11 @@ def fit(
 ) -> History:
     """Train from `batches.position` until `epochs` epochs are complete, counted from the first.
 
+    `batches` is a `Batches` or an iterable, such as a torch DataLoader; `steps_per_epoch` is the
+    length of an epoch for an iterable without one. `validation` has batches for `step.evaluate`
+    after each epoch; `early_stopping` may end the training then. `loggers` get the loss and the
+    scalar auxiliary results of every step and the losses of every epoch. `on_step(number, result)`
+    is called after each step with what it returned.
     `checkpoint` is a file that is written after every `every` steps (None: after every epoch) and
     at the end. With `resume`, a run that finds one resumes from it. `plot` is a PNG of the loss,
     redrawn by matplotlib during the training. `on_epoch(epoch, history)` is called after each
@@ -71,16 +84,23 @@ def fit(
     infinite loss is a TrainingError unless `on_nan="continue"`. Ctrl-C finishes the step, writes
     the checkpoint and raises TrainingInterrupted, a KeyboardInterrupt; a second one acts at once.
     """
-    _check(step, batches, epochs, every, checkpoint, on_nan)
+    source = _as_batches(batches, steps_per_epoch)
+    _check(step, epochs, every, checkpoint, on_nan)
+    if validation is not None and not hasattr(step, "evaluate"):
+        raise AttributeValueError(
+            f"validation needs a step with a method evaluate, not a {type(step).__name__}",
+            hint="nova.train_step(model, loss, optimizer) makes one",
+        )
     if plot is not None:
         check_matplotlib()
     bar = choose_progress(progress)
     file = None if checkpoint is None else CheckpointFile(checkpoint)
-    run = _Run(step, batches, int(epochs), file, every, bar, on_nan == "stop")
+    watch = _Watch(step, validation, early_stopping, tuple(loggers), on_step)
+    run = _Run(step, source, int(epochs), file, every, bar, on_nan == "stop", watch)
     resumed = run.prepare(resume)
-    if not resumed and batches.position[0] >= epochs:
+    if not resumed and source.position[0] >= epochs:
         raise TrainingError(
-            f"nothing to train: {batches.position[0]} epochs are complete, and epochs={epochs}",
+            f"nothing to train: {source.position[0]} epochs are complete, and epochs={epochs}",
             hint="epochs counts from the first; to start again, batches.position = (0, 0)",
         )
     picture = _Picture(plot, run.history)
@@ -92,6 +112,7 @@ def fit(
         raise
     finally:
         bar.close()
+        watch.close()
     picture.draw()
     return run.history
 
@@ -102,16 +123,18 @@ class _Run:
     def __init__(
         self,
         step: Step,
-        batches: Batches,
+        batches: Batches | IterableBatches,
         epochs: int,
         file: CheckpointFile | None,
         every: int | None,
         bar: Quiet,
         stop_at_nan: bool,
+        watch: _Watch,
     ):
         self.step, self.batches, self.epochs = step, batches, epochs
         self.file, self.every, self.bar = file, every, bar
         self.stop_at_nan = stop_at_nan
+        self.watch = watch
         self.history = History()
 
     def prepare(self, resume: bool) -> bool:
@@ -147,23 +170,29 @@ class _Run:
                     self._compile(arrays)
                     self.bar.start(self.epochs * count, epoch * count + batch, self.epochs)
                     interrupt.arm()
-                loss = float(self.step(*arrays))
+                result = self.step(*arrays)
+                loss = float(result[0] if isinstance(result, tuple) else result)
                 history.record(loss)
+                self.watch.after_step(history.steps, loss, result)
                 if self.stop_at_nan and not isfinite(loss):
                     raise self._not_finite(loss, epoch, batch)
                 ended = batch + 1 == count
                 if ended:
                     history.end_epoch()
                 self.bar.step(epoch, batch, count, history)
+                stopped = False
                 if ended:
+                    stopped = self.watch.after_epoch(history)
                     self.bar.end_epoch(epoch, history)
                     picture.redraw()
                     if on_epoch is not None:
                         on_epoch(epoch, history)
                 epoch, batch = batches.position
                 stopping = interrupt.pending  # read once: it may change at any time
-                if stopping or self._is_due(ended):
+                if stopping or stopped or self._is_due(ended):
                     self._save()
+                if stopped:
+                    return
                 if stopping:
                     raise self._interrupted()
 
@@ -197,6 +226,66 @@ class _Run:
         return TrainingInterrupted(f"interrupted after step {self.history.steps}{note}")
 
 
+class _Watch:
+    """What is done after steps and epochs: validation, early stopping, logs, callbacks."""
+
+    def __init__(
+        self,
+        step: Any,
+        validation: Any,
+        early_stopping: EarlyStopping | None,
+        loggers: tuple[Logger, ...],
+        on_step: Callable[[int, Any], Any] | None,
+    ):
+        self.step, self.validation, self.early_stopping = step, validation, early_stopping
+        self.loggers, self.on_step = loggers, on_step
+
+    def after_step(self, number: int, loss: float, result: Any) -> None:
+        if self.loggers:
+            values = {"loss": loss}
+            if isinstance(result, tuple) and isinstance(result[1], dict):
+                values.update((k, float(v)) for k, v in result[1].items() if np.ndim(v) == 0)
+            self._log(number, values)
+        if self.on_step is not None:
+            self.on_step(number, result)
+
+    def after_epoch(self, history: History) -> bool:
+        """Validate and log; returns whether the training ends."""
+        values = {"epoch_loss": float(history.epoch_losses[-1])}
+        metrics = history.epoch_losses
+        if self.validation is not None:
+            values["validation_loss"] = self._validate()
+            history.record_validation(values["validation_loss"])
+            metrics = history.validation_losses
+        self._log(history.steps, values)
+        return self.early_stopping is not None and self.early_stopping.should_stop(list(metrics))
+
+    def _validate(self) -> float:
+        """The mean loss over the validation batches, weighted by their rows."""
+        total, rows = 0.0, 0
+        for batch in self.validation:
+            arrays = as_batch(batch)
+            result = self.step.evaluate(*arrays)
+            count = len(arrays[0]) if np.ndim(arrays[0]) else 1
+            total += count * float(result[0] if isinstance(result, tuple) else result)
+            rows += count
+        if not rows:
+            raise DataError(
+                "the validation has no batches", hint="pass an iterable that starts again"
+            )
+        if isinstance(self.validation, Batches):
+            self.validation.position = (0, 0)
+        return total / rows
+
+    def _log(self, number: int, values: dict[str, float]) -> None:
+        for logger in self.loggers:
+            logger.log(number, values)
+
+    def close(self) -> None:
+        for logger in self.loggers:
+            logger.close()
+
+
 class _Picture:
     """The PNG that is redrawn during the training."""
 
@@ -218,12 +307,21 @@ class _Picture:
             self._next = now + max(_PLOT_SECONDS, _PLOT_SHARE * (now - began))
 
 
-def _check(step: Any, batches: Any, epochs: Any, every: Any, checkpoint: Any, on_nan: Any) -> None:
-    if not isinstance(batches, Batches):
+def _as_batches(batches: Any, steps_per_epoch: int | None) -> Batches | IterableBatches:
+    if isinstance(batches, Batches):
+        if steps_per_epoch is not None:
+            raise DataError("steps_per_epoch is for iterables: a Batches has a length")
+        return batches
+    if isinstance(batches, str | bytes | Mapping) or not isinstance(batches, Iterable):
         raise DataError(
             f"batches is a {type(batches).__name__}",
-            hint="nova.data.Batches(x, y, batch_size=32) makes batches of arrays",
+            hint="nova.data.Batches(x, y, batch_size=32) makes batches of arrays; an iterable of "
+            "tuples of arrays does too",
         )
+    return IterableBatches(batches, steps_per_epoch)
+
+
+def _check(step: Any, epochs: Any, every: Any, checkpoint: Any, on_nan: Any) -> None:
     if not (callable(step) and hasattr(step, "state_dict") and hasattr(step, "load_state_dict")):
         raise AttributeValueError(
             f"step is a {type(step).__name__}",
@@ -240,8 +338,10 @@ def _check(step: Any, batches: Any, epochs: Any, every: Any, checkpoint: Any, on
         raise AttributeValueError(f"on_nan is {on_nan!r}", hint="it is 'stop' or 'continue'")
 
 
-def _description(batches: Batches) -> dict[str, Any]:
+def _description(batches: Batches | IterableBatches) -> dict[str, Any]:
     """The values that determine the order and the shape of the batches."""
+    if isinstance(batches, IterableBatches):
+        return batches.description()
     return {
         "rows": batches.rows,
         "arrays": [f"{a.dtype}{list(a.shape[1:])}" for a in batches.arrays],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from warnings import warn_explicit
@@ -19,10 +20,12 @@ import numpy as np
 from nova import knobs
 from nova.api.compile import carrying, check_target, compile
 from nova.api.compiled import Compiled
-from nova.api.jit_arguments import array_type
+from nova.api.jit import jit
+from nova.api.jit_arguments import array_type, result_tensor
 from nova.core.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
 from nova.core.frozen_attributes import Sealed
 from nova.core.location import user_location
+from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.records import record
 from nova.core.user_facing import unknown_keyword, user_facing, user_facing_class
 from nova.errors import (
@@ -40,15 +43,17 @@ from nova.graph.capture import Capture, capturing, generation
 from nova.graph.lifting import BoundProgram, Captured, captured_leaves
 from nova.graph.order import reached_by_gradients
 from nova.graph.state import Snapshot, find_roots
-from nova.graph.tensor import Tensor, as_array
+from nova.graph.tensor import Tensor, as_array, no_grad
 from nova.nn.module import Module
 from nova.nn.seeds import seeded
 from nova.nn.state import LoadReport, copy_into
 from nova.nn.traced import all_params, computing_in, named_as_state
 from nova.ops import F
+from nova.optim.clipping import global_norm
 from nova.optim.optimizer import Optimizer
 from nova.optim.scaler import LossScaler, all_finite
 from nova.optim.schedules import AdjustableLR
+from nova.optim.several import as_optimizer
 from nova.runtime.device_arrays import type_on_device
 from nova.train.device_params import DeviceParams
 
@@ -57,15 +62,17 @@ _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": 
 # run (2**64 / golden ratio, as a signed number).
 _SEED_STEP = 0x9E3779B97F4A7C15 - 2**64
 
-Loss = Callable[..., Tensor]
+Loss = Callable[..., Any]
 
 
 @user_facing
 def train_step(
     model: Module,
     loss: Loss,
-    optimizer: Optimizer,
+    optimizer: Optimizer | Sequence[Optimizer],
     *,
+    has_aux: bool = False,
+    grad_norm: bool = False,
     precision: str | None = None,
     accumulate: int = 1,
     seed: int = 0,
@@ -76,7 +83,10 @@ def train_step(
 ) -> TrainStep:
     """A compiled training step of `model`: `step(*batch)` gives the loss.
 
-    `loss(model, *batch)` returns a scalar tensor. With `precision` "bf16" or "f16" the model
+    `loss(model, *batch)` returns a scalar tensor; with `has_aux`, a scalar tensor and a pytree of
+    other tensors (metrics), and a call gives `(loss, aux)`. `optimizer` may be a list of optimizers
+    of different parameters. With `grad_norm` the global norm of the gradients, before clipping, is
+    `step.state["grad_norm"]`. With `precision` "bf16" or "f16" the model
     computes in that dtype: its parameters and float inputs are cast, its results are cast to f32,
     and the trained parameters keep their dtype. "f16" scales the loss with `scaler`.
     With `accumulate=n` gradients are averaged over n calls and the n-th one updates. `seed` is
@@ -88,6 +98,8 @@ def train_step(
         model,
         loss,
         optimizer,
+        has_aux=has_aux,
+        grad_norm=grad_norm,
         precision=precision,
         accumulate=accumulate,
         seed=seed,
@@ -102,11 +114,13 @@ def train_step(
 class _Entry:
     """The program of one batch signature under one state of the model.
 
-    `placed` are the tensors whose arrays stay on the program's device; the arrays of `captured` are
-    read at each call. The arguments are the batch, then these, in this order.
+    `aux` is the structure of the auxiliary results. `placed` are the tensors whose arrays stay on
+    the program's device; the arrays of `captured` are read at each call. The arguments are the
+    batch, then these, in this order.
     """
 
     compiled: Compiled
+    aux: TreeDef | None
     state: Snapshot
     placed: tuple[Tensor, ...]
     captured: Captured
@@ -120,8 +134,10 @@ class TrainStep(Sealed):
         self,
         model: Module,
         loss: Loss,
-        optimizer: Optimizer,
+        optimizer: Optimizer | Sequence[Optimizer],
         *,
+        has_aux: bool,
+        grad_norm: bool,
         precision: str | None,
         accumulate: int,
         seed: int,
@@ -141,7 +157,9 @@ class TrainStep(Sealed):
         if target is not None:
             check_target(target)
         self.model = model
-        self.optimizer = optimizer
+        self.optimizer: Any = as_optimizer(optimizer)
+        self._has_aux = has_aux
+        self._grad_norm = grad_norm
         self.accumulate = accumulate
         self._loss = loss
         self._half = _PRECISIONS[precision]
@@ -149,8 +167,8 @@ class TrainStep(Sealed):
         self._target = target
         self._tune = tune
         self._run_mode = run_mode
-        self._params = all_params(model, optimizer.params)
-        self._roots = find_roots(loss).extended((model, optimizer), ())
+        self._params = all_params(model, self.optimizer.params)
+        self._roots = find_roots(loss).extended((model, self.optimizer), ())
         self._leaves = {
             name: Tensor(TensorType(a.shape, dtype(a.dtype)), data=a, name=name)
             for name, a in self._fresh_state(seed).items()
@@ -158,6 +176,8 @@ class TrainStep(Sealed):
         self._entries: dict[Any, _Entry] = {}
         self._last: _Entry | None = None
         self._program: BoundProgram | None = None
+        self._aux: TreeDef | None = None
+        self._evaluation = jit(partial(_evaluated, loss, model), target=target, run_mode=run_mode)
         self._device_params: DeviceParams | None = None
         floats = [p.dtype for p in self._params if p.dtype.is_float]
         self._narrows = bool(floats) and f64 not in floats
@@ -194,8 +214,10 @@ class TrainStep(Sealed):
 
     # --- running --------------------------------------------------------------------------------
 
-    def __call__(self, *batch: Any, **unknown: Any) -> np.ndarray:
+    def __call__(self, *batch: Any, **unknown: Any) -> Any:
         """Run the step on arrays; returns the loss before the update, as a 0-d array.
+
+        With `has_aux` it returns the loss and the auxiliary results.
 
         On a device, parameters and state stay there between calls. The loss is copied to the host
         unless the batch is on the device as well.
@@ -207,16 +229,37 @@ class TrainStep(Sealed):
             try:
                 if self._device_params is not None:
                     self._device_params.changed = True
-                return program(*batch)
+                result = program(*batch)
             except SignatureError:
                 pass  # another signature, or an error that is reported below
+            else:
+                return result if self._aux is None else self._with_aux(result)
         arrays = [self._narrowed(a) for a in batch]
         self._entry(arrays)
         program = self._program
         assert program is not None
         if self._device_params is not None:
             self._device_params.changed = True
-        return program(*arrays)
+        result = program(*arrays)
+        return result if self._aux is None else self._with_aux(result)
+
+    def _with_aux(self, results: Any) -> tuple[Any, Any]:
+        """The loss, and the auxiliary results as the loss function returns them."""
+        assert self._aux is not None
+        loss, *leaves = results if isinstance(results, tuple) else (results,)
+        return loss, unflatten(self._aux, leaves)
+
+    def evaluate(self, *batch: Any) -> Any:
+        """The loss (and auxiliary results) of a batch in eval mode; nothing is updated."""
+        arrays = [self._narrowed(a) for a in batch]
+        self.sync()
+        modes = {module: module.training for module in self.model.modules()}
+        self.model.eval()
+        try:
+            return self._evaluation(*arrays)
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
 
     def _narrowed(self, array: Any) -> Any:
         """One array of a batch; f64 data as f32 if no parameter of the model is f64."""
@@ -290,6 +333,7 @@ class TrainStep(Sealed):
         except NovaError as error:
             raise error.located(str(user_location())) from None
         self._last = entry
+        self._aux = entry.aux
         self._bind(entry, version)
         return entry
 
@@ -349,6 +393,8 @@ class TrainStep(Sealed):
         state.update((f"optimizer.{n}", a) for n, a in self.optimizer.init_state().items())
         if self._scaler is not None:
             state.update((f"scaler.{n}", a) for n, a in self._scaler.init_state().items())
+        if self._grad_norm:
+            state["grad_norm"] = np.array(0, np.float32)
         if self.accumulate > 1:
             state["accumulated"] = np.array(0, np.int64)
             for entry in self.optimizer.entries:
@@ -365,19 +411,19 @@ class TrainStep(Sealed):
     def _compile(self, types: Sequence[TensorType]) -> _Entry:
         batch = [Tensor(t, name=f"x{i}") for i, t in enumerate(types)]
         before = self._roots.each()
-        loss, capture = self._trace(batch)
+        (loss, aux), structure, capture = self._trace(batch)
         roots = self._roots.without_changed(before)
         self._roots = roots.extended(capture.holders.values(), capture.read.values())
         state = self._roots.snapshot()
         updates = {**self._updates(loss), **self._buffer_updates(capture)}
         state_tensors = (*self._params, *self._leaves.values())
-        others = captured_leaves([loss, *updates.values()], [*batch, *state_tensors])
+        others = captured_leaves([loss, *aux, *updates.values()], [*batch, *state_tensors])
         base = Captured.sorted(state_tensors)
         captured = Captured(base.stored, (*base.leaves, *others), (), ())
         params = captured.tensors
         with named_as_state(self.model):
             compiled = compile(
-                loss,
+                [loss, *aux] if aux else loss,
                 inputs=batch,
                 params=params,
                 updates=updates,
@@ -387,13 +433,14 @@ class TrainStep(Sealed):
             )
         device = compiled.native_device
         if device is None:
-            return _Entry(compiled, state, (), captured)
+            return _Entry(compiled, structure, state, (), captured)
         if self._device_params is None:
             self._device_params = DeviceParams(device)
         # The others are arguments from the host: their owners may change them.
         count = len(state_tensors)
         return _Entry(
             carrying(compiled, [p.data for p in params], self._device_params.pull),
+            structure,
             state,
             params[:count],
             Captured((), params[count:], (), ()),
@@ -410,13 +457,26 @@ class TrainStep(Sealed):
                 )
         return capture.updates
 
-    def _trace(self, batch: Sequence[Tensor]) -> tuple[Tensor, Capture]:
+    def _trace(
+        self, batch: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, list[Tensor]], TreeDef | None, Capture]:
+        """The loss with the auxiliary results, the structure of these, and what was captured."""
         with ExitStack() as stack:
             stack.enter_context(seeded(self._leaves["seed"]))
             if self._half is not None:
                 stack.enter_context(computing_in(self.model, self._params, self._half))
             capture = stack.enter_context(capturing(lifts_seeds=False))
             loss = self._loss(self.model, *batch)
+        aux, structure = [], None
+        if self._has_aux:
+            if not isinstance(loss, tuple) or len(loss) != 2:
+                raise GradientError(
+                    f"with has_aux the loss returned a {type(loss).__name__}",
+                    hint="return a pair: the loss, and a pytree of other tensors",
+                )
+            loss, others = loss
+            leaves, structure = flatten(others)
+            aux = [result_tensor(leaf, i, self._loss) for i, leaf in enumerate(leaves)]
         if not isinstance(loss, Tensor) or loss.size != 1 or not loss.dtype.is_float:
             description = loss.type if isinstance(loss, Tensor) else type(loss).__name__
             raise GradientError(
@@ -424,7 +484,8 @@ class TrainStep(Sealed):
                 hint="reduce it, e.g. with .mean()",
             )
         loss = F.reshape(loss, ()) if loss.shape else loss
-        return loss if self._half is None else cast(loss, f32), capture
+        loss = loss if self._half is None else cast(loss, f32)
+        return (loss, aux), structure, capture
 
     def _updates(self, loss: Tensor) -> dict[Tensor, Tensor]:
         """The new value of every parameter and state array that changes."""
@@ -450,6 +511,9 @@ class TrainStep(Sealed):
             for name, value in scaler.update(finite, scaling).items():
                 updates[scaling[name]] = _select(commit, value, scaling[name])
             commit = finite if commit is None else F.logical_and(commit, finite)
+        if self._grad_norm:
+            norm = cast(global_norm(grads), f32)
+            updates[self._leaves["grad_norm"]] = _select(commit, norm, self._leaves["grad_norm"])
         by_name = dict(zip([e.name for e in trained], grads, strict=True))
         state = self._group("optimizer")
         params = [e.param for e in entries]
@@ -474,6 +538,12 @@ class TrainStep(Sealed):
             updates[leaf] = F.where(last, 0.0, total)
             totals.append(total)
         return last, totals
+
+
+def _evaluated(loss: Loss, model: Module, *batch: Any) -> Any:
+    """The loss function with the model bound: what `evaluate` compiles."""
+    with no_grad():
+        return loss(model, *batch)
 
 
 def _type_of(array: Any) -> TensorType:

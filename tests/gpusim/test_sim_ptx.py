@@ -33,7 +33,7 @@ UNKNOWN = [
     "cvt.f32.s32 %r1, %r2",
     "cvt.rn.f64.f32 %d1, %r2",
     "cvt.rni.rn.f32.f32 %r1, %r2",
-    "cvt.rn.satfinite.e4m3x2.f32 %h1, %r1, %r2",
+    "cvt.rn.e4m3x2.f32 %h1, %r1, %r2",
     "cvt.sat.u16.u8 %h1, %h2",
     "cvt.rn.bf16.u8 %h1, %h2",
     "cvt.rn.sat.bf16.f32 %h1, %r2",
@@ -51,20 +51,20 @@ UNKNOWN = [
     "atom.global.add.b32 %r1, [%d1], %r2",
     "atom.global.nand.b32 %r1, [%d1], %r2",
     "atom.global.min.f32 %r1, [%d1], %r2",
-    "fence.proxy.async",
+    "fence.proxy.sideways",
     "fence.acq_rel",
     "bar.red.popc.u32 %r1, 0, %p1",
-    "barrier.cluster.arrive",
+    "barrier.cluster.sync",
     "shfl.up.b32 %r1, %r2, 1, 0",
     "vote.all.pred %p1, %p2",
     "redux.sync.add.f32 %r1, %r2, -1",
-    "cp.async.bulk.commit_group",
+    "cp.async.bulk.tensor.6d.global.shared::cta.bulk_group [%d1], [%r2]",
     "cp.async.cg.shared::cluster.global [%r1], [%d1], 16",
     "ldmatrix.sync.aligned.m8n16.x1.shared.b8 {%r1}, [%r2]",
     "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r1}, {%r2}, {%r3}, {%r4}",
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.f16.f32 {%r1}, {%r2}, {%r3}, {%r4}",
-    "wgmma.fence.sync.aligned",
-    "mbarrier.init.shared.b64 [%r1], 1",
+    "wgmma.fence.sync",
+    "mbarrier.init.global.b64 [%d1], 1",
     "call.uni helper",
     "selp.pred %p1, %p2, %p3, %p4",
     "mov.b128 %d1, {%d2, %d3}",
@@ -130,7 +130,7 @@ LOCALS = "".join(f".local .b8 v{i}[{1 << 28}];" for i in range(20))
         (f"{HEADER}.global .u64 p = table;", "p begins with 'table'"),
         (f"{HEADER}.visible .entry k() {{ ret;", "the text ends"),
         (f"{HEADER}.visible .entry k(.param .b128 x) {{ ret; }}", "a parameter of k"),
-        (f"{HEADER}.visible .entry k() .reqnctapercluster 2 {{ ret; }}", "not understood"),
+        (f"{HEADER}.visible .entry k() .reqnctapersm 2 {{ ret; }}", "not understood"),
         (f"{HEADER}.visible .entry k() .maxntid 6442450944 {{ ret; }}", "k: .maxntid 6442450944"),
         (f"{HEADER}.visible .entry k() .reqntid 0, 1, 1 {{ ret; }}", "k: .reqntid 0, 1, 1"),
         (f"{HEADER}.visible .entry k() {{ {LOCALS} ret; }}", "v4 ends at byte"),
@@ -165,7 +165,8 @@ def test_ptxas_accepts_what_the_tests_run(monkeypatch: pytest.MonkeyPatch):
     parse = sim_module.parse_ptx
     monkeypatch.setattr(sim_module, "parse_ptx", lambda text: (texts.append(text), parse(text))[1])
     for test in simple_tests():
-        test()
+        if "damaged" not in test.__name__:
+            test()
     parts = []
     for number, text in enumerate(dict.fromkeys(texts)):
         text = text.replace(HEADER, "")

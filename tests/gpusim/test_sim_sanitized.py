@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_sim_async_faults
+import test_sim_clusters
 import test_sim_faults
 import test_sim_matrices
 import test_sim_memory
+import test_sim_mutations
 import test_sim_warps
 from c_build import MEMORY, NATIVE, THREADS, build_program, sanitized
 
@@ -25,7 +28,15 @@ from nova import _native
 from nova.gpusim import module as sim_module
 from nova.gpusim.records import INSTRUCTION, OPERAND, RANGE
 
-MODULES = (test_sim_faults, test_sim_memory, test_sim_warps, test_sim_matrices)
+MODULES = (
+    test_sim_faults,
+    test_sim_memory,
+    test_sim_warps,
+    test_sim_matrices,
+    test_sim_async_faults,
+    test_sim_clusters,
+    test_sim_mutations,
+)
 
 
 def _padded(data: bytes) -> bytes:
@@ -42,8 +53,8 @@ class Recorder:
         return _native.sim_lanes()
 
     def sim_run(self, *arguments: Any) -> Any:
-        code, operands, constants, sizes, ranges, params, grid, block = arguments[:8]
-        dynamic, most_steps, check_races = arguments[8:]
+        code, operands, constants, sizes, ranges, params, grid, block, cluster = arguments[:9]
+        dynamic, most_steps, check_races, schedule = arguments[9:]
         rows = np.frombuffer(ranges, RANGE)
         before = [ctypes.string_at(int(row["start"]), int(row["size"])) for row in rows]
         states = [
@@ -59,7 +70,8 @@ class Recorder:
             len(params),
             len(rows),
         ]
-        numbers = [*sizes, *grid, *block, dynamic, check_races, mode, line, *thread]
+        numbers = [*sizes, *grid, *block, *cluster, dynamic, check_races, schedule, mode, line]
+        numbers += [*thread, 0]  # padded to 8 bytes
         parts = [np.array(counts, "u8").tobytes() + np.array(numbers, "u4").tobytes()]
         parts += [np.array([most_steps, steps], "u8").tobytes()]
         parts += [_padded(bytes(part)) for part in (code, operands, constants, params)]

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hostile_symbolic
 from tiny_file import AARCH64, Block, Layout, build, canonical, make_seal, manifest
 
 Edit = Callable[[Layout], object]
@@ -269,7 +270,10 @@ BLOCKS: list[tuple[str, str, Block | bytes]] = [
     ("strings that are no text", "tables-strings", Block(strings=b"\0k0\0\xff\xfe\0")),
     ("overlong text", "tables-strings", Block(strings=b"\0k0\0\xc0\x80\0")),
     ("huge workspace", "tables-workspace", Block(workspace=2**63)),
-    ("buffer kind", "tables-buffer-kind", Block(buffers=[(4, 0, 0, 0)] * 4)),
+    ("buffer kind", "tables-buffer-kind", Block(buffers=[(5, 0, 0, 0)] * 4)),
+    ("sizes at an offset", "tables-sizes", Block(buffers=[(4, 0, 8, 8)] * 4)),
+    ("crooked sizes", "tables-sizes", Block(buffers=[(4, 0, 0, 9)] * 4)),
+    ("huge sizes", "tables-sizes", Block(buffers=[(4, 0, 0, 2**40)] * 4)),
     ("buffer reserved", "tables-buffer-kind", Block(buffers=[(0, 1, 0, 32)] * 4)),
     ("argument outside", "tables-buffer-bounds", Block(buffers=[(0, 0, 2, 32)] * 4)),
     ("argument far outside", "tables-buffer-bounds", Block(buffers=[(0, 0, HUGE, 32)] * 4)),
@@ -445,7 +449,7 @@ def cases() -> Iterator[tuple[str, str, bytes]]:
         yield name, check, file.seal()
     for name, check, description in MANIFESTS:
         yield name, check, build(description).seal()
-    for name, check, block in BLOCKS:
+    for name, check, block in [*BLOCKS, *hostile_symbolic.BLOCKS]:
         yield name, check, build(None, block).seal()
     yield from _seals()
     yield from _others()

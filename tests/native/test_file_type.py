@@ -27,9 +27,19 @@ from nova.core.cpu_features import FLAGS
 from nova.core.targets import parse_target
 from nova.errors import KnobError
 
-READER = ("sealed_copy", "elf", "elf_dynamic", "file", "json", "manifest", "seal", "tables")
+READER = (
+    "sealed_copy",
+    "elf",
+    "elf_dynamic",
+    "file",
+    "json",
+    "manifest",
+    "seal",
+    "symbolic",
+    "tables",
+)
 QUOTED = re.compile(
-    r'"((?:open|elf|segment|section|manifest|format|seal|dynamic|symbol|relocation|cpu|tables)-[a-z-]+)"'
+    r'"((?:open|elf|segment|section|manifest|format|seal|dynamic|symbol|symbolic|relocation|cpu|tables)-[a-z-]+)"'
 )
 
 

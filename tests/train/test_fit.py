@@ -309,7 +309,7 @@ def test_nan_stops(tmp_path):
         ({"every": 0, "checkpoint": "a"}, errors.AttributeValueError, "every is 0"),
         ({"progress": "loud"}, errors.AttributeValueError, "progress is 'loud'"),
         ({"on_nan": "pray"}, errors.AttributeValueError, "on_nan is 'pray'"),
-        ({"batches": [1]}, errors.DataError, "batches is a list"),
+        ({"batches": 3}, errors.DataError, "batches is a int"),
         ({"step": print}, errors.AttributeValueError, "step is a builtin"),
     ],
 )

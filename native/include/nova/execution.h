@@ -25,6 +25,7 @@ typedef struct nova_execution {
     unsigned tasks_for; /* threads that its tasks were cut for; 0: they are fixed */
     void *owner;        /* for the holder: polls and callbacks get the execution */
     unsigned places;    /* threads that a run of it can have */
+    unsigned worker_limit; /* of its run, and of the regions inside; 0: that of the pool */
     /* the number that a kernel returned in a run that ended with NOVA_TASK_REPORTED */
     _Atomic int32_t reported;
     uint32_t trace_capacity;
@@ -59,7 +60,7 @@ nova_status nova_execution_task(void *context, uint32_t task, unsigned worker);
 
 /* Number of threads for its next run: the plan, at most `limit` (0: that of the pool) and its
  * worker slots. By the holder. */
-unsigned nova_execution_workers(const nova_execution *execution, unsigned limit);
+unsigned nova_execution_workers(nova_execution *execution, unsigned limit);
 
 /* Fills *error (NULL is fine) with the reason and the task that ended a run. By the holder. */
 nova_status nova_execution_explain(const nova_execution *execution, const nova_run_result *result,

@@ -9,6 +9,7 @@
 #include "nova/error.h"
 #include "nova/image.h"
 #include "nova/status.h"
+#include "nova/symbolic.h"
 #include "nova/tables.h"
 #include "nova/tensor.h"
 
@@ -46,7 +47,8 @@ typedef struct nova_variant {
     const char *cpu;
     const char *const *features; /* LLVM's names */
     size_t feature_count;
-    nova_tables tables;       /* checked */
+    nova_tables tables;       /* checked; for representative sizes if there are symbolic ones */
+    nova_symbolic symbolic;   /* checked; its header is NULL for a program with static sizes */
     uint64_t constants_vaddr; /* virtual address of its constants; 0 when it has none */
     uint64_t constants_size;
 } nova_variant;

@@ -35,6 +35,11 @@ typedef struct nova_program nova_program;
 nova_status nova_program_create(const nova_tables *tables, const nova_image *image,
                                 uint64_t constants, nova_program **program, nova_error *error);
 
+/* Sets the values of symbolic sizes that kernels load, which are copied: before the first run of a
+ * program whose tables have a buffer of them. */
+nova_status nova_program_set_sizes(nova_program *program, const int64_t *values, size_t count,
+                                   nova_error *error);
+
 /* NULL is fine. Not during a run. */
 void nova_program_destroy(nova_program *program);
 

@@ -140,6 +140,11 @@ typedef struct nova_run_options {
     nova_poll poll;      /* for nova_instance_run; NULL: none */
 } nova_run_options;
 
+/* For a task that takes long, from nova_execute in worker slot `worker`: whether its run goes on.
+ * Looks at the deadline, polls if it is due and this is the thread to do it, and returns the status
+ * that stopped the run, or NOVA_OK. */
+nova_status nova_instance_check(struct nova_instance *instance, unsigned worker);
+
 typedef struct nova_run_result {
     nova_status status;      /* of the run: NOVA_OK, the first error of a task, NOVA_CANCELLED,
                                 NOVA_TIMEOUT or NOVA_STALLED */

@@ -27,6 +27,10 @@
 #define NOVA_TABLES_TILED_MAGIC "NOVATBL5"
 #define NOVA_TABLES_TILED_DEVICE_MAGIC "NOVATBL6"
 
+/* A block with regions: it contains one of the blocks above for each region, and then that of the
+ * program. */
+#define NOVA_CONTAINER_MAGIC "NOVACTL1"
+
 typedef struct nova_tables_header {
     char magic[8];
     uint64_t size; /* of the block */
@@ -42,7 +46,14 @@ typedef struct nova_tables_header {
     uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
 } nova_tables_header;
 
-enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3 };
+/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). */
+enum {
+    NOVA_ARGUMENT = 0,
+    NOVA_OUTPUT = 1,
+    NOVA_WORKSPACE = 2,
+    NOVA_CONSTANT = 3,
+    NOVA_SIZES = 4
+};
 
 typedef struct nova_buffer {
     uint32_t kind;
@@ -75,6 +86,10 @@ enum { NOVA_REPORTS = 0x100 };
  * 64-byte aligned, private to the thread. Not together with NOVA_REPORTS. */
 enum { NOVA_TAKES_SCRATCH = 0x200 };
 
+/* In `core`: the kernel is a loop or branch. It has no code, and runs regions: see
+ * nova_control_record. Without another flag. */
+enum { NOVA_CONTROL = 0x400 };
+
 /* The core type in `core`. */
 enum { NOVA_CORE_MASK = 0xff };
 
@@ -83,7 +98,7 @@ typedef struct nova_kernel_record {
     int64_t grid;  /* tiles; of a loop: launches of its body */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core; /* one of the seven types, and at most one of the two flags */
+    uint32_t core; /* one of the seven types, and at most one of the three flags */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;
@@ -92,7 +107,7 @@ typedef struct nova_kernel_record {
 /* Whether a kernel is host code in the file; device code is found by its symbol. */
 static inline bool nova_kernel_is_linked(const nova_kernel_record *kernel)
 {
-    return (kernel->core & NOVA_CORE_MASK) < NOVA_DEVICE;
+    return (kernel->core & NOVA_CORE_MASK) < NOVA_DEVICE && (kernel->core & NOVA_CONTROL) == 0;
 }
 
 typedef struct nova_launch_record {
@@ -181,6 +196,51 @@ typedef struct nova_interface {
     uint32_t core;
 } nova_interface;
 
+/* What a control kernel does. The operands of its launch are the `reads`, the results, and one
+ * buffer for itself (src/exec/control.h); regions get the arguments and outputs that follow.
+ *
+ *     switch  reads: selector (1 or 8 bytes), operands; regions (operands) -> results, one of them
+ *             runs
+ *     while   reads: condition (1 byte), constants, carries; region (constants, carries) ->
+ *             (carries, condition)
+ *     for     reads: constants, carries, xs; results: carries, ys; region (position, constants,
+ *             carries, slices of xs) -> (carries, slices of ys), for each of `length` positions */
+enum { NOVA_SWITCH = 0, NOVA_LOOP_WHILE = 1, NOVA_LOOP_FOR = 2 };
+
+typedef struct nova_control_record {
+    uint32_t block;  /* that has the kernel */
+    uint32_t kernel; /* in the table of the block */
+    uint32_t construct;
+    uint32_t first_region; /* in the list of regions: numbers of blocks before this one */
+    uint32_t region_count;
+    uint32_t constants;
+    uint32_t carries;
+    uint32_t reverse; /* of a for loop: from the last position to the first */
+    int64_t length;
+} nova_control_record;
+
+typedef struct nova_container_header {
+    char magic[8];
+    uint64_t size;
+    uint32_t block_count;
+    uint32_t control_count;
+    uint32_t region_count;
+    uint32_t reserved; /* 0 */
+} nova_container_header;
+
+typedef struct nova_contained_block {
+    uint64_t offset; /* in the container */
+    uint64_t size;
+} nova_contained_block;
+
+/* A checked container: pointers into it. */
+typedef struct nova_container {
+    const nova_container_header *header; /* NULL: the block is not in a container */
+    const nova_control_record *controls;
+    const uint32_t *regions;
+    const nova_contained_block *blocks;
+} nova_container;
+
 /* A checked block: pointers into it, valid as long as it is. */
 typedef struct nova_tables {
     const nova_tables_header *header;
@@ -198,6 +258,8 @@ typedef struct nova_tables {
     uint64_t tiling_word_count;
     const uint64_t *interface_sizes;
     const char *strings;
+    nova_container container;
+    uint32_t block; /* its number in the container */
 } nova_tables;
 
 /* What the indices and offsets of a block must stay below. */
@@ -214,5 +276,22 @@ typedef struct nova_tables_limits {
  * pointers into `block` (8-byte aligned, owned by the caller, must not change). Thread-safe. */
 nova_status nova_tables_check(const void *block, size_t size, const nova_tables_limits *limits,
                               nova_tables *tables, nova_error *error);
+
+/* The bytes that nova_tables_check was called with. Pure. */
+const void *nova_tables_bytes(const nova_tables *tables, uint64_t *size);
+
+/* The number of regions of a checked block: 0 if it is not in a container. Pure. */
+uint32_t nova_tables_region_count(const nova_tables *tables);
+
+/* The tables of a region of a checked block, by the number of its block. Pure. */
+void nova_tables_region(const nova_tables *tables, uint32_t number, nova_tables *region);
+
+/* The control record of a kernel of a checked block; NULL when it is not a control kernel. Pure. */
+const nova_control_record *nova_tables_control(const nova_tables *tables, uint32_t kernel);
+
+/* Bytes of its own buffer that a control kernel needs for the operands of `launch`, before the
+ * workspace of the regions. Pure. */
+uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
+                                  const nova_control_record *control);
 
 #endif

@@ -89,6 +89,7 @@ nova_status nova_execution_take_for(nova_program *program, unsigned workers,
     if (status != NOVA_OK)
         return status;
     reusable->owner = NULL;
+    reusable->worker_limit = 0;
     atomic_store_explicit(&reusable->reported, 0, memory_order_relaxed);
     *execution = reusable;
     return NOVA_OK;
@@ -131,6 +132,18 @@ nova_status nova_execution_bind(nova_execution *execution, void *const *argument
     return NOVA_OK;
 }
 
+/* A task that runs a loop or branch, and the worker slot that it is in. */
+typedef struct {
+    nova_execution *execution;
+    unsigned worker;
+} running_task;
+
+static nova_status execution_check_task(void *context)
+{
+    const running_task *running = context;
+    return nova_instance_check(running->execution->instance, running->worker);
+}
+
 nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
 {
     nova_execution *execution = context;
@@ -141,6 +154,12 @@ nova_status nova_execution_task(void *context, uint32_t number, unsigned worker)
     const nova_launch_record *launch = &program->tables.launches[task->launch];
     const nova_bound_kernel *kernel = &program->kernels[launch->kernel];
     void *const *pointers = execution->pointers + launch->first_operand;
+    if (kernel->control != NULL) {
+        running_task running = {execution, worker};
+        const nova_watch watch = {execution_check_task, &running, execution->worker_limit};
+        return nova_control_run(program, launch, kernel->control, pointers,
+                                execution->scratch + worker * execution->scratch_stride, &watch);
+    }
     if (kernel->takes_scratch) {
         kernel->with_scratch(pointers, task->begin, task->end,
                              execution->scratch + worker * execution->scratch_stride);
@@ -164,8 +183,9 @@ nova_task_plan nova_execution_tasks(const nova_execution *execution)
     return execution->prepared->tasks;
 }
 
-unsigned nova_execution_workers(const nova_execution *execution, unsigned limit)
+unsigned nova_execution_workers(nova_execution *execution, unsigned limit)
 {
+    execution->worker_limit = limit;
     return limit > 0 && limit < execution->places ? limit : execution->places;
 }
 

@@ -3,10 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Programs with at most this many operands in all keep the pointers of an inline run on the
- * stack. */
-enum { STACK_OPERANDS = 128 };
-
 /* --- making ----------------------------------------------------------------------------------- */
 
 static nova_status program_bind_kernels(nova_program *program, const nova_image *image,
@@ -15,6 +11,11 @@ static nova_status program_bind_kernels(nova_program *program, const nova_image 
     for (uint32_t i = 0; i < program->tables.header->kernel_count; i++) {
         const nova_kernel_record *record = &program->tables.kernels[i];
         void *code;
+        program->kernels[i] = (nova_bound_kernel){.grid = record->grid};
+        if ((record->core & NOVA_CONTROL) != 0) {
+            program->kernels[i].control = nova_tables_control(&program->tables, i);
+            continue;
+        }
         if (!nova_kernel_is_linked(record))
             return nova_fail(error, NOVA_UNSUPPORTED, "tables-code",
                              "kernel %u is for a device, and this program is for a CPU", i);
@@ -23,7 +24,6 @@ static nova_status program_bind_kernels(nova_program *program, const nova_image 
                              "kernel %u: address %#llx is in no executable segment", i,
                              (unsigned long long)record->code);
         memcpy(&program->kernels[i].code, &code, sizeof code); /* ISO C has no cast for this */
-        program->kernels[i].grid = record->grid;
         program->kernels[i].reports = (record->core & NOVA_REPORTS) != 0;
         program->kernels[i].takes_scratch = (record->core & NOVA_TAKES_SCRATCH) != 0;
     }
@@ -39,6 +39,8 @@ static nova_status program_bind_buffers(nova_program *program, const nova_image 
         const nova_buffer *buffer = &program->tables.buffers[i];
         program->has_arguments |= buffer->kind == NOVA_ARGUMENT;
         program->has_outputs |= buffer->kind == NOVA_OUTPUT;
+        if (buffer->kind == NOVA_SIZES && buffer->nbytes > program->sizes_size)
+            program->sizes_size = buffer->nbytes;
         if (buffer->kind != NOVA_CONSTANT)
             continue;
         has_constants = true;
@@ -64,18 +66,67 @@ static bool program_runs_inline(const nova_tables *tables)
     double cost = 0;
     for (uint32_t i = 0; i < tables->header->launch_count; i++) {
         const nova_kernel_record *kernel = &tables->kernels[tables->launches[i].kernel];
-        if ((kernel->core & NOVA_REPORTS) || !nova_kernel_is_linked(kernel))
+        if ((kernel->core & (NOVA_REPORTS | NOVA_CONTROL)) || !nova_kernel_is_linked(kernel))
             return false;
         cost += nova_kernel_cost(kernel, 1);
     }
     return cost < (double)NOVA_INLINE_COST;
 }
 
+/* A region may run inline if its loops and branches do: a loop checks whether its run goes on. */
+static bool program_region_runs_inline(const nova_program *program, nova_program *const *regions)
+{
+    const nova_tables *tables = &program->tables;
+    if (tables->header->operand_count > NOVA_STACK_OPERANDS)
+        return false;
+    double cost = 0;
+    for (uint32_t i = 0; i < tables->header->launch_count; i++) {
+        uint32_t number = tables->launches[i].kernel;
+        const nova_kernel_record *kernel = &tables->kernels[number];
+        cost += nova_kernel_cost(kernel, 1);
+        if ((kernel->core & NOVA_REPORTS) != 0)
+            return false;
+        const nova_control_record *control = nova_tables_control(tables, number);
+        for (uint32_t k = 0; control != NULL && k < control->region_count; k++)
+            if (!regions[tables->container.regions[control->first_region + k]]->is_inline)
+                return false;
+    }
+    return cost < (double)NOVA_INLINE_COST;
+}
+
+static nova_status program_create_one(const nova_tables *tables, const nova_image *image,
+                                      uint64_t constants, nova_program **regions, bool is_region,
+                                      nova_program **program, nova_error *error);
+
 nova_status nova_program_create(const nova_tables *tables, const nova_image *image,
                                 uint64_t constants, nova_program **program, nova_error *error)
 {
     if (tables == NULL || tables->header == NULL || image == NULL || program == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
+    uint32_t count = nova_tables_region_count(tables);
+    nova_program **regions = count > 0 ? calloc(count, sizeof *regions) : NULL;
+    if (count > 0 && regions == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %u regions", count);
+    nova_status status = NOVA_OK;
+    /* Regions run those with lower numbers. */
+    for (uint32_t i = 0; status == NOVA_OK && i < count; i++) {
+        nova_tables region;
+        nova_tables_region(tables, i, &region);
+        status = program_create_one(&region, image, constants, regions, true, &regions[i], error);
+    }
+    if (status == NOVA_OK)
+        status = program_create_one(tables, image, constants, regions, false, program, error);
+    for (uint32_t i = 0; status != NOVA_OK && i < count; i++)
+        nova_program_destroy(regions[i]);
+    if (status != NOVA_OK)
+        free(regions);
+    return status;
+}
+
+static nova_status program_create_one(const nova_tables *tables, const nova_image *image,
+                                      uint64_t constants, nova_program **regions, bool is_region,
+                                      nova_program **program, nova_error *error)
+{
     const nova_tables_header *header = tables->header;
     if (header->workspace_size > UINT64_MAX / 4)
         return nova_fail(error, NOVA_OVERFLOW, "tables-workspace", "a workspace of %llu bytes",
@@ -88,13 +139,15 @@ nova_status nova_program_create(const nova_tables *tables, const nova_image *ima
     *created = (nova_program){
         .tables = *tables,
         .workspace_size = header->workspace_size,
-        .is_inline = program_runs_inline(tables),
+        .is_inline = !is_region && program_runs_inline(tables),
+        .regions = regions,
+        .is_region = is_region,
     };
     if (pthread_mutex_init(&created->mutex, NULL) != 0) {
         free(created);
         return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
     }
-    if (created->is_inline && header->operand_count > STACK_OPERANDS) {
+    if (created->is_inline && header->operand_count > NOVA_STACK_OPERANDS) {
         created->pointers_offset = (header->workspace_size + 63) & ~UINT64_C(63);
         created->workspace_size = created->pointers_offset + header->operand_count * sizeof(void *);
     }
@@ -106,10 +159,28 @@ nova_status nova_program_create(const nova_tables *tables, const nova_image *ima
     if (status == NOVA_OK)
         status = program_bind_buffers(created, image, constants, error);
     if (status != NOVA_OK) {
+        created->is_region = true; /* the caller frees the regions */
         nova_program_destroy(created);
         return status;
     }
+    if (is_region)
+        created->is_inline = program_region_runs_inline(created, regions);
     *program = created;
+    return NOVA_OK;
+}
+
+nova_status nova_program_set_sizes(nova_program *program, const int64_t *values, size_t count,
+                                   nova_error *error)
+{
+    if (program->sizes != NULL || count > SIZE_MAX / sizeof *values ||
+        count * sizeof *values < program->sizes_size)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                         "%zu sizes for a program that loads %llu bytes of them", count,
+                         (unsigned long long)program->sizes_size);
+    program->sizes = malloc(count * sizeof *values + 1);
+    if (program->sizes == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %zu sizes", count);
+    memcpy(program->sizes, values, count * sizeof *values);
     return NOVA_OK;
 }
 
@@ -125,6 +196,12 @@ void nova_program_destroy(nova_program *program)
     }
     nova_prepared_free(atomic_load_explicit(&program->prepared, memory_order_acquire));
     pthread_mutex_destroy(&program->mutex);
+    free(program->sizes);
+    if (!program->is_region) {
+        for (uint32_t i = 0; i < nova_tables_region_count(&program->tables); i++)
+            nova_program_destroy(program->regions[i]);
+        free(program->regions);
+    }
     free(program);
 }
 
@@ -150,6 +227,7 @@ bool nova_program_accepts(const nova_program *program, void *const *arguments, v
 {
     return program != NULL && (arguments != NULL || !program->has_arguments) &&
            (outputs != NULL || !program->has_outputs) &&
+           (program->sizes != NULL || program->sizes_size == 0) &&
            (workspace != NULL || program->workspace_size == 0);
 }
 
@@ -174,6 +252,9 @@ void nova_program_bind(const nova_program *program, void *const *arguments, void
         case NOVA_WORKSPACE:
             pointers[i] = base + buffer->value;
             break;
+        case NOVA_SIZES:
+            pointers[i] = program->sizes;
+            break;
         default:
             pointers[i] = program->constants + buffer->value;
         }
@@ -183,8 +264,8 @@ void nova_program_bind(const nova_program *program, void *const *arguments, void
 static void program_run_inline(const nova_program *program, void *const *arguments,
                                void *const *outputs, void *workspace)
 {
-    void *on_stack[STACK_OPERANDS];
-    void **pointers = program->tables.header->operand_count <= STACK_OPERANDS
+    void *on_stack[NOVA_STACK_OPERANDS];
+    void **pointers = program->tables.header->operand_count <= NOVA_STACK_OPERANDS
                           ? on_stack
                           : (void **)(void *)((char *)workspace + program->pointers_offset);
     nova_program_bind(program, arguments, outputs, workspace, pointers);
@@ -200,6 +281,30 @@ static void program_run_inline(const nova_program *program, void *const *argumen
         else
             kernel->code(pointers + launch->first_operand, 0, kernel->grid);
     }
+}
+
+nova_status nova_program_run_region(const nova_program *program, void *const *arguments,
+                                    void *const *outputs, void *workspace, void *scratch,
+                                    const nova_watch *watch)
+{
+    void *pointers[NOVA_STACK_OPERANDS];
+    nova_program_bind(program, arguments, outputs, workspace, pointers);
+    const nova_launch_record *launch = program->tables.launches;
+    const nova_launch_record *end = launch + program->tables.header->launch_count;
+    nova_status status = NOVA_OK;
+    for (; status == NOVA_OK && launch < end; launch++) {
+        const nova_bound_kernel *kernel = &program->kernels[launch->kernel];
+        void *const *operands = pointers + launch->first_operand;
+        if (kernel->control != NULL)
+            status = nova_control_run(program, launch, kernel->control, operands, scratch, watch);
+        else if (kernel->grid == 0)
+            continue;
+        else if (kernel->takes_scratch)
+            kernel->with_scratch(operands, 0, kernel->grid, scratch);
+        else
+            kernel->code(operands, 0, kernel->grid);
+    }
+    return status;
 }
 
 /* The nova_poll of an execution: calls the poll of its owner. */

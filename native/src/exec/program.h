@@ -8,6 +8,7 @@
 #include "nova/execution.h"
 #include "nova/program.h"
 #include "nova/task_plan.h"
+#include "exec/control.h"
 
 /* A kernel as a run needs it. */
 typedef struct {
@@ -17,6 +18,7 @@ typedef struct {
         nova_scratch_kernel with_scratch;
     };
     int64_t grid;
+    const nova_control_record *control; /* NULL: it is code */
     bool reports;
     bool takes_scratch;
 } nova_bound_kernel;
@@ -39,9 +41,15 @@ struct nova_program {
     bool has_arguments; /* whether any buffer is one; the same for outputs */
     bool has_outputs;
     bool is_inline;
+    /* The programs of the regions, by the number of their blocks: owned by the program that is not
+     * a region itself. */
+    nova_program **regions;
+    bool is_region;
     /* Of an inline run, in the workspace, after the planned bytes: */
     uint64_t pointers_offset;
     uint64_t scratch_offset;
+    int64_t *sizes; /* the values of symbolic sizes; NULL until they are set */
+    uint64_t sizes_size;
     uint64_t workspace_size;
     _Atomic(nova_prepared *) prepared; /* a list, one for each number of threads so far */
     /* The execution released last: one atomic exchange, no lock. */
@@ -73,6 +81,14 @@ void nova_prepared_describe(const nova_program *program, const nova_prepared *pr
 /* Whether the pointers of a run are there. Pure. */
 bool nova_program_accepts(const nova_program *program, void *const *arguments, void *const *outputs,
                           const void *workspace);
+
+/* Operands of a program that runs inline as a region, at most. */
+enum { NOVA_STACK_OPERANDS = 128 };
+
+/* Runs a region that is inline, in order, on this thread. `scratch` is that of the thread. */
+nova_status nova_program_run_region(const nova_program *program, void *const *arguments,
+                                    void *const *outputs, void *workspace, void *scratch,
+                                    const nova_watch *watch);
 
 /* Writes the pointer of every operand of the tables. Pure. */
 void nova_program_bind(const nova_program *program, void *const *arguments, void *const *outputs,

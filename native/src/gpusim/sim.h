@@ -1,14 +1,23 @@
 /* The simulated GPU: executes decoded PTX, a warp of 32 lanes at a time, and reports faults.
  *
- * nova/gpusim/ decodes PTX text into the records below. A launch runs its blocks in sequence, the
- * warps of a block round-robin between barriers, in a fixed order: two runs are bit-identical. */
+ * nova/gpusim/ decodes PTX text into the records below. A launch runs its clusters in sequence, the
+ * warps of a cluster round-robin between waits, in a fixed order: two runs are bit-identical. */
 #ifndef NOVA_GPUSIM_SIM_H
 #define NOVA_GPUSIM_SIM_H
 
 #include <stdint.h>
 #include <stddef.h>
 
-enum { LANES = 32, MOST_WARPS = 32, BARRIERS = 16, MOST_BLOCKS = 1 << 26, MOST_MOMENTS = 1 << 22 };
+enum {
+    LANES = 32,
+    MOST_WARPS = 32,
+    BLOCK_THREADS = LANES * MOST_WARPS,
+    BARRIERS = 16,
+    MOST_BLOCKS = 1 << 25,
+    MOST_MOMENTS = 1 << 22,
+    MOST_CLUSTER = 16,       /* blocks of a cluster */
+    FILE_REGISTERS = 1 << 16 /* registers of a multiprocessor */
+};
 
 typedef enum {
     T_NONE,
@@ -32,6 +41,8 @@ typedef enum {
     T_U64,
     T_S64,
     T_F64,
+    T_E4M3,
+    T_E5M2,
     T_COUNT
 } sim_type;
 
@@ -43,6 +54,11 @@ typedef enum { SPACE_GENERIC, SPACE_PARAM, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOC
 #define SHARED_WINDOW WINDOW(1)
 #define LOCAL_WINDOW WINDOW(2)
 #define PARAM_WINDOW WINDOW(3)
+
+/* A shared::cluster address: the rank of a block + 1, then the offset in its shared memory. Rank
+ * bits of 0 are the executing block, so that shared::cta addresses are shared::cluster addresses
+ * too. */
+#define CLUSTER_SHIFT 24
 
 typedef enum {
     OP_LANES, /* `detail` is a row of the table of lane functions; flags: ARITHMETIC_* */
@@ -76,6 +92,21 @@ typedef enum {
     OP_LOAD_MATRIX,
     OP_STORE_MATRIX,
     OP_MULTIPLY,
+    OP_PROXY_FENCE,    /* flags: PROXY_* */
+    OP_MAP_ADDRESS,    /* mapa: d, address, rank; space: generic or shared */
+    OP_CLUSTER_RANK,   /* getctarank: d, address; space: generic or shared */
+    OP_CLUSTER_ARRIVE, /* flags: ACCESS_RELEASE | BARRIER_ALIGNED << 8 */
+    OP_CLUSTER_WAIT,
+    OP_SET_REGISTERS, /* setmaxnreg; detail: 1 increases; target: registers */
+    OP_MBARRIER,      /* detail: MBARRIER_*; flags: ACCESS_* */
+    OP_MBARRIER_WAIT, /* p, address, phase or token; flags: WAIT_* */
+    OP_BULK_COPY,     /* detail: BULK_*; flags: COPY_*; count: dimensions; target: bytes */
+    OP_BULK_COMMIT,
+    OP_BULK_WAIT, /* target: groups that may be pending; flags: 1 waits for reads only */
+    OP_WGMMA,     /* d.., a (register(s)), b, scale-d; flags: WGMMA_*; target: n; count: k */
+    OP_WGMMA_FENCE,
+    OP_WGMMA_COMMIT,
+    OP_WGMMA_WAIT, /* target: groups that may be pending */
     OP_COUNT
 } sim_op;
 
@@ -105,6 +136,32 @@ enum {
 /* STRONG: ordered by the memory model, as atomics are, so that two of them never race. */
 enum { ACCESS_STRONG = 1, ACCESS_ACQUIRE = 2, ACCESS_RELEASE = 4 };
 enum { BARRIER_ALIGNED = 1, BARRIER_ARRIVE = 2 };
+/* Fences between the generic proxy and the async proxy (wgmma, bulk copies). */
+enum { PROXY_SHARED = 1, PROXY_GLOBAL = 2, PROXY_MBARRIER_INIT = 4 };
+enum {
+    MBARRIER_INIT, /* address, count */
+    MBARRIER_INVALIDATE,
+    MBARRIER_ARRIVE,    /* token, address, count */
+    MBARRIER_EXPECT_TX, /* address, bytes */
+    MBARRIER_COMPLETE_TX,
+    MBARRIER_ARRIVE_EXPECT_TX, /* token, address, bytes: arrives once */
+    MBARRIER_ARRIVE_COPIES,    /* cp.async.mbarrier.arrive: address */
+    MBARRIER_COUNT             /* mbarrier.pending_count: d, token */
+};
+enum { MBARRIER_DROPS = 8, MBARRIER_NO_INCREMENT = 16 }; /* with ACCESS_* */
+enum { WAIT_PARITY = 1, WAIT_POLLS = 2, WAIT_ACQUIRES = 4 };
+/* Operands of bulk copies: shared address, then mbarrier (loads) and mask of ranks (multicast),
+ * then global address and bytes, or the address of a tensor map and coordinates. */
+enum { BULK_LOAD, BULK_STORE, BULK_REDUCE, BULK_SEND /* to another block of the cluster */ };
+enum { COPY_TENSOR = 1, COPY_MULTICAST = 2, COPY_OPERATION_AT = 8 };
+enum {
+    WGMMA_REGISTERS_A = 1,
+    WGMMA_TRANSPOSE_A = 2,
+    WGMMA_TRANSPOSE_B = 4,
+    WGMMA_NEGATE_A = 8,
+    WGMMA_NEGATE_B = 16,
+    WGMMA_SATURATE = 32
+};
 
 typedef enum { OPERAND_NONE, OPERAND_REGISTER, OPERAND_CONSTANT, OPERAND_SINK } operand_kind;
 
@@ -133,9 +190,10 @@ typedef struct {
     const sim_operand *operands;
     const uint64_t *constants;
     uint32_t constant_count;
-    uint32_t register_words; /* 32-bit words of a lane: special registers first */
-    uint32_t shared_bytes;   /* static ones; dynamic ones follow */
-    uint32_t local_bytes;    /* of a thread */
+    uint32_t register_words;   /* 32-bit words of a lane: special registers first */
+    uint32_t shared_bytes;     /* static ones; dynamic ones follow */
+    uint32_t local_bytes;      /* of a thread */
+    uint32_t thread_registers; /* at the launch, for setmaxnreg; 0: not known */
 } sim_kernel;
 
 /* Special registers: the first words of a lane. */
@@ -160,6 +218,22 @@ enum {
     S_LANEMASK_LE,
     S_LANEMASK_GT,
     S_LANEMASK_GE,
+    S_CLUSTERID_X,
+    S_CLUSTERID_Y,
+    S_CLUSTERID_Z,
+    S_NCLUSTERID_X,
+    S_NCLUSTERID_Y,
+    S_NCLUSTERID_Z,
+    S_CLUSTER_CTAID_X,
+    S_CLUSTER_CTAID_Y,
+    S_CLUSTER_CTAID_Z,
+    S_CLUSTER_NCTAID_X,
+    S_CLUSTER_NCTAID_Y,
+    S_CLUSTER_NCTAID_Z,
+    S_CLUSTER_CTARANK,
+    S_CLUSTER_NCTARANK,
+    S_DYNAMIC_SMEM,
+    S_TOTAL_SMEM,
     S_COUNT
 };
 
@@ -178,8 +252,20 @@ typedef enum {
     FAULT_DIVERGED,
     FAULT_EXCHANGE,
     FAULT_BARRIER,
-    FAULT_OPERATION
+    FAULT_OPERATION,
+    FAULT_PROXY,       /* a missing fence between the generic and the async proxy */
+    FAULT_MBARRIER,    /* misuse of an mbarrier */
+    FAULT_EXPECT_TX,   /* the bytes of a phase are not those that copies bring */
+    FAULT_OVERWRITE,   /* a write to memory that an asynchronous operation may still read */
+    FAULT_ACCUMULATOR, /* registers of a pending wgmma */
+    FAULT_WGMMA_FENCE, /* registers written after the last wgmma.fence */
+    FAULT_WGMMA,       /* an invalid wgmma */
+    FAULT_CLUSTER,     /* misuse of a cluster */
+    FAULT_REGISTERS,   /* misuse of setmaxnreg */
+    FAULT_TENSOR_MAP   /* an invalid bulk copy */
 } sim_fault_kind;
+
+enum { DETAIL_BYTES = 1024 };
 
 typedef struct {
     sim_fault_kind kind;
@@ -189,6 +275,7 @@ typedef struct {
     uint64_t address;
     uint32_t bytes;
     uint8_t space, writes, has_other, other_writes;
+    char detail[DETAIL_BYTES]; /* in words, or empty */
 } sim_fault;
 
 /* Global memory that kernels may use, sorted by address. `state` has a byte for each of its bytes:
@@ -200,9 +287,9 @@ typedef struct {
     uint64_t read_only, moved;
 } sim_range;
 
-/* A tensor map as the driver of the simulator encodes it, in the parameters of a kernel or in global
- * memory. `address` is of the kernel's view of memory; the element type has the driver's number.
- * Dimensions are innermost first. */
+/* A tensor map as the driver of the simulator encodes it, in the parameters of a kernel or in
+ * global memory. `address` is of the kernel's view of memory; the element type has the driver's
+ * number. Dimensions are innermost first. */
 typedef struct {
     uint64_t address;
     uint32_t element, rank;
@@ -216,21 +303,28 @@ typedef struct {
 enum { TENSOR_DIMS = 5, TENSOR_MAP_BYTES = 128, TENSOR_MAP_ALIGNMENT = 64 };
 _Static_assert(sizeof(sim_tensor_map) == TENSOR_MAP_BYTES, "as large as those of CUDA");
 
+/* NULL, or what cuTensorMapEncodeTiled would refuse. Thread-safe. */
+const char *nova_sim_check_tensor_map(const sim_tensor_map *map);
+
 typedef struct {
     const sim_range *ranges;
     uint32_t range_count;
     const uint8_t *params;
     uint32_t param_bytes;
-    uint32_t grid[3], block[3];
+    uint32_t grid[3], block[3], cluster[3]; /* blocks of a cluster, by dimension */
     uint32_t dynamic_shared;
     uint64_t most_steps; /* instructions of a warp; more is reported as a loop without end */
     uint8_t check_races;
+    /* When asynchronous operations happen: 0 as late as allowed, 1 as early as allowed, another
+     * number chooses for each of them, pseudo-randomly. */
+    uint32_t schedule;
     uint64_t *steps; /* gets the instructions of all warps, unless NULL */
 } sim_launch;
 
 /* Runs a launch to its end; the first fault stops it, is described in *fault, and returns 1. A
- * block has at most 1024 threads, a grid fewer than MOST_BLOCKS blocks: the caller checks that and
- * the records. Thread-safe: several launches may run concurrently on disjoint memory. */
+ * block has at most 1024 threads, a grid fewer than MOST_BLOCKS blocks and a multiple of the
+ * cluster in each dimension: the caller checks that and the records. Thread-safe: several launches
+ * may run concurrently on disjoint memory. */
 int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *fault);
 
 /* A lane function: its name, and the bits of its result and of up to four operands (0: none). */

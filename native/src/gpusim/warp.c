@@ -95,6 +95,42 @@ static void warp_run_active(const sim_block *block, sim_warp *warp, const sim_in
             put_lane(warp, operand(block, at, 0), lane, mask);
 }
 
+static int warp_run_wgmma(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                          uint32_t mask)
+{
+    if (mask != ~0u)
+        return sim_report(block, FAULT_DIVERGED, at, thread_of(warp, lowest(mask)));
+    if (at->op == OP_WGMMA_WAIT)
+        return sim_wgmma_wait(block, warp, at);
+    if (at->op == OP_WGMMA_COMMIT)
+        warp->wgmma_groups++;
+    else
+        warp->wgmma_fences++;
+    return 0;
+}
+
+/* Instructions that may block lanes, in `waiting`; those execute them again later. */
+static int warp_run_waiting(sim_block *block, sim_warp *warp, const sim_instruction *at,
+                            uint32_t mask, uint32_t *waiting)
+{
+    switch (at->op) {
+    case OP_MBARRIER_WAIT:
+        return sim_mbarrier_wait(block, warp, at, mask, waiting);
+    case OP_CLUSTER_WAIT:
+        return sim_cluster_wait(block, warp, at, mask, waiting);
+    case OP_SET_REGISTERS:
+        return sim_set_registers(block, warp, at, mask, waiting);
+    default:
+        return sim_wgmma_issue(block, warp, at, mask, waiting);
+    }
+}
+
+static inline int warp_may_wait(uint16_t op)
+{
+    return op == OP_MBARRIER_WAIT || op == OP_CLUSTER_WAIT || op == OP_SET_REGISTERS ||
+           op == OP_WGMMA;
+}
+
 /* Everything that neither jumps nor waits. */
 static int warp_run_plain(sim_block *block, sim_warp *warp, const sim_instruction *at,
                           uint32_t mask)
@@ -147,6 +183,27 @@ static int warp_run_plain(sim_block *block, sim_warp *warp, const sim_instructio
         return 0;
     case OP_COPY_WAIT:
         return sim_copy_wait(block, warp, at, mask);
+    case OP_PROXY_FENCE:
+        sim_proxy_fence(block, warp, at, mask);
+        return 0;
+    case OP_MAP_ADDRESS:
+    case OP_CLUSTER_RANK:
+        return sim_map_address(block, warp, at, mask);
+    case OP_CLUSTER_ARRIVE:
+        return sim_cluster_arrive(block, warp, at, mask);
+    case OP_MBARRIER:
+        return sim_mbarrier_run(block, warp, at, mask);
+    case OP_BULK_COPY:
+        return sim_bulk_start(block, warp, at, mask);
+    case OP_BULK_COMMIT:
+        sim_bulk_commit(warp, mask);
+        return 0;
+    case OP_BULK_WAIT:
+        return sim_bulk_wait(block, warp, at, mask);
+    case OP_WGMMA_FENCE:
+    case OP_WGMMA_COMMIT:
+    case OP_WGMMA_WAIT:
+        return warp_run_wgmma(block, warp, at, mask);
     case OP_TRAP:
         return sim_report(block, FAULT_TRAP, at, thread_of(warp, lowest(mask)));
     default:
@@ -181,7 +238,8 @@ static void warp_select_path(sim_warp *warp, uint32_t mask, uint32_t pc)
  * run. */
 static uint32_t warp_choose_lanes(const sim_warp *warp, uint32_t *pc, uint32_t *limit)
 {
-    uint32_t ready = warp->live & ~warp->parked, first = ready & ~warp->deferred, mask = 0;
+    uint32_t ready = warp->live & ~warp->parked & ~warp->blocked;
+    uint32_t first = ready & ~warp->deferred, mask = 0;
     if (first == 0)
         return 0;
     *pc = *limit = UINT32_MAX;
@@ -217,11 +275,22 @@ static int warp_reach_barrier(sim_block *block, sim_warp *warp, const sim_instru
     return sim_arrive(block, warp, at, lowest(active), 0);
 }
 
+/* Strong loads after which a warp lets others run: it may spin on a flag of theirs. */
+enum { MOST_STRONG_LOADS = 64 };
+
+static inline void warp_note_poll(sim_warp *warp, const sim_instruction *at)
+{
+    if (at->op == OP_LOAD && at->flags & ACCESS_STRONG &&
+        ++warp->strong_loads % MOST_STRONG_LOADS == 0)
+        warp->polls = 1;
+}
+
 int sim_run_warp(sim_block *block, sim_warp *warp)
 {
     const sim_kernel *kernel = block->kernel;
     uint32_t pc, limit, mask;
-    while ((mask = warp_choose_lanes(warp, &pc, &limit)) != 0) {
+    warp->polls = 0;
+    while (!warp->polls && (mask = warp_choose_lanes(warp, &pc, &limit)) != 0) {
         for (;;) {
             const sim_instruction *at = kernel->code + pc;
             uint32_t active = mask;
@@ -233,6 +302,8 @@ int sim_run_warp(sim_block *block, sim_warp *warp)
                 return sim_report(block, FAULT_STEPS, at, thread_of(warp, lowest(mask)));
             uint32_t next = pc + 1;
             int again = 0; /* whether the lanes have to be chosen anew */
+            if (active != 0 && block->uses_wgmma && sim_wgmma_touch(block, warp, at, active))
+                return 1;
             if (active == 0) {
             } else if (at->op == OP_BRANCH) {
                 if (active == mask)
@@ -259,8 +330,24 @@ int sim_run_warp(sim_block *block, sim_warp *warp)
                 warp->deferred &= ~active;
                 if (sim_exchange(block, warp, at, active, members))
                     return 1;
+            } else if (warp_may_wait(at->op)) {
+                uint32_t waiting = 0;
+                if (warp_run_waiting(block, warp, at, active, &waiting))
+                    return 1;
+                if (waiting != 0) {
+                    warp->blocked |= waiting;
+                    warp_select_path(warp, waiting, pc);
+                    mask &= ~waiting, again = 1;
+                }
+                again |= warp->polls != 0;
+                warp->polled_at = pc;
             } else if (warp_run_plain(block, warp, at, active)) {
                 return 1;
+            } else {
+                warp_note_poll(warp, at);
+                again = warp->polls != 0;
+                if (again)
+                    warp->polled_at = pc;
             }
             if (again || (limit != UINT32_MAX && (next >= limit || next < pc))) {
                 warp_select_path(warp, mask, next);
@@ -270,7 +357,7 @@ int sim_run_warp(sim_block *block, sim_warp *warp)
         }
     }
     uint32_t stuck = warp->live & ~warp->parked;
-    if (stuck != 0)
+    if (stuck != 0 && !warp->blocked && !warp->polls)
         return sim_report(block, FAULT_DIVERGED, kernel->code + warp->pc[lowest(stuck)],
                           thread_of(warp, lowest(stuck)));
     return 0;

@@ -117,6 +117,16 @@ static nova_status file_check_entries(nova_file *file, const nova_tables *tables
     return NOVA_OK;
 }
 
+/* The kernels of a block, or of one of its regions. */
+static nova_status file_check_kernels(nova_file *file, const nova_tables *tables, int64_t version,
+                                      nova_error *error)
+{
+    nova_status status = file_check_code(file, tables, error);
+    if (status == NOVA_OK && version >= CHECKED_VERSION && tables->interfaces == NULL)
+        status = REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
+    return status == NOVA_OK ? file_check_entries(file, tables, error) : status;
+}
+
 static int64_t *file_sizes_of(nova_file *file, const nova_tensor_info *tensors, size_t count)
 {
     int64_t *sizes = nova_arena_take(&file->arena, count, sizeof *sizes);
@@ -132,6 +142,38 @@ static unsigned char *file_donated_of(nova_file *file)
     for (size_t i = 0; donated != NULL && i < count; i++)
         donated[i] = file->manifest.arguments[i].donated != 0;
     return donated;
+}
+
+/* The extents of the next of `count` tensors; `at` counts those before. */
+static bool file_matches_extents(const nova_symbolic *symbolic, const nova_tensor_info *tensors,
+                                 size_t count, uint32_t *at)
+{
+    for (size_t i = 0; i < count; i++)
+        for (int32_t k = 0; k < tensors[i].rank; k++, (*at)++)
+            if (*at >= symbolic->header->extent_count ||
+                (symbolic->extents[*at] >= 0 && symbolic->extents[*at] != tensors[i].shape[k]))
+                return false;
+    return true;
+}
+
+/* Checks what is around the tables of a variant with symbolic sizes: *block becomes the tables. */
+static nova_status file_check_symbolic(nova_file *file, nova_variant *variant, const char **block,
+                                       size_t *size, nova_error *error)
+{
+    const nova_manifest *manifest = &file->manifest;
+    nova_symbolic *symbolic = &variant->symbolic;
+    nova_status status = nova_symbolic_check(*block, *size, symbolic, error);
+    if (status != NOVA_OK)
+        return status;
+    uint32_t at = 0;
+    if (!file_matches_extents(symbolic, manifest->arguments, manifest->argument_count, &at) ||
+        at != symbolic->header->argument_extents ||
+        !file_matches_extents(symbolic, manifest->outputs, manifest->output_count, &at) ||
+        at != symbolic->header->extent_count)
+        return REFUSE(error, "symbolic-extent", "the extents are not those of the signature");
+    *block = symbolic->tables;
+    *size = (size_t)symbolic->header->tables_size;
+    return NOVA_OK;
 }
 
 static nova_status file_check_variants(nova_file *file, nova_error *error)
@@ -154,17 +196,22 @@ static nova_status file_check_variants(nova_file *file, nova_error *error)
         const nova_range *block = &manifest->tables[i], *range = &manifest->constants[i];
         variant->constants_size = limits.constants_size = range->size;
         variant->constants_vaddr = range->size > 0 ? constants->vaddr + range->offset : 0;
-        nova_status status =
-            nova_tables_check(file->bytes.data + tables->offset + block->offset,
-                              (size_t)block->size, &limits, &variant->tables, error);
+        const char *data = (const char *)file->bytes.data + tables->offset + block->offset;
+        size_t size = (size_t)block->size;
+        nova_status status = NOVA_OK;
+        variant->symbolic.header = NULL;
+        if (nova_symbolic_matches(data, size))
+            status = file_check_symbolic(file, variant, &data, &size, error);
         if (status == NOVA_OK)
-            status = file_check_code(file, &variant->tables, error);
-        if (status == NOVA_OK && manifest->version >= CHECKED_VERSION &&
-            variant->tables.interfaces == NULL)
-            status =
-                REFUSE(error, "tables-magic", "the block has no interfaces, as in old formats");
+            status = nova_tables_check(data, size, &limits, &variant->tables, error);
         if (status == NOVA_OK)
-            status = file_check_entries(file, &variant->tables, error);
+            status = file_check_kernels(file, &variant->tables, manifest->version, error);
+        for (uint32_t k = 0; status == NOVA_OK && k < nova_tables_region_count(&variant->tables);
+             k++) {
+            nova_tables region;
+            nova_tables_region(&variant->tables, k, &region);
+            status = file_check_kernels(file, &region, manifest->version, error);
+        }
         if (status != NOVA_OK)
             return status;
     }

@@ -20,6 +20,7 @@ _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
 
 enum { ALIGNMENT = 64, MOST_STRING = 16 << 10 };
 
+#define MOST_SIZES (UINT64_C(1) << 20) /* bytes of the values of symbolic sizes */
 #define MOST_SCRATCH (UINT32_C(1) << 30) /* of a thread */
 
 /* Above any real size, and far from where sums of addresses could wrap. */
@@ -43,9 +44,11 @@ static bool tables_take(const char *block, uint64_t limit, uint64_t *position, u
     return true;
 }
 
-static nova_status tables_find_arrays(const char *block, size_t size, nova_tables *tables,
-                                      nova_error *error)
+nova_status nova_tables_find_arrays(const char *block, size_t size, nova_tables *tables,
+                                    nova_error *error)
 {
+    memset(&tables->container, 0, sizeof tables->container);
+    tables->block = 0;
     if (size < sizeof *tables->header)
         return REFUSE(error, "tables-size", "a block of %zu bytes is shorter than its header",
                       size);
@@ -161,8 +164,15 @@ static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index
                                        const nova_tables_limits *limits, nova_error *error)
 {
     const nova_buffer *buffer = &tables->buffers[index];
-    if (buffer->reserved != 0 || buffer->kind > NOVA_CONSTANT)
+    if (buffer->reserved != 0 || buffer->kind > NOVA_SIZES)
         return REFUSE(error, "tables-buffer-kind", "buffer %u is of kind %u", index, buffer->kind);
+    if (buffer->kind == NOVA_SIZES)
+        return buffer->value == 0 && buffer->nbytes <= MOST_SIZES && buffer->nbytes % 8 == 0 &&
+                       tables->devices == NULL
+                   ? NOVA_OK
+                   : REFUSE(error, "tables-sizes",
+                            "buffer %u has %" PRIu64 " bytes of sizes, or is for a device", index,
+                            buffer->nbytes);
     if (buffer->kind == NOVA_ARGUMENT || buffer->kind == NOVA_OUTPUT) {
         bool output = buffer->kind == NOVA_OUTPUT;
         const int64_t *sizes = output ? limits->output_nbytes : limits->argument_nbytes;
@@ -195,6 +205,10 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
     const nova_kernel_record *kernel = &tables->kernels[index];
     bool is_device = (kernel->core & NOVA_CORE_MASK) == NOVA_DEVICE;
     bool is_linked = nova_kernel_is_linked(kernel);
+    if ((kernel->core & NOVA_CONTROL) != 0)
+        return tables->devices == NULL
+                   ? NOVA_OK
+                   : REFUSE(error, "tables-control", "kernel %u is a loop on a device", index);
     if (tables->devices == NULL)
         return !is_linked ? REFUSE(error, "tables-device",
                                    "kernel %u is for a device, and the block "
@@ -235,8 +249,11 @@ static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index
     const nova_kernel_record *kernel = &tables->kernels[index];
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
     if ((kernel->core & NOVA_CORE_MASK) > NOVA_WHILE ||
-        (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH))
+        (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH &&
+         kernel->core != (NOVA_VECTOR | NOVA_CONTROL)))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
+    if (flags == NOVA_CONTROL && (kernel->grid != 1 || kernel->code != 0))
+        return REFUSE(error, "tables-control", "kernel %u is a loop or branch, and has code", index);
     if (flags == NOVA_TAKES_SCRATCH && tables->header->scratch_size == 0)
         return REFUSE(error, "tables-scratch", "kernel %u takes scratch memory, and there is none",
                       index);
@@ -451,8 +468,20 @@ nova_status nova_tables_check(const void *block, size_t size, const nova_tables_
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if ((uintptr_t)block % 8 != 0)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the tables are not 8-byte aligned");
+    if (nova_container_has_magic(block, size))
+        return nova_container_check(block, size, limits, tables, error);
+    nova_status status = nova_tables_check_one(block, size, limits, tables, error);
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++)
+        if ((tables->kernels[i].core & NOVA_CONTROL) != 0)
+            status = REFUSE(error, "tables-control", "kernel %u has no regions", i);
+    return status;
+}
+
+nova_status nova_tables_check_one(const void *block, size_t size, const nova_tables_limits *limits,
+                                  nova_tables *tables, nova_error *error)
+{
     nova_tables result;
-    nova_status status = tables_find_arrays(block, size, &result, error);
+    nova_status status = nova_tables_find_arrays(block, size, &result, error);
     if (status == NOVA_OK)
         status = tables_check_strings(&result, error);
     if (status == NOVA_OK && result.header->workspace_size > MOST_MEMORY)

@@ -32,7 +32,9 @@ static bool dataflow_runs_code(const nova_tables *tables, const nova_launch_reco
 /* Whether `reads` of a launch is known: for a device kernel it is not, and is 0. */
 static bool dataflow_knows_reads(const nova_tables *tables, const nova_launch_record *launch)
 {
-    return nova_kernel_is_linked(&tables->kernels[launch->kernel]) && launch->reads > 0;
+    const nova_kernel_record *kernel = &tables->kernels[launch->kernel];
+    bool is_known = nova_kernel_is_linked(kernel) || (kernel->core & NOVA_CONTROL) != 0;
+    return is_known && launch->reads > 0;
 }
 
 /* --- interfaces ------------------------------------------------------------------------------- */

@@ -49,6 +49,12 @@ static int64_t tilings_count(const int64_t *words, uint32_t rank)
 static bool tilings_fit(const int64_t *words, const int64_t *range, uint32_t rank, uint64_t size)
 {
     int64_t low = range[1], high = range[2];
+    if (low == 0 && high == 0) { /* no bytes: an operand that is empty for the sizes of a call */
+        for (uint32_t i = 0; i < rank; i++)
+            if (range[3 + i] != 0)
+                return false;
+        return true;
+    }
     if (low >= high)
         return false;
     for (uint32_t i = 0; i < rank; i++) {
@@ -103,8 +109,8 @@ static nova_status tilings_check_kernel(const nova_tables *tables, uint32_t inde
         return REFUSE(error, "tables-tiling",
                       "the words of kernel %u end at %" PRIu64 " of %" PRIu64, index, *word,
                       tables->tiling_word_count);
-    bool is_linked = nova_kernel_is_linked(kernel);
-    if (!is_linked)
+    bool is_host = nova_kernel_is_linked(kernel) || (kernel->core & NOVA_CONTROL) != 0;
+    if (!is_host)
         return tiling->rank == 0 && tiling->range_count == 0 && tiling->task_ns == 0
                    ? NOVA_OK
                    : REFUSE(error, "tables-tiling",

@@ -184,9 +184,22 @@ static PyObject *file_tables(FileObject *self, PyObject *number)
 {
     size_t index;
     const nova_variant *variant = file_variant_at(self, number, &index);
-    return variant == NULL
-               ? NULL
-               : file_view_of(self, variant->tables.header, variant->tables.header->size);
+    if (variant == NULL)
+        return NULL;
+    uint64_t size;
+    const void *bytes = nova_tables_bytes(&variant->tables, &size);
+    return file_view_of(self, bytes, size);
+}
+
+static PyObject *file_symbolic(FileObject *self, PyObject *number)
+{
+    size_t index;
+    const nova_variant *variant = file_variant_at(self, number, &index);
+    if (variant == NULL)
+        return NULL;
+    if (variant->symbolic.header == NULL)
+        Py_RETURN_NONE;
+    return file_view_of(self, variant->symbolic.header, variant->symbolic.header->size);
 }
 
 static PyObject *file_constants_vaddr(FileObject *self, PyObject *number)
@@ -351,6 +364,8 @@ static PyMethodDef file_methods[] = {
      "from_bytes(data, /)\n--\n\nThe same for bytes, which must not change meanwhile."},
     {"section", (PyCFunction)file_section, METH_O,
      "section(name, /)\n--\n\nA view of a section; KeyError when there is none."},
+    {"symbolic", (PyCFunction)file_symbolic, METH_O,
+     "symbolic(variant, /)\n--\n\nA view of the block of symbolic tables of a variant, or None."},
     {"tables", (PyCFunction)file_tables, METH_O,
      "tables(variant, /)\n--\n\nA view of the block of tables of a variant."},
     {"constants_vaddr", (PyCFunction)file_constants_vaddr, METH_O,

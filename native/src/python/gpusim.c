@@ -35,7 +35,13 @@ static bool gpusim_fits(const Arguments *arguments, const sim_launch *launch)
         threads *= launch->block[i] <= 1024 ? launch->block[i] : 0;
         blocks = blocks < MOST_BLOCKS ? blocks * launch->grid[i] : MOST_BLOCKS;
     }
-    return gpusim_is_array_of(&arguments->code, sizeof(sim_instruction)) &&
+    uint64_t cluster = 1;
+    for (int i = 0; i < 3; i++) {
+        uint32_t size = launch->cluster[i];
+        cluster *= size <= MOST_CLUSTER && size > 0 && launch->grid[i] % size == 0 ? size : 0;
+    }
+    return cluster > 0 && cluster <= MOST_CLUSTER &&
+           gpusim_is_array_of(&arguments->code, sizeof(sim_instruction)) &&
            arguments->code.len > 0 &&
            gpusim_is_array_of(&arguments->operands, sizeof(sim_operand)) &&
            gpusim_is_array_of(&arguments->constants, sizeof(uint64_t)) &&
@@ -46,13 +52,13 @@ static bool gpusim_fits(const Arguments *arguments, const sim_launch *launch)
 
 PyObject *describe_fault(const sim_fault *fault)
 {
-    return Py_BuildValue("iI(III)(III)OO(III)(III)KIiO", (int)fault->kind, fault->line,
-                         fault->block[0], fault->block[1], fault->block[2], fault->thread[0],
-                         fault->thread[1], fault->thread[2], fault->has_other ? Py_True : Py_False,
-                         fault->other_writes ? Py_True : Py_False, fault->other_block[0],
-                         fault->other_block[1], fault->other_block[2], fault->other[0],
-                         fault->other[1], fault->other[2], (unsigned long long)fault->address,
-                         fault->bytes, (int)fault->space, fault->writes ? Py_True : Py_False);
+    return Py_BuildValue(
+        "iI(III)(III)OO(III)(III)KIiOs", (int)fault->kind, fault->line, fault->block[0],
+        fault->block[1], fault->block[2], fault->thread[0], fault->thread[1], fault->thread[2],
+        fault->has_other ? Py_True : Py_False, fault->other_writes ? Py_True : Py_False,
+        fault->other_block[0], fault->other_block[1], fault->other_block[2], fault->other[0],
+        fault->other[1], fault->other[2], (unsigned long long)fault->address, fault->bytes,
+        (int)fault->space, fault->writes ? Py_True : Py_False, fault->detail);
 }
 
 PyObject *module_sim_run(PyObject *module, PyObject *args)
@@ -63,12 +69,13 @@ PyObject *module_sim_run(PyObject *module, PyObject *args)
     sim_launch launch = {0};
     unsigned long long most_steps;
     int check_races;
-    if (!PyArg_ParseTuple(args, "y*y*y*(III)y*y*(III)(III)IKp:sim_run", &arguments.code,
+    if (!PyArg_ParseTuple(args, "y*y*y*(IIII)y*y*(III)(III)(III)IKpI:sim_run", &arguments.code,
                           &arguments.operands, &arguments.constants, &kernel.register_words,
-                          &kernel.shared_bytes, &kernel.local_bytes, &arguments.ranges,
-                          &arguments.params, &launch.grid[0], &launch.grid[1], &launch.grid[2],
-                          &launch.block[0], &launch.block[1], &launch.block[2],
-                          &launch.dynamic_shared, &most_steps, &check_races))
+                          &kernel.shared_bytes, &kernel.local_bytes, &kernel.thread_registers,
+                          &arguments.ranges, &arguments.params, &launch.grid[0], &launch.grid[1],
+                          &launch.grid[2], &launch.block[0], &launch.block[1], &launch.block[2],
+                          &launch.cluster[0], &launch.cluster[1], &launch.cluster[2],
+                          &launch.dynamic_shared, &most_steps, &check_races, &launch.schedule))
         return NULL;
     PyObject *result = NULL;
     if (!gpusim_fits(&arguments, &launch)) {
@@ -98,6 +105,23 @@ PyObject *module_sim_run(PyObject *module, PyObject *args)
     }
     gpusim_release(&arguments);
     return result;
+}
+
+/* sim_check_tensor_map(bytes): None, or what the driver would refuse. */
+PyObject *module_sim_check_tensor_map(PyObject *module, PyObject *args)
+{
+    (void)module;
+    Py_buffer bytes;
+    if (!PyArg_ParseTuple(args, "y*:sim_check_tensor_map", &bytes))
+        return NULL;
+    sim_tensor_map map;
+    const char *wrong = "a tensor map has 128 bytes";
+    if ((size_t)bytes.len == sizeof map) {
+        memcpy(&map, bytes.buf, sizeof map);
+        wrong = nova_sim_check_tensor_map(&map);
+    }
+    PyBuffer_Release(&bytes);
+    return wrong != NULL ? PyUnicode_FromString(wrong) : Py_NewRef(Py_None);
 }
 
 PyObject *module_sim_lanes(PyObject *module, PyObject *unused)

@@ -74,9 +74,13 @@ static PyMethodDef module_functions[] = {
      "on "
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},
     {"sim_run", module_sim_run, METH_VARARGS,
-     "sim_run(code, operands, constants, sizes, ranges, params, grid, block, dynamic_shared, "
-     "most_steps, check_races)\n--\n\nRuns a kernel on the simulated GPU: (instructions of all "
+     "sim_run(code, operands, constants, sizes, ranges, params, grid, block, cluster, "
+     "dynamic_shared, most_steps, check_races, schedule)\n--\n\nRuns a kernel on the simulated "
+     "GPU: (instructions of all "
      "warps, fault or None)."},
+    {"sim_check_tensor_map", module_sim_check_tensor_map, METH_VARARGS,
+     "sim_check_tensor_map(map)\n--\n\nNone, or what the driver would refuse of a tensor map of "
+     "the simulated GPU."},
     {"sim_lanes", module_sim_lanes, METH_NOARGS,
      "sim_lanes()\n--\n\nThe simulated GPU's arithmetic: (name, bits of the result and of each "
      "operand), in the order of their numbers."},
@@ -161,6 +165,7 @@ PyMODINIT_FUNC PyInit__native(void)
         module_add_type(module, &file_spec, "File", NULL) < 0 ||
         module_add_type(module, &image_spec, "Image", &image_type) < 0 ||
         module_add_type(module, &program_spec, "Program", &program_type) < 0 ||
+        module_add_type(module, &symbolic_spec, "Symbolic", NULL) < 0 ||
         module_add_type(module, &driver_spec, "Driver", &driver_type) < 0 ||
         module_add_type(module, &device_spec, "Device", &device_type) < 0 ||
         module_add_type(module, &device_array_spec, "DeviceArray", &device_array_type) < 0 ||

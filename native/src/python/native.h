@@ -114,6 +114,7 @@ extern PyType_Spec stream_spec;
 extern PyType_Spec file_spec;
 extern PyType_Spec image_spec;
 extern PyType_Spec program_spec;
+extern PyType_Spec symbolic_spec;
 
 /* Converts a status to the matching Python exception, with the prefix `context`. */
 void raise_status(nova_status status, const char *context);
@@ -142,7 +143,8 @@ PyObject *module_simulate(PyObject *module, PyObject *args);
 PyObject *module_measure_flops(PyObject *module, PyObject *args);
 PyObject *module_measure_copy(PyObject *module, PyObject *args);
 
-/* sim_run() and sim_lanes() of the module; gpusim.c */
+/* sim_run(), sim_lanes() and sim_check_tensor_map() of the module; gpusim.c */
+PyObject *module_sim_check_tensor_map(PyObject *module, PyObject *args);
 PyObject *module_sim_run(PyObject *module, PyObject *args);
 PyObject *module_sim_lanes(PyObject *module, PyObject *unused);
 
@@ -281,7 +283,7 @@ bool read_timeout(PyObject *object, uint64_t *timeout_ns);
 unsigned settings_threads(void);
 
 /* Threads and policy of a run that this thread starts; settings.c. */
-void apply_settings(const nova_execution *execution, nova_run_options *options);
+void apply_settings(nova_execution *execution, nova_run_options *options);
 void apply_host_settings(nova_program_options *options);
 PyObject *module_configure(PyObject *module, PyObject *args);
 PyObject *module_override(PyObject *module, PyObject *args);

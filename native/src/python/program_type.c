@@ -24,6 +24,30 @@ bool hold_tables(ProgramObject *self, PyObject *object)
     return result == 0;
 }
 
+/* Sets the values of symbolic sizes, the bytes of an array of int64. */
+static bool program_set_sizes(ProgramObject *self, PyObject *sizes)
+{
+    if (sizes == Py_None)
+        return true;
+    char *data;
+    Py_ssize_t size;
+    nova_error error;
+    if (PyBytes_AsStringAndSize(sizes, &data, &size) < 0)
+        return false;
+    int64_t *values = PyMem_Malloc((size_t)size + 1);
+    if (values == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    memcpy(values, data, (size_t)size);
+    nova_status status = nova_program_set_sizes(self->program, values,
+                                                (size_t)size / sizeof *values, &error);
+    PyMem_Free(values);
+    if (status != NOVA_OK)
+        raise_error(&error);
+    return status == NOVA_OK;
+}
+
 static bool program_bind_tables(ProgramObject *self, const Signature *signature, uint64_t constants)
 {
     nova_error error;
@@ -66,13 +90,14 @@ ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject 
 
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"image",   "tables",      "constants_vaddr", "args", "outputs",
-                            "convert", "release_gil", "report",          NULL};
-    PyObject *image, *tables, *vaddr, *arg_rows, *output_rows, *convert, *report = Py_None;
+    static char *names[] = {"image",   "tables",      "constants_vaddr", "args",  "outputs",
+                            "convert", "release_gil", "report",          "sizes", NULL};
+    PyObject *image, *tables, *vaddr, *arg_rows, *output_rows, *convert;
+    PyObject *report = Py_None, *sizes = Py_None;
     int release_gil;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!OOOp|O:Program", names, image_type, &image,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!OOOp|OO:Program", names, image_type, &image,
                                      &tables, &PyLong_Type, &vaddr, &arg_rows, &output_rows,
-                                     &convert, &release_gil, &report))
+                                     &convert, &release_gil, &report, &sizes))
         return NULL;
     if (!PyCallable_Check(convert)) {
         PyErr_SetString(PyExc_TypeError, "convert must be callable");
@@ -93,7 +118,8 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
     Signature signature = {0};
     bool ok = read_signature(self, arg_rows, output_rows, &signature) &&
-              hold_tables(self, tables) && program_bind_tables(self, &signature, constants);
+              hold_tables(self, tables) && program_bind_tables(self, &signature, constants) &&
+              program_set_sizes(self, sizes);
     signature_free(&signature);
     if (ok)
         return (PyObject *)self;

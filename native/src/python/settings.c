@@ -21,7 +21,7 @@ static nova_policy settings_policy(void)
                                       : settings_process_policy;
 }
 
-void apply_settings(const nova_execution *execution, nova_run_options *options)
+void apply_settings(nova_execution *execution, nova_run_options *options)
 {
     options->workers = nova_execution_workers(execution, settings_threads());
     options->policy = settings_policy();

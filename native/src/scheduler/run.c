@@ -179,6 +179,15 @@ static inline bool run_is_late(const nova_instance *run)
     return run->deadline_ns != 0 && nova_clock_ns() >= run->deadline_ns;
 }
 
+nova_status nova_instance_check(nova_instance *run, unsigned worker)
+{
+    if (run_is_late(run))
+        nova_instance_stop(run, NOVA_TIMEOUT, NOVA_NO_TASK);
+    if (worker == 0 && run->poll != NULL)
+        run_poll(run);
+    return (nova_status)(atomic_load_explicit(&run->stop, memory_order_relaxed) >> 32);
+}
+
 /* Runs a task and then, while there is one, a task that it made ready. */
 static outcome run_chain(nova_instance *run, nova_worker_slot *slot, uint32_t task, bool caller)
 {

@@ -16,7 +16,7 @@ enum { THREADS = 4, ROUNDS = 64 };
 
 typedef struct {
     uint64_t code, operands, constants, params, ranges; /* numbers of records, bytes or ranges */
-    uint32_t sizes[3], grid[3], block[3], dynamic, check_races;
+    uint32_t sizes[4], grid[3], block[3], cluster[3], dynamic, check_races, schedule;
     uint32_t kind, line, thread[3];
     uint64_t most_steps, steps;
 } header;
@@ -61,7 +61,7 @@ static void replay(reader *r)
     kernel.operands = take(r, h->operands * sizeof(sim_operand));
     kernel.constants = take(r, h->constants * sizeof(uint64_t));
     kernel.register_words = h->sizes[0], kernel.shared_bytes = h->sizes[1],
-    kernel.local_bytes = h->sizes[2];
+    kernel.local_bytes = h->sizes[2], kernel.thread_registers = h->sizes[3];
     uint8_t *params = copy_of(take(r, h->params), h->params);
     sim_range ranges[8];
     const uint8_t *after[8];
@@ -91,6 +91,8 @@ static void replay(reader *r)
     launch.check_races = (uint8_t)h->check_races, launch.steps = &steps;
     memcpy(launch.grid, h->grid, sizeof launch.grid);
     memcpy(launch.block, h->block, sizeof launch.block);
+    memcpy(launch.cluster, h->cluster, sizeof launch.cluster);
+    launch.schedule = h->schedule;
     sim_fault fault;
     int failed = nova_sim_run(&kernel, &launch, &fault);
     CHECK(failed == (h->kind != FAULT_NONE) && fault.kind == h->kind && fault.line == h->line);

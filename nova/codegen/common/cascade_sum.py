@@ -19,7 +19,7 @@ from nova.codegen.common.combine import combiner, find_combiners, identity
 from nova.codegen.common.loop_nest import LoopNest
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import index
+from nova.ir.index import Index, index
 
 MOST = 64
 """Iterations of a block, and blocks of a block of the next level."""
@@ -44,7 +44,7 @@ class Cascade:
 
     def emit_loop(
         self,
-        count: int,
+        count: Index,
         step: int,
         values: Sequence[Any],
         body: Body,
@@ -54,11 +54,14 @@ class Cascade:
     ) -> list[Any]:
         """A loop over 0, step, ... below `count`, shifted by `first` if it is passed.
 
-        `terms_per_iteration` is the number of terms that an iteration adds one by one.
+        `terms_per_iteration` is the number of terms that an iteration adds one by one. A count that
+        is known at run time has one level of blocks.
         """
         spans: list[int] = []
         span = step * max(1, self.most // terms_per_iteration)
-        while self.is_sum and span < count:
+        if not isinstance(count, int):
+            spans = [span] if self.is_sum else []
+        while isinstance(count, int) and self.is_sum and span < count:
             spans.append(span)
             span *= MOST
         return self._level(spans, (0, count), count, step, list(values), body, first)
@@ -88,7 +91,7 @@ class Cascade:
         self,
         spans: list[int],
         bounds: tuple[Any, Any],
-        count: int,
+        count: Index,
         step: int,
         values: list[Any],
         body: Body,
@@ -104,7 +107,7 @@ class Cascade:
 
         def block(begin: Any, total: list[Any]) -> list[Any]:
             end = arith.addi(begin, index(span))
-            if count % span:
+            if not isinstance(count, int) or count % span:
                 end = arith.minui(end, index(count))
             part = self.fresh(total)
             part = self._level(inner, (begin, end), count, step, part, body, first)
@@ -126,8 +129,7 @@ def carried(low: Any, high: Any, step: int, values: list[Any], body: Body) -> li
     """A loop that carries `values`, with static or dynamic bounds; one iteration needs no loop."""
     if isinstance(low, int) and isinstance(high, int) and high - low == step:
         return body(index(low), values)
-    begin, end = (index(n) if isinstance(n, int) else n for n in (low, high))
-    op = scf.ForOp(begin, end, index(step), values)
+    op = scf.ForOp(index(low), index(high), index(step), values)
     with ir.InsertionPoint(op.body):
         scf.YieldOp(body(op.induction_variable, list(op.inner_iter_args)))
     return list(op.results)

@@ -10,20 +10,22 @@ tasks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from nova.codegen.common.loop_nest import LoopNest
 from nova.core.records import record
+from nova.core.sizes import ceildiv, known_equal, size_max, size_min
 from nova.errors import LoweringError
 from nova.ir.attributes import WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.linalg.generic import is_generic_op
+from nova.ir.linalg.generic import is_generic_op, shape_of
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 Bounds = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}
@@ -33,9 +35,9 @@ _HARMLESS = VIEWS | {"memref.dim", "memref.prefetch", "func.return"}
 class ByteRange:
     """Bytes [low, high), shifted by `strides` with the grid point."""
 
-    low: int
-    high: int
-    strides: tuple[int, ...]
+    low: Extent
+    high: Extent
+    strides: tuple[Extent, ...]
 
     def __mul__(self, factor: int) -> ByteRange:
         strides = tuple(s * factor for s in self.strides)
@@ -46,7 +48,7 @@ class ByteRange:
 class Footprint:
     """A kernel's grid and tile, and the byte ranges of each argument that it reads and writes."""
 
-    grid: tuple[int, ...]
+    grid: tuple[Extent, ...]
     tile: tuple[int, ...]
     reads: tuple[tuple[ByteRange, ...], ...]
     writes: tuple[tuple[ByteRange, ...], ...]
@@ -54,7 +56,8 @@ class Footprint:
     @property
     def counts(self) -> tuple[int, ...]:
         """Tiles along each dimension of the grid; the last one is the fastest."""
-        return tuple(ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True))
+        sizes = zip(self.grid, self.tile, strict=True)
+        return tuple(-(-typical(g) // t) for g, t in sizes)
 
     def touched(self, byte_ranges: Sequence[ByteRange], cuts: Sequence[int]) -> Bounds | None:
         """The bytes [low, high) that tiles [cuts[i], cuts[i+1]) touch; None for no bytes."""
@@ -85,7 +88,7 @@ def find_footprint(
     kernel: Any,
     ops: Sequence[Any],
     nests: Mapping[Any, LoopNest],
-    grid: tuple[int, ...],
+    grid: tuple[Extent, ...],
     tile: tuple[int, ...],
 ) -> Footprint:
     """The footprint of a kernel whose `ops` run as `nests` where they have one."""
@@ -105,7 +108,7 @@ def find_footprint(
 
 
 class _Finder:
-    def __init__(self, position: dict[Any, int], grid: tuple[int, ...], tile: tuple[int, ...]):
+    def __init__(self, position: dict[Any, int], grid: tuple[Extent, ...], tile: tuple[int, ...]):
         self.position = position
         self.grid, self.tile = grid, tile
         self.reads: dict[int, list[ByteRange]] = {}
@@ -129,8 +132,9 @@ class _Finder:
     def _check_disjoint(self, nest: LoopNest, operand: int) -> None:
         """Check that tiles, which run concurrently, write disjoint elements."""
         for i, loop in enumerate(nest.loops[: len(self.grid)]):
-            if loop.size != self.grid[i] or (
-                self.tile[i] < loop.size and not loop.strides[operand]
+            several = not isinstance(loop.size, int) or self.tile[i] < loop.size
+            if not known_equal(loop.size, self.grid[i]) or (
+                several and is_number(loop.strides[operand], 0)
             ):
                 raise LoweringError(
                     f"tiles of a kernel over {list(self.grid)} would write the same elements",
@@ -152,10 +156,11 @@ class _Finder:
             self.add_unstructured(_inner(op))
 
     def _touch_all(self, argument: int, value: Any, writes: bool) -> None:
-        size = prod(buffer_root(value).type.shape)
-        if writes and prod(ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True)) > 1:
+        size = prod(shape_of(buffer_root(value)))
+        tiles = prod(ceildiv(g, t) for g, t in zip(self.grid, self.tile, strict=True))
+        if writes and not is_number(tiles, 0, 1):
             raise LoweringError("tiles of a kernel would write at computed places")
-        if size:
+        if not is_number(size, 0):
             self._add(argument, ByteRange(0, size, (0,) * len(self.grid)), value, writes)
 
     def _add(self, argument: int, elements: ByteRange, value: Any, writes: bool) -> None:
@@ -169,24 +174,24 @@ class _Finder:
 
 def _byte_range(nest: LoopNest, operand: int, grid_rank: int) -> ByteRange | None:
     """The bytes that one grid point touches through an operand; None where a loop is empty."""
-    if any(loop.size == 0 for loop in nest.loops):
+    if any(is_number(loop.size, 0) for loop in nest.loops):
         return None
     inner = [(loop.size - 1) * loop.strides[operand] for loop in nest.loops[grid_rank:]]
     return ByteRange(
-        nest.offsets[operand] + sum(s for s in inner if s < 0),
-        nest.offsets[operand] + sum(s for s in inner if s > 0) + 1,
+        nest.offsets[operand] + sum(s for s in inner if typical(s) < 0),
+        nest.offsets[operand] + sum(s for s in inner if typical(s) > 0) + 1,
         tuple(loop.strides[operand] for loop in nest.loops[:grid_rank]),
     )
 
 
 def _merged(byte_ranges: Iterable[ByteRange]) -> tuple[ByteRange, ...]:
     """One byte range per set of strides."""
-    joined: dict[tuple[int, ...], ByteRange] = {}
+    joined: dict[tuple[Extent, ...], ByteRange] = {}
     for byte_range in byte_ranges:
         following = joined.get(byte_range.strides, byte_range)
         joined[byte_range.strides] = ByteRange(
-            min(byte_range.low, following.low),
-            max(byte_range.high, following.high),
+            size_min(byte_range.low, following.low),
+            size_max(byte_range.high, following.high),
             byte_range.strides,
         )
     return tuple(joined.values())
@@ -215,7 +220,7 @@ def _is_buffer(value: Any) -> bool:
 def store_footprint(kernel: Any, footprint: Footprint) -> None:
     """Store a footprint as attributes; a byte range is an array of low, high and the strides."""
     view = Kernel(kernel)
-    view.loops, view.tile = footprint.grid, footprint.tile
+    view.loops, view.tile = tuple(map(typical, footprint.grid)), footprint.tile
     view.reads, view.writes = map(_numbers, (footprint.reads, footprint.writes))
 
 
@@ -224,7 +229,10 @@ _Numbers = tuple[tuple[tuple[int, ...], ...], ...]
 
 
 def _numbers(ranges: _Ranges) -> _Numbers:
-    return tuple(tuple((r.low, r.high, *r.strides) for r in argument) for argument in ranges)
+    return tuple(
+        tuple(tuple(map(typical, (r.low, r.high, *r.strides))) for r in argument)
+        for argument in ranges
+    )
 
 
 def _byte_ranges(numbers: _Numbers) -> _Ranges:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova.codegen.common.loop_nest import Loop
+from nova.core.sizes import Size
 from nova.ir.bindings import arith, ir
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import is_number
 
 Range = tuple[Any, Any]
 """The iterations of a loop that a tile runs: first, and one past the last."""
@@ -23,17 +25,17 @@ def at(base: Any) -> Any:
     return index(0) if base is None else base
 
 
-def shifted(base: Any, by: int) -> Any:
+def shifted(base: Any, by: Size) -> Any:
     """A position, shifted by some elements."""
-    if by == 0:
+    if is_number(by, 0):
         return at(base)
     return index(by) if base is None else arith.addi(base, index(by))
 
 
-def _moved(base: Any, iv: Any, stride: int) -> Any:
-    if stride == 0:
+def _moved(base: Any, iv: Any, stride: Size) -> Any:
+    if is_number(stride, 0):
         return base
-    step = iv if stride == 1 else arith.muli(iv, index(stride))
+    step = iv if is_number(stride, 1) else arith.muli(iv, index(stride))
     return step if base is None else arith.addi(base, step)
 
 

@@ -2,7 +2,8 @@
 
 Every buffer of a kernel is contiguous, so each access is one linear function of the loops: an
 element stride per loop and an offset. This form makes it easy to merge loops that are contiguous in
-memory, to choose the innermost loop, and to match contractions.
+memory, to choose the innermost loop, and to match contractions. Sizes, strides and offsets are
+expressions (`SizeExpr`) where the program has symbolic sizes.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from math import prod
 from typing import Any
 
 from nova.core.records import record
+from nova.core.sizes import known_equal
 from nova.ir.linalg.generic import GenericOp, shape_of
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 
 @record
 class Loop:
     """One loop: its extent, kind, stride in every operand, and the linalg loops it represents."""
 
-    size: int
+    size: Extent
     parallel: bool
-    strides: tuple[int, ...]
+    strides: tuple[Extent, ...]
     dims: tuple[int, ...]
 
 
@@ -31,11 +34,11 @@ class LoopNest:
 
     generic: GenericOp
     loops: tuple[Loop, ...]
-    offsets: tuple[int, ...]
+    offsets: tuple[Extent, ...]
     indexed: frozenset[int]
 
     @property
-    def iteration_count(self) -> int:
+    def iteration_count(self) -> Extent:
         """The size of the iteration space: how often the body runs."""
         return prod(loop.size for loop in self.loops)
 
@@ -44,7 +47,8 @@ class LoopNest:
         a, b = self.loops[i], self.loops[i + 1]
         if a.parallel != b.parallel or self.indexed & {*a.dims, *b.dims}:
             return False
-        return all(s == t * b.size for s, t in zip(a.strides, b.strides, strict=True))
+        pairs = zip(a.strides, b.strides, strict=True)
+        return all(known_equal(s, t * b.size) for s, t in pairs)
 
     def merged(self, i: int) -> LoopNest:
         a, b = self.loops[i], self.loops[i + 1]
@@ -87,8 +91,8 @@ def _indexed(generic: GenericOp) -> frozenset[int]:
 
 
 def merge_grid(
-    nests: list[LoopNest], grid: tuple[int, ...]
-) -> tuple[list[LoopNest], tuple[int, ...]]:
+    nests: list[LoopNest], grid: tuple[Extent, ...]
+) -> tuple[list[LoopNest], tuple[Extent, ...]]:
     """Merge adjacent grid dimensions where every op of the kernel allows it."""
     i = 0
     while i + 1 < len(grid):
@@ -118,11 +122,12 @@ def score(nest: LoopNest, i: int) -> tuple[int, int]:
     output's fastest dimension) wins.
     """
     loop = nest.loops[i]
-    if loop.size == 1:
+    size = typical(loop.size)
+    if size == 1:
         return (-100, i)
-    unit = sum(s == 1 for s in loop.strides)
-    jumps = sum(s not in (0, 1) for s in loop.strides)
-    short = 2 if loop.size < 4 else 0
+    unit = sum(is_number(s, 1) for s in loop.strides)
+    jumps = sum(not is_number(s, 0, 1) for s in loop.strides)
+    short = 2 if size < 4 else 0
     return (2 * unit - 3 * jumps - short, i)
 
 

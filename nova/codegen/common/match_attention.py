@@ -11,6 +11,7 @@ from nova.core.records import record
 from nova.ir.attention_ops import ROLES, AttentionKind, find_point, kind_of_point
 from nova.ir.bindings import ir
 from nova.ir.index import Index, add, mul
+from nova.ir.symbolic.size_table import Extent
 
 
 @record
@@ -26,7 +27,7 @@ class Attention:
     def batch(self) -> list[int]:
         return [i for i in range(len(self.nest.loops)) if i not in self.roles.values()]
 
-    def size(self, role: str) -> int:
+    def size(self, role: str) -> Extent:
         return self.nest.loops[self.roles[role]].size
 
     @property
@@ -54,8 +55,8 @@ class Matrix:
     buffer: ir.Value
     type: str
     start: Index
-    row: int
-    column: int
+    row: Extent
+    column: Extent
 
     def at(self, row: Index, column: Index = 0) -> Index:
         return add(self.start, add(mul(row, self.row), mul(column, self.column)))

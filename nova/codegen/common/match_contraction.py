@@ -15,6 +15,7 @@ from nova.codegen.common.overrides import NO_OVERRIDES, ScheduleOverrides
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.linalg.generic import GenericOp
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 from nova.ir.walk import defining_op
 
 
@@ -27,18 +28,24 @@ class Contraction:
     original layout.
     """
 
-    m: int
-    n: int
-    k: int
-    a_strides: tuple[int, int]
-    b_strides: tuple[int, int]
-    c_strides: tuple[int, int]
+    m: Extent
+    n: Extent
+    k: Extent
+    a_strides: tuple[Extent, Extent]
+    b_strides: tuple[Extent, Extent]
+    c_strides: tuple[Extent, Extent]
     a_type: str
     b_type: str
     acc_type: str
     accumulate: bool
     overrides: ScheduleOverrides = NO_OVERRIDES
     packed: bool = False
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all sizes and strides are numbers."""
+        strides = (*self.a_strides, *self.b_strides, *self.c_strides)
+        return all(isinstance(n, int) for n in (self.m, self.n, self.k, *strides))
 
 
 @record
@@ -54,8 +61,8 @@ class LoopContraction:
 
 def with_unit_columns(spec: Contraction) -> Contraction:
     """The contraction, transposed if that makes the columns of C contiguous."""
-    rows_first = spec.c_strides[0] == 1 and spec.m > 1
-    columns_first = spec.c_strides[1] == 1 and spec.n > 1
+    rows_first = is_number(spec.c_strides[0], 1) and not is_number(spec.m, 0, 1)
+    columns_first = is_number(spec.c_strides[1], 1) and not is_number(spec.n, 0, 1)
     if not rows_first or columns_first:
         return spec
     return replace(
@@ -70,6 +77,21 @@ def with_unit_columns(spec: Contraction) -> Contraction:
     )
 
 
+def typical_contraction(spec: Contraction) -> Contraction:
+    """The contraction of representative sizes, by which a symbolic one is scheduled."""
+    if spec.is_static:
+        return spec
+    return replace(
+        spec,
+        m=typical(spec.m),
+        n=typical(spec.n),
+        k=typical(spec.k),
+        a_strides=(typical(spec.a_strides[0]), typical(spec.a_strides[1])),
+        b_strides=(typical(spec.b_strides[0]), typical(spec.b_strides[1])),
+        c_strides=(typical(spec.c_strides[0]), typical(spec.c_strides[1])),
+    )
+
+
 def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | None:
     """Match `nest` as a contraction; None if it is not one."""
     generic = nest.generic
@@ -80,8 +102,8 @@ def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | Non
         return None
     roles: dict[str, list[int]] = {"m": [], "n": [], "k": [], "batch": []}
     for i, loop in enumerate(nest.loops):
-        role = _role(*(s != 0 for s in loop.strides), parallel=loop.parallel)
-        if loop.size == 1:
+        role = _role(*(not is_number(s, 0) for s in loop.strides), parallel=loop.parallel)
+        if is_number(loop.size, 1):
             role = "batch"
         if role is None:
             return None
@@ -90,7 +112,7 @@ def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | Non
         roles["m"] = _rows_of_one(nest)
     if not (roles["m"] and roles["n"] and roles["k"]):
         return None
-    m, n, k = (max(roles[r], key=lambda i: nest.loops[i].size) for r in ("m", "n", "k"))
+    m, n, k = (max(roles[r], key=lambda i: typical(nest.loops[i].size)) for r in ("m", "n", "k"))
     enclosing = tuple(i for i in range(len(nest.loops)) if i not in (m, n, k))
     several_k = len(roles["k"]) > 1
     lm, ln, lk = nest.loops[m], nest.loops[n], nest.loops[k]
@@ -109,7 +131,8 @@ def match_contraction(nest: LoopNest, accumulate: bool) -> LoopContraction | Non
 
 def _rows_of_one(nest: LoopNest) -> list[int]:
     """A parallel loop of one iteration, as the row loop of a matrix with one row."""
-    return [i for i, loop in enumerate(nest.loops) if loop.parallel and loop.size == 1][-1:]
+    rows = [i for i, loop in enumerate(nest.loops) if loop.parallel and is_number(loop.size, 1)]
+    return rows[-1:]
 
 
 def _role(in_a: bool, in_b: bool, in_c: bool, *, parallel: bool) -> str | None:

@@ -14,21 +14,30 @@ from math import prod
 from typing import Any
 
 from nova.codegen.common.loop_nest import make_loop_nest
+from nova.core.sizes import Size
+from nova.errors import LoweringError
 from nova.ir.attributes import TILE_LOCAL
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
-from nova.ir.linalg.generic import is_generic_op
+from nova.ir.diagnostics import place_of
+from nova.ir.linalg.generic import is_generic_op, shape_of
+from nova.ir.symbolic.size_table import SizeTable
 
 _POINT_BYTES = 32 << 10
 """Upper bound of one buffer's bytes per point of the grid: a tile has at least one point."""
 
 
-def is_tile_local(value: Any, grid: tuple[int, ...]) -> bool:
-    """Whether each point of `grid` touches only its own part of a buffer of the kernel."""
+def is_tile_local(value: Any, grid: tuple[int, ...], table: SizeTable | None = None) -> bool:
+    """Whether each point of `grid` touches only its own part of a buffer of the kernel.
+
+    `table` has the symbolic sizes of the program: a part must have a static size.
+    """
     points = prod(grid)
     elements = prod(value.type.shape)
     if points <= 1 or elements % points or nbytes(value.type) > points * _POINT_BYTES:
         return False
+    if table is not None and table.is_symbolic(elements // points):
+        return False  # scratch memory of a tile has a static size
     users = _users(value)
     return all(is_generic_op(op) and _at_own_point(op, value, grid) for op in users)
 
@@ -68,6 +77,18 @@ def _at_own_point(op: Any, value: Any, grid: tuple[int, ...]) -> bool:
         if not aligned or low < 0 or high >= part:
             return False
     return True
+
+
+def static_part(value: Any, grid: Sequence[Size]) -> int:
+    """Elements of a tile-local buffer per point of the grid."""
+    points = prod(grid)
+    part = prod(shape_of(value)) // (max(1, points) if isinstance(points, int) else points)
+    if not isinstance(part, int):
+        raise LoweringError(
+            f"a tile-local buffer of {part} elements per point",
+            where=place_of(value.owner.location),
+        )
+    return part
 
 
 def is_tile_local_alloca(op: Any) -> bool:

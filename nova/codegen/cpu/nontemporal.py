@@ -31,6 +31,8 @@ def streams(nest: LoopNest, target: Target, width: int) -> bool:
     generic = nest.generic
     read = {buffer_root(v) for v in generic.inputs}
     limit = min(max(target.l3_bytes, _LEAST), _ENOUGH)
+    if any(not isinstance(loop.size, int) for loop in nest.loops):
+        return False  # the results of small sizes stay in a cache
     return not generic.uses_output and all(
         isinstance(v.type, ir.MemRefType)
         and nbytes(v.type) >= limit

@@ -17,8 +17,10 @@ from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import Range, advance
 from nova.codegen.common.loop_nest import Loop, LoopNest, innermost
 from nova.core.records import record
+from nova.core.sizes import Size
 from nova.ir.bindings import ir, scf
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import is_number, typical
 
 _PART = 8
 """Approximate remainder of a vectorized reduction, in elements: less than a vector."""
@@ -51,14 +53,14 @@ class ScalarLoops:
         placed = [Placed(lo, r) for lo, r in zip(nest.loops, ranges, strict=True)]
         self.placed = placed
         short = MOST if like_vectors else 2 * LONG
-        self.is_long = self.cascade.is_sum and _terms(placed) > short
+        self.is_long = self.cascade.is_sum and typical(_terms(placed)) > short
 
     def emit(self) -> None:
         nest, placed = self.nest, list(self.placed)
         if placed and not self.is_long:
             last = placed.pop(innermost(nest))
             placed.append(last)
-        bases = [None if o == 0 else index(o) for o in nest.offsets]
+        bases = [None if is_number(o, 0) else index(o) for o in nest.offsets]
         self._level(placed, bases, {})
 
     def _level(self, loops: list[Placed], bases: list[Any], ivs: dict[int, Any]) -> None:
@@ -99,7 +101,7 @@ class ScalarLoops:
             return self.elements.apply([*inputs, *values], ivs)
         (placed, *inner_loops), cascade = loops, self.cascade
         first = placed.loop
-        inner = _terms(inner_loops)
+        inner = typical(_terms(inner_loops))
         separate = cascade.is_long(inner)
 
         def iteration(iv: Any, values: list[Any]) -> list[Any]:
@@ -115,7 +117,7 @@ class ScalarLoops:
         )
 
 
-def _terms(loops: Sequence[Placed]) -> int:
+def _terms(loops: Sequence[Placed]) -> Size:
     """Approximate number of terms of the reductions among `loops`; `_PART` for a remainder."""
     reductions = [placed for placed in loops if not placed.loop.parallel]
     return prod(p.loop.size if p.range is None else _PART for p in reductions)

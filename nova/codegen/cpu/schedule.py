@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
@@ -40,6 +40,7 @@ from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked
 from nova.codegen.cpu.loops import LoopEmitter, Range, index
 from nova.codegen.cpu.tile_local_buffers import TileLocalBuffers, first_point, shifted
 from nova.core.rounding import round_up
+from nova.core.sizes import Size, ceildiv
 from nova.core.targets import Target
 from nova.errors import LoweringError, ScheduleError
 from nova.ir.attributes import SCHEDULE
@@ -49,6 +50,7 @@ from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import is_generic_op
+from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
 from nova.ir.walk import find_ops
 
 _FEW_TILES, _LARGE_TILE, _SHORT = 8, 256_000_000, 64
@@ -75,7 +77,7 @@ class KernelSchedule:
         self.ops = ops
         self.work = Kernel(kernel).work
         self.overrides = read_overrides(kernel)
-        grid = Kernel(kernel).grid
+        grid = decoded(Kernel(kernel).grid)
         structured = [op for op in ops if is_generic_op(op)]
         others = [
             op for op in ops if not is_generic_op(op) and op.name not in VIEWS and not _is_free(op)
@@ -109,7 +111,8 @@ class KernelSchedule:
         self.core = (
             "matrix" if self.contractions or self.attentions else "host" if others else "vector"
         )
-        self.footprint = find_footprint(kernel, ops, self.nests, self.grid, self.tile)
+        active = [op for op in ops if not _is_free(op)]
+        self.footprint = find_footprint(kernel, active, self.nests, self.grid, self.tile)
         if self.tile_local.parts:
             self.nests = {
                 op: self.tile_local.localized(nest, self.part) for op, nest in self.nests.items()
@@ -162,7 +165,7 @@ class KernelSchedule:
             )
         if tile is not None and (
             len(tile) != len(self.grid)
-            or any(t > max(1, g) for t, g in zip(tile, self.grid, strict=True))
+            or any(t > max(1, typical(g)) for t, g in zip(tile, self.grid, strict=True))
         ):
             grid = "x".join(map(str, self.grid))
             raise ScheduleError(
@@ -185,15 +188,15 @@ class KernelSchedule:
             rows = tile_rows(self.target, attention)
             for role, loop in attention.roles.items():
                 if loop < len(self.grid):
-                    tile_sizes[loop] = rows if role in "ij" else self.grid[loop]
+                    tile_sizes[loop] = rows if role in "ij" else typical(self.grid[loop])
         for loop, size in tile_sizes.items():
-            tile[loop] = min(size, max(1, self.grid[loop]))
+            tile[loop] = min(size, max(1, typical(self.grid[loop])))
         self._share_out(tile, unit)
-        points = max(1, prod(self.grid))
+        points = max(1, typical(prod(self.grid)))
         budget = max(1, int(self.tile_work / max(1.0, self.work / points)) // prod(tile))
         for i in reversed(range(len(self.grid))):
             if i not in tile_sizes:
-                tile[i] = max(1, min(self.grid[i], budget))
+                tile[i] = max(1, min(typical(self.grid[i]), budget))
                 budget = max(1, budget // tile[i])
         row_panels = self._find_row_panels(tile)
         if (
@@ -211,6 +214,9 @@ class KernelSchedule:
         if len(self.contractions) != 1 or len(self.grid) != 2 or self.attentions:
             return ()
         (contraction,) = self.contractions.values()
+        sizes = *self.grid, contraction.spec.k
+        if not all(isinstance(size, int) for size in sizes):
+            return ()
         inner = with_unit_columns(contraction.spec)
         if {contraction.m, contraction.n} != {0, 1} or is_unpacked(self.target, inner):
             return ()
@@ -242,7 +248,7 @@ class KernelSchedule:
         """
         smaller = min(1.0, self.tile_work / _USUAL_TILE_WORK)
         while True:
-            tiles = _count(self.grid, tile)
+            tiles = typical(_count(self.grid, tile))
             if smaller == 1.0 and tiles >= _FEW_TILES:
                 return
             if self.work < 2 * smaller * _LARGE_TILE * tiles:
@@ -330,7 +336,7 @@ class KernelSchedule:
                 # A row panel may end early, with its tile or with the grid.
                 tiles = (panels.tile, self.block_tile, self.tile, self.grid)
                 sizes = (t[panels.loop] for t in tiles)
-                if any(size % panels.together for size in sizes):
+                if any(not isinstance(n, int) or n % panels.together for n in sizes):
                     end = arith.minui(end, high)
                 for op in panels.epilogue:
                     with op.location:
@@ -372,7 +378,8 @@ class KernelSchedule:
             ranges = [r and o and _relative(r, o[0]) for r, o in zip(ranges, first, strict=True)]
         inner = [None] * (len(nest.loops) - len(ranges))
         emitter = LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target)
-        self.scalar_loops |= not emitter.emit() and nest.iteration_count >= _WORTH_VECTORS
+        worth = typical(nest.iteration_count) >= _WORTH_VECTORS
+        self.scalar_loops |= not emitter.emit() and worth
 
     def _emit_nested(self, op: Any) -> None:
         """Emit the structured ops inside a loop or branch, in place."""
@@ -384,21 +391,21 @@ class KernelSchedule:
             inner.erase()
 
     def _tile_ranges(self, tile: Any) -> list[Range | None]:
-        counts = [ceil(g / t) for g, t in zip(self.grid, self.tile, strict=True)]
+        counts = [ceildiv(g, t) for g, t in zip(self.grid, self.tile, strict=True)]
         ranges: list[Range | None] = [None] * len(self.grid)
         remaining = tile
         for i in reversed(range(len(self.grid))):
-            if counts[i] <= 1:
+            if is_number(counts[i], 0, 1):
                 continue
             position = (
                 arith.remui(remaining, index(counts[i]))
-                if any(c > 1 for c in counts[:i])
+                if any(not is_number(c, 0, 1) for c in counts[:i])
                 else remaining
             )
             remaining = arith.divui(remaining, index(counts[i]))
             low = arith.muli(position, index(self.tile[i]))
             high = arith.addi(low, index(self.tile[i]))
-            if self.grid[i] % self.tile[i]:
+            if not is_number(self.grid[i] % self.tile[i], 0):
                 high = arith.minui(high, index(self.grid[i]))
             ranges[i] = (low, high)
         return ranges
@@ -432,7 +439,9 @@ class KernelSchedule:
             with ir.InsertionPoint(nested.body):
                 iv = nested.induction_variable
                 inner = [
-                    arith.addi(base, arith.muli(iv, index(stride))) if stride else base
+                    base
+                    if is_number(stride, 0)
+                    else arith.addi(base, arith.muli(iv, index(stride)))
                     for base, stride in zip(at, loop.strides, strict=True)
                 ]
                 emit_enclosing(loops[1:], inner)
@@ -442,8 +451,20 @@ class KernelSchedule:
 
 
 def _is_free(op: Any) -> bool:
-    """Whether `op` needs no code."""
-    return op.name == "arith.constant" or is_tile_local_alloca(op)
+    """Whether `op` needs no code in a tile: constants, and arithmetic on symbolic sizes."""
+    return op.name == "arith.constant" or is_tile_local_alloca(op) or _is_size(op)
+
+
+def _is_size(op: Any) -> bool:
+    """Whether `op` computes a scalar from symbolic sizes: it runs once, before the tiles."""
+    if active_table() is None:
+        return False
+    if op.name == "memref.load":
+        return isinstance(op.operands[0].type.element_type, ir.IndexType)
+    operands = list(op.operands)
+    return op.name.startswith("arith.") and all(
+        isinstance(v, ir.OpResult) and _is_free(v.owner.operation) for v in operands
+    )
 
 
 def _relative(span: Range, origin: Any) -> Range:
@@ -454,5 +475,5 @@ def _relative(span: Range, origin: Any) -> Range:
     return start, arith.subi(high, origin) if extent is None else arith.addi(start, index(extent))
 
 
-def _count(grid: Sequence[int], tile: Sequence[int]) -> int:
-    return prod(ceil(g / t) for g, t in zip(grid, tile, strict=True))
+def _count(grid: Sequence[Size], tile: Sequence[int]) -> Size:
+    return prod(ceildiv(g, t) for g, t in zip(grid, tile, strict=True))

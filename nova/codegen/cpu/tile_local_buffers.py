@@ -12,11 +12,13 @@ from math import prod
 from typing import Any
 
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.common.tile_local import is_tile_local_alloca, point_strides
+from nova.codegen.common.tile_local import is_tile_local_alloca, point_strides, static_part
 from nova.codegen.cpu.loops import Range, index
 from nova.core.records import record
+from nova.core.sizes import Size
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, nbytes
+from nova.ir.symbolic.size_table import is_number
 
 
 @record
@@ -26,10 +28,10 @@ class TileLocalBuffers:
     parts: Mapping[Any, int]
 
     @staticmethod
-    def of(ops: Sequence[Any], grid: tuple[int, ...]) -> TileLocalBuffers:
+    def of(ops: Sequence[Any], grid: tuple[Size, ...]) -> TileLocalBuffers:
         """The buffers that `bufferize-kernels` left in a kernel over `grid`."""
         values = [op.results[0] for op in ops if is_tile_local_alloca(op)]
-        return TileLocalBuffers({v: prod(v.type.shape) // max(1, prod(grid)) for v in values})
+        return TileLocalBuffers({v: static_part(v, grid) for v in values})
 
     def nbytes(self, tile: Sequence[int]) -> int:
         """Bytes of all buffers of a tile."""
@@ -72,7 +74,7 @@ def first_point(nest: LoopNest, operand: int, ranges: Sequence[Range | None]) ->
     """The offset of the first point of a tile in an operand, less the nest's offset."""
     total = None
     for tile_range, loop in zip(ranges, nest.loops, strict=False):
-        if tile_range is not None and loop.strides[operand]:
+        if tile_range is not None and not is_number(loop.strides[operand], 0):
             step = arith.muli(tile_range[0], index(loop.strides[operand]))
             total = step if total is None else arith.addi(total, step)
     return total

@@ -19,7 +19,7 @@ from math import prod
 from typing import Any
 
 from nova.codegen.common.builder import splat
-from nova.codegen.common.cascade_sum import Body, cascade_of
+from nova.codegen.common.cascade_sum import Body, carried, cascade_of
 from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.index_math import Range, advance, at, distance, shifted
 from nova.codegen.common.loop_nest import LoopNest
@@ -27,7 +27,8 @@ from nova.codegen.cpu.nontemporal import all_aligned, fence_stores, vector_bytes
 from nova.codegen.cpu.vector_body import as_vector, emit_body
 from nova.codegen.cpu.vectorize import VectorPlan
 from nova.ir.bindings import arith, ir, memref, scf, vector
-from nova.ir.index import index
+from nova.ir.index import Index, index
+from nova.ir.symbolic.size_table import is_number, typical
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class VectorLoops:
     def emit(self) -> Range | None:
         """Emit the loops; return the range of the vectorized loop that remains to be done."""
         low, high = self.ranges[self.plan.loop] or (None, None)
-        extent = self.loop.size if low is None else distance(low, high)
+        extent = self._static_size() if low is None else distance(low, high)
+        if low is None and extent is None:
+            low, high = index(0), index(self.loop.size)
         remainder: Range | None = None
         if not self.plan.masked and (extent is None or extent % self.plan.width):
             end = index(self.loop.size) if low is None else high
@@ -75,14 +78,20 @@ class VectorLoops:
         outer = [
             i for i, loop in enumerate(self.nest.loops) if loop.parallel and i != self.plan.loop
         ]
-        position = NestPosition([None if o == 0 else index(o) for o in self.nest.offsets], {})
+        starts = [None if is_number(o, 0) else index(o) for o in self.nest.offsets]
+        position = NestPosition(starts, {})
         if self.loop.parallel:
             self._nested(outer, position, lambda p: self._across(p, low, high, extent))
             if self.plan.streams:
                 fence_stores()
         else:
-            self._nested(outer, position, lambda p: self._along_reduction(p, extent))
+            end = high if extent is None else extent
+            self._nested(outer, position, lambda p: self._along_reduction(p, end))
         return remainder
+
+    def _static_size(self) -> int | None:
+        """The size of the vectorized loop, if it is not symbolic."""
+        return self.loop.size if isinstance(self.loop.size, int) else None
 
     def _last_full(self, low: Any, end: Any, extent: int | None) -> Any:
         """The end of the last whole vector."""
@@ -102,7 +111,7 @@ class VectorLoops:
             return
         loop = self.nest.loops[loops[0]]
         span = self.ranges[loops[0]]
-        if loop.size == 1 and span is None:
+        if is_number(loop.size, 1) and span is None:
             self._nested(loops[1:], self._inside(position, loops[0], index(0)), body)
             return
         low, high = span or (index(0), index(loop.size))
@@ -220,7 +229,7 @@ class VectorLoops:
         return self._reduction_loop(loops[0], self._terms(loops[1:]), totals, inside)
 
     def _terms(self, loops: Sequence[int]) -> int:
-        return prod(self.nest.loops[i].size for i in loops)
+        return typical(prod(self.nest.loops[i].size for i in loops))
 
     def _reduction_loop(self, number: int, inner: int, totals: list[Any], body: Body) -> list[Any]:
         """A reduction loop in which each iteration adds `inner` terms one by one."""
@@ -235,9 +244,8 @@ class VectorLoops:
 
     # --- a reduction is vectorized ----------------------------------------------------------------
 
-    def _along_reduction(self, position: NestPosition, extent: int | None) -> None:
-        if extent is None:
-            raise AssertionError("a reduction is never cut into tiles")
+    def _along_reduction(self, position: NestPosition, extent: Index) -> None:
+        """Reduce `extent` elements; a reduction is never cut into tiles."""
         outputs = range(self.generic.num_inputs, len(self.buffers))
         names = self.cascade.names
         neutral = [identity(name, self._vector(i)) for name, i in zip(names, outputs, strict=True)]
@@ -249,12 +257,12 @@ class VectorLoops:
             self._store_scalar(i, combiner(name)(self._load_scalar(i, position), total), position)
 
     def _folded(
-        self, loops: Sequence[int], position: NestPosition, totals: list[Any], extent: int
+        self, loops: Sequence[int], position: NestPosition, totals: list[Any], extent: Index
     ) -> list[Any]:
         width, unroll = self.plan.width, self.plan.unroll
         step, number = width * unroll, self.plan.loop
         if loops:
-            inner = self._terms(loops[1:]) * -(-extent // step)
+            inner = self._terms(loops[1:]) * -(-typical(self.loop.size) // step)
             return self._reduction_loop(
                 loops[0],
                 inner,
@@ -263,6 +271,8 @@ class VectorLoops:
                     loops[1:], self._inside(position, loops[0], iv), values, extent
                 ),
             )
+        if not isinstance(extent, int):
+            return self._folded_dynamic(position, totals, extent)
         full, remaining = extent - extent % step, extent % step
         if full:
             totals = self.cascade.emit_loop(
@@ -288,6 +298,31 @@ class VectorLoops:
             merged = [arith.select(mask, n, o) for n, o in zip(new, old, strict=True)]
             totals = totals[:-outputs] + merged
         return totals
+
+    def _folded_dynamic(self, position: NestPosition, totals: list[Any], extent: Any) -> list[Any]:
+        """The reduction of `extent` elements: whole iterations, then vectors, the last masked."""
+        width, unroll, number = self.plan.width, self.plan.unroll, self.plan.loop
+        full = arith.subi(extent, arith.remui(extent, index(width * unroll)))
+        totals = self.cascade.emit_loop(
+            full,
+            width * unroll,
+            totals,
+            lambda iv, values: self._bodies(
+                self._inside(position, number, iv), values, unroll, None
+            ),
+        )
+        outputs = self.generic.num_outputs
+
+        def add_vector(iv: Any, old: list[Any]) -> list[Any]:
+            inside = self._inside(position, number, iv)
+            if not self.plan.masked:
+                return self._bodies(inside, old, 1, None)
+            mask = vector.create_mask(_mask_type(width), [arith.subi(extent, iv)])
+            new = self._bodies(inside, old, 1, mask)
+            return [arith.select(mask, n, o) for n, o in zip(new, old, strict=True)]
+
+        leading = carried(full, extent, width, totals[:outputs], add_vector)
+        return leading + totals[outputs:]
 
     def _vector(self, operand: int) -> Any:
         element = self.generic.block.arguments[operand].type
@@ -339,7 +374,7 @@ class VectorLoops:
         buffer = self.buffers[operand]
         if not isinstance(buffer.type, ir.MemRefType):
             return buffer
-        if self.loop.strides[operand] == 0:
+        if is_number(self.loop.strides[operand], 0):
             return self._load_scalar(operand, position)
         width = self.plan.width
         memory_type = ir.VectorType.get([width], buffer.type.element_type)

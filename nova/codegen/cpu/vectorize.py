@@ -21,9 +21,11 @@ from nova.codegen.common.combine import find_combiners
 from nova.codegen.common.loop_nest import Loop, LoopNest, score
 from nova.codegen.cpu.nontemporal import streams
 from nova.core.records import record
+from nova.core.sizes import same_shape
 from nova.core.targets import Target
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
+from nova.ir.symbolic.size_table import is_number, typical
 
 # Integer division traps on the undefined lanes past the end; remf is a loop.
 _SCALAR_ONLY = frozenset(
@@ -65,10 +67,12 @@ class VectorPlan:
 
 def find_vector_plan(nest: LoopNest, buffers: Sequence[Any], target: Target) -> VectorPlan | None:
     """The vectorization of `nest` on `target`, or None."""
-    if any(loop.size == 0 for loop in nest.loops) or _reads_own_output(nest):
+    if any(is_number(loop.size, 0) for loop in nest.loops) or _reads_own_output(nest):
         return None
     candidates = [
-        i for i, loop in enumerate(nest.loops) if loop.size >= _SHORTEST and _walks(nest, loop)
+        i
+        for i, loop in enumerate(nest.loops)
+        if typical(loop.size) >= _SHORTEST and _walks(nest, loop)
     ]
     for i in sorted(candidates, key=lambda i: score(nest, i), reverse=True):
         if (plan := _vector_plan_of(nest, i, buffers, target)) is not None:
@@ -80,8 +84,8 @@ def _walks(nest: LoopNest, loop: Loop) -> bool:
     """Whether every operand has stride 0 or 1, as outputs of such a loop must."""
     inputs = nest.generic.num_inputs
     output_stride = 1 if loop.parallel else 0
-    return all(s in (0, 1) for s in loop.strides[:inputs]) and all(
-        s == output_stride for s in loop.strides[inputs:]
+    return all(is_number(s, 0, 1) for s in loop.strides[:inputs]) and all(
+        is_number(s, output_stride) for s in loop.strides[inputs:]
     )
 
 
@@ -89,11 +93,11 @@ def _reads_own_output(nest: LoopNest) -> bool:
     """Whether an output's buffer is also an input, through an access other than the output's."""
     inputs = nest.generic.num_inputs
     accesses = [
-        (buffer_root(value), nest.offsets[i], tuple(loop.strides[i] for loop in nest.loops))
+        (buffer_root(value), (nest.offsets[i], *(loop.strides[i] for loop in nest.loops)))
         for i, value in enumerate(nest.generic.op.operands)
     ]
     return any(
-        read[0] == written[0] and read != written
+        read[0] == written[0] and not same_shape(read[1], written[1])
         for written in accesses[inputs:]
         for read in accesses[:inputs]
     )
@@ -120,12 +124,12 @@ def _vector_plan_of(
     stored = {
         str(b.type.element_type)
         for b, stride in zip(buffers, loop.strides, strict=True)
-        if stride and isinstance(b.type, ir.MemRefType)
+        if not is_number(stride, 0) and isinstance(b.type, ir.MemRefType)
     }
     masked = all(has_masks(target, _WIDTHS[t]) for t in stored)
     bits = max((_WIDTHS[t] for t in stored | (types - {"i64", "i1", "i8", "i16"})), default=32)
     width = target.lanes(bits)
-    size = loop.size
+    size = typical(loop.size)
     while width // 2 >= size or (not masked and width > size):
         width //= 2
     if width < 2:
@@ -164,7 +168,7 @@ def varying_values(nest: LoopNest, loop: Loop) -> set[Any]:
     varying = {
         a
         for i, a in enumerate(block.arguments)
-        if (loop.strides[i] or i >= inputs) and any(True for _ in a.uses)
+        if (not is_number(loop.strides[i], 0) or i >= inputs) and any(True for _ in a.uses)
     }
     for op in block.operations:
         op = op.operation

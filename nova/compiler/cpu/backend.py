@@ -106,10 +106,19 @@ class HostCompile(TargetCompile):
 
     def _read_variant(self) -> Variant:
         """The program without its objects."""
-        tables, constants = read_tables(self.module)
+        program = read_tables(self.module)
         cpu, options = llvm_cpu(self.target), self.settings.items()
         unpacked = read_unpacked(self.module)
-        return Variant(self.target, cpu, (), tables, constants, options, unpacked)
+        return Variant(
+            self.target,
+            cpu,
+            (),
+            program.tables,
+            program.constants,
+            options,
+            unpacked,
+            program.sizes,
+        )
 
     # --- code stages ----------------------------------------------------------------------------
 

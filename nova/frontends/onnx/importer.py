@@ -263,7 +263,10 @@ class Importer:
                 f"{name} is not an ONNX op that Nova knows",
                 hint="ops of other domains need a function in the model",
             )
-        schema = defs.get_schema(proto.op_type, version, domain)
+        try:
+            schema = defs.get_schema(proto.op_type, version, domain)
+        except defs.SchemaError:
+            raise OnnxError(f"opset {version} has no {name}") from None
         body = None
         if schema.has_function:
             body = schema.function_body

@@ -22,6 +22,7 @@ from nova.ir.index import index as index_value
 from nova.ir.linalg.loops import LoopBuilder
 from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
 from nova.ir.linalg.scalar import Body, Scalar
+from nova.ir.symbolic.size_table import static_size
 from nova.ir.types import dense, element_type, tensor_type
 
 Access = Callable[[list[Any]], Sequence[Any]]
@@ -60,6 +61,10 @@ class LinalgBuilder(LoopBuilder):
     def constant(self, array: np.ndarray, type_: TensorType) -> Operand:
         """A constant tensor."""
         return Operand(arith.ConstantOp(tensor_type(type_), dense(array, type_)).result, type_)
+
+    def static_size(self, size: int, construct: str) -> int:
+        """A size that decides the code of `construct`; LoweringError if it is symbolic."""
+        return static_size(size, construct)
 
     def fill(self, type_: TensorType, value: Any) -> Any:
         """A destination filled with a scalar."""

@@ -18,6 +18,7 @@ from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
+from nova.ir.symbolic.size_table import Extent, decoded
 
 _ITERATOR = re.compile(r"iterator_type<(\w+)>")
 _ACCESSES: dict[str, Access] = {}
@@ -45,7 +46,7 @@ class Access:
             for row, constant in zip(self.coefficients, self.constants, strict=True)
         )
 
-    def linear(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    def linear(self, shape: tuple[Extent, ...]) -> tuple[tuple[Extent, ...], Extent]:
         """Element strides per loop and the offset, in a row-major buffer of `shape`."""
         strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
         loops = len(self.coefficients[0]) if self.coefficients else 0
@@ -53,12 +54,21 @@ class Access:
             sum(s * row[d] for s, row in zip(strides, self.coefficients, strict=True))
             for d in range(loops)
         )
-        return per_loop, sum(s * c for s, c in zip(strides, self.constants, strict=True))
+        constants = decoded(self.constants)
+        return per_loop, sum(s * c for s, c in zip(strides, constants, strict=True))
+
+
+_ARITHMETIC = (
+    *("addf", "subf", "mulf", "divf", "remf", "negf"),
+    *("maximumf", "minimumf", "maxnumf", "minnumf"),
+)
+_FLOPS = {**{f"arith.{name}": 1 for name in _ARITHMETIC}, "math.fma": 2}
+"""Floating-point operations of an op; one for each other op of the dialect `math`."""
 
 
 @record
 class GenericOp:
-    """A linalg.generic with static shapes."""
+    """A linalg.generic; sizes are expressions while a symbolic program is lowered."""
 
     op: Any
 
@@ -92,9 +102,9 @@ class GenericOp:
         return self.op.regions[0].blocks[0]
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> tuple[Extent, ...]:
         """The extent of every loop, from operand dimensions that are indexed by that loop alone."""
-        sizes: list[int | None] = [None] * len(self.iterators)
+        sizes: list[Extent | None] = [None] * len(self.iterators)
         for operand, access in zip(self.op.operands, self.accesses, strict=True):
             shape = shape_of(operand)
             for i in range(len(shape)):
@@ -118,11 +128,23 @@ class GenericOp:
         return tuple(d for d in dims if d is not None)
 
     @cached_property
-    def work(self) -> int:
+    def work(self) -> Extent:
         """Estimated work: body executions times ops in the body, or an attribute of the op."""
         if WORK.has(self.op):
             return WORK.get(self.op)
         return prod(self.sizes) * max(1, len(self.block.operations) - 1)
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations: body executions times float arithmetic in the body.
+
+        A multiply-add is two; conversions, comparisons and integers do not count. An op that stands
+        for a whole algorithm has its estimate.
+        """
+        if WORK.has(self.op):
+            return WORK.get(self.op)
+        names = [op.operation.name for op in self.block.operations]
+        return prod(self.sizes) * sum(_FLOPS.get(n, n.startswith("math.")) for n in names)
 
     @property
     def is_whole(self) -> bool:
@@ -141,11 +163,14 @@ def is_generic_op(op: Any) -> bool:
     return op.operation.name == "linalg.generic"
 
 
-def shape_of(value: Any) -> tuple[int, ...]:
-    """The static shape of a tensor or memref value; () for scalars."""
+def shape_of(value: Any) -> tuple[Extent, ...]:
+    """The shape of a tensor or memref value; () for scalars.
+
+    While a symbolic program is lowered, sizes are expressions (`SizeExpr`) where they are symbolic.
+    """
     if not isinstance(value.type, ir.ShapedType):
         return ()
-    return tuple(value.type.shape)
+    return decoded(value.type.shape)
 
 
 def _access(attribute: Any) -> Access:

@@ -11,6 +11,7 @@ from typing import Any
 
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import static_size
 
 
 class MergeSort:
@@ -28,7 +29,7 @@ class MergeSort:
         smaller: Callable[[Sequence[Any], Sequence[Any]], Any],
     ):
         self.values, self.shape, self.axis, self.smaller = list(values), list(shape), axis, smaller
-        self.size = self.shape[axis]
+        self.size = static_size(self.shape[axis], "a sort")
 
     def emit(self) -> list[Any]:
         values = self.values

@@ -74,7 +74,7 @@ def _search_numpy(edges: np.ndarray, values: np.ndarray, *, right: bool) -> np.n
 
 
 def _search_lower(b: Any, out: TensorType, edges: Any, values: Any, *, right: bool) -> Any:
-    n = edges.shape[-1]
+    n = b.static_size(edges.shape[-1], "searchsorted")
     if not out.size or not n:
         return b.fill(out, 0) if out.size else b.empty(out)
     rows = edges.type.rank - 1

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from nova.codegen.common.footprint import store_footprint
 from nova.codegen.cpu.loops import index
 from nova.codegen.cpu.schedule import KernelSchedule
+from nova.codegen.cpu.symbolic_kernel import check_constants, load_sizes, store_symbolic
 from nova.core.records import record
 from nova.core.targets import parse_target
-from nova.errors import LoweringError
-from nova.ir.attributes import TILES
-from nova.ir.bindings import func, ir
+from nova.errors import LoweringError, SymbolicSizeError
+from nova.ir.attributes import SIZE_VALUES, TILES
+from nova.ir.bindings import func, ir, memref
+from nova.ir.control_flow.functions import control_functions, host_functions
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
+from nova.ir.symbolic.size_table import SizeTable, active_table, typical
+from nova.ir.symbolic.size_values import MOST_VALUES, SIZES_BUFFER, SizeValues
 from nova.ir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
@@ -50,29 +55,79 @@ class LowerKernels(Pass):
             name = lowered[0].name.value
             raise LoweringError(f"@{name} is lowered already", where=place_of(lowered[0].location))
         store_bools_as_bytes(module)
+        table = SizeTable.of(main)
+        values: dict[str, int] | None = None if table is None else {}
         tiles: dict[str, int] = {}
         for kernel in kernels(module):
-            tiles[kernel.name.value] = _lower(kernel, target, self.tile_work)
+            with table.active() if table is not None else nullcontext():
+                tiles[kernel.name.value] = _lower(kernel, target, self.tile_work, values)
             yield
-        for op in list(main.entry_block.operations):
-            if op.operation.name == "func.call":
-                with ir.InsertionPoint(op.operation), op.location:
-                    callee = op.callee.value
-                    if callee not in tiles:
-                        raise LoweringError(
-                            f"@main calls @{callee}, which is not a kernel",
-                            where=place_of(op.location),
-                        )
-                    operands = [*op.operation.operands, index(0), index(tiles[callee])]
-                    func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
-                op.operation.erase()
+        sizes = _declare_sizes(module, main, values) if values is not None else None
+        controls = {f.name.value for f in control_functions(module)}
+        for function in host_functions(module):
+            _pass_tiles(function, tiles, controls, sizes)
 
 
-def _lower(kernel: Any, target: Any, tile_work: int) -> int:
+def _pass_tiles(function: Any, tiles: dict[str, int], controls: set[str], sizes: Any) -> None:
+    """Let the calls of kernels pass all of their tiles, and the buffer of sizes if there is one."""
+    for op in list(function.entry_block.operations):
+        if op.operation.name != "func.call" or op.callee.value in controls:
+            continue
+        with ir.InsertionPoint(op.operation), op.location:
+            callee = op.callee.value
+            if callee not in tiles:
+                raise LoweringError(
+                    f"@{function.name.value} calls @{callee}, which is not a kernel",
+                    where=place_of(op.location),
+                )
+            operands = [*op.operation.operands]
+            if sizes is not None:
+                operands.append(memref.get_global(sizes.type_.value, sizes.sym_name.value))
+            operands += [index(0), index(tiles[callee])]
+            func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
+        op.operation.erase()
+
+
+def _declare_sizes(module: ir.Module, main: Any, values: dict[str, int]) -> Any:
+    """The buffer of the values of sizes, which the runtime fills, as a global of the module."""
+    SIZE_VALUES.set(main, tuple(values))
+    type_ = ir.MemRefType.get([MOST_VALUES], ir.IndexType.get())
+    with ir.InsertionPoint.at_block_begin(module.body), main.location:
+        return memref.global_(SIZES_BUFFER, type_, sym_visibility="private")
+
+
+def _lower(kernel: Any, target: Any, tile_work: int, numbers: dict[str, int] | None) -> int:
+    """Lower a kernel; `numbers` are the positions of the sizes that kernels load."""
+    try:
+        if numbers is None:
+            return _lower_tiles(kernel, target, tile_work, None)
+        check_constants(kernel)
+        return _lower_tiles(kernel, target, tile_work, numbers)
+    except SymbolicSizeError as error:
+        raise LoweringError(
+            f"@{kernel.name.value} has symbolic sizes that its schedule does not support: "
+            f"{error.what}",
+            where=place_of(kernel.location),
+            hint="keep this size static",
+        ) from None
+
+
+def _lower_tiles(kernel: Any, target: Any, tile_work: int, numbers: dict[str, int] | None) -> int:
+    values = None
+    if numbers is not None:
+        values = SizeValues(kernel, numbers)
+        load_sizes(kernel, values)
+    with values.active() if values is not None else nullcontext():
+        return _emit_tiles(kernel, target, tile_work)
+
+
+def _emit_tiles(kernel: Any, target: Any, tile_work: int) -> int:
     block = kernel.entry_block
     old = [op.operation for op in block.operations]
     returned = old.pop()
     schedule = KernelSchedule(kernel, old, target, tile_work)
+    if active_table() is not None:
+        store_symbolic(kernel, schedule)
     index_type = ir.IndexType.get()
     begin = block.add_argument(index_type, kernel.location)
     end = block.add_argument(index_type, kernel.location)
@@ -83,8 +138,9 @@ def _lower(kernel: Any, target: Any, tile_work: int) -> int:
             op.erase()
     set_argument_types(kernel, [])
     view = Kernel(kernel)
-    view.tiles, view.core, view.scalar_loops = schedule.tiles, schedule.core, schedule.scalar_loops
+    tiles = typical(schedule.tiles)
+    view.tiles, view.core, view.scalar_loops = tiles, schedule.core, schedule.scalar_loops
     store_footprint(kernel, schedule.footprint)
     if schedule.merges_tiles:
         view.merges_tiles = True
-    return schedule.tiles
+    return tiles

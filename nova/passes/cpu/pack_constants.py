@@ -22,6 +22,7 @@ from nova.ir.attributes import UNPACKED
 from nova.ir.bindings import ir, memref
 from nova.ir.buffers import view_as
 from nova.ir.kernel import set_argument_types
+from nova.ir.symbolic.size_table import sizes_of
 from nova.ir.types import constant_values, dense_bytes, memory_dtype
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
@@ -47,6 +48,10 @@ class PackConstants(Pass):
         constants = constant_arguments(module)
         if not constants:
             return
+        with sizes_of(main_function(module)):
+            self._pack(module, constants)
+
+    def _pack(self, module: ir.Module, constants: dict[str, frozenset[int]]) -> None:
         target = parse_target(self.target)
         packer = _Packer(module)
         calls = _calls(module)

@@ -15,6 +15,7 @@ from typing import Any
 
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, VIEWS, buffer_root
+from nova.ir.control_flow.functions import is_control
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import functions_by_name
@@ -144,6 +145,8 @@ def _calls(buffer: Any) -> list[Any]:
 
 
 def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:
+    if is_control(kernel):
+        return False  # its regions read inputs after they have written results
     operands = list(call.operands)
     formal = list(kernel.entry_block.arguments)
     source = {formal[i] for i, o in enumerate(operands) if buffer_root(o) == argument}

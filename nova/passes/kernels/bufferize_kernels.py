@@ -10,9 +10,11 @@ from nova.errors import LoweringError
 from nova.ir.attributes import TILE_LOCAL
 from nova.ir.bindings import func, ir, memref, tensor
 from nova.ir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
+from nova.ir.control_flow.functions import control_functions, is_control
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import find_ops, functions, functions_by_name, kernels, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.kernels.loop_buffers import yield_in_place
@@ -43,13 +45,21 @@ class BufferizeKernels(Pass):
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
         for function in functions(module):
-            _protect_arguments(function)
+            if is_control(function):
+                _read_arguments(function)
+            else:
+                _protect_arguments(function)
         for loop in find_ops(module, "scf.for", "scf.while"):
             yield_in_place(loop)
         _separate_updates(module, main)
         UpstreamPass(_ONE_SHOT, verify=False).run(module)  # the caller of this pass verifies
         main = main_function(module)
-        results = {kernel.name.value: _pass_destinations(kernel) for kernel in kernels(module)}
+        table = SizeTable.of(main)
+        results = {
+            kernel.name.value: _pass_destinations(kernel, table) for kernel in kernels(module)
+        }
+        for function in control_functions(module):
+            results[function.name.value] = _pass_results(function)
         for op in list(main.entry_block.operations):
             if op.operation.name == "func.call":
                 _rewrite_call(op, results[op.callee.value])
@@ -72,6 +82,26 @@ def _protect_arguments(function: Any) -> None:
     )
 
 
+def _read_arguments(function: Any) -> None:
+    """Say that a control function only reads its arguments: upstream does not see its regions."""
+    read = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([read] * len(function.type.inputs))
+
+
+def _pass_results(function: Any) -> _Destinations:
+    """Make the results of a control function arguments, after its inputs."""
+    inputs, results = list(function.type.inputs), list(function.type.results)
+    for attribute in ("arg_attrs", "res_attrs"):
+        if attribute in function.attributes:
+            del function.attributes[attribute]
+    function.attributes["function_type"] = ir.TypeAttr.get(
+        ir.FunctionType.get([*inputs, *results], [])
+    )
+    view = Kernel(function)
+    view.ins, view.outs = len(inputs), len(results)
+    return _Destinations(tuple(range(len(inputs), len(inputs) + len(results))), tuple(results))
+
+
 def _separate_updates(module: ir.Module, main: Any) -> None:
     """Give the op that computes an updated parameter's new value a separate destination."""
     updates = len(Main(main).updates)
@@ -83,6 +113,8 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
         if not isinstance(call, ir.OpResult) or call.owner.operation.name != "func.call":
             continue
         kernel = named[call.owner.attributes["callee"].value]
+        if is_control(kernel):
+            continue
         inside = kernel.entry_block.operations
         result = buffer_root(inside[len(inside) - 1].operands[call.result_number])
         if isinstance(result, ir.OpResult) and is_generic_op(result.owner):
@@ -108,7 +140,7 @@ class _Destinations:
     added: tuple[Any, ...]
 
 
-def _pass_destinations(kernel: Any) -> _Destinations:
+def _pass_destinations(kernel: Any, table: SizeTable | None) -> _Destinations:
     block = kernel.entry_block
     returned = block.operations[len(block.operations) - 1]
     inputs = len(block.arguments)
@@ -118,7 +150,7 @@ def _pass_destinations(kernel: Any) -> _Destinations:
     roots = [buffer_root(v) for v in returned.operands]
     outs = list(dict.fromkeys(r for r in roots if r in [a.operation.results[0] for a in allocs]))
     scratch = [a.operation.results[0] for a in allocs if a.operation.results[0] not in outs]
-    scratch = _keep_in_tiles(kernel, _share_scratch(block, scratch))
+    scratch = _keep_in_tiles(kernel, _share_scratch(block, scratch), table)
     position: dict[Any, int] = {a: i for i, a in enumerate(block.arguments)}
     added = []
     for value in [*outs, *scratch]:
@@ -193,13 +225,13 @@ def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
     return buffers
 
 
-def _keep_in_tiles(kernel: Any, scratch: list[Any]) -> list[Any]:
+def _keep_in_tiles(kernel: Any, scratch: list[Any], table: SizeTable | None) -> list[Any]:
     """Leave tile-local buffers in the kernel; return the others."""
     grid = Kernel(kernel).grid
     names = {op.operation.name for op in kernel.entry_block.operations}
     if not names <= _TILED:
         return scratch  # it will have one tile
-    local = [value for value in scratch if is_tile_local(value, grid)]
+    local = [value for value in scratch if is_tile_local(value, grid, table)]
     for value in reversed(local):
         with ir.InsertionPoint.at_block_begin(kernel.entry_block), value.owner.location:
             alloca = memref.AllocaOp(value.type, [], [])

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.walk import kernels, main_function
+from nova.ir.control_flow.functions import host_functions, is_call
+from nova.ir.walk import kernels
 from nova.passes.base import Pass
 
 
@@ -20,7 +21,6 @@ class DedupKernels(Pass):
     name: ClassVar[str] = "dedup-kernels"
 
     def run(self, module: ir.Module) -> None:
-        main = main_function(module)
         first: dict[str, str] = {}
         renamed: dict[str, str] = {}
         copies = []
@@ -33,11 +33,12 @@ class DedupKernels(Pass):
             if representative != name:
                 renamed[name] = representative
                 copies.append(kernel.operation)
-        for op in main.entry_block.operations:
-            if op.operation.name == "func.call" and op.callee.value in renamed:
-                op.operation.attributes["callee"] = ir.FlatSymbolRefAttr.get(
-                    renamed[op.callee.value]
-                )
+        for function in host_functions(module):
+            for op in function.entry_block.operations:
+                if is_call(op.operation) and op.callee.value in renamed:
+                    op.operation.attributes["callee"] = ir.FlatSymbolRefAttr.get(
+                        renamed[op.callee.value]
+                    )
         # Last: a call of an erased kernel would make the module invalid to print.
         for kernel in copies:
             kernel.erase()

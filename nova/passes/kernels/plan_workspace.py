@@ -10,11 +10,20 @@ from nova.errors import LoweringError, WorkspaceError
 from nova.ir.attributes import WORKSPACE
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import buffer_root, emit_copy, nbytes, view_as
+from nova.ir.control_flow.functions import (
+    Control,
+    control_functions,
+    is_call,
+    is_control,
+    name_of,
+    region_modules,
+)
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
+from nova.passes.control.region_memory import control_memory, control_work
 from nova.passes.kernels.assign_offsets import Layout, Lifetime, lay_out, order_calls
 from nova.passes.kernels.buffer_donation import can_write_in_place, delay_updates, users
 from nova.passes.kernels.kernel_copies import KernelCopies
@@ -32,10 +41,12 @@ class PlanWorkspace(Pass):
     (nova/passes/kernels/assign_offsets.py). Buffers that still do not fit are rematerialized
     (nova/passes/kernels/rematerialize.py). The size is the attribute `nova.workspace`;
     `nova.outputs` counts the outputs. A result that is an argument, a constant or a duplicate is
-    copied by a separate kernel.
+    copied by a separate kernel. A call of a control function gets one more buffer: the workspace of
+    its regions, and the second buffers of the carries of a loop.
     """
 
     name: ClassVar[str] = "plan-workspace"
+    reads_regions: ClassVar[bool] = True
     max_workspace: int | None = None
 
     def run(self, module: ir.Module) -> None:
@@ -76,6 +87,7 @@ class _Planner:
         self.copies = KernelCopies(self.block, self.named)
 
     def plan(self) -> None:
+        self._allocate_regions()
         returned = self.block.operations[len(self.block.operations) - 1]
         updates = Main(self.main).updates
         ordinary = len(returned.operands) - len(updates)
@@ -100,6 +112,25 @@ class _Planner:
         self._set_argument_attributes(len(self.block.arguments))
         main = Main(self.main)
         main.workspace, main.outputs = size, ordinary
+
+    def _allocate_regions(self) -> None:
+        """Give every call of a control function the memory that its regions need."""
+        planned = {name_of(m): main_function(m) for m in region_modules(self.module)}
+        for op in list(self.block.operations):
+            op = op.operation
+            function = self.named.get(op.attributes["callee"].value) if is_call(op) else None
+            if function is None or not is_control(function):
+                continue
+            regions = [planned[name] for name in Control.of(function).regions]
+            Kernel(function).work = control_work(function, regions)
+            i8 = ir.IntegerType.get_signless(8)
+            type_ = ir.MemRefType.get([control_memory(function, regions)], i8)
+            with ir.InsertionPoint(op), op.location:
+                memory = memref.AllocOp(type_, [], []).result
+                func.CallOp([], op.attributes["callee"], [*op.operands, memory])
+            op.erase()
+            types = [*function.type.inputs, type_]
+            function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 
     # --- results --------------------------------------------------------------------------------
 
@@ -141,6 +172,8 @@ class _Planner:
                 continue
             positions = [i for i, o in enumerate(op.operands) if buffer_root(o) == argument]
             if len(positions) < 2:
+                continue
+            if is_control(self.named[op.attributes["callee"].value]):
                 continue
             kernel = self.copies.take(op, tuple(positions))
             if kernel is None:
@@ -209,7 +242,8 @@ class _Planner:
                 raise error
 
     def _calls(self) -> list[Call]:
-        costs = {view.name: (view.ins, view.work) for view in map(Kernel, kernels(self.module))}
+        called = [*kernels(self.module), *control_functions(self.module)]
+        costs = {view.name: (view.ins, view.work) for view in map(Kernel, called)}
         return [
             Call(
                 op.operation,

@@ -33,7 +33,9 @@ class ConvertNovaToLinalg(Pass):
 
     def run(self, module: ir.Module) -> None:
         for function in functions(module):
-            if not function.is_external:
+            if function.is_external:
+                _make_type_signless(function)
+            else:
                 _Converter().function(function)
 
 
@@ -102,6 +104,15 @@ class _Converter:
                 result, operands, lambda s, *xs: scalar(s, *xs, **attrs)
             )
         raise LoweringError(f"the row of {name} has no lower column", where=place_of(op.location))
+
+
+def _make_type_signless(function: Any) -> None:
+    """Convert the type of a declaration."""
+    types = [
+        [tensor_type(nova_type(t)) if isinstance(t, ir.RankedTensorType) else t for t in part]
+        for part in (function.type.inputs, function.type.results)
+    ]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 
 def _signless_constant(op: Any, result: TensorType) -> Any:

@@ -17,6 +17,7 @@ from nova.ir.clone import clone_into
 from nova.ir.index import index
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.linalg.ops import generic_op, loop_index, yield_op
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import main_function
 from nova.passes.base import Pass
 
@@ -48,7 +49,10 @@ class SplitReductions(Pass):
     depth: int = 65_536
 
     def run(self, module: ir.Module) -> None:
-        for op in list(main_function(module).entry_block.operations):
+        main = main_function(module)
+        if SizeTable.of(main) is not None:
+            return  # the parts of a symbolic size are not a number
+        for op in list(main.entry_block.operations):
             op = op.operation
             if is_generic_op(op) and (cut := self._cut(GenericOp(op))):
                 _split(GenericOp(op), *cut)

@@ -114,7 +114,7 @@ def _check(graph: Graph, serial_work: int) -> tuple[list[Placed], Tables]:
     run_pipeline(module, [*nova_to_linalg(), forming, *kernels_to_buffers()])
     placed = _placed(module)
     run_pipeline(module, buffers_to_loops())
-    tables, _ = read_tables(module)
+    tables = read_tables(module).tables
     for buffer in placed:
         assert buffer.offset % 64 == 0
         assert buffer.offset + buffer.size <= tables.workspace_size

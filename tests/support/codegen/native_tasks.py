@@ -129,7 +129,8 @@ def load_module(
     recorder = Recorder()
     if after != "loops":
         run_stages(module, settings, recorder, after=after, until="loops")
-    tables, constants = read_tables(module)
+    program = read_tables(module)
+    tables, constants = program.tables, program.constants
     tables = replace(tables, tasks=plan_tasks(tables, workers, worth_ns=0))
     footprints = tuple(load_footprint(kernel) for kernel in kernels(module))
     run_stages(module, settings, recorder, after="loops")

@@ -116,7 +116,7 @@ static void driver_leave(nova_driver *driver)
 static int driver_tensor_map_encode(nova_driver *driver, const nova_tensor_map *map,
                                     uint64_t address, nova_encoded_map *encoded)
 {
-    (void)driver;
+    simulator *s = sim_of(driver);
     sim_tensor_map layout = {.address = address + map->offset,
                              .element = map->element,
                              .rank = map->rank,
@@ -124,7 +124,13 @@ static int driver_tensor_map_encode(nova_driver *driver, const nova_tensor_map *
     memcpy(layout.dims, map->dims, sizeof layout.dims);
     memcpy(layout.strides, map->strides, sizeof layout.strides);
     memcpy(layout.box, map->box, sizeof layout.box);
-    *encoded = (nova_encoded_map){{0}};
+    const char *wrong = nova_sim_check_tensor_map(&layout);
+    if (wrong != NULL) {
+        pthread_mutex_lock(&s->mutex);
+        (void)snprintf(s->why, sizeof s->why, "a tensor map: %s", wrong);
+        pthread_mutex_unlock(&s->mutex);
+        return SIM_BAD_LAUNCH;
+    }
     memcpy(encoded->bytes, &layout, sizeof layout);
     return SIM_OK;
 }

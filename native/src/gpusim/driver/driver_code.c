@@ -14,6 +14,7 @@ typedef struct {
 typedef struct {
     uint64_t name, code, length, operands, operand_count, constants, constant_count;
     uint32_t register_words, shared_bytes, local_bytes, param_bytes, most_threads, required[3];
+    uint32_t thread_registers, cluster[3];
 } image_row;
 
 static bool code_fits(uint64_t size, uint64_t at, uint64_t number, uint64_t each)
@@ -38,10 +39,12 @@ static bool code_read_row(const char *image, uint64_t size, const image_row *row
         .register_words = row->register_words,
         .shared_bytes = row->shared_bytes,
         .local_bytes = row->local_bytes,
+        .thread_registers = row->thread_registers,
     };
     created->param_bytes = row->param_bytes;
     created->most_threads = row->most_threads;
     memcpy(created->required, row->required, sizeof created->required);
+    memcpy(created->cluster, row->cluster, sizeof created->cluster);
     return true;
 }
 
@@ -62,7 +65,7 @@ int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, ui
     (void)kind, (void)log_size;
     *log = '\0';
     const image_header *header = image;
-    if (size < sizeof *header || memcmp(header->magic, "NOVASIM1", 8) != 0 ||
+    if (size < sizeof *header || memcmp(header->magic, "NOVASIM2", 8) != 0 ||
         !code_fits(size, sizeof *header, header->count, sizeof(image_row)) ||
         !code_fits(size, header->text, header->text_size, 1))
         return SIM_BAD_CODE;

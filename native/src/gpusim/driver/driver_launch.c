@@ -74,6 +74,7 @@ static uint64_t launch_fault_location(const sim_range *ranges, uint32_t count, u
 static int launch_run(simulator *s, const work *w, const sim_range *ranges,
                       const uint64_t *arguments)
 {
+    const uint32_t *cluster = w->function->cluster;
     const sim_launch launch = {
         .ranges = ranges,
         .range_count = w->range_count,
@@ -81,6 +82,8 @@ static int launch_run(simulator *s, const work *w, const sim_range *ranges,
         .param_bytes = w->argument_count * (uint32_t)sizeof *arguments,
         .grid = {w->shape.grid[0], w->shape.grid[1], w->shape.grid[2]},
         .block = {w->shape.block[0], w->shape.block[1], w->shape.block[2]},
+        .cluster = {cluster[0] ? cluster[0] : 1, cluster[1] ? cluster[1] : 1,
+                    cluster[2] ? cluster[2] : 1},
         .dynamic_shared = w->shape.shared,
         .most_steps = MOST_STEPS,
         .check_races = 1,

@@ -187,6 +187,9 @@ static int queue_check_launch(simulator *s, const nova_kernel_call *call)
         wrong = "has more threads than it was compiled for";
     else if (f->required[0] != 0 && memcmp(f->required, size, sizeof f->required) != 0)
         wrong = "has another block than it was compiled for";
+    else if (f->cluster[0] != 0 && (grid[0] % f->cluster[0] != 0 || grid[1] % f->cluster[1] != 0 ||
+                                    grid[2] % f->cluster[2] != 0))
+        wrong = "has a grid that is not a multiple of its clusters";
     else if (blocks == 0 || blocks >= MOST_BLOCKS)
         wrong = "has more blocks than the simulator can run";
     else if (call->shape->shared > MOST_SHARED - f->kernel.shared_bytes)
@@ -217,10 +220,8 @@ static work *queue_make_launch(const nova_kernel_call *call)
     memset(object->data, 0, parameters * sizeof *object->data);
     memcpy(object->data, call->arguments, call->argument_count * sizeof *call->arguments);
     if (map_words > 0)
-        memcpy(object->data + parameters - map_words, call->maps,
-               map_words * sizeof *object->data);
-    memcpy(object->data + parameters, call->ranges,
-           call->range_count * sizeof *call->ranges);
+        memcpy(object->data + parameters - map_words, call->maps, map_words * sizeof *object->data);
+    memcpy(object->data + parameters, call->ranges, call->range_count * sizeof *call->ranges);
     return object;
 }
 

@@ -37,6 +37,7 @@ typedef struct {
     sim_kernel kernel;
     uint32_t param_bytes, most_threads;
     uint32_t required[3];
+    uint32_t cluster[3]; /* blocks of a cluster; 0: not given by the kernel */
 } function;
 
 struct module {

@@ -83,15 +83,16 @@ void sim_copy_commit(sim_warp *warp, uint32_t mask)
         warp->groups[lane] += mask >> lane & 1;
 }
 
-/* target: groups that may still be pending; UINT32_MAX waits for all copies, committed or not. */
-int sim_copy_wait(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+/* `groups` are those that may still be pending; UINT32_MAX waits for all copies, committed or
+ * not. */
+static int async_finish(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask,
+                        uint32_t groups)
 {
     uint32_t pending = 0;
     for (uint32_t i = 0; i < warp->copy_count; i++) {
         sim_copy copy = warp->copies[i];
         int waits = mask >> copy.lane & 1;
-        int ended =
-            at->target == UINT32_MAX || (uint64_t)copy.group + at->target < warp->groups[copy.lane];
+        int ended = groups == UINT32_MAX || (uint64_t)copy.group + groups < warp->groups[copy.lane];
         if (!waits || !ended) {
             warp->copies[pending++] = copy;
             continue;
@@ -105,4 +106,14 @@ int sim_copy_wait(sim_block *block, sim_warp *warp, const sim_instruction *at, u
     }
     warp->copy_count = pending;
     return 0;
+}
+
+int sim_copy_complete(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+{
+    return async_finish(block, warp, at, mask, UINT32_MAX);
+}
+
+int sim_copy_wait(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
+{
+    return async_finish(block, warp, at, mask, at->target);
 }

@@ -37,8 +37,8 @@ static uint64_t atomics_add(sim_type type, uint64_t old, uint64_t by)
     }
 }
 
-static uint64_t atomics_combine(uint32_t operation, sim_type type, uint64_t old, uint64_t by,
-                                uint64_t with)
+uint64_t sim_atomic_combine(uint32_t operation, sim_type type, uint64_t old, uint64_t by,
+                            uint64_t with)
 {
     switch (operation) {
     case A_ADD:
@@ -87,7 +87,7 @@ int sim_atomic(sim_block *block, sim_warp *warp, const sim_instruction *at, uint
             if (at->detail == A_CAS)
                 with = lane_value(block, warp, operand(block, at, first + 1), lane) & value_mask;
             memcpy(&old, target, size);
-            uint64_t value = atomics_combine(at->detail, at->type, old, by, with);
+            uint64_t value = sim_atomic_combine(at->detail, at->type, old, by, with);
             memcpy(target, &value, size);
             if (at->results)
                 put_lane(warp, operand(block, at, i), lane, old);

@@ -2,17 +2,6 @@
  * to all of them after it. */
 #include "gpusim/state.h"
 
-static uint32_t barrier_most(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
-static void barrier_learn(uint32_t *clock, const uint32_t *from)
-{
-    for (int w = 0; w < MOST_WARPS; w++)
-        clock[w] = barrier_most(clock[w], from[w]);
-}
-
 /* Operands of the instruction: number [, threads]. */
 int sim_arrive(sim_block *block, sim_warp *warp, const sim_instruction *at, int lane, int waits)
 {
@@ -25,8 +14,7 @@ int sim_arrive(sim_block *block, sim_warp *warp, const sim_instruction *at, int 
         (begun && barrier->threads != threads))
         return sim_report(block, FAULT_BARRIER, at, thread_of(warp, lane));
     barrier->threads = (uint32_t)threads;
-    barrier_learn(barrier->vector_clock, warp->vector_clock);
-    barrier->vector_clock[warp->number] = warp->clock;
+    sim_publish(block, warp, barrier->vector_clock);
     if (waits) {
         barrier->waiting |= (uint32_t)1 << warp->number;
         warp->waits = (uint32_t)number + 1;
@@ -94,17 +82,18 @@ int sim_release(sim_block *block)
             continue;
         for (uint32_t w = 0; !barrier->threads && w < block->warp_count; w++)
             if (!block->warps[w].live)
-                barrier->vector_clock[w] =
-                    barrier_most(barrier->vector_clock[w], block->warps[w].clock);
+                sim_publish(block, block->warps + w, barrier->vector_clock);
         for (uint32_t w = 0; w < block->warp_count; w++) {
             sim_warp *warp = block->warps + w;
             if (!(barrier->waiting >> w & 1))
                 continue;
-            barrier_learn(warp->vector_clock, barrier->vector_clock);
+            sim_learn(block, warp->vector_clock, barrier->vector_clock);
             warp->clock++, warp->waits = 0, warp->parked = 0;
             released++;
         }
-        memset(barrier, 0, sizeof *barrier);
+        barrier->waiting = barrier->resumed = barrier->threads = 0;
+        memset(barrier->vector_clock, 0,
+               block->cluster->clock_words * sizeof *barrier->vector_clock);
     }
     return released;
 }

@@ -26,7 +26,7 @@ static inline int memory_is_inside(const sim_range *range, uint64_t address, uin
     return address - range->start < range->size && range->size - (address - range->start) >= bytes;
 }
 
-static const sim_range *memory_find_range(sim_block *block, uint64_t address, uint32_t bytes)
+const sim_range *sim_find_range(sim_block *block, uint64_t address, uint32_t bytes)
 {
     const sim_launch *launch = block->launch;
     if (block->last_range < launch->range_count &&
@@ -72,8 +72,8 @@ static inline sim_fault_kind memory_check_state(uint8_t *state, uint32_t bytes, 
     if (memory_all_written(state, bytes))
         return FAULT_NONE;
     for (uint32_t i = 0; i < bytes; i++)
-        if (state[i] & STATE_PENDING)
-            return FAULT_PENDING_COPY;
+        if (state[i] & (STATE_PENDING | STATE_MBARRIER))
+            return state[i] & STATE_PENDING ? FAULT_PENDING_COPY : FAULT_MBARRIER;
     if (access == ACCESS_WRITE) {
         memset(state, STATE_WRITTEN, bytes);
         return FAULT_NONE;
@@ -91,21 +91,6 @@ static inline sim_fault_kind memory_check_state(uint8_t *state, uint32_t bytes, 
     return FAULT_NONE;
 }
 
-/* The thread whose copy to a byte of shared memory is pending. */
-static void memory_name_copier(sim_block *block, uint64_t address, uint32_t bytes)
-{
-    for (uint32_t w = 0; w < block->warp_count; w++)
-        for (uint32_t i = 0; i < block->warps[w].copy_count; i++) {
-            const sim_copy *copy = block->warps[w].copies + i;
-            if (copy->at >= address + bytes || address >= copy->at + copy->bytes)
-                continue;
-            block->fault->has_other = block->fault->other_writes = 1;
-            memcpy(block->fault->other_block, block->index, sizeof block->index);
-            sim_name_thread(block, w * LANES + copy->lane, block->fault->other);
-            return;
-        }
-}
-
 /* Notes an access, and reports the race that it is part of. */
 static inline int memory_check_order(sim_block *block, sim_warp *warp, const sim_instruction *at,
                                      uint32_t thread, sim_space space, sim_shadow *word,
@@ -120,22 +105,23 @@ static inline int memory_check_order(sim_block *block, sim_warp *warp, const sim
            sim_report_race(block, at, thread, space, address, bytes, access, word, with);
 }
 
-static inline uint8_t *memory_reach_shared(sim_block *block, sim_warp *warp,
+/* `target` is the block whose shared memory it is. */
+static inline uint8_t *memory_reach_shared(sim_block *block, sim_block *target, sim_warp *warp,
                                            const sim_instruction *at, uint32_t thread,
                                            uint64_t address, uint32_t bytes, sim_access access,
                                            const uint8_t *value)
 {
-    sim_fault_kind fault_type = memory_check_state(block->shared_state + address, bytes, access);
+    sim_fault_kind fault_type = memory_check_state(target->shared_state + address, bytes, access);
     if (fault_type != FAULT_NONE) {
         if (fault_type == FAULT_PENDING_COPY)
-            memory_name_copier(block, address, bytes);
+            sim_bulk_name_copier(target, address, bytes);
         sim_bad_access(block, fault_type, at, thread, SPACE_SHARED, address, bytes, access);
         return NULL;
     }
-    uint8_t *host = block->shared + address;
-    if (block->launch->check_races &&
-        memory_check_order(block, warp, at, thread, SPACE_SHARED,
-                           block->shared_shadow + address / 4, address, bytes, access, host, value))
+    uint8_t *host = target->shared + address;
+    if (block->launch->check_races && memory_check_order(block, warp, at, thread, SPACE_SHARED,
+                                                         target->shared_shadow + address / 4,
+                                                         address, bytes, access, host, value))
         return NULL;
     return host;
 }
@@ -145,7 +131,7 @@ static inline uint8_t *memory_reach_global(sim_block *block, sim_warp *warp,
                                            uint64_t address, uint32_t bytes, sim_access access,
                                            const uint8_t *value)
 {
-    const sim_range *range = memory_find_range(block, address, bytes);
+    const sim_range *range = sim_find_range(block, address, bytes);
     sim_fault_kind fault_type = FAULT_NONE;
     if (range == NULL)
         fault_type = FAULT_BOUNDS;
@@ -191,6 +177,12 @@ static inline uint8_t *memory_reach(sim_block *block, sim_warp *warp, const sim_
     }
     if (space == SPACE_GLOBAL)
         return memory_reach_global(block, warp, at, thread, address, bytes, access, value);
+    sim_block *target = block;
+    if (space == SPACE_SHARED && address >> CLUSTER_SHIFT != 0) {
+        target = sim_reach_rank(block, warp, at, thread, &address);
+        if (target == NULL)
+            return NULL;
+    }
     uint64_t limit = space == SPACE_SHARED  ? block->shared_bytes
                      : space == SPACE_LOCAL ? block->kernel->local_bytes
                                             : block->launch->param_bytes;
@@ -199,7 +191,7 @@ static inline uint8_t *memory_reach(sim_block *block, sim_warp *warp, const sim_
         return NULL;
     }
     if (space == SPACE_SHARED)
-        return memory_reach_shared(block, warp, at, thread, address, bytes, access, value);
+        return memory_reach_shared(block, target, warp, at, thread, address, bytes, access, value);
     if (space == SPACE_LOCAL)
         return block->local + (size_t)thread * block->kernel->local_bytes + address;
     if (access != ACCESS_READ) {

@@ -2,26 +2,27 @@
  * different threads to the same byte, one of them a write.
  *
  * A warp has a clock that advances at each barrier, and a vector clock of the other warps as of its
- * last synchronization with them. Each word of shared and of global memory has a stamp of its last
- * write and its last two readers, so a race with any of those three is found. Two blocks are
- * ordered only if the first has released and the second acquired (a fence, or an access with that
- * semantics); which accesses precede the release is not tracked. A store that does not change the
- * value does not race with the previous store. */
+ * last synchronization with them; asynchronous operations are accesses of agents with clocks of
+ * their own. Each word of shared and of global memory has a stamp of its last
+ * write and its last two readers, so a race with any of those three is found. Two blocks of
+ * different clusters are ordered only if the first has released and the second acquired (a fence,
+ * or an access with that semantics); which accesses precede the release is not tracked. A store
+ * that does not change the value does not race with the previous store. */
 #ifndef NOVA_GPUSIM_MEMORY_RACES_H
 #define NOVA_GPUSIM_MEMORY_RACES_H
 
 #include "gpusim/state.h"
 
-/* A stamp from its top: block 26 bits, clock 22, thread 10, several threads of the warp, strong,
- * bytes of the word 4. */
+/* A stamp from its top: block 25 bits, clock 22, thread 11, several threads of the warp, strong,
+ * bytes of the word 4. Threads from BLOCK_THREADS on are asynchronous agents. */
 enum {
     BYTES_BITS = 4,
     STRONG_AT = 4,
     SEVERAL_AT = 5,
     THREAD_AT = 6,
     WARP_AT = 11,
-    CLOCK_AT = 16,
-    BLOCK_AT = 38
+    CLOCK_AT = 17,
+    BLOCK_AT = 39
 };
 #define STAMP_STRONG ((sim_stamp)1 << STRONG_AT)
 #define STAMP_SEVERAL ((sim_stamp)1 << SEVERAL_AT)
@@ -37,7 +38,26 @@ static inline uint32_t clock_in(sim_stamp stamp)
 }
 static inline uint32_t thread_in(sim_stamp stamp)
 {
-    return (uint32_t)(stamp >> THREAD_AT) & 1023;
+    return (uint32_t)(stamp >> THREAD_AT) & (2 * BLOCK_THREADS - 1);
+}
+
+/* Where a vector clock has the author of a stamp, in the row of its block. */
+static inline uint32_t author_of(sim_stamp stamp)
+{
+    uint32_t thread = thread_in(stamp);
+    return thread < BLOCK_THREADS ? thread / LANES : thread - BLOCK_THREADS + AGENT_STORES;
+}
+
+/* The block of the cluster that has made a stamp; NULL: another one. */
+static inline sim_block *stamp_block(const sim_block *block, sim_stamp stamp)
+{
+    uint32_t serial = block_in(stamp);
+    if (serial == block->serial)
+        return block->cluster->blocks + block->rank;
+    for (uint32_t i = 0; i < block->cluster->size; i++)
+        if (block->cluster->blocks[i].serial == serial)
+            return block->cluster->blocks + i;
+    return NULL;
 }
 
 /* The stamp of an access that touches no byte yet. */
@@ -52,14 +72,19 @@ static inline sim_stamp make_stamp(const sim_block *block, const sim_warp *warp,
 static inline int is_ordered(const sim_block *block, const sim_warp *warp, uint32_t thread,
                              sim_space space, sim_stamp stamp)
 {
-    if (block_in(stamp) != block->serial)
-        return space != SPACE_GLOBAL ||
-               block_in(stamp) <= block->first_serial || /* of an earlier launch */
-               (block->acquired && block->released[block_in(stamp) - block->first_serial]);
-    uint32_t other = thread_in(stamp);
-    if (other / LANES == warp->number)
+    uint32_t rank = block->rank;
+    if (block_in(stamp) != block->serial) {
+        const sim_block *author = stamp_block(block, stamp);
+        if (author == NULL)
+            return space != SPACE_GLOBAL ||
+                   block_in(stamp) <= block->first_serial || /* of an earlier launch */
+                   (block->acquired && block->released[block_in(stamp) - block->first_serial]);
+        rank = author->rank;
+    }
+    uint32_t other = thread_in(stamp), author = author_of(stamp);
+    if (rank == block->rank && author == warp->number)
         return clock_in(stamp) < warp->clock || (other == thread && !(stamp & STAMP_SEVERAL));
-    return warp->vector_clock[other / LANES] >= clock_in(stamp);
+    return warp->vector_clock[rank * CLOCK_ROW + author] >= clock_in(stamp);
 }
 
 static inline int conflicts(const sim_block *block, const sim_warp *warp, uint32_t thread,
@@ -145,6 +170,7 @@ static inline sim_shadow *find_race(const sim_block *block, const sim_warp *warp
                                 conflicts(block, warp, thread, space, *with = word->other, mine)))
             return word;
         note_write(word, mine);
+        word->fences = block->fences;
     }
     return NULL;
 }

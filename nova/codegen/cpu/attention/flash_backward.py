@@ -31,6 +31,7 @@ from nova.codegen.cpu.attention.tiles import (
     fill_panel,
     lanes_below,
     load_tile,
+    may_exceed,
     multiply,
     over_batch,
     read_rows,
@@ -47,6 +48,7 @@ from nova.core.targets import Target
 from nova.ir.attention_ops import AttentionKind
 from nova.ir.bindings import arith, ir, math, memref, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import is_number, typical
 
 
 def emit_gradient(
@@ -73,7 +75,7 @@ class _Gradient(AttentionPoint):
 
     @property
     def max_rows(self) -> int:
-        return max(self.attention.size("i"), self.attention.size("j"))
+        return max(typical(self.attention.size("i")), typical(self.attention.size("j")))
 
     @cached_property
     def pitch(self) -> int:
@@ -108,7 +110,7 @@ class _Gradient(AttentionPoint):
         with blocks(*j, self.keys, a.size("j")) as (key, count):
             self._start_keys(buffers, key, count)
             begin = i[0]
-            if self.spec.causal and a.size("i") > self.rows:
+            if self.spec.causal and may_exceed(a.size("i"), self.rows):
                 # Blocks of rows that are all before the first key see no key of this block.
                 lag = arith.maxsi(index(sub(key, begin)), index(0))
                 begin = add(begin, mul(arith.divui(lag, index(self.rows)), self.rows))
@@ -131,7 +133,7 @@ class _Gradient(AttentionPoint):
                 memref.store(splat(r.vec_type.element_type, 0.0), out.buffer, offset)
 
         with loop(*i, 1) as row:
-            unit = out.column == 1
+            unit = is_number(out.column, 1)
             each_column(
                 r, self.attention.size("e"), unit, lambda column, v: store_zeros(row, column, v)
             )
@@ -168,7 +170,7 @@ class _Gradient(AttentionPoint):
         fill_panel(r, buffers["g"], rows, f)
         ahead = sub(first, key)
         begin: Index = 0
-        if spec.causal and (self.several or a.size("i") > self.rows):
+        if spec.causal and (self.several or may_exceed(a.size("i"), self.rows)):
             lag = arith.maxsi(index(sub(key, first)), index(0))
             begin = mul(arith.divui(lag, index(r.mr)), r.mr)
         with loop(begin, rows, r.mr) as row:

@@ -45,6 +45,7 @@ from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, math, memref, scf, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import is_number, typical
 
 _BLOCK_BYTES = 32 << 10
 """Bytes of a block of rows, keys or values: four such blocks are in use at a time."""
@@ -55,9 +56,9 @@ _FEW_TILES = 8
 
 def tile_rows(target: Target, attention: Attention) -> int:
     """The number of rows of q (or of k and v, in their gradient) in a tile."""
-    rows = attention.size("j" if attention.spec.results[0] in ("k", "v") else "i")
+    rows = typical(attention.size("j" if attention.spec.results[0] in ("k", "v") else "i"))
     most = block_rows(attention, rows, _BLOCK_BYTES)
-    batch = prod(attention.nest.loops[i].size for i in attention.batch)
+    batch = typical(prod(attention.nest.loops[i].size for i in attention.batch))
     while batch * -(-rows // most) < _FEW_TILES and most >= 64:
         most //= 2
     return most
@@ -264,7 +265,8 @@ class _Forward(AttentionPoint):
             else:
                 memref.store(arith.mulf(memref.load(buffer, source), factor), out.buffer, target)
 
-        each_column(r, self.attention.size("f"), out.column == 1, store_scaled)
+        unit = is_number(out.column, 1)
+        each_column(r, self.attention.size("f"), unit, store_scaled)
 
 
 def _maximum(a: ir.Value, b: ir.Value) -> ir.Value:

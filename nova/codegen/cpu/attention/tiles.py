@@ -18,10 +18,12 @@ from nova.codegen.common.widening import widen
 from nova.codegen.cpu.loops import Range
 from nova.core.records import record
 from nova.core.rounding import round_up
+from nova.core.sizes import Size
 from nova.core.targets import Target
 from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, memref, scf, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import is_number, typical
 
 
 @record
@@ -79,7 +81,7 @@ class AttentionPoint:
     @property
     def max_rows(self) -> int:
         """The most rows that any matmul has."""
-        return self.attention.size("i")
+        return typical(self.attention.size("i"))
 
     @cached_property
     def r(self) -> Registers:
@@ -88,28 +90,35 @@ class AttentionPoint:
     @cached_property
     def rows(self) -> int:
         """Rows of q in a block."""
-        most = block_rows(self.attention, self.attention.size("i"), self.block_bytes)
+        rows = typical(self.attention.size("i"))
+        most = block_rows(self.attention, rows, self.block_bytes)
         return round_up(most, self.r.mr)
 
     @cached_property
     def keys(self) -> int:
         """Keys in a block."""
-        most = block_rows(self.attention, self.attention.size("j"), self.block_bytes)
+        keys = typical(self.attention.size("j"))
+        most = block_rows(self.attention, keys, self.block_bytes)
         return round_up(most, self.r.nr)
 
     @property
     def several(self) -> bool:
         """Whether there is more than one block of keys."""
-        return self.attention.size("j") > self.keys
+        return may_exceed(self.attention.size("j"), self.keys)
+
+
+def may_exceed(size: Size, limit: int) -> bool:
+    """Whether a size is above `limit`, or may be at run time."""
+    return not isinstance(size, int) or size > limit
 
 
 # --- loops ----------------------------------------------------------------------------------------
 
 
 @contextmanager
-def blocks(low: Index, high: Index, step: int, most: int) -> Iterator[tuple[Index, Index]]:
+def blocks(low: Index, high: Index, step: int, most: Size) -> Iterator[tuple[Index, Index]]:
     """Start and length of blocks of `step`; `most` bounds the extent; one block needs no loop."""
-    if most <= step:
+    if not may_exceed(most, step):
         yield low, sub(high, low)
         return
     with loop(low, high, step) as start:
@@ -295,7 +304,8 @@ def read_rows(
             memref.store(value, buffer, target)
 
     with loop(0, rows, 1) as row:
-        each_column(r, columns, source.column == 1, lambda column, v: copy(row, column, v))
+        unit = is_number(source.column, 1)
+        each_column(r, columns, unit, lambda column, v: copy(row, column, v))
 
 
 def each_column(
@@ -356,7 +366,7 @@ def write_rows(
 
     with loop(*rows, 1) as row:
         # An element must not be added twice, so the last vector may not overlap then.
-        unit = target.column == 1 and not (accumulate and columns % r.vl)
+        unit = is_number(target.column, 1) and not (accumulate and columns % r.vl)
         each_column(r, columns, unit, lambda column, v: copy(row, column, v))
 
 

@@ -20,6 +20,7 @@ from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, scf, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import is_number
 
 _ITERATION = 24
 """Multiply-adds that hide the overhead of an iteration of the innermost loop; more only take longer
@@ -85,7 +86,7 @@ class Microkernel:
         `old` is C itself, or a row of `nr` elements with both strides 0. The strides are static: if
         the columns of C are contiguous, whole vectors are stored.
         """
-        unit = c.column_stride == 1
+        unit = is_number(c.column_stride, 1)
 
         def body(*values: ir.Value) -> None:
             lhs, rhs, into, before, *numbers = values
@@ -113,7 +114,7 @@ class Microkernel:
         far: bool,
     ) -> None:
         """Like `multiply`, for an A that is read in place: its rows are contiguous."""
-        unit = c.column_stride == 1
+        unit = is_number(c.column_stride, 1)
 
         def body(*values: ir.Value) -> None:
             lhs, rhs, into, before, *numbers = values
@@ -144,7 +145,7 @@ class Microkernel:
         The first micropanel reads B in place and copies each column panel to `panel`, a buffer of
         one panel, for the other micropanels: the multiply-adds hide the copy.
         """
-        unit = c.column_stride == 1
+        unit = is_number(c.column_stride, 1)
 
         def body(*values: ir.Value) -> None:
             lhs, source, copy, into, before, *numbers = values

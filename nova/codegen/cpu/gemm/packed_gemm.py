@@ -22,7 +22,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
-from nova.codegen.common.match_contraction import Contraction, with_unit_columns
+from nova.codegen.common.match_contraction import (
+    Contraction,
+    typical_contraction,
+    with_unit_columns,
+)
 from nova.codegen.cpu.gemm.amx_microkernel import multiply_tiles
 from nova.codegen.cpu.gemm.blocking import Tiling, choose_tiling
 from nova.codegen.cpu.gemm.microkernel import Microkernel
@@ -33,9 +37,11 @@ from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked
 from nova.codegen.cpu.gemm.vnni_packing import pack_vnni_pairs
 from nova.codegen.cpu.shared_functions import entry_alloca, without_end
 from nova.core.rounding import round_up
+from nova.core.sizes import Size, ceildiv
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
-from nova.ir.index import Index, add, compare, index, minimum, mul, sub
+from nova.ir.index import Index, add, compare, divide_up, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import is_number, typical
 
 _ROW_PANEL_BYTES, _MAX_PANELS, _MAX_K_BLOCKS = 128 << 10, 1 << 20, 4
 """Bytes of a row panel of C, so that it stays in L2 next to the data of its epilogue; bytes of the
@@ -69,7 +75,10 @@ def row_panels_of(target: Target, spec: Contraction, rows: int, columns: int) ->
     Rows and columns are those of C after `with_unit_columns`.
     """
     inner = with_unit_columns(spec)
-    if is_unpacked(target, inner) or spec.k < _MIN_DEPTH or rows < _MIN_ROWS:
+    if not isinstance(spec.k, int) or spec.k < _MIN_DEPTH or rows < _MIN_ROWS:
+        return None
+    inner = typical_contraction(inner)
+    if is_unpacked(target, inner):
         return None
     tiling, size = choose_tiling(target, inner), BITS[spec.acc_type] // 8
     if tiling.layout is not ELEMENTS or tiling.k_blocks > _MAX_K_BLOCKS:
@@ -117,12 +126,12 @@ def _part(number: Index, extent: int, parts: int) -> Index:
 
 
 @contextmanager
-def _blocks(low: Index, high: Index, most: int, step: int) -> Iterator[tuple[Index, Index]]:
+def _blocks(low: Index, high: Index, most: Size, step: int) -> Iterator[tuple[Index, Index]]:
     """Starts and sizes of the blocks of a range, which has at most `most` elements.
 
     A loop of one iteration is omitted: the cost of LLVM's loop passes grows with the loop depth.
     """
-    if most <= step:
+    if isinstance(most, int) and most <= step:
         yield low, sub(high, low)
         return
     with loop(low, high, step) as start:
@@ -144,7 +153,22 @@ class _Block:
 
     @functools.cached_property
     def tiling(self) -> Tiling:
-        return choose_tiling(self.target, self.spec)
+        return choose_tiling(self.target, typical_contraction(self.spec))
+
+    @property
+    def has_one_k_block(self) -> bool:
+        return isinstance(self.spec.k, int) and self.tiling.k_blocks == 1
+
+    def _k_blocks(self) -> Index:
+        """The number of blocks of k: one at least, which also clears C where k is 0."""
+        if isinstance(self.spec.k, int):
+            return self.tiling.k_blocks
+        return arith.maxsi(index(ceildiv(self.spec.k, self._block_depth)), index(1))
+
+    @property
+    def _block_depth(self) -> int:
+        """Steps of k in a block, where k is symbolic."""
+        return self.tiling.kc * self.tiling.layout.per_word
 
     @functools.cached_property
     def kernel(self) -> Microkernel:
@@ -154,7 +178,7 @@ class _Block:
     @property
     def far(self) -> bool:
         """Whether a prepacked B is too large for L2, also on larger machines."""
-        size = self.spec.n * self.spec.k * BITS[self.spec.acc_type] // 8
+        size = typical(self.spec.n * self.spec.k) * BITS[self.spec.acc_type] // 8
         return self.spec.packed and size > max(self.target.l2_bytes, _LARGE_L2)
 
     def _multiply(self, *operands: Any) -> None:
@@ -166,7 +190,7 @@ class _Block:
 
     def emit(self, m_lo: Index, m_hi: Index, n_lo: Index, n_hi: Index) -> None:
         t, spec = self.tiling, self.spec
-        if spec.k == 0:
+        if is_number(spec.k, 0):
             if not spec.accumulate:
                 self._clear(m_lo, m_hi, n_lo, n_hi)
             return
@@ -196,12 +220,13 @@ class _Block:
                     self._multiply(packed_a, right, c, old, rows, columns, words, right_at)
 
         # Columns that are prepacked, or packed while they are used, need no blocking.
-        step = spec.n if spec.packed or t.copying else t.nc
-        with _blocks(n_lo, n_hi, spec.n, step) as (n, columns):
-            if t.k_blocks == 1:
+        whole = spec.packed or t.copying
+        most, step = (1, 1) if whole else (spec.n, t.nc)
+        with _blocks(n_lo, n_hi, most, step) as (n, columns):
+            if self.has_one_k_block:
                 k_block(n, columns, 0)
             else:
-                with loop(0, t.k_blocks, 1) as number:
+                with loop(0, self._k_blocks(), 1) as number:
                     k_block(n, columns, number)
 
     def emit_row_panels(
@@ -226,7 +251,7 @@ class _Block:
             self._pack(self._block_of_b(n, count, k, depth), t.nr, words, panels[-1][0])
         with _blocks(low, high, spec.m, most[0]) as (m, rows_of_panel):
             start, (ms, ns) = c_offset(m), spec.c_strides
-            c = StridedMatrix(self.c, start, ms, 1 if spec.n == 1 else ns)
+            c = StridedMatrix(self.c, start, ms, 1 if is_number(spec.n, 1) else ns)
             for number, (k, depth, words) in enumerate(k_blocks):
                 a, (right, right_at) = self._block_of_a(m, rows_of_panel, k, depth), panels[number]
                 nothing = zeros is not None and number == 0
@@ -241,6 +266,11 @@ class _Block:
     def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
         """Start, depth and words of a block of k: sizes differ by one cut, the last is shorter."""
         k, parts, layout = self.spec.k, self.tiling.k_blocks, self.tiling.layout
+        if not isinstance(k, int):
+            start = mul(number, self._block_depth)
+            depth = minimum(self._block_depth, sub(k, start))
+            cuts = divide_up(depth, layout.per_cut)
+            return start, depth, mul(cuts, layout.words_per_cut)
         cuts = -(-k // layout.per_cut)
         first = _part(number, cuts, parts)
         count = sub(_part(add(number, 1), cuts, parts), first) if cuts % parts else cuts // parts
@@ -264,11 +294,11 @@ class _Block:
         """C from (m, n) on, and its old values: zeros before the first block of k."""
         (ms, ns), spec = self.spec.c_strides, self.spec
         start = add(self.c_offset, add(mul(m, ms), mul(n, ns)))
-        c = StridedMatrix(self.c, start, ms, 1 if spec.n == 1 else ns)
+        c = StridedMatrix(self.c, start, ms, 1 if is_number(spec.n, 1) else ns)
         if zeros is None:
             return c, c
         nothing = StridedMatrix(zeros, 0, 0, 0)
-        if self.tiling.k_blocks == 1:
+        if self.has_one_k_block:
             return c, nothing
         first = compare(arith.CmpIPredicate.eq, number, 0)
         pairs = ((nothing.offset, start), (0, ms), (0, c.column_stride))
@@ -298,7 +328,8 @@ class _Block:
         if layout is not ELEMENTS:
             pack_vnni_pairs(block, width, words, buffer, tiles=rows_of_a and layout is TILES)
             return
-        least = self.spec.k // self.tiling.k_blocks
+        k = self.spec.k
+        least = k // self.tiling.k_blocks if isinstance(k, int) else None
         pack(self.target, self.spec.acc_type, block, width, least, buffer)
 
     def _clear(self, m_lo: Index, m_hi: Index, n_lo: Index, n_hi: Index) -> None:

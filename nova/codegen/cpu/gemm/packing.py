@@ -25,6 +25,7 @@ from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import is_number
 
 _CHUNK = 16
 """Steps of k that are copied for all panels before the next: their rows are read as streams."""
@@ -51,20 +52,38 @@ class Block:
 
 
 def pack(
-    target: Target, acc_type: str, block: Block, width: int, minimum_depth: int, buffer: ir.Value
+    target: Target,
+    acc_type: str,
+    block: Block,
+    width: int,
+    minimum_depth: int | None,
+    buffer: ir.Value,
 ) -> None:
-    """Fill `buffer` with all panels of a block, whose strides are static `int`s.
+    """Fill `buffer` with all panels of a block, whose strides are numbers or symbolic sizes.
 
     A panel whose last vector is not full writes up to a vector past its end: the buffer has room
-    for one extra vector. Every block is at least `minimum_depth` deep.
+    for one extra vector. Every block is at least `minimum_depth` deep; None where that depends on
+    symbolic sizes.
     """
     vl = target.lanes(BITS[acc_type])
-    if block.lane_stride == 1:
-        method = "lanes"
-    elif block.k_stride == 1 and minimum_depth >= vl:
-        method = "squares"
+    if is_number(block.lane_stride, 1):
+        _pack_by("lanes", target, acc_type, block, width, buffer)
+    elif not is_number(block.k_stride, 1) or (minimum_depth is not None and minimum_depth < vl):
+        _pack_by("scalars", target, acc_type, block, width, buffer)
+    elif minimum_depth is not None:
+        _pack_by("squares", target, acc_type, block, width, buffer)
     else:
-        method = "scalars"
+        branch(
+            compare(arith.CmpIPredicate.sge, block.depth, vl),
+            lambda: _pack_by("squares", target, acc_type, block, width, buffer),
+            lambda: _pack_by("scalars", target, acc_type, block, width, buffer),
+        )
+
+
+def _pack_by(
+    method: str, target: Target, acc_type: str, block: Block, width: int, buffer: ir.Value
+) -> None:
+    """Call the packing function that reads the source by `method`."""
 
     def body(source: ir.Value, into: ir.Value, *numbers: ir.Value) -> None:
         offset, lane_stride, k_stride, lanes, depth = numbers

@@ -18,15 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nova.codegen.common.match_contraction import Contraction, with_unit_columns
+from nova.codegen.common.match_contraction import (
+    Contraction,
+    typical_contraction,
+    with_unit_columns,
+)
 from nova.codegen.cpu.gemm.blocking import choose_tiling
 from nova.codegen.cpu.gemm.unpacked_tiling import is_best_in_place
 from nova.core.records import record
 from nova.core.rounding import round_up
+from nova.core.sizes import known_equal
 from nova.core.targets import Target
 from nova.ir.attributes import PREPACKED
 from nova.ir.buffers import buffer_root
 from nova.ir.kernel import Kernel
+from nova.ir.symbolic.size_table import is_number
 
 if TYPE_CHECKING:
     from nova.codegen.cpu.schedule import KernelSchedule
@@ -45,8 +51,11 @@ def panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
 
     A GEMM that is computed transposed reads B as its rows.
     """
-    if with_unit_columns(spec) is not spec or spec.b_type != spec.acc_type or spec.k == 0:
+    if with_unit_columns(spec) is not spec or spec.b_type != spec.acc_type:
         return None
+    if is_number(spec.k, 0) or not isinstance(spec.k, int) or not isinstance(spec.n, int):
+        return None
+    spec = typical_contraction(spec)
     if is_best_in_place(target, spec):
         return None
     tiling = choose_tiling(target, spec)
@@ -70,8 +79,9 @@ def find_prepacked(
         panels = panels_of(schedule.target, spec)
         if panels is None or root not in arguments or value != root:
             continue
-        varies = any(nest.loops[i].strides[1] for i in contraction.enclosing)
-        complete = spec.n * spec.k == _elements(root) and nest.offsets[1] == 0
+        varies = any(not is_number(nest.loops[i].strides[1], 0) for i in contraction.enclosing)
+        whole = known_equal(spec.n * spec.k, _elements(root))
+        complete = whole and is_number(nest.offsets[1], 0)
         if varies or not complete or len(list(root.uses)) != 1:
             continue
         tile = schedule.tile[contraction.n] if contraction.n < len(schedule.grid) else spec.n

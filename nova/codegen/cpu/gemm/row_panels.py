@@ -16,9 +16,11 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction, with_unit_columns
 from nova.codegen.cpu.gemm.packed_gemm import row_panels_of
 from nova.core.records import record
+from nova.core.sizes import Size
 from nova.core.targets import Target
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
+from nova.ir.symbolic.size_table import is_number
 
 _TOGETHER = 16 << 10
 """Bytes of rows that all ops of an epilogue process before the next rows: less than L1."""
@@ -43,7 +45,7 @@ def find_row_panels(
     nests: Mapping[Any, LoopNest],
     contractions: Mapping[Any, LoopContraction],
     skipped: Collection[Any],
-    grid: Sequence[int],
+    grid: Sequence[Size],
     tile: Sequence[int],
 ) -> RowPanels | None:
     """The row panels of a kernel that consists of one GEMM and its epilogue; None for others.
@@ -59,7 +61,7 @@ def find_row_panels(
     loop, column_loop = (
         (contraction.n, contraction.m) if swapped else (contraction.m, contraction.n)
     )
-    if any(nests[op].loops[i].size > 1 for i in contraction.enclosing):
+    if any(not is_number(nests[op].loops[i].size, 0, 1) for i in contraction.enclosing):
         return None
     if loop >= len(grid) or column_loop >= len(grid):
         return None

@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.common.match_contraction import Contraction, with_unit_columns
+from nova.codegen.common.match_contraction import (
+    Contraction,
+    typical_contraction,
+    with_unit_columns,
+)
 from nova.codegen.cpu.gemm.blocking import choose_tiling
 from nova.codegen.cpu.gemm.packed_gemm import emit_packed
-from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked
+from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked, has_static_strides
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
 from nova.core.records import record
 from nova.core.targets import Target
@@ -40,6 +44,7 @@ class GemmTiles:
 class GemmStrategy:
     """How a contraction is computed; the first strategy that matches is used.
 
+    takes  whether its code is for these symbolic sizes; always for static ones.
     match  whether the strategy computes a contraction, whose C has unit columns.
     pays   whether it is faster than plain loops then.
     plan   the tiles.
@@ -47,6 +52,7 @@ class GemmStrategy:
     """
 
     name: str
+    takes: Callable[[Contraction], bool]
     match: Callable[[Target, Contraction], bool]
     pays: Callable[[Target, Contraction], bool]
     plan: Callable[[Target, Contraction], GemmTiles]
@@ -76,34 +82,43 @@ def _packed_tiles(target: Target, spec: Contraction) -> GemmTiles:
 
 
 GEMM_STRATEGIES: tuple[GemmStrategy, ...] = (
-    GemmStrategy("unpacked", is_unpacked, lambda *_: True, _unpacked_tiles, emit_unpacked),
-    GemmStrategy("packed", lambda *_: True, _packing_pays, _packed_tiles, emit_packed),
+    GemmStrategy(
+        "unpacked", has_static_strides, is_unpacked, lambda *_: True, _unpacked_tiles, emit_unpacked
+    ),
+    GemmStrategy(
+        "packed", lambda _: True, lambda *_: True, _packing_pays, _packed_tiles, emit_packed
+    ),
 )
 """In order of preference. The last one matches every contraction."""
 
 
 def select_gemm(target: Target, spec: Contraction) -> GemmStrategy:
     """The strategy of a contraction whose C has unit columns."""
-    return next(strategy for strategy in GEMM_STRATEGIES if strategy.match(target, spec))
+    typical = typical_contraction(spec)
+    return next(
+        strategy
+        for strategy in GEMM_STRATEGIES
+        if strategy.takes(spec) and strategy.match(target, typical)
+    )
 
 
 def is_worth_packing(target: Target, spec: Contraction) -> bool:
     """Whether `emit_block` beats plain loops."""
     inner = with_unit_columns(spec)
-    return select_gemm(target, inner).pays(target, inner)
+    return select_gemm(target, inner).pays(target, typical_contraction(inner))
 
 
 def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that one task should compute: whole register tiles."""
     inner = with_unit_columns(spec)
-    rows, columns = select_gemm(target, inner).plan(target, inner).task
+    rows, columns = select_gemm(target, inner).plan(target, typical_contraction(inner)).task
     return (rows, columns) if inner is spec else (columns, rows)
 
 
 def register_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that are held in registers: a tile is a multiple of both."""
     inner = with_unit_columns(spec)
-    rows, columns = select_gemm(target, inner).plan(target, inner).register
+    rows, columns = select_gemm(target, inner).plan(target, typical_contraction(inner)).register
     return (rows, columns) if inner is spec else (columns, rows)
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from nova.codegen.common.builder import BITS, loop, splat, vector_type
 from nova.codegen.common.cascade_sum import SUMS
-from nova.codegen.common.match_contraction import Contraction
+from nova.codegen.common.match_contraction import Contraction, typical_contraction
 from nova.codegen.cpu.gemm.gemv import emit_gemv
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps, step_loop
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, UnpackedTile, unpacked_tile
@@ -28,6 +28,7 @@ from nova.core.rounding import round_up
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import typical
 
 _UNROLLED = 4
 """Steps of k in one iteration of the loop of a small matmul."""
@@ -56,7 +57,8 @@ def emit_unpacked(
         unknown = iter(dynamic_sizes)
         height = rows if isinstance(rows, int) else next(unknown)
         width = columns if isinstance(columns, int) else next(unknown)
-        matrices, tile = ((a, a_at), (b, b_at), (c, c_at)), unpacked_tile(target, spec)
+        matrices = ((a, a_at), (b, b_at), (c, c_at))
+        tile = unpacked_tile(target, typical_contraction(spec))
         if isinstance(tile, GemvTile):
             emit_gemv(target, spec, tile, matrices, (height, width))
         else:
@@ -64,9 +66,14 @@ def emit_unpacked(
 
     sizes = [str(n) if isinstance(n, int) else "x" for n in (rows, columns)]
     strides = (*spec.a_strides, *spec.b_strides, *spec.c_strides)
-    words = (spec.acc_type, spec.m, spec.n, spec.k, *sizes, *strides)
+    words = (spec.acc_type, typical(spec.m), spec.n, spec.k, *sizes, *strides)
     name = "_".join(map(str, ("nova_direct", *words, *(["more"] if spec.accumulate else []))))
     call_shared(name, buffers, [index(n) for n in (*starts, *dynamic)], 2, body)
+
+
+def has_static_strides(spec: Contraction) -> bool:
+    """Whether only the rows of C may be symbolic, which the code takes as a number."""
+    return replace(spec, m=0).is_static
 
 
 def _static(value: ir.Value) -> Index:
@@ -126,7 +133,7 @@ class _Body:
         """Blocks of k, each summed in a buffer of `width` columns, which is added to C."""
         spec, tile = self.spec, self.tile
         part_spec = replace(spec, c_strides=(width, 1))
-        buffer = entry_alloca(spec.m * width, spec.acc_type)
+        buffer = entry_alloca(typical(spec.m) * width, spec.acc_type)
         part = _Body(self.target, part_spec, tile, self.a, self.b, (buffer, 0))
         zero = splat(self.vec_type, 0.0)
         if not spec.accumulate:
@@ -210,9 +217,9 @@ class _Body:
             elif remaining:
                 part(end, vectors, remaining)
             return
-        end = sub(columns, arith.remui(columns, index(tile.nr)))
-        step_loop(0, end, tile.nr, lambda j: full(j, tile.nv, None))
-        step_loop(end, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
+        whole = sub(columns, arith.remui(columns, index(tile.nr)))
+        step_loop(0, whole, tile.nr, lambda j: full(j, tile.nv, None))
+        step_loop(whole, columns, tile.vl, lambda j: part(j, 1, sub(columns, j)))
 
     def _tile(
         self,

@@ -48,10 +48,13 @@ def _probit(x: Any) -> Any:
 
 def labels_of(node: Node) -> Any:
     """The class labels of a classifier, as a constant."""
-    names = node.attr("classlabels_strings", None) or node.attr("classlabels_strings_", None)
-    if names:
+    if node.attr("classlabels_strings", None):
         raise node.refused("string labels", "use integer labels")
-    return constant(np.asarray(node.attr("classlabels_ints", None) or [], np.int64))
+    # Trees and linear models spell the attribute differently.
+    labels = node.attr("classlabels_int64s", None) or node.attr("classlabels_ints", None)
+    if not labels:
+        raise OnnxError(f"{node.op} has no class labels")
+    return constant(np.asarray(labels, np.int64))
 
 
 def classify(node: Node, scores: Any, labels: Any, threshold: float = 0.5) -> tuple[Any, Any]:

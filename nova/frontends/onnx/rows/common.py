@@ -13,6 +13,16 @@ from nova.frontends.onnx.element_types import constant
 from nova.frontends.onnx.node import Node
 from nova.ops import F
 
+# Tables of positions that rows compute at import have at most this many entries.
+_MOST_POSITIONS = 1 << 24
+
+
+def counting(count: int) -> np.ndarray:
+    """0, 1, ... before `count`; OnnxError for a count that only a hostile model has."""
+    if not 0 <= count <= _MOST_POSITIONS:
+        raise OnnxError(f"a table of {count} positions", hint=f"up to {_MOST_POSITIONS} are made")
+    return np.arange(count, dtype=np.int64)
+
 
 def cast(x: Any, dtype: DType) -> Any:
     """`x` as `dtype`; no node if it has that dtype."""

@@ -11,7 +11,7 @@ from nova.core.dtypes import i64
 from nova.errors import OnnxError
 from nova.frontends.onnx.element_types import constant, is_constant
 from nova.frontends.onnx.node import Node
-from nova.frontends.onnx.rows.common import cast
+from nova.frontends.onnx.rows.common import cast, counting
 from nova.frontends.onnx.table import row
 from nova.ops import F
 
@@ -46,7 +46,7 @@ def _gather_nd(node: Node) -> Any:
     count = prod(x.shape[:batch])
     sizes, tail = x.shape[batch : batch + depth], x.shape[batch + depth :]
     positions = F.reshape(flat_positions(index, sizes), (count, -1 if index.size else 0))
-    offsets = np.arange(count, dtype=np.int64)[:, None] * prod(sizes)
+    offsets = counting(count)[:, None] * prod(sizes)
     rows = F.reshape(x, (count * prod(sizes), *tail))
     gathered = F.take(rows, F.reshape(positions + constant(offsets), (positions.size,)), axis=0)
     return F.reshape(gathered, (*index.shape[:-1], *tail))

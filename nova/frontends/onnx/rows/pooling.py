@@ -11,7 +11,7 @@ import numpy as np
 from nova.errors import OnnxError
 from nova.frontends.onnx.element_types import constant
 from nova.frontends.onnx.node import Node
-from nova.frontends.onnx.rows.common import cast, pad, spatial, spatial_pads, wide
+from nova.frontends.onnx.rows.common import cast, counting, pad, spatial, spatial_pads, wide
 from nova.frontends.onnx.table import row
 from nova.ops import F
 from nova.ops.reductions import lowest
@@ -78,7 +78,7 @@ def _max_pool(node: Node) -> Any:
     table = F.reshape(constant(coordinate), (1, 1, *coordinate.shape))
     shape = (*x.shape[:2], *coordinate.shape)
     inside = F.gather(F.expand(table, shape), F.unsqueeze(best, 2), axis=2)
-    images = np.arange(prod(x.shape[:2])).reshape(*x.shape[:2], *(1,) * len(pool.counts))
+    images = counting(prod(x.shape[:2])).reshape(*x.shape[:2], *(1,) * len(pool.counts))
     offsets = constant(images.astype(np.int64) * prod(pool.sizes))
     return values, F.squeeze(inside, 2) + offsets
 
@@ -90,8 +90,8 @@ def _element_numbers(pool: Pool, column_major: bool) -> np.ndarray:
     rank = len(sizes)
     total = np.zeros((1,) * (2 * rank), np.int64)
     for axis in range(rank):
-        taps = np.arange(pool.kernel[axis]) * pool.dilation[axis]
-        coordinates = np.arange(pool.counts[axis]) * pool.stride[axis] - pool.low[axis]
+        taps = counting(pool.kernel[axis]) * pool.dilation[axis]
+        coordinates = counting(pool.counts[axis]) * pool.stride[axis] - pool.low[axis]
         grid = (taps[:, None] + coordinates[None, :]) * strides[axis]
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = grid.shape
@@ -111,10 +111,9 @@ def _average_pool(node: Node) -> Any:
 def _divisors(pool: Pool, include_pad: bool) -> np.ndarray:
     total = np.ones((1,) * len(pool.sizes))
     for axis, n in enumerate(pool.sizes):
-        taps = np.arange(pool.kernel[axis]) * pool.dilation[axis]
+        taps = counting(pool.kernel[axis]) * pool.dilation[axis]
         at = (
-            taps[None]
-            + (np.arange(pool.counts[axis]) * pool.stride[axis] - pool.low[axis])[:, None]
+            taps[None] + (counting(pool.counts[axis]) * pool.stride[axis] - pool.low[axis])[:, None]
         )
         inside = (at < n + pool.high[axis]) if include_pad else ((at >= 0) & (at < n))
         shape = [1] * len(pool.sizes)

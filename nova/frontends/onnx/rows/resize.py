@@ -14,7 +14,7 @@ import numpy as np
 from nova.errors import OnnxError
 from nova.frontends.onnx.element_types import constant
 from nova.frontends.onnx.node import Node
-from nova.frontends.onnx.rows.common import cast, wide
+from nova.frontends.onnx.rows.common import cast, counting, wide
 from nova.frontends.onnx.table import row
 from nova.ops import F
 
@@ -125,7 +125,7 @@ def _coordinates(
     n: int, size: int, scale: float, options: _Options, region: tuple[float, float]
 ) -> np.ndarray:
     """The coordinate in the input of each element of the result."""
-    at = np.arange(size, dtype=np.float64)
+    at = counting(size).astype(np.float64)
     transform = options.transform
     if transform == "half_pixel":
         return (at + 0.5) / scale - 0.5
@@ -188,7 +188,7 @@ def _neighbors(
     reach = (1 if mode == "linear" else 2) * stretch
     first = np.floor(coordinates - reach).astype(np.int64) + 1
     count = ceil(2 * reach) + 1 if stretch > 1 else int(2 * reach)
-    taps = first[:, None] + np.arange(count)[None]
+    taps = first[:, None] + counting(count)[None]
     distance = np.abs(coordinates[:, None] - taps) / stretch
     if mode == "linear":
         weights = np.maximum(1 - distance, 0)

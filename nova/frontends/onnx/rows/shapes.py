@@ -11,7 +11,7 @@ from nova.core.dtypes import f32, i64
 from nova.errors import OnnxError
 from nova.frontends.onnx.element_types import Coded, constant, dtype_of
 from nova.frontends.onnx.node import Node
-from nova.frontends.onnx.rows.common import cast, narrow, pad
+from nova.frontends.onnx.rows.common import cast, counting, narrow, pad
 from nova.frontends.onnx.table import row
 from nova.ops import F
 
@@ -188,7 +188,7 @@ def _range(node: Node) -> Any:
     if count > 1 << 26:
         raise OnnxError(f"Range: {count} elements")
     dtype = arrays[0].dtype
-    return constant((start + np.arange(count) * step).astype(dtype))
+    return constant((start + counting(count) * step).astype(dtype))
 
 
 @row("EyeLike")
@@ -233,7 +233,7 @@ def _pad(node: Node) -> Any:
     for axis, (a, b) in enumerate(zip(low, high, strict=True)):
         if a or b:
             positions = np.pad(
-                np.arange(x.shape[axis])[max(-a, 0) : x.shape[axis] - max(-b, 0)],
+                counting(x.shape[axis])[max(-a, 0) : x.shape[axis] - max(-b, 0)],
                 (max(a, 0), max(b, 0)),
                 mode,
             )

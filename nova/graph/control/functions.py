@@ -1,0 +1,375 @@
+"""`nova.cond`, `switch`, `while_loop`, `fori_loop` and `scan`, with the signatures of `jax.lax`.
+
+Each traces its functions once into regions (`regions.py`) and creates one op with regions
+(`nova/ops/loops/control.py`). Values are pytrees of tensors, arrays and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nova.core.dtypes import TensorType, bool_, i64
+from nova.core.location import user_location
+from nova.core.pytree import TreeDef, flatten, unflatten
+from nova.core.user_facing import user_facing
+from nova.errors import BranchError, CarryError, ControlFlowError, NovaError
+from nova.graph.build import cast
+from nova.graph.control.regions import Region, Traced, as_tensor, close, control_node, trace
+from nova.graph.tensor import Tensor
+from nova.ops import F
+from nova.ops.loops.control import COND, SCAN, WHILE, slice_type
+
+_MISSING: Any = object()
+
+
+@user_facing
+def cond(
+    pred: Any,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+    operand: Any = _MISSING,
+) -> Any:
+    """`true_fun(*operands)` if `pred` is true, else `false_fun(*operands)`; one of them runs."""
+    if operand is not _MISSING:
+        operands = (operand,)
+    _require_callable("cond", true_fun, false_fun)
+    index = _scalar("cond", "the condition", pred)
+    if index.dtype is not bool_:
+        index = F.ne(index, 0)
+    return _branches("cond", index, (false_fun, true_fun), operands)
+
+
+@user_facing
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; an index out of range selects the first or the last one."""
+    functions = tuple(branches)
+    if not functions:
+        raise _fail("switch: needs at least one branch")
+    _require_callable("switch", *functions)
+    number = _scalar("switch", "the index", index)
+    if not (number.dtype.is_integer or number.dtype is bool_):
+        raise _fail(f"switch: the index is {number.type}", "pass an integer, or cast it to i64")
+    return _branches("switch", cast(number, i64), functions, operands)
+
+
+@user_facing
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
+    """`while cond_fun(value): value = body_fun(value)`, from `init_val`; returns the last value.
+
+    It has no gradient: the number of iterations is not known. `scan` and `fori_loop` have one.
+    """
+    _require_callable("while_loop", cond_fun, body_fun)
+    leaves, structure = _carry_leaves("while_loop", init_val)
+
+    def call(function: Any, params: list[Tensor]) -> Any:
+        return function(unflatten(structure, list(params)))
+
+    def run_body(carries: list[Tensor]) -> Traced:
+        return trace(body_fun, [c.type for c in carries], call)
+
+    carries, body = _settle("while_loop", leaves, structure, run_body)
+    again = trace(cond_fun, [c.type for c in carries], call)
+    if len(again.region.results) != 1 or again.region.results[0].type != TensorType((), bool_):
+        types = ", ".join(str(r.type) for r in again.region.results) or "nothing"
+        raise _fail(f"while_loop: the condition returns {types}, must be bool[]", "compare numbers")
+    captures, params, (cond_region, body_region) = close([again, body])
+    regions = [
+        Region((*inner, *region.params), region.results)
+        for inner, region in zip(params, (cond_region, body_region), strict=True)
+    ]
+    results = control_node(WHILE, [*captures, *carries], regions, {"consts": len(captures)})
+    return unflatten(structure, list(results))
+
+
+@user_facing
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+) -> Any:
+    """`for i in range(lower, upper): value = body_fun(i, value)`; returns the last value.
+
+    With Python ints as bounds it has a gradient; else it is a `while_loop`.
+    """
+    _require_callable("fori_loop", body_fun)
+    if _is_int(lower) and _is_int(upper):
+        start = int(lower)
+
+        def step(carry: tuple[Any, Tensor], _: Any) -> tuple[Any, None]:
+            i, value = carry
+            return (i, body_fun(F.add(i, start) if start else i, value)), None
+
+        return _scan("fori_loop", step, init_val, None, max(0, int(upper) - start), False, unroll)
+    first, last = (_scalar("fori_loop", "a bound", bound) for bound in (lower, upper))
+    for bound in (first, last):
+        if not bound.dtype.is_integer:
+            raise _fail(f"fori_loop: a bound is {bound.type}", "bounds are integers")
+    first, last = cast(first, i64), cast(last, i64)
+
+    def advance(carry: Any) -> Any:
+        i, value = carry
+        return F.add(i, 1), body_fun(i, value)
+
+    return while_loop(lambda carry: F.lt(carry[0], last), advance, (first, init_val))[1]
+
+
+@user_facing
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """`carry, y = f(carry, x)` for each slice `x` of `xs` along the first axis.
+
+    Returns the last carry and the stacked `y`. `length` is needed if `xs` has no leaves. `reverse`
+    runs from the last slice to the first. `unroll=True` writes the iterations out instead of a
+    loop.
+    """
+    _require_callable("scan", f)
+
+    def step(carry: tuple[Tensor, Any], x: Any) -> tuple[Any, Any]:
+        returned = f(carry[1], x)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise _fail(
+                f"scan: the function returns {type(returned).__name__}, not (carry, y)",
+                "return a pair; y may be None",
+            )
+        return (carry[0], returned[0]), returned[1]
+
+    return _scan("scan", step, init, xs, length, reverse, unroll, pair=True)
+
+
+# --- scan -----------------------------------------------------------------------------------------
+
+
+def _scan(
+    title: str,
+    step: Callable[..., Any],
+    init: Any,
+    xs: Any,
+    length: int | None,
+    reverse: bool,
+    unroll: int | bool | None,
+    *,
+    pair: bool = False,
+) -> Any:
+    """Scan with a `step` of ((i, carry), x); returns the carry, or with `pair` carry and ys."""
+    x_leaves, x_structure = flatten(xs, sort_keys=True)
+    stacked = [as_tensor(leaf) for leaf in x_leaves]
+    count = _length(title, stacked, length)
+    leaves, structure = _carry_leaves(title, init)
+    if unroll is True or (unroll and count and unroll >= count):
+        return _unrolled(step, init, stacked, x_structure, count, reverse, pair)
+    x_types = [slice_type(t.type, count) for t in stacked]
+    tree: list[TreeDef] = []
+
+    def call(function: Any, params: list[Tensor]) -> Any:
+        carry = unflatten(structure, params[1 : 1 + len(leaves)])
+        x = unflatten(x_structure, params[1 + len(leaves) :])
+        (_, carried), y = function((params[0], carry), x)
+        ys, y_structure = flatten(y)
+        tree[:] = [y_structure]
+        return carried, list(ys)
+
+    def run(carries: list[Tensor]) -> Traced:
+        types = [TensorType((), i64), *(c.type for c in carries), *x_types]
+        return trace(step, types, call)
+
+    carries, body = _settle(title, leaves, structure, run, nested=True)
+    captures, [inner], [region] = close([body])
+    index, *others = region.params
+    regions = [Region((index, *inner, *others), region.results)]
+    attrs = {
+        "consts": len(captures),
+        "carries": len(carries),
+        "length": count,
+        "reverse": bool(reverse),
+    }
+    if not regions[0].results:
+        return (unflatten(structure, []), unflatten(tree[0], [])) if pair else init
+    if count == 0:
+        types = [r.type for r in region.results[len(carries) :]]
+        results = [*carries, *(F.zeros((0, *t.shape), dtype=t.dtype) for t in types)]
+    else:
+        results = control_node(SCAN, [*captures, *carries, *stacked], regions, attrs)
+    last = unflatten(structure, list(results[: len(carries)]))
+    return (last, unflatten(tree[0], list(results[len(carries) :]))) if pair else last
+
+
+def _unrolled(
+    step: Callable[..., Any],
+    init: Any,
+    stacked: list[Tensor],
+    x_structure: TreeDef,
+    count: int,
+    reverse: bool,
+    pair: bool,
+) -> Any:
+    carry, rows = init, []
+    for i in reversed(range(count)) if reverse else range(count):
+        x = unflatten(x_structure, [t[i] for t in stacked])
+        (_, carry), y = step((as_tensor(i), carry), x)
+        rows.append(flatten(y))
+    if not pair:
+        return carry
+    rows = rows[::-1] if reverse else rows
+    stacks = zip(*(leaves for leaves, _ in rows), strict=True)
+    ys = [F.stack([as_tensor(leaf) for leaf in row]) for row in stacks]
+    return carry, unflatten(rows[0][1], ys) if rows else None
+
+
+def _length(title: str, stacked: list[Tensor], length: int | None) -> int:
+    if length is not None and not (_is_int(length) and length >= 0):
+        raise _fail(f"{title}: length is {length!r}", "pass an int that is not negative")
+    if any(t.ndim == 0 for t in stacked):
+        raise _fail(f"{title}: xs contains a 0-d tensor", "xs has slices along its first axis")
+    sizes = {t.shape[0] for t in stacked} | (set() if length is None else {int(length)})
+    if len(sizes) > 1:
+        text = ", ".join(map(str, sorted(sizes)))
+        raise _fail(f"{title}: xs and length have different sizes: {text}", "the first axis counts")
+    if not sizes:
+        raise _fail(f"{title}: needs xs or a length", "pass length=n for n iterations")
+    return sizes.pop()
+
+
+# --- branches -------------------------------------------------------------------------------------
+
+
+def _branches(
+    title: str, index: Tensor, functions: Sequence[Callable[..., Any]], operands: Sequence[Any]
+) -> Any:
+    leaves, structure = flatten(tuple(operands), sort_keys=True)
+    tensors = [as_tensor(leaf) for leaf in leaves]
+
+    def call(function: Any, params: list[Tensor]) -> Any:
+        return function(*unflatten(structure, list(params)))
+
+    traced = [trace(function, [t.type for t in tensors], call) for function in functions]
+    for number, branch in enumerate(traced[1:], 1):
+        _compare_branches(title, traced[0], branch, number)
+    captures, params, regions = close(traced)
+    regions = [
+        Region((*inner, *region.params), region.results)
+        for inner, region in zip(params, regions, strict=True)
+    ]
+    if not regions[0].results:
+        return unflatten(traced[0].structure, [])
+    results = control_node(COND, [index, *captures, *tensors], regions, {})
+    return unflatten(traced[0].structure, list(results))
+
+
+def _compare_branches(title: str, first: Traced, other: Traced, number: int) -> None:
+    names = ("false_fun", "true_fun") if title == "cond" else ("branch 0", f"branch {number}")
+    if first.structure != other.structure:
+        raise BranchError(
+            f"{title}: {names[0]} returns {first.structure}, {names[1]} {other.structure}",
+            where=str(user_location()),
+            hint="all branches return the same structure of tensors",
+        )
+    for a, b in zip(first.region.results, other.region.results, strict=True):
+        if a.type != b.type:
+            raise BranchError(
+                f"{title}: {names[0]} returns {a.type} where {names[1]} returns {b.type}",
+                where=str(user_location()),
+                hint=f"made at {a.location} and {b.location}; cast or reshape one of them",
+            )
+
+
+# --- carries --------------------------------------------------------------------------------------
+
+
+def _carry_leaves(title: str, init: Any) -> tuple[list[Any], TreeDef]:
+    leaves, structure = flatten(init, sort_keys=True)
+    if not leaves and title == "while_loop":
+        raise _fail("while_loop: the initial value has no tensors", "carry at least one tensor")
+    return leaves, structure
+
+
+def _settle(
+    title: str,
+    leaves: list[Any],
+    structure: TreeDef,
+    run: Callable[[list[Tensor]], Traced],
+    *,
+    nested: bool = False,
+) -> tuple[list[Tensor], Traced]:
+    """The initial carries and the traced body, which returns carries of the same types.
+
+    A Python number takes the dtype that the body returns for it, as it does in other ops.
+    """
+    carries = [as_tensor(leaf) for leaf in leaves]
+    body = run(carries)
+    _compare_structures(title, structure, body, nested)
+    returned = body.region.results[: len(carries)]
+    changed = False
+    for i, (leaf, new) in enumerate(zip(leaves, returned, strict=True)):
+        weak = type(leaf) in (bool, int, float) or (isinstance(leaf, Tensor) and leaf.weak)
+        if weak and new.dtype is not carries[i].dtype:
+            carries[i] = cast(carries[i], new.dtype)
+            changed = True
+    if changed:
+        body = run(carries)
+        returned = body.region.results[: len(carries)]
+    names = structure.leaf_names("carry")
+    for name, old, new in zip(names, carries, returned, strict=True):
+        if old.type != new.type:
+            raise CarryError(
+                f"{title}: the body takes {name} as {old.type} and returns {new.type}",
+                where=str(new.location),
+                hint="a carried value keeps its shape and dtype: cast or reshape the new value, "
+                "or the initial one",
+            )
+    return carries, body
+
+
+def _compare_structures(title: str, structure: TreeDef, body: Traced, nested: bool) -> None:
+    returned = body.structure.children[0] if nested else body.structure
+    if returned != structure:
+        raise CarryError(
+            f"{title}: the body takes a carry of structure {structure} and returns {returned}",
+            where=str(user_location()),
+            hint="return the carry in the structure of the initial value",
+        )
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _scalar(title: str, role: str, value: Any) -> Tensor:
+    try:
+        scalar = as_tensor(value)
+    except NovaError as error:
+        raise _fail(f"{title}: {role} is not a number: {error.what}") from None
+    if scalar.shape:
+        raise _fail(
+            f"{title}: {role} is {scalar.type}, must be a scalar",
+            "reduce it with .all() or .any(), or select elements with nova.where",
+        )
+    return scalar
+
+
+def _require_callable(title: str, *functions: Any) -> None:
+    for function in functions:
+        if not callable(function):
+            raise _fail(
+                f"{title}: {type(function).__name__} is not a function",
+                "pass functions: the chosen one is called",
+            )
+
+
+def _is_int(value: Any) -> bool:
+    return not isinstance(value, Tensor | bool) and hasattr(value, "__index__")
+
+
+def _fail(what: str, hint: str | None = None) -> ControlFlowError:
+    return ControlFlowError(what, where=str(user_location()), hint=hint)

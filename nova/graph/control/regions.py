@@ -1,0 +1,162 @@
+"""Regions: the sub-graphs of branches and loops, and how functions are traced into them.
+
+A region has parameters (placeholders) and results. Tensors of the enclosing graph that a traced
+function uses are *captured*: they become operands of the op and further parameters of its regions,
+so a region refers to nothing outside itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nova.core.dtypes import TensorType
+from nova.core.pytree import TreeDef, flatten
+from nova.core.records import record
+from nova.graph.build import copy_node, settled
+from nova.graph.order import topological
+from nova.graph.tensor import Tensor, next_serial, tensor
+from nova.ops.loops.control import RESULT, control_types
+from nova.ops.table import Op
+
+
+@record
+class Region:
+    """A function of tensors: `results` computed from `params`, which are placeholders."""
+
+    params: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+
+    @property
+    def type(self) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
+        return tuple(p.type for p in self.params), tuple(r.type for r in self.results)
+
+
+@record
+class Traced:
+    """One traced function: its region without captured tensors, and the structure it returned."""
+
+    region: Region
+    structure: TreeDef
+    begin: int
+    """The serial number of the first tensor of the trace."""
+
+
+def trace(function: Callable[..., Any], types: Sequence[TensorType], call: Any) -> Traced:
+    """Trace `call(function, params)` over placeholders of `types`."""
+    begin = next_serial()
+    params = tuple(Tensor(t) for t in types)
+    leaves, structure = flatten(call(function, list(params)), sort_keys=True)
+    return Traced(Region(params, tuple(map(as_tensor, leaves))), structure, begin)
+
+
+def as_tensor(leaf: Any) -> Tensor:
+    """A leaf of a pytree as a tensor; a Python number has its default dtype, and is a literal."""
+    if isinstance(leaf, Tensor):
+        return settled(leaf)
+    value = tensor(leaf)
+    value.fixed = value.fixed or isinstance(leaf, bool | int | float)
+    return value
+
+
+def close(traced: Sequence[Traced]) -> tuple[list[Tensor], list[list[Tensor]], list[Region]]:
+    """The captured tensors of several regions, the parameters of each for them, and the regions.
+
+    The regions have their original parameters; the caller puts the new ones in front.
+    """
+    captures: dict[int, Tensor] = {}
+    for one in traced:
+        for captured in _captured(one):
+            captures.setdefault(id(captured), captured)
+    outer = list(captures.values())
+    params: list[list[Tensor]] = []
+    regions: list[Region] = []
+    for one in traced:
+        inner = [Tensor(t.type, name=t.name) for t in outer]
+        mapping = dict(zip(captures, inner, strict=True))
+        results = substitute(one.region.results, mapping)
+        params.append(inner)
+        regions.append(Region(one.region.params, results))
+    return outer, params, regions
+
+
+def _captured(traced: Traced) -> list[Tensor]:
+    """Tensors from outside that a trace uses: older nodes, and leaves that are not literals."""
+    params = {id(p) for p in traced.region.params}
+    captured: dict[int, Tensor] = {}
+    visited: set[int] = set(params)
+    stack = list(reversed(traced.region.results))
+    while stack:
+        node = stack.pop()
+        if id(node) in visited:
+            continue
+        visited.add(id(node))
+        if node.op is None:
+            if not (node.fixed and node.data is not None):
+                captured[id(node)] = node
+        elif node.serial < traced.begin:
+            captured[id(node)] = node
+        else:
+            stack.extend(reversed(node.inputs))
+    return list(captured.values())
+
+
+def substitute(results: Sequence[Tensor], mapping: Mapping[int, Tensor]) -> tuple[Tensor, ...]:
+    """The graph of `results` with the tensors of `mapping` (by id) replaced."""
+    new: dict[int, Tensor] = dict(mapping)
+    pending = list(results)
+    while pending:
+        # Nodes that are replaced are not entered: their inputs may be outside of the region.
+        node = pending[-1]
+        if id(node) in new:
+            pending.pop()
+            continue
+        missing = [i for i in node.inputs if id(i) not in new]
+        if missing:
+            pending.extend(reversed(missing))
+            continue
+        pending.pop()
+        inputs = tuple(new[id(i)] for i in node.inputs)
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        new[id(node)] = node if same else copy_node(node, inputs)
+    return tuple(new[id(r)] for r in results)
+
+
+def control_node(
+    op: Op, inputs: Sequence[Tensor], regions: Sequence[Region], attrs: dict[str, Any]
+) -> list[Tensor]:
+    """The results of a new op with regions."""
+    types = control_types(op.name, tuple(i.type for i in inputs), attrs, [r.type for r in regions])
+    node = Tensor(types[0], op=op, inputs=tuple(inputs), attrs=attrs)
+    node.regions, node.result_types = tuple(regions), types
+    node.requires_grad = not node.stopped and any(i.requires_grad for i in inputs)
+    return [result(node, index) for index in range(len(types))]
+
+
+def result(node: Tensor, index: int) -> Tensor:
+    """Result `index` of an op with regions."""
+    selected = Tensor(node.result_types[index], op=RESULT, inputs=(node,), attrs={"index": index})
+    selected.requires_grad = selected.dtype.is_float and node.requires_grad
+    selected.region = node.region
+    return selected
+
+
+def add_results(node: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
+    """Let a scan also return `values` of its body, stacked; its other results stay the same.
+
+    Only for gradients, which save values of the forward pass: a node without readers of these
+    results computes what it did before.
+    """
+    [body] = node.regions
+    regions = (Region(body.params, (*body.results, *values)),)
+    types = control_types(
+        "scan", tuple(i.type for i in node.inputs), node.attrs, [r.type for r in regions]
+    )
+    first = len(node.result_types)
+    node.regions, node.result_types = regions, types
+    return [result(node, index) for index in range(first, len(types))]
+
+
+def region_nodes(region: Region) -> list[Tensor]:
+    """The nodes of a region in topological order, with its parameters that are used."""
+    return topological(region.results, stop=region.params)

@@ -1,0 +1,180 @@
+"""`nova.custom_vjp`: a function of tensors with a gradient of the user's own.
+
+A call builds the graph of the function. Each result goes through a `custom_gradient` node, which
+has the value of the result and the arguments of the call as further operands: gradients flow from
+the node to the arguments by the user's rule, and not into the graph of the function. A plan does
+not contain the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+from nova.core.location import user_location
+from nova.core.pytree import TreeDef, flatten, unflatten
+from nova.core.user_facing import user_facing, user_facing_class
+from nova.errors import GradientError
+from nova.graph.build import cast, make_node
+from nova.graph.tensor import Tensor
+from nova.graph.transforms import as_tensor
+from nova.ops import F, Op
+
+CUSTOM_GRADIENT = Op(
+    name="custom_gradient",
+    doc="The value of the first operand; gradients go to the others by the user's rule.",
+    operands=("*operands",),
+    infer=lambda ins, attrs: ins[0],
+    numpy=lambda *operands, rule: operands[0],
+    vjp=lambda F, g, out, *operands, rule: (None, *rule(g)),
+    tags=frozenset({"view", "structural"}),
+)
+"""Not a row of the table: no plan and no dialect contains it."""
+
+
+@user_facing
+def custom_vjp(
+    function: Callable[..., Any] | None = None, *, nondiff_argnums: tuple[int, ...] = ()
+) -> Any:
+    """A function whose gradient `defvjp` defines, as `jax.custom_vjp`; use it as a decorator."""
+    if function is None:
+        return lambda f: CustomVJP(f, nondiff_argnums)
+    return CustomVJP(function, nondiff_argnums)
+
+
+@user_facing_class
+class CustomVJP:
+    """A function whose gradient `defvjp` defines, by two functions.
+
+    `forward(*args)` returns the result and residuals, any pytree of tensors. `backward(residuals,
+    cotangent)` returns a gradient for each argument: a tensor, a pytree like the argument, or None
+    for zero. `nondiff_argnums` are arguments that are not tensors; `backward` gets them first.
+    """
+
+    def __init__(self, function: Callable[..., Any], nondiff_argnums: tuple[int, ...] = ()):
+        self._function = function
+        self._nondiff = frozenset(nondiff_argnums)
+        self._forward: Callable[..., Any] | None = None
+        self._backward: Callable[..., Any] | None = None
+        update_wrapper(self, function)
+
+    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+        """Set the two functions of the gradient."""
+        self._forward, self._backward = forward, backward
+
+    def __call__(self, *args: Any) -> Any:
+        if self._forward is None or self._backward is None:
+            raise GradientError(
+                f"{self._name} has no gradient yet",
+                where=str(user_location()),
+                hint="call defvjp(forward, backward) once after the definition",
+            )
+        tensors = [a for i, a in enumerate(args) if i not in self._nondiff]
+        leaves, structure = flatten(tuple(tensors))
+        sources = [as_tensor(leaf) for leaf in leaves]
+        replaced = iter(unflatten(structure, list(sources)))
+        full = [a if i in self._nondiff else next(replaced) for i, a in enumerate(args)]
+        results, shape = flatten(self._function(*full))
+        outputs = [as_tensor(result) for result in results]
+        call = _Call(self, full, structure, sources, outputs, shape)
+        return unflatten(shape, [call.node(i) for i in range(len(outputs))])
+
+    @property
+    def _name(self) -> str:
+        return getattr(self._function, "__name__", "the function")
+
+
+class _Call:
+    """One call: what the gradient of its results needs."""
+
+    def __init__(
+        self,
+        owner: CustomVJP,
+        args: list[Any],
+        structure: TreeDef,
+        sources: list[Tensor],
+        outputs: list[Tensor],
+        shape: TreeDef,
+    ):
+        self.owner, self.args, self.structure = owner, args, structure
+        self.sources, self.outputs, self.shape = sources, outputs, shape
+        self._residuals: tuple[Any] | None = None
+
+    def node(self, position: int) -> Tensor:
+        output = self.outputs[position]
+        operands = (output, *self.sources)
+        attrs = {"rule": _Rule(self, position)}
+        return make_node(CUSTOM_GRADIENT, operands, attrs, output.type)
+
+    def residuals(self) -> Any:
+        """Those of the forward function; its graph is built when a gradient needs it."""
+        if self._residuals is None:
+            assert self.owner._forward is not None
+            result = self.owner._forward(*self.args)
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise GradientError(
+                    f"the forward function of {self.owner._name} returned a "
+                    f"{type(result).__name__}",
+                    hint="it returns a pair: the result, and the residuals",
+                )
+            self._residuals = (result[1],)
+        return self._residuals[0]
+
+    def pull(self, position: int, grad: Tensor) -> list[Tensor | None]:
+        """The gradient of each source, for a gradient of one result and zeros of the others."""
+        owner = self.owner
+        assert owner._backward is not None
+        cotangents = [
+            grad if i == position else F.full(shape=o.shape, value=0, dtype=o.dtype)
+            for i, o in enumerate(self.outputs)
+        ]
+        constants = [self.args[i] for i in sorted(owner._nondiff)]
+        cotangent = unflatten(self.shape, cotangents)
+        pieces = owner._backward(*constants, self.residuals(), cotangent)
+        pieces = pieces if isinstance(pieces, tuple) else (pieces,)
+        if len(pieces) != len(self.structure.children):
+            raise GradientError(
+                f"the backward function of {owner._name} returned {len(pieces)} gradients for "
+                f"{len(self.structure.children)} arguments",
+                hint="it returns a tuple with a gradient or None for each argument",
+            )
+        gradients: list[Tensor | None] = []
+        for piece, child in zip(pieces, self.structure.children, strict=True):
+            leaves, own = flatten(piece)
+            if piece is None:
+                gradients += [None] * _count(child)
+            elif own != child:
+                raise GradientError(
+                    f"a gradient of {owner._name} is nested as {own}, its argument as {child}"
+                )
+            else:
+                gradients += [as_tensor(leaf) for leaf in leaves]
+        return [self._checked(g, s) for g, s in zip(gradients, self.sources, strict=True)]
+
+    def _checked(self, gradient: Tensor | None, source: Tensor) -> Tensor | None:
+        if gradient is None:
+            return None
+        if gradient.shape != source.shape:
+            raise GradientError(
+                f"a gradient of {self.owner._name} has shape {gradient.shape}, its argument "
+                f"{source.shape}",
+                hint="sum over the axes that were broadcast",
+            )
+        return cast(gradient, source.dtype)
+
+
+class _Rule:
+    """The gradient rule of one result of a call: the attribute of its node."""
+
+    def __init__(self, call: _Call, position: int):
+        self._call, self._position = call, position
+
+    def __call__(self, grad: Tensor) -> Sequence[Tensor | None]:
+        return self._call.pull(self._position, grad)
+
+
+def _count(structure: TreeDef) -> int:
+    if structure.container == "leaf":
+        return 1
+    return sum(_count(child) for child in structure.children)

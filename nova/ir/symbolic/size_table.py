@@ -1,0 +1,274 @@
+"""Symbolic sizes in IR: types have representative sizes, and code generation reads expressions.
+
+Every dim of a symbolic program has a representative: a prime that divides no static number of the
+program. A dimension of size `B*64` is written `64576` where B has the representative 1009. Passes
+on tensors, kernel formation, bufferization and the workspace plan see plain numbers; two sizes are
+the same number only if they are the same expression, because a polynomial that is zero at such a
+point is zero everywhere with near certainty (Schwartz-Zippel). `main` lists the dims
+(`nova.dims`) and the expressions that are not products of dims (`nova.sizes`).
+
+`SizeTable.size` maps a number back to its expression; a number that is not the value of one is a
+LoweringError, so no size is baked into code. Inside of `SizeTable.active()` the function
+`shape_of` of nova/ir/linalg/generic.py returns expressions, and code generation is symbolic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from math import isqrt
+from typing import Any, TypeAlias
+
+from nova.core.records import record
+from nova.core.sizes import Dim, Size, SizeExpr, evaluate, parse_size, size_of, substitute
+from nova.errors import LoweringError
+from nova.ir.attributes import DIMS, SIZES
+from nova.ir.bindings import ir
+
+Extent: TypeAlias = Any
+"""A size in code generation: an int, or a `SizeExpr` while a symbolic program is lowered. Not a
+union: a schedule that needs a number raises SymbolicSizeError when it uses an expression as one."""
+
+_FIRST, _FEW_DIMS = 4096, 4
+"""Representatives are larger than this, or a quarter of it if a program has many dims, whose
+products must fit into 64 bits: code is generated for large sizes, with tails."""
+
+_LEAST_MARKER = 67
+"""Smallest prime that marks the value of an expression: it divides no static number."""
+
+_DIM = re.compile(r"(\w+)=(\d+) (\d+) (\d+)")
+
+_ACTIVE: ContextVar[SizeTable | None] = ContextVar("size_table", default=None)
+
+
+@record
+class SizeTable:
+    """The dims of a program with their representatives, and its expressions over them."""
+
+    dims: tuple[Dim, ...]
+    representatives: Mapping[str, int]
+    sizes: tuple[SizeExpr, ...]
+
+    # --- text -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def of(main: Any) -> SizeTable | None:
+        """The table of a program; None for a program with static sizes."""
+        rows = DIMS.find(main)
+        if rows is None:
+            return None
+        matches = [_DIM.fullmatch(row) for row in rows]
+        fields = [match.groups() for match in matches if match is not None]
+        if len(fields) != len(rows):
+            raise LoweringError(
+                f"{DIMS.name} is {list(rows)}", hint='a dim is written "B=1009 1 4096"'
+            )
+        dims = tuple(Dim(name, int(low), int(high)) for name, _, low, high in fields)
+        named = {dim.name: dim for dim in dims}
+        sizes = [parse_size(text, named) for text in SIZES.find(main) or ()]
+        values = {name: int(value) for name, value, _, _ in fields}
+        return SizeTable(dims, values, tuple(s for s in sizes if isinstance(s, SizeExpr)))
+
+    def write(self, main: Any) -> None:
+        """Store the table on `main`."""
+        rows = [f"{d.name}={self.representatives[d.name]} {d.min} {d.max}" for d in self.dims]
+        DIMS.set(main, tuple(rows))
+        SIZES.set(main, tuple(str(size) for size in self.sizes))
+
+    # --- numbers --------------------------------------------------------------------------------
+
+    def representative(self, size: Size) -> int:
+        """The number that stands for a size in IR."""
+        return evaluate(size, self.representatives)
+
+    def size(self, number: int) -> Size:
+        """The expression that a number of the IR stands for; static numbers unchanged."""
+        if number < 0:
+            return -self.size(-number)
+        if number not in self._decoded:
+            self._decoded[number] = self._factored(number)
+        return self._decoded[number]
+
+    def position(self, number: int) -> Size:
+        """The size, or a size plus or minus one, that an integer constant stands for.
+
+        Positions such as the last index of an axis are next to a size.
+        """
+        for step in (0, 1, -1):
+            if number + step > _LEAST_MARKER and self.is_symbolic(number + step):
+                return self.size(number + step) - step
+        return number
+
+    def is_symbolic(self, number: int) -> bool:
+        """Whether a number is the value of an expression over the dims, and not static."""
+        return any(number % prime == 0 for prime in self._markers)
+
+    @cached_property
+    def _markers(self) -> set[int]:
+        return {p for size in self._generic for p in _markers(self.representative(size))}
+
+    @cached_property
+    def _decoded(self) -> dict[int, Size]:
+        exact = {self.representative(size): size for size in self._generic}
+        return {0: 0, 1: 1, **exact}
+
+    @cached_property
+    def generic_dims(self) -> dict[str, Dim]:
+        """The dims by name, 2 or more each.
+
+        Decisions of code generation are those for large sizes: a size is then known to be neither 0
+        nor 1. The code is correct for both because loops with dynamic bounds are.
+        """
+        return {d.name: Dim(d.name, max(2, d.min), max(3, d.max)) for d in self.dims}
+
+    @cached_property
+    def _generic(self) -> list[SizeExpr]:
+        """Dims and expressions over the generic dims."""
+        generic = {name: size_of(dim) for name, dim in self.generic_dims.items()}
+        sizes = [*map(size_of, self.dims), *self.sizes]
+        return [s for s in (substitute(s, generic) for s in sizes) if isinstance(s, SizeExpr)]
+
+    def _factored(self, number: int) -> Size:
+        factors = [(self.representative(size), size) for size in self._generic]
+        product = _factor(number, sorted(factors, key=lambda f: -f[0]), self._markers)
+        if product is None:
+            raise LoweringError(
+                f"the size {number} of a tensor is not an expression over the dims of the program",
+                hint=f"list the expression in {SIZES.name} of @main",
+            )
+        return product
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make `shape_of` return expressions."""
+        token = _ACTIVE.set(self)
+        try:
+            yield
+        finally:
+            _ACTIVE.reset(token)
+
+
+def _factor(number: int, factors: Sequence[tuple[int, SizeExpr]], markers: set[int]) -> Size | None:
+    """`number` as a static factor times expressions; None if a marker prime remains."""
+    if not any(number % prime == 0 for prime in markers):
+        return number
+    for i, (value, size) in enumerate(factors):
+        if value > 1 and number % value == 0:
+            inner = _factor(number // value, factors[i:], markers)
+            if inner is not None:
+                return size * inner
+    return None
+
+
+def _markers(number: int) -> list[int]:
+    return [prime for prime in _prime_factors(number) if prime >= _LEAST_MARKER]
+
+
+def _prime_factors(number: int) -> list[int]:
+    factors, divisor = [], 2
+    while divisor <= isqrt(number):
+        if number % divisor == 0:
+            factors.append(divisor)
+            number //= divisor
+        else:
+            divisor += 1
+    return [*factors, number] if number > 1 else factors
+
+
+# --- the active table -----------------------------------------------------------------------------
+
+
+def active_table() -> SizeTable | None:
+    """The table of the program that is lowered; None for a static program."""
+    return _ACTIVE.get()
+
+
+@contextmanager
+def sizes_of(main: Any) -> Iterator[SizeTable | None]:
+    """Make the table of `main` active, if it has one."""
+    table = SizeTable.of(main)
+    if table is None:
+        yield None
+        return
+    with table.active():
+        yield table
+
+
+def decoded(shape: Sequence[int]) -> tuple[Any, ...]:
+    """A shape of the IR with expressions where it is symbolic."""
+    table = _ACTIVE.get()
+    return tuple(shape) if table is None else tuple(map(table.size, shape))
+
+
+def typical(size: Size) -> int:
+    """The number that decisions about performance use for a size: its representative."""
+    if isinstance(size, int):
+        return size
+    table = _ACTIVE.get()
+    if table is None:
+        raise LoweringError(f"the size {size} in a program with static sizes")
+    return table.representative(size)
+
+
+def is_number(size: Size, *numbers: int) -> bool:
+    """Whether a size is static and one of `numbers`."""
+    return isinstance(size, int) and size in numbers
+
+
+def static_size(number: int, construct: str) -> int:
+    """`number`, a size that decides the code of `construct`; LoweringError if it is symbolic.
+
+    Called where ops are written, with an insertion point inside of `main`.
+    """
+    op = ir.InsertionPoint.current.block.owner.operation
+    while op.name != "func.func":
+        op = op.parent.operation
+    table = SizeTable.of(op)
+    if table is not None and table.is_symbolic(number):
+        raise LoweringError(
+            f"{construct} along an axis of the symbolic size {table.size(number)}",
+            hint="keep the size of this axis static",
+        )
+    return number
+
+
+# --- choosing representatives ---------------------------------------------------------------------
+
+
+def choose_representatives(
+    dims: Sequence[Dim], sizes: Iterable[Size], numbers: Iterable[int]
+) -> SizeTable:
+    """Representatives for `dims`: `sizes` are the expressions, `numbers` the static numbers.
+
+    Every expression has a prime factor that divides no static number, and all differ.
+    """
+    expressions = tuple(dict.fromkeys(s for s in sizes if isinstance(s, SizeExpr)))
+    static = {abs(n) + k for n in numbers if abs(n) >= _LEAST_MARKER for k in (-1, 0, 1)}
+    values: dict[str, int] = {}
+    candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
+    for dim in dims:
+        while True:
+            candidate = _next_prime(candidate)
+            values[dim.name] = candidate
+            ready = [e for e in expressions if all(d.name in values for d in e.symbols)]
+            chosen = [candidate, *(e.evaluate(values) for e in ready)]
+            if all(_is_marked(number, static) for number in chosen):
+                break
+    table = SizeTable(tuple(dims), values, expressions)
+    if len({table.representative(e) for e in expressions}) < len(expressions):
+        raise LoweringError("two different sizes of the program have the same representative")
+    return table
+
+
+def _is_marked(number: int, static: set[int]) -> bool:
+    return any(all(n % prime for n in static) for prime in _markers(number))
+
+
+def _next_prime(number: int) -> int:
+    number += 1
+    while len(_prime_factors(number)) != 1:
+        number += 1
+    return number

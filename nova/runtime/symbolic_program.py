@@ -1,0 +1,208 @@
+"""Programs with symbolic sizes: a native program for each combination of sizes, made at first use.
+
+In: the code of a file with symbolic tables. A call reads the sizes of its dims from the shapes of
+its arrays. The native program for them has the workspace, tile counts and tasks of these sizes,
+which native code computes from the expressions of the file, and is kept in a cache of bounded
+size (least recently used). Needs neither MLIR nor LLVM.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nova import _native
+from nova.artifact.manifest import TensorSpec
+from nova.artifact.symbolic import unpack_symbolic
+from nova.core.location import user_location
+from nova.core.sizes import Dim, Size, SizeExpr, evaluate
+from nova.errors import ArgumentCountError, ArgumentShapeError, WorkspaceError
+
+MOST_PROGRAMS = 64
+"""Combinations of sizes whose programs are kept."""
+
+
+class CacheInfo(NamedTuple):
+    """Statistics of the programs for combinations of sizes."""
+
+    hits: int
+    misses: int
+    entries: int
+    most: int
+
+
+Make = Callable[[bytes, bytes, Sequence[TensorSpec], Sequence[TensorSpec]], "_native.Program"]
+"""The native program of tables, values of sizes, and a signature with static shapes."""
+
+
+class SymbolicProgram:
+    """Calls like those of a native program, with arrays of any sizes."""
+
+    def __init__(
+        self,
+        block: memoryview,
+        args: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        make: Make,
+        most: int = MOST_PROGRAMS,
+        max_workspace: int | None = None,
+    ):
+        self._native = _native.Symbolic(block, len(args), len(outputs))
+        shapes = unpack_symbolic(block)
+        self.dims: tuple[Dim, ...] = shapes.dims
+        self._args, self._outputs, self._make = args, outputs, make
+        extents = iter(shapes.extents)
+        self.shapes: tuple[tuple[Size, ...], ...] = tuple(
+            tuple(next(extents) for _ in spec.shape) for spec in (*args, *outputs)
+        )
+        self._axes = [self._axis_of(dim) for dim in self.dims]
+        self._programs: OrderedDict[tuple[int, ...], _native.Program] = OrderedDict()
+        self._lock = Lock()
+        self._most, self._max_workspace = most, max_workspace
+        self._hits = self._misses = 0
+        self.label: Any = None
+        self.names: Any = None
+
+    def _axis_of(self, dim: Dim) -> tuple[int, int]:
+        """The first axis of an argument whose size is the dim."""
+        return next(
+            (number, axis)
+            for number, shape in enumerate(self.shapes[: len(self._args)])
+            for axis, size in enumerate(shape)
+            if isinstance(size, SizeExpr) and size.symbol == dim
+        )
+
+    # --- sizes ----------------------------------------------------------------------------------
+
+    def sizes_of(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+        """The sizes of the dims in a call with `arrays`."""
+        try:
+            return tuple([arrays[number].shape[axis] for number, axis in self._axes])
+        except (AttributeError, IndexError, TypeError):
+            return self._sizes_of_others(arrays)
+
+    def _sizes_of_others(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+        if len(arrays) != len(self._args):
+            raise ArgumentCountError(
+                f"{len(arrays)} arrays given, the program takes {len(self._args)}",
+                where=str(user_location()),
+            )
+        sizes = []
+        for number, axis in self._axes:
+            shape = np.shape(arrays[number])
+            if len(shape) != len(self.shapes[number]):
+                raise self._shape_error(number, shape, {})
+            sizes.append(int(shape[axis]))
+        return tuple(sizes)
+
+    def _shape_error(
+        self, number: int, shape: Sequence[int], values: dict[str, int]
+    ) -> ArgumentShapeError:
+        expected = ", ".join(map(str, self.shapes[number]))
+        known = ", ".join(
+            f"{dim.name} is {values[dim.name]} (axis {axis} of {self._args[source].name!r})"
+            for dim, (source, axis) in zip(self.dims, self._axes, strict=True)
+            if dim.name in values
+        )
+        return ArgumentShapeError(
+            f"argument {self._args[number].name!r} has shape {tuple(shape)}, the program takes "
+            f"({expected})" + (f": {known}" if known else ""),
+            where=str(user_location()),
+        )
+
+    def check(self, arrays: Sequence[Any], sizes: tuple[int, ...]) -> None:
+        """Check all shapes of a call against the sizes of its dims."""
+        values = dict(zip((d.name for d in self.dims), sizes, strict=True))
+        for number, (array, shape) in enumerate(zip(arrays, self.shapes, strict=False)):
+            actual = np.shape(array)
+            if tuple(actual) != tuple(evaluate(size, values) for size in shape):
+                raise self._shape_error(number, actual, values)
+        for dim, size, (number, axis) in zip(self.dims, sizes, self._axes, strict=True):
+            if not dim.min <= size <= dim.max:
+                raise ArgumentShapeError(
+                    f"{dim.name} is {size}, the size of axis {axis} of "
+                    f"{self._args[number].name!r}; the program is for {dim.min} to {dim.max}",
+                    where=str(user_location()),
+                )
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def program_of(self, arrays: Sequence[Any]) -> _native.Program:
+        """The native program for the sizes of `arrays`."""
+        sizes = self.sizes_of(arrays)
+        with self._lock:
+            program = self._programs.get(sizes)
+            if program is not None:
+                self._hits += 1
+                self._programs.move_to_end(sizes)
+                return program
+            self._misses += 1
+        self.check(arrays, sizes)
+        return self.program_for(sizes)
+
+    def program_for(self, sizes: tuple[int, ...]) -> _native.Program:
+        """The native program for these sizes of the dims."""
+        tables, values = self._native.instantiate(sizes)
+        named = dict(zip((d.name for d in self.dims), sizes, strict=True))
+        static = [
+            TensorSpec(
+                spec.name,
+                tuple(evaluate(size, named) for size in shape),
+                spec.dtype,
+                spec.role,
+                spec.donated,
+                spec.alias,
+            )
+            for spec, shape in zip((*self._args, *self._outputs), self.shapes, strict=True)
+        ]
+        count = len(self._args)
+        program = self._make(tables, values, static[:count], static[count:])
+        if self._max_workspace is not None and program.workspace_size > self._max_workspace:
+            raise WorkspaceError(
+                f"the program needs {program.workspace_size} bytes of scratch memory for "
+                f"{', '.join(f'{name}={size}' for name, size in named.items())}, and "
+                f"max_workspace allows {self._max_workspace}"
+            )
+        program.label, program.names = self.label, self.names
+        with self._lock:
+            self._programs[sizes] = program
+            while len(self._programs) > self._most:
+                self._programs.popitem(last=False)
+        return program
+
+    def cache_info(self) -> CacheInfo:
+        """How often a call found its program, and how many are kept."""
+        with self._lock:
+            return CacheInfo(self._hits, self._misses, len(self._programs), self._most)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        program = self.program_of(arrays)
+        return program(*arrays) if out is None else program(*arrays, out=out)
+
+    def run(
+        self,
+        inputs: Sequence[Any],
+        params: Sequence[Any] = (),
+        out: Any = None,
+        timeout: float | None = None,
+        *,
+        outputs: str | None = None,
+    ) -> Any:
+        program = self.program_of([*inputs, *params])
+        return program.run(inputs, params, out, timeout, outputs=outputs)
+
+    def submit(
+        self,
+        arrays: Sequence[Any],
+        out: Any = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        outputs: str | None = None,
+    ) -> Any:
+        return self.program_of(arrays).submit(arrays, out, stream, timeout, outputs)

@@ -1,0 +1,105 @@
+"""`nova.custom_vjp` against jax.custom_vjp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nova
+from nova.errors import GradientError
+
+X = np.random.default_rng(2).standard_normal((3, 4)).astype("f4")
+Y = np.random.default_rng(3).standard_normal((3, 4)).astype("f4")
+
+
+def make(lib: Any, np_: Any) -> Any:
+    """A product with a gradient that is not its own: clipped, and scaled."""
+
+    @lib.custom_vjp
+    def f(x, p):
+        return np_.sin(x) * p["w"], x + p["b"]
+
+    def forward(x, p):
+        return f(x, p), (np_.cos(x), p["w"])
+
+    def backward(residuals, g):
+        cosine, w = residuals
+        first, second = g
+        return np_.clip(first * cosine * w, -0.5, 0.5) + 3.0 * second, {"w": first, "b": second}
+
+    f.defvjp(forward, backward)
+    return f
+
+
+def loss(f: Any) -> Any:
+    def run(x, w, b):
+        a, c = f(x * 2.0, {"w": w, "b": b})
+        return (a * a).sum() + c.sum() + (a * c).sum()
+
+    return run
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_gradients_as_jax(jitted: bool) -> None:
+    ours = loss(make(nova, nova))
+    theirs = jax.grad(loss(make(jax, jnp)), (0, 1, 2))(X, Y, Y + 1)
+    transform = nova.value_and_grad(ours, (0, 1, 2))
+    value, grads = (nova.jit(transform) if jitted else transform)(X, Y, Y + 1)
+    expected = loss(make(jax, jnp))(X, Y, Y + 1)
+    np.testing.assert_allclose(value if jitted else value.numpy(), expected, rtol=1e-5)
+    for actual, want in zip(grads, theirs, strict=True):
+        np.testing.assert_allclose(actual if jitted else actual.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_straight_through_in_a_training_step() -> None:
+    """Rounding with the gradient of the identity; and a constant argument."""
+
+    def quantized(x: Any, levels: int) -> Any:
+        return nova.round(x * float(levels)) / float(levels)
+
+    straight = nova.custom_vjp(quantized, nondiff_argnums=(1,))
+    straight.defvjp(lambda x, levels: (quantized(x, levels), None), lambda levels, _, g: (g,))
+    model = nova.nn.Linear(4, 2)
+    weight = model.weight.data.copy()
+    step = nova.train_step(
+        model,
+        lambda m, x: straight(m(x), 4).sum(),
+        nova.optim.SGD(model.parameters(), 0.1),
+    )
+    step(X)
+    np.testing.assert_allclose(model.weight.data, weight - 0.1 * X.sum(0), rtol=1e-5)
+    plan = str(step.plan)
+    assert "custom_gradient(" not in plan and "round(" in plan
+
+
+def test_gradients_of_gradients_and_missing_ones() -> None:
+    @nova.custom_vjp
+    def cube(x, y):
+        return x * x * x + y
+
+    cube.defvjp(lambda x, y: (cube(x, y), x), lambda x, g: (6.0 * x * x * g, None))
+    second = nova.grad(lambda x: nova.grad(lambda z: cube(z, X).sum())(x).sum())
+    np.testing.assert_allclose(second(X).numpy(), 12 * X, rtol=1e-6)
+    np.testing.assert_array_equal(nova.grad(lambda y: cube(X, y).sum())(X).numpy(), 0 * X)
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "message"),
+    [
+        (lambda x: x, lambda r, g: (g,), "returns a pair"),
+        (lambda x: (x, None), lambda r, g: (g, g), "2 gradients for 1"),
+        (lambda x: (x, None), lambda r, g: (g.sum(),), "has shape"),
+        (lambda x: (x, None), lambda r, g: ({"a": g},), "is nested as"),
+    ],
+)
+def test_mistakes(forward: Any, backward: Any, message: str) -> None:
+    f = nova.custom_vjp(lambda x: x * 2.0)
+    with pytest.raises(GradientError, match="has no gradient yet"):
+        f(X)
+    f.defvjp(forward, backward)
+    with pytest.raises(GradientError, match=message):
+        nova.grad(lambda x: f(x).sum())(X)
