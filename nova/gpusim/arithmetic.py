@@ -176,6 +176,8 @@ def decode_cvt(s: Statement, words: list[str], operands: Operands) -> Parts:
     modes = words[:-2]
     if len(set(modes)) != len(modes):
         raise operands.unknown()
+    if "e4m3x2" in (to, source) or "e5m2x2" in (to, source):
+        return _decode_fp8(s, words, operands)
     flags = CONVERT_FLUSH * ("ftz" in modes) | CONVERT_RELU * ("relu" in modes)
     flags |= CONVERT_SATURATE * ("sat" in modes) | CONVERT_FINITE * ("satfinite" in modes)
     rounding = [m for m in modes if m not in ("ftz", "relu", "sat", "satfinite")]
@@ -193,6 +195,22 @@ def decode_cvt(s: Statement, words: list[str], operands: Operands) -> Parts:
     result = operands.result(s.operands[0], *_widths(to))
     value = operands.value(s.operands[1], *_widths(source))
     return Parts("convert", [result, value], type=to, source=source, flags=flags)
+
+
+def _decode_fp8(s: Statement, words: list[str], operands: Operands) -> Parts:
+    """Pairs of fp8: from two f32 (the first to the upper one) or two f16, and to two f16."""
+    *modes, to, source = words
+    flags = CONVERT_RELU * (modes[-1:] == ["relu"])
+    narrows = to in ("e4m3x2", "e5m2x2") and source in ("f32", "f16x2")
+    if modes[: len(modes) - bool(flags)] != (["rn", "satfinite"] if narrows else ["rn"]):
+        raise operands.unknown()
+    if not narrows and (to != "f16x2" or source not in ("e4m3x2", "e5m2x2")):
+        raise operands.unknown()
+    operands.expect(3 if source == "f32" else 2)
+    result = operands.result(s.operands[0], 16 if narrows else 32)
+    values = [operands.value(o, 32 if narrows else 16) for o in s.operands[1:]]
+    type_, from_ = to.removesuffix("x2"), source.removesuffix("x2")
+    return Parts("convert_pair", [result, *values], type=type_, source=from_, flags=flags)
 
 
 def _widths(type_: str) -> list[int]:

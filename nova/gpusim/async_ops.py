@@ -173,7 +173,7 @@ def decode_bulk(s: Statement, words: list[str], operands: Operands) -> Parts:
         return Parts("bulk_commit")
     if words[:1] == ["wait_group"] and words[1:] in ([], ["read"]):
         operands.expect(1)
-        target = operands.integer(s.operands[0])
+        target = operands.count(s.operands[0])
         return Parts("bulk_wait", target=target, flags=int(words[1:] == ["read"]))
     if words[:1] == ["prefetch"]:
         return Parts("fence")
@@ -301,7 +301,7 @@ def decode_wgmma(s: Statement, words: list[str], operands: Operands) -> Parts:
         return Parts("wgmma_commit")
     if words == ["wait_group", "sync", "aligned"]:
         operands.expect(1)
-        return Parts("wgmma_wait", target=operands.integer(s.operands[0]))
+        return Parts("wgmma_wait", target=operands.count(s.operands[0]))
     saturates = "satfinite" in words
     plain = [w for w in words if w != "satfinite"]
     if plain[:3] != ["mma_async", "sync", "aligned"] or len(plain) != 7:

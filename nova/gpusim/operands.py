@@ -124,6 +124,12 @@ class Operands:
             raise self.error(f"{text!r} where a number is expected")
         return int(text.rstrip("U"), 0)
 
+    def count(self, text: str) -> int:
+        """A literal number of groups, copies or the like."""
+        if not 0 <= (number := self.integer(text)) < 1 << 31:
+            raise self.error(f"{number} where a count is expected")
+        return number
+
     def vector(self, text: str) -> list[str]:
         """The elements of a vector, or the one operand."""
         return split_operands(text[1:-1]) if text.startswith("{") else [text]

@@ -260,11 +260,11 @@ class _Reader:
             elif bound[1] == "reqnctapercluster":
                 kernel.cluster = _cluster(kernel, bound)
             elif bound[1] in ("maxnreg", "minnctapersm"):
-                number = int(bound[2].strip() or 0)
-                if not 1 <= number <= MAX_BLOCK_THREADS:
+                numbers = [int(n) for n in bound[2].replace(",", " ").split()]
+                if len(numbers) != 1 or not 1 <= numbers[0] <= MAX_BLOCK_THREADS:
                     raise PtxError(f"{kernel.name}: {bound[0].strip()}", line=kernel.line)
                 name = "max_registers" if bound[1] == "maxnreg" else "min_blocks"
-                setattr(kernel, name, number)
+                setattr(kernel, name, numbers[0])
         if unparsed := _BOUND.sub("", text).strip():
             raise PtxError(f"{kernel.name}: not understood: {unparsed}", line=kernel.line)
 

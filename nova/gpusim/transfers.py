@@ -185,7 +185,7 @@ def decode_cp(s: Statement, words: list[str], operands: Operands) -> Parts:
     if words == ["async", "wait_all"]:
         return Parts("copy_wait", target=ALL_GROUPS)
     if words == ["async", "wait_group"]:
-        return Parts("copy_wait", target=operands.integer(s.operands[0]))
+        return Parts("copy_wait", target=operands.count(s.operands[0]))
     spaces = [w.removesuffix("::cta") for w in words[2:4]]
     if words[0] != "async" or words[1] not in ("ca", "cg") or spaces != ["shared", "global"]:
         raise operands.unknown()

@@ -60,4 +60,5 @@ def test_every_example_is_tested() -> None:
         "digits",
         "gpt",
         "linear_regression",
+        "model_zoo",
     }

@@ -23,7 +23,8 @@ ONLY_SIMULATED = (
     *(
         "test_sim_faults",
         "test_sim_async",
-        "test_sim_wgmma",
+        "test_sim_clusters",
+        "that_the_driver_refuses",
         "test_sim_sanitized",
         "test_sim_ptx",
         "approximate",
@@ -67,10 +68,13 @@ def is_on_gpu(request: pytest.FixtureRequest) -> bool:
 def on_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.config.getoption("--on-gpu", default=False):
         return
+    import hopper_programs
     import sim_programs
-    from cuda_kernels import CudaMemory, CudaModule
+    from cuda_kernels import CudaMemory, CudaModule, cuda_tensor_map
 
-    for module in (sim_programs, request.module):
+    for module in (sim_programs, hopper_programs, request.module):
         if hasattr(module, "SimModule"):
             monkeypatch.setattr(module, "SimModule", CudaModule)
             monkeypatch.setattr(module, "SimMemory", CudaMemory)
+        if hasattr(module, "tensor_map"):
+            monkeypatch.setattr(module, "tensor_map", cuda_tensor_map)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+import ml_dtypes
 import numpy as np
 import pytest
 import sim_reference as exact
@@ -59,6 +60,49 @@ def values_of(type_: str, seed: str) -> list[int]:
         values += [exact.round_value(v, f) for v in spread]
         values += [exact.round_value(exact.Fraction(n, 2), f) for n in range(-9, 10)]
     return values
+
+
+FP8 = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+
+
+def saturated(values: np.ndarray, name: str) -> np.ndarray:
+    """Bits of fp8, with the largest finite value instead of infinity and one NaN."""
+    most = float(ml_dtypes.finfo(FP8[name]).max)
+    bits = np.clip(values, -most, most).astype(FP8[name]).view(np.uint8)
+    return np.where(np.isnan(values), 0x7F, bits)
+
+
+@pytest.mark.parametrize("relu", ["", ".relu"])
+@pytest.mark.parametrize("name", list(FP8))
+def test_fp8(name: str, relu: str):
+    numbers = np.random.default_rng(0)
+    scale = np.exp2(numbers.integers(-14, 12, 512)).astype(np.float32)
+    x = (numbers.standard_normal((2, 512)) * scale).astype(np.float32)
+    x[0, :6] = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e30]
+    x[1, :64] = np.arange(64) / 512  # ties
+    first, second = (np.where(row <= 0, 0, row) if relu else row for row in x)
+    expected = saturated(first, name).astype(np.uint32) << 8 | saturated(second, name)
+    columns = [row.view(np.uint32).tolist() for row in x]
+    opcode = f"cvt.rn.satfinite{relu}.{name}x2.f32"
+    assert apply_instruction(opcode, (16, 32, 32), columns) == expected.tolist()
+    with np.errstate(over="ignore"):
+        halves = x.astype(np.float16)
+    pairs = halves[0].view(np.uint16).astype(np.uint32) << 16 | halves[1].view(np.uint16)
+    first, second = (
+        np.where(row <= 0, 0, row) if relu else row for row in halves.astype(np.float32)
+    )
+    expected = saturated(first, name).astype(np.uint32) << 8 | saturated(second, name)
+    opcode = f"cvt.rn.satfinite{relu}.{name}x2.f16x2"
+    assert apply_instruction(opcode, (16, 32), [pairs.tolist()]) == expected.tolist()
+
+
+@pytest.mark.parametrize("name", list(FP8))
+def test_fp8_to_halves(name: str):
+    values = np.arange(1 << 16, dtype=np.uint16)[::37].copy()
+    halves = values.view(np.uint8).view(FP8[name]).astype(np.float16)
+    result = apply_instruction(f"cvt.rn.f16x2.{name}x2", (32, 16), [values.tolist()])
+    actual = np.array(result, np.uint32).view(np.float16)
+    np.testing.assert_array_equal(actual, halves)
 
 
 def opcode_of(mode: str, to: str, source: str, extra: str) -> str:

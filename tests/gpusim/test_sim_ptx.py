@@ -33,7 +33,7 @@ UNKNOWN = [
     "cvt.f32.s32 %r1, %r2",
     "cvt.rn.f64.f32 %d1, %r2",
     "cvt.rni.rn.f32.f32 %r1, %r2",
-    "cvt.rn.satfinite.e4m3x2.f32 %h1, %r1, %r2",
+    "cvt.rn.e4m3x2.f32 %h1, %r1, %r2",
     "cvt.sat.u16.u8 %h1, %h2",
     "cvt.rn.bf16.u8 %h1, %h2",
     "cvt.rn.sat.bf16.f32 %h1, %r2",
@@ -165,7 +165,8 @@ def test_ptxas_accepts_what_the_tests_run(monkeypatch: pytest.MonkeyPatch):
     parse = sim_module.parse_ptx
     monkeypatch.setattr(sim_module, "parse_ptx", lambda text: (texts.append(text), parse(text))[1])
     for test in simple_tests():
-        test()
+        if "damaged" not in test.__name__:
+            test()
     parts = []
     for number, text in enumerate(dict.fromkeys(texts)):
         text = text.replace(HEADER, "")

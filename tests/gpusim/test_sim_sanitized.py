@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import test_sim_async_faults
+import test_sim_clusters
 import test_sim_faults
 import test_sim_matrices
 import test_sim_memory
+import test_sim_mutations
 import test_sim_warps
 from c_build import MEMORY, NATIVE, THREADS, build_program, sanitized
 
@@ -32,6 +34,8 @@ MODULES = (
     test_sim_warps,
     test_sim_matrices,
     test_sim_async_faults,
+    test_sim_clusters,
+    test_sim_mutations,
 )
 
 

@@ -157,6 +157,16 @@ def store_halves(columns: int) -> str:
     return "\n".join(lines)
 
 
+def check_sums(
+    actual: np.ndarray[Any, Any], a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], on_gpu: bool
+) -> None:
+    """f32 sums; a device sums fp8 with fewer bits."""
+    tolerance = 1e-4 if on_gpu else 1e-5
+    if on_gpu and a.dtype.itemsize == 1:
+        tolerance = 1e-2
+    np.testing.assert_allclose(actual, expected(a, b), rtol=tolerance, atol=8 * tolerance)
+
+
 def expected(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return a.astype(np.float64) @ b.astype(np.float64).T
 
@@ -165,7 +175,9 @@ def expected(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
-def test_layouts_of_halves(dtype: str, transpose_a: bool, transpose_b: bool, swizzle: int):
+def test_layouts_of_halves(
+    dtype: str, transpose_a: bool, transpose_b: bool, swizzle: int, is_on_gpu: bool
+):
     a, b = draw((64, 16), dtype, 1), draw((128, 16), dtype, 2)
     next_swizzle = SWIZZLES[(SWIZZLES.index(swizzle) + 1) % 4]
     out = multiply(
@@ -173,7 +185,7 @@ def test_layouts_of_halves(dtype: str, transpose_a: bool, transpose_b: bool, swi
         swizzles=(swizzle, next_swizzle),
         transposes=(transpose_a, transpose_b),
     )
-    np.testing.assert_allclose(out.view(np.float32), expected(a, b), rtol=1e-5, atol=1e-5)
+    check_sums(out.view(np.float32), a, b, is_on_gpu)
 
 
 @pytest.mark.parametrize("swizzle", SWIZZLES)
@@ -189,31 +201,31 @@ def test_layouts_of_halves(dtype: str, transpose_a: bool, transpose_b: bool, swi
         ("s32", "s8", "u8"),
     ],
 )
-def test_other_types(names: tuple[str, str, str], swizzle: int):
+def test_other_types(names: tuple[str, str, str], swizzle: int, is_on_gpu: bool):
     depth = 8 if names[1] == "tf32" else 32
     a, b = draw((64, depth), names[1], 3), draw((64, depth), names[2], 4)
     out = multiply(a, b, names, swizzles=(swizzle, swizzle))
     if names[0] == "s32":
         assert (out.view(np.int32) == expected(a, b)).all()
     else:
-        np.testing.assert_allclose(out.view(np.float32), expected(a, b), rtol=1e-5, atol=1e-4)
+        check_sums(out.view(np.float32), a, b, is_on_gpu)
 
 
 @pytest.mark.parametrize("columns", [8, 24, 96, 256])
-def test_columns(columns: int):
+def test_columns(columns: int, is_on_gpu: bool):
     a, b = draw((64, 16), "bf16", 5), draw((columns, 16), "bf16", 6)
     out = multiply(a, b, ("f32", "bf16", "bf16"), swizzles=(64, 32))
-    np.testing.assert_allclose(out.view(np.float32), expected(a, b), rtol=1e-5, atol=1e-5)
+    check_sums(out.view(np.float32), a, b, is_on_gpu)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "tf32", "e4m3", "s8"])
-def test_a_of_registers(dtype: str):
+def test_a_of_registers(dtype: str, is_on_gpu: bool):
     depth = {"bf16": 16, "f16": 16, "tf32": 8}.get(dtype, 32)
     a, b = draw((64, depth), dtype, 7), draw((32, depth), dtype, 8)
     to = "s32" if dtype == "s8" else "f32"
     out = multiply(a, b, (to, dtype, dtype), in_registers=True)
     actual = out.view(np.int32) if dtype == "s8" else out.view(np.float32)
-    np.testing.assert_allclose(actual, expected(a, b), rtol=1e-5, atol=1e-4)
+    check_sums(actual, a, b, is_on_gpu)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "e5m2"])

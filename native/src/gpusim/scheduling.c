@@ -53,8 +53,8 @@ __attribute__((format(printf, 2, 3))) static void scheduling_say(sim_text *out, 
     int count = vsnprintf(out->text + out->length, out->size - out->length, format, arguments);
     va_end(arguments);
     if (count > 0)
-        out->length += (size_t)count < out->size - out->length ? (size_t)count
-                                                               : out->size - out->length - 1;
+        out->length +=
+            (size_t)count < out->size - out->length ? (size_t)count : out->size - out->length - 1;
 }
 
 static void scheduling_describe_mbarrier(const sim_block *block, const sim_wait *wait,

@@ -15,7 +15,7 @@ enum {
     BARRIERS = 16,
     MOST_BLOCKS = 1 << 25,
     MOST_MOMENTS = 1 << 22,
-    MOST_CLUSTER = 16, /* blocks of a cluster */
+    MOST_CLUSTER = 16,       /* blocks of a cluster */
     FILE_REGISTERS = 1 << 16 /* registers of a multiprocessor */
 };
 
@@ -97,16 +97,16 @@ typedef enum {
     OP_CLUSTER_RANK,   /* getctarank: d, address; space: generic or shared */
     OP_CLUSTER_ARRIVE, /* flags: ACCESS_RELEASE | BARRIER_ALIGNED << 8 */
     OP_CLUSTER_WAIT,
-    OP_SET_REGISTERS,  /* setmaxnreg; detail: 1 increases; target: registers */
-    OP_MBARRIER,       /* detail: MBARRIER_*; flags: ACCESS_* */
-    OP_MBARRIER_WAIT,  /* p, address, phase or token; flags: WAIT_* */
-    OP_BULK_COPY,      /* detail: BULK_*; flags: COPY_*; count: dimensions; target: bytes */
+    OP_SET_REGISTERS, /* setmaxnreg; detail: 1 increases; target: registers */
+    OP_MBARRIER,      /* detail: MBARRIER_*; flags: ACCESS_* */
+    OP_MBARRIER_WAIT, /* p, address, phase or token; flags: WAIT_* */
+    OP_BULK_COPY,     /* detail: BULK_*; flags: COPY_*; count: dimensions; target: bytes */
     OP_BULK_COMMIT,
-    OP_BULK_WAIT,   /* target: groups that may be pending; flags: 1 waits for reads only */
-    OP_WGMMA,       /* d.., a (register(s)), b, scale-d; flags: WGMMA_*; target: n; count: k */
+    OP_BULK_WAIT, /* target: groups that may be pending; flags: 1 waits for reads only */
+    OP_WGMMA,     /* d.., a (register(s)), b, scale-d; flags: WGMMA_*; target: n; count: k */
     OP_WGMMA_FENCE,
     OP_WGMMA_COMMIT,
-    OP_WGMMA_WAIT,  /* target: groups that may be pending */
+    OP_WGMMA_WAIT, /* target: groups that may be pending */
     OP_COUNT
 } sim_op;
 
@@ -139,7 +139,7 @@ enum { BARRIER_ALIGNED = 1, BARRIER_ARRIVE = 2 };
 /* Fences between the generic proxy and the async proxy (wgmma, bulk copies). */
 enum { PROXY_SHARED = 1, PROXY_GLOBAL = 2, PROXY_MBARRIER_INIT = 4 };
 enum {
-    MBARRIER_INIT,      /* address, count */
+    MBARRIER_INIT, /* address, count */
     MBARRIER_INVALIDATE,
     MBARRIER_ARRIVE,    /* token, address, count */
     MBARRIER_EXPECT_TX, /* address, bytes */
@@ -150,8 +150,8 @@ enum {
 };
 enum { MBARRIER_DROPS = 8, MBARRIER_NO_INCREMENT = 16 }; /* with ACCESS_* */
 enum { WAIT_PARITY = 1, WAIT_POLLS = 2, WAIT_ACQUIRES = 4 };
-/* Operands of bulk copies: shared address, then mbarrier (loads) and mask of ranks (multicast), then
- * global address and bytes, or the address of a tensor map and coordinates. */
+/* Operands of bulk copies: shared address, then mbarrier (loads) and mask of ranks (multicast),
+ * then global address and bytes, or the address of a tensor map and coordinates. */
 enum { BULK_LOAD, BULK_STORE, BULK_REDUCE, BULK_SEND /* to another block of the cluster */ };
 enum { COPY_TENSOR = 1, COPY_MULTICAST = 2, COPY_OPERATION_AT = 8 };
 enum {
@@ -190,9 +190,9 @@ typedef struct {
     const sim_operand *operands;
     const uint64_t *constants;
     uint32_t constant_count;
-    uint32_t register_words; /* 32-bit words of a lane: special registers first */
-    uint32_t shared_bytes;   /* static ones; dynamic ones follow */
-    uint32_t local_bytes;    /* of a thread */
+    uint32_t register_words;   /* 32-bit words of a lane: special registers first */
+    uint32_t shared_bytes;     /* static ones; dynamic ones follow */
+    uint32_t local_bytes;      /* of a thread */
     uint32_t thread_registers; /* at the launch, for setmaxnreg; 0: not known */
 } sim_kernel;
 
@@ -287,9 +287,9 @@ typedef struct {
     uint64_t read_only, moved;
 } sim_range;
 
-/* A tensor map as the driver of the simulator encodes it, in the parameters of a kernel or in global
- * memory. `address` is of the kernel's view of memory; the element type has the driver's number.
- * Dimensions are innermost first. */
+/* A tensor map as the driver of the simulator encodes it, in the parameters of a kernel or in
+ * global memory. `address` is of the kernel's view of memory; the element type has the driver's
+ * number. Dimensions are innermost first. */
 typedef struct {
     uint64_t address;
     uint32_t element, rank;
@@ -323,7 +323,8 @@ typedef struct {
 
 /* Runs a launch to its end; the first fault stops it, is described in *fault, and returns 1. A
  * block has at most 1024 threads, a grid fewer than MOST_BLOCKS blocks and a multiple of the
- * cluster in each dimension: the caller checks that and the records. Thread-safe: several launches may run concurrently on disjoint memory. */
+ * cluster in each dimension: the caller checks that and the records. Thread-safe: several launches
+ * may run concurrently on disjoint memory. */
 int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *fault);
 
 /* A lane function: its name, and the bits of its result and of up to four operands (0: none). */

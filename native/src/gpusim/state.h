@@ -24,8 +24,8 @@ enum { STATE_WRITTEN = 1, STATE_PENDING = 2, STATE_MBARRIER = 4 };
  * then, for each warp, the clock up to which its generic accesses are ordered with the async proxy.
  * The operations of an agent become visible in the order of their clocks. */
 enum {
-    AGENT_STORES = MOST_WARPS,                /* bulk copies from shared memory, by issuing warp */
-    AGENT_WGMMA = AGENT_STORES + MOST_WARPS,  /* by warpgroup */
+    AGENT_STORES = MOST_WARPS,               /* bulk copies from shared memory, by issuing warp */
+    AGENT_WGMMA = AGENT_STORES + MOST_WARPS, /* by warpgroup */
     AGENT_LOADS = AGENT_WGMMA + MOST_WARPS / 4, /* copies that signal an mbarrier, by its address */
     LOAD_AGENTS = 16,
     AGENT_COUNT = AGENT_LOADS + LOAD_AGENTS,
@@ -42,15 +42,21 @@ typedef struct {
 } sim_copy;
 
 /* What a blocked lane waits for. */
-typedef enum { WAIT_NONE, WAIT_MBARRIER, WAIT_CLUSTER, WAIT_WARPGROUP, WAIT_REGISTERS } sim_wait_kind;
+typedef enum {
+    WAIT_NONE,
+    WAIT_MBARRIER,
+    WAIT_CLUSTER,
+    WAIT_WARPGROUP,
+    WAIT_REGISTERS
+} sim_wait_kind;
 
 typedef struct {
-    uint8_t reason;   /* sim_wait_kind */
-    uint8_t parity;   /* of the phase of an mbarrier */
-    uint16_t rank;    /* block of the mbarrier */
-    uint32_t number;  /* of the mbarrier */
-    uint32_t phase;   /* of the cluster barrier; registers of setmaxnreg */
-    uint32_t at;      /* the instruction */
+    uint8_t reason;  /* sim_wait_kind */
+    uint8_t parity;  /* of the phase of an mbarrier */
+    uint16_t rank;   /* block of the mbarrier */
+    uint32_t number; /* of the mbarrier */
+    uint32_t phase;  /* of the cluster barrier; registers of setmaxnreg */
+    uint32_t at;     /* the instruction */
 } sim_wait;
 
 typedef struct {
@@ -63,7 +69,7 @@ typedef struct {
     uint32_t polls, polled_at, strong_loads;
     uint32_t cluster_arrived; /* lanes that have arrived at barrier.cluster and not yet waited */
     uint32_t cluster_phase[LANES];
-    uint32_t thread_registers; /* setmaxnreg */
+    uint32_t thread_registers;   /* setmaxnreg */
     uint32_t bulk_groups[LANES]; /* committed so far */
     /* wgmma: instructions issued, groups committed, groups waited for */
     uint32_t wgmma_count, wgmma_groups, wgmma_waited;
@@ -93,7 +99,7 @@ typedef struct {
 /* An mbarrier object in shared memory: pending arrivals and bytes of its current phase. */
 typedef struct {
     uint32_t address, expected, pending, phase;
-    int64_t bytes; /* expected and not yet completed */
+    int64_t bytes;              /* expected and not yet completed */
     uint8_t is_live, is_fenced; /* fenced: its initialization is visible to the async proxy */
     uint32_t creator;           /* thread */
     sim_stamp created;
@@ -261,6 +267,8 @@ static inline uint32_t bytes_of(sim_type type)
     case T_B8:
     case T_U8:
     case T_S8:
+    case T_E4M3:
+    case T_E5M2:
         return 1;
     case T_B16:
     case T_U16:
@@ -398,8 +406,11 @@ void sim_bulk_free(sim_cluster *cluster);
 /* Whether the schedule of the launch lets the next asynchronous operation happen at once. */
 int sim_is_early(sim_cluster *cluster);
 
-/* async/wgmma.c; wgmma_compute.c */
+/* isa/fp8.c: e4m3 and e5m2; bits are rounded to nearest and to the largest finite value. */
 float sim_fp8_value(sim_type type, uint32_t bits);
+uint32_t sim_fp8_bits(sim_type type, double value);
+
+/* async/wgmma.c */
 int sim_wgmma_issue(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask,
                     uint32_t *waiting);
 int sim_wgmma_wait(sim_block *block, sim_warp *warp, const sim_instruction *at);

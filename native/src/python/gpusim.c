@@ -40,7 +40,8 @@ static bool gpusim_fits(const Arguments *arguments, const sim_launch *launch)
         uint32_t size = launch->cluster[i];
         cluster *= size <= MOST_CLUSTER && size > 0 && launch->grid[i] % size == 0 ? size : 0;
     }
-    return cluster > 0 && cluster <= MOST_CLUSTER && gpusim_is_array_of(&arguments->code, sizeof(sim_instruction)) &&
+    return cluster > 0 && cluster <= MOST_CLUSTER &&
+           gpusim_is_array_of(&arguments->code, sizeof(sim_instruction)) &&
            arguments->code.len > 0 &&
            gpusim_is_array_of(&arguments->operands, sizeof(sim_operand)) &&
            gpusim_is_array_of(&arguments->constants, sizeof(uint64_t)) &&
@@ -51,14 +52,13 @@ static bool gpusim_fits(const Arguments *arguments, const sim_launch *launch)
 
 PyObject *describe_fault(const sim_fault *fault)
 {
-    return Py_BuildValue("iI(III)(III)OO(III)(III)KIiOs", (int)fault->kind, fault->line,
-                         fault->block[0], fault->block[1], fault->block[2], fault->thread[0],
-                         fault->thread[1], fault->thread[2], fault->has_other ? Py_True : Py_False,
-                         fault->other_writes ? Py_True : Py_False, fault->other_block[0],
-                         fault->other_block[1], fault->other_block[2], fault->other[0],
-                         fault->other[1], fault->other[2], (unsigned long long)fault->address,
-                         fault->bytes, (int)fault->space, fault->writes ? Py_True : Py_False,
-                         fault->detail);
+    return Py_BuildValue(
+        "iI(III)(III)OO(III)(III)KIiOs", (int)fault->kind, fault->line, fault->block[0],
+        fault->block[1], fault->block[2], fault->thread[0], fault->thread[1], fault->thread[2],
+        fault->has_other ? Py_True : Py_False, fault->other_writes ? Py_True : Py_False,
+        fault->other_block[0], fault->other_block[1], fault->other_block[2], fault->other[0],
+        fault->other[1], fault->other[2], (unsigned long long)fault->address, fault->bytes,
+        (int)fault->space, fault->writes ? Py_True : Py_False, fault->detail);
 }
 
 PyObject *module_sim_run(PyObject *module, PyObject *args)

@@ -75,7 +75,8 @@ static PyMethodDef module_functions[] = {
      "virtual cores: (timeline, makespan, critical cost, lower bound)."},
     {"sim_run", module_sim_run, METH_VARARGS,
      "sim_run(code, operands, constants, sizes, ranges, params, grid, block, cluster, "
-     "dynamic_shared, most_steps, check_races, schedule)\n--\n\nRuns a kernel on the simulated GPU: (instructions of all "
+     "dynamic_shared, most_steps, check_races, schedule)\n--\n\nRuns a kernel on the simulated "
+     "GPU: (instructions of all "
      "warps, fault or None)."},
     {"sim_check_tensor_map", module_sim_check_tensor_map, METH_VARARGS,
      "sim_check_tensor_map(map)\n--\n\nNone, or what the driver would refuse of a tensor map of "

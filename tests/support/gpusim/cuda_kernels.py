@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from nova.gpusim.tensor_map import TENSOR_DTYPES
+
 _BUFFER_POINTER, _BUFFER_SIZE, _END = c_void_p(1), c_void_p(2), c_void_p(0)
 _MAX_DYNAMIC_SHARED = 8
 
@@ -75,6 +77,41 @@ class CudaMemory:
     def __del__(self) -> None:
         for address in self._blocks:
             _driver().cuMemFree_v2(c_uint64(address))
+
+
+def cuda_tensor_map(
+    address: int,
+    dtype: str,
+    dims: Sequence[int],
+    strides: Sequence[int],
+    box: Sequence[int],
+    *,
+    element_strides: Sequence[int] | None = None,
+    swizzle: int = 0,
+    fill_nan: bool = False,
+) -> bytes:
+    """The driver's `nova.gpusim.tensor_map`."""
+    rank = len(dims)
+    steps = element_strides or [1] * rank
+    room = ctypes.create_string_buffer(192)
+    start = -ctypes.addressof(room) % 64
+    _check(
+        _driver().cuTensorMapEncodeTiled(
+            c_void_p(ctypes.addressof(room) + start),
+            c_int(TENSOR_DTYPES.index(dtype)),
+            c_uint(rank),
+            c_void_p(address),
+            (c_uint64 * rank)(*dims),
+            (c_uint64 * rank)(*strides, 0),
+            (c_uint * rank)(*box),
+            (c_uint * rank)(*steps),
+            c_int(0),
+            c_int((0, 32, 64, 128).index(swizzle)),
+            c_int(0),
+            c_int(int(fill_nan)),
+        )
+    )
+    return room.raw[start : start + 128]
 
 
 class CudaModule:

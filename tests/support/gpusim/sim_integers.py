@@ -94,16 +94,18 @@ _PLAIN: dict[str, Callable[..., int]] = {
 
 
 def is_specified(name: str, row: tuple[int, ...]) -> bool:
-    """Whether PTX says what an instruction gives for these operands.
+    """Whether a device gives what PTX says for these operands.
 
-    It leaves open what a division by zero gives, and a field whose length is not one of 0 to 255:
-    there the lowest eight bits count for the simulator, and for an H200 with 32 bits, not with 64.
+    PTX leaves open what a division by zero gives. The lowest eight bits of the position and of the
+    length of a field count, by PTX, for the simulator and for an H200 with 32 bits. With 64 bits
+    ptxas emulates bfe and bfi by shifts of the unmasked operands, which clamp: any operand above
+    255 gives another result there.
     """
     head, _, type_ = name.rpartition(".")
     if head in ("div", "rem"):
         return row[1] != 0
     if head in ("bfe", "bfi") and type_.endswith("64"):
-        return row[-1] <= 255
+        return row[-1] <= 255 and row[-2] <= 255
     return True
 
 

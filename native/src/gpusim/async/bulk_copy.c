@@ -1,160 +1,11 @@
 /* Bulk copies (the Tensor Memory Accelerator): cp.async.bulk, cp.async.bulk.tensor, cp.reduce.
  *
  * Accesses are checked when a copy is issued, by what its thread has seen. Its bytes move when the
- * schedule of the launch says so: a late load when a lane is blocked on its mbarrier and no warp can
- * run, a late store when its group is waited for. */
+ * schedule of the launch says so: a late load when a lane is blocked on its mbarrier and no warp
+ * can run, a late store when its group is waited for. */
 #include <stdlib.h>
 
-#include "gpusim/async/tensor_map.h"
-#include "gpusim/memory/bulk_access.h"
-
-typedef enum { STAGE_ISSUED, STAGE_READ, STAGE_WRITTEN } bulk_stage;
-
-struct sim_bulk {
-    const sim_instruction *at;
-    sim_block *block;
-    uint32_t thread, group, agent, clock;
-    bulk_stage stage;
-    uint32_t targets; /* loads: ranks that get the bytes */
-    uint32_t shared, bytes, mbarrier;
-    uint32_t region; /* bytes of shared memory that a swizzle may reach */
-    uint64_t global;
-    uint32_t phases[MOST_CLUSTER]; /* of the mbarriers, when it was issued */
-    sim_tiling map;
-    int32_t coordinates[TENSOR_DIMS];
-    uint8_t *data; /* stores, after the read */
-};
-
-static int bulk_is_load(const sim_bulk *copy)
-{
-    return copy->at->detail == BULK_LOAD || copy->at->detail == BULK_SEND;
-}
-
-/* --- the bytes -------------------------------------------------------------------------------- */
-
-static uint8_t *bulk_host(sim_bulk *copy, uint64_t address, uint32_t bytes)
-{
-    const sim_range *range = sim_find_range(copy->block, address, bytes);
-    return (uint8_t *)(uintptr_t)(address + range->moved);
-}
-
-static void bulk_fill(const sim_tiling *map, uint8_t *row, uint32_t bytes)
-{
-    memset(row, map->fills_nan ? 0xff : 0, bytes);
-    uint32_t element = (uint32_t)map->strides[0];
-    for (uint32_t i = element - 1; map->fills_nan && i < bytes; i += element)
-        row[i] = 0x7f;
-}
-
-/* Writes a row of a box to the shared memory of a block, swizzled. */
-static void bulk_scatter(const sim_bulk *copy, sim_block *target, uint64_t at, const uint8_t *row,
-                         uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i += 16)
-        memcpy(target->shared + sim_swizzle(at + i, copy->map.swizzle), row + i, 16);
-}
-
-static void bulk_gather(const sim_bulk *copy, uint64_t at, uint8_t *row, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i += 16)
-        memcpy(row + i, copy->block->shared + sim_swizzle(at + i, copy->map.swizzle), 16);
-}
-
-static void bulk_load_row(sim_bulk *copy, uint32_t number, uint8_t *row, uint32_t bytes)
-{
-    const sim_tiling *map = &copy->map;
-    sim_tile_row tile = sim_tile_row_at(map, copy->coordinates, number);
-    uint32_t element = (uint32_t)map->strides[0];
-    bulk_fill(map, row, bytes);
-    if (tile.first == tile.end)
-        return;
-    if (tile.step == element) {
-        uint32_t length = (tile.end - tile.first) * element;
-        memcpy(row + tile.first * element, bulk_host(copy, tile.address, length), length);
-        return;
-    }
-    for (uint32_t i = tile.first; i < tile.end; i++)
-        memcpy(row + i * element,
-               bulk_host(copy, tile.address + (i - tile.first) * tile.step, element), element);
-}
-
-enum { MOST_ROW_BYTES = 2048 };
-
-static void bulk_move_in(sim_bulk *copy)
-{
-    sim_block *blocks = copy->block->cluster->blocks;
-    uint8_t row[MOST_ROW_BYTES];
-    const uint8_t *linear = copy->at->detail == BULK_SEND
-                                ? copy->block->shared + copy->global
-                                : NULL;
-    uint32_t rows = 1, bytes = copy->bytes;
-    if (copy->at->flags & COPY_TENSOR)
-        rows = sim_tile_rows(&copy->map), bytes = sim_tile_row_bytes(&copy->map);
-    else if (linear == NULL)
-        linear = bulk_host(copy, copy->global, bytes);
-    for (uint32_t i = 0; i < rows; i++) {
-        if (copy->at->flags & COPY_TENSOR)
-            bulk_load_row(copy, i, row, bytes);
-        for (uint32_t rank = 0; rank < copy->block->cluster->size; rank++) {
-            if (!(copy->targets >> rank & 1))
-                continue;
-            if (copy->at->flags & COPY_TENSOR)
-                bulk_scatter(copy, blocks + rank, copy->shared + (uint64_t)i * bytes, row, bytes);
-            else
-                memmove(blocks[rank].shared + copy->shared, linear, bytes);
-        }
-    }
-}
-
-/* The bytes of shared memory that a store has: rows of a box without their swizzle. */
-static void bulk_take(sim_bulk *copy)
-{
-    if (copy->at->flags & COPY_TENSOR) {
-        uint32_t bytes = sim_tile_row_bytes(&copy->map);
-        for (uint32_t i = 0; i < sim_tile_rows(&copy->map); i++)
-            bulk_gather(copy, copy->shared + (uint64_t)i * bytes, copy->data + (size_t)i * bytes,
-                        bytes);
-    } else {
-        memcpy(copy->data, copy->block->shared + copy->shared, copy->bytes);
-    }
-}
-
-static void bulk_put(sim_bulk *copy, sim_type type, uint64_t address, const uint8_t *from,
-                     uint32_t bytes)
-{
-    uint8_t *to = bulk_host(copy, address, bytes);
-    if (copy->at->detail == BULK_STORE) {
-        memcpy(to, from, bytes);
-        return;
-    }
-    uint32_t size = bytes_of(type);
-    for (uint32_t i = 0; i < bytes; i += size) {
-        uint64_t old = 0, by = 0;
-        memcpy(&old, to + i, size), memcpy(&by, from + i, size);
-        uint64_t value =
-            sim_atomic_combine(copy->at->flags >> COPY_OPERATION_AT, type, old, by, 0);
-        memcpy(to + i, &value, size);
-    }
-}
-
-static void bulk_move_out(sim_bulk *copy)
-{
-    if (!(copy->at->flags & COPY_TENSOR)) {
-        bulk_put(copy, copy->at->type, copy->global, copy->data, copy->bytes);
-        return;
-    }
-    const sim_tiling *map = &copy->map;
-    uint32_t element = (uint32_t)map->strides[0], bytes = sim_tile_row_bytes(map);
-    for (uint32_t i = 0; i < sim_tile_rows(map); i++) {
-        sim_tile_row tile = sim_tile_row_at(map, copy->coordinates, i);
-        const uint8_t *from = copy->data + (size_t)i * bytes + tile.first * element;
-        uint32_t count = tile.end - tile.first;
-        if (tile.step == element && count != 0)
-            bulk_put(copy, map->type, tile.address, from, count * element);
-        for (uint32_t j = 0; tile.step != element && j < count; j++)
-            bulk_put(copy, map->type, tile.address + j * tile.step, from + j * element, element);
-    }
-}
+#include "gpusim/async/bulk_copy.h"
 
 /* --- stages of a copy ------------------------------------------------------------------------- */
 
@@ -162,7 +13,7 @@ static int bulk_complete_load(sim_bulk *copy)
 {
     sim_block *blocks = copy->block->cluster->blocks;
     copy->stage = STAGE_WRITTEN;
-    bulk_move_in(copy);
+    sim_bulk_move_in(copy);
     for (uint32_t rank = 0; rank < copy->block->cluster->size; rank++) {
         if (!(copy->targets >> rank & 1))
             continue;
@@ -184,7 +35,7 @@ static void bulk_read_store(sim_bulk *copy)
 {
     if (copy->stage != STAGE_ISSUED)
         return;
-    bulk_take(copy);
+    sim_bulk_take(copy);
     copy->stage = STAGE_READ;
 }
 
@@ -193,7 +44,7 @@ static void bulk_write_store(sim_bulk *copy)
     bulk_read_store(copy);
     if (copy->stage != STAGE_READ)
         return;
-    bulk_move_out(copy);
+    sim_bulk_move_out(copy);
     copy->stage = STAGE_WRITTEN;
 }
 
@@ -234,7 +85,9 @@ static int bulk_read_map(sim_bulk *copy, sim_warp *warp, int lane, uint32_t firs
     for (uint32_t i = 0; i < copy->map.rank; i++)
         copy->coordinates[i] =
             (int32_t)lane_value(block, warp, operand(block, copy->at, first + 1 + i), lane);
-    copy->bytes = sim_tile_rows(&copy->map) * sim_tile_row_bytes(&copy->map);
+    if (sim_tile_bytes(&copy->map) > block->shared_bytes)
+        return bulk_fail(copy, "the box is larger than the shared memory of the block");
+    copy->bytes = (uint32_t)sim_tile_bytes(&copy->map);
     return 0;
 }
 
@@ -328,7 +181,8 @@ static int bulk_find_targets(sim_bulk *copy, sim_warp *warp, int lane, uint64_t 
     copy->shared = (uint32_t)shared, copy->mbarrier = (uint32_t)mbarrier;
     copy->targets = (uint32_t)1 << target->rank;
     if (copy->at->flags & COPY_MULTICAST)
-        copy->targets = (uint32_t)lane_value(block, warp, operand(block, copy->at, 2), lane) & 0xffff;
+        copy->targets =
+            (uint32_t)lane_value(block, warp, operand(block, copy->at, 2), lane) & 0xffff;
     if (copy->targets == 0 || copy->targets >> block->cluster->size != 0)
         return sim_report_detail(block, FAULT_CLUSTER, copy->at, copy->thread,
                                  "multicast to the ranks 0x%x of a cluster of %u blocks",
@@ -402,7 +256,8 @@ int sim_is_early(sim_cluster *cluster)
     uint32_t schedule = cluster->blocks->launch->schedule;
     if (schedule < 2)
         return schedule != 0;
-    cluster->random = cluster->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    cluster->random =
+        cluster->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return cluster->random >> 63 != 0;
 }
 
@@ -547,9 +402,10 @@ int sim_bulk_check_exit(sim_block *block)
         int writes = bulk_is_load(copy) && copy->targets >> block->rank & 1;
         int reads = !bulk_is_load(copy) && copy->block == block && copy->stage == STAGE_ISSUED;
         if (writes || reads)
-            return sim_report_detail(copy->block, FAULT_PENDING_COPY, copy->at, copy->thread,
-                                     "the block ends while this copy may still %s its shared memory",
-                                     writes ? "write" : "read");
+            return sim_report_detail(
+                copy->block, FAULT_PENDING_COPY, copy->at, copy->thread,
+                "the block ends while this copy may still %s its shared memory",
+                writes ? "write" : "read");
     }
     return 0;
 }

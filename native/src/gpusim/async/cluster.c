@@ -71,9 +71,8 @@ int sim_map_address(sim_block *block, sim_warp *warp, const sim_instruction *at,
         }
         address -= window;
         const sim_block *target = sim_find_rank(block, &address);
-        uint64_t rank = at->op == OP_MAP_ADDRESS
-                            ? lane_value(block, warp, operand(block, at, 2), lane)
-                            : 0;
+        uint64_t rank =
+            at->op == OP_MAP_ADDRESS ? lane_value(block, warp, operand(block, at, 2), lane) : 0;
         if (target == NULL || rank >= block->cluster->size)
             return sim_report_detail(block, FAULT_CLUSTER, at, thread_of(warp, lane),
                                      "rank %llu of a cluster of %u blocks",

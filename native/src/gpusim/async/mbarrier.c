@@ -44,11 +44,11 @@ static int mbarrier_arrive(sim_block *block, sim_mbarrier *m, const sim_instruct
                            uint32_t thread, uint64_t count)
 {
     if (count == 0 || count > m->pending)
-        return sim_report_detail(block, FAULT_MBARRIER, at, thread,
-                                 "%llu arrivals at the mbarrier at 0x%x, whose phase %u still expects "
-                                 "%u of %u",
-                                 (unsigned long long)count, m->address, m->phase, m->pending,
-                                 m->expected);
+        return sim_report_detail(
+            block, FAULT_MBARRIER, at, thread,
+            "%llu arrivals at the mbarrier at 0x%x, whose phase %u still expects "
+            "%u of %u",
+            (unsigned long long)count, m->address, m->phase, m->pending, m->expected);
     m->pending -= (uint32_t)count;
     return 0;
 }
@@ -109,8 +109,8 @@ static int mbarrier_init(sim_block *block, sim_warp *warp, const sim_instruction
         return sim_report_detail(block, FAULT_MBARRIER, at, thread, "%llu expected arrivals",
                                  (unsigned long long)count);
     uint8_t zeros[MBARRIER_BYTES] = {0};
-    uint8_t *object = sim_reach(block, warp, at, lane, SPACE_SHARED, address, MBARRIER_BYTES,
-                                ACCESS_WRITE, NULL);
+    uint8_t *object =
+        sim_reach(block, warp, at, lane, SPACE_SHARED, address, MBARRIER_BYTES, ACCESS_WRITE, NULL);
     sim_mbarrier *m = NULL;
     if (object == NULL)
         return 1;
@@ -137,13 +137,13 @@ static sim_mbarrier *mbarrier_find(sim_block *block, sim_warp *warp, const sim_i
     uint32_t thread = thread_of(warp, lane);
     sim_mbarrier *m = sim_mbarrier_at(target, address);
     if (m == NULL) {
-        sim_report_detail(block, FAULT_MBARRIER, at, thread,
-                          "there is no mbarrier at 0x%x of shared memory: mbarrier.init comes first",
-                          (uint32_t)address);
+        sim_report_detail(
+            block, FAULT_MBARRIER, at, thread,
+            "there is no mbarrier at 0x%x of shared memory: mbarrier.init comes first",
+            (uint32_t)address);
         return NULL;
     }
-    if (block->launch->check_races &&
-        !is_ordered(block, warp, thread, SPACE_SHARED, m->created)) {
+    if (block->launch->check_races && !is_ordered(block, warp, thread, SPACE_SHARED, m->created)) {
         sim_name_thread(block, m->creator, block->fault->other);
         memcpy(block->fault->other_block, target->index, sizeof target->index);
         block->fault->has_other = 1;
@@ -215,6 +215,9 @@ static int mbarrier_run_lane(sim_block *block, sim_warp *warp, const sim_instruc
         return 1;
     if (at->operands > first + 1)
         value = lane_value(block, warp, operand(block, at, first + 1), lane);
+    if (target != block && (at->detail == MBARRIER_INIT || at->detail == MBARRIER_INVALIDATE))
+        return sim_report_detail(block, FAULT_MBARRIER, at, thread,
+                                 "a block initializes and invalidates its own mbarriers only");
     if (at->detail == MBARRIER_INIT)
         return mbarrier_init(block, warp, at, lane, address, value);
     sim_mbarrier *m = mbarrier_find(block, warp, at, lane, target, address);
@@ -273,8 +276,8 @@ static int mbarrier_has_passed(const sim_mbarrier *m, int by_parity, uint64_t va
 int sim_mbarrier_is_complete(const sim_block *block, const sim_wait *wait)
 {
     const sim_mbarrier *m = block->cluster->blocks[wait->rank].mbarriers + wait->number;
-    return !m->is_live || mbarrier_has_passed(m, wait->parity != 2, wait->parity == 2 ? wait->phase
-                                                                                  : wait->parity);
+    return !m->is_live || mbarrier_has_passed(m, wait->parity != 2,
+                                              wait->parity == 2 ? wait->phase : wait->parity);
 }
 
 /* Operands: p, address, parity or token. A try_wait blocks until the phase is complete, which PTX
@@ -287,8 +290,7 @@ int sim_mbarrier_wait(sim_block *block, sim_warp *warp, const sim_instruction *a
         if (!(mask >> lane & 1))
             continue;
         uint64_t address;
-        sim_block *target =
-            mbarrier_block(block, warp, at, lane, operand(block, at, 1), &address);
+        sim_block *target = mbarrier_block(block, warp, at, lane, operand(block, at, 1), &address);
         if (target == NULL)
             return 1;
         sim_mbarrier *m = mbarrier_find(block, warp, at, lane, target, address);

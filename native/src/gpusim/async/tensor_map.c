@@ -65,7 +65,9 @@ const char *sim_read_tensor_map(const uint8_t *bytes, sim_tiling *tiling)
         tiling->dims[i] = used ? map.dims[i] : 1;
         tiling->steps[i] = step;
         tiling->box[i] = used ? (map.box[i] + step - 1) / step : 1;
-        tiling->strides[i] = i == 0 ? TENSOR_TYPES[map.element].bytes : used ? map.strides[i - 1] : 0;
+        tiling->strides[i] = i == 0 ? TENSOR_TYPES[map.element].bytes
+                             : used ? map.strides[i - 1]
+                                    : 0;
     }
     return NULL;
 }

@@ -27,6 +27,14 @@ static inline uint32_t sim_tile_rows(const sim_tiling *map)
 {
     return map->box[1] * map->box[2] * map->box[3] * map->box[4];
 }
+/* All bytes of a box; up to 2^43, so that it is checked before the rows are counted. */
+static inline uint64_t sim_tile_bytes(const sim_tiling *map)
+{
+    uint64_t bytes = map->strides[0];
+    for (int i = 0; i < TENSOR_DIMS; i++)
+        bytes *= map->box[i];
+    return bytes;
+}
 static inline uint32_t sim_tile_row_bytes(const sim_tiling *map)
 {
     return map->box[0] * (uint32_t)map->strides[0];

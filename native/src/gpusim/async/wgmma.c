@@ -1,5 +1,5 @@
-/* wgmma.mma_async: issued by the four warps of a warpgroup together, executed when one of them waits
- * for its group (or at once, by the schedule).
+/* wgmma.mma_async: issued by the four warps of a warpgroup together, executed when one of them
+ * waits for its group (or at once, by the schedule).
  *
  * Until a warp has waited, its accumulators and its registers of a are not to be touched; registers
  * that were touched need a wgmma.fence before the next wgmma. The shared memory is read by an agent
@@ -29,11 +29,10 @@ int sim_wgmma_touch(sim_block *block, sim_warp *warp, const sim_instruction *at,
         for (uint32_t word = o->at; word < o->at + (o->width == 64 ? 2u : 1u); word++) {
             warp->touched_words[word] = warp->wgmma_fences;
             if (warp->pending_words[word] != 0)
-                return sim_report_detail(block, FAULT_ACCUMULATOR, at,
-                                         thread_of(warp, lowest(mask)),
-                                         "%s of a wgmma that is not waited for",
-                                         warp->pending_words[word] & 0xff ? "an accumulator"
-                                                                          : "a register of a");
+                return sim_report_detail(
+                    block, FAULT_ACCUMULATOR, at, thread_of(warp, lowest(mask)),
+                    "%s of a wgmma that is not waited for",
+                    warp->pending_words[word] & 0xff ? "an accumulator" : "a register of a");
         }
     }
     return 0;
@@ -59,7 +58,8 @@ static int wgmma_check_registers(sim_block *block, sim_warp *warp, const sim_war
     for (uint32_t i = 0; i < wgmma_register_count(at); i++) {
         const sim_operand *o = operand(block, at, i);
         if (o->kind != OPERAND_REGISTER)
-            return sim_report_detail(block, FAULT_WGMMA, at, thread, "an operand is not a register");
+            return sim_report_detail(block, FAULT_WGMMA, at, thread,
+                                     "an operand is not a register");
         int is_result = i < at->results;
         uint16_t pending = warp->pending_words[o->at];
         if (is_result ? pending >> 8 || (pending && !continues) : pending & 0xff)
@@ -157,7 +157,8 @@ static int wgmma_start(sim_block *block, uint32_t number, const sim_instruction 
         warps[w].pending_count++;
     }
     /* In order: an early one after a late one would pass it. */
-    int is_first = group->pending_count == 1 || group->pending[group->pending_count - 2].is_executed;
+    int is_first =
+        group->pending_count == 1 || group->pending[group->pending_count - 2].is_executed;
     if (is_first && sim_is_early(block->cluster)) {
         sim_wgmma_compute(block, warps, operation);
         operation->is_executed = 1;
@@ -169,7 +170,7 @@ static int wgmma_start(sim_block *block, uint32_t number, const sim_instruction 
 
 /* A descriptor, which has to be the same in all lanes. */
 static int wgmma_descriptor(sim_block *block, sim_warp *warp, const sim_instruction *at,
-                         uint32_t number, uint64_t *value)
+                            uint32_t number, uint64_t *value)
 {
     const sim_operand *o = operand(block, at, number);
     *value = lane_value(block, warp, o, 0);

@@ -1,29 +1,12 @@
-/* The arithmetic of wgmma: a * b is exact, and summed in f32 in the order of k (in s32 for integers);
- * f16 results are rounded once an instruction. The device sums groups of k with fewer guard bits, in
- * an order that is not documented: results agree to rounding. */
+/* The arithmetic of wgmma: a * b is exact, and summed in f32 in the order of k (in s32 for
+ * integers); f16 results are rounded once an instruction. The device sums groups of k with fewer
+ * guard bits, in an order that is not documented: results agree to rounding. */
 #include "gpusim/async/wgmma.h"
 
 typedef struct {
     float a[WGMMA_ROWS][WGMMA_MOST_K], b[WGMMA_MOST_K][WGMMA_MOST_COLUMNS];
     float sums[WGMMA_ROWS][WGMMA_MOST_COLUMNS];
 } wgmma_floats;
-
-static float wgmma_fp8(uint32_t bits, uint32_t fraction_bits, int has_infinity)
-{
-    uint32_t exponent_bits = 7 - fraction_bits, fraction = bits & ((1u << fraction_bits) - 1);
-    int exponent = (int)(bits >> fraction_bits & ((1u << exponent_bits) - 1));
-    int bias = (1 << (exponent_bits - 1)) - 1, top = (1 << exponent_bits) - 1;
-    float sign = bits & 0x80 ? -1.0f : 1.0f;
-    if (has_infinity ? exponent == top : (bits & 0x7f) == 0x7f)
-        return has_infinity && fraction == 0 ? sign * INFINITY : f32_of(NAN_F32);
-    float value = exponent == 0 ? (float)fraction : (float)(fraction + (1u << fraction_bits));
-    return sign * ldexpf(value, (exponent == 0 ? 1 : exponent) - bias - (int)fraction_bits);
-}
-
-float sim_fp8_value(sim_type type, uint32_t bits)
-{
-    return type == T_E4M3 ? wgmma_fp8(bits, 3, 0) : wgmma_fp8(bits, 2, 1);
-}
 
 static uint32_t wgmma_element_bytes(sim_type type)
 {
@@ -85,7 +68,8 @@ static void wgmma_read_registers(const sim_block *block, const sim_warp *warps,
     uint32_t bytes = wgmma_element_bytes(type), each = 4 / bytes;
     for (uint32_t w = 0; w < 4; w++)
         for (uint32_t part = 0; part < 4; part++) {
-            const uint32_t *words = narrow(block, warps + w, operand(block, at, at->results + part));
+            const uint32_t *words =
+                narrow(block, warps + w, operand(block, at, at->results + part));
             for (uint32_t lane = 0; lane < LANES; lane++)
                 for (uint32_t i = 0; i < each; i++) {
                     uint32_t row = w * 16 + lane / 4 + part % 2 * 8;
@@ -97,7 +81,8 @@ static void wgmma_read_registers(const sim_block *block, const sim_warp *warps,
         }
 }
 
-/* --- the accumulators: rows lane / 4 and 8 further, two neighbouring columns a lane ------------ */
+/* --- the accumulators: rows lane / 4 and 8 further, two neighbouring columns a lane ------------
+ */
 
 static void wgmma_read_sums(const sim_block *block, const sim_warp *warps,
                             const sim_instruction *at, wgmma_floats *data)

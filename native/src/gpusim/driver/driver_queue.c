@@ -220,10 +220,8 @@ static work *queue_make_launch(const nova_kernel_call *call)
     memset(object->data, 0, parameters * sizeof *object->data);
     memcpy(object->data, call->arguments, call->argument_count * sizeof *call->arguments);
     if (map_words > 0)
-        memcpy(object->data + parameters - map_words, call->maps,
-               map_words * sizeof *object->data);
-    memcpy(object->data + parameters, call->ranges,
-           call->range_count * sizeof *call->ranges);
+        memcpy(object->data + parameters - map_words, call->maps, map_words * sizeof *object->data);
+    memcpy(object->data + parameters, call->ranges, call->range_count * sizeof *call->ranges);
     return object;
 }
 

@@ -92,8 +92,7 @@ static int async_finish(sim_block *block, sim_warp *warp, const sim_instruction 
     for (uint32_t i = 0; i < warp->copy_count; i++) {
         sim_copy copy = warp->copies[i];
         int waits = mask >> copy.lane & 1;
-        int ended =
-            groups == UINT32_MAX || (uint64_t)copy.group + groups < warp->groups[copy.lane];
+        int ended = groups == UINT32_MAX || (uint64_t)copy.group + groups < warp->groups[copy.lane];
         if (!waits || !ended) {
             warp->copies[pending++] = copy;
             continue;

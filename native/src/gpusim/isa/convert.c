@@ -186,17 +186,32 @@ void sim_convert(const sim_block *block, sim_warp *warp, const sim_instruction *
                      convert(at->type, at->from, at->flags, lane_value(block, warp, source, lane)));
 }
 
-/* Operands: d, a, b; `type` is that of one half. */
+/* One element of a pair; fp8 saturates. */
+static uint32_t convert_element(const sim_instruction *at, uint32_t bits)
+{
+    sim_type to = at->type, from = at->from;
+    int is_fp8 = to == T_E4M3 || to == T_E5M2;
+    if (!is_fp8 && from != T_E4M3 && from != T_E5M2)
+        return (uint32_t)convert(to, from, at->flags, bits);
+    double value = from == T_E4M3 || from == T_E5M2 ? (double)sim_fp8_value(from, bits & 0xff)
+                                                    : convert_float_value(from, bits);
+    if (at->flags & CONVERT_RELU && value <= 0)
+        value = 0;
+    if (is_fp8)
+        return sim_fp8_bits(to, value);
+    return value != value ? NAN_HALF : (uint32_t)convert_float_bits(to, value, 0);
+}
+
+/* Operands: d, then a and b, or a pair; `type` and `from` are those of one element. */
 void sim_convert_pair(const sim_block *block, sim_warp *warp, const sim_instruction *at,
                       uint32_t mask)
 {
-    const uint32_t *a = narrow(block, warp, operand(block, at, 1)),
-                   *b = narrow(block, warp, operand(block, at, 2));
-    uint32_t values[LANES];
-    for (int lane = 0; lane < LANES; lane++) {
-        uint64_t high = convert(at->type, T_F32, at->flags, a[lane]),
-                 low = convert(at->type, T_F32, at->flags, b[lane]);
-        values[lane] = (uint32_t)(high << 16 | low);
-    }
+    const uint32_t *a = narrow(block, warp, operand(block, at, 1));
+    const uint32_t *b = at->operands > 2 ? narrow(block, warp, operand(block, at, 2)) : a;
+    uint32_t values[LANES], width = convert_bits_in(at->type);
+    uint32_t shift = at->operands > 2 ? 0 : convert_bits_in(at->from);
+    for (int lane = 0; lane < LANES; lane++)
+        values[lane] = convert_element(at, a[lane] >> shift) << width |
+                       convert_element(at, shift ? b[lane] & ((1u << shift) - 1) : b[lane]);
     put_narrow(warp, operand(block, at, 0), values, mask);
 }

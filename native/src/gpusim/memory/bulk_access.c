@@ -27,8 +27,8 @@ static int actor_is_ordered(const sim_actor *actor, sim_space space, sim_stamp s
     return 0;
 }
 
-/* Whether a generic write is followed by a proxy fence: of its thread, or of a thread between it and
- * this access. */
+/* Whether a generic write is followed by a proxy fence: of its thread, or of a thread between it
+ * and this access. */
 static int actor_is_fenced(const sim_actor *actor, sim_space space, const sim_shadow *word)
 {
     uint32_t thread = thread_in(word->write);
@@ -179,9 +179,8 @@ uint8_t *sim_bulk_reach_global(sim_actor *actor, uint64_t address, uint32_t byte
     sim_block *block = actor->block;
     const sim_range *range = sim_find_range(block, address, bytes);
     sim_fault_kind fault_type = FAULT_NONE;
-    uint8_t *state = range != NULL && range->state != NULL
-                         ? range->state + (address - range->start)
-                         : NULL;
+    uint8_t *state =
+        range != NULL && range->state != NULL ? range->state + (address - range->start) : NULL;
     if (range == NULL)
         fault_type = FAULT_BOUNDS;
     else if (range->read_only && access != ACCESS_READ)

@@ -119,10 +119,9 @@ static inline uint8_t *memory_reach_shared(sim_block *block, sim_block *target, 
         return NULL;
     }
     uint8_t *host = target->shared + address;
-    if (block->launch->check_races &&
-        memory_check_order(block, warp, at, thread, SPACE_SHARED,
-                           target->shared_shadow + address / 4, address, bytes, access, host,
-                           value))
+    if (block->launch->check_races && memory_check_order(block, warp, at, thread, SPACE_SHARED,
+                                                         target->shared_shadow + address / 4,
+                                                         address, bytes, access, host, value))
         return NULL;
     return host;
 }

@@ -5,9 +5,9 @@
  * last synchronization with them; asynchronous operations are accesses of agents with clocks of
  * their own. Each word of shared and of global memory has a stamp of its last
  * write and its last two readers, so a race with any of those three is found. Two blocks of
- * different clusters are ordered only if the first has released and the second acquired (a fence, or an access with that
- * semantics); which accesses precede the release is not tracked. A store that does not change the
- * value does not race with the previous store. */
+ * different clusters are ordered only if the first has released and the second acquired (a fence,
+ * or an access with that semantics); which accesses precede the release is not tracked. A store
+ * that does not change the value does not race with the previous store. */
 #ifndef NOVA_GPUSIM_MEMORY_RACES_H
 #define NOVA_GPUSIM_MEMORY_RACES_H
 
