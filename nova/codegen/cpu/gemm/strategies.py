@@ -32,7 +32,7 @@ Ranges = tuple[ir.Value, ir.Value, ir.Value, ir.Value]
 """First row, one past the last row, first column, one past the last column."""
 
 _FEW_ROWS = 2
-"""Where the number of rows is symbolic, up to this many are vector-matrix products each."""
+"""Where the number of rows is symbolic, each of up to this many is a GEMV."""
 
 _SYMBOLIC_ROWS = 256
 """Rows of a task where their number is symbolic: several tasks at common sizes, with a last one
