@@ -58,22 +58,19 @@ TILES: tuple[Tile, ...] = (
     Tile(128, 160, 4),
     Tile(128, 144, 4),
     Tile(128, 128, 6),
-    Tile(128, 112, 6),
     Tile(128, 96, 6),
     Tile(128, 64, 8),
     Tile(128, 256, 4, split=2),
     Tile(128, 256, 4, split=4),
     Tile(128, 192, 4, split=2),
     Tile(128, 192, 4, split=4),
-    Tile(128, 160, 4, split=4),
     Tile(128, 128, 6, split=2),
-    Tile(128, 128, 6, split=3),
     Tile(128, 128, 6, split=4),
     Tile(128, 64, 8, split=2),
     Tile(128, 64, 8, split=4),
 )
 
-_CLUSTERS = {1: 132, 2: 66, 3: 40, 4: 30}
+_CLUSTERS = {1: 132, 2: 66, 4: 28}
 """Blocks of a cluster -> clusters that run concurrently on 132 multiprocessors."""
 
 # Rates in units of the cost model of `mma.sync`, measured on an H200 (benchmarks/gpu/wgmma.py time
@@ -187,8 +184,8 @@ class WgmmaPlan:
 
     @property
     def part_columns(self) -> int:
-        """Columns that one block finishes, in pairs of 8; the last block may have fewer."""
-        return -(-self.tile.columns // (16 * self.tile.split)) * 16
+        """Columns of a tile that one block finishes: a multiple of 16."""
+        return self.tile.columns // self.tile.split
 
     @property
     def cycles(self) -> float:
@@ -198,7 +195,9 @@ class WgmmaPlan:
         copied = self.lhs_bytes + self.rhs.outer * ROW_BYTES
         stage = max(area * self.depth / _MULTIPLY_ADDS, copied * self.blocks / _CACHE_BYTES)
         waves = -(-self.work_items // self.clusters)
-        store = area / (24 * tile.split)
+        # With more accumulators than this, a thread has few registers left for the epilogue.
+        per_cycle = 18 if area > 128 * 192 else 24
+        store = area / (per_cycle * tile.split)
         exchange = _EXCHANGE + area / 12 if tile.split > 1 else 0
         return waves * (self.part_stages * stage + store) + exchange + _LAUNCH
 
