@@ -74,8 +74,9 @@ _CLUSTERS = {1: 132, 2: 66, 4: 28}
 """Blocks of a cluster -> clusters that run concurrently on 132 multiprocessors."""
 
 # Rates in units of the cost model of `mma.sync`, measured on an H200 (benchmarks/gpu/wgmma.py time
-# --tiles): tensor cores reach 2850 multiply-adds per cycle, and the L2 cache delivers 11 TB/s.
-_MULTIPLY_ADDS = 2850
+# --tiles): multiply-adds per cycle of large tiles, and of smaller ones, which read more shared memory
+# for each of them; and bytes per cycle of the L2 cache, 11 TB/s.
+_MULTIPLY_ADDS, _LARGE = {True: 2850, False: 2700}, 128 * 192
 _CACHE_BYTES = 12_300
 _LAUNCH, _EXCHANGE = 1800, 1000
 
@@ -193,10 +194,11 @@ class WgmmaPlan:
         tile = self.tile
         area = tile.rows * tile.columns
         copied = self.lhs_bytes + self.rhs.outer * ROW_BYTES
-        stage = max(area * self.depth / _MULTIPLY_ADDS, copied * self.blocks / _CACHE_BYTES)
+        rate = _MULTIPLY_ADDS[area >= _LARGE]
+        stage = max(area * self.depth / rate, copied * self.blocks / _CACHE_BYTES)
         waves = -(-self.work_items // self.clusters)
         # With more accumulators than this, a thread has few registers left for the epilogue.
-        per_cycle = 18 if area > 128 * 192 else 24
+        per_cycle = 18 if area > _LARGE else 24
         store = area / (per_cycle * tile.split)
         exchange = _EXCHANGE + area / 12 if tile.split > 1 else 0
         return waves * (self.part_stages * stage + store) + exchange + _LAUNCH
