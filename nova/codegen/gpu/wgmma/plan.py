@@ -74,8 +74,8 @@ _CLUSTERS = {1: 132, 2: 66, 4: 28}
 """Blocks of a cluster -> clusters that run concurrently on 132 multiprocessors."""
 
 # Rates in units of the cost model of `mma.sync`, measured on an H200 (benchmarks/gpu/wgmma.py time
-# --tiles): multiply-adds per cycle of large tiles, and of smaller ones, which read more shared memory
-# for each of them; and bytes per cycle of the L2 cache, 11 TB/s.
+# --tiles): multiply-adds per cycle of large tiles, and of smaller ones, which read shared memory
+# more often; and bytes per cycle of the L2 cache, 11 TB/s.
 _MULTIPLY_ADDS, _LARGE = {True: 2850, False: 2700}, 128 * 192
 _CACHE_BYTES = 12_300
 _LAUNCH, _EXCHANGE = 1800, 1000
