@@ -167,7 +167,7 @@ def _parse_text(value: Any) -> str:
 
 
 def _parse_gemm(value: Any) -> str:
-    if not re.fullmatch(r"auto|mma|wgmma(-\d+x\d+(x\d+)?)?", str(value)):
+    if not re.fullmatch(r"auto|mma|wgmma(-\d+x\d+(x\d+){0,2})?", str(value)):
         raise ValueError
     return str(value)
 
@@ -194,9 +194,7 @@ def _choose_output_pool() -> int:
     return min(1 << 30, memory // 8) if memory > 0 else 1 << 30
 
 
-GEMM = Kind(
-    "auto, mma, wgmma, or wgmma-ROWSxCOLUMNS of a tile, with xBLOCKS of a cluster", _parse_gemm
-)
+GEMM = Kind("auto, mma, wgmma, or wgmma-ROWSxCOLUMNS[xCLUSTER[xSPLIT]] of a tile", _parse_gemm)
 FLAG = Kind("1, true, on, yes or 0, false, off, no", _parse_flag)
 COUNT = Kind("a whole number, at least 1", _parse_count)
 WORK = Kind(

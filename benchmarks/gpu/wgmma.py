@@ -4,7 +4,7 @@
     python benchmarks/gpu/wgmma.py time [--tiles]   # microseconds of a run in the queue
 
 `time` prints a line per shape: Nova, cuBLAS, their ratio, TFLOP/s. With `--tiles` it prints a line
-for every tile, which is how the speeds in `nova/codegen/gpu/wgmma/plan.py` were measured. Data is
+for every tile, which is how the rates in `nova/codegen/gpu/wgmma/plan.py` were measured. Data is
 random. Contenders take turns; the times are medians over rounds.
 """
 
@@ -79,6 +79,15 @@ GPT2 = [
         Case(inputs, outputs, 8192, "tn"),
     )
 ]
+HEAD = [
+    Case(8192, 50304, 768, "nt"),
+    Case(8192, 50257, 768, "nt"),
+    Case(8192, 768, 50304, "nn"),
+    Case(50304, 768, 8192, "tn"),
+]
+SMALL = [Case(n, n, n) for n in (512, 1024, 2048)] + [
+    Case(1024, n, k, "nn") for n, k in ((2304, 768), (768, 768), (3072, 768), (768, 3072))
+]
 FUSED = [Case(8192, 3072, 768, "nn", "bg"), Case(8192, 768, 3072, "nn", "br")]
 
 
@@ -92,6 +101,7 @@ def checked_cases() -> list[Case]:
     ]
     cases += [Case(640, 768, 512, "nt", e, tile=1) for e in ("b", "bg", "r", "bgr", "f", "brf")]
     cases += [Case(640, 50257, 256, "nt", "", tile=1), Case(640, 333, 256, "nt", "bf", tile=6)]
+    cases += [Case(640, 333, 256, "nt", "b", tile=5), Case(300, 1001, 264, "nt", "f", tile=4)]
     cases += [
         Case(256, 320, 192, layout, "", 6, tile) for layout in ("nn", "nt") for tile in (1, 6)
     ]
@@ -156,7 +166,7 @@ def tile_choice(number: int | None) -> str:
     if number is None:
         return "auto"
     tile = TILES[number]
-    return f"wgmma-{tile.rows}x{tile.columns}x{tile.cluster}"
+    return f"wgmma-{tile.rows}x{tile.columns}x{tile.cluster}x{tile.split}"
 
 
 def make_nova(case: Case, arrays: Sequence[Any]) -> Callable[[], Any]:
@@ -256,11 +266,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("action", choices=("check", "time"))
     parser.add_argument("--tiles", action="store_true", help="time every tile")
-    parser.add_argument("--only", default="big,gpt2,fused", help="groups of shapes")
+    parser.add_argument("--only", default="big,gpt2,fused,head,small", help="groups of shapes")
+    parser.add_argument("--quick", action="store_true", help="check fewer cases")
     options = parser.parse_args(arguments)
     if options.action == "check":
-        return check(checked_cases())
-    groups = {"big": BIG, "gpt2": GPT2, "fused": FUSED}
+        return check(checked_cases()[:: 5 if options.quick else 1])
+    groups = {"big": BIG, "gpt2": GPT2, "fused": FUSED, "head": HEAD, "small": SMALL}
     for name in options.only.split(","):
         time_cases(name, groups[name], options.tiles)
     return 0

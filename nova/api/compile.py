@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nova.api.compiled import Compiled
+from nova.api.precision import in_precision, parse_precision
 from nova.api.program_cache import (
     PROGRAMS,
     CompileJob,
@@ -58,6 +59,7 @@ def compile(
     max_workspace: int | str | None = None,
     freeze: bool = False,
     tune: float | None = None,
+    precision: str | None = None,
     run_mode: str = "native",
     sim_cores: int = 64,
     sim_seed: int = 0,
@@ -73,7 +75,9 @@ def compile(
     last bit of a result may differ), or raises WorkspaceError with the smallest limit that works.
     With `freeze` the current values of the params become constants of the program: that is faster,
     and the program takes only the inputs (docs/deploying.md). `tune` is the time limit in seconds
-    for trying schedules on this machine (docs/tuning.md). `run_mode="sim"` has two meanings. A
+    for trying schedules on this machine (docs/tuning.md). With `precision` "bf16" or "f16" an
+    inference program computes in that dtype instead of f32: the params are converted now, once;
+    inputs and outputs keep their dtypes (docs/deploying.md). `run_mode="sim"` has two meanings. A
     program for a GPU runs on the GPU simulator, on the CPU. A program for the CPU runs its tasks
     sequentially, in the order in which `sim_cores` cores would start them; its `simulation` is
     their timeline (docs/tracing.md).
@@ -95,6 +99,14 @@ def compile(
             )
         # Built here and not read from `.grad`, which may hold the sum over several losses.
         results += gradients(results[0], params)
+    if precision is not None:
+        if include_backward or updates:
+            raise GraphError(
+                "precision is for inference, and the program trains",
+                where=str(user_location()),
+                hint='nova.train_step(..., precision="bf16") keeps the params in f32',
+            )
+        results, params = in_precision(results, inputs, params, parse_precision(precision))
     if freeze:
         params = ()  # leaves that are not arguments are constants
     plan = build_plan(results, inputs, params, updates)

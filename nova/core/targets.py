@@ -90,6 +90,11 @@ class Target:
         return self.arch == "nvptx64"
 
     @property
+    def has_clusters(self) -> bool:
+        """Blocks of a GPU may form clusters that share memory: from Hopper on."""
+        return self.is_device and int("".join(c for c in self.cpu if c.isdigit())) >= 90
+
+    @property
     def has_fma(self) -> bool:
         return self.arch != "x86_64" or "fma" in self.features
 

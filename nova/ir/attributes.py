@@ -365,6 +365,11 @@ MIN_BLOCKS_PER_SM = Integer(
     "The number of blocks per multiprocessor that the registers of the kernel must allow.",
     old={"nova.resident": _FUNCTION_BUT_MAIN},
 )
+FLOPS = Integer(
+    "nova.flops",
+    "kernels",
+    "The floating-point operations of a kernel on a device: two for a multiply-add.",
+)
 TENSOR_MAPS = Rows(
     "nova.tensor_maps",
     "kernels",

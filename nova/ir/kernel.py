@@ -64,6 +64,7 @@ class Kernel(Function):
     # from `lower-device-kernels`
     launch = attributes.LAUNCH
     min_blocks_per_sm = attributes.MIN_BLOCKS_PER_SM
+    flops = attributes.FLOPS
     cluster = attributes.CLUSTER
     tensor_maps = attributes.TENSOR_MAPS
 

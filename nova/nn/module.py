@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from nova.core.dlpack import is_array
+from nova.core.dtypes import dtype as as_dtype
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing
 from nova.errors import ModuleError
@@ -183,6 +184,23 @@ class Module(Holder):
         """Include the float parameters of this module, and of all below it, in training."""
         for parameter in self.parameters():
             parameter.requires_grad = parameter.dtype.is_float
+        return self
+
+    def to(self, dtype: Any) -> Self:
+        """Convert the float parameters and buffers of this module to a dtype such as "bf16".
+
+        A model in bf16 computes in bf16, as its ops promote nothing: that is for inference.
+        Training keeps f32 parameters (`nova.train_step(..., precision="bf16")`).
+        """
+        target = as_dtype(dtype)
+        if not target.is_float:
+            raise ModuleError(
+                f"a model is converted to {target}, which is not a float type",
+                where=str(user_location()),
+                hint='pass "bf16", "f16", "f32" or "f64"',
+            )
+        for part in (*self.parameters(), *self.buffers()):
+            part.convert(target)
         return self
 
     # --- state ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import TensorType, dtype
+from nova.core.dtypes import DType, TensorType, converted, dtype
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing_class
 from nova.errors import GradientError, GraphError, ShapeError, StateDictError
@@ -77,6 +77,14 @@ class Parameter(Tensor):
         """Take the module's name for it, unless it was created with a name."""
         if self.name is None or self.name == self._derived:
             self.name = self._derived = path
+
+    def convert(self, new_dtype: DType) -> None:
+        """Convert the array to another float type; other tensors of the graph do not change."""
+        if self.dtype is new_dtype or not self.dtype.is_float:
+            return
+        generation[0] += 1
+        self.data = np.ascontiguousarray(converted(self.data, new_dtype))
+        self.type = TensorType(self.shape, new_dtype)
 
     def follow(self, fetch: Callable[[], None]) -> None:
         """Call `fetch` before each access to the array: it copies newer values into it."""

@@ -157,7 +157,9 @@ class _Builder:
             tables, program.names, np.frombuffer(spans, SPAN), np.frombuffer(values, "<u4"), base
         )
         label = program.label or "program"
-        return DeviceRun(label, program.device.name, start - base, end - base, decoded, lost)
+        device = program.device
+        times = start - base, end - base
+        return DeviceRun(label, device.name, *times, decoded, lost, model=device.model)
 
     def _tables_of(self, program: Any) -> Tables:
         key = id(program)  # the item keeps it alive

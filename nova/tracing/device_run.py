@@ -107,7 +107,10 @@ class Span:
 
 @dataclass(frozen=True)
 class DeviceRun:
-    """A run of `program` on a device such as "cuda:0"; spans by their start; `lost` are missing."""
+    """A run of `program` on a device such as "cuda:0"; spans by their start; `lost` are missing.
+
+    `model` is the maker's name of the device.
+    """
 
     program: str
     device: str
@@ -116,6 +119,7 @@ class DeviceRun:
     spans: tuple[Span, ...]
     lost: int = 0
     kind: str = "measured"
+    model: str = ""
 
     @property
     def makespan(self) -> int:

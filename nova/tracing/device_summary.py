@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nova.tracing.device_run import DeviceRun, Span, covered
+from nova.tracing.peaks import DevicePeak, find_peak
 from nova.tracing.text import columns, format_ns, percent
 
 _MOST = 20
@@ -67,6 +68,7 @@ class DeviceSummary:
     host: dict[str, int]
     kernels: tuple[LaunchTime, ...]
     copies: tuple[CopyTime, ...]
+    model: str = ""
 
     def __str__(self) -> str:
         runs = f"{self.runs} run{'s' if self.runs != 1 else ''}"
@@ -88,7 +90,9 @@ class DeviceSummary:
     def _kernel_lines(self) -> list[str]:
         programs = len({kernel.program for kernel in self.kernels})
         total = sum(kernel.time for kernel in self.kernels)
-        header = ("kernel", "core", "launches", "time", "share", "GFLOP/s", "GB/s", "")
+        peak = find_peak(self.model)
+        title = "of peak" if peak else ""
+        header = ("kernel", "core", "launches", "time", "share", "GFLOP/s", "GB/s", title, "")
         rows = [
             (
                 k.name if programs == 1 else f"{k.name} of {k.program}",
@@ -98,11 +102,12 @@ class DeviceSummary:
                 percent(k.time, total),
                 f"{k.flops / k.time:.2f}" if k.time else "-",
                 f"{k.bytes / k.time:.2f}" if k.time else "-",
+                _share(k, peak),
                 k.location,
             )
             for k in self.kernels[:_MOST]
         ]
-        lines = columns([header, *rows], right=range(2, 7))
+        lines = columns([header, *rows], right=range(2, 8))
         if len(self.kernels) > _MOST:
             lines.append(f"  and {len(self.kernels) - _MOST} more kernels")
         return lines
@@ -114,6 +119,14 @@ class DeviceSummary:
             for c in self.copies
         ]  # fmt: skip
         return columns([("", "copies", "bytes", "time", "GB/s"), *rows], right=range(1, 5))
+
+
+def _share(kernel: LaunchTime, peak: DevicePeak | None) -> str:
+    """The larger of the shares of arithmetic and of memory bandwidth; empty if not known."""
+    if peak is None or not kernel.time or kernel.core != "device":
+        return ""
+    seconds = kernel.time / 1e9
+    return percent(max(kernel.flops / peak.flops, kernel.bytes / peak.bytes), seconds)
 
 
 def _time_lines(title: str, rows: Sequence[tuple[str, int]], total: int) -> list[str]:
@@ -149,6 +162,7 @@ def _summarize(device: str, runs: Sequence[DeviceRun]) -> DeviceSummary:
         host=host,
         kernels=_launch_times(runs),
         copies=_copy_times([span for run in runs for span in run.lanes["copies"]]),
+        model=runs[0].model,
     )
 
 

@@ -104,3 +104,37 @@ def _cpu_name() -> str:
             if line.startswith(("model name", "CPU part")):
                 return line.partition(":")[2].strip()
     return platform.machine()
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DevicePeak:
+    """Floating-point operations and bytes per second of a GPU, by its data sheet.
+
+    The operations are those of dense 16-bit matmuls on tensor cores with f32 sums.
+    """
+
+    flops: float
+    bytes: float
+
+
+# Part of the model name, the more specific ones first.
+_DEVICE_PEAKS: tuple[tuple[str, DevicePeak], ...] = (
+    ("B200", DevicePeak(2250e12, 8.0e12)),
+    ("H200", DevicePeak(989e12, 4.8e12)),
+    ("H100 PCIe", DevicePeak(756e12, 2.0e12)),
+    ("H100 NVL", DevicePeak(835e12, 3.9e12)),
+    ("H100", DevicePeak(989e12, 3.35e12)),
+    ("A100-SXM4-80GB", DevicePeak(312e12, 2.04e12)),
+    ("A100", DevicePeak(312e12, 1.55e12)),
+    ("L40S", DevicePeak(362e12, 0.86e12)),
+    ("L4", DevicePeak(121e12, 0.3e12)),
+    ("A10", DevicePeak(125e12, 0.6e12)),
+)
+
+
+def find_peak(model: str) -> DevicePeak | None:
+    """The peak of a device such as "NVIDIA H200"; None for unknown ones and the simulator."""
+    return next((peak for name, peak in _DEVICE_PEAKS if name in model), None)

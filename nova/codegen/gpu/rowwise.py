@@ -2,8 +2,9 @@
 
 Input: a `RowwisePlan` and the loop nests of a kernel. Output: the code of a thread, which keeps its
 elements of the row from op to op. Every thread of a row has the scalars of the row. A row of up to
-a warp is reduced by shuffles, a row of a block through shared memory too; there is no other
-synchronization, and only results of the kernel are stored in memory.
+a warp is reduced by shuffles, a row of a block through shared memory too, and a row of a cluster of
+blocks (Hopper) through distributed shared memory; there is no other synchronization, and only
+results of the kernel are stored in memory.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
+from nova.codegen.gpu.cluster_ops import cluster_barrier, reduce_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, store_run
 from nova.codegen.gpu.rowwise_plan import (
@@ -58,11 +60,18 @@ class RowwiseCode:
         # This thread's part of a chunk of a row, and the scalars of the row: chunk 0.
         self.cached: dict[tuple[Key, int], list[Any]] = {}
         self.partials: dict[tuple[Any, int], Any] = {}
+        # In a cluster: the result of this block, by the partial results of its warps.
+        self.block_totals: dict[Any, Any] = {}
         threads = index(plan.threads_per_row)
         self.member = (
             position.thread if plan.rows_per_block == 1 else arith.remui(position.thread, threads)
         )
         row = position.block
+        if plan.cluster > 1:
+            rank = arith.remui(row, index(plan.cluster))
+            row = arith.divui(row, index(plan.cluster))
+            before = arith.muli(rank, index(position.threads))
+            self.member = arith.addi(before, position.thread)
         if plan.rows_per_block > 1:
             row_in_block = arith.divui(position.thread, threads)
             row = arith.addi(arith.muli(row, index(plan.rows_per_block)), row_in_block)
@@ -87,6 +96,9 @@ class RowwiseCode:
             for i, argument in enumerate(list(nest.generic.block.arguments)[first:]):
                 room = self.shared.allocate(self.position.warps, argument.type)
                 self.partials[nest.generic.op, i] = room
+                if self.plan.cluster > 1:
+                    slot = self.shared.allocate(1, argument.type)
+                    self.block_totals[room] = slot
 
     def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
         """Emit one op."""
@@ -186,7 +198,16 @@ class RowwiseCode:
         """Combine over the threads of the row, in each of them."""
         if self.plan.threads_per_row <= WARP:
             return reduce_lanes([value], combine, self.plan.threads_per_row)[0]
-        return reduce_block_once(self.position, value, combine, room)
+        total = reduce_block_once(self.position, value, combine, room)
+        if self.plan.cluster == 1:
+            return total
+        slot, thread = self.block_totals[room], self.position.thread
+        return reduce_cluster(total, combine, slot, thread, self.plan.cluster)
+
+    def finish(self) -> None:
+        """End the code: other blocks may still read the shared memory of this one."""
+        if self.plan.cluster > 1:
+            cluster_barrier()
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -330,6 +351,7 @@ def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition)
 
     for op in kernel.ops:
         kernel.emit_op(op, flat, mapping, emit_nest)
+    code.finish()
 
 
 ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows)

@@ -16,6 +16,7 @@ from typing import Any
 from nova.codegen.common.combine import find_combiners
 from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.gpu.block_ops import WARP
+from nova.codegen.gpu.cluster_ops import can_exchange
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import divides, widest
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
@@ -35,6 +36,8 @@ _MAX_ELEMENTS = 32
 _FEW, _WIDE = 2, 512
 """Vectors of a row per thread, and the threads up to which that holds: few vectors leave room for
 more warps, which hide latency; with more threads, all wait for the last."""
+_CLUSTERS = (2, 4, 8)
+"""Blocks of a cluster, each of _WIDE threads, that share a longer row."""
 SHORT = 8
 """Iterations per point of the grid that a single thread may run."""
 BUSY = 132 * 1024
@@ -58,14 +61,16 @@ class RowwisePlan:
     """Whether output i of an op must be stored, by (op, i)."""
     many_blocks_bound: int = 0
     """Blocks per multiprocessor of the launch bounds of many blocks; 0 for no bound."""
+    cluster: int = 1
+    """Blocks of a cluster that share a row."""
 
     @property
     def threads(self) -> int:
-        return self.threads_per_row * self.rows_per_block
+        return self.threads_per_row * self.rows_per_block // self.cluster
 
     @property
     def blocks(self) -> int:
-        return -(-self.rows // self.rows_per_block)
+        return -(-self.rows // self.rows_per_block) * self.cluster
 
     @property
     def min_blocks_per_sm(self) -> int:
@@ -108,7 +113,10 @@ def match_rows(kernel: DeviceKernel) -> RowProgram | None:
 
 
 def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
-    """Choose the threads per row; None where a row does not fit in the registers of a block."""
+    """Choose the threads per row; None where a row does not fit in the registers of a block.
+
+    On devices with clusters of blocks, those of a cluster.
+    """
     nests, rank = kernel.loop_nests, kernel.grid_rank
     rows, length = kernel.num_points, match.length
     width = _vector_width(nests, rank, length)
@@ -123,19 +131,37 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
         threads < max_threads and vectors > threads * max_vectors
     ):
         threads *= 2
+    stored = last_writes(nests, rank, kernel.results)
     if vectors > threads * max_vectors:
-        return None
+        cluster = _cluster(kernel, vectors, max_vectors)
+        if not cluster:
+            return None
+        threads = cluster * _WIDE
+        per_thread = -(-vectors // threads)
+        return RowwisePlan(rows, length, width, threads, per_thread, 1, stored, 2, cluster)
     while threads < min(vectors, max_threads) and rows * threads < BUSY:
         threads *= 2
     rows_per_block = _BLOCK // threads if threads <= WARP else 1
     while rows_per_block * threads > WARP and rows % rows_per_block:
         rows_per_block //= 2
     per_thread = -(-vectors // threads)
-    stored = last_writes(nests, rank, kernel.results)
     # Two blocks with long rows have enough registers to load all of them at once; more would not.
     in_registers = live_rows * per_thread * width <= _MAX_ELEMENTS
     bound = 2 if threads == _WIDE and per_thread > _FEW and in_registers else 0
     return RowwisePlan(rows, length, width, threads, per_thread, rows_per_block, stored, bound)
+
+
+def _cluster(kernel: DeviceKernel, vectors: int, max_vectors: int) -> int:
+    """Blocks of a cluster that together hold a row of so many vectors in registers; 0 for none."""
+    if not kernel.target.has_clusters:
+        return 0
+    for nest in kernel.loop_nests:
+        arguments = list(nest.generic.block.arguments)[nest.generic.num_inputs :]
+        reduces = not all(loop.parallel for loop in nest.loops)
+        if reduces and not can_exchange([argument.type for argument in arguments]):
+            return 0
+    sizes = (size for size in _CLUSTERS if vectors <= size * _WIDE * max_vectors)
+    return next(sizes, 0)
 
 
 def _by_columns(nests: Sequence[LoopNest], rank: int) -> bool:

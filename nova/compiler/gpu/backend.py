@@ -26,7 +26,7 @@ from nova.core.records import record
 from nova.core.settings import Settings
 from nova.core.targets import Target, parse_target
 from nova.errors import LoweringError
-from nova.ir.attributes import TENSOR_MAPS
+from nova.ir.attributes import FLOPS, TENSOR_MAPS
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.diagnostics import place_of
@@ -271,12 +271,18 @@ def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
         symbol=launch.symbols[1],
         grid=1,
         core="device",
-        flops=Kernel(function).work,
+        flops=_flops(function),
         bytes=moved_bytes(function),
         location=location_text(function.location),
         device=DeviceLaunch(launch.grid, launch.block, launch.shared, maps),
     )
     return spec, order
+
+
+def _flops(function: Any) -> int:
+    """The floating-point operations of a kernel; a hand-written launch has an estimate only."""
+    flops = FLOPS.find(function)
+    return Kernel(function).work if flops is None else flops
 
 
 def _tensor_maps(function: Any, order: list[int]) -> tuple[TensorMapSpec, ...]:

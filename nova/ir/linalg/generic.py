@@ -58,6 +58,14 @@ class Access:
         return per_loop, sum(s * c for s, c in zip(strides, constants, strict=True))
 
 
+_ARITHMETIC = (
+    *("addf", "subf", "mulf", "divf", "remf", "negf"),
+    *("maximumf", "minimumf", "maxnumf", "minnumf"),
+)
+_FLOPS = {**{f"arith.{name}": 1 for name in _ARITHMETIC}, "math.fma": 2}
+"""Floating-point operations of an op; one for each other op of the dialect `math`."""
+
+
 @record
 class GenericOp:
     """A linalg.generic; sizes are expressions while a symbolic program is lowered."""
@@ -128,6 +136,18 @@ class GenericOp:
     def operations(self) -> Extent:
         """Body executions times ops in the body."""
         return prod(self.sizes) * max(1, len(self.block.operations) - 1)
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations: body executions times float arithmetic in the body.
+
+        A multiply-add is two; conversions, comparisons and integers do not count. An op that stands
+        for a whole algorithm has its estimate.
+        """
+        if WORK.has(self.op):
+            return WORK.get(self.op)
+        names = [op.operation.name for op in self.block.operations]
+        return prod(self.sizes) * sum(_FLOPS.get(n, n.startswith("math.")) for n in names)
 
     @property
     def is_whole(self) -> bool:

@@ -13,6 +13,7 @@ from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import every_op, find_ops, kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
@@ -24,7 +25,8 @@ class LowerDeviceKernels(Pass):
     """Write every kernel as one `gpu.launch` over flat buffers, which computes its whole grid.
 
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
-    shared memory; a kernel without work has no launch, and 0 blocks. `nova.min_blocks_per_sm` is
+    shared memory, `nova.flops` its floating-point operations, which traces report; a kernel without
+    work has no launch, and 0 blocks. `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores. `gpu_gemm` overrides the choice between `mma.sync` and `wgmma` (knob `gpu_gemm`).
@@ -61,9 +63,11 @@ class LowerDeviceKernels(Pass):
             schedule = DeviceSchedule(kernel, old, target, tf32=self.tf32, gpu_gemm=self.gpu_gemm)
             with ir.InsertionPoint(returned), kernel.location:
                 shape = schedule.emit()
+            flops = sum(GenericOp(op).flops for op in old if is_generic_op(op))
             _sink_views(kernel, old)
             _erase_unused(old)
             view = Kernel(kernel)
+            view.flops = flops
             view.launch = (shape.blocks, shape.threads, shape.shared)
             if shape.min_blocks_per_sm:
                 view.min_blocks_per_sm = shape.min_blocks_per_sm

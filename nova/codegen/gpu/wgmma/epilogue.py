@@ -2,8 +2,8 @@
 
 Input: the accumulators of a thread, in the layout of wgmma: rows lane / 4 and that + 8 of its
 warp's 16, columns 2 (lane % 4) and that + 1 of every 8. Output: code that computes the ops of the
-kernel in registers, for 64 columns at a time. Results that a tensor map can describe go through
-shared memory and the copy engine, the others directly to memory, with bounds checks.
+kernel in registers, for 64 columns at a time. Results go through shared memory: those that a tensor
+map can describe with the copy engine, the others row by row, with bounds checks.
 """
 
 from __future__ import annotations
@@ -12,17 +12,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from nova.codegen.common.builder import loop
 from nova.codegen.common.elements import Elements
 from nova.codegen.gpu.block_ops import element_bytes, when
 from nova.codegen.gpu.device_kernel import is_tile_local
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
-from nova.codegen.gpu.ptx_ops import SHARED, narrow_pair, store, word
+from nova.codegen.gpu.ptx_ops import SHARED, load, narrow_pair, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
-from nova.codegen.gpu.wgmma.mainloop import ConsumerThread, TilePosition
+from nova.codegen.gpu.wgmma.mainloop import TilePosition
 from nova.codegen.gpu.wgmma.plan import CONSUMERS, PIECE_BYTES, PIECES, ROW_BYTES, WgmmaPlan
+from nova.codegen.gpu.wgmma.split_sums import ConsumerThread
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.buffers import buffer_root
-from nova.ir.index import Index, add, compare, index, minimum, mul
+from nova.ir.index import (
+    Index,
+    add,
+    compare,
+    divide,
+    exclusive_or,
+    index,
+    minimum,
+    modulo,
+    mul,
+    offset_by,
+)
 from nova.ir.tensor_maps import TensorMap
 from nova.ir.walk import defining_op
 
@@ -119,19 +132,20 @@ class _TileCode:
         own_row = add(self.tile.row, _wide(first))
         pair = arith.shli(arith.andi(lane, word(3)), word(1))
         own_column = add(self.tile.column, _wide(pair))
-        per_block = plan.tile.columns // 2
+        per_block = len(sums) // (rows // 64)
+        columns = 2 * per_block
         for block in range(rows // 64):
             row = add(own_row, block * 64)
-            for first_column in range(0, plan.tile.columns, CHUNK_COLUMNS):
-                count = min(CHUNK_COLUMNS, plan.tile.columns - first_column)
+            for first_column in range(0, columns, CHUNK_COLUMNS):
+                count = min(CHUNK_COLUMNS, columns - first_column)
                 at = block * per_block + first_column // 2
                 column = add(own_column, first_column)
                 self._compute(row, column, sums[at : at + count // 2])
                 for output in self.store.outputs:
-                    if output.map is None or count < CHUNK_COLUMNS:
+                    if output.size not in (2, 4) or output.column_stride != 1:
                         self._store_direct(output, row, column)
                     else:
-                        self._store_boxes(output, block * 64, first_column)
+                        self._store_pieces(output, block * 64, first_column, count)
 
     def _compute(self, row: Index, column: Index, sums: list[Any]) -> None:
         """The elements of all outputs in up to 64 columns."""
@@ -164,17 +178,58 @@ class _TileCode:
 
     # --- through shared memory ------------------------------------------------------------------
 
-    def _store_boxes(self, output: Output, block_row: int, first_column: int) -> None:
-        """Store 64 columns of this warpgroup's 64 rows as boxes of 128 bytes a row."""
-        columns = ROW_BYTES // output.size
-        for start in range(0, CHUNK_COLUMNS, columns):
+    def _store_pieces(self, output: Output, block_row: int, first_column: int, count: int) -> None:
+        """Store `count` columns of this warpgroup's 64 rows, in pieces of 128 bytes a row.
+
+        A piece is a box of the output's map. Without a map, and for a piece that is not full, warps
+        store its rows.
+        """
+        width = ROW_BYTES // output.size
+        for start in range(0, count, width):
+            columns = min(width, count - start)
             groups = self.values[output.root][start // 8 : (start + columns) // 8]
+            is_box = output.map is not None and columns == width
             buffer = self._begin_piece()
             if output.size == 2:
                 self._write_short(buffer, groups)
             else:
                 self._write_words(buffer, groups)
-            self._end_piece(output, buffer, block_row, first_column + start)
+            if is_box:
+                self._end_piece(output, buffer, block_row, first_column + start)
+            else:
+                self._barrier()
+                self._store_rows(output, buffer, block_row, first_column + start, columns)
+
+    def _store_rows(
+        self, output: Output, buffer: ir.Value, block_row: int, first_column: int, columns: int
+    ) -> None:
+        """Store a piece row by row: the lanes of a warp have adjacent elements."""
+        plan = self.store.plan
+        target = self.store.buffers[output.root]
+        start: Index = output.offset
+        for counter, stride in zip(self.tile.enclosing, output.enclosing_strides, strict=True):
+            start = add(start, mul(counter, stride))
+        group_row = arith.muli(self.consumer.group, word(plan.tile.rows // CONSUMERS))
+        first_row = add(self.tile.row, _wide(arith.addi(group_row, word(block_row))))
+        warp_row = _wide(self.warp_row)
+        with loop(0, 16, 1) as number:
+            piece_row = add(warp_row, number)
+            row = add(first_row, piece_row)
+            row_start = add(start, mul(row, output.row_stride))
+            shared_row = add(_wide(buffer), mul(piece_row, ROW_BYTES))
+            key = modulo(piece_row, 8)
+            for first in range(0, columns, 32):
+                within = add(_wide(self.lane), first)
+                column = add(self.tile.column, add(within, first_column))
+                inside = self._is_inside(row, column)
+                if first + 32 > columns:
+                    inside = arith.andi(inside, compare(_LESS, within, columns))
+                with when(inside):
+                    nbytes = mul(within, output.size)
+                    chunk = exclusive_or(divide(nbytes, 16), key)
+                    address = offset_by(shared_row, mul(chunk, 16), modulo(nbytes, 16))
+                    element = load(target.type.element_type, address, SHARED, output.size)
+                    memref.store(element, target, [index(add(row_start, column))])
 
     @property
     def _is_first(self) -> Any:
@@ -185,7 +240,7 @@ class _TileCode:
         ptx.named_barrier(arith.addi(self.consumer.group, word(1)), 128)
 
     def _begin_piece(self) -> ir.Value:
-        """A buffer that the copy engine has read."""
+        """A buffer that the copy engine, and all warps, have read."""
         with when(self._is_first):
             ptx.await_stores(0 if self.piece == 0 else PIECES - 1)
         self._barrier()
@@ -236,11 +291,15 @@ class _TileCode:
                 packed = ir.VectorType.get([2], elements[0].type)
                 store(vector.from_elements(packed, elements), _wide(address), SHARED, 8)
 
+    def _is_inside(self, row: Index, column: Index) -> ir.Value:
+        """Whether C has this element."""
+        spec = self.store.plan.gemm.contraction
+        return arith.andi(compare(_LESS, row, spec.m), compare(_LESS, column, spec.n))
+
     # --- directly ---------------------------------------------------------------------------------
 
     def _store_direct(self, output: Output, row: Index, column: Index) -> None:
         """Store elements one by one, those in bounds."""
-        spec = self.store.plan.gemm.contraction
         buffer = self.store.buffers[output.root]
         start: Index = output.offset
         for counter, stride in zip(self.tile.enclosing, output.enclosing_strides, strict=True):
@@ -252,10 +311,7 @@ class _TileCode:
                 for k, element in enumerate(elements):
                     at_column = add(column, number * 8 + k)
                     place = index(add(row_start, mul(at_column, output.column_stride)))
-                    inside = arith.andi(
-                        compare(_LESS, at_row, spec.m), compare(_LESS, at_column, spec.n)
-                    )
-                    with when(inside):
+                    with when(self._is_inside(at_row, at_column)):
                         memref.store(element, buffer, [place])
 
 

@@ -22,7 +22,7 @@ def _integer(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
-def _emit(text: str, operands: Sequence[Any] = (), constraints: str = "") -> None:
+def emit_ptx(text: str, operands: Sequence[Any] = (), constraints: str = "") -> None:
     """An instruction without a result, which may access memory."""
     clobbers = ",".join(part for part in (constraints, "~{memory}") if part)
     llvm.inline_asm(None, list(operands), text, clobbers, has_side_effects=True)
@@ -33,30 +33,30 @@ def _emit(text: str, operands: Sequence[Any] = (), constraints: str = "") -> Non
 
 def init_barrier(address: ir.Value, arrivals: int) -> None:
     """mbarrier.init: a phase of the barrier ends after so many arrivals, and all expected bytes."""
-    _emit("mbarrier.init.shared::cta.b64 [$0], $1;", [address, word(arrivals)], "r,r")
+    emit_ptx("mbarrier.init.shared::cta.b64 [$0], $1;", [address, word(arrivals)], "r,r")
 
 
 def publish_barriers() -> None:
     """Let the copy engine, and the other blocks of the cluster, see initialized barriers."""
-    _emit("fence.mbarrier_init.release.cluster;")
+    emit_ptx("fence.mbarrier_init.release.cluster;")
 
 
 def expect_bytes(address: ir.Value, count: int) -> None:
     """Arrive, and let the phase wait for `count` bytes of copies."""
     text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
-    _emit(text, [address, word(count)], "r,r")
+    emit_ptx(text, [address, word(count)], "r,r")
 
 
 def arrive(address: ir.Value, rank: ir.Value | None = None) -> None:
     """Arrive at a barrier of this block, or at the same one of another block of the cluster."""
     if rank is None:
-        _emit("mbarrier.arrive.shared::cta.b64 _, [$0];", [address], "r")
+        emit_ptx("mbarrier.arrive.shared::cta.b64 _, [$0];", [address], "r")
         return
     text = (
         "{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, $0, $1;\n\t"
         "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}"
     )
-    _emit(text, [address, rank], "r,r")
+    emit_ptx(text, [address, rank], "r,r")
 
 
 def await_phase(address: ir.Value, parity: ir.Value) -> None:
@@ -66,33 +66,23 @@ def await_phase(address: ir.Value, parity: ir.Value) -> None:
         "mbarrier.try_wait.parity.shared::cta.b64 ended, [$0], $1;\n\t"
         "@ended bra ENDED;\n\tbra TRY;\n\tENDED:\n\t}"
     )
-    _emit(text, [address, parity], "r,r")
+    emit_ptx(text, [address, parity], "r,r")
 
 
 def named_barrier(number: ir.Value, threads: int) -> None:
     """A barrier of some warps of the block."""
-    _emit("bar.sync $0, $1;", [number, word(threads)], "r,r")
-
-
-def cluster_barrier() -> None:
-    """A barrier of all threads of the cluster."""
-    _emit("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;")
-
-
-def cluster_rank() -> ir.Value:
-    """The number of this block in its cluster, as an i32."""
-    return llvm.inline_asm(_integer(32), [], "mov.u32 $0, %cluster_ctarank;", "=r")
+    emit_ptx("bar.sync $0, $1;", [number, word(threads)], "r,r")
 
 
 def set_registers(count: int, *, more: bool) -> None:
     """setmaxnreg: the registers of each thread of this warpgroup from here on."""
     direction = "inc" if more else "dec"
-    _emit(f"setmaxnreg.{direction}.sync.aligned.u32 {count};")
+    emit_ptx(f"setmaxnreg.{direction}.sync.aligned.u32 {count};")
 
 
 def fence_shared_writes() -> None:
     """Let the copy engine and the tensor cores see the writes of this thread to shared memory."""
-    _emit("fence.proxy.async.shared::cta;")
+    emit_ptx("fence.proxy.async.shared::cta;")
 
 
 # --- bulk tensor copies -------------------------------------------------------------------------
@@ -130,7 +120,7 @@ def copy_box(
     if mask:
         operands.append(arith.constant(_integer(16), mask))
         constraints.append("h")
-    _emit(text, operands, ",".join(constraints))
+    emit_ptx(text, operands, ",".join(constraints))
 
 
 def store_box(target_map: ir.Value, source: ir.Value, position: Sequence[Index]) -> None:
@@ -140,12 +130,12 @@ def store_box(target_map: ir.Value, source: ir.Value, position: Sequence[Index])
         f"cp.async.bulk.tensor.{len(position)}d.global.shared::cta.tile.bulk_group "
         f"[$0, {{{names}}}], [$1];\n\tcp.async.bulk.commit_group;"
     )
-    _emit(text, [target_map, source, *map(word, position)], ",".join("lr" + "r" * len(position)))
+    emit_ptx(text, [target_map, source, *map(word, position)], ",".join("lr" + "r" * len(position)))
 
 
 def await_stores(but: int, *, read: bool = True) -> None:
     """Wait for the stores of this thread except the last `but`: until their source was `read`."""
-    _emit(f"cp.async.bulk.wait_group{'.read' if read else ''} {but};")
+    emit_ptx(f"cp.async.bulk.wait_group{'.read' if read else ''} {but};")
 
 
 # --- matmuls of a warpgroup ---------------------------------------------------------------------
@@ -239,4 +229,4 @@ def undefined_sums(count: int) -> list[ir.Value]:
 def store_matrices(address: ir.Value, words: Sequence[ir.Value]) -> None:
     """Store four matrices of 8 rows of 16 bytes (stmatrix); lane 8i + j addresses row j of i."""
     text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
-    _emit(text, [address, *words], "r,r,r,r,r")
+    emit_ptx(text, [address, *words], "r,r,r,r,r")

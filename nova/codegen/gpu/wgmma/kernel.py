@@ -59,7 +59,7 @@ class WgmmaKernelPlan:
 
     @property
     def cluster(self) -> int:
-        return self.gemm.tile.cluster
+        return self.gemm.cluster
 
     @property
     def tensor_maps(self) -> tuple[TensorMap, ...]:
@@ -204,7 +204,8 @@ def _output(
     spec = plan.gemm.contraction
     output = Output(root, size, offset, row_stride, column_stride, strides)
     fits = column_stride == 1 and len(outer) < MOST_RANK and can_map(size, offset, outer)
-    if not fits or element not in ELEMENTS or size not in (2, 4):
+    has_boxes = size in (2, 4) and plan.part_columns >= ROW_BYTES // size
+    if not fits or element not in ELEMENTS or not has_boxes:
         return output
     tensor = TensorMap(
         argument,

@@ -9,19 +9,22 @@ insertion point, inside a `gpu.launch` of the plan's blocks. `kernel.py` calls `
     empty barriers                   |  both consumers have read the stage
 
 Both sides count stages with a slot of the ring and a parity, which flips when the ring wraps
-around. The blocks of a cluster have the same columns: each copies its part of B to all of them.
+around. The blocks of a cluster have the same columns: each copies its part of B to all of them. Or
+they divide k: then each has a part of the stages of one tile, and `split_sums.py` adds their sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nova.codegen.gpu.block_ops import barrier, when
+from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
 from nova.codegen.gpu.ptx_ops import shared_base, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.plan import CONSUMERS, ROW_BYTES, WgmmaOperand, WgmmaPlan
+from nova.codegen.gpu.wgmma.split_sums import ConsumerThread, reduce_split_sums
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, sub
 
@@ -36,14 +39,6 @@ class TilePosition:
     row: Index
     column: Index
     enclosing: tuple[Index, ...]
-
-
-@dataclass(frozen=True)
-class ConsumerThread:
-    """A thread of a consumer: the number of its warpgroup, and its number in it (both i32)."""
-
-    group: ir.Value
-    thread: ir.Value
 
 
 TileEpilogue = Callable[[TilePosition, ConsumerThread, list[Any]], None]
@@ -90,13 +85,15 @@ class _Block:
                 ptx.init_barrier(self._empty(word(slot)), CONSUMERS * plan.tile.cluster)
             ptx.publish_barriers()
         self._synchronize()
-        rank = ptx.cluster_rank() if plan.tile.cluster > 1 else None
+        rank = cluster_rank() if plan.cluster > 1 else None
         is_producer = arith.cmpi(_EQUAL, group, word(0))
         roles = scf.IfOp(is_producer, has_else=True)
         with ir.InsertionPoint(roles.then_block):
             ptx.set_registers(_PRODUCER_REGISTERS, more=False)
             with when(arith.cmpi(_EQUAL, number, word(0))):
                 self._produce(rank)
+            if plan.tile.split > 1:
+                cluster_barrier()  # that of `reduce_split_sums`
             scf.YieldOp([])
         with ir.InsertionPoint(roles.else_block):
             ptx.set_registers(_CONSUMER_REGISTERS, more=True)
@@ -104,13 +101,13 @@ class _Block:
             self._consume(rank, consumer)
             self.finish(consumer)
             scf.YieldOp([])
-        if plan.tile.cluster > 1:
-            # Shared memory of a block that has ended must not be written.
-            ptx.cluster_barrier()
+        if plan.cluster > 1:
+            # Shared memory of a block that has ended must not be accessed.
+            cluster_barrier()
 
     def _synchronize(self) -> None:
         if self.plan.tile.cluster > 1:
-            ptx.cluster_barrier()
+            cluster_barrier()
         else:
             barrier()
 
@@ -139,7 +136,10 @@ class _Block:
     ) -> None:
         """The tiles of this block: every `clusters`-th, in the order of `_position`."""
         plan = self.plan
-        first = index(divide(self.block, plan.tile.cluster))
+        first = index(divide(self.block, plan.cluster))
+        if plan.tile.split > 1:
+            body(self._position(first, None), *initial)
+            return
         op = scf.ForOp(first, index(plan.work_items), index(plan.clusters), list(initial))
         with ir.InsertionPoint(op.body):
             tile = self._position(op.induction_variable, rank)
@@ -171,11 +171,18 @@ class _Block:
             within = index(within)
             row, column = add(first, arith.remui(within, high)), arith.divui(within, high)
         if rank is not None:
-            wide = arith.index_castui(ir.IndexType.get(), rank)
-            row = add(mul(row, plan.tile.cluster), wide)
+            row = add(mul(row, plan.tile.cluster), _wide(rank))
         return TilePosition(
             mul(row, plan.tile.rows), mul(column, plan.tile.columns), tuple(enclosing)
         )
+
+    def _stage_range(self, rank: ir.Value | None) -> tuple[ir.Value, ir.Value]:
+        """The stages of k of this block."""
+        plan = self.plan
+        if plan.tile.split == 1 or rank is None:
+            return index(0), index(plan.stages)
+        first = mul(_wide(rank), plan.part_stages)
+        return index(first), index(minimum(add(first, plan.part_stages), plan.stages))
 
     # --- producer -------------------------------------------------------------------------------
 
@@ -183,13 +190,15 @@ class _Block:
         plan = self.plan
 
         def tile_copies(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
-            op = scf.ForOp(index(0), index(plan.stages), index(1), [slot, parity])
+            first, end = self._stage_range(rank)
+            op = scf.ForOp(first, end, index(1), [slot, parity])
             with ir.InsertionPoint(op.body):
                 inner_slot, inner_parity = op.inner_iter_args
                 ptx.await_phase(self._empty(inner_slot), inner_parity)
                 full = self._full(inner_slot)
                 ptx.expect_bytes(full, plan.stage_bytes)
-                self._copy_stage(tile, op.induction_variable, inner_slot, full, rank)
+                shared_rank = rank if plan.tile.cluster > 1 else None
+                self._copy_stage(tile, op.induction_variable, inner_slot, full, shared_rank)
                 scf.YieldOp(list(self._next(inner_slot, inner_parity)))
             return list(op.results)
 
@@ -213,8 +222,7 @@ class _Block:
         if rank is not None:
             part = plan.rhs.outer
             start = arith.addi(start, arith.muli(rank, word(part * ROW_BYTES)))
-            wide = arith.index_castui(ir.IndexType.get(), rank)
-            column, mask = add(column, mul(wide, part)), (1 << plan.tile.cluster) - 1
+            column, mask = add(column, mul(_wide(rank), part)), (1 << plan.tile.cluster) - 1
         self._copy_operand(plan.rhs, self.maps[1], start, column, step, enclosing, full, mask)
 
     def _copy_operand(
@@ -260,11 +268,12 @@ class _Block:
         def tile_sums(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
             sums = ptx.undefined_sums(rows // 64 * plan.tile.columns // 2)
             initial = [slot, parity, word(0), *sums]
-            op = scf.ForOp(index(0), index(plan.stages), index(1), initial)
+            first, end = self._stage_range(rank)
+            op = scf.ForOp(first, end, index(1), initial)
             with ir.InsertionPoint(op.body):
                 inner_slot, inner_parity, previous, *sums = op.inner_iter_args
                 ptx.await_phase(self._full(inner_slot), inner_parity)
-                is_later = compare(arith.CmpIPredicate.ne, op.induction_variable, 0)
+                is_later = compare(arith.CmpIPredicate.ne, op.induction_variable, first)
                 adds = arith.extui(ir.IntegerType.get_signless(32), is_later)
                 sums = self._multiply(inner_slot, offset, sums, adds)
                 # The matmuls of the stage before have ended.
@@ -274,6 +283,11 @@ class _Block:
             next_slot, next_parity, last, *sums = op.results
             sums = ptx.await_sums(sums)
             self._release(last, consumer)
+            if plan.tile.split > 1:
+                assert rank is not None
+                sums = reduce_split_sums(plan, self.base, rank, consumer, sums)
+                columns = mul(_wide(rank), plan.part_columns)
+                tile = replace(tile, column=add(tile.column, columns))
             self.epilogue(tile, consumer, sums)
             return [next_slot, next_parity]
 
@@ -313,3 +327,8 @@ class _Block:
         cluster = self.plan.tile.cluster
         with when(arith.cmpi(arith.CmpIPredicate.ult, consumer.thread, word(cluster))):
             ptx.arrive(self._empty(slot), consumer.thread if cluster > 1 else None)
+
+
+def _wide(value: ir.Value) -> ir.Value:
+    """An i32 as an index."""
+    return arith.index_castui(ir.IndexType.get(), value)

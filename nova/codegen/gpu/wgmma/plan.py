@@ -36,30 +36,49 @@ _RESERVED = 2048
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of C, the stages of its ring, and the blocks of a cluster, which share columns."""
+    """A tile of C, the stages of its ring, and the blocks of a cluster.
+
+    Blocks of a cluster have tiles with the same columns (`cluster`), or divide the steps of k of
+    one tile (`split`), not both.
+    """
 
     rows: int
     columns: int
     stages: int
-    cluster: int
-    speed: float
-    """Multiply-adds per cycle of a multiprocessor, in units of the `mma.sync` shapes."""
+    cluster: int = 1
+    split: int = 1
 
 
-# Relative speeds measured on an H200 (benchmarks/gpu/wgmma.py time --tiles); many widths, so that
-# the tiles of a GEMM with few of them fill the multiprocessors.
+# Many widths, so that the tiles of a GEMM with few of them fill the multiprocessors.
 TILES: tuple[Tile, ...] = (
-    Tile(128, 256, 4, 2, 2850),
-    Tile(128, 256, 4, 1, 2800),
-    Tile(256, 128, 4, 1, 2800),
-    Tile(128, 192, 4, 1, 2900),
-    Tile(128, 160, 4, 1, 2700),
-    Tile(128, 144, 4, 1, 2600),
-    Tile(128, 128, 6, 1, 2700),
-    Tile(128, 112, 6, 1, 2300),
-    Tile(128, 96, 6, 1, 2200),
-    Tile(128, 64, 8, 1, 1700),
+    Tile(128, 256, 4, cluster=2),
+    Tile(128, 256, 4),
+    Tile(256, 128, 4),
+    Tile(128, 192, 4),
+    Tile(128, 160, 4),
+    Tile(128, 144, 4),
+    Tile(128, 128, 6),
+    Tile(128, 96, 6),
+    Tile(128, 64, 8),
+    Tile(128, 256, 4, split=2),
+    Tile(128, 256, 4, split=4),
+    Tile(128, 192, 4, split=2),
+    Tile(128, 192, 4, split=4),
+    Tile(128, 128, 6, split=2),
+    Tile(128, 128, 6, split=4),
+    Tile(128, 64, 8, split=2),
+    Tile(128, 64, 8, split=4),
 )
+
+_CLUSTERS = {1: 132, 2: 66, 4: 28}
+"""Blocks of a cluster -> clusters that run concurrently on 132 multiprocessors."""
+
+# Rates in units of the cost model of `mma.sync`, measured on an H200 (benchmarks/gpu/wgmma.py time
+# --tiles): multiply-adds per cycle of large tiles, and of smaller ones, which read shared memory
+# more often; and bytes per cycle of the L2 cache, 11 TB/s.
+_MULTIPLY_ADDS, _LARGE = {True: 2850, False: 2700}, 128 * 192
+_CACHE_BYTES = 12_300
+_LAUNCH, _EXCHANGE = 1800, 1000
 
 
 @dataclass(frozen=True)
@@ -112,12 +131,22 @@ class WgmmaPlan:
         return prod(self.tiles) * self.gemm.batch
 
     @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.tile.cluster * self.tile.split
+
+    @property
+    def concurrent(self) -> int:
+        """Clusters that run concurrently."""
+        return self.processors * _CLUSTERS[self.cluster] // _CLUSTERS[1]
+
+    @property
     def clusters(self) -> int:
-        return min(self.work_items, self.processors // self.tile.cluster)
+        return min(self.work_items, self.concurrent)
 
     @property
     def blocks(self) -> int:
-        return self.clusters * self.tile.cluster
+        return self.clusters * self.cluster
 
     @property
     def stages_of_k(self) -> int:
@@ -128,6 +157,11 @@ class WgmmaPlan:
     def stages(self) -> int:
         """Stages of a tile."""
         return self.stages_of_k * self.gemm.outer_steps
+
+    @property
+    def part_stages(self) -> int:
+        """Stages of a tile that one block computes, at most."""
+        return -(-self.stages // self.tile.split)
 
     @property
     def lhs_bytes(self) -> int:
@@ -150,13 +184,24 @@ class WgmmaPlan:
         return self.barriers_offset + _RESERVED
 
     @property
+    def part_columns(self) -> int:
+        """Columns of a tile that one block finishes: a multiple of 16."""
+        return self.tile.columns // self.tile.split
+
+    @property
     def cycles(self) -> float:
         """Estimated cycles, comparable with those of `mma.sync` plans."""
         tile = self.tile
-        work = tile.rows * tile.columns * self.stages * self.depth
+        area = tile.rows * tile.columns
+        copied = self.lhs_bytes + self.rhs.outer * ROW_BYTES
+        rate = _MULTIPLY_ADDS[area >= _LARGE]
+        stage = max(area * self.depth / rate, copied * self.blocks / _CACHE_BYTES)
         waves = -(-self.work_items // self.clusters)
-        store = tile.rows * tile.columns / 24
-        return waves * (work / tile.speed + store) + 1800
+        # With more accumulators than this, a thread has few registers left for the epilogue.
+        per_cycle = 18 if area > _LARGE else 24
+        store = area / (per_cycle * tile.split)
+        exchange = _EXCHANGE + area / 12 if tile.split > 1 else 0
+        return waves * (self.part_stages * stage + store) + exchange + _LAUNCH
 
 
 def plan_wgmma(
@@ -181,7 +226,8 @@ def plan_wgmma(
 def parse_tiles(choice: str) -> tuple[Tile, ...] | None:
     """The tiles that the knob `gpu_gemm` allows: none with `mma`; None for all.
 
-    `wgmma-128x256` allows the tiles of this size, `wgmma-128x256x2` those with clusters of two.
+    `wgmma-128x256` allows the tiles of this size, `wgmma-128x256x2` those with clusters of two, and
+    `wgmma-128x256x1x4` those of which four blocks divide k.
     """
     if choice == "mma":
         return ()
@@ -189,7 +235,11 @@ def parse_tiles(choice: str) -> tuple[Tile, ...] | None:
     if not size:
         return None
     numbers = tuple(int(number) for number in size.split("x"))
-    return tuple(t for t in TILES if (t.rows, t.columns, t.cluster)[: len(numbers)] == numbers)
+    return tuple(
+        tile
+        for tile in TILES
+        if (tile.rows, tile.columns, tile.cluster, tile.split)[: len(numbers)] == numbers
+    )
 
 
 def make_wgmma_plan(
@@ -216,6 +266,11 @@ def make_wgmma_plan(
     wide = tile.columns >= 192
     group = min(max(1, row_tiles // tile.cluster), (8 if wide else 16) // tile.cluster)
     plan = WgmmaPlan(gemm, swapped, spec.a_type, tile, lhs, rhs, group, processors)
+    if tile.split > 1:
+        # The sums of a block take the place of its stages, so it has one tile, and some of k.
+        some_of_k = plan.part_stages * (tile.split - 1) < plan.stages
+        if not some_of_k or plan.work_items > plan.concurrent:
+            return None
     return plan if plan.shared_bytes <= _MOST_SHARED else None
 
 

@@ -1,66 +1,151 @@
 """Rows of control flow: If, Loop and Scan.
 
-An If whose condition is known at import is its branch; one whose branches have equal types selects
-between both. Loops and scans are unrolled: their trip counts are known at import.
+An If whose condition is known at import is its branch; another is a `nova.cond`. A loop with a few
+iterations is unrolled, so that its bodies may depend on the iteration number; a longer one becomes
+a `nova.scan`, and one whose end depends on data a `nova.while_loop`. What these cannot express
+(values that change their shapes, sequences) is unrolled too, which needs a known trip count.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import bool_
-from nova.errors import OnnxError
+from nova.core.dtypes import bool_, i64
+from nova.errors import BranchError, CarryError, ControlFlowError, OnnxError, OnnxValueError
 from nova.frontends.onnx.element_types import constant, dtype_of, is_constant
 from nova.frontends.onnx.node import Node
-from nova.frontends.onnx.rows.common import cast, narrow
+from nova.frontends.onnx.rows.common import cast, narrow, permute_axis
 from nova.frontends.onnx.table import row
+from nova.graph.control.functions import cond, scan, while_loop
 from nova.graph.tensor import Tensor
 from nova.ops import F
 
 _MOST_TRIPS = 10_000
+# Fewer iterations are unrolled: neighboring iterations fuse.
+LEAST_LOOP = 9
+# What a region cannot hold: values that change their types, and bodies that need numbers.
+_NOT_A_REGION = (BranchError, CarryError, ControlFlowError, OnnxValueError)
 
 
 @row("If", lazy=True)
 def _if(node: Node) -> Any:
     condition = node.tensor(0)
     branches = (node.attr("then_branch"), node.attr("else_branch"))
-    build = node.importer.subgraph
     if is_constant(condition):
         branch = branches[0] if condition.data.reshape(()).item() else branches[1]
-        return tuple(build(branch, node.scope, ()))
-    both = [build(branch, node.scope, ()) for branch in branches]
-    if not all(_same_type(a, b) for a, b in zip(*both, strict=True)):
-        # The condition decides shapes or types.
+        return tuple(node.importer.subgraph(branch, node.scope, ()))
+
+    def traced(branch: Any) -> Any:
+        return lambda: _tensors(node.importer.subgraph(branch, node.scope, ()))
+
+    try:
+        chosen = F.reshape(cast(condition, bool_), ())
+        return tuple(cond(chosen, traced(branches[0]), traced(branches[1])))
+    except (BranchError, ControlFlowError):
+        # The condition decides shapes or types: its value has to be known.
         node.array(0)
-    condition = F.reshape(cast(condition, bool_), ())
-    return tuple(F.where(condition, a, b) for a, b in zip(*both, strict=True))
+        raise
 
 
-def _same_type(a: Any, b: Any) -> bool:
-    return isinstance(a, Tensor) and isinstance(b, Tensor) and a.type == b.type
+def _tensors(values: Sequence[Any]) -> list[Any]:
+    """The values, all of which must be tensors to cross the border of a region."""
+    if not all(isinstance(value, Tensor) for value in values):
+        raise ControlFlowError("sequences, optionals and narrow types stay outside of regions")
+    return list(values)
 
 
 @row("Loop", lazy=True)
 def _loop(node: Node) -> Any:
     body = node.attr("body")
     state = list(node.inputs[2:])
+    results = len(body.output) - 1 - len(state)
+    if results < 0:
+        raise OnnxError(f"Loop: a body of {len(body.output)} results for {len(state)} states")
+    trips = _static_count(node)
+    endless = trips is None or trips >= LEAST_LOOP
+    if endless and state and all(isinstance(value, Tensor) for value in state):
+        try:
+            looped = _as_region(node, body, state, results, trips)
+        except _NOT_A_REGION:
+            looped = None  # a body that a region cannot hold is unrolled
+        if looped is not None:
+            return looped
+    return _unrolled(node, body, state, results)
+
+
+def _static_count(node: Node) -> int | None:
+    """The trip count, if it is known and the condition starts as true."""
+    if node.has(0) and not is_constant(node.value(0)):
+        return None
+    if node.has(1) and not is_constant(node.value(1)):
+        return None
+    return int(node.scalar(0)) if node.has(0) else None
+
+
+def _as_region(
+    node: Node, body: Any, state: list[Any], results: int, trips: int | None
+) -> tuple[Any, ...] | None:
+    """The loop as a scan, or as a while loop if it has no stacked results; None if neither."""
+    count = len(state)
+    true = constant(np.asarray(True))
+    going = true
+    if node.has(1) and is_constant(node.value(1)):
+        going = constant(np.asarray(_truth(node, node.value(1))))
+    elif node.has(1):
+        going = F.reshape(cast(node.tensor(1), bool_), ())
+    runs = is_constant(going) and bool(going.data)
+
+    def step(number: Any, values: Sequence[Any]) -> list[Any]:
+        return _tensors(node.importer.subgraph(body, node.scope, (number, true, *values)))
+
+    if trips is not None and runs:
+        steady = True
+
+        def advance(values: Any, number: Any) -> Any:
+            nonlocal steady
+            outcome = step(number, values)
+            steady = is_constant(outcome[0]) and bool(outcome[0].data)
+            return outcome[1 : 1 + count], outcome[1 + count :]
+
+        last, stacked = scan(advance, state, F.arange(trips))
+        if steady:
+            return (*last, *stacked)
+    if results:
+        return None
+    limit = cast(F.reshape(node.tensor(0), ()), i64) if node.has(0) else None
+
+    def again(carry: Any) -> Any:
+        number, still, _ = carry
+        return still if limit is None else F.logical_and(still, F.lt(number, limit))
+
+    def advance_once(carry: Any) -> Any:
+        number, _, values = carry
+        outcome = step(number, values)
+        still = F.reshape(cast(outcome[0], bool_), ())
+        return number + 1, still, outcome[1:]
+
+    zero = constant(np.asarray(0, np.int64))
+    return tuple(while_loop(again, advance_once, (zero, going, state))[2])
+
+
+def _unrolled(node: Node, body: Any, state: list[Any], results: int) -> tuple[Any, ...]:
+    count = len(state)
     trips = int(node.scalar(0)) if node.has(0) else None
     going = _truth(node, node.value(1)) if node.has(1) else True
-    count = len(state)
-    scans: list[list[Any]] = [[] for _ in range(len(body.output) - 1 - count)]
+    scans: list[list[Any]] = [[] for _ in range(results)]
     trip = 0
     while going and (trips is None or trip < trips):
         if trip >= _MOST_TRIPS:
-            raise node.refused(f"more than {_MOST_TRIPS} iterations", "loops are unrolled")
-        number = constant(np.asarray(trip, np.int64))
-        going_in = constant(np.asarray(True))
-        results = node.importer.subgraph(body, node.scope, (number, going_in, *state))
-        going = _truth(node, results[0])
-        state = results[1 : 1 + count]
-        for scan, value in zip(scans, results[1 + count :], strict=True):
-            scan.append(value)
+            raise node.refused(f"more than {_MOST_TRIPS} iterations", "this loop is unrolled")
+        number, true = constant(np.asarray(trip, np.int64)), constant(np.asarray(True))
+        outcome = node.importer.subgraph(body, node.scope, (number, true, *state))
+        going = _truth(node, outcome[0])
+        state = outcome[1 : 1 + count]
+        for stacked, value in zip(scans, outcome[1 + count :], strict=True):
+            stacked.append(value)
         trip += 1
     return (*state, *(_stacked(node, body, i + 1 + count, s) for i, s in enumerate(scans)))
 
@@ -100,16 +185,42 @@ def _scan(node: Node) -> Any:
     if len(lengths) != 1:
         raise OnnxError(f"Scan: inputs have {sorted(lengths)} steps")
     [length] = lengths
-    state, scans = _steps(node, body, inputs[:count], sources, length, results)
+    state, scans = _scanned(node, body, inputs[:count], sources, length, results)
     stacked = []
     for i, (values, direction, axis) in enumerate(
         zip(scans, out_directions, out_axes, strict=True)
     ):
+        if isinstance(values, Tensor):
+            rows = F.flip(values, axes=(0,)) if direction else values
+            stacked.append(permute_axis(rows, 0, node.resolve(axis, values.ndim)))
+            continue
         ordered = values[::-1] if direction else values
         rank = values[0].ndim + 1 if values else 1
         at = node.resolve(axis, rank)
         stacked.append(_stacked(node, body, count + i, ordered, at))
     return (*state, *stacked)
+
+
+def _scanned(
+    node: Node, body: Any, state: list[Any], sources: list[Any], length: int, results: int
+) -> tuple[list[Any], list[Any]]:
+    """The last state, and each stacked result: a tensor of a `nova.scan`, or a list of values."""
+    if length >= LEAST_LOOP:
+        moved = []
+        for x, axis, backward in sources:
+            first = permute_axis(x, axis, 0)
+            moved.append(F.flip(first, axes=(0,)) if backward else first)
+
+        def advance(carry: Any, items: Any) -> Any:
+            outcome = _tensors(node.importer.subgraph(body, node.scope, (*carry, *items)))
+            return outcome[: len(carry)], outcome[len(carry) :]
+
+        try:
+            last, stacked = scan(advance, list(state), moved)
+            return list(last), list(stacked)
+        except _NOT_A_REGION:
+            pass  # a body that a region cannot hold is unrolled
+    return _steps(node, body, state, sources, length, results)
 
 
 def _steps(
@@ -123,8 +234,8 @@ def _steps(
             items.append(F.squeeze(narrow(x, axis, at, at + 1), axis))
         values = node.importer.subgraph(body, node.scope, (*state, *items))
         state = values[: len(state)]
-        for scan, value in zip(scans, values[len(state) :], strict=True):
-            scan.append(value)
+        for stacked, value in zip(scans, values[len(state) :], strict=True):
+            stacked.append(value)
     return state, scans
 
 

@@ -1,4 +1,8 @@
-"""Rows of recurrent layers: RNN, GRU and LSTM, unrolled over the steps of the sequence."""
+"""Rows of recurrent layers: RNN, GRU and LSTM.
+
+The products with the inputs of all steps are one matmul. The steps are a `nova.scan`, or unrolled
+if they are few.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from nova.core.dtypes import i64
 from nova.errors import OnnxError
 from nova.frontends.onnx.node import Node
 from nova.frontends.onnx.rows.common import cast
+from nova.frontends.onnx.rows.control import LEAST_LOOP
 from nova.frontends.onnx.table import row
+from nova.graph.control.functions import scan
 from nova.ops import F
 
 Activation = Callable[[Any], Any]
@@ -173,15 +179,22 @@ def _run(
     """The hidden states of all steps, and the last state of each sequence."""
     steps = x.shape[0]
     projected = layer.project(x)
-    outputs: list[Any] = [None] * steps
-    for step in range(steps):
-        at = steps - 1 - step if backward else step
-        new = layer.step(projected[at], state)
+
+    def advance(state: tuple[Any, ...], item: tuple[Any, Any]) -> tuple[tuple[Any, ...], Any]:
+        inputs, at = item
+        new = layer.step(inputs, state)
         output = new[0]
         if lengths is not None:
             # Beyond its length a sequence keeps its state, and its output is 0.
             inside = F.reshape(F.gt(lengths, at), (-1, 1))
             new = tuple(F.where(inside, a, b) for a, b in zip(new, state, strict=True))
             output = F.where(inside, output, 0.0)
-        state, outputs[at] = new, output
-    return F.stack(outputs, axis=0), state
+        return new, output
+
+    if steps >= LEAST_LOOP:
+        last, outputs = scan(advance, state, (projected, F.arange(steps)), reverse=backward)
+        return outputs, last
+    rows: list[Any] = [None] * steps
+    for at in reversed(range(steps)) if backward else range(steps):
+        state, rows[at] = advance(state, (projected[at], at))
+    return F.stack(rows, axis=0), state

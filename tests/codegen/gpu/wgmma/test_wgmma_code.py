@@ -43,12 +43,13 @@ def ptx(layout: str, epilogue: str, choice: str) -> str:
 @pytest.mark.parametrize(
     ("layout", "epilogue", "choice"),
     [
-        ("nn", "plain", "wgmma-128x256x1"),
-        ("nt", "bias and gelu", "wgmma-128x256x1"),
-        ("tn", "residual, f32", "wgmma-128x192"),
+        ("nn", "plain", "wgmma-128x256x1x1"),
+        ("nt", "bias and gelu", "wgmma-128x256x1x1"),
+        ("tn", "residual, f32", "wgmma-128x192x1x1"),
         ("tt", "plain", "wgmma-128x144"),
         ("nn", "bias and gelu", "wgmma-256x128"),
-        ("nt", "plain", "wgmma-128x64"),
+        ("nt", "plain", "wgmma-128x64x1x1"),
+        ("nn", "bias and gelu", "wgmma-128x192x1x4"),
     ],
 )
 def test_accumulators_stay_in_registers(layout: str, epilogue: str, choice: str) -> None:
@@ -64,7 +65,7 @@ def test_accumulators_stay_in_registers(layout: str, epilogue: str, choice: str)
 
 def test_nothing_moves_accumulators_between_matmuls() -> None:
     """A register of a pending wgmma must not be accessed."""
-    text = ptx("nt", "plain", "wgmma-128x256x1")
+    text = ptx("nt", "plain", "wgmma-128x256x1x1")
     lists = set(re.findall(r"wgmma\.mma_async[^{]*\{([^}]*)\}", text))
     assert len(lists) == 1
 

@@ -30,17 +30,24 @@ def gemm(m: int, n: int, k: int, layout: str = "nn") -> GpuGemm:
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_a_plan_fits_and_covers_c(tile: Tile, layout: str) -> None:
-    plan = make_wgmma_plan(gemm(1024, 768, 512, layout), (0, 1), tile, False, 132)
+    m, n = (1024, 768) if tile.split == 1 else (256, 320)
+    plan = make_wgmma_plan(gemm(m, n, 512, layout), (0, 1), tile, False, 132)
     assert plan is not None
     assert plan.shared_bytes <= 227 << 10
     rows, columns = plan.tiles
-    assert rows * tile.rows * tile.cluster >= 1024 and columns * tile.columns >= 768
-    assert plan.blocks <= 132 and plan.blocks % tile.cluster == 0
+    assert rows * tile.rows * tile.cluster >= m and columns * tile.columns >= n
+    assert plan.blocks <= 132 and plan.blocks % plan.cluster == 0
     assert plan.lhs.along_k == (layout[0] == "n") and plan.rhs.along_k == (layout[1] == "t")
     for side, extent in ((plan.lhs, tile.rows), (plan.rhs, tile.columns // tile.cluster)):
         assert side.outer >= extent and side.map.box_bytes * side.boxes == side.outer * 128
     # Groups of 8 rows of 128 bytes, which the swizzle permutes, are aligned.
     assert plan.lhs_bytes % 1024 == 0 and plan.stage_bytes % 1024 == 0
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_blocks_that_divide_k_finish_pairs_of_8_columns(tile: Tile) -> None:
+    assert tile.columns % (16 * tile.split) == 0
+    assert tile.split == 1 or tile.cluster == 1
 
 
 def test_maps_have_the_strides_of_the_operands() -> None:
@@ -88,6 +95,26 @@ def test_few_tiles_fill_the_multiprocessors() -> None:
     assert plan is not None and 120 <= plan.blocks <= 132
 
 
+def test_blocks_divide_a_long_k() -> None:
+    plan = plan_wgmma(gemm(768, 768, 8192, "tn"), (0, 1), 132)
+    assert plan is not None and plan.tile.split > 1 and plan.tile.cluster == 1
+    assert plan.clusters == plan.work_items  # one tile for each cluster
+    assert plan.part_stages * plan.tile.split >= plan.stages
+    # The sums of a block fit where its stages are.
+    assert plan.tile.rows * plan.tile.columns * 4 <= plan.pieces_offset
+
+
+def test_a_short_k_is_not_divided() -> None:
+    tile = replace(TILES[3], split=4)
+    assert make_wgmma_plan(gemm(256, 256, 128), (0, 1), tile, False, 132) is None
+    assert make_wgmma_plan(gemm(256, 256, 256), (0, 1), tile, False, 132) is not None
+
+
+def test_more_tiles_than_clusters_are_not_divided() -> None:
+    tile = replace(TILES[3], split=4)
+    assert make_wgmma_plan(gemm(4096, 4096, 4096), (0, 1), tile, False, 132) is None
+
+
 def test_transposed_results_are_swapped() -> None:
     plan = plan_wgmma(GpuGemm(replace(SQUARE, n=1024, c_strides=(1, 4096))), (0, 1), 132)
     assert plan is not None and plan.swapped
@@ -98,6 +125,28 @@ def test_transposed_results_are_swapped() -> None:
 def test_the_knob_selects_tiles() -> None:
     assert parse_tiles("auto") is None and parse_tiles("wgmma") is None
     assert parse_tiles("mma") == ()
-    assert parse_tiles("wgmma-128x256") == TILES[:2]
     assert parse_tiles("wgmma-128x256x2") == TILES[:1]
+    assert parse_tiles("wgmma-128x256x1x1") == TILES[1:2]
+    wide = parse_tiles("wgmma-128x256")
+    assert wide is not None and {tile.split for tile in wide} == {1, 2, 4}
+
+
+def test_choices_that_were_measured() -> None:
+    """The fastest tiles of an H200 for GEMMs of GPT-2 (benchmarks/gpu/wgmma.py time --tiles)."""
+    measured = {
+        (8192, 2304, 768, "nn"): (128, 192, 1),
+        (8192, 768, 3072, "nn"): (128, 192, 1),
+        (8192, 3072, 768, "nn"): (128, 192, 1),
+        (16384, 768, 768, "nn"): (128, 192, 1),
+        (768, 2304, 8192, "tn"): (128, 128, 1),
+        (768, 3072, 8192, "tn"): (128, 144, 1),
+        (768, 768, 8192, "tn"): (128, 192, 4),
+        (1024, 768, 3072, "nn"): (128, 64, 1),
+        (1024, 1024, 1024, "nn"): (128, 64, 1),
+        (4096, 4096, 4096, "nn"): (128, 256, 1),
+    }
+    for (m, n, k, layout), expected in measured.items():
+        plan = plan_wgmma(gemm(m, n, k, layout), (0, 1), 132)
+        assert plan is not None
+        assert (plan.tile.rows, plan.tile.columns, plan.tile.split) == expected, (m, n, k)
     assert parse_tiles("wgmma-1x1") == ()

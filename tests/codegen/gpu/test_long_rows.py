@@ -1,0 +1,73 @@
+"""Rows longer than the registers of a block: a cluster of blocks shares one, on Hopper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nova
+
+_RANDOM = np.random.default_rng(5)
+_LENGTH = 50257
+
+Function = Callable[..., Any]
+
+FUNCTIONS: dict[str, tuple[Function, Function]] = {
+    "softmax": (nova.softmax, lambda x: torch.softmax(x, -1)),
+    "log_softmax": (nova.log_softmax, lambda x: torch.log_softmax(x, -1)),
+    "logsumexp": (lambda x: nova.logsumexp(x, axis=-1), lambda x: torch.logsumexp(x, -1)),
+    "norm": (
+        lambda x: x / nova.sqrt(nova.mean(x * x, axis=-1, keepdims=True) + 1e-5),
+        lambda x: x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5),
+    ),
+}
+
+
+def _compile(outputs: Any, inputs: list[Any], target: str = "cuda:sm_90a") -> Any:
+    return nova.compile(outputs, inputs=inputs, target=target, run_mode="sim")
+
+
+@pytest.mark.parametrize("length", [_LENGTH, 50304])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_cluster_has_a_row(name: str, length: int) -> None:
+    function, reference = FUNCTIONS[name]
+    x = 3 * _RANDOM.standard_normal((3, length), np.float32)
+    X = nova.tensor(x)
+    program = _compile(function(X), [X])
+    text = program.stages["ptx"]
+    assert ".reqnctapercluster 4" in text and "ld.shared::cluster" in text
+    expected = reference(torch.from_numpy(x).double()).numpy()
+    assert np.abs(program(x) - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def test_gradients() -> None:
+    x = _RANDOM.standard_normal((2, _LENGTH), np.float32)
+    weight = _RANDOM.standard_normal((2, _LENGTH), np.float32)
+    X, W = nova.tensor(x, requires_grad=True), nova.tensor(weight)
+    nova.backward(nova.sum(nova.softmax(X) * W))
+    program = _compile(X.grad, [X, W])
+    t = torch.from_numpy(x).double().requires_grad_()
+    (torch.softmax(t, -1) * torch.from_numpy(weight)).sum().backward()
+    assert t.grad is not None
+    expected = t.grad.numpy()
+    assert np.abs(program(x, weight) - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_the_row_is_read_once() -> None:
+    X = nova.tensor(np.zeros((3, _LENGTH), np.float32))
+    text = _compile(nova.softmax(X), [X]).stages["ptx"]
+    elements = -(-_LENGTH // 2048)
+    assert text.count("ld.global") == text.count("st.global") == elements
+
+
+def test_other_devices_have_no_clusters() -> None:
+    x = _RANDOM.standard_normal((2, _LENGTH), np.float32)
+    X = nova.tensor(x)
+    program = _compile(nova.softmax(X), [X], "cuda:sm_80")
+    assert "cluster" not in program.stages["ptx"]
+    expected = torch.softmax(torch.from_numpy(x).double(), -1).numpy()
+    assert np.abs(program(x) - expected).max() <= 1e-6 * expected.max()

@@ -1,0 +1,105 @@
+"""Warpgroup GEMMs on the simulated device, against numpy in f64; races are errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nova
+
+_RANDOM = np.random.default_rng(7)
+
+
+def _draw(*shape: int, dtype: Any = ml_dtypes.bfloat16) -> np.ndarray:
+    return _RANDOM.standard_normal(shape).astype(dtype)
+
+
+def _run(function: Any, arrays: list[np.ndarray], choice: str) -> np.ndarray:
+    leaves = [nova.tensor(array) for array in arrays]
+    with nova.knobs.override(gpu_gemm=choice):
+        program = nova.compile(
+            function(*leaves), inputs=leaves, target="cuda:sm_90a", run_mode="sim"
+        )
+    assert "wgmma.mma_async" in program.stages["ptx"]
+    return np.asarray(program(*arrays)).astype(np.float64)
+
+
+def _close(result: np.ndarray, expected: np.ndarray, error: float = 6e-3) -> None:
+    assert result.shape == expected.shape
+    assert np.abs(result - expected).max() <= error * np.abs(expected).max()
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_layouts(layout: str) -> None:
+    """Rows of both operands along k, and along C; more stages than the ring has."""
+    m, n, k = 136, 72, 648
+    a = _draw(m, k) if layout[0] == "n" else _draw(k, m)
+    b = _draw(k, n) if layout[1] == "n" else _draw(n, k)
+
+    def function(x: Any, y: Any) -> Any:
+        return (x if layout[0] == "n" else x.T) @ (y if layout[1] == "n" else y.T)
+
+    _close(_run(function, [a, b], "wgmma-128x64x1x1"), function(_wide(a), _wide(b)))
+
+
+@pytest.mark.parametrize(
+    ("choice", "m", "n", "k"),
+    [
+        ("wgmma-128x256x1x1", 100, 264, 72),
+        ("wgmma-128x256x2", 256, 256, 64),
+        ("wgmma-256x128", 200, 128, 64),
+        ("wgmma-128x144", 128, 288, 64),
+        ("wgmma-128x128x1x2", 128, 128, 320),
+        ("wgmma-128x64x1x4", 128, 64, 640),
+    ],
+)
+def test_tiles(choice: str, m: int, n: int, k: int) -> None:
+    a, b = _draw(m, k), _draw(k, n)
+    _close(_run(lambda x, y: x @ y, [a, b], choice), _wide(a) @ _wide(b))
+
+
+def test_a_block_computes_several_tiles() -> None:
+    """More tiles than blocks: the ring goes on from tile to tile, and buffers of C are reused."""
+    a, b = _draw(128 * 12, 32), _draw(32, 64 * 12)
+    _close(_run(lambda x, y: x @ y, [a, b], "wgmma-128x64x1x1"), _wide(a) @ _wide(b))
+
+
+def test_an_epilogue_with_bias_activation_and_residual() -> None:
+    a, b, bias, residual = _draw(136, 64), _draw(64, 72), _draw(72), _draw(136, 72)
+
+    def function(x: Any, y: Any, c: Any, r: Any) -> Any:
+        return (nova.relu(x @ y + c) + r).astype("f32")
+
+    expected = np.maximum(_wide(a) @ _wide(b) + _wide(bias), 0) + _wide(residual)
+    _close(_run(function, [a, b, bias, residual], "wgmma-128x64x1x1"), expected, 2e-2)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_rows_that_no_tensor_map_describes(dtype: str) -> None:
+    a, b, bias = _draw(130, 72), _draw(71, 72), _draw(71)
+
+    def function(x: Any, y: Any, c: Any) -> Any:
+        return (x @ y.T + c).astype(dtype)
+
+    expected = _wide(a) @ _wide(b).T + _wide(bias)
+    _close(_run(function, [a, b, bias], "wgmma-128x64x1x1"), expected, 1e-2)
+
+
+def test_batches_and_f16() -> None:
+    a, b = _draw(3, 128, 40, dtype=np.float16), _draw(3, 40, 64, dtype=np.float16)
+    _close(_run(lambda x, y: x @ y, [a, b], "wgmma-128x64x1x1"), _wide(a) @ _wide(b), 2e-3)
+
+
+def test_results_do_not_depend_on_the_run() -> None:
+    a, b = _draw(128, 1024), _draw(1024, 64)
+    first, second = (
+        _run(lambda x, y: (x @ y).astype("f32"), [a, b], "wgmma-128x64x1x4") for _ in range(2)
+    )
+    assert np.array_equal(first, second)
