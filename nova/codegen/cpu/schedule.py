@@ -49,7 +49,7 @@ from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.linalg.generic import is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
 from nova.ir.walk import find_ops
 
@@ -84,6 +84,8 @@ class KernelSchedule:
         ]
         if others:
             grid = ()  # unstructured ops run once, in a single tile
+        if active_table() is not None:
+            self.work = sum(typical(GenericOp(op).operations) for op in structured)
         nests, self.grid = merge_grid([make_loop_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.nests = dict(zip(structured, nests, strict=True))
