@@ -28,6 +28,7 @@ from nova.core.sizes.algebra import (
     symbols_of,
 )
 from nova.core.sizes.text import parse_size
+from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 
+@user_facing
 def dim(name: str, min: int = 1, max: int | None = None) -> SizeExpr:
     """A size known at run time, between `min` and `max`: `nova.dim("B", min=1, max=4096)`.
 
