@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from math import isqrt
+from math import isqrt, log2
 from typing import Any, TypeAlias
 
 from nova.core.records import record
@@ -83,6 +83,18 @@ class SizeTable:
     def representative(self, size: Size) -> int:
         """The number that stands for a size in IR."""
         return evaluate(size, self.representatives)
+
+    def typical(self, size: Size) -> int:
+        """The number that decisions about performance use for a size.
+
+        Dims are the powers of two next to their representatives: tiles have even sizes, and the
+        code does not depend on which primes were chosen.
+        """
+        return evaluate(size, self._powers)
+
+    @cached_property
+    def _powers(self) -> dict[str, int]:
+        return {name: 1 << round(log2(n)) for name, n in self.representatives.items()}
 
     def size(self, number: int) -> Size:
         """The expression that a number of the IR stands for; static numbers unchanged."""
@@ -205,13 +217,13 @@ def decoded(shape: Sequence[int]) -> tuple[Any, ...]:
 
 
 def typical(size: Size) -> int:
-    """The number that decisions about performance use for a size: its representative."""
+    """The number that decisions about performance use for a size, see `SizeTable.typical`."""
     if isinstance(size, int):
         return size
     table = _ACTIVE.get()
     if table is None:
         raise LoweringError(f"the size {size} in a program with static sizes")
-    return table.representative(size)
+    return table.typical(size)
 
 
 def is_number(size: Size, *numbers: int) -> bool:
