@@ -129,12 +129,13 @@ class SizeTable:
 
     @cached_property
     def generic_dims(self) -> dict[str, Dim]:
-        """The dims by name, 2 or more each.
+        """The dims by name, 2 or more each and without upper bounds.
 
         Decisions of code generation are those for large sizes: a size is then known to be neither 0
-        nor 1. The code is correct for both because loops with dynamic bounds are.
+        nor 1. The code is correct for both because loops with dynamic bounds are. The bounds hold
+        for the representatives, too: nothing is folded that is not true for them.
         """
-        return {d.name: Dim(d.name, max(2, d.min), max(3, d.max)) for d in self.dims}
+        return {d.name: Dim(d.name, max(2, d.min)) for d in self.dims}
 
     @cached_property
     def _generic(self) -> list[SizeExpr]:
