@@ -264,7 +264,7 @@ def choose_representatives(
     candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
     for dim in dims:
         while True:
-            candidate = _next_prime(candidate)
+            candidate = _next_prime(max(candidate, dim.min))
             values[dim.name] = candidate
             ready = [e for e in expressions if all(d.name in values for d in e.symbols)]
             chosen = [candidate, *(e.evaluate(values) for e in ready)]
