@@ -30,7 +30,13 @@ from torch_zoo import language, vision
 from nova.errors import FallbackWarning
 
 TOLERANCE = 1e-3
-"""Largest relative error in the 2-norm of a result, and of all gradients together."""
+"""Largest relative error in the 2-norm of all results, and of all gradients together."""
+SENSITIVITY = 20
+"""An error may also be this many times that of eager with weights and inputs changed by 1e-7.
+
+Deep networks with ReLU and batch norm over few values are discontinuous in the rounding: one sign
+that flips changes many gradients.
+"""
 
 
 @dataclass
@@ -41,6 +47,7 @@ class Outcome:
     error: str = ""
     result_error: float = 0.0
     gradient_error: float = 0.0
+    sensitivity: float = 0.0
     fallbacks: list[str] = field(default_factory=list)
     compile_seconds: float = 0.0
     ratio: float = 0.0
@@ -48,7 +55,7 @@ class Outcome:
     @property
     def passed(self) -> bool:
         worst = max(self.result_error, self.gradient_error)
-        return not self.error and worst <= TOLERANCE
+        return not self.error and worst <= max(TOLERANCE, SENSITIVITY * self.sensitivity)
 
 
 def deterministic(module: nn.Module) -> nn.Module:
@@ -99,6 +106,18 @@ def relative_error(result: list[torch.Tensor], expected: list[torch.Tensor]) -> 
     return (difference / max(size, 1e-30)) ** 0.5
 
 
+def sensitivity(module: nn.Module, args: tuple[Any, ...], gradients: list[torch.Tensor]) -> float:
+    """The largest error of eager's gradients in three runs with values changed by 1e-7."""
+    worst = 0.0
+    for _ in range(3):
+        changed = copy.deepcopy(module)
+        with torch.no_grad():
+            for value in (*changed.parameters(), *(a for a in args if a.is_floating_point())):
+                value.mul_(1 + 1e-7 * torch.randn_like(value))
+        worst = max(worst, relative_error(step(changed, changed, args)[1], gradients))
+    return worst
+
+
 def best_time(run: Callable[[], Any], seconds: float) -> float:
     """The shortest of several runs."""
     times: list[float] = []
@@ -123,6 +142,9 @@ def run_model(name: str, make: Callable[[], Any], seconds: float, threads: int =
             compiled_module = copy.deepcopy(module)
             compiled = torch.compile(compiled_module, backend="nova", options={"threads": threads})
             expected, expected_gradients = step(module, module, args)
+            outcome.sensitivity = sensitivity(
+                copy.deepcopy(module), copy.deepcopy(args), expected_gradients
+            )
             start = time.perf_counter()
             result, gradients = step(compiled, compiled_module, args)
             outcome.compile_seconds = time.perf_counter() - start
@@ -149,15 +171,18 @@ def main() -> None:
     models = {**vision.MODELS, **language.MODELS}
     names = options.only.split(",") if options.only else list(models)
     edge = "| " if options.markdown else ""
-    print(f"{edge}model | outcome | result error | gradient error | fallbacks | compile s | ratio")
+    titles = "outcome | result error | gradient error | eager's own | fallbacks | compile s | ratio"
+    print(f"{edge}model | {titles}")
     if options.markdown:
-        print("|---|---|---|---|---|---|---|")
+        print("|---|---|---|---|---|---|---|---|")
     outcomes = []
     for name in names:
         outcome = run_model(name, models[name], options.seconds, options.threads)
         outcomes.append(outcome)
         state = "pass" if outcome.passed else outcome.error or "wrong"
-        numbers = f"{outcome.result_error:.1e} | {outcome.gradient_error:.1e}"
+        numbers = (
+            f"{outcome.result_error:.1e} | {outcome.gradient_error:.1e} | {outcome.sensitivity:.1e}"
+        )
         counts = f"{len(outcome.fallbacks)} | {outcome.compile_seconds:.1f} | {outcome.ratio:.2f}"
         print(f"{edge}{name} | {state} | {numbers} | {counts}", flush=True)
         if options.verbose:

@@ -66,6 +66,7 @@ _LAZY = {
     "debug": "nova.debug",
     "fit": "nova.train:fit",
     "from_jax": "nova.api.from_jax:from_jax",
+    "from_torch": "nova.api.from_torch:from_torch",
     "from_onnx": "nova.api.from_onnx:from_onnx",
     "gradcheck": "nova.debug:gradcheck",
     "hessian": "nova.graph.jacobians:hessian",

@@ -130,9 +130,7 @@ def _vit() -> Case:
 
 def _maxvit() -> Case:
     maxvit = import_torchvision().models.maxvit
-    net = maxvit.MaxVit(
-        (64, 64), 16, 4, [16, 32], 8, [1, 1], 8, stochastic_depth_prob=0.0, num_classes=10
-    )
+    net = maxvit.MaxVit((64, 64), 16, 4, [16, 32], [1, 1], 8, 0.0, num_classes=10)
     return net, (_image(64),)
 
 

@@ -6,11 +6,12 @@ traced again for the sizes of a call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
 
 
 def has_symbols(graph: torch.fx.Graph) -> bool:
@@ -39,21 +40,19 @@ class PerShape:
         key = tuple(map(_shape_key, args))
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = self._compile(self._specialized(args))
+            examples = [_fresh(a) for a in args]
+            program = self._programs[key] = self._compile(specialized(self._module, examples))
         return program(args)
 
-    def _specialized(self, args: list[Any]) -> torch.fx.GraphModule:
-        """The graph traced for the shapes of these arguments."""
-        examples = [_fresh(a) for a in args]
-        return make_fx(_Interpreted(self._module), tracing_mode="fake")(*examples)
 
+def specialized(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
+    """The graph traced again, for the sizes of these arguments."""
 
-class _Interpreted:
-    def __init__(self, module: torch.fx.GraphModule):
-        self._module = module
+    def run(*args: Any) -> Any:
+        return torch.fx.Interpreter(module).run(*args)
 
-    def __call__(self, *args: Any) -> Any:
-        return torch.fx.Interpreter(self._module).run(*args)
+    with preserve_node_meta():
+        return make_fx(run, tracing_mode="fake")(*examples)
 
 
 def _fresh(arg: Any) -> Any:

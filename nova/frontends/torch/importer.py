@@ -8,22 +8,25 @@ FX graph comes about. The backend and `nova.from_torch` compile it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from nova.core.dlpack import as_numpy
 from nova.core.location import at
 from nova.errors import ImportedProgramError, NovaError, UnsupportedOpError
 from nova.frontends.torch.dtypes import nova_dtype
 from nova.frontends.torch.layout import Layout, layout_of
 from nova.frontends.torch.rows import ROWS
 from nova.frontends.torch.rows.randomness import RANDOM
+from nova.frontends.torch.rows.strided import STRIDED
 from nova.frontends.torch.rows.table import cast
 from nova.frontends.torch.source import location_of, op_name
 from nova.graph.tensor import Tensor, placeholder
+from nova.graph.tensor import tensor as constant_tensor
 from nova.ops import F
 
 COPY_INTO = torch.ops.aten.copy_.default
@@ -75,6 +78,8 @@ class Values:
         args, kwargs = _converted(args), {k: _converted(v) for k, v in kwargs.items()}
         if name in RANDOM:
             kwargs["seed"] = self._seed()
+        if name in STRIDED:
+            kwargs["memory"] = _memory(node.args[0].meta["val"])
         result = build(F, *args, **kwargs)
         return _conformed(name, result, node.meta["val"])
 
@@ -86,6 +91,14 @@ class Values:
             return placeholder((), "i64", "seed")
         self._next_seed += 1
         return F.select(self.seeds, 0, self._next_seed - 1)
+
+
+def _memory(value: torch.Tensor) -> Layout | None:
+    """The layout of a tensor that owns all of its memory; None of one with gaps."""
+    layout = layout_of(value.shape, value.stride())
+    pairs = zip(value.shape, value.stride(), layout.strides, strict=True)
+    is_dense = all(n == 1 or s == t for n, s, t in pairs)
+    return layout if is_dense and not value.storage_offset() else None
 
 
 def _converted(value: Any) -> Any:
@@ -151,6 +164,29 @@ def explain_unsupported(node: torch.fx.Node) -> str | None:
     except (NovaError, TypeError, ValueError, NotImplementedError) as error:
         return str(error).splitlines()[0]
     return None
+
+
+def evaluate_graph(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of a graph for tensors of Nova; an error names the first op without a row."""
+    values = Values()
+    feed = iter(arguments)
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            values.values[node] = next(feed)
+        elif node.op == "get_attr":
+            tensor = _attribute(module, node.target)
+            if isinstance(tensor, torch.Tensor):
+                tensor = constant_tensor(as_numpy(tensor.detach().contiguous(), node.name))
+            values.values[node] = tensor
+        elif node.op == "call_function":
+            with at(location_of(node)):
+                try:
+                    values.values[node] = values.run(node)
+                except NovaError as error:
+                    raise error.located(str(location_of(node))) from None
+    return tuple(
+        values.values[r] if isinstance(r, torch.fx.Node) else r for r in graph_results(module.graph)
+    )
 
 
 def import_graph(module: torch.fx.GraphModule) -> ImportedGraph:

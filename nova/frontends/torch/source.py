@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from nova.core.location import Location
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _UNKNOWN = Location("<torch.fx graph>", 0)
 
 
@@ -21,6 +23,9 @@ def op_name(target: Any) -> str:
 
 
 def location_of(node: torch.fx.Node) -> Location:
-    """The innermost line of the user's program that created the node."""
+    """The innermost line outside of torch that created the node."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    return Location(frames[-1][0], int(frames[-1][1])) if frames else _UNKNOWN
+    users = [frame for frame in frames if not frame[0].startswith(_TORCH)]
+    for file, line in reversed(users or frames):
+        return Location(file, int(line))
+    return _UNKNOWN

@@ -13,6 +13,7 @@ from nova.frontends.torch.rows import (
     randomness,
     reductions,
     scatter,
+    strided,
     views,
 )
 from nova.frontends.torch.rows.table import ROWS, Row
@@ -32,5 +33,6 @@ __all__ = [
     "randomness",
     "reductions",
     "scatter",
+    "strided",
     "views",
 ]

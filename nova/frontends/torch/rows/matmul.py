@@ -17,6 +17,8 @@ def _scaled_sum(F: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     if alpha == 1 and beta == 1:
         return F.add(x, product)
     dtype = product.dtype
+    if not dtype.is_float:
+        alpha, beta = int(alpha), int(beta)  # torch truncates them for integers
     wide = f32 if dtype.is_float and dtype.bits == 16 else dtype
     scaled = cast(F, product, wide) * alpha
     # With beta 0 the operand is not read: NaN in it does not count.

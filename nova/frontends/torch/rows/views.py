@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nova.frontends.torch.layout import contiguous_strides
-from nova.frontends.torch.rows.table import axes_of, axis_of, cast, common_dtype, row, unsupported
+from nova.frontends.torch.rows.table import axes_of, axis_of, cast, common_dtype, row
 
 
 @row("view.default", "_unsafe_view.default", "reshape.default", "_reshape_alias.default")
@@ -187,16 +186,6 @@ def _unfold(F: Any, x: Any, dimension: int, size: int, step: int) -> Any:
     order = [*range(rank - 1)]
     order.insert(axis, rank)
     return F.permute(taps, axes=(*order, rank - 1))
-
-
-@row("as_strided.default")
-def _as_strided(
-    F: Any, x: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Any:
-    # The storage is unknown here: only a view of all elements in order is the same everywhere.
-    if storage_offset or tuple(size) != x.shape or tuple(stride) != contiguous_strides(size):
-        raise unsupported("as_strided to other strides")
-    return x
 
 
 @row("expand_copy.default")

@@ -1,0 +1,212 @@
+"""`nova.from_torch`: a module of torch as a program of Nova, through `torch.export`.
+
+In: a module and example arguments. Out: a `TorchProgram`: its graph of Nova's ops, to inspect, run,
+differentiate and save. torch is an optional package, imported on the first call.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nova.api.compile import compile as compile_graph
+from nova.api.compiled import Compiled
+from nova.core.dlpack import as_numpy
+from nova.core.user_facing import user_facing, user_facing_class
+from nova.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ImportedProgramError,
+    MissingPackageError,
+)
+from nova.graph.tensor import Tensor, placeholder
+from nova.graph.tensor import tensor as make_tensor
+
+
+@user_facing_class
+class TorchProgram:
+    """A module of torch as a graph of Nova.
+
+    Call it as the module; arguments and results are the module's pytrees of tensors. `params` are
+    its parameters and buffers by name, over the module's memory. `function` builds the graph for
+    tensors of Nova: it can be part of another graph, and `nova.grad` differentiates it.
+    """
+
+    def __init__(self, exported: Any):
+        self.exported = exported
+        signature = exported.graph_signature
+        self._user_inputs = [s for s in signature.input_specs if s.kind.name == "USER_INPUT"]
+        self.params: dict[str, Tensor] = {}
+        self._leaves: dict[str, Tensor] = {}
+        for spec in signature.input_specs:
+            if spec.kind.name != "USER_INPUT":
+                self._leaves[spec.arg.name] = self._leaf(spec)
+        self._programs: dict[Any, Compiled] = {}
+
+    def _leaf(self, spec: Any) -> Tensor:
+        tensors = {**self.exported.state_dict, **self.exported.constants}
+        tensor = tensors[spec.target]
+        trained = spec.kind.name == "PARAMETER" and tensor.requires_grad
+        array = as_numpy(tensor.detach().contiguous(), spec.target)
+        leaf = make_tensor(array, requires_grad=trained, name=spec.target)
+        self.params[spec.target] = leaf
+        return leaf
+
+    # --- graphs ---------------------------------------------------------------------------------
+
+    def function(self, *inputs: Tensor) -> Any:
+        """The module's results for tensors of Nova, in the structure that the module returns."""
+        shapes = tuple(tuple(x.shape) for x in inputs)
+        results, _ = self._apply(self._module_for(shapes), inputs)
+        return self._unflatten(results)
+
+    def _module_for(self, shapes: tuple[Any, ...]) -> Any:
+        """The exported graph; one with symbolic sizes is traced again for these sizes."""
+        import torch
+
+        from nova.api.torch_backend.specialize import has_symbols, specialized
+
+        values = [n.meta["val"] for n in self._input_nodes]
+        if not has_symbols(self.exported.graph):
+            expected = tuple(tuple(v.shape) for v in values)
+            if shapes != expected:
+                raise ArgumentShapeError(
+                    f"shapes {shapes}, the module was exported for {expected}",
+                    hint="pass dynamic= to nova.from_torch for sizes that change",
+                )
+            return self.exported.graph_module
+        sizes = iter(shapes)
+        examples = []
+        for node in self.exported.graph.nodes:
+            if node.op == "placeholder":
+                value = node.meta["val"]
+                shape = next(sizes) if node in self._input_nodes else value.shape
+                examples.append(torch.empty(shape, dtype=value.dtype))
+        return specialized(self.exported.graph_module, examples)
+
+    @cached_property
+    def _input_nodes(self) -> list[Any]:
+        names = [s.arg.name for s in self._user_inputs]
+        nodes = [n for n in self.exported.graph.nodes if n.op == "placeholder"]
+        return [n for n in nodes if n.name in names]
+
+    def _apply(self, module: Any, inputs: Any) -> tuple[list[Any], dict[Tensor, Tensor]]:
+        """User results, and new values of buffers."""
+        from nova.frontends.torch.importer import evaluate_graph
+
+        feed = iter(inputs)
+        arguments = [
+            next(feed) if s.kind.name == "USER_INPUT" else self._leaves[s.arg.name]
+            for s in self.exported.graph_signature.input_specs
+        ]
+        results, updates = [], {}
+        specs = self.exported.graph_signature.output_specs
+        for spec, value in zip(specs, evaluate_graph(module, arguments), strict=True):
+            if spec.kind.name == "USER_OUTPUT":
+                results.append(value)
+            elif spec.kind.name == "BUFFER_MUTATION":
+                updates[self.params[spec.target]] = value
+            else:
+                raise ImportedProgramError(f"the module changes an argument, {spec.target!r}")
+        return results, updates
+
+    def _unflatten(self, results: Any) -> Any:
+        from torch.utils._pytree import tree_unflatten
+
+        return tree_unflatten(list(results), self.exported.call_spec.out_spec)
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def compile(self, *shapes: tuple[int, ...], **options: Any) -> Compiled:
+        """The compiled program; `options` are those of `nova.compile`.
+
+        Its inputs are the leaves of the arguments, its params those of the module. `shapes` are the
+        sizes of the inputs, those of the example arguments by default.
+        """
+        from nova.frontends.torch.dtypes import nova_dtype
+
+        examples = [n.meta["val"] for n in self._input_nodes]
+        chosen = shapes or tuple(tuple(int(n) for n in v.shape) for v in examples)
+        inputs = [
+            placeholder(shape, nova_dtype(v.dtype), n.name)
+            for shape, v, n in zip(chosen, examples, self._input_nodes, strict=True)
+        ]
+        results, updates = self._apply(self._module_for(tuple(chosen)), inputs)
+        params = list(self.params.values())
+        return compile_graph(results, inputs=inputs, params=params, updates=updates, **options)
+
+    @cached_property
+    def program(self) -> Compiled:
+        """The program for the shapes of the example arguments."""
+        return self.compile()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run; results are tensors of torch over the memory that the program wrote."""
+        from torch.utils._pytree import tree_flatten
+
+        leaves, tree = tree_flatten((args, kwargs))
+        if tree != self.exported.call_spec.in_spec:
+            raise ArgumentTypeError(
+                f"the arguments are {tree}, the module was exported for "
+                f"{self.exported.call_spec.in_spec}",
+                hint="call nova.from_torch again with arguments of this structure",
+            )
+        arrays = [as_numpy(leaf, f"argument {i}") for i, leaf in enumerate(leaves)]
+        results = self._program_for(arrays)(*arrays)
+        results = results if isinstance(results, tuple) else (results,)
+        return self._unflatten([_as_torch(r) for r in results])
+
+    def _program_for(self, arrays: list[np.ndarray]) -> Compiled:
+        shapes = tuple(a.shape for a in arrays)
+        if shapes not in self._programs:
+            self._programs[shapes] = self.compile(*shapes)
+        return self._programs[shapes]
+
+    def save(self, path: str | os.PathLike[str], weights: str | None = "embed") -> None:
+        """Write the program for the example shapes to a `.nova` file, with the module's weights."""
+        self.program.save(os.fspath(path), weights=weights)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{n.name}: {tuple(n.meta['val'].shape)}" for n in self._input_nodes)
+        return f"<TorchProgram ({inputs}), {len(self.params)} params>"
+
+
+def _as_torch(array: np.ndarray) -> Any:
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+@user_facing
+def from_torch(module: Any, *args: Any, dynamic: Any = None, **kwargs: Any) -> TorchProgram:
+    """Export a module of torch for arguments like `args` and `kwargs`.
+
+    `dynamic` is the `dynamic_shapes` of `torch.export`: sizes that may change. The program is
+    compiled once for each shape it is called with. Weights are arguments of the program, over the
+    memory of the module's parameters; `save` puts them into the file.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingPackageError(
+            f"nova.from_torch needs torch, which cannot be imported: {error}",
+            hint="pip install 'nova-compiler[torch]'",
+        ) from None
+    from nova.frontends.torch.decompositions import decompositions
+
+    if not isinstance(module, torch.nn.Module):
+        raise ArgumentTypeError(
+            f"from_torch takes a torch.nn.Module, not a {type(module).__name__}",
+            hint="put a function into the forward of a module",
+        )
+    with warnings.catch_warnings():
+        # torch copies specs of pytrees of its own deprecated class.
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+        exported = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic)
+        return TorchProgram(exported.run_decompositions(decompositions()))

@@ -1,0 +1,125 @@
+"""`nova.from_torch` against the module itself: run, save, gradients, buffers, sizes that change."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nova
+from nova.errors import ArgumentShapeError, ArgumentTypeError, UnsupportedOpError
+
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    torch.manual_seed(0)
+
+
+class Classifier(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> dict[str, torch.Tensor]:
+        y = torch.relu(self.norm(self.convolution(x))).mean((2, 3))
+        return {"features": y, "scores": self.head(y) * scale}
+
+
+def test_run_and_save(tmp_path: Path) -> None:
+    module = Classifier().eval()
+    x = torch.randn(2, 2, 5, 5)
+    program = nova.from_torch(module, x)
+    result, expected = program(x), module(x)
+    assert result.keys() == expected.keys()
+    torch.testing.assert_close(result["scores"], expected["scores"])
+    assert isinstance(result["scores"], torch.Tensor)
+    assert "head.weight" in program.params and "conv" in repr(program.program.plan)
+    program.save(tmp_path / "classifier.nova")
+    loaded = nova.load(tmp_path / "classifier.nova")
+    for array, tensor in zip(loaded(x), expected.values(), strict=True):
+        np.testing.assert_allclose(array, tensor.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_params_are_the_memory_of_the_module() -> None:
+    module = nn.Linear(3, 2)
+    x = torch.randn(4, 3)
+    program = nova.from_torch(module, x)
+    program(x)
+    with torch.no_grad():
+        module.weight.mul_(2)
+    torch.testing.assert_close(program(x), module(x))
+
+
+def test_gradients_of_nova() -> None:
+    module = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+    x = torch.randn(4, 3, requires_grad=True)
+    program = nova.from_torch(module, x)
+
+    def loss(x: Any) -> Any:
+        return nova.sum(nova.square(program.function(x)))
+
+    module(x).square().sum().backward()
+    (gradient,) = [nova.grad(loss)(x.detach().numpy())]
+    np.testing.assert_allclose(gradient.numpy(), x.grad, rtol=1e-4, atol=1e-6)
+    nova.backward(loss(nova.tensor(x.detach())))
+    weight = program.params["0.weight"]
+    np.testing.assert_allclose(weight.grad.numpy(), module[0].weight.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_buffers_change_in_place() -> None:
+    module, twin = Classifier().train(), Classifier().train()
+    twin.load_state_dict(module.state_dict())
+    x = torch.randn(2, 2, 5, 5)
+    program = nova.from_torch(twin, x)
+    for _ in range(2):
+        torch.testing.assert_close(program(x), dict(module(x)))
+    torch.testing.assert_close(twin.norm.running_var, module.norm.running_var)
+    assert twin.norm.num_batches_tracked == 2
+
+
+def test_sizes_that_change() -> None:
+    module = nn.Linear(3, 2)
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = nova.from_torch(module, torch.randn(4, 3), dynamic=({0: batch},))
+    for size in (2, 5):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(program(x), module(x))
+
+
+def test_errors_say_what_to_do() -> None:
+    program = nova.from_torch(nn.Linear(3, 2), torch.randn(4, 3))
+    with pytest.raises(ArgumentShapeError, match="dynamic="):
+        program(torch.randn(5, 3))
+    with pytest.raises(ArgumentTypeError, match="structure"):
+        program(torch.randn(4, 3), torch.randn(4, 3))
+    with pytest.raises(ArgumentTypeError, match=r"torch\.nn\.Module"):
+        nova.from_torch(torch.sin, torch.randn(4))
+
+    class Determinant(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.det(x)
+
+    with pytest.raises(UnsupportedOpError, match="_linalg_det") as caught:
+        nova.from_torch(Determinant(), torch.randn(3, 3)).compile()
+    assert __file__ in str(caught.value.where)
+
+
+def test_without_torch_the_error_names_the_package() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import nova\n"
+        "try:\n    nova.from_torch(None)\n"
+        "except nova.errors.MissingPackageError as error:\n    print(error)\n"
+    )
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'nova-compiler[torch]'" in completed.stdout, completed.stderr
