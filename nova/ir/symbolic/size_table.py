@@ -216,8 +216,8 @@ def decoded(shape: Sequence[int]) -> tuple[Any, ...]:
     return tuple(shape) if table is None else tuple(map(table.size, shape))
 
 
-def encoded(size: Size) -> int:
-    """The number that stands for a size in types and attributes of the IR."""
+def representative(size: Size) -> int:
+    """The number that stands for a size in IR."""
     if isinstance(size, int):
         return size
     table = _ACTIVE.get()
