@@ -62,6 +62,9 @@ from nova.passes.tensor.raise_to_contract import RaiseToContract
 from nova.passes.tensor.split_reductions import SplitReductions
 from nova.passes.tensor.wrap_attention import WrapAttention
 
+# Reductions that CPUs compute in parts: those long enough for several cores.
+_LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
+
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
@@ -164,8 +167,12 @@ def linalg_fusion() -> list[Pass]:
 
 def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
-    # Here as well: later passes then process each kernel of a repeated layer once.
-    return [_form_kernels(serial_work, max_workspace, share_rows=True), DedupKernels()]
+    return [
+        SplitReductions(terms=_LONG_SUM, blocks=_CORES, part=_LEAST_PART, depth=_LONG_PRODUCT),
+        _form_kernels(serial_work, max_workspace, share_rows=True),
+        # Here as well: later passes then process each kernel of a repeated layer once.
+        DedupKernels(),
+    ]
 
 
 def linalg_to_device_kernels(

@@ -220,12 +220,19 @@ class Model(Sealed):
                 where=str(user_location()),
                 hint="compile it for the CPU, too",
             )
+        if self.signature.dims:
+            raise AttributeValueError(
+                "a program with symbolic sizes has no tasks before a call gives the sizes",
+                where=str(user_location()),
+                hint="simulate the program of one size: compile it with static shapes",
+            )
         return simulate(self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds)
 
     @cached_property
     def signature(self) -> Signature:
         """Names, shapes, dtypes and roles of arguments and results."""
-        return read_signature(self._executable.manifest)
+        executable = self._executable
+        return read_signature(executable.manifest, getattr(executable.program, "shapes", None))
 
     @property
     def params(self) -> dict[str, np.ndarray]:

@@ -59,16 +59,15 @@ def reduce_split_sums(
         store(value, arith.index_castui(ir.IndexType.get(), address), SHARED, vector_bytes)
     cluster_barrier()
     count = plan.part_columns // 2
-    first_sum = arith.muli(rank, word(count))
+    part = arith.addi(own, arith.muli(rank, word(4 * threads * count)))
     totals: list[ir.Value] = []
     for block in range(plan.tile.split):
-        remote = map_shared(own, word(block))
-        values = []
-        for number in range(0, count, _WIDTH):
-            # A block that has fewer columns reads its last ones again, and does not store them.
-            at = arith.minui(arith.addi(first_sum, word(number)), word(len(sums) - _WIDTH))
-            address = arith.addi(remote, arith.muli(at, word(4 * threads)))
-            values += load_remote_floats(address)
+        remote = map_shared(part, word(block))
+        values = [
+            value
+            for number in range(0, count, _WIDTH)
+            for value in load_remote_floats(remote, 4 * threads * number)
+        ]
         if block:
             values = [arith.addf(a, b) for a, b in zip(totals, values, strict=True)]
         totals = values

@@ -58,7 +58,6 @@ def test_layouts(layout: str) -> None:
         ("wgmma-128x144", 128, 288, 64),
         ("wgmma-128x128x1x2", 128, 128, 320),
         ("wgmma-128x64x1x4", 128, 64, 640),
-        ("wgmma-128x128x1x3", 130, 136, 328),
     ],
 )
 def test_tiles(choice: str, m: int, n: int, k: int) -> None:
