@@ -129,12 +129,13 @@ class SizeTable:
 
     @cached_property
     def generic_dims(self) -> dict[str, Dim]:
-        """The dims by name, 2 or more each.
+        """The dims by name, 2 or more each and without upper bounds.
 
         Decisions of code generation are those for large sizes: a size is then known to be neither 0
-        nor 1. The code is correct for both because loops with dynamic bounds are.
+        nor 1. The code is correct for both because loops with dynamic bounds are. The bounds hold
+        for the representatives, too: nothing is folded that is not true for them.
         """
-        return {d.name: Dim(d.name, max(2, d.min), max(3, d.max)) for d in self.dims}
+        return {d.name: Dim(d.name, max(2, d.min)) for d in self.dims}
 
     @cached_property
     def _generic(self) -> list[SizeExpr]:
@@ -215,6 +216,16 @@ def decoded(shape: Sequence[int]) -> tuple[Any, ...]:
     return tuple(shape) if table is None else tuple(map(table.size, shape))
 
 
+def representative(size: Size) -> int:
+    """The number that stands for a size in IR."""
+    if isinstance(size, int):
+        return size
+    table = _ACTIVE.get()
+    if table is None:
+        raise LoweringError(f"the size {size} in a program with static sizes")
+    return table.representative(size)
+
+
 def typical(size: Size) -> int:
     """The number that decisions about performance use for a size, see `SizeTable.typical`."""
     if isinstance(size, int):
@@ -263,7 +274,7 @@ def choose_representatives(
     candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
     for dim in dims:
         while True:
-            candidate = _next_prime(candidate)
+            candidate = _next_prime(max(candidate, dim.min))
             values[dim.name] = candidate
             ready = [e for e in expressions if all(d.name in values for d in e.symbols)]
             chosen = [candidate, *(e.evaluate(values) for e in ready)]
