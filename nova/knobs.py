@@ -29,6 +29,8 @@ from nova.core.suggest import did_you_mean, find_close, unknown_name
 from nova.errors import KnobError, KnobWarning
 
 TOPICS = ("compile", "cache", "run", "load", "tune")
+SIM_SCHEDULES = ("late", "early", "random")
+"""In the order of the simulator's numbers."""
 
 
 class Kind(NamedTuple):
@@ -263,6 +265,9 @@ KNOBS: dict[str, Knob] = {
              "Let devices round the factors of f32 matmuls to 11 bits, for tensor cores."),
         Knob("gpu_gemm", GEMM, "auto", "auto",
              "The GEMM of 16-bit floats on Hopper GPUs; auto estimates which is faster."),
+        Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
+             "When asynchronous operations of programs that are loaded for device `sim` happen: as "
+             "late as allowed, as early as allowed, or at random, the same in every run."),
         Knob("cubin", FLAG, False, "off",
              "Put cubins next to the PTX of files for devices, which needs ptxas; see devices.md."),
         Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
@@ -301,6 +306,7 @@ target: str
 cpu_level: str
 tf32: bool
 gpu_gemm: str
+sim_schedule: str
 cubin: bool
 ptxas: str | None
 check_ptx: bool

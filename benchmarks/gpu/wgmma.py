@@ -4,7 +4,7 @@
     python benchmarks/gpu/wgmma.py time [--tiles]   # microseconds of a run in the queue
 
 `time` prints a line per shape: Nova, cuBLAS, their ratio, TFLOP/s. With `--tiles` it prints a line
-for every tile, which is how the speeds in `nova/codegen/gpu/wgmma/plan.py` were measured. Data is
+for every tile, which is how the rates in `nova/codegen/gpu/wgmma/plan.py` were measured. Data is
 random. Contenders take turns; the times are medians over rounds.
 """
 

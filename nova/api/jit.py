@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nova import knobs
 from nova.api.compile import carrying, check_run_mode, check_target, compile_plan
 from nova.api.compiled import Compiled
+from nova.api.dynamic import DynamicAxes, Marks, read_dynamic
 from nova.api.jit_arguments import (
     NUMBERS,
     argument_array,
@@ -52,13 +53,14 @@ if TYPE_CHECKING:
 
 class CacheInfo(NamedTuple):
     """As in functools: cache hits, misses (compiles), programs held, the maximum (knob
-    `jit_programs`), and evictions."""
+    `jit_programs`), evictions, and how many of the programs have symbolic sizes."""
 
     hits: int
     misses: int
     size: int
     bound: int
     evictions: int
+    symbolic: int = 0
 
 
 @record
@@ -70,6 +72,7 @@ class _Options:
     sim_cores: int
     sim_seed: int
     tune: float | None
+    dynamic: Marks | bool = False
 
 
 class _Key(NamedTuple):
@@ -120,6 +123,8 @@ class JitFunction(Sealed):
         self._function = function
         self._name = getattr(function, "__name__", type(function).__name__)
         self._options = options
+        self._axes = DynamicAxes(options.dynamic, function)
+        self._symbolic = 0
         self._entries: SingleFlight[_Entry] = SingleFlight(knobs.get("jit_programs"))
         self._first: SingleFlight[bool] = SingleFlight(1)
         self._lock = threading.Lock()
@@ -205,16 +210,30 @@ class JitFunction(Sealed):
         if self._roots is None:
             self._roots = find_roots(self._function)
         if len(self._first):
-            return self._find(structure, types, device), arrays
+            return self._generalized(structure, types, device), arrays
         # Names that a trace assigns look like state until the first trace has ended.
         entries: list[_Entry] = []
 
         def find_first() -> bool:
-            entries.append(self._find(structure, types, device))
+            entries.append(self._generalized(structure, types, device))
             return True
 
         self._first.get("first", find_first)
-        return entries[0] if entries else self._find(structure, types, device), arrays
+        return entries[0] if entries else self._generalized(structure, types, device), arrays
+
+    def _generalized(
+        self,
+        structure: TreeDef,
+        types: tuple[tuple[TensorType, bool], ...],
+        device: str | None,
+    ) -> _Entry:
+        """The program for a signature, with symbolic sizes where axes are dynamic."""
+        return self._axes.find(
+            (structure, device),
+            structure.names(),
+            types,
+            lambda leaves: self._find(structure, leaves, device),
+        )
 
     def _find(
         self,
@@ -288,6 +307,8 @@ class JitFunction(Sealed):
         )
         if options.run_mode == "sim" and not compiled.is_on_device:
             compiled = compiled.simulated(options.sim_cores, options.sim_seed)
+        with self._lock:
+            self._symbolic += any(not type_.is_static for type_, _ in leaves)
         plain = (
             structure.is_flat_arguments()
             and result.is_array_or_tuple()
@@ -301,7 +322,10 @@ class JitFunction(Sealed):
     def cache_info(self) -> CacheInfo:
         """Hits, misses, programs held, the maximum, and evictions."""
         entries = self._entries
-        return CacheInfo(self._hits, self._misses, len(entries), entries.bound, entries.evictions)
+        return CacheInfo(
+            *(self._hits, self._misses, len(entries), entries.bound, entries.evictions),
+            symbolic=self._symbolic,
+        )
 
     def submit(self, *args: Any, **kwargs: Any) -> RunFuture:
         """Start a run for these arguments: a future of the value that a call would return."""
@@ -330,6 +354,8 @@ class JitFunction(Sealed):
             for name, before, after in zip(names, old, new, strict=True)
             if before != after
         ]
+        learned = self._axes.explain((new_structure, new_place), names, new)
+        changes += [learned] if learned else []
         if old_place != new_place:
             changes.append(f"the arrays are on {new_place or 'the host'}")
         if not changes and old_values != new_values:
@@ -365,12 +391,15 @@ def jit(
     sim_cores: int = 64,
     sim_seed: int = 0,
     tune: float | None = None,
+    dynamic: Any = False,
 ) -> Any:
     """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work.
 
-    `tune` is the time limit in seconds per compile for trying schedules (docs/tuning.md).
+    `tune` is the time limit in seconds per compile for trying schedules (docs/tuning.md). `dynamic`
+    makes one program for arrays of many sizes: `{"x": {0: "B"}}` marks axes, True learns them from
+    the second size that an axis has (docs/dynamic-shapes.md).
     """
-    options = _Options(target, run_mode, sim_cores, sim_seed, tune)
+    options = _Options(target, run_mode, sim_cores, sim_seed, tune, read_dynamic(dynamic))
     if function is None:
         return lambda f: JitFunction(f, options)
     return JitFunction(function, options)

@@ -26,7 +26,7 @@ from nova.compiler.symbolic_tables import (
 )
 from nova.core.records import record
 from nova.errors import LoweringError
-from nova.ir.attributes import SIZE_VALUES, UNPACKED, WRITES
+from nova.ir.attributes import MERGES_TILES, SIZE_VALUES, UNPACKED, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.control_flow.functions import Control, control_functions, host_functions, is_control
@@ -283,14 +283,16 @@ def _kernel_spec(function: Any, sizes: Placeholders | None) -> KernelSpec:
 
 
 def _tiling(function: Any, footprint: Footprint) -> Tiling:
-    """The footprint of a kernel, as the runtime reads it to cut tasks."""
+    """The footprint of a kernel, as the runtime reads it to cut tasks: the slowest loop first."""
+    order = -1 if MERGES_TILES.has(function) else 1
     ranges = tuple(
-        OperandRange(number, writes, r.low, r.high, r.strides)
+        OperandRange(number, writes, r.low, r.high, r.strides[::order])
         for writes, arguments in ((False, footprint.reads), (True, footprint.writes))
         for number, byte_ranges in enumerate(arguments)
         for r in byte_ranges
     )
-    return Tiling(footprint.grid, footprint.tile, ranges, read_task_ns(function))
+    grid, tile = footprint.grid[::order], footprint.tile[::order]
+    return Tiling(grid, tile, ranges, read_task_ns(function))
 
 
 def _control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from nova.core.dtypes import TensorType
 from nova.core.records import record
+from nova.core.sizes import Dim, Shape, symbols_of
+from nova.core.sizes.text import print_dim
 
 
 @record
@@ -20,7 +22,7 @@ class Argument:
     donated: bool = False
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return self.type.shape
 
     @property
@@ -40,11 +42,18 @@ class Signature:
     def arguments(self) -> tuple[Argument, ...]:
         return self.inputs + self.params
 
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The symbols of the sizes, sorted by name; empty if all sizes are static."""
+        return symbols_of(n for a in self.arguments for n in a.type.shape)
+
     def __str__(self) -> str:
         every = self.arguments + self.outputs
         names = [a.name if a.name.isprintable() else repr(a.name) for a in every]
         width = max(map(len, names), default=0)
-        return "\n".join(
+        dims = [f"dim     {print_dim(dim)}" for dim in self.dims]
+        lines = [
             f"{a.role:<6}  {name:<{width}}  {a.type}{'  updated in place' if a.donated else ''}"
             for a, name in zip(every, names, strict=True)
-        )
+        ]
+        return "\n".join(dims + lines)

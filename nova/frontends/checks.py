@@ -13,6 +13,7 @@ from typing import Any
 from nova.errors import ImportedProgramError, LoweringError, NovaError, UnsupportedOpError
 from nova.ir.bindings import ir
 from nova.ir.context import in_file
+from nova.ir.control_flow.functions import every_control, is_call, name_of
 from nova.ir.diagnostics import Diagnostic, file_position
 from nova.ir.linalg.generic import GenericOp
 from nova.ir.mathlib import EXPANSIONS, ROUNDING
@@ -184,11 +185,16 @@ _LOWERED |= {f"math.{name}" for name in _MATH} | {*EXPANSIONS, *ROUNDING}
 
 def check_lowered(module: ir.Module, filename: str) -> None:
     """Refuse ops that remain after lowering to linalg and that later stages cannot lower."""
+    controls = {f"@{name_of(f)}" for f in every_control(module)}
     for op in all_ops(module):
         if op.name == "linalg.generic":
             _check_accesses(op, filename)
         if op.name == "arith.constant" or (_is_known(op) and not _is_whole(op)):
             continue
+        if op.name == "builtin.module" or (
+            is_call(op) and str(op.attributes["callee"]) in controls
+        ):
+            continue  # loops and branches
         what, hint = f"{_described(op)} has no code in Nova", None
         if op.name == "func.call":
             callee = op.attributes["callee"].value

@@ -178,8 +178,7 @@ def decode_bulk(s: Statement, words: list[str], operands: Operands) -> Parts:
     if words[:1] == ["prefetch"]:
         return Parts("fence")
     reduces = s.opcode.startswith("cp.reduce")
-    hinted = words[-1:] == ["L2::cache_hint"] or "L2::cache_hint" in words
-    plain = [w for w in words if w not in ("L2::cache_hint", "tile")]
+    plain = [w for w in words if w != "tile"]
     dims = 0
     if plain[:1] == ["tensor"]:
         dims = int(plain[1].removesuffix("d")) if plain[1] in ("1d", "2d", "3d", "4d", "5d") else 0
@@ -187,9 +186,7 @@ def decode_bulk(s: Statement, words: list[str], operands: Operands) -> Parts:
         if not dims:
             raise operands.unknown()
     to, source, *modifiers = plain
-    texts = list(s.operands[: len(s.operands) - hinted])
-    if hinted:
-        operands.value(s.operands[-1], 64)
+    texts = list(s.operands)
     flags = COPY_TENSOR if dims else 0
     loads = to in ("shared::cluster", "shared::cta")
     if loads and source == "global" and not reduces:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -166,6 +166,11 @@ def _ignored(statement: Statement, named: Counter[str]) -> int:
 
 def _decode(statement: Statement, operands: Operands) -> Parts:
     head, *words = statement.opcode.split(".")
+    if "L2::cache_hint" in words:  # the last operand is a policy, which does not change values
+        operands.value(statement.operands[-1], 64)
+        words.remove("L2::cache_hint")
+        statement = replace(statement, operands=statement.operands[:-1])
+        operands.statement = statement
     if form := _FORMS.get(head):
         return form(statement, words, operands)
     if words == ["pred"] and head in LOGIC:

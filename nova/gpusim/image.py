@@ -17,12 +17,12 @@ from nova.gpusim.memory import SimMemory
 from nova.gpusim.module import SimModule
 
 _MAGIC = b"NOVASIM2"
-_HEADER = Struct("<8sQQQ")
+_HEADER = Struct("<8sQQQQ")
 _ROW = Struct("<7Q12I")
 
 
-def decode_image(text: str) -> bytes:
-    """The code of a PTX text; PtxError for unknown constructs."""
+def decode_image(text: str, schedule: int = 0) -> bytes:
+    """The code of a PTX text for launches with a `schedule`; PtxError for unknown constructs."""
     module = SimModule(text)
     if module.addresses:
         raise PtxError(
@@ -32,7 +32,7 @@ def decode_image(text: str) -> bytes:
     body = _Body(_HEADER.size + _ROW.size * len(module.kernels))
     rows = [_row(kernel, body) for kernel in module.kernels.values()]
     source = text.encode()
-    header = _HEADER.pack(_MAGIC, len(rows), body.add(source), len(source))
+    header = _HEADER.pack(_MAGIC, len(rows), body.add(source), len(source), schedule)
     return b"".join([header, *rows, *body.pieces])
 
 

@@ -85,8 +85,8 @@ def _space(word: str) -> str:
 
 
 def _is_hint(word: str) -> bool:
-    """Whether a word is a prefetch or eviction hint; a policy in a register is not supported."""
-    return word.startswith(("L1::", "L2::")) and not word.endswith("cache_hint")
+    """Whether a word is a prefetch or eviction hint."""
+    return word.startswith(("L1::", "L2::"))
 
 
 @cache

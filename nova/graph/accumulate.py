@@ -8,6 +8,7 @@ this needs no addition and no zeros.
 
 from __future__ import annotations
 
+from nova.core.sizes import known_equal, same_shape
 from nova.graph.tensor import Tensor
 from nova.ops import F
 
@@ -33,11 +34,15 @@ def add_gradients(before: Tensor, piece: Tensor) -> Tensor:
 def _join(first: Tensor, second: Tensor) -> Tensor | None:
     """Both joined, if `second` begins where `first` ends on one axis and all other axes agree."""
     lows, highs = ([t.attrs[end] for t in (first, second)] for end in ("low", "high"))
-    axes = [i for i in range(first.ndim) if (lows[0][i], highs[0][i]) != (lows[1][i], highs[1][i])]
+    axes = [
+        i
+        for i in range(first.ndim)
+        if not same_shape((lows[0][i], highs[0][i]), (lows[1][i], highs[1][i]))
+    ]
     if len(axes) != 1:
         return None
     axis = axes[0]
-    if lows[0][axis] + first.inputs[0].shape[axis] != lows[1][axis]:
+    if not known_equal(lows[0][axis] + first.inputs[0].shape[axis], lows[1][axis]):
         return None
     parts = [part for t in (first, second) for part in _parts(t.inputs[0], axis)]
     if len(parts) > _MOST_PARTS:
@@ -45,7 +50,7 @@ def _join(first: Tensor, second: Tensor) -> Tensor | None:
     joined = F.join(*parts, axis=axis)
     low = lows[0]
     high = (*highs[0][:axis], highs[1][axis], *highs[0][axis + 1 :])
-    return F.pad(joined, low, high) if any(low) or any(high) else joined
+    return F.pad(joined, low, high) if not all(known_equal(n, 0) for n in (*low, *high)) else joined
 
 
 def _is_zero_padded(value: Tensor) -> bool:

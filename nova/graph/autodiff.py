@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from nova import knobs
 from nova.core.location import at
 from nova.core.records import record
+from nova.core.sizes import known_equal
 from nova.core.user_facing import user_facing
 from nova.errors import GradientError
 from nova.graph.accumulate import add_gradients
@@ -180,7 +181,7 @@ def expand_composite(node: Tensor, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _require_scalar(output: Tensor) -> None:
-    if output.size != 1:
+    if not known_equal(output.size, 1):
         raise GradientError(
             f"gradients start from one number, and this has shape {output.shape}",
             where=str(output.location),

@@ -25,7 +25,7 @@ from nova.errors import (
 )
 from nova.graph.tensor import Tensor, as_array, number_type, on_device
 from nova.graph.tensor import tensor as make_tensor
-from nova.ops import OPS, REQUIRED, Op
+from nova.ops import OPS, REQUIRED, F, Op
 
 _NUMBER = (bool, int, float)
 
@@ -97,6 +97,8 @@ def _operand(op: Op, position: int, value: Any) -> Any:
         extent = apply(OPS["extent"], (), {"value": value, "dtype": i64})
         extent.weak = True
         return extent
+    if op.is_index(position) and isinstance(value, list | tuple):
+        return _stack_indices(value)
     if isinstance(value, np.ndarray | np.generic | list | tuple) or hasattr(value, "__dlpack__"):
         tensor = make_tensor(as_array(value))
         tensor.fixed = isinstance(value, np.generic | list | tuple)
@@ -105,6 +107,19 @@ def _operand(op: Op, position: int, value: Any) -> Any:
         f"operand {position} is a {type(value).__name__}, not a tensor, array or number",
         hint="wrap data with nova.tensor(...)",
     )
+
+
+def _stack_indices(values: Sequence[Any]) -> Tensor:
+    """Indices as one tensor; some of them may be tensors."""
+    if not any(isinstance(value, Tensor) for value in values):
+        tensor = make_tensor(np.asarray(values, np.int64 if not len(values) else None))
+        tensor.fixed = True
+        return tensor
+    scalars = [
+        cast(value, i64) if isinstance(value, Tensor) else constant(value, i64) for value in values
+    ]
+    stacked: Tensor = F.stack(scalars)
+    return stacked
 
 
 def _cast_operands(op: Op, operands: list[Any]) -> tuple[Tensor, ...]:

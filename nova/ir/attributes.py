@@ -337,6 +337,12 @@ WRITES = RowsPerArgument(
     "kernels",
     "The byte ranges that a tile writes of each argument: low, high, and a stride per loop.",
 )
+MERGES_TILES = Flag(
+    "nova.merges_tiles",
+    "kernels",
+    "Marks a kernel that computes a range of tiles in larger blocks; its tiles are numbered with "
+    "the first loop fastest.",
+)
 SYMBOLIC = Structured(
     "nova.symbolic",
     "{tiles, work, bytes, loops, reads, writes}",

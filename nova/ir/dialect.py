@@ -15,19 +15,18 @@ from typing import Any
 
 from nova.core.dtypes import TensorType, dtype
 from nova.core.records import record
-from nova.core.sizes import SizeExpr, parse_size
+from nova.core.sizes import parse_size
 from nova.errors import DTypeError, NovaError
 from nova.ir import attention_ops
 from nova.ir.bindings import ir, load_irdl
 from nova.ir.op_attributes import from_attributes, to_attributes
 from nova.ir.resources import is_resource
+from nova.ir.symbolic.size_values import SIZE
 from nova.ir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
 
 DIALECT = "nova"
 CONSTANT = f"{DIALECT}.constant"
-SIZE = f"{DIALECT}.size"
-"""The value of a symbolic size at run time, an `index`: its attribute `expr` is the text."""
 BARRIER = f"{DIALECT}.barrier"
 """An identity op that fusion and CSE do not look through; see `create_barrier`."""
 
@@ -142,13 +141,6 @@ def _verify_size(op: Any) -> bool:
         op.location.emit_error(f"'{SIZE}' op {error.what}")
         return False
     return True
-
-
-def create_size(size: SizeExpr) -> Any:
-    """The value of a symbolic size, an `index`."""
-    return ir.Operation.create(
-        SIZE, results=[ir.IndexType.get()], attributes={"expr": ir.StringAttr.get(str(size))}
-    ).result
 
 
 @record

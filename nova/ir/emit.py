@@ -3,35 +3,101 @@
 Arguments carry `nova.name`; the function carries `nova.inputs` (the number of inputs among the
 arguments) and `nova.updates` (for each trailing result, the argument it updates in place). Every op
 has the location of the user's line, and `nova.device` if it is host-pinned. Steps with regions
-become scf ops on tensors (`control_flow/emit_scf.py`).
+become scf ops on tensors (`control_flow/emit_scf.py`). Symbolic sizes are representatives
+(`nova/ir/symbolic/size_table.py`), which `nova.dims` and `nova.sizes` list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from nova.core.dtypes import TensorType
 from nova.core.location import Location
+from nova.core.sizes import Dim, Size, SizeExpr, bounds, find_choices
+from nova.errors import SymbolicSizeError
 from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
 from nova.ir.control_flow.emit_scf import emit_control
 from nova.ir.dialect import CONSTANT, create_op
 from nova.ir.kernel import Main
+from nova.ir.symbolic.size_table import SizeTable, choose_representatives
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
+from nova.plan.expand import expand_composites
 
 
 def emit_module(plan: Plan, context: ir.Context) -> ir.Module:
     """The module of a plan, in the nova dialect."""
-    with context, ir.Location.unknown():
+    table = None
+    if plan.dims:
+        _refuse_regions(plan)
+        plan = expand_composites(plan)
+        table = _size_table(plan)
+    with context, ir.Location.unknown(), nullcontext() if table is None else table.active():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            _Emitter(plan).function()
+            function = _Emitter(plan).function()
+        if table is not None:
+            table.write(function)
         return module
+
+
+def _size_table(plan: Plan) -> SizeTable:
+    """Representatives for the symbolic sizes in the types and attributes of a plan."""
+    types = [a.type for a in plan.signature.arguments]
+    values: list[Any] = []
+    for step in plan.steps:
+        types += [step.out_type, *map(plan.type_of, step.args)]
+        values += [v for v in step.attrs.values() if not isinstance(v, tuple)]
+        values += [n for v in step.attrs.values() if isinstance(v, tuple) for n in v]
+        literals = [a for a in step.args if isinstance(a, Literal) and a.array.size == 1]
+        values += [int(a.array) for a in literals if np.isfinite(a.array)]
+    values += [n for type_ in types for n in type_.shape]
+    # A size that is never positive is written as the negative of a size.
+    sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]
+    expressions = {size: size for size in sizes if not _is_product(size)}
+    numbers = {v for v in values if type(v) is int}
+    for size in expressions:
+        _refuse_choices(size, plan)
+    return choose_representatives(plan.dims, expressions, numbers)
+
+
+def _refuse_regions(plan: Plan) -> None:
+    for step in plan.steps:
+        if step.regions:
+            raise SymbolicSizeError(
+                f"{step.op} in a program with the dims {', '.join(d.name for d in plan.dims)}: "
+                "control flow takes static sizes",
+                where=None if step.location is None else str(step.location),
+                hint="compile the program for each size, or without the loop",
+            )
+
+
+def _refuse_choices(size: Size, plan: Plan) -> None:
+    """SymbolicSizeError at the first step with a size that is a maximum or minimum."""
+    choice = next(find_choices(size), None)
+    if choice is None:
+        return
+    location = next(
+        (s.location for s in plan.steps if any(str(size) == str(n) for n in s.out_type.shape)), None
+    )
+    raise SymbolicSizeError(
+        f"code generation does not take the size {size}: {choice} is not a polynomial of the dims",
+        where=None if location is None else str(location),
+        hint="narrow the bounds of nova.dim until they decide it, e.g. min=128 for x[:128]",
+    )
+
+
+def _is_product(size: Size) -> bool:
+    if isinstance(size, int) or len(size.terms) != 1:
+        return isinstance(size, int)
+    monomial, coefficient = size.terms[0]
+    return coefficient > 0 and all(isinstance(atom, Dim) for atom, _ in monomial)
 
 
 class _Emitter:
@@ -41,7 +107,7 @@ class _Emitter:
         self.arguments: list[Any] = []
         self.values: dict[Literal, Any] = {}
 
-    def function(self) -> None:
+    def function(self) -> Any:
         plan, signature = self.plan, self.plan.signature
         arg_types = [tensor_type(a.type, dialect=True) for a in signature.arguments]
         returned = [*plan.results, *(v for _, v in plan.updates)]
@@ -59,6 +125,7 @@ class _Emitter:
             for step in plan.steps:
                 self.slots.append(self._step(step))
             func.ReturnOp([self._value(r, None) for r in returned])
+        return function
 
     def inline(self, arguments: Sequence[Any]) -> list[Any]:
         """Emit the steps at the insertion point, over values of the inputs; returns the results."""

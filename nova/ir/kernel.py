@@ -60,6 +60,7 @@ class Kernel(Function):
     symbolic = attributes.SYMBOLIC
     # from `plan-tasks` and `allocate-scratch`
     task_ns = attributes.TASK_NS
+    merges_tiles = attributes.MERGES_TILES
     scratch_offsets = attributes.SCRATCH_OFFSETS
     # from `lower-device-kernels`
     launch = attributes.LAUNCH

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova.core.dtypes import DType, dtype
+from nova.core.sizes import SizeExpr
 from nova.errors import AttributeValueError, LoweringError, UnknownKeywordError
 from nova.ir.bindings import ir
+from nova.ir.symbolic.size_table import decoded, representative
 from nova.ir.types import dialect_element_type, nova_dtype
 from nova.ops import REQUIRED, Op
 
@@ -45,7 +47,8 @@ def from_attributes(row: Op, attributes: Mapping[str, Any]) -> dict[str, Any]:
 def _attribute(name: str, value: Any) -> Any:
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
-    if isinstance(value, int):
+    if isinstance(value, int | SizeExpr):
+        value = representative(value)
         _check_integer(name, value)
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
     if isinstance(value, float):
@@ -54,11 +57,23 @@ def _attribute(name: str, value: Any) -> Any:
         return ir.StringAttr.get(value)
     if isinstance(value, DType):
         return ir.TypeAttr.get(dialect_element_type(value))
-    if isinstance(value, tuple) and all(isinstance(v, int) for v in value):
+    if isinstance(value, tuple) and all(isinstance(v, int | SizeExpr) for v in value):
+        value = [representative(v) for v in value]
         for item in value:
             _check_integer(name, item)
         return ir.DenseI64ArrayAttr.get(list(value))
     raise LoweringError(f"attribute {name}={value!r} has no MLIR form")
+
+
+def symbolic_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The attrs with expressions for the sizes of the symbolic program that is lowered."""
+    return {name: _symbolic(value) for name, value in attrs.items()}
+
+
+def _symbolic(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_symbolic, value))
+    return decoded((value,))[0] if type(value) is int else value
 
 
 def _check_integer(name: str, value: int) -> None:

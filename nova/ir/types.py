@@ -9,9 +9,11 @@ import numpy as np
 
 from nova.core.constants import LEAST
 from nova.core.dtypes import ALL, MORE_INTEGERS, DType, TensorType, bf16, bool_, f16, f32, f64
+from nova.core.sizes import is_static_shape
 from nova.errors import DTypeError
 from nova.ir.bindings import ir
 from nova.ir.resources import resource, resource_bytes
+from nova.ir.symbolic.size_table import decoded, representative
 
 _ARRAYS = (*ALL, *MORE_INTEGERS)
 _BY_TEXT = (
@@ -40,7 +42,7 @@ def dialect_element_type(dtype: DType) -> ir.Type:
 def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorType:
     """The ranked tensor type, with nova-dialect (signed) or signless elements."""
     element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
-    return ir.RankedTensorType.get(list(type_.shape), element)
+    return ir.RankedTensorType.get([representative(n) for n in type_.shape], element)
 
 
 def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.Attribute:
@@ -121,6 +123,13 @@ def _read_type(type_: ir.Type) -> TensorType:
     if not shaped.has_rank or not shaped.has_static_shape:
         raise DTypeError(f"{type_} has no static shape", hint="Nova compiles static shapes only")
     return TensorType(tuple(shaped.shape), nova_dtype(shaped.element_type))
+
+
+def symbolic_type(type_: ir.Type) -> TensorType:
+    """`nova_type`, with expressions for the sizes of the symbolic program that is lowered."""
+    result = nova_type(type_)
+    shape = decoded(result.shape)
+    return result if is_static_shape(shape) else TensorType(shape, result.dtype)
 
 
 def dense_bytes(attr: Any) -> bytes | memoryview:

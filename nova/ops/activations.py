@@ -13,7 +13,7 @@ import numpy as np
 from nova.core.dtypes import TensorType
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.pointwise import in_f32, unary
-from nova.ops.rules import Types, broadcast_shapes
+from nova.ops.rules import Types, broadcast_shapes, is_zero
 from nova.ops.table import Op, register
 from nova.ops.transcendental import numpy_erf
 
@@ -148,7 +148,7 @@ def _swiglu_type(ins: Types, attrs: Attrs) -> TensorType:
     x = ins[0]
     if len(ins) == 2:
         return x.with_shape(broadcast_shapes(x.shape, ins[1].shape))
-    if x.rank == 0 or x.shape[-1] % 2:
+    if x.rank == 0 or not is_zero(x.shape[-1] % 2):
         raise ShapeError(
             f"one operand is halved along its last axis, and {x.shape} has no even one",
             hint="give the second operand, or an even last axis",

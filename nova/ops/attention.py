@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, float_of, promote, promote_all
-from nova.core.sizes import known_equal, same_shape
+from nova.core.sizes import is_static, known_equal, same_shape
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.nn import as_type, widened
 from nova.ops.rules import Types, broadcast_shapes, static_axis
@@ -226,11 +226,10 @@ def _attention_vjp(
 
 
 def _fits(*types: TensorType) -> bool:
-    """Whether the schedules support operands (..., rows, features): no empty or very wide ones.
-
-    Symbolic sizes are expanded.
-    """
-    return all(t.is_static and t.size and t.shape[-1] <= MOST_FEATURES for t in types)
+    """Whether the schedules support operands (..., rows, features): no empty or very wide ones."""
+    return all(
+        is_static(t.shape[-1]) and not t.is_empty and t.shape[-1] <= MOST_FEATURES for t in types
+    )
 
 
 def _attention_has_kernel(ins: Types, attrs: Attrs) -> bool:

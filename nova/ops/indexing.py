@@ -25,7 +25,7 @@ from nova.core.dtypes import (
     i64,
     promote,
 )
-from nova.core.sizes import SizeExpr, at_most, is_static, same_shape
+from nova.core.sizes import SizeExpr, at_most, is_static, known_less, same_shape
 from nova.core.sizes.slices import slice_count
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.movement import number_of
@@ -210,7 +210,7 @@ def _index_add_vjp(
 
 def _sizes(shape: Any) -> tuple[Any, ...]:
     sizes = size_tuple(shape, "shape")
-    if any(n < 0 for n in sizes):
+    if any(known_less(n, 0) for n in sizes):
         raise AttributeValueError(f"shape {sizes} has a negative size")
     return sizes
 

@@ -11,9 +11,10 @@ from math import prod
 from typing import Any
 
 from nova.core.dtypes import DType, TensorType, float_of, i64, promote_all
+from nova.core.sizes import same_shape
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.nn import as_type, widened
-from nova.ops.rules import Types, broadcast_shapes, int_value
+from nova.ops.rules import Types, broadcast_shapes, int_value, static_axis
 from nova.ops.table import Op, register
 
 Attrs = dict[str, Any]
@@ -204,9 +205,10 @@ def _class_type(ins: Types, attrs: Attrs) -> TensorType:
     axis = _class_axis(x.shape)
     terms = x.shape[:axis] + x.shape[axis + 1 :]
     expected = terms if target.dtype is i64 else x.shape
-    if target.shape != expected:
+    if not same_shape(target.shape, expected):
         raise ShapeError(f"target {target.shape} for scores {x.shape}: it should be {expected}")
-    if len(ins) > 2 and ins[2].shape != (x.shape[axis],):
+    static_axis(x, axis, "the loss compares classes along")
+    if len(ins) > 2 and not same_shape(ins[2].shape, (x.shape[axis],)):
         raise ShapeError(f"weight {ins[2].shape} for {x.shape[axis]} classes")
     if not x.shape[axis]:
         raise ShapeError(f"scores {x.shape} have no classes")

@@ -16,11 +16,13 @@ import numpy as np
 
 from nova.core.dtypes import DType, TensorType, bf16, bool_, constant
 from nova.core.sizes import (
+    evaluate,
     is_static,
     is_static_shape,
     known_equal,
     known_less,
     same_shape,
+    symbols_of,
 )
 from nova.core.sizes.slices import slice_count, slice_indices
 from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError
@@ -48,7 +50,7 @@ Attrs = dict[str, Any]
 def _reshape_canon(ins: Types, attrs: Attrs) -> Attrs:
     shape, size = size_tuple(attrs["shape"], "shape"), ins[0].size
     free = [i for i, n in enumerate(shape) if known_equal(n, -1)]
-    if any(n < -1 for n in shape) or len(free) > 1:
+    if any(known_less(n, -1) for n in shape) or len(free) > 1:
         raise AttributeValueError(f"shape {shape}: sizes are non-negative, and at most one is -1")
     fixed = prod(n for i, n in enumerate(shape) if i not in free)
     if free:
@@ -79,7 +81,9 @@ def _permute_vjp(F: Any, g: Any, out: Any, x: Any, *, axes: tuple[int, ...]) -> 
 def _expand_canon(ins: Types, attrs: Attrs) -> Attrs:
     shape_in, shape = ins[0].shape, size_tuple(attrs["shape"], "shape")
     lead = len(shape) - len(shape_in)
-    if lead < 0 or any(n < -1 or (known_equal(n, -1) and i < lead) for i, n in enumerate(shape)):
+    if lead < 0 or any(
+        known_less(n, -1) or (known_equal(n, -1) and i < lead) for i, n in enumerate(shape)
+    ):
         raise ShapeError(
             f"{shape_in} cannot be expanded to {shape}", hint="-1 keeps an existing axis"
         )
@@ -209,10 +213,23 @@ def _unslice_canon(ins: Types, attrs: Attrs) -> Attrs:
         last = start + (m - 1) * step
         if is_zero(m):
             continue
-        # A symbolic axis that a slice made empty writes nothing: `last` may be before `start`.
-        if known_less(last, -1) or not (start >= 0 and known_less(last, n)):
+        if not is_static_shape((n, m, start)):
+            _check_written(n, m, start, step)
+        elif not (0 <= start < n and 0 <= last < n):
             raise ShapeError(f"unslice writes {start}..{last} of an axis of size {n}")
     return canonical
+
+
+def _check_written(n: Any, m: Any, start: Any, step: int) -> None:
+    """ShapeError if a symbolic unslice writes outside of the axis for small or large sizes."""
+    dims = symbols_of((n, m, start))
+    for values in ({d.name: d.min for d in dims}, {d.name: d.max for d in dims}):
+        size, count, low = (evaluate(v, values) for v in (n, m, start))
+        if count > 0 and not (0 <= low < size and 0 <= low + (count - 1) * step < size):
+            raise ShapeError(
+                f"unslice writes {low}..{low + (count - 1) * step} of an axis of size {size}, for "
+                + ", ".join(f"{name}={value}" for name, value in values.items())
+            )
 
 
 def _unslice_numpy(x: np.ndarray, *, shape: Any, starts: Any, steps: Any) -> np.ndarray:

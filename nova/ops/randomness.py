@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import TensorType, f32, float_of, i64
+from nova.core.sizes import known_less
 from nova.errors import AttributeValueError, ShapeError
-from nova.ops.rules import Types, index_operand, int_tuple, int_value
+from nova.ops.rules import Types, index_operand, int_value, size_tuple
 from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -56,8 +57,8 @@ def philox_numpy(counter: Any, key: Any) -> list[np.ndarray]:
 
 
 def _uniform_canon(ins: Types, attrs: Attrs) -> Attrs:
-    shape, stream = int_tuple(attrs["shape"], "shape"), int_value(attrs["stream"], "stream")
-    if any(n < 0 for n in shape):
+    shape, stream = size_tuple(attrs["shape"], "shape"), int_value(attrs["stream"], "stream")
+    if any(known_less(n, 0) for n in shape):
         raise AttributeValueError(f"shape {shape} has a negative size")
     if not 0 <= stream <= _LOW:
         raise AttributeValueError(f"stream {stream} is not in 0..2**32-1")

@@ -162,7 +162,17 @@ def _roll(F: Any, x: Any, shift: int, axis: int) -> Any:
     axis = resolve_axis(axis, len(x.shape))
     n = x.shape[axis]
     shift = int_value(shift, "shift")
-    cut = 0 if is_zero(n) else -shift % n
+    if is_zero(n):
+        return x
+    if is_static(n):
+        cut = -shift % n
+    elif known_less(abs(shift), n):
+        cut = n - shift if shift > 0 else -shift
+    else:
+        raise SymbolicSizeError(
+            f"roll: by {shift} along axis {axis} of {x.shape}, which may have fewer elements",
+            hint=f"raise the min of the dim above {abs(shift)}",
+        )
     if is_zero(cut):
         return x
     return F.concat([_narrow(F, x, axis, cut, n), _narrow(F, x, axis, 0, cut)], axis=axis)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from nova.core.targets import llvm_cpu, parse_target
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.control.hoist_regions import HoistRegions
+from nova.passes.control.inline_control_flow import InlineControlFlow
 from nova.passes.control.outline_control_flow import OutlineControlFlow
 from nova.passes.cpu.allocate_scratch import AllocateScratch
 from nova.passes.cpu.choose_schedules import ChooseSchedules
@@ -33,6 +34,7 @@ from nova.passes.importing.lower_select_and_scatter import LowerSelectAndScatter
 from nova.passes.importing.lower_sort import LowerSort
 from nova.passes.importing.make_signless import MakeSignless
 from nova.passes.importing.outline_scans import OutlineScans
+from nova.passes.importing.raise_counted_loops import RaiseCountedLoops
 from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
 from nova.passes.importing.trim_windows import TrimWindows
 from nova.passes.importing.unfold_convolutions import UnfoldConvolutions
@@ -60,6 +62,9 @@ from nova.passes.tensor.raise_to_contract import RaiseToContract
 from nova.passes.tensor.split_reductions import SplitReductions
 from nova.passes.tensor.wrap_attention import WrapAttention
 
+# Reductions that CPUs compute in parts: those long enough for several cores.
+_LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
+
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
@@ -71,7 +76,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
     With `host_regions`, for a device, ops that are pinned to the host become separate host regions.
     """
     return [
-        *([] if host_regions else control_flow()),
+        *control_flow(),
         # First: no other pass has to know about host-pinned ops.
         FormHostRegions(host_regions),
         DecomposeComposites(keep_whole=attention),
@@ -103,6 +108,7 @@ def stablehlo_to_linalg() -> list[Pass]:
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
         OutlineScans(),
+        RaiseCountedLoops(),
         UpstreamPass("stablehlo-legalize-to-linalg,canonicalize,cse"),
         # The ops that upstream does not lower: their regions are linalg at this point.
         LowerScans(),
@@ -131,6 +137,7 @@ def import_linalg() -> list[Pass]:
     return [
         MakeSignless(),
         UpstreamPass("inline,symbol-dce,canonicalize,cse"),
+        OutlineControlFlow(),
         ConvertTensorToLinalg(),
         UpstreamPass("convert-elementwise-to-linalg"),
         UpstreamPass("linalg-generalize-named-ops"),
@@ -160,8 +167,12 @@ def linalg_fusion() -> list[Pass]:
 
 def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
-    # Here as well: later passes then process each kernel of a repeated layer once.
-    return [_form_kernels(serial_work, max_workspace, share_rows=True), DedupKernels()]
+    return [
+        SplitReductions(terms=_LONG_SUM, blocks=_CORES, part=_LEAST_PART, depth=_LONG_PRODUCT),
+        _form_kernels(serial_work, max_workspace, share_rows=True),
+        # Here as well: later passes then process each kernel of a repeated layer once.
+        DedupKernels(),
+    ]
 
 
 def linalg_to_device_kernels(
@@ -169,7 +180,7 @@ def linalg_to_device_kernels(
 ) -> list[Pass]:
     """Like `linalg_to_kernels` for a device, where every GEMM is a kernel over rows and columns."""
     form_kernels = _form_kernels(serial_work, max_workspace, share_rows=False)
-    return [NarrowAttention(), SplitReductions(), form_kernels]
+    return [InlineControlFlow(), NarrowAttention(), SplitReductions(), form_kernels]
 
 
 def _form_kernels(serial_work: int, max_workspace: int | None, *, share_rows: bool) -> Pass:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nova.core.signature import Argument, Signature
+from nova.core.sizes import Dim, SizeExpr, same_shape, symbols_of
 from nova.errors import DTypeError, GraphError, ShapeError
 from nova.graph.autodiff import Application
 from nova.graph.custom_gradient import CUSTOM_GRADIENT
@@ -26,6 +27,7 @@ def build_plan(
     """
     updates = dict(updates or {})
     bound = _bind(inputs, params)
+    _check_dims(inputs, params)
     param_index = {id(p): i for i, p in enumerate(params)}
     _check_updates(updates, param_index)
     steps: list[Step] = []
@@ -153,6 +155,28 @@ def _bind(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> dict[int, Arg]:
     return bound
 
 
+def _check_dims(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> None:
+    """Symbols of one name have the same bounds, and the shapes of the arguments determine them."""
+    dims: dict[str, Dim] = {}
+    for t in (*inputs, *params):
+        for dim in symbols_of(t.shape):
+            declared = dims.setdefault(dim.name, dim)
+            if declared.bounds() != dim.bounds():
+                raise ShapeError(
+                    f"two dims are named {dim.name!r}: one of {declared.min}..{declared.max}, one "
+                    f"of {dim.min}..{dim.max}",
+                    where=str(t.location),
+                    hint="make it once with nova.dim, or give them different names",
+                )
+    plain = {n.symbol for t in (*inputs, *params) for n in t.shape if isinstance(n, SizeExpr)}
+    missing = [name for name, dim in dims.items() if dim not in plain]
+    if missing:
+        raise ShapeError(
+            f"no argument has an axis of size {' or '.join(missing)}, so a call would not tell it",
+            hint=f"make {missing[0]} itself the size of an axis, next to expressions of it",
+        )
+
+
 def _check_updates(updates: Mapping[Tensor, Tensor], param_index: Mapping[int, int]) -> None:
     for param, value in updates.items():
         if not isinstance(value, Tensor):
@@ -160,7 +184,7 @@ def _check_updates(updates: Mapping[Tensor, Tensor], param_index: Mapping[int, i
         where = str(value.location)
         if id(param) not in param_index:
             raise GraphError(f"{param!r} is updated but not among the params", where=where)
-        if param.shape != value.shape:
+        if not same_shape(param.shape, value.shape):
             raise ShapeError(f"update of {param.type} with {value.type}", where=where)
         if param.dtype is not value.dtype:
             raise DTypeError(

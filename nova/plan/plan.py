@@ -19,6 +19,7 @@ from nova.core.dtypes import TensorType
 from nova.core.location import Location
 from nova.core.records import record
 from nova.core.signature import Signature
+from nova.core.sizes import Dim
 
 
 @record
@@ -125,6 +126,11 @@ class Plan:
     def out_slots(self) -> tuple[int, ...]:
         """The slots that are returned (seed: results that are steps)."""
         return tuple(r.index for r in self.results if isinstance(r, Slot))
+
+    @cached_property
+    def dims(self) -> tuple[Dim, ...]:
+        """The symbols of the sizes, sorted by name; empty for a program with static sizes."""
+        return self.signature.dims
 
     @property
     def num_slots(self) -> int:

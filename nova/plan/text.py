@@ -21,8 +21,9 @@ A step with regions has the types of its results in parentheses and a plan for e
 
 A literal is `f32[]<1.5>`, or `f32[2,3]<x0000803f...>` with the little-endian bytes in hexadecimal;
 `f32[2,3]<*1.5>` is a splat. A step with `@cpu` before its type is pinned to the host. A trailing
-comment is the user's line. Names and files with characters that would not parse back are written as
-JSON strings.
+comment is the user's line. A symbolic size is declared by a line `dim B=1..4096` before the inputs;
+it is an expression in types (`f32[B*2,16]`), and `<B*2>` in attributes. Names and files with
+characters that would not parse back are written as JSON strings.
 """
 
 from __future__ import annotations
@@ -39,13 +40,15 @@ from nova.core.constants import LEAST, Constants
 from nova.core.dtypes import ALL, MORE_INTEGERS, DType, TensorType, bool_, constant, dtype
 from nova.core.location import Location
 from nova.core.signature import Argument, Signature
+from nova.core.sizes import Dim, SizeExpr, parse_size
+from nova.core.sizes.text import parse_dim, parse_shape, print_dim
 from nova.errors import NovaError, PlanSyntaxError
 from nova.ops.loops.control import REGION_OPS, control_types, is_op
 from nova.plan.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
 _PLAIN_NAME = re.compile(r'[^\s:()\[\]{}<>,#"][^\s:()\[\]{}<>,#]*')
 _STRING = r'"(?:[^"\\]|\\.)*"'
-_TYPE = r"\w+\[[0-9,]*\]"
+_TYPE = r"\w+\[[^\[\]<>]*\]"
 _ARGUMENT = re.compile(rf"(input|param) ({_STRING}|{_PLAIN_NAME.pattern}): ({_TYPE})$")
 _STEP = re.compile(
     rf"slot\[(\d+)\] = (\w+)\((.*?)\)(?: \{{(.*)\}})?(?: @(\w+))? : ({_TYPE})(?: +# (.*):(\d+))?$",
@@ -58,7 +61,10 @@ _REGION_STEP = re.compile(
 )
 _UPDATE = re.compile(r"update param\[(\d+)\] = (.+)$")
 _ARG = re.compile(rf"(?:(input|param|slot)\[(\d+)\]|({_TYPE})<([^>]*)>)(?:, |$)", re.ASCII)
-_ATTR = re.compile(r"(\w+)=(\([^)]*\)|'[^']*'|[^,]+)(?:, |$)")
+_ATTR = re.compile(r"(\w+)=(\((?:<[^>]*>|[^)<])*\)|'[^']*'|<[^>]*>|[^,]+)(?:, |$)")
+_SIZE = re.compile(r"<([^>]*)>")
+_PLAIN_SIZES = re.compile(r"[0-9,]*")
+_SIZE_MARK = "\0"  # before the text of a size, among the literals of an attribute
 
 _DTYPES = {d.name for d in (*ALL, *MORE_INTEGERS)}
 _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
@@ -75,7 +81,7 @@ def print_plan(plan: Plan, *, locations: bool = True, constants: Constants | Non
     With a table of `constants`, large literals are moved there, and the text has their digests.
     """
     keep = constants
-    lines = ["plan {"]
+    lines = ["plan {", *(f"  dim {print_dim(d)}" for d in plan.dims)]
     lines += [f"  input {_print_name(a.name)}: {a.type}" for a in plan.signature.inputs]
     lines += [f"  param {_print_name(a.name)}: {a.type}" for a in plan.signature.params]
     for step in plan.steps:
@@ -144,6 +150,8 @@ def _print_attr(value: Any) -> str:
         return value.name
     if value is None:
         return "none"
+    if isinstance(value, SizeExpr):
+        return f"<{value}>"
     if isinstance(value, tuple):
         return f"({','.join(_print_attr(v) for v in value)})"
     return repr(value)
@@ -165,6 +173,7 @@ class _Parser:
         self.filename = filename
         self.number = 0
         self.state = "before"
+        self.dims: dict[str, Dim] = {}
         self.inputs: list[Argument] = []
         self.params: list[Argument] = []
         self.steps: list[Step] = []
@@ -200,7 +209,9 @@ class _Parser:
             self._body(text)
 
     def _body(self, text: str) -> None:
-        if match := _ARGUMENT.match(text):
+        if text.startswith("dim ") and not self.inputs and not self.params and not self.steps:
+            self._dim(text[4:])
+        elif match := _ARGUMENT.match(text):
             target = self.inputs if match[1] == "input" else self.params
             target.append(Argument(self._string(match[2]), self._type(match[3]), match[1]))
         elif match := _STEP.match(text):
@@ -214,8 +225,18 @@ class _Parser:
             self.state = "done"
         else:
             raise self.error(
-                f"cannot read {text!r}", "a line is an input, a param, a slot, an update or return"
+                f"cannot read {text!r}",
+                "a line is a dim, an input, a param, a slot, an update or return",
             )
+
+    def _dim(self, text: str) -> None:
+        try:
+            dim = parse_dim(text)
+        except NovaError as error:
+            raise self.error(error.what, error.hint) from None
+        if dim.name in self.dims:
+            raise self.error(f"dim {dim.name} is declared twice")
+        self.dims[dim.name] = dim
 
     def _update(self, index: int, values: tuple[Arg, ...]) -> None:
         if index >= len(self.params):
@@ -345,7 +366,10 @@ class _Parser:
     def _type(self, text: str) -> TensorType:
         name, shape = text.rstrip("]").split("[")
         try:
-            sizes = tuple(self._number(n) for n in shape.split(",") if n)
+            if _PLAIN_SIZES.fullmatch(shape):
+                sizes: tuple[Any, ...] = tuple(self._number(n) for n in shape.split(",") if n)
+            else:
+                sizes = parse_shape(shape, self.dims)
             return TensorType(sizes, dtype(name))
         except NovaError as error:
             raise self.error(error.what, error.hint) from None
@@ -371,11 +395,21 @@ class _Parser:
                 value = re.sub(r"\b(true|false|none)\b", lambda m: words[m[0]], value)
             if value.startswith("(") and value != "()":
                 value = value[:-1].rstrip(",") + ",)"
+            if not value.startswith("'"):
+                value = _SIZE.sub(lambda m: repr(_SIZE_MARK + m[1]), value)
             try:
-                attrs[name] = ast.literal_eval(value)
+                attrs[name] = self._with_sizes(ast.literal_eval(value))
+            except NovaError as error:
+                raise self.error(f"bad attribute {name}: {error.what}", error.hint) from None
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 raise self.error(f"bad attribute {name}={value[:200]}") from None
         return attrs
+
+    def _with_sizes(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self._with_sizes, value))
+        is_size = isinstance(value, str) and value.startswith(_SIZE_MARK)
+        return parse_size(value[1:], self.dims) if is_size else value
 
     def finish(self) -> Plan:
         if self.state != "closed" or self.open is not None:

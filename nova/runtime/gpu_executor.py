@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nova import _native
+from nova import _native, knobs
 from nova.artifact.check import Buffer
 from nova.artifact.choose_target import DeviceChoice, choose_device, explain_device
 from nova.artifact.device_image import arch_number
@@ -21,6 +21,7 @@ from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.core.log import enabled, log
 from nova.errors import DeviceArchitectureError, NovaError
+from nova.knobs import SIM_SCHEDULES
 from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import explain_absent, is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
@@ -133,7 +134,8 @@ def _read_code(artifact: Artifact, image: DeviceSpec, device: _native.Device) ->
         return code
     from nova.gpusim.image import decode_image  # the PTX decoder is not needed elsewhere
 
-    return decode_image(bytes(code).decode("ascii", "replace"))
+    schedule = SIM_SCHEDULES.index(knobs.sim_schedule)
+    return decode_image(bytes(code).decode("ascii", "replace"), schedule)
 
 
 def _choose(artifact: Artifact, device: _native.Device) -> DeviceChoice:

@@ -20,7 +20,13 @@ from nova.artifact.manifest import TensorSpec
 from nova.artifact.symbolic import unpack_symbolic
 from nova.core.location import user_location
 from nova.core.sizes import Dim, Size, SizeExpr, evaluate
-from nova.errors import ArgumentCountError, ArgumentShapeError, WorkspaceError
+from nova.core.sizes.binding import bind_sizes
+from nova.errors import (
+    ArgumentCountError,
+    ArgumentShapeError,
+    SignatureError,
+    WorkspaceError,
+)
 
 MOST_PROGRAMS = 64
 """Combinations of sizes whose programs are kept."""
@@ -82,52 +88,22 @@ class SymbolicProgram:
         """The sizes of the dims in a call with `arrays`."""
         try:
             return tuple([arrays[number].shape[axis] for number, axis in self._axes])
-        except (AttributeError, IndexError, TypeError):
-            return self._sizes_of_others(arrays)
+        except (AttributeError, IndexError, TypeError):  # lists, or an array of another rank
+            return self.check(arrays)
 
-    def _sizes_of_others(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+    def check(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+        """The sizes of the dims; SignatureError if the shapes of a call do not fit together."""
         if len(arrays) != len(self._args):
             raise ArgumentCountError(
                 f"{len(arrays)} arrays given, the program takes {len(self._args)}",
                 where=str(user_location()),
             )
-        sizes = []
-        for number, axis in self._axes:
-            shape = np.shape(arrays[number])
-            if len(shape) != len(self.shapes[number]):
-                raise self._shape_error(number, shape, {})
-            sizes.append(int(shape[axis]))
-        return tuple(sizes)
-
-    def _shape_error(
-        self, number: int, shape: Sequence[int], values: dict[str, int]
-    ) -> ArgumentShapeError:
-        expected = ", ".join(map(str, self.shapes[number]))
-        known = ", ".join(
-            f"{dim.name} is {values[dim.name]} (axis {axis} of {self._args[source].name!r})"
-            for dim, (source, axis) in zip(self.dims, self._axes, strict=True)
-            if dim.name in values
-        )
-        return ArgumentShapeError(
-            f"argument {self._args[number].name!r} has shape {tuple(shape)}, the program takes "
-            f"({expected})" + (f": {known}" if known else ""),
-            where=str(user_location()),
-        )
-
-    def check(self, arrays: Sequence[Any], sizes: tuple[int, ...]) -> None:
-        """Check all shapes of a call against the sizes of its dims."""
-        values = dict(zip((d.name for d in self.dims), sizes, strict=True))
-        for number, (array, shape) in enumerate(zip(arrays, self.shapes, strict=False)):
-            actual = np.shape(array)
-            if tuple(actual) != tuple(evaluate(size, values) for size in shape):
-                raise self._shape_error(number, actual, values)
-        for dim, size, (number, axis) in zip(self.dims, sizes, self._axes, strict=True):
-            if not dim.min <= size <= dim.max:
-                raise ArgumentShapeError(
-                    f"{dim.name} is {size}, the size of axis {axis} of "
-                    f"{self._args[number].name!r}; the program is for {dim.min} to {dim.max}",
-                    where=str(user_location()),
-                )
+        shapes = zip(self._args, self.shapes, map(np.shape, arrays), strict=False)
+        try:
+            values = bind_sizes([(spec.name, shape, actual) for spec, shape, actual in shapes])
+        except SignatureError as error:
+            raise error.located(str(user_location())) from None
+        return tuple(values[dim.name] for dim in self.dims)
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -141,8 +117,7 @@ class SymbolicProgram:
                 self._programs.move_to_end(sizes)
                 return program
             self._misses += 1
-        self.check(arrays, sizes)
-        return self.program_for(sizes)
+        return self.program_for(self.check(arrays))
 
     def program_for(self, sizes: tuple[int, ...]) -> _native.Program:
         """The native program for these sizes of the dims."""
@@ -183,7 +158,11 @@ class SymbolicProgram:
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         program = self.program_of(arrays)
-        return program(*arrays) if out is None else program(*arrays, out=out)
+        try:
+            return program(*arrays) if out is None else program(*arrays, out=out)
+        except ArgumentShapeError:
+            self.check(arrays)  # its error names the symbols
+            raise
 
     def run(
         self,
@@ -194,8 +173,13 @@ class SymbolicProgram:
         *,
         outputs: str | None = None,
     ) -> Any:
-        program = self.program_of([*inputs, *params])
-        return program.run(inputs, params, out, timeout, outputs=outputs)
+        arrays = [*inputs, *params]
+        program = self.program_of(arrays)
+        try:
+            return program.run(inputs, params, out, timeout, outputs=outputs)
+        except ArgumentShapeError:
+            self.check(arrays)
+            raise
 
     def submit(
         self,

@@ -57,6 +57,7 @@ i8 with u8 gives i32 (there is no i16); f16 with bf16 gives f32.
 
 # Values for attributes without a default, by their name, that fit operands of shape (2, 2).
 _ATTRIBUTES: dict[str, Any] = {
+    "slice_sizes": (1, 1),
     "shape": (2, 2),
     "axes": (0, 1),
     "starts": (0, 0),

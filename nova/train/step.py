@@ -20,6 +20,7 @@ import numpy as np
 from nova import knobs
 from nova.api.compile import carrying, check_target, compile
 from nova.api.compiled import Compiled
+from nova.api.dynamic import DynamicAxes, read_dynamic
 from nova.api.jit import jit
 from nova.api.jit_arguments import array_type, result_tensor
 from nova.core.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
@@ -80,6 +81,7 @@ def train_step(
     scaler: LossScaler | None = None,
     tune: float | None = None,
     run_mode: str = "native",
+    dynamic: Any = False,
 ) -> TrainStep:
     """A compiled training step of `model`: `step(*batch)` gives the loss.
 
@@ -92,7 +94,8 @@ def train_step(
     With `accumulate=n` gradients are averaged over n calls and the n-th one updates. `seed` is
     that of dropout and other random ops. `tune` is the time limit in seconds per compile for trying
     schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
-    stay there between calls; `run_mode="sim"` uses the simulator.
+    stay there between calls; `run_mode="sim"` uses the simulator. `dynamic` makes one program for
+    batches of many sizes, as in `nova.jit`: the last batch may be smaller (docs/dynamic-shapes.md).
     """
     return TrainStep(
         model,
@@ -107,6 +110,7 @@ def train_step(
         scaler=scaler,
         tune=tune,
         run_mode=run_mode,
+        dynamic=dynamic,
     )
 
 
@@ -145,6 +149,7 @@ class TrainStep(Sealed):
         scaler: LossScaler | None,
         tune: float | None,
         run_mode: str,
+        dynamic: Any,
     ):
         if precision not in _PRECISIONS:
             raise AttributeValueError(
@@ -173,6 +178,7 @@ class TrainStep(Sealed):
             name: Tensor(TensorType(a.shape, dtype(a.dtype)), data=a, name=name)
             for name, a in self._fresh_state(seed).items()
         }
+        self._axes = DynamicAxes(read_dynamic(dynamic), partial(loss, model))
         self._entries: dict[Any, _Entry] = {}
         self._last: _Entry | None = None
         self._program: BoundProgram | None = None
@@ -321,20 +327,26 @@ class TrainStep(Sealed):
 
     def _entry(self, batch: Sequence[Any]) -> _Entry:
         try:
-            types = tuple(map(_type_of, batch))
             version = generation[0]
-            state = self._roots.snapshot()
-            key = (types, state.values)
-            entry = self._entries.get(key)
-            if entry is None or not entry.state.is_same(state):
-                self._check_params()
-                entry = self._compile(types)
-                self._keep((types, entry.state.values), entry)
+            leaves = tuple((_type_of(array), False) for array in batch)
+            names = [f"x{i}" for i in range(len(batch))]
+            entry = self._axes.find(None, names, leaves, self._find)
         except NovaError as error:
             raise error.located(str(user_location())) from None
         self._last = entry
         self._aux = entry.aux
         self._bind(entry, version)
+        return entry
+
+    def _find(self, leaves: tuple[tuple[TensorType, bool], ...]) -> _Entry:
+        """The program for a batch of these types and the current state of the model."""
+        types = tuple(type_ for type_, _ in leaves)
+        state = self._roots.snapshot()
+        entry = self._entries.get((types, state.values))
+        if entry is None or not entry.state.is_same(state):
+            self._check_params()
+            entry = self._compile(types)
+            self._keep((types, entry.state.values), entry)
         return entry
 
     def _keep(self, key: Any, entry: _Entry) -> None:

@@ -21,7 +21,13 @@ MADE_BY_NOVA |= {"from_jax", "from_onnx"}
 MADE_BY_NOVA |= {"Optimizer", "Schedule", "NovaError", "check_plan"}
 
 # What a call needs before its keywords are looked at.
-ARGUMENTS = {"nova.optim.AdamW": ([nn.Parameter([1.0])],)}
+ARGUMENTS = {
+    f"nova.optim.{name}": ([nn.Parameter([[1.0]])],)
+    for name in (
+        *("AdamW", "Adadelta", "Adafactor", "Adagrad", "Adamax", "Lion", "Muon", "NAdam"),
+        *("RAdam", "RMSprop"),
+    )
+}
 
 
 def public() -> list[tuple[str, object]]:

@@ -56,6 +56,13 @@ def test_jit_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_python("docs/jit.md")
 
 
+def test_dynamic_shapes_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = run_python("docs/dynamic-shapes.md")
+    [signature] = [b.text for b in read_blocks("docs/dynamic-shapes.md", "text")]
+    assert str(page["program"].signature).strip() == signature.strip()
+
+
 def test_training_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_python("docs/training.md")

@@ -277,6 +277,28 @@ end: {STORE.format(value="1")}"""
     assert out.all()
 
 
+def test_a_warp_without_its_registers():
+    """All warps of a warpgroup execute setmaxnreg."""
+    d = "{%f0, %f1, %f2, %f3}"
+    body = f"""setp.lt.u32 %p1, %r3, 3; @%p1 bra fewer; bra more;
+fewer: setmaxnreg.dec.sync.aligned.u32 40;
+more: wgmma.fence.sync.aligned; mov.b64 %d1, 0;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {d}, %d1, %d1, 0, 1, 1, 0, 0;"""
+    with pytest.raises(SimulationError, match="have 40 and 168 registers") as caught:
+        run_hopper(hopper_kernel(body), [np.zeros(1, "u4")])
+    assert caught.value.fault.kind == "registers"
+
+
+def test_policies_are_hints():
+    body = """createpolicy.fractional.L2::evict_first.b64 %d5, 1.0;
+@!%p0 bra end; ld.global.L1::no_allocate.L2::cache_hint.u32 %r5, [%d0], %d5; add.s32 %r5, %r5, 1;
+st.global.L2::cache_hint.u32 [%d0+4], %r5, %d5;
+red.global.add.L2::cache_hint.u32 [%d0+8], 5, %d5;
+end:"""
+    out = run_hopper(hopper_kernel(body), [np.array([7, 0, 1], "u4")])[0]
+    assert out.tolist() == [7, 8, 6]
+
+
 def test_labels_and_registers_of_scopes():
     """Inline assembly of a compiler uses the same names again."""
     part = "{ .reg .pred p; W: setp.lt.u32 p, %r5, %r2; @!p bra D; add.s32 %r5, %r5, 1; bra W; D: }"

@@ -46,7 +46,6 @@ UNKNOWN = [
     "set.lt.u32.f32 %r1, %r2, %r3",
     "ld.global.b128 %d1, [%d2]",
     "ld.global.v8.b64 %d1, [%d2]",
-    "ld.global.L2::cache_hint.u32 %r1, [%d1], %d2",
     "ld.texture.u32 %r1, [%d1]",
     "atom.global.add.b32 %r1, [%d1], %r2",
     "atom.global.nand.b32 %r1, [%d1], %r2",

@@ -35,7 +35,7 @@ READER = (
     "json",
     "manifest",
     "seal",
-    "symbolic",
+    "../exec/symbolic",
     "tables",
 )
 QUOTED = re.compile(

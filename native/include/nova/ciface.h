@@ -7,7 +7,8 @@
  * with offset and strides in elements; rank 0 has neither sizes nor strides. Several results are
  * one struct of descriptors, in order. A program without results has no first parameter.
  *
- * Arguments: sizes must be those that the program was compiled for; strides are free. An
+ * Arguments: sizes must be those that the program was compiled for, or any that its symbolic sizes
+ * allow; strides are free. An
  * array that is not dense, or not aligned to its elements, is copied to scratch memory first, and
  * copied back when the program updates it. A descriptor pointer may be NULL for a param whose value
  * is in the file and that is not donated.

@@ -33,6 +33,14 @@ NOVA_API nova_status nova_open(const char *path, nova_model **model, nova_error 
 NOVA_API nova_status nova_open_on(const char *path, const char *device, nova_model **model,
                                   nova_error *error);
 
+/* Of a model with symbolic sizes: the model for the sizes of a call, from a cache of bounded size.
+ * `extents` are the sizes of the axes of all arguments, one argument after the other; contradicting
+ * sizes are an error. Its signature and workspace are those for these sizes. The caller closes it
+ * with nova_close, which keeps it in the cache, before `model`. In the signature of `model` a
+ * symbolic size is -1, and so is the number of bytes. Thread-safe. */
+NOVA_API nova_status nova_open_sizes(nova_model *model, const int64_t *extents, nova_model **sized,
+                                     nova_error *error);
+
 /* Waits for runs in flight; none may begin any more. The last one ends the threads of the pool, so
  * that a file can be unloaded. NULL is fine. In a child of fork() it waits for no run of the
  * parent. */

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,23 +218,67 @@ static void ciface_end(call *call)
 
 /* --- the entry -------------------------------------------------------------------------------- */
 
+/* The model for the sizes of the descriptors, if the model has symbolic ones. */
+static nova_status ciface_open_sizes(nova_model **model, void *const *descriptors, size_t count,
+                                     nova_error *error)
+{
+    size_t total = 0, at = 0;
+    bool is_symbolic = false;
+    for (size_t i = 0; i < count; i++) {
+        const nova_tensor_info *tensor = nova_argument(*model, i);
+        total += (size_t)tensor->rank;
+        is_symbolic |= tensor->nbytes < 0;
+    }
+    if (!is_symbolic)
+        return NOVA_OK;
+    int64_t *extents = calloc(total + 1, sizeof *extents);
+    if (extents == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %zu sizes", total);
+    for (size_t i = 0; i < count; i++) {
+        const nova_tensor_info *tensor = nova_argument(*model, i);
+        const descriptor *from = descriptors[i];
+        for (int32_t axis = 0; axis < tensor->rank; axis++)
+            extents[at++] = from != NULL ? from->extents[axis] : tensor->shape[axis];
+    }
+    nova_status status = nova_open_sizes(*model, extents, model, error);
+    free(extents);
+    return status;
+}
+
+static nova_status ciface_run_model(nova_model *model, void *result, void *const *descriptors,
+                                    nova_error *error);
+
 static nova_status ciface_run(void *result, void *const *descriptors, size_t count,
                               nova_error *error)
 {
-    call call = {0};
-    nova_status status = ciface_open_enclosing(&call.model, error);
+    nova_model *model;
+    nova_status status = ciface_open_enclosing(&model, error);
     if (status != NOVA_OK)
         return status;
+    size_t arguments = nova_argument_count(model), outputs = nova_output_count(model);
+    if (count != arguments || (descriptors == NULL && count > 0))
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "%zu descriptors for %zu arguments",
+                         descriptors == NULL ? (size_t)0 : count, arguments);
+    if (result == NULL && outputs > 0)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                         "the pointer to the descriptors of the %zu results is NULL", outputs);
+    nova_model *sized = model;
+    status = ciface_open_sizes(&sized, descriptors, count, error);
+    if (status != NOVA_OK)
+        return status;
+    status = ciface_run_model(sized, result, descriptors, error);
+    if (sized != model)
+        nova_close(sized);
+    return status;
+}
+
+static nova_status ciface_run_model(nova_model *model, void *result, void *const *descriptors,
+                                    nova_error *error)
+{
+    call call = {.model = model};
     call.argument_count = nova_argument_count(call.model);
     call.output_count = nova_output_count(call.model);
-    if (count != call.argument_count || (descriptors == NULL && count > 0))
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "%zu descriptors for %zu arguments",
-                         descriptors == NULL ? (size_t)0 : count, call.argument_count);
-    if (result == NULL && call.output_count > 0)
-        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
-                         "the pointer to the descriptors of the %zu results is NULL",
-                         call.output_count);
-    status = ciface_begin(&call, descriptors, error);
+    nova_status status = ciface_begin(&call, descriptors, error);
     if (status == NOVA_OK)
         status = ciface_make_results(&call, error);
     if (status == NOVA_OK)

@@ -8,35 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/model_device.h"
-#include "nova/program.h"
-#include "nova/scheduler.h"
-#include "nova/workspace.h"
 #include "api/enclosing_file.h"
+#include "api/model_state.h"
+#include "nova/scheduler.h"
 
 /* Models with at most this many arguments and outputs keep their pointers on the stack. */
 enum { STACK_POINTERS = 64 };
-
-enum { WORKSPACE_ALIGNMENT = 64 };
-
-struct nova_model {
-    nova_file *file;
-    nova_image *image;
-    nova_program *program;
-    nova_pool *pool;
-    const nova_variant *variant;
-    const nova_tensor_info *arguments;
-    const nova_tensor_info *outputs;
-    size_t argument_count;
-    size_t output_count;
-    const char *weights;       /* values of params, or NULL */
-    nova_model_device *device; /* the device it runs on, or NULL for this CPU */
-    bool on_stack;             /* where the pointers of a run are, or else: */
-    uint64_t pointers_offset;  /* in the workspace, after the bytes of the program */
-    uint64_t workspace_size;
-    pid_t pid;          /* of the process that opened it */
-    atomic_size_t runs; /* in flight */
-};
 
 /* --- opening and closing ---------------------------------------------------------------------- */
 
@@ -140,25 +117,28 @@ static nova_status model_prepare(nova_model *model, const char *device, nova_err
     if (status != NOVA_OK)
         return status;
     model->variant = &nova_file_variants(model->file)[variant];
-    status = nova_program_create(&model->variant->tables, model->image,
-                                 model->variant->constants_vaddr, &model->program, error);
-    if (status != NOVA_OK)
-        return status;
-
     const void *weights;
     size_t weights_size;
     if (nova_file_section(model->file, ".nova.weights", &weights, &weights_size))
         model->weights = weights;
+    if (model->variant->symbolic.header != NULL)
+        return nova_sized_create(model, error);
+    status = nova_program_create(&model->variant->tables, model->image,
+                                 model->variant->constants_vaddr, &model->program, error);
+    return status == NOVA_OK ? nova_model_make_pool(model, error) : status;
+}
 
+nova_status nova_model_make_pool(nova_model *model, nova_error *error)
+{
     size_t count = model->argument_count + model->output_count;
     model->workspace_size = nova_program_workspace_size(model->program);
     model->on_stack = count <= STACK_POINTERS;
     if (!model->on_stack) {
-        model->pointers_offset = (model->workspace_size + WORKSPACE_ALIGNMENT - 1) &
-                                 ~(uint64_t)(WORKSPACE_ALIGNMENT - 1);
+        model->pointers_offset = (model->workspace_size + NOVA_WORKSPACE_ALIGNMENT - 1) &
+                                 ~(uint64_t)(NOVA_WORKSPACE_ALIGNMENT - 1);
         model->workspace_size = model->pointers_offset + count * sizeof(void *);
     }
-    status = nova_pool_create(model->workspace_size, &model->pool);
+    nova_status status = nova_pool_create(model->workspace_size, &model->pool);
     if (status != NOVA_OK)
         return nova_fail(error, status, "", "a workspace of %llu bytes: %s",
                          (unsigned long long)model->workspace_size, nova_status_text(status));
@@ -202,6 +182,11 @@ void nova_close(nova_model *model)
     const struct timespec pause = {.tv_nsec = 50000};
     while (atomic_load_explicit(&model->runs, memory_order_acquire) > 0 && getpid() == model->pid)
         (void)nanosleep(&pause, NULL);
+    if (model->parent != NULL) {
+        nova_sized_close(model);
+        return;
+    }
+    nova_sized_destroy(model->sized);
     nova_model_device_close(model->device);
     nova_pool_destroy(model->pool);
     nova_program_destroy(model->program);
@@ -250,7 +235,7 @@ uint64_t nova_workspace_size(const nova_model *model)
 /* Kernels never see NULL, not even for an array without elements, which they do not touch. */
 static void *model_empty_scratch(void)
 {
-    static const _Alignas(WORKSPACE_ALIGNMENT) char scratch[WORKSPACE_ALIGNMENT];
+    static const _Alignas(NOVA_WORKSPACE_ALIGNMENT) char scratch[NOVA_WORKSPACE_ALIGNMENT];
     return (void *)(uintptr_t)scratch;
 }
 
@@ -327,11 +312,14 @@ static nova_status model_run(nova_model *model, void *const *arguments, void *co
     if ((arguments == NULL && model->argument_count > 0) ||
         (outputs == NULL && model->output_count > 0))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "arguments or outputs are missing");
+    if (model->sized != NULL)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                         "the model has symbolic sizes: nova_open_sizes gives one to run");
     if (model->device != NULL)
         return nova_model_device_run_host(model->device, arguments, outputs, error);
-    if ((uintptr_t)workspace % WORKSPACE_ALIGNMENT != 0)
+    if ((uintptr_t)workspace % NOVA_WORKSPACE_ALIGNMENT != 0)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
-                         "the workspace is not aligned to %d bytes", WORKSPACE_ALIGNMENT);
+                         "the workspace is not aligned to %d bytes", NOVA_WORKSPACE_ALIGNMENT);
     if (workspace != NULL)
         return model_run_in(model, arguments, outputs, workspace, error);
     nova_status status = nova_pool_take(model->pool, &workspace);

@@ -6,7 +6,11 @@
  * where starting a task is still a small part of it. */
 static const double RANGES_SHORTEST = 8000;
 
-enum { RANGES_TASKS_PER_WORKER = 2 };
+/* Tasks of a thread, and those of a kernel that takes so long that the last ones would leave most
+ * threads of a large machine idle. */
+enum { RANGES_TASKS_PER_WORKER = 2, RANGES_TASKS_IF_LONG = 8, RANGES_FEW_WORKERS = 2 };
+
+static const double RANGES_LONG = 10000000;
 
 /* --- cutting ---------------------------------------------------------------------------------- */
 
@@ -20,6 +24,9 @@ static uint32_t ranges_count_tasks(int64_t tiles, double cost, double longest, u
 {
     double tasks = cost / longest;
     double balanced = (double)RANGES_TASKS_PER_WORKER * workers;
+    double finer = (double)RANGES_TASKS_IF_LONG * workers;
+    if (workers > RANGES_FEW_WORKERS && cost >= RANGES_LONG * finer)
+        balanced = finer;
     double shortest = longest < RANGES_SHORTEST ? longest : RANGES_SHORTEST;
     if (tasks < balanced)
         tasks = cost / shortest < balanced ? cost / shortest : balanced;

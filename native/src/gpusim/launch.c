@@ -3,11 +3,12 @@
 
 #include "gpusim/memory/shadow_memory.h"
 
-/* Rounds in which all warps only poll, until that counts as a deadlock. */
+/* Rounds in which all warps only poll mbarriers, until that counts as a deadlock. */
 enum { MOST_IDLE_ROUNDS = 1 << 16 };
 
 /* Runs the warps of a block that can run; counts those that did more than poll. */
-static int launch_run_warps(sim_block *block, uint32_t *live, uint32_t *advanced, uint32_t *polled)
+static int launch_run_warps(sim_block *block, uint32_t *live, uint32_t *advanced, uint32_t *polled,
+                            uint32_t *spinning)
 {
     uint32_t block_live = 0, ran = 0;
     for (uint32_t w = 0; w < block->warp_count; w++) {
@@ -17,6 +18,8 @@ static int launch_run_warps(sim_block *block, uint32_t *live, uint32_t *advanced
             if (sim_run_warp(block, warp) ||
                 (warp->live && warp->parked == warp->live && sim_park_warp(block, warp)))
                 return 1;
+            if (warp->polls == POLLS_MEMORY)
+                *spinning = 1;
             *(warp->polls ? polled : advanced) += 1;
         }
         block_live |= warp->live;
@@ -39,10 +42,10 @@ static int launch_run_cluster(sim_cluster *cluster)
 {
     launch_start_cluster(cluster);
     for (uint32_t idle = 0;;) {
-        uint32_t live = 0, advanced = 0, polled = 0, released = 0;
+        uint32_t live = 0, advanced = 0, polled = 0, released = 0, spinning = 0;
         int failed = 0;
         for (uint32_t b = 0; b < cluster->size; b++)
-            if (launch_run_warps(cluster->blocks + b, &live, &advanced, &polled))
+            if (launch_run_warps(cluster->blocks + b, &live, &advanced, &polled, &spinning))
                 return 1;
         if (live == 0)
             return sim_bulk_finish(cluster);
@@ -56,7 +59,7 @@ static int launch_run_cluster(sim_cluster *cluster)
         if (sim_bulk_advance(cluster, &failed)) {
             if (failed)
                 return 1;
-        } else if (!polled || ++idle == MOST_IDLE_ROUNDS) {
+        } else if (!polled || (!spinning && ++idle == MOST_IDLE_ROUNDS)) {
             return sim_report_deadlock(cluster);
         }
     }

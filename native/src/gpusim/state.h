@@ -59,13 +59,17 @@ typedef struct {
     uint32_t at;     /* the instruction */
 } sim_wait;
 
+/* Why a warp yields: an mbarrier whose phase is not complete, or many strong loads, which may be a
+ * loop until a flag changes. */
+enum { POLLS_MBARRIER = 1, POLLS_MEMORY = 2 };
+
 typedef struct {
     uint32_t *registers; /* rows of 32 words */
     uint32_t pc[LANES];
     /* lanes: not exited; at a barrier; at an exchange that waits for others; blocked by `wait` */
     uint32_t live, parked, deferred, blocked;
     sim_wait wait[LANES];
-    /* whether it has yielded after an unsuccessful poll, and where; strong loads so far */
+    /* POLLS_* after it has yielded, and where; strong loads so far */
     uint32_t polls, polled_at, strong_loads;
     uint32_t cluster_arrived; /* lanes that have arrived at barrier.cluster and not yet waited */
     uint32_t cluster_phase[LANES];

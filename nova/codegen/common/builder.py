@@ -15,7 +15,7 @@ BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i32": 32}
 
 
 @contextmanager
-def loop(lower: Index, upper: Index, step: int) -> Iterator[ir.Value]:
+def loop(lower: Index, upper: Index, step: Index) -> Iterator[ir.Value]:
     """A loop without carried values; the body is emitted inside the `with`."""
     op = scf.ForOp(index(lower), index(upper), index(step))
     with ir.InsertionPoint(op.body):

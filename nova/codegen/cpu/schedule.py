@@ -26,6 +26,7 @@ from nova.codegen.common.overrides import read_overrides
 from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
+from nova.codegen.cpu.core_tiles import emit_blocks, tile_for_cores
 from nova.codegen.cpu.gemm.packed_gemm import emit_row_panels
 from nova.codegen.cpu.gemm.prepacked_constants import panels_of, read_prepacked
 from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
@@ -35,6 +36,7 @@ from nova.codegen.cpu.gemm.strategies import (
     register_shape,
     tile_shape,
 )
+from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked
 from nova.codegen.cpu.loops import LoopEmitter, Range, index
 from nova.codegen.cpu.tile_local_buffers import TileLocalBuffers, first_point, shifted
 from nova.core.rounding import round_up
@@ -47,7 +49,7 @@ from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.linalg.generic import is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
 from nova.ir.walk import find_ops
 
@@ -82,6 +84,8 @@ class KernelSchedule:
         ]
         if others:
             grid = ()  # unstructured ops run once, in a single tile
+        if active_table() is not None:
+            self.work = sum(typical(GenericOp(op).operations) for op in structured)
         nests, self.grid = merge_grid([make_loop_nest(op) for op in structured], grid)
         nests = [merge_inner(nest, len(self.grid)) for nest in nests]
         self.nests = dict(zip(structured, nests, strict=True))
@@ -95,13 +99,17 @@ class KernelSchedule:
         self.scalar_loops = bool(others)
         try:
             self._check_overrides()
-            self.tile = self.overrides.tile or self._choose_tile()
+            self.block_tile = self.overrides.tile or self._choose_tile()
         except ScheduleError as error:
             prefix = f"{SCHEDULE.name} of @{kernel.name.value}: "
             raise error.located(place_of(kernel.location) or "", prefix) from None
+        self.units = self._find_units()
+        self.tile = self.block_tile
+        if self.units and self.overrides.tile is None:
+            self.tile = tile_for_cores(self.grid, self.block_tile, self.units, self.work)
         self.tiles = _count(self.grid, self.tile)
-        self.row_panels = self._find_row_panels(self.tile)
-        self.part = self.row_panels.tile if self.row_panels else self.tile
+        self.row_panels = self._find_row_panels(self.block_tile)
+        self.part = self.row_panels.tile if self.row_panels else self.block_tile
         self.core = (
             "matrix" if self.contractions or self.attentions else "host" if others else "vector"
         )
@@ -200,6 +208,23 @@ class KernelSchedule:
             self._fit_tile_local(tile, unit)
         return tuple(tile)
 
+    def _find_units(self) -> tuple[int, ...]:
+        """The register tile along each loop of the grid; none if tiles cannot be merged.
+
+        Tiles of one packed GEMM over a grid of its rows and columns can be.
+        """
+        if len(self.contractions) != 1 or len(self.grid) != 2 or self.attentions:
+            return ()
+        (contraction,) = self.contractions.values()
+        sizes = *self.grid, contraction.spec.k
+        if not all(isinstance(size, int) for size in sizes):
+            return ()
+        inner = with_unit_columns(contraction.spec)
+        if {contraction.m, contraction.n} != {0, 1} or is_unpacked(self.target, inner):
+            return ()
+        units = register_shape(self.target, contraction.spec)
+        return units if contraction.m == 0 else units[::-1]
+
     def _find_row_panels(self, tile: Sequence[int]) -> RowPanels | None:
         args = self.nests, self.contractions, self.skipped, self.grid
         return find_row_panels(self.target, *args, tile)
@@ -238,9 +263,30 @@ class KernelSchedule:
 
     # --- emission -------------------------------------------------------------------------------
 
-    def emit_tile(self, tile: Any) -> None:
-        """Emit the code of tile number `tile` at the insertion point."""
-        ranges = self._tile_ranges(tile)
+    @property
+    def merges_tiles(self) -> bool:
+        """Whether a range of tiles is computed in blocks; tiles are numbered rows fastest then."""
+        return self.tile != self.block_tile
+
+    def emit(self, begin: Any, end: Any) -> None:
+        """Emit the code of tiles [begin, end) at the insertion point."""
+        if not self.merges_tiles:
+            tiles = scf.ForOp(begin, end, index(1))
+            with ir.InsertionPoint(tiles.body):
+                self._emit_ranges(self._tile_ranges(tiles.induction_variable))
+                scf.YieldOp([])
+            return
+
+        def emit_block_of_tiles(*spans: Range) -> None:
+            parts = zip(spans, self.tile, self.grid, strict=True)
+            self._emit_ranges([span if size < extent else None for span, size, extent in parts])
+
+        emit_blocks(
+            begin, end, self.grid, self.tile, self.block_tile, self.units, emit_block_of_tiles
+        )
+
+    def _emit_ranges(self, ranges: list[Range | None]) -> None:
+        """Emit all ops, each restricted to these ranges of the grid; None is all of a loop."""
         self.flat = self.tile_local.allocate(self.part, self.block)
         if self.row_panels is not None:
             self._emit_row_panels(self.row_panels, ranges)
@@ -290,7 +336,8 @@ class KernelSchedule:
                 row = nested.induction_variable
                 end = arith.addi(row, index(panels.together))
                 # A row panel may end early, with its tile or with the grid.
-                sizes = (t[panels.loop] for t in (panels.tile, self.tile, self.grid))
+                tiles = (panels.tile, self.block_tile, self.tile, self.grid)
+                sizes = (t[panels.loop] for t in tiles)
                 if any(not isinstance(n, int) or n % panels.together for n in sizes):
                     end = arith.minui(end, high)
                 for op in panels.epilogue:

@@ -175,8 +175,7 @@ def _range_texts(byte_range: ByteRange) -> ir.ArrayAttr:
 def _work(schedule: KernelSchedule) -> Size:
     """The scalar operations of a kernel."""
     structured = [GenericOp(op) for op in schedule.ops if is_generic_op(op)]
-    counts = [prod(g.sizes) * max(1, len(g.block.operations) - 1) for g in structured]
-    return sum(counts) if counts else schedule.work
+    return sum(g.operations for g in structured) if structured else schedule.work
 
 
 def _moved_bytes(kernel: Any) -> Size:

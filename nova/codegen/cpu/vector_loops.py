@@ -408,6 +408,9 @@ class VectorLoops:
             vector.store(value, buffer, offset, nontemporal=True, alignment=alignment)
         elif mask is None:
             vector.store(value, buffer, offset)
+        elif _is_single_lane(mask) and _is_made_by(value, "arith.trunci"):
+            # LLVM writes the bytes of the wide lane if the mask is a constant with one lane.
+            memref.store(vector.extract(value, [], [0]), buffer, offset)
         else:
             vector.maskedstore(buffer, offset, mask, value)
 
@@ -416,6 +419,17 @@ class VectorLoops:
         if value.type != buffer.type.element_type:
             value = arith.extui(buffer.type.element_type, value)
         memref.store(value, buffer, [at(position.bases[operand])])
+
+
+def _is_made_by(value: Any, name: str) -> bool:
+    return isinstance(value.owner, ir.OpView | ir.Operation) and value.owner.name == name
+
+
+def _is_single_lane(mask: Any) -> bool:
+    """Whether a mask is a constant with one lane."""
+    if not _is_made_by(mask, "vector.constant_mask"):
+        return False
+    return list(mask.owner.attributes["mask_dim_sizes"]) == [1]
 
 
 def _fold_lanes(name: str, value: Any, width: int) -> Any:

@@ -50,9 +50,9 @@ def load_remote(type_: ir.Type, address: ir.Value) -> ir.Value:
     return loaded if type_ == integer else llvm.bitcast(type_, loaded)
 
 
-def load_remote_floats(address: ir.Value) -> list[ir.Value]:
+def load_remote_floats(address: ir.Value, offset: int) -> list[ir.Value]:
     """Four adjacent f32 in the shared memory of a block of the cluster."""
-    text = "ld.shared::cluster.v4.f32 {$0, $1, $2, $3}, [$4];"
+    text = f"ld.shared::cluster.v4.f32 {{$0, $1, $2, $3}}, [$4+{offset}];"
     struct = ir.Type.parse("!llvm.struct<(f32, f32, f32, f32)>")
     loaded = llvm.inline_asm(
         struct, [address], text, "=f,=f,=f,=f,r,~{memory}", has_side_effects=True

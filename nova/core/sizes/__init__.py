@@ -9,10 +9,11 @@ the size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nova.core.sizes.algebra import (
     MAX_SIZE,
+    Compound,
     Dim,
     Shape,
     Size,
@@ -28,6 +29,7 @@ from nova.core.sizes.algebra import (
     symbols_of,
 )
 from nova.core.sizes.text import parse_size
+from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "ceildiv",
     "dim",
     "evaluate",
+    "find_choices",
     "is_static",
     "is_static_shape",
     "known_equal",
@@ -55,6 +58,7 @@ __all__ = [
 ]
 
 
+@user_facing
 def dim(name: str, min: int = 1, max: int | None = None) -> SizeExpr:
     """A size known at run time, between `min` and `max`: `nova.dim("B", min=1, max=4096)`.
 
@@ -110,6 +114,16 @@ def same_shape(first: Sequence[Size], second: Sequence[Size]) -> bool:
 def ceildiv(size: Size, divisor: Size) -> Size:
     """The quotient, rounded up. The divisor is positive."""
     return (size + divisor - 1) // divisor
+
+
+def find_choices(size: Size) -> Iterator[Compound]:
+    """The maxima and minima in a size."""
+    for monomial, _ in size.terms if isinstance(size, SizeExpr) else ():
+        for atom, _ in monomial:
+            if isinstance(atom, Compound) and atom.function != "floordiv":
+                yield atom
+            for part in atom.parts():
+                yield from find_choices(part)
 
 
 def substitute(size: Size, values: Mapping[str, Size]) -> Size:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import gcd
+from itertools import product
+from math import gcd, prod
 from typing import Any, TypeAlias, Union
 
 import numpy as np
@@ -23,6 +24,9 @@ Bounds: TypeAlias = tuple[int, int]
 
 MAX_SIZE = 2**31 - 1
 """The upper bound of a symbol that was declared without one."""
+
+
+_MOST_CORNER_ATOMS = 6
 
 
 @record
@@ -110,12 +114,13 @@ class SizeExpr:
     """A size that depends on symbols. Immutable; made by arithmetic, `size_of` and `parse_size`."""
 
     __array_ufunc__ = None  # numpy's integers leave arithmetic with a size to it
-    __slots__ = ("_hash", "_terms", "_text")
+    __slots__ = ("_bounds", "_hash", "_terms", "_text")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
         self._terms = terms
         self._hash = hash(("nova.size", terms))
         self._text = ""
+        self._bounds: Bounds | None = None
 
     # --- the parts ------------------------------------------------------------------------------
 
@@ -154,7 +159,30 @@ class SizeExpr:
         return total
 
     def bounds(self) -> Bounds:
-        """The least and the greatest value, by interval arithmetic: may be wider than exact."""
+        """The least and the greatest value: may be wider than exact.
+
+        A polynomial that is linear in each atom has its extrema at corners of the bounds of the
+        atoms; for the others, interval arithmetic.
+        """
+        if self._bounds is None:
+            self._bounds = self._corner_bounds() or self._interval_bounds()
+        return self._bounds
+
+    def _corner_bounds(self) -> Bounds | None:
+        powers: dict[Atom, int] = {}
+        for monomial, _ in self._terms:
+            powers.update((atom, max(power, powers.get(atom, 0))) for atom, power in monomial)
+        if len(powers) > _MOST_CORNER_ATOMS or any(power > 1 for power in powers.values()):
+            return None
+        values = []
+        for corner in product(*(atom.bounds() for atom in powers)):
+            numbers = dict(zip(powers, corner, strict=True))
+            values.append(
+                sum(n * prod(numbers[atom] for atom, _ in term) for term, n in self._terms)
+            )
+        return min(values), max(values)
+
+    def _interval_bounds(self) -> Bounds:
         low = high = 0
         for monomial, coefficient in self._terms:
             span = (coefficient, coefficient)

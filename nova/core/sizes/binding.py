@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nova.core.records import record
-from nova.core.sizes import Dim, Size, SizeExpr, evaluate, substitute, symbols_of
+from nova.core.sizes import Dim, Size, SizeExpr, evaluate, substitute
 from nova.errors import ArgumentShapeError, SignatureError
 
 
@@ -56,24 +56,7 @@ def bind_sizes(
     return values
 
 
-def undetermined(shapes: Sequence[Sequence[Size]]) -> tuple[Dim, ...]:
-    """The symbols that shapes of arguments like these do not determine."""
-    dims = {dim.name: dim for shape in shapes for dim in symbols_of(shape)}
-    solved: dict[str, Size] = {}
-    sizes = [size for shape in shapes for size in shape if isinstance(size, SizeExpr)]
-    while True:
-        names = {
-            factors[0]
-            for size in sizes
-            if (factors := affine(substitute(size, solved))) is not None
-        } - solved.keys()
-        if not names:
-            return tuple(dims[name] for name in sorted(dims.keys() - solved.keys()))
-        # Any value shows which symbols remain.
-        solved.update((name, max(dims[name].min, 1)) for name in names)
-
-
-def affine(size: Size) -> tuple[str, int, int] | None:
+def _affine(size: Size) -> tuple[str, int, int] | None:
     """Symbol, factor and constant of a size `factor * symbol + constant`."""
     if not isinstance(size, SizeExpr):
         return None
@@ -94,7 +77,7 @@ def _solve(axis: Axis, values: dict[str, int], sources: dict[str, Axis]) -> bool
     size = substitute(axis.size, dict(values))
     if not isinstance(size, SizeExpr):
         return True
-    factors = affine(size)
+    factors = _affine(size)
     if factors is None:
         return False
     name, factor, constant = factors

@@ -41,6 +41,17 @@ def _parsed(node: ast.expr, text: str, dims: Mapping[str, Dim] | None) -> Size:
             raise _no_size(text)
 
 
+def parse_shape(text: str, dims: Mapping[str, Dim] | None = None) -> tuple[Size, ...]:
+    """The sizes of a text like `B*2,min(S, 128),64`."""
+    try:
+        tree = ast.parse(f"({text.strip()},)", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _no_size(text) from None
+    if not isinstance(tree, ast.Tuple):
+        raise _no_size(text)
+    return tuple(_parsed(item, text, dims) for item in tree.elts)
+
+
 def _no_size(text: str) -> AttributeValueError:
     return AttributeValueError(
         f"{text!r} is not a size", hint='a number or an expression like "B*64 + 1"'

@@ -196,6 +196,8 @@ class Importer:
             proto.op_type, version or 1, inputs, attrs, len(proto.output), self, scope, title
         )
         results = entry.build(node)
+        if results is NotImplemented:
+            return self._expand(proto, domain, version, inputs, attrs, scope)
         results = list(results) if isinstance(results, tuple) else [results]
         return self._folded(entry, inputs, results)
 

@@ -21,7 +21,8 @@ TRAINING = "ai.onnx.preview.training"
 class Row:
     """One ONNX op.
 
-    build     (node) -> a value, or a tuple of them; None if the op is refused.
+    build     (node) -> a value, or a tuple of them; NotImplemented for a form that the body of
+              the op's schema expands. None if the op is refused.
     since     the first version of the domain's operator set that the row knows.
     random    draws random numbers, so results are never folded.
     lazy      inputs may be other than tensors (sequences, optionals, narrow types).

@@ -92,22 +92,27 @@ def _scan(
         number = tensor.from_elements(
             ir.RankedTensorType.get([], i64), [arith.index_cast(i64, position)]
         )
-        slices = [_read_slice(x, position) for x in xs]
+        slices = [read_rows(x, position, _row_type(x)) for x in xs]
         arguments = list(loop.inner_iter_args)
         values = body([number, *operands[:consts], *arguments[: len(carries)], *slices])
         rows = zip(values[len(carries) :], arguments[len(carries) :], strict=True)
-        stacked = [_write_slice(row, into, position) for row, into in rows]
+        stacked = [write_rows(row, into, position) for row, into in rows]
         scf.YieldOp([*values[: len(carries)], *stacked])
     return list(loop.results)
 
 
-def _read_slice(value: Any, position: Any) -> Any:
-    shape = list(value.type.shape)
-    type_ = ir.RankedTensorType.get(shape[1:], value.type.element_type)
-    return _slice_op("tensor.extract_slice", [type_], [value], shape, position)
+def _row_type(stacked: Any) -> Any:
+    return ir.RankedTensorType.get(list(stacked.type.shape)[1:], stacked.type.element_type)
 
 
-def _write_slice(row: Any, into: Any, position: Any) -> Any:
+def read_rows(stacked: Any, position: Any, type_: Any) -> Any:
+    """The slice of a value at a position along the first axis, which `type_` may keep."""
+    shape = list(stacked.type.shape)
+    return _slice_op("tensor.extract_slice", [type_], [stacked], shape, position)
+
+
+def write_rows(row: Any, into: Any, position: Any) -> Any:
+    """`into` with the slice at a position along the first axis replaced by `row`."""
     return _slice_op(
         "tensor.insert_slice", [into.type], [row, into], list(into.type.shape), position
     )

@@ -77,6 +77,12 @@ def region_modules(module: Any) -> list[Any]:
     return list(takewhile(lambda op: isinstance(op, builtin.ModuleOp), module.body.operations))
 
 
+def every_control(module: Any) -> list[Any]:
+    """The control functions of a module and of the modules inside it."""
+    inner = [f for region in region_modules(module) for f in every_control(region)]
+    return [*control_functions(module), *inner]
+
+
 def host_functions(module: Any) -> Iterator[Any]:
     """The functions that call kernels: the region functions, and `main` last."""
     for function in functions(module):

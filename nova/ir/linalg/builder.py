@@ -16,13 +16,14 @@ import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, i64
 from nova.core.records import record
+from nova.core.sizes import Size, known_equal, same_shape
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.dialect import create_barrier
 from nova.ir.index import index as index_value
 from nova.ir.linalg.loops import LoopBuilder
 from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
 from nova.ir.linalg.scalar import Body, Scalar
-from nova.ir.symbolic.size_table import static_size
+from nova.ir.symbolic.size_table import representative
 from nova.ir.types import dense, element_type, tensor_type
 
 Access = Callable[[list[Any]], Sequence[Any]]
@@ -41,7 +42,7 @@ class Operand:
     type: TensorType
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Size, ...]:
         return self.type.shape
 
     @property
@@ -56,15 +57,11 @@ class LinalgBuilder(LoopBuilder):
 
     def empty(self, type_: TensorType) -> Any:
         """An uninitialized destination."""
-        return tensor.empty(list(type_.shape), element_type(type_.dtype))
+        return tensor.empty([representative(n) for n in type_.shape], element_type(type_.dtype))
 
     def constant(self, array: np.ndarray, type_: TensorType) -> Operand:
         """A constant tensor."""
         return Operand(arith.ConstantOp(tensor_type(type_), dense(array, type_)).result, type_)
-
-    def static_size(self, size: int, construct: str) -> int:
-        """A size that decides the code of `construct`; LoweringError if it is symbolic."""
-        return static_size(size, construct)
 
     def fill(self, type_: TensorType, value: Any) -> Any:
         """A destination filled with a scalar."""
@@ -147,7 +144,7 @@ class LinalgBuilder(LoopBuilder):
         return self.reshape(out, narrow)
 
     def sum_over(
-        self, out: TensorType, sizes: Sequence[int], body: Callable[[Body], Scalar]
+        self, out: TensorType, sizes: Sequence[Size], body: Callable[[Body], Scalar]
     ) -> Any:
         """out[i] = sum of body(s) over `sizes`; body reads the indices of out, then of the sizes.
 
@@ -262,14 +259,14 @@ class LinalgBuilder(LoopBuilder):
 
     def reshape(self, out: TensorType, x: Operand) -> Any:
         """The same elements in row-major order with another shape; no copy."""
-        if out.shape == x.shape:
+        if same_shape(out.shape, x.shape):
             return x.value
-        if out.size == 0:
+        if out.is_empty:
             return self.empty(out)
         flat = self._collapse_all(x)
         return self._expand_all(flat, out)
 
-    def reshaped(self, x: Operand, shape: Sequence[int]) -> Operand:
+    def reshaped(self, x: Operand, shape: Sequence[Size]) -> Operand:
         """`reshape` with an inferred result type."""
         out = x.type.with_shape(shape)
         return Operand(self.reshape(out, x), out)
@@ -290,7 +287,11 @@ class LinalgBuilder(LoopBuilder):
         if out.rank == 0:
             return tensor.collapse_shape(tensor_type(out), flat.value, [])
         return tensor.expand_shape(
-            tensor_type(out), flat.value, [list(range(out.rank))], [], list(out.shape)
+            tensor_type(out),
+            flat.value,
+            [list(range(out.rank))],
+            [],
+            [representative(n) for n in out.shape],
         )
 
     # --- loops that linalg cannot express -------------------------------------------------------
@@ -298,7 +299,7 @@ class LinalgBuilder(LoopBuilder):
     def loop_nest(
         self,
         init: Any,
-        sizes: Sequence[int],
+        sizes: Sequence[Size],
         body: Callable[[Any, list[Any]], Any],
     ) -> Any:
         """`for i in sizes: acc = body(acc, i)` over a tensor value, in row-major order."""
@@ -339,9 +340,9 @@ class LinalgBuilder(LoopBuilder):
         """
         acc = accumulator(out.dtype)
         total = self.cast(x, acc)
-        if not updates.type.size:
+        if updates.type.is_empty:
             return x.value
-        per_slice = index.shape != updates.shape
+        per_slice = not same_shape(index.shape, updates.shape)
         # The position is computed inside the loops up to here, outside of the inner ones.
         depth = axis + 1 if per_slice else updates.type.rank
         s = Body()
@@ -383,12 +384,13 @@ class LinalgBuilder(LoopBuilder):
         return list(op.results)
 
 
-def broadcast_access(shape: Sequence[int], out_shape: Sequence[int]) -> Access:
+def broadcast_access(shape: Sequence[Size], out_shape: Sequence[Size]) -> Access:
     """numpy broadcasting as an access: aligned at the last axis, size 1 reads index 0."""
     lead = len(out_shape) - len(shape)
     zero = ir.AffineConstantExpr.get(0)
     return lambda d: [
-        zero if n == 1 and out_shape[lead + i] != 1 else d[lead + i] for i, n in enumerate(shape)
+        zero if known_equal(n, 1) and not known_equal(out_shape[lead + i], 1) else d[lead + i]
+        for i, n in enumerate(shape)
     ]
 
 

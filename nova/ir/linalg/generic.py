@@ -130,8 +130,11 @@ class GenericOp:
     @cached_property
     def work(self) -> Extent:
         """Estimated work: body executions times ops in the body, or an attribute of the op."""
-        if WORK.has(self.op):
-            return WORK.get(self.op)
+        return WORK.get(self.op) if WORK.has(self.op) else self.operations
+
+    @property
+    def operations(self) -> Extent:
+        """Body executions times ops in the body."""
         return prod(self.sizes) * max(1, len(self.block.operations) - 1)
 
     @cached_property

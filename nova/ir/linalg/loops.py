@@ -10,10 +10,12 @@ from math import prod
 from typing import Any
 
 from nova.core.dtypes import DType, TensorType, i64
+from nova.core.sizes import Size, known_equal
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
 from nova.ir.linalg.merge_sort import MergeSort
 from nova.ir.linalg.scalar import Body, Scalar
+from nova.ir.symbolic.size_table import representative
 from nova.ir.types import element_type
 
 First = Callable[[Body, list[Scalar]], list[Scalar]]
@@ -21,7 +23,7 @@ Step = Callable[[Body, list[Scalar], list[Scalar], Scalar], list[Scalar]]
 
 
 def loop(
-    start: int, stop: int, initial: Sequence[Any], body: Callable[..., list[Any]]
+    start: int, stop: Size, initial: Sequence[Any], body: Callable[..., list[Any]]
 ) -> list[Any]:
     """`for i in range(start, stop): carried = body(i, carried)`."""
     op = scf.ForOp(index(start), index(stop), index(1), list(initial))
@@ -30,7 +32,9 @@ def loop(
     return list(op.results)
 
 
-def nest(sizes: Sequence[int], initial: Sequence[Any], body: Callable[..., list[Any]]) -> list[Any]:
+def nest(
+    sizes: Sequence[Size], initial: Sequence[Any], body: Callable[..., list[Any]]
+) -> list[Any]:
     """`body(indices, carried)` for all indices of `sizes`, in row-major order."""
 
     def level(indices: list[Any], carried: list[Any]) -> list[Any]:
@@ -60,9 +64,11 @@ class LoopBuilder:
         shape = xs[0].shape
         lead, trail = shape[:axis], shape[axis + 1 :]
         scanner = _Scan([(x.value, x.dtype) for x in xs], types, first, step)
-        if 0 in shape or prod(trail) == 1:
-            states = [tensor.empty(list(shape), element_type(t)) for t in types]
-            if 0 in shape:
+        is_empty = any(known_equal(n, 0) for n in shape)
+        if is_empty or known_equal(prod(trail), 1):
+            sizes = [representative(n) for n in shape]
+            states = [tensor.empty(sizes, element_type(t)) for t in types]
+            if is_empty:
                 return states
             return nest(
                 lead,
@@ -146,7 +152,7 @@ class _Scan:
             tensors, position, self.step(self.body, states, self.elements(position), self.number(i))
         )
 
-    def row(self, tensors: list[Any], at: list[Any], trailing: int, size: int) -> list[Any]:
+    def row(self, tensors: list[Any], at: list[Any], trailing: int, size: Size) -> list[Any]:
         """All steps of a row, whose state is carried in registers."""
         trailing_indices = [index(0)] * trailing
         count = len(tensors)

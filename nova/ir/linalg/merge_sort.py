@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nova.core.sizes import known_equal
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
-from nova.ir.symbolic.size_table import static_size
+from nova.ir.symbolic.size_table import representative, static_size
 
 
 class MergeSort:
@@ -24,7 +25,7 @@ class MergeSort:
     def __init__(
         self,
         values: Sequence[Any],
-        shape: Sequence[int],
+        shape: Sequence[Any],
         axis: int,
         smaller: Callable[[Sequence[Any], Sequence[Any]], Any],
     ):
@@ -34,14 +35,17 @@ class MergeSort:
     def emit(self) -> list[Any]:
         values = self.values
         width = 1
-        while width < self.size and 0 not in self.shape:
+        while width < self.size and not any(known_equal(n, 0) for n in self.shape):
             values = self._merge_runs(values, width)
             width *= 2
         return values
 
     def _merge_runs(self, sources: list[Any], width: int) -> list[Any]:
         """Merge every two adjacent sorted runs of `width` elements, along the axis."""
-        empties = [tensor.empty(self.shape, s.type.element_type) for s in sources]
+        empties = [
+            tensor.empty([representative(n) for n in self.shape], s.type.element_type)
+            for s in sources
+        ]
         rows = [n for d, n in enumerate(self.shape) if d != self.axis]
 
         def nest(states: Sequence[Any], row: list[Any]) -> list[Any]:

@@ -13,9 +13,11 @@ from typing import Any
 
 from nova.core.dtypes import DType, accumulator, bool_, f32, i64
 from nova.core.records import record
+from nova.core.sizes import SizeExpr
 from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, math, tensor
 from nova.ir.linalg.ops import loop_index
+from nova.ir.symbolic.size_values import size_value
 from nova.ir.types import element_type
 
 # Predicates of arith.cmpf (ordered, except ne) and arith.cmpi by signedness.
@@ -100,7 +102,13 @@ class Body:
     """Builds scalar code at the current insertion point."""
 
     def const(self, value: Any, dtype: DType) -> Scalar:
-        """A constant of type `dtype` (usually the `Scalar.dtype` of another scalar)."""
+        """A constant of type `dtype` (usually the `Scalar.dtype` of another scalar).
+
+        A symbolic size is the value that it has at run time.
+        """
+        if isinstance(value, SizeExpr):
+            number = arith.index_cast(element_type(i64), size_value(value))
+            return self.cast(Scalar(number, i64, self), dtype)
         mlir_type = element_type(dtype)
         if dtype.is_float:
             attr: ir.Attribute = ir.FloatAttr.get(mlir_type, float(value))

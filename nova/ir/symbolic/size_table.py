@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from math import isqrt
+from math import isqrt, log2
 from typing import Any, TypeAlias
 
 from nova.core.records import record
@@ -84,6 +84,18 @@ class SizeTable:
         """The number that stands for a size in IR."""
         return evaluate(size, self.representatives)
 
+    def typical(self, size: Size) -> int:
+        """The number that decisions about performance use for a size.
+
+        Dims are the powers of two next to their representatives: tiles have even sizes, and the
+        code does not depend on which primes were chosen.
+        """
+        return evaluate(size, self._powers)
+
+    @cached_property
+    def _powers(self) -> dict[str, int]:
+        return {name: 1 << round(log2(n)) for name, n in self.representatives.items()}
+
     def size(self, number: int) -> Size:
         """The expression that a number of the IR stands for; static numbers unchanged."""
         if number < 0:
@@ -117,12 +129,13 @@ class SizeTable:
 
     @cached_property
     def generic_dims(self) -> dict[str, Dim]:
-        """The dims by name, 2 or more each.
+        """The dims by name, 2 or more each and without upper bounds.
 
         Decisions of code generation are those for large sizes: a size is then known to be neither 0
-        nor 1. The code is correct for both because loops with dynamic bounds are.
+        nor 1. The code is correct for both because loops with dynamic bounds are. The bounds hold
+        for the representatives, too: nothing is folded that is not true for them.
         """
-        return {d.name: Dim(d.name, max(2, d.min), max(3, d.max)) for d in self.dims}
+        return {d.name: Dim(d.name, max(2, d.min)) for d in self.dims}
 
     @cached_property
     def _generic(self) -> list[SizeExpr]:
@@ -203,14 +216,24 @@ def decoded(shape: Sequence[int]) -> tuple[Any, ...]:
     return tuple(shape) if table is None else tuple(map(table.size, shape))
 
 
-def typical(size: Size) -> int:
-    """The number that decisions about performance use for a size: its representative."""
+def representative(size: Size) -> int:
+    """The number that stands for a size in IR."""
     if isinstance(size, int):
         return size
     table = _ACTIVE.get()
     if table is None:
         raise LoweringError(f"the size {size} in a program with static sizes")
     return table.representative(size)
+
+
+def typical(size: Size) -> int:
+    """The number that decisions about performance use for a size, see `SizeTable.typical`."""
+    if isinstance(size, int):
+        return size
+    table = _ACTIVE.get()
+    if table is None:
+        raise LoweringError(f"the size {size} in a program with static sizes")
+    return table.typical(size)
 
 
 def is_number(size: Size, *numbers: int) -> bool:
@@ -251,7 +274,7 @@ def choose_representatives(
     candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
     for dim in dims:
         while True:
-            candidate = _next_prime(candidate)
+            candidate = _next_prime(max(candidate, dim.min))
             values[dim.name] = candidate
             ready = [e for e in expressions if all(d.name in values for d in e.symbols)]
             chosen = [candidate, *(e.evaluate(values) for e in ready)]

@@ -22,6 +22,9 @@ MOST_VALUES = 4096
 SIZES_BUFFER = "nova_sizes"
 """The name of the buffer of values in a module."""
 
+SIZE = "nova.size"
+"""The op whose result is the value of a size: an `index`. Its attribute `expr` is the text."""
+
 _CURRENT: ContextVar[SizeValues | None] = ContextVar("size_values", default=None)
 
 
@@ -67,8 +70,13 @@ class SizeValues:
 
 
 def size_value(size: SizeExpr) -> Any:
-    """The value of `size` in the kernel that is lowered."""
+    """The value of `size` in the kernel that is lowered; before, the op `nova.size`."""
     values = _CURRENT.get()
-    if values is None:
-        raise LoweringError(f"the size {size} is used outside of a kernel with symbolic sizes")
-    return values.value(size)
+    return create_size(size) if values is None else values.value(size)
+
+
+def create_size(size: SizeExpr) -> Any:
+    """The op `nova.size` at the insertion point: its result."""
+    return ir.Operation.create(
+        SIZE, results=[ir.IndexType.get()], attributes={"expr": ir.StringAttr.get(str(size))}
+    ).result

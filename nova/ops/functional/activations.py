@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova.core.sizes import known_equal
 from nova.errors import ShapeError
 from nova.ops.functional.common import as_floats, as_tensor, function, number
-from nova.ops.rules import resolve_axis
+from nova.ops.rules import is_unit, is_zero, resolve_axis
 from nova.ops.table import Op, register
 
 # Klambauer et al., "Self-normalizing neural networks", 2017.
@@ -82,8 +83,8 @@ def _prelu(F: Any, x: Any, weight: Any) -> Any:
     x, weight = as_floats(F, x, weight)
     if len(weight.shape) > 1:
         raise ShapeError(f"prelu: weight {weight.shape} is not one number or one per channel")
-    if weight.size != 1:
-        if len(x.shape) < 2 or weight.size != x.shape[1]:
+    if not is_unit(weight.size):
+        if len(x.shape) < 2 or not known_equal(weight.size, x.shape[1]):
             raise ShapeError(f"prelu: weight {weight.shape} for x {x.shape}: not one per channel")
         weight = F.reshape(weight, (weight.size, *(1,) * (len(x.shape) - 2)))
     elif len(weight.shape) > len(x.shape):
@@ -94,7 +95,7 @@ def _prelu(F: Any, x: Any, weight: Any) -> Any:
 def _glu(F: Any, x: Any, axis: int = -1) -> Any:
     (x,) = as_floats(F, x)
     axis = resolve_axis(axis, len(x.shape))
-    if x.shape[axis] % 2:
+    if not is_zero(x.shape[axis] % 2):
         raise ShapeError(f"glu: axis {axis} of {x.shape} has an odd size")
     first, second = F.split(x, 2, axis=axis)
     return first * F.sigmoid(second)

@@ -6,6 +6,7 @@ from math import inf, prod
 from typing import Any
 
 from nova.core.dtypes import accumulator
+from nova.core.sizes import known_equal
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.functional.common import (
     as_common,
@@ -17,7 +18,14 @@ from nova.ops.functional.common import (
     require_tensors,
     to_dtype,
 )
-from nova.ops.rules import broadcast_shapes, int_tuple, int_value, resolve_axes, resolve_axis
+from nova.ops.rules import (
+    broadcast_shapes,
+    int_tuple,
+    int_value,
+    is_unit,
+    resolve_axes,
+    resolve_axis,
+)
 from nova.ops.table import Op, register
 
 # --- einsum ---------------------------------------------------------------------------------------
@@ -32,9 +40,9 @@ def _einsum(F: Any, equation: str, *operands: Any) -> Any:
     sizes: dict[str, int] = {}
     for letters, t in zip(inputs, tensors, strict=True):
         for letter, n in zip(letters, t.shape, strict=True):
-            if sizes.setdefault(letter, n) == 1:
+            if is_unit(sizes.setdefault(letter, n)):
                 sizes[letter] = n
-            elif n not in (1, sizes[letter]):
+            elif not is_unit(n) and not known_equal(n, sizes[letter]):
                 raise ShapeError(f"einsum: {letter!r} is {sizes[letter]} and {n} in {equation!r}")
     terms = [_without_repeats(F, t, s, sizes) for t, s in zip(tensors, inputs, strict=True)]
     result, letters = terms[0]
@@ -88,7 +96,7 @@ def _without_repeats(F: Any, x: Any, letters: str, sizes: dict[str, int]) -> tup
             order = [i for i in range(len(letters)) if i not in (first, second)]
             x = F.diagonal(F.permute(x, [*order, first, second]))
             letters = "".join(letters[i] for i in order) + letter
-    dropped = [i for i, c in enumerate(letters) if x.shape[i] == 1 != sizes[c]]
+    dropped = [i for i, c in enumerate(letters) if is_unit(x.shape[i]) and not is_unit(sizes[c])]
     if dropped:
         x = F.squeeze(x, axis=tuple(dropped))
         letters = "".join(c for i, c in enumerate(letters) if i not in dropped)

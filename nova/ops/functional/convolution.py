@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from nova.core.dtypes import accumulator
+from nova.core.sizes import known_equal, same_shape
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.functional.common import as_floats, as_tensor, function, to_dtype
 from nova.ops.rules import int_tuple, int_value
@@ -73,7 +74,7 @@ def _add_bias(F: Any, name: str, out: Any, bias: Any, channels: int) -> Any:
     if bias is None:
         return out
     (bias,) = as_floats(F, bias)
-    if bias.shape != (channels,):
+    if not same_shape(bias.shape, (channels,)):
         raise ShapeError(f"{name}: bias {bias.shape} for {channels} output channels")
     return out + F.reshape(bias, (channels, *(1,) * (len(out.shape) - 2)))
 
@@ -125,7 +126,7 @@ def _windows_product(
     outputs, depth, *kernel = weight.shape
     windows = F.windows(x, kernel=tuple(kernel), stride=stride, dilation=dilation)
     places = tuple(windows.shape[2 + len(kernel) :])
-    if depth == 1 and groups == channels == outputs:
+    if depth == 1 and known_equal(channels, groups) and groups == outputs:
         # Depthwise: each channel has its own kernel, a matmul would have one row.
         wide = accumulator(x.dtype)
         taps = to_dtype(F, F.reshape(weight, (channels, *kernel, *(1,) * len(kernel))), wide)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import log, pi
 from typing import Any
 
+from nova.core.sizes import same_shape
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.functional.algebra import vector_norm
 from nova.ops.functional.common import as_floats, function, number, reduce_terms, require_rank
@@ -108,7 +109,7 @@ def _multi_margin_loss(
     (x,) = as_floats(F, x)
     if p not in (1, 2):
         raise AttributeValueError(f"{name}: p must be 1 or 2, not {p!r}")
-    if len(x.shape) not in (1, 2) or target.shape != x.shape[:-1]:
+    if len(x.shape) not in (1, 2) or not same_shape(target.shape, x.shape[:-1]):
         raise ShapeError(f"{name}: scores {x.shape} and classes {target.shape}")
     index = F.unsqueeze(target, -1)
     chosen = F.gather(x, index, axis=-1)
@@ -149,7 +150,7 @@ def _gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Any:
     x, target, var = as_floats(F, x, target, var)
-    if var.shape != x.shape and var.shape == x.shape[:-1]:
+    if not same_shape(var.shape, x.shape) and same_shape(var.shape, x.shape[:-1]):
         var = F.unsqueeze(var, -1)
     floor = number("gaussian_nll_loss", "eps", eps)
     # The gradient passes a variance below eps, as in torch.

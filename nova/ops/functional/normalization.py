@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from nova.core.dtypes import accumulator
+from nova.core.sizes import known_equal, same_shape
 from nova.errors import ShapeError
 from nova.ops.functional.common import as_floats, function, number, require_rank, to_dtype
 from nova.ops.rules import int_value
@@ -20,7 +21,7 @@ def _per_channel(F: Any, name: str, x: Any, option: str, given: Any) -> Any:
     if given is None:
         return None
     (vector,) = as_floats(F, given)
-    if vector.shape != (x.shape[1],):
+    if not same_shape(vector.shape, (x.shape[1],)):
         raise ShapeError(f"{name}: {option} {vector.shape} for {x.shape[1]} channels")
     wide = to_dtype(F, vector, accumulator(x.dtype))
     return F.reshape(wide, (1, x.shape[1], *(1,) * (len(x.shape) - 2)))
@@ -56,7 +57,7 @@ def _batch_norm(
     wide = to_dtype(F, x, accumulator(x.dtype))
     if training:
         axes = (0, *range(2, len(x.shape)))
-        if prod(x.shape[a] for a in axes) == 1:
+        if known_equal(prod(x.shape[a] for a in axes), 1):
             raise ShapeError(f"batch_norm: one value per channel in {x.shape}, in training")
         return _affine(F, "batch_norm", x, _normalized(F, wide, axes, small), weight, bias)
     mean = _per_channel(F, "batch_norm", x, "running_mean", running_mean)
@@ -73,7 +74,7 @@ def _group_norm(
     (x,) = as_floats(F, x)
     require_rank("group_norm", x, 2)
     groups = int_value(num_groups, "group_norm: num_groups")
-    if groups < 1 or x.shape[1] % groups:
+    if groups < 1 or not known_equal(x.shape[1] % groups, 0):
         raise ShapeError(f"group_norm: {x.shape[1]} channels in {groups} groups")
     wide = to_dtype(F, x, accumulator(x.dtype))
     rows = F.reshape(wide, (x.shape[0], groups, prod(x.shape[1:]) // groups))
@@ -113,7 +114,8 @@ def _rope(F: Any, x: Any, cos: Any, sin: Any, interleaved: bool = False) -> Any:
     require_rank("rope", x, 2)
     half = x.shape[-1] // 2
     cos, sin = as_floats(F, cos, sin)
-    if x.shape[-1] % 2 or cos.shape[-1] != half or sin.shape != cos.shape:
+    is_even = known_equal(x.shape[-1] % 2, 0)
+    if not is_even or cos.shape[-1] != half or not same_shape(sin.shape, cos.shape):
         raise ShapeError(
             f"rope: cos {cos.shape} and sin {sin.shape} for x {x.shape}",
             hint="their last axis has half the size of that of x, which is even",

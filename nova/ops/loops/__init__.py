@@ -4,9 +4,9 @@ Each file has rows with a type rule, a numpy reference, a gradient and a lowerin
 registers them. `nova/ops/functional/` has the functions of torch that are written with them.
 """
 
-from nova.ops.loops import scans, scatters, sorting, windows
+from nova.ops.loops import scans, scatters, slices, sorting, windows
 
-FAMILIES = (windows, scans, sorting, scatters)
+FAMILIES = (windows, scans, sorting, scatters, slices)
 
 
 def register_rows() -> None:

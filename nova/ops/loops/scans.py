@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, dtype, i64
+from nova.core.sizes import same_shape
 from nova.errors import ShapeError
 from nova.ops.pointwise import in_f32
-from nova.ops.rules import Types, resolve_axis, widen
+from nova.ops.rules import Types, is_zero, resolve_axis, widen
 from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -56,7 +57,7 @@ def _cumsum_numpy(x: np.ndarray, *, axis: int) -> np.ndarray:
 
 
 def _recurrence_type(ins: Types, attrs: Attrs) -> TensorType:
-    if ins[0].shape != ins[1].shape:
+    if not same_shape(ins[0].shape, ins[1].shape):
         raise ShapeError(f"factors {ins[0].shape} and terms {ins[1].shape} differ")
     return ins[1]
 
@@ -96,7 +97,7 @@ def _shift(F: Any, x: Any, axis: int, by: int) -> Any:
 def _recurrence_vjp(
     F: Any, g: Any, out: Any, factor: Any, term: Any, *, axis: int
 ) -> tuple[Any, Any]:
-    if not out.shape[axis]:
+    if is_zero(out.shape[axis]):
         return F.zeros_like(factor), g
     # The adjoint runs backward: s[i] = g[i] + factor[i + 1] * s[i + 1].
     ahead = _flipped(F, _shift(F, factor, axis, -1), axis)

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, promote
+from nova.core.sizes import at_most, same_shape
 from nova.errors import ShapeError
 from nova.ops.rules import (
     Types,
     clamp_index,
     clamp_index_scalar,
     index_operand,
+    is_zero,
     resolve_axis,
     widen,
 )
@@ -33,12 +35,12 @@ def _cast(types: tuple[DType, ...]) -> tuple[DType, ...]:
 def _type(ins: Types, attrs: Attrs) -> TensorType:
     x, index, updates = ins
     axis = attrs["axis"]
-    if index.rank != x.rank or updates.shape != index.shape:
+    if index.rank != x.rank or not same_shape(updates.shape, index.shape):
         raise ShapeError(f"index {index.shape} and updates {updates.shape} for x {x.shape}")
     sizes = zip(x.shape, index.shape, strict=True)
-    if any(m > n for i, (n, m) in enumerate(sizes) if i != axis):
+    if any(not at_most(m, n) for i, (n, m) in enumerate(sizes) if i != axis):
         raise ShapeError(f"index {index.shape} is larger than x {x.shape} outside axis {axis}")
-    if index.size and not x.shape[axis]:
+    if is_zero(x.shape[axis]) and not index.is_empty:
         raise ShapeError(f"axis {axis} of {x.shape} has no element that an index could name")
     return x
 
@@ -74,7 +76,7 @@ def _lower(combine: Any) -> Any:
 def _set_vjp(
     F: Any, g: Any, out: Any, x: Any, index: Any, updates: Any, *, axis: int
 ) -> tuple[Any, None, Any]:
-    if not index.size:
+    if index.type.is_empty:
         return g, None, F.zeros_like(updates)
     # The number of the update that stayed at each position: only it has a gradient.
     numbers = F.reshape(F.arange(index.size), index.shape)
@@ -88,7 +90,7 @@ def _extreme_vjp(
     F: Any, g: Any, out: Any, x: Any, index: Any, updates: Any, *, axis: int
 ) -> tuple[Any, None, Any]:
     """Elements that are the extreme share the gradient evenly, as in torch."""
-    if not index.size:
+    if index.type.is_empty:
         return g, None, F.zeros_like(updates)
     own = F.cast(F.eq(x, out), dtype=x.dtype)
     theirs = F.cast(F.eq(updates, F.gather(out, index, axis=axis)), dtype=x.dtype)

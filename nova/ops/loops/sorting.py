@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import TensorType, bool_, i64
+from nova.core.sizes import bounds, is_static, same_shape
 from nova.errors import AttributeValueError, ShapeError
-from nova.ops.rules import Types, resolve_axis, widen
+from nova.ops.rules import Types, is_zero, resolve_axis, static_axis, widen
 from nova.ops.table import Op, register
 
 Attrs = dict[str, Any]
@@ -40,6 +41,11 @@ def _argsort_numpy(x: np.ndarray, *, axis: int, descending: bool) -> np.ndarray:
     return keys.shape[axis] - 1 - order
 
 
+def _argsort_type(ins: Types, attrs: Attrs) -> TensorType:
+    static_axis(ins[0], attrs["axis"], "a merge sort runs along")
+    return ins[0].with_dtype(i64)
+
+
 def _argsort_lower(b: Any, out: TensorType, x: Any, *, axis: int, descending: bool) -> Any:
     def less(s: Any, second: Any, first: Any) -> Any:
         """Whether `second` goes before `first`; NaN counts as the largest."""
@@ -54,7 +60,7 @@ def _argsort_lower(b: Any, out: TensorType, x: Any, *, axis: int, descending: bo
 
 def _search_type(ins: Types, attrs: Attrs) -> TensorType:
     edges, values = ins
-    if edges.rank < 1 or (edges.rank > 1 and edges.shape[:-1] != values.shape[:-1]):
+    if edges.rank < 1 or (edges.rank > 1 and not same_shape(edges.shape[:-1], values.shape[:-1])):
         raise ShapeError(
             f"sorted {edges.shape} for values {values.shape}",
             hint="it is a vector, or has the values' shape but for the last axis",
@@ -73,19 +79,25 @@ def _search_numpy(edges: np.ndarray, values: np.ndarray, *, right: bool) -> np.n
     return result
 
 
+def last_position(s: Any, position: Any, size: Any) -> Any:
+    """A position of 0 or more, limited to the last one of an axis."""
+    limited = s.minimum(position, size - 1)
+    return limited if is_static(size) else s.maximum(limited, 0)
+
+
 def _search_lower(b: Any, out: TensorType, edges: Any, values: Any, *, right: bool) -> Any:
-    n = b.static_size(edges.shape[-1], "searchsorted")
-    if not out.size or not n:
-        return b.fill(out, 0) if out.size else b.empty(out)
+    n = edges.shape[-1]
+    if out.is_empty or is_zero(n):
+        return b.empty(out) if out.is_empty else b.fill(out, 0)
     rows = edges.type.rank - 1
 
     def body(s: Any, value: Any) -> Any:
         lead = [s.index(i) for i in range(rows)]
         low, high = s.const(0, i64), s.const(n, i64)
-        # The answer is in low..high, whose length halves: n.bit_length() steps find it.
-        for _ in range(n.bit_length()):
+        # The answer is in low..high, whose length halves: as many steps as n has bits find it.
+        for _ in range(bounds(n)[1].bit_length()):
             middle = s.binary("shr_u", low + high, s.const(1, i64))
-            edge = s.load(edges.value, [*lead, s.minimum(middle, n - 1)], edges.dtype)
+            edge = s.load(edges.value, [*lead, last_position(s, middle, n)], edges.dtype)
             before = edge <= value if right else edge < value
             if edge.dtype.is_float:
                 # NaN is the largest.
@@ -108,7 +120,7 @@ ROWS: tuple[Op, ...] = (
         "The positions that sort an axis; equal elements keep their order, NaN is the largest.",
         attrs={"axis": -1, "descending": False},
         canon=_argsort_canon,
-        infer=lambda ins, attrs: ins[0].with_dtype(i64),
+        infer=_argsort_type,
         numpy=_argsort_numpy,
         lower=_argsort_lower,
         methods=("argsort",),

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import TensorType, bool_
+from nova.core.sizes import same_shape
 from nova.errors import AttributeValueError, ShapeError
-from nova.ops.rules import Types, int_tuple, widen
+from nova.ops.rules import Types, clamp_position, int_tuple, size_tuple, widen
 from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -31,7 +32,7 @@ def _options(attrs: Attrs, count: int, names: tuple[str, ...]) -> Attrs:
     """Tuples of `count` positive ints; an int stands for every axis."""
     result = {}
     for name in names:
-        values = int_tuple(attrs[name], name)
+        values = size_tuple(attrs[name], name) if name == "size" else int_tuple(attrs[name], name)
         values = values * count if len(values) == 1 else values
         if len(values) != count or any(v < 1 for v in values):
             raise AttributeValueError(f"{name} {attrs[name]}: not {count} positive sizes")
@@ -85,7 +86,7 @@ def _at(tap: Sizes, counts: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Any,
 def _windows_lower(
     b: Any, out: TensorType, x: Any, *, kernel: Sizes, stride: Sizes, dilation: Sizes
 ) -> Any:
-    if not out.size:
+    if out.is_empty:
         return b.empty(out)
     rank = len(kernel)
     lead = x.type.rank - rank
@@ -115,7 +116,7 @@ def _windows_vjp(
 
 
 def _overlap_canon(ins: Types, attrs: Attrs) -> Attrs:
-    size = int_tuple(attrs["size"], "size")
+    size = size_tuple(attrs["size"], "size")
     if not size or 2 * len(size) > ins[0].rank:
         raise ShapeError(
             f"{len(size)} sizes for windows {ins[0].shape}",
@@ -149,7 +150,7 @@ def _overlap_lower(
     rank = len(size)
     lead = out.rank - rank
     kernel, counts = x.shape[lead : lead + rank], x.shape[lead + rank :]
-    if not x.type.size:
+    if x.type.is_empty:
         return b.fill(out, 0)
 
     def body(s: Any) -> Any:
@@ -162,7 +163,7 @@ def _overlap_lower(
             inside = inside & (offset >= 0) & (place < c)
             if step > 1:
                 inside = inside & s.compare("eq", s.rem(offset, step), 0)
-            places.append(s.minimum(s.maximum(place, 0), c - 1))
+            places.append(clamp_position(s, place, c))
         at = [*(s.index(i) for i in range(lead)), *taps, *places]
         return s.select(inside, s.load(x.value, at, x.dtype), 0)
 
@@ -176,7 +177,7 @@ def _overlap_vjp(F: Any, g: Any, out: Any, x: Any, *, size: Any, stride: Any, di
         (c - 1) * s + (k - 1) * d + 1
         for c, k, s, d in zip(counts, kernel, stride, dilation, strict=True)
     ]
-    if spans != list(size):  # elements after the last window
+    if not same_shape(spans, size):  # elements after the last window
         lead = g.shape[: len(g.shape) - count]
         g = F.slice(g, [0] * len(g.shape), [*lead, *spans])
     return F.windows(g, kernel=kernel, stride=stride, dilation=dilation)

@@ -12,7 +12,7 @@ from nova.ir.bindings import arith, builtin, func, ir, tensor
 from nova.ir.clone import clone_into
 from nova.ir.control_flow.functions import Control
 from nova.ir.index import index
-from nova.ir.walk import main_function
+from nova.ir.walk import every_op, main_function
 from nova.passes.base import Pass
 from nova.passes.control.match_loops import constant_index, match_loop
 
@@ -29,8 +29,9 @@ class OutlineControlFlow(Pass):
 
     `nova/ir/control_flow/functions.py` describes both. Slices that a `scf.for` reads and writes at
     its induction variable, forwards or backwards, become slices of the operands and results of the
-    control function: no kernel copies them. A loop whose bounds are not constant and any op that
-    carries values other than tensors stay: they run inside of one kernel.
+    control function: no kernel copies them. A loop whose bounds are not constant, any op that
+    carries values other than tensors, and one without an op on tensors inside stay: they run inside
+    of one kernel.
     """
 
     name: ClassVar[str] = "outline-control-flow"
@@ -55,7 +56,7 @@ def can_outline(op: Any) -> bool:
     """Whether a loop or branch carries only tensors, and has constant bounds if it is a `for`."""
     if op.name not in _OUTLINED or not len(op.results):
         return False
-    if not all(map(_is_static_tensor, op.results)):
+    if not all(map(_is_static_tensor, op.results)) or not _has_tensor_ops(op):
         return False
     if op.name == "scf.for":
         bounds = [constant_index(op.operands[i]) for i in range(3)]
@@ -66,6 +67,12 @@ def can_outline(op: Any) -> bool:
         forwarded = [*before.arguments, *after.arguments, *list(ending.operands)[1:]]
         return all(map(_is_static_tensor, forwarded))
     return True
+
+
+def _has_tensor_ops(op: Any) -> bool:
+    """Whether an op on tensors is inside: loops over elements are code of one kernel."""
+    names = [inner.name for inner in every_op(op)]
+    return any(n.startswith(("nova.", "linalg.", "stablehlo.")) for n in names)
 
 
 def _is_static_tensor(value: Any) -> bool:

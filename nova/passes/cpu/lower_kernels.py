@@ -14,7 +14,7 @@ from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.errors import LoweringError, SymbolicSizeError
 from nova.ir.attributes import SIZE_VALUES, TILES
-from nova.ir.bindings import func, ir, memref, scf
+from nova.ir.bindings import func, ir, memref
 from nova.ir.control_flow.functions import control_functions, host_functions
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
@@ -132,10 +132,7 @@ def _emit_tiles(kernel: Any, target: Any, tile_work: int) -> int:
     begin = block.add_argument(index_type, kernel.location)
     end = block.add_argument(index_type, kernel.location)
     with ir.InsertionPoint(returned), kernel.location:
-        loop = scf.ForOp(begin, end, index(1))
-        with ir.InsertionPoint(loop.body):
-            schedule.emit_tile(loop.induction_variable)
-            scf.YieldOp([])
+        schedule.emit(begin, end)
     for op in reversed(old):
         if not any(True for r in op.results for _ in r.uses):
             op.erase()
@@ -144,4 +141,6 @@ def _emit_tiles(kernel: Any, target: Any, tile_work: int) -> int:
     tiles = typical(schedule.tiles)
     view.tiles, view.core, view.scalar_loops = tiles, schedule.core, schedule.scalar_loops
     store_footprint(kernel, schedule.footprint)
+    if schedule.merges_tiles:
+        view.merges_tiles = True
     return tiles

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.errors import LoweringError
-from nova.ir.attributes import CONTAINER_MODULE, LAUNCH
+from nova.ir.attributes import CONTAINER_MODULE, DIMS, LAUNCH
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
@@ -42,7 +42,14 @@ class LowerDeviceKernels(Pass):
 
         load_device_dialects(module.context)
         target = parse_target(self.target)
-        main_function(module)
+        main = main_function(module)
+        if DIMS.has(main):
+            raise LoweringError(
+                "kernels of a device have static sizes, and the program has symbolic ones: "
+                + ", ".join(DIMS.get(main)),
+                where=place_of(main.location),
+                hint="compile it for a CPU, or for each size",
+            )
         require_buffers(module)
         if lowered := [k for k in kernels(module) if LAUNCH.has(k)]:
             name = lowered[0].name.value

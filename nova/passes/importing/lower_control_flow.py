@@ -16,8 +16,8 @@ from nova.passes.base import Pass
 class LowerControlFlow(Pass):
     """Rewrite `stablehlo.while`, `if` and `case` as `scf.while` and `scf.if` on tensors.
 
-    Each of them becomes one kernel without tiles later: a loop runs on one core. An index out of
-    range of a case selects the last branch, as StableHLO specifies.
+    `outline-control-flow` makes programs of their regions later. An index out of range of a case
+    selects the last branch, as StableHLO specifies.
     """
 
     name: ClassVar[str] = "lower-control-flow"

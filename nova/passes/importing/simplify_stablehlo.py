@@ -91,7 +91,7 @@ def count_iterations(op: Any) -> int | None:
         return None
     number = list(condition.arguments).index(counter)
     returned = list(body.operations)[-1].operation.operands[number]
-    end, start = _integer(limit), _integer(op.operands[number])
+    end, start = integer_constant(limit), integer_constant(op.operands[number])
     if end is None or start is None or not _adds_one(returned, body.arguments[number]):
         return None
     return max(0, end - start)
@@ -101,10 +101,12 @@ def _adds_one(value: Any, counter: Any) -> bool:
     if not isinstance(value, ir.OpResult) or value.owner.operation.name != "stablehlo.add":
         return False
     a, b = value.owner.operation.operands
-    return (a == counter and _integer(b) == 1) or (b == counter and _integer(a) == 1)
+    return (a == counter and integer_constant(b) == 1) or (
+        b == counter and integer_constant(a) == 1
+    )
 
 
-def _integer(value: Any) -> int | None:
+def integer_constant(value: Any) -> int | None:
     """The integer in a constant tensor of rank 0."""
     if not isinstance(value, ir.OpResult) or value.owner.operation.name != "stablehlo.constant":
         return None

@@ -12,9 +12,11 @@ from nova.ir.bindings import arith, func, ir
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import full_name
 from nova.ir.linalg.builder import LinalgBuilder, Operand
-from nova.ir.op_attributes import from_attributes
+from nova.ir.op_attributes import from_attributes, symbolic_attrs
 from nova.ir.resources import retyped
-from nova.ir.types import nova_type, tensor_type
+from nova.ir.symbolic.size_table import sizes_of
+from nova.ir.symbolic.size_values import SIZE
+from nova.ir.types import nova_type, symbolic_type, tensor_type
 from nova.ir.walk import functions
 from nova.ops import OPS
 from nova.passes.base import Pass
@@ -25,7 +27,8 @@ class ConvertNovaToLinalg(Pass):
     """Rewrite primitive nova ops as linalg on tensors.
 
     Unsigned element types become signless: from here on the ops carry the signedness. Composites
-    must have been decomposed. `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the
+    must have been decomposed. In a symbolic program, a value that depends on a size is `nova.size`.
+    `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the
     ops of `form-attention`; all other ops of the dialect are gone afterwards.
     """
 
@@ -35,7 +38,8 @@ class ConvertNovaToLinalg(Pass):
         for function in functions(module):
             if function.is_external:
                 _make_type_signless(function)
-            else:
+                continue
+            with sizes_of(function):
                 _Converter().function(function)
 
 
@@ -49,9 +53,10 @@ class _Converter:
         for argument in block.arguments:
             self._make_signless(argument)
         for op in list(block.operations):
-            if op.operation.name.startswith("nova.") and op.operation.name not in ATTENTION:
+            name = op.operation.name
+            if name.startswith("nova.") and name not in ATTENTION and name != SIZE:
                 self._convert(op.operation)
-            elif op.operation.name == "func.call":
+            elif name == "func.call":
                 for result in op.operation.results:
                     self._make_signless(result)
         returned = block.operations[len(block.operations) - 1]
@@ -63,11 +68,11 @@ class _Converter:
 
     def _make_signless(self, value: Any) -> None:
         if isinstance(value.type, ir.RankedTensorType):
-            self.types[value] = nova_type(value.type)
+            self.types[value] = symbolic_type(value.type)
             value.set_type(tensor_type(self.types[value]))
 
     def _operand(self, value: Any) -> Operand:
-        return Operand(value, self.types.get(value) or nova_type(value.type))
+        return Operand(value, self.types.get(value) or symbolic_type(value.type))
 
     def _convert(self, op: Any) -> None:
         name = op.name.removeprefix("nova.")
@@ -91,7 +96,7 @@ class _Converter:
             )
         operands = [self._operand(v) for v in op.operands]
         types = tuple(o.type for o in operands)
-        attrs = from_attributes(row, op.attributes)
+        attrs = symbolic_attrs(from_attributes(row, op.attributes))
         if row.canon is not None:
             attrs = row.canon(types, attrs)
         assert row.infer is not None

@@ -1,6 +1,6 @@
 """`split-reductions`: a reduction to few results becomes two, through many partial results.
 
-Runs in the device pipelines, before kernels are formed.
+Runs before kernels are formed: in the device pipelines, and for long reductions on CPUs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from nova.ir.clone import clone_into
 from nova.ir.index import index
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.linalg.ops import generic_op, loop_index, yield_op
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import main_function
 from nova.passes.base import Pass
 
@@ -32,22 +33,26 @@ _MOST_PARTIAL = 16 << 20
 
 @record
 class SplitReductions(Pass):
-    """Cut the outermost reduced dimension into parts, where that gives a device more parallelism.
+    """Cut the outermost reduced dimension into parts, where that gives more parallelism.
 
     A sum of everything, of the columns of a tall matrix, or of a matmul along a long k (split-k)
-    has too few results for one block of threads per result, or per tile of results. It is cut when
-    its terms are `terms` or more, and the number of blocks would be less than `blocks`: then each
-    part gives a row of partial results, and a second op combines those. The cut depends on shapes
-    alone, and so does the order of the sums.
+    has too few results for one block of threads (on a CPU: one core) per result, or per tile of
+    results. It is cut when its terms are `terms` or more (`depth` or more in a matmul), and the
+    number of blocks would be less than `blocks`: then each part gives a row of partial results, and
+    a second op combines those. The cut depends on shapes alone, and so does the order of the sums.
     """
 
     name: ClassVar[str] = "split-reductions"
     terms: int = 65_536
     blocks: int = 264
     part: int = 1_024  # approximate minimum of terms of a part
+    depth: int = 65_536
 
     def run(self, module: ir.Module) -> None:
-        for op in list(main_function(module).entry_block.operations):
+        main = main_function(module)
+        if SizeTable.of(main) is not None:
+            return  # the parts of a symbolic size are not a number
+        for op in list(main.entry_block.operations):
             op = op.operation
             if is_generic_op(op) and (cut := self._cut(GenericOp(op))):
                 _split(GenericOp(op), *cut)
@@ -66,7 +71,8 @@ class SplitReductions(Pass):
         blocks = (
             results // _ACROSS if across else -(-results // _TILE) if is_contraction else results
         )
-        if names is None or terms < self.terms or blocks >= self.blocks:
+        least = self.depth if is_contraction else self.terms
+        if names is None or terms < least or blocks >= self.blocks:
             return None
         dim = reduced[0]
         if not all(_is_plain(generic, i, dim) for i in range(len(generic.op.operands))):

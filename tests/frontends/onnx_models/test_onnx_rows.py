@@ -223,3 +223,68 @@ def test_malformed_nodes_name_themselves(nodes: list[Any], message: str) -> None
     with pytest.raises(errors.OnnxError, match=message) as caught:
         nova.from_onnx(proto).graph.results()
     assert f"({nodes[0].op_type})" in str(caught.value)
+
+
+@pytest.mark.parametrize("channels", [3, 40])
+def test_integer_convolutions_are_exact(channels: int) -> None:
+    """The extreme codes: sums of 360 products need more bits than f32 has."""
+    x = np.where(RNG.random((1, channels, 5, 5)) < 0.5, 0, 255).astype("u1")
+    w = np.where(RNG.random((2, channels, 3, 3)) < 0.9, 127, -128).astype("i1")
+    proto = model([node("ConvInteger", "x", "w", pads=[1, 1, 1, 1])], {"x": x, "w": w}, ["y"])
+    padded = np.pad(x.astype("i8"), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    expected = np.einsum("nchwij,ocij->nohw", windows, w.astype("i8")).astype("i4")
+    np.testing.assert_array_equal(nova.from_onnx(proto)(x, w), expected)
+
+
+def test_plain_attention_is_the_fused_op() -> None:
+    q, k, v = floats(1, 2, 6, 8), floats(1, 2, 6, 8), floats(1, 2, 6, 8)
+    proto = model(
+        [node("Attention", "q", "k", "v", is_causal=1)], {"q": q, "k": k, "v": v}, ["y"], 24
+    )
+    program = nova.from_onnx(proto)
+    [out] = program.graph.results()
+    assert out.op is not None and out.op.name == "scaled_dot_product_attention"
+    [expected] = ReferenceEvaluator(proto).run(None, {"q": q, "k": k, "v": v})
+    np.testing.assert_allclose(program(q, k, v), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["QDQ", "QLinear"])
+def test_a_quantized_layer_is_that_of_onnxruntime(name: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x = floats(4, 16)
+    constants = {
+        "s": np.float32(0.05),
+        "z": np.uint8(120),
+        "w": RNG.integers(-128, 127, (16, 8)).astype("i1"),
+        "ws": np.float32(0.02),
+        "wz": np.int8(0),
+        "os": np.float32(0.1),
+        "oz": np.uint8(100),
+    }
+    nodes = [node("QuantizeLinear", "x", "s", "z", outputs=("q",))]
+    if name == "QDQ":
+        nodes += [
+            node("DequantizeLinear", "q", "s", "z", outputs=("a",)),
+            node("DequantizeLinear", "w", "ws", "wz", outputs=("b",)),
+            node("MatMul", "a", "b", outputs=("c",)),
+            node("QuantizeLinear", "c", "os", "oz", outputs=("d",)),
+        ]
+    else:
+        inputs = ("q", "s", "z", "w", "ws", "wz", "os", "oz")
+        nodes += [node("QLinearMatMul", *inputs, outputs=("d",))]
+    nodes += [node("DequantizeLinear", "d", "os", "oz")]
+    proto = model(nodes, {"x": x}, ["y"])
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()
+    )
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    proto.ir_version = 10
+    del proto.opset_import[1:]
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    # One step of the output: sums are rounded at other places.
+    np.testing.assert_allclose(
+        nova.from_onnx(proto)(x), session.run(None, {"x": x})[0], atol=0.1001
+    )

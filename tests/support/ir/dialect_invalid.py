@@ -221,6 +221,19 @@ MISTAKES: tuple[Mistake, ...] = (
         "axis = 0 : i64",
     ),
     M("gather", "4x3xf32 2xi64", "2xf32", "index (2,) for x (4, 3) along axis 0", "axis = 0 : i64"),
+    M(
+        "dynamic_slice",
+        "4x3xf32 2xi64",
+        "5x1xf32",
+        "a slice of shape (5, 1) does not fit into (4, 3)",
+        "slice_sizes = array<i64: 5, 1>",
+    ),
+    M(
+        "dynamic_update_slice",
+        "4x3xf32 2x1xf32 3xi64",
+        "4x3xf32",
+        "(3,) start positions for a tensor of rank 2",
+    ),
     M("take", "4x3xf32 2xf32", "2x3xf32", "index must hold integers, not f32", "axis = 0 : i64"),
     M(
         "take",

@@ -150,6 +150,8 @@ SAMPLES: dict[str, dict[str, Sample]] = {
     "indexing": {
         "gather": Sample("gather", "f32[4,3] i64[2,3]", {"axis": 0}),
         "take": Sample("take", "f32[4,3] i64[5]", {"axis": 0}),
+        "dynamic_slice": Sample("dynamic_slice", "f32[4,3] i64[2]", {"slice_sizes": (2, 1)}),
+        "dynamic_update_slice": Sample("dynamic_update_slice", "f32[4,3] f32[2,1] i64[2]"),
         "embedding": Sample("embedding", "f32[10,4] i64[2,3]"),
         "scatter_add": Sample("scatter_add", "f32[4] i64[6] f32[6]", {"axis": 0}),
         "index_add": Sample("index_add", "f32[4,3] i64[6] f32[6,3]", {"axis": 0}),

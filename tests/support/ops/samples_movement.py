@@ -289,7 +289,50 @@ def _index_add(x: Any, i: Any, updates: Any, axis: int = 0) -> Any:
     return x.index_add(axis, i % max(x.shape[axis], 1), updates)
 
 
+def _starts(x: Any, i: Any, sizes: Any) -> list[int]:
+    positions = [int(p) + n if p < 0 else int(p) for p, n in zip(i, x.shape, strict=True)]
+    return [min(max(p, 0), n - w) for p, n, w in zip(positions, x.shape, sizes, strict=True)]
+
+
+def _slice_at(x: Any, i: Any, slice_sizes: Any) -> Any:
+    sizes = slice_sizes
+    for axis, (start, size) in enumerate(zip(_starts(x, i, sizes), sizes, strict=True)):
+        x = x.narrow(axis, start, size)
+    return x
+
+
+def _update_at(x: Any, update: Any, i: Any) -> Any:
+    window = [
+        slice(start, start + size)
+        for start, size in zip(_starts(x, i, update.shape), update.shape, strict=True)
+    ]
+    out = x.clone()
+    out[tuple(window)] = update
+    return out
+
+
 INDEXING = {
+    "dynamic_slice": Sample(
+        (
+            case((5, 7), index((2,), 5), slice_sizes=(2, 3)),
+            case((4, 3, 6), index((3,), 6), slice_sizes=(4, 1, 5)),
+            case((7,), index((1,), 9), slice_sizes=(7,)),
+            case((), index((0,), 1), slice_sizes=()),
+            case((5, 7), index((2,), 5), slice_sizes=(0, 3)),
+        ),
+        _slice_at,
+        large=(case((80, 340), index((2,), 80), slice_sizes=LARGE),),
+    ),
+    "dynamic_update_slice": Sample(
+        (
+            case((5, 7), (2, 3), index((2,), 5)),
+            case((4, 3, 6), (4, 1, 5), index((3,), 6)),
+            case((7,), (7,), index((1,), 9)),
+            case((5, 7), (0, 3), index((2,), 5)),
+        ),
+        _update_at,
+        large=(case(LARGE, (20, 30), index((2,), 50)),),
+    ),
     "gather": Sample(
         (
             case((5, 7), index((5, 3), 7), axis=1),

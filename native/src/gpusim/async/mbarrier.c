@@ -312,7 +312,8 @@ int sim_mbarrier_wait(sim_block *block, sim_warp *warp, const sim_instruction *a
                                       .at = (uint32_t)(at - block->kernel->code)};
     }
     if (at->flags & WAIT_POLLS) {
-        warp->polls |= passed != mask;
+        if (passed != mask)
+            warp->polls = POLLS_MBARRIER;
         put_predicate(warp, operand(block, at, 0), passed, mask);
         return 0;
     }

@@ -10,7 +10,7 @@ static const struct {
                     {4, T_F32, 1}, {4, T_TF32, 1}, {4, T_TF32, 1}};
 enum { TENSOR_TYPE_COUNT = sizeof TENSOR_TYPES / sizeof TENSOR_TYPES[0] };
 
-static uint32_t map_step(const sim_tensor_map *map, uint32_t dim)
+static uint32_t tensor_step(const sim_tensor_map *map, uint32_t dim)
 {
     return map->steps[dim] != 0 ? map->steps[dim] : 1;
 }
@@ -33,7 +33,7 @@ const char *nova_sim_check_tensor_map(const sim_tensor_map *map)
             return "a dimension is not 1 to 2^32 elements";
         if (map->box[i] == 0 || map->box[i] > 256)
             return "a dimension of the box is not 1 to 256 elements";
-        if (map_step(map, i) > 8)
+        if (tensor_step(map, i) > 8)
             return "an element stride is not 1 to 8";
         if (i + 1 < map->rank &&
             (map->strides[i] % 16 != 0 || map->strides[i] >= UINT64_C(1) << 40))
@@ -61,7 +61,7 @@ const char *sim_read_tensor_map(const uint8_t *bytes, sim_tiling *tiling)
                            .fills_nan = map.fills_nan};
     for (uint32_t i = 0; i < TENSOR_DIMS; i++) {
         int used = i < map.rank;
-        uint32_t step = used ? map_step(&map, i) : 1;
+        uint32_t step = used ? tensor_step(&map, i) : 1;
         tiling->dims[i] = used ? map.dims[i] : 1;
         tiling->steps[i] = step;
         tiling->box[i] = used ? (map.box[i] + step - 1) / step : 1;

@@ -138,6 +138,11 @@ static int wgmma_start(sim_block *block, uint32_t number, const sim_instruction 
             return sim_report_detail(block, FAULT_WGMMA, at, thread,
                                      "warps of the warpgroup have committed %u and %u groups",
                                      warps->wgmma_groups, warps[w].wgmma_groups);
+        if (warps[w].thread_registers != warps->thread_registers)
+            return sim_report_detail(block, FAULT_REGISTERS, at, thread,
+                                     "warps of the warpgroup have %u and %u registers: all of them "
+                                     "execute setmaxnreg",
+                                     warps->thread_registers, warps[w].thread_registers);
         if (wgmma_check_registers(block, warps + w, group, at))
             return 1;
     }

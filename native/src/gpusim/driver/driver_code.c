@@ -8,7 +8,7 @@
  * to. */
 typedef struct {
     char magic[8];
-    uint64_t count, text, text_size;
+    uint64_t count, text, text_size, schedule;
 } image_header;
 
 typedef struct {
@@ -82,6 +82,7 @@ int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, ui
     created->image = copy;
     created->text = copy + header->text;
     created->text_size = header->text_size;
+    created->schedule = (uint32_t)header->schedule;
     created->count = (uint32_t)header->count;
     const image_row *rows = (const void *)(copy + sizeof *header);
     for (uint32_t i = 0; i < created->count; i++) {

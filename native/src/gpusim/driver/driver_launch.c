@@ -87,6 +87,7 @@ static int launch_run(simulator *s, const work *w, const sim_range *ranges,
         .dynamic_shared = w->shape.shared,
         .most_steps = MOST_STEPS,
         .check_races = 1,
+        .schedule = w->function->of->schedule,
     };
     sim_fault fault;
     if (!nova_sim_run(&w->function->kernel, &launch, &fault))

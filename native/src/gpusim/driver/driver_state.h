@@ -46,6 +46,7 @@ struct module {
     const char *text; /* the PTX, for its lines */
     uint64_t text_size;
     uint32_t count;
+    uint32_t schedule; /* of its launches: see sim_launch */
     function functions[];
 };
 

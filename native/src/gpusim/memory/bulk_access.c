@@ -9,14 +9,14 @@ sim_actor sim_make_actor(sim_block *block, sim_warp *warp, const sim_instruction
     return actor;
 }
 
-static sim_stamp actor_stamp(const sim_actor *actor, int strong)
+static sim_stamp bulk_stamp(const sim_actor *actor, int strong)
 {
     uint32_t thread = BLOCK_THREADS + actor->agent - AGENT_STORES;
     return (sim_stamp)actor->block->serial << BLOCK_AT | (sim_stamp)actor->clock << CLOCK_AT |
-           (sim_stamp)thread << THREAD_AT | (strong ? STAMP_STRONG : 0) | STAMP_BYTES;
+           (sim_stamp)thread << THREAD_AT | (strong ? STAMP_STRONG : 0);
 }
 
-static int actor_is_ordered(const sim_actor *actor, sim_space space, sim_stamp stamp)
+static int bulk_is_ordered(const sim_actor *actor, sim_space space, sim_stamp stamp)
 {
     for (uint32_t w = 0; w < actor->warp_count; w++) {
         const sim_warp *warp = actor->warps[w];
@@ -29,7 +29,7 @@ static int actor_is_ordered(const sim_actor *actor, sim_space space, sim_stamp s
 
 /* Whether a generic write is followed by a proxy fence: of its thread, or of a thread between it
  * and this access. */
-static int actor_is_fenced(const sim_actor *actor, sim_space space, const sim_shadow *word)
+static int bulk_is_fenced(const sim_actor *actor, sim_space space, const sim_shadow *word)
 {
     uint32_t thread = thread_in(word->write);
     const sim_block *author = stamp_block(actor->block, word->write);
@@ -45,15 +45,15 @@ static int actor_is_fenced(const sim_actor *actor, sim_space space, const sim_sh
     return 0;
 }
 
-static int actor_report_race(sim_actor *actor, sim_space space, uint64_t address, uint32_t bytes,
-                             sim_access access, const sim_shadow *word, sim_stamp with)
+static int bulk_report_race(sim_actor *actor, sim_space space, uint64_t address, uint32_t bytes,
+                            sim_access access, const sim_shadow *word, sim_stamp with)
 {
     return sim_report_race(actor->block, actor->at, actor->thread, space, address, bytes, access,
                            word, with);
 }
 
-static int actor_report_proxy(sim_actor *actor, sim_space space, uint64_t address, uint32_t bytes,
-                              const sim_shadow *word)
+static int bulk_report_proxy(sim_actor *actor, sim_space space, uint64_t address, uint32_t bytes,
+                             const sim_shadow *word)
 {
     sim_block *block = actor->block;
     const sim_block *author = stamp_block(block, word->write);
@@ -64,7 +64,7 @@ static int actor_report_proxy(sim_actor *actor, sim_space space, uint64_t addres
                           ACCESS_READ);
 }
 
-static inline void note_agent_read(sim_shadow *word, sim_stamp mine)
+static inline void bulk_note_read(sim_shadow *word, sim_stamp mine)
 {
     if (author_of(word->read) != author_of(mine) || block_in(word->read) != block_in(mine))
         word->other = word->read;
@@ -72,53 +72,68 @@ static inline void note_agent_read(sim_shadow *word, sim_stamp mine)
     memset(word->lanes, SEVERAL_LANES, sizeof word->lanes);
 }
 
-static int check_words_read(sim_actor *actor, sim_space space, sim_shadow *word, uint64_t address,
-                            uint32_t bytes)
+/* The bytes of the next word of an access, as bits of a stamp. */
+static inline sim_stamp bulk_word_bytes(uint64_t address, uint32_t offset, uint32_t bytes)
 {
-    sim_stamp mine = actor_stamp(actor, 0);
-    for (uint32_t i = 0; i < (bytes + 3) / 4; i++, word++) {
-        if (word->write != 0 &&
+    uint32_t skipped = (uint32_t)(address + offset) & 3;
+    uint32_t count = bytes - offset < 4 - skipped ? bytes - offset : 4 - skipped;
+    return (((sim_stamp)1 << count) - 1) << skipped;
+}
+
+static int bulk_read_words(sim_actor *actor, sim_space space, sim_shadow *word, uint64_t address,
+                           uint32_t bytes)
+{
+    sim_stamp author = bulk_stamp(actor, 0);
+    for (uint32_t offset = 0; offset < bytes; word++) {
+        sim_stamp mine = author | bulk_word_bytes(address, offset, bytes);
+        offset += 4 - ((uint32_t)(address + offset) & 3);
+        if ((word->write & mine & STAMP_BYTES) != 0 &&
             (word->write != actor->ordered_write || word->fences != actor->ordered_fences)) {
-            if (!actor_is_ordered(actor, space, word->write))
-                return actor_report_race(actor, space, address, bytes, ACCESS_READ, word,
-                                         word->write);
-            if (!actor_is_fenced(actor, space, word))
-                return actor_report_proxy(actor, space, address, bytes, word);
+            if (!bulk_is_ordered(actor, space, word->write))
+                return bulk_report_race(actor, space, address, bytes, ACCESS_READ, word,
+                                        word->write);
+            if (!bulk_is_fenced(actor, space, word))
+                return bulk_report_proxy(actor, space, address, bytes, word);
             actor->ordered_write = word->write, actor->ordered_fences = word->fences;
         }
-        note_agent_read(word, mine);
+        bulk_note_read(word, mine);
     }
     return 0;
 }
 
-static int check_words_written(sim_actor *actor, sim_space space, sim_shadow *word,
-                               uint64_t address, uint32_t bytes, sim_access access)
+/* Whether an earlier access to these bytes is ordered; `ordered` is the last stamp that was. */
+static int bulk_check_stamp(const sim_actor *actor, sim_space space, sim_stamp stamp,
+                            sim_stamp mine, sim_stamp *ordered)
 {
-    int strong = access == ACCESS_ATOMIC;
-    sim_stamp mine = actor_stamp(actor, strong);
-    for (uint32_t i = 0; i < (bytes + 3) / 4; i++, word++) {
-        if (word->write != 0 && word->write != actor->ordered_write &&
-            !(strong && word->write & STAMP_STRONG)) {
-            if (!actor_is_ordered(actor, space, word->write))
-                return actor_report_race(actor, space, address, bytes, access, word, word->write);
-            actor->ordered_write = word->write;
-        }
-        if (word->read != 0 && word->read != actor->ordered_read) {
-            if (!actor_is_ordered(actor, space, word->read))
-                return actor_report_race(actor, space, address, bytes, access, word, word->read);
-            actor->ordered_read = word->read;
-        }
-        if (word->other != 0 && word->other != actor->ordered_other) {
-            if (!actor_is_ordered(actor, space, word->other))
-                return actor_report_race(actor, space, address, bytes, access, word, word->other);
-            actor->ordered_other = word->other;
-        }
+    if ((stamp & mine & STAMP_BYTES) == 0 || stamp == *ordered || (stamp & mine & STAMP_STRONG) ||
+        bulk_is_ordered(actor, space, stamp)) {
+        *ordered = (stamp & mine & STAMP_BYTES) != 0 ? stamp : *ordered;
+        return 1;
+    }
+    return 0;
+}
+
+static int bulk_write_words(sim_actor *actor, sim_space space, sim_shadow *word, uint64_t address,
+                            uint32_t bytes, sim_access access)
+{
+    sim_stamp author = bulk_stamp(actor, access == ACCESS_ATOMIC);
+    for (uint32_t offset = 0; offset < bytes; word++) {
+        sim_stamp mine = author | bulk_word_bytes(address, offset, bytes), with = 0;
+        offset += 4 - ((uint32_t)(address + offset) & 3);
+        if (!bulk_check_stamp(actor, space, word->write, mine, &actor->ordered_write))
+            with = word->write;
+        else if (!bulk_check_stamp(actor, space, word->read, mine, &actor->ordered_read))
+            with = word->read;
+        else if (!bulk_check_stamp(actor, space, word->other, mine, &actor->ordered_other))
+            with = word->other;
+        if (with != 0)
+            return bulk_report_race(actor, space, address, bytes, access, word, with);
         word->write = mine;
     }
     return 0;
 }
 
-static const uint8_t *find_other_state(const uint8_t *state, uint32_t bytes)
+static const uint8_t *bulk_find_state(const uint8_t *state, uint32_t bytes)
 {
     for (uint32_t i = 0; i < bytes; i++)
         if (state[i] != STATE_WRITTEN)
@@ -126,8 +141,8 @@ static const uint8_t *find_other_state(const uint8_t *state, uint32_t bytes)
     return NULL;
 }
 
-static int check_shared_bounds(sim_actor *actor, const sim_block *target, uint64_t address,
-                               uint32_t bytes, sim_access access)
+static int bulk_check_bounds(sim_actor *actor, const sim_block *target, uint64_t address,
+                             uint32_t bytes, sim_access access)
 {
     if (address < target->shared_bytes && target->shared_bytes - address >= bytes)
         return 0;
@@ -137,9 +152,9 @@ static int check_shared_bounds(sim_actor *actor, const sim_block *target, uint64
 
 int sim_bulk_read_shared(sim_actor *actor, sim_block *target, uint64_t address, uint32_t bytes)
 {
-    if (check_shared_bounds(actor, target, address, bytes, ACCESS_READ))
+    if (bulk_check_bounds(actor, target, address, bytes, ACCESS_READ))
         return 1;
-    const uint8_t *state = find_other_state(target->shared_state + address, bytes);
+    const uint8_t *state = bulk_find_state(target->shared_state + address, bytes);
     if (state != NULL) {
         if (*state & STATE_PENDING)
             sim_bulk_name_copier(target, (uint64_t)(state - target->shared_state), 1);
@@ -150,13 +165,13 @@ int sim_bulk_read_shared(sim_actor *actor, sim_block *target, uint64_t address, 
                               actor->at, actor->thread, SPACE_SHARED, address, bytes, ACCESS_READ);
     }
     return actor->block->launch->check_races &&
-           check_words_read(actor, SPACE_SHARED, target->shared_shadow + address / 4, address,
-                            bytes);
+           bulk_read_words(actor, SPACE_SHARED, target->shared_shadow + address / 4, address,
+                           bytes);
 }
 
 int sim_bulk_write_shared(sim_actor *actor, sim_block *target, uint64_t address, uint32_t bytes)
 {
-    if (check_shared_bounds(actor, target, address, bytes, ACCESS_WRITE))
+    if (bulk_check_bounds(actor, target, address, bytes, ACCESS_WRITE))
         return 1;
     for (uint32_t i = 0; i < bytes; i++) {
         uint8_t state = target->shared_state[address + i];
@@ -169,8 +184,8 @@ int sim_bulk_write_shared(sim_actor *actor, sim_block *target, uint64_t address,
                               actor->at, actor->thread, SPACE_SHARED, address + i, 1, ACCESS_WRITE);
     }
     return actor->block->launch->check_races &&
-           check_words_written(actor, SPACE_SHARED, target->shared_shadow + address / 4, address,
-                               bytes, ACCESS_WRITE);
+           bulk_write_words(actor, SPACE_SHARED, target->shared_shadow + address / 4, address,
+                            bytes, ACCESS_WRITE);
 }
 
 uint8_t *sim_bulk_reach_global(sim_actor *actor, uint64_t address, uint32_t bytes,
@@ -185,7 +200,7 @@ uint8_t *sim_bulk_reach_global(sim_actor *actor, uint64_t address, uint32_t byte
         fault_type = FAULT_BOUNDS;
     else if (range->read_only && access != ACCESS_READ)
         fault_type = FAULT_READ_ONLY;
-    else if (state != NULL && access != ACCESS_WRITE && find_other_state(state, bytes) != NULL)
+    else if (state != NULL && access != ACCESS_WRITE && bulk_find_state(state, bytes) != NULL)
         fault_type = FAULT_UNINITIALIZED;
     if (fault_type != FAULT_NONE) {
         sim_bad_access(block, fault_type, actor->at, actor->thread, SPACE_GLOBAL, address, bytes,
@@ -198,8 +213,8 @@ uint8_t *sim_bulk_reach_global(sim_actor *actor, uint64_t address, uint32_t byte
         sim_shadow *word = block->global_shadow + address / 4 - range->start / 4 +
                            block->range_words[range - block->launch->ranges];
         if (access == ACCESS_READ
-                ? check_words_read(actor, SPACE_GLOBAL, word, address, bytes)
-                : check_words_written(actor, SPACE_GLOBAL, word, address, bytes, access))
+                ? bulk_read_words(actor, SPACE_GLOBAL, word, address, bytes)
+                : bulk_write_words(actor, SPACE_GLOBAL, word, address, bytes, access))
             return NULL;
     }
     return (uint8_t *)(uintptr_t)(address + range->moved);

@@ -84,7 +84,9 @@ static inline int is_ordered(const sim_block *block, const sim_warp *warp, uint3
     uint32_t other = thread_in(stamp), author = author_of(stamp);
     if (rank == block->rank && author == warp->number)
         return clock_in(stamp) < warp->clock || (other == thread && !(stamp & STAMP_SEVERAL));
-    return warp->vector_clock[rank * CLOCK_ROW + author] >= clock_in(stamp);
+    return warp->vector_clock[rank * CLOCK_ROW + author] >= clock_in(stamp) ||
+           (space == SPACE_GLOBAL && block->acquired &&
+            block->released[block_in(stamp) - block->first_serial]);
 }
 
 static inline int conflicts(const sim_block *block, const sim_warp *warp, uint32_t thread,

@@ -13,11 +13,12 @@ the last key that its last row may see.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import inf, prod
 from typing import Any
 
-from nova.codegen.common.builder import element_type, loop, splat
+from nova.codegen.common.builder import branch, element_type, loop, splat
 from nova.codegen.common.match_attention import Attention
 from nova.codegen.cpu.attention.flash_backward import emit_gradient
 from nova.codegen.cpu.attention.mask import MaskRows
@@ -44,7 +45,7 @@ from nova.codegen.cpu.shared_functions import entry_alloca
 from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, math, memref, scf, vector
-from nova.ir.index import Index, add, index, minimum, mul, sub
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 from nova.ir.symbolic.size_table import is_number, typical
 
 _BLOCK_BYTES = 32 << 10
@@ -56,8 +57,8 @@ _FEW_TILES = 8
 
 def tile_rows(target: Target, attention: Attention) -> int:
     """The number of rows of q (or of k and v, in their gradient) in a tile."""
-    rows = typical(attention.size("j" if attention.spec.results[0] in ("k", "v") else "i"))
-    most = block_rows(attention, rows, _BLOCK_BYTES)
+    size = attention.size("j" if attention.spec.results[0] in ("k", "v") else "i")
+    most, rows = block_rows(attention, size, _BLOCK_BYTES), typical(size)
     batch = typical(prod(attention.nest.loops[i].size for i in attention.batch))
     while batch * -(-rows // most) < _FEW_TILES and most >= 64:
         most //= 2
@@ -106,12 +107,29 @@ class _Forward(AttentionPoint):
         }
         buffers = {name: entry_alloca(size, a.type) for name, size in self_buffers.items()}
         mask = MaskRows(r, self.at["mask"], self.keys) if a.spec.masked else None
+        keys = a.size("j")
+        if isinstance(keys, int):
+            self._emit_rows(buffers, mask, low, high)
+            return
+        # Few keys need neither the statistics of a row between blocks nor their rescaling.
+        few = replace(self, one_block=True)
+        branch(
+            compare(arith.CmpIPredicate.sle, keys, self.keys),
+            lambda: few._emit_rows(buffers, mask, low, high),
+            lambda: self._emit_rows(buffers, mask, low, high),
+        )
+
+    def _emit_rows(
+        self, buffers: dict[str, Any], mask: MaskRows | None, low: Index, high: Index
+    ) -> None:
+        a = self.attention
+        most = a.size("j") if self.several else self.keys
         with blocks(low, high, self.rows, a.size("i")) as (first, rows):
             self._start(buffers, first, rows)
             end: Index = a.size("j")
             if a.spec.causal:
                 end = minimum(end, add(first, rows))
-            with blocks(0, end, self.keys, a.size("j")) as (key, keys):
+            with blocks(0, end, self.keys, most) as (key, keys):
                 self._pack(buffers, key, keys)
                 self._panels(buffers, mask, first, rows, key, keys)
             self._normalize(buffers, first, rows)

@@ -60,11 +60,14 @@ def choose_registers(target: Target, type_: str, rows: int) -> Registers:
     return Registers(target, type_, target.lanes(BITS[type_]), max(1, min(mr, rows)), 2)
 
 
-def block_rows(attention: Attention, rows: int, nbytes: int) -> int:
-    """Rows of a block: even parts of `rows`, at most 128 and at most what fits in `nbytes`."""
+def block_rows(attention: Attention, rows: Size, nbytes: int) -> int:
+    """Rows of a block: even parts of `rows`, at most 128 and at most what fits in `nbytes`.
+
+    Symbolic rows have the largest blocks.
+    """
     width = max(attention.size("e"), attention.size("f")) * BITS[attention.type] // 8
     most = max(16, min(128, nbytes // width))
-    return -(-rows // -(-rows // most))
+    return -(-rows // -(-rows // most)) if isinstance(rows, int) else most
 
 
 @record
@@ -74,6 +77,8 @@ class AttentionPoint:
     target: Target
     attention: Attention
     at: dict[str, Matrix]
+    one_block: bool = False
+    """Whether the code is for the symbolic numbers of keys that one block holds."""
 
     block_bytes: ClassVar[int]
     """Bytes of a block of rows or keys."""
@@ -90,21 +95,19 @@ class AttentionPoint:
     @cached_property
     def rows(self) -> int:
         """Rows of q in a block."""
-        rows = typical(self.attention.size("i"))
-        most = block_rows(self.attention, rows, self.block_bytes)
+        most = block_rows(self.attention, self.attention.size("i"), self.block_bytes)
         return round_up(most, self.r.mr)
 
     @cached_property
     def keys(self) -> int:
         """Keys in a block."""
-        keys = typical(self.attention.size("j"))
-        most = block_rows(self.attention, keys, self.block_bytes)
+        most = block_rows(self.attention, self.attention.size("j"), self.block_bytes)
         return round_up(most, self.r.nr)
 
     @property
     def several(self) -> bool:
         """Whether there is more than one block of keys."""
-        return may_exceed(self.attention.size("j"), self.keys)
+        return not self.one_block and may_exceed(self.attention.size("j"), self.keys)
 
 
 def may_exceed(size: Size, limit: int) -> bool:

@@ -9,8 +9,9 @@ one entry of `GEMM_STRATEGIES`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from nova.codegen.common.builder import BITS
+from nova.codegen.common.builder import BITS, branch, loop
 from nova.codegen.common.match_contraction import (
     Contraction,
     typical_contraction,
@@ -21,12 +22,21 @@ from nova.codegen.cpu.gemm.packed_gemm import emit_packed
 from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked, has_static_strides
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
 from nova.core.records import record
+from nova.core.rounding import round_up
 from nova.core.targets import Target
-from nova.ir.bindings import ir
+from nova.ir.bindings import arith, ir
+from nova.ir.index import add, compare, index, sub
 
 Values3 = tuple[ir.Value, ir.Value, ir.Value]
 Ranges = tuple[ir.Value, ir.Value, ir.Value, ir.Value]
 """First row, one past the last row, first column, one past the last column."""
+
+_FEW_ROWS = 2
+"""Where the number of rows is symbolic, each of up to this many is a GEMV."""
+
+_SYMBOLIC_ROWS = 256
+"""Rows of a task where their number is symbolic: several tasks at common sizes, with a last one
+that is not tiny."""
 
 _MIN_FLOPS, _MIN_SIDE = 32_768, 4
 """The least contraction for which packing pays."""
@@ -111,7 +121,10 @@ def is_worth_packing(target: Target, spec: Contraction) -> bool:
 def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that one task should compute: whole register tiles."""
     inner = with_unit_columns(spec)
-    rows, columns = select_gemm(target, inner).plan(target, typical_contraction(inner)).task
+    tiles = select_gemm(target, inner).plan(target, typical_contraction(inner))
+    rows, columns = tiles.task
+    if not isinstance(inner.m, int):
+        rows = min(rows, round_up(_SYMBOLIC_ROWS, tiles.register[0]))
     return (rows, columns) if inner is spec else (columns, rows)
 
 
@@ -148,4 +161,17 @@ def emit_block(
         m_lo, m_hi, n_lo, n_hi = n_lo, n_hi, m_lo, m_hi
     strategy = select_gemm(target, inner)
     offsets, ranges = (a_offset, b_offset, c_offset), (m_lo, m_hi, n_lo, n_hi)
-    strategy.emit(target, inner, (a, b, c), offsets, ranges)
+    row = replace(inner, m=1)
+    if inner.is_static or not row.is_static or not is_unpacked(target, row):
+        strategy.emit(target, inner, (a, b, c), offsets, ranges)
+        return
+
+    def emit_each_row() -> None:
+        with loop(m_lo, m_hi, 1) as m:
+            emit_unpacked(target, row, (a, b, c), offsets, (m, index(add(m, 1)), n_lo, n_hi))
+
+    branch(
+        compare(arith.CmpIPredicate.sle, sub(m_hi, m_lo), _FEW_ROWS),
+        emit_each_row,
+        lambda: strategy.emit(target, inner, (a, b, c), offsets, ranges),
+    )

@@ -188,7 +188,7 @@ class _TileCode:
         for start in range(0, count, width):
             columns = min(width, count - start)
             groups = self.values[output.root][start // 8 : (start + columns) // 8]
-            is_box = output.map is not None and columns == width and self.tile.end is None
+            is_box = output.map is not None and columns == width
             buffer = self._begin_piece()
             if output.size == 2:
                 self._write_short(buffer, groups)
@@ -292,11 +292,9 @@ class _TileCode:
                 store(vector.from_elements(packed, elements), _wide(address), SHARED, 8)
 
     def _is_inside(self, row: Index, column: Index) -> ir.Value:
-        """Whether C has this element, and it belongs to this block."""
+        """Whether C has this element."""
         spec = self.store.plan.gemm.contraction
-        inside = arith.andi(compare(_LESS, row, spec.m), compare(_LESS, column, spec.n))
-        end = self.tile.end
-        return inside if end is None else arith.andi(inside, compare(_LESS, column, end))
+        return arith.andi(compare(_LESS, row, spec.m), compare(_LESS, column, spec.n))
 
     # --- directly ---------------------------------------------------------------------------------
 
@@ -312,9 +310,9 @@ class _TileCode:
                 row_start = add(start, mul(at_row, output.row_stride))
                 for k, element in enumerate(elements):
                     at_column = add(column, number * 8 + k)
-                    place = index(add(row_start, mul(at_column, output.column_stride)))
+                    element_index = index(add(row_start, mul(at_column, output.column_stride)))
                     with when(self._is_inside(at_row, at_column)):
-                        memref.store(element, buffer, [place])
+                        memref.store(element, buffer, [element_index])
 
 
 def pack_pair(first: Any, second: Any) -> ir.Value:

@@ -204,8 +204,7 @@ def _output(
     spec = plan.gemm.contraction
     output = Output(root, size, offset, row_stride, column_stride, strides)
     fits = column_stride == 1 and len(outer) < MOST_RANK and can_map(size, offset, outer)
-    is_exact = plan.part_columns * plan.tile.split == plan.tile.columns
-    has_boxes = size in (2, 4) and is_exact and plan.part_columns >= ROW_BYTES // size
+    has_boxes = size in (2, 4) and plan.part_columns >= ROW_BYTES // size
     if not fits or element not in ELEMENTS or not has_boxes:
         return output
     tensor = TensorMap(

@@ -34,15 +34,11 @@ _PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, 232
 
 @dataclass(frozen=True)
 class TilePosition:
-    """The tile of a block: its first row and column in C, and the enclosing loops, 0 for k.
-
-    `end` is the column after its last one, where a block may have more columns than it finishes.
-    """
+    """The tile of a block: its first row and column in C, and the enclosing loops, 0 for k."""
 
     row: Index
     column: Index
     enclosing: tuple[Index, ...]
-    end: Index | None = None
 
 
 TileEpilogue = Callable[[TilePosition, ConsumerThread, list[Any]], None]
@@ -290,19 +286,12 @@ class _Block:
             if plan.tile.split > 1:
                 assert rank is not None
                 sums = reduce_split_sums(plan, self.base, rank, consumer, sums)
-                tile = self._part_of_columns(tile, rank)
+                columns = mul(_wide(rank), plan.part_columns)
+                tile = replace(tile, column=add(tile.column, columns))
             self.epilogue(tile, consumer, sums)
             return [next_slot, next_parity]
 
         self._each_tile(rank, [word(0), word(0)], tile_sums)
-
-    def _part_of_columns(self, tile: TilePosition, rank: ir.Value) -> TilePosition:
-        """The columns of a tile that this block of a cluster finishes."""
-        plan = self.plan
-        column = add(tile.column, mul(_wide(rank), plan.part_columns))
-        is_exact = plan.part_columns * plan.tile.split == plan.tile.columns
-        end = None if is_exact else add(tile.column, plan.tile.columns)
-        return replace(tile, column=column, end=end)
 
     def _multiply(
         self, slot: ir.Value, offset: ir.Value, sums: list[Any], adds: ir.Value

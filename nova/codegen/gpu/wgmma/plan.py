@@ -58,27 +58,25 @@ TILES: tuple[Tile, ...] = (
     Tile(128, 160, 4),
     Tile(128, 144, 4),
     Tile(128, 128, 6),
-    Tile(128, 112, 6),
     Tile(128, 96, 6),
     Tile(128, 64, 8),
     Tile(128, 256, 4, split=2),
     Tile(128, 256, 4, split=4),
     Tile(128, 192, 4, split=2),
     Tile(128, 192, 4, split=4),
-    Tile(128, 160, 4, split=4),
     Tile(128, 128, 6, split=2),
-    Tile(128, 128, 6, split=3),
     Tile(128, 128, 6, split=4),
     Tile(128, 64, 8, split=2),
     Tile(128, 64, 8, split=4),
 )
 
-_CLUSTERS = {1: 132, 2: 66, 3: 40, 4: 30}
+_CLUSTERS = {1: 132, 2: 66, 4: 28}
 """Blocks of a cluster -> clusters that run concurrently on 132 multiprocessors."""
 
 # Rates in units of the cost model of `mma.sync`, measured on an H200 (benchmarks/gpu/wgmma.py time
-# --tiles): tensor cores reach 2850 multiply-adds per cycle, and the L2 cache delivers 11 TB/s.
-_MULTIPLY_ADDS = 2850
+# --tiles): multiply-adds per cycle of large tiles, and of smaller ones, which read shared memory
+# more often; and bytes per cycle of the L2 cache, 11 TB/s.
+_MULTIPLY_ADDS, _LARGE = {True: 2850, False: 2700}, 128 * 192
 _CACHE_BYTES = 12_300
 _LAUNCH, _EXCHANGE = 1800, 1000
 
@@ -187,8 +185,8 @@ class WgmmaPlan:
 
     @property
     def part_columns(self) -> int:
-        """Columns that one block finishes, in pairs of 8; the last block may have fewer."""
-        return -(-self.tile.columns // (16 * self.tile.split)) * 16
+        """Columns of a tile that one block finishes: a multiple of 16."""
+        return self.tile.columns // self.tile.split
 
     @property
     def cycles(self) -> float:
@@ -196,9 +194,12 @@ class WgmmaPlan:
         tile = self.tile
         area = tile.rows * tile.columns
         copied = self.lhs_bytes + self.rhs.outer * ROW_BYTES
-        stage = max(area * self.depth / _MULTIPLY_ADDS, copied * self.blocks / _CACHE_BYTES)
+        rate = _MULTIPLY_ADDS[area >= _LARGE]
+        stage = max(area * self.depth / rate, copied * self.blocks / _CACHE_BYTES)
         waves = -(-self.work_items // self.clusters)
-        store = area / (24 * tile.split)
+        # With more accumulators than this, a thread has few registers left for the epilogue.
+        per_cycle = 18 if area > _LARGE else 24
+        store = area / (per_cycle * tile.split)
         exchange = _EXCHANGE + area / 12 if tile.split > 1 else 0
         return waves * (self.part_stages * stage + store) + exchange + _LAUNCH
 

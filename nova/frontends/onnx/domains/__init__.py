@@ -1,1 +1,1 @@
-"""Rows of losses and optimizers, of the domain ai.onnx.ml, and of ops that Nova refuses."""
+"""Rows of random numbers, losses and optimizers, of ai.onnx.ml, and of ops that Nova refuses."""

@@ -14,6 +14,7 @@ FAMILIES = (
     "reductions",
     "convolution",
     "pooling",
+    "attention",
     "normalization",
     "quantized",
     "narrow",
@@ -21,7 +22,6 @@ FAMILIES = (
     "resize",
     "sampling",
     "signal",
-    "random",
     "control",
     "sequences",
 )
@@ -32,5 +32,5 @@ def load_rows() -> None:
     """Import every family once, which registers its rows."""
     for family in FAMILIES:
         import_module(f"{__name__}.{family}")
-    for family in ("losses", "training", "classical", "trees", "refused"):
+    for family in ("random", "losses", "training", "classical", "trees", "refused"):
         import_module(f"nova.frontends.onnx.domains.{family}")

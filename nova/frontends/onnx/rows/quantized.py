@@ -18,6 +18,8 @@ from nova.frontends.onnx.rows.narrow import decode, encode
 from nova.frontends.onnx.table import row
 from nova.ops import F
 
+# The largest difference of an 8-bit number and its zero point.
+_LARGEST = 255
 _BITS = {21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}
 
 
@@ -128,9 +130,15 @@ def _conv_integer(node: Node) -> Any:
     return integer_convolution(node, x, weight)
 
 
+# Integers below this bound are exact in f32.
+_EXACT_F32 = 1 << 24
+
+
 def integer_convolution(node: Node, x: Any, weight: Any) -> Any:
-    """In f64, whose 53 bits hold every i32 sum of 8-bit products."""
-    return cast(convolve(node, cast(x, f64), cast(weight, f64)), i32)
+    """In f32 if every sum of products of 8-bit numbers is exact there, else in f64."""
+    taps = weight.size // weight.shape[0] if weight.shape[0] else 0
+    wide = f32 if taps * _LARGEST * _LARGEST < _EXACT_F32 else f64
+    return cast(convolve(node, cast(x, wide), cast(weight, wide)), i32)
 
 
 def _requantized(node: Node, total: Any, scales: tuple[Any, Any, Any], point: Any) -> Any:

@@ -44,6 +44,12 @@ def test_a_plan_fits_and_covers_c(tile: Tile, layout: str) -> None:
     assert plan.lhs_bytes % 1024 == 0 and plan.stage_bytes % 1024 == 0
 
 
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_blocks_that_divide_k_finish_pairs_of_8_columns(tile: Tile) -> None:
+    assert tile.columns % (16 * tile.split) == 0
+    assert tile.split == 1 or tile.cluster == 1
+
+
 def test_maps_have_the_strides_of_the_operands() -> None:
     plan = make_wgmma_plan(gemm(1024, 768, 512, "tn"), (3, 5), TILES[1], False, 132)
     assert plan is not None
@@ -94,9 +100,6 @@ def test_blocks_divide_a_long_k() -> None:
     assert plan is not None and plan.tile.split > 1 and plan.tile.cluster == 1
     assert plan.clusters == plan.work_items  # one tile for each cluster
     assert plan.part_stages * plan.tile.split >= plan.stages
-    # Each block finishes a part of the columns, of pairs of 8.
-    assert plan.part_columns % 16 == 0
-    assert plan.part_columns * plan.tile.split >= plan.tile.columns
     # The sums of a block fit where its stages are.
     assert plan.tile.rows * plan.tile.columns * 4 <= plan.pieces_offset
 
@@ -133,7 +136,11 @@ def test_choices_that_were_measured() -> None:
     measured = {
         (8192, 2304, 768, "nn"): (128, 192, 1),
         (8192, 768, 3072, "nn"): (128, 192, 1),
+        (8192, 3072, 768, "nn"): (128, 192, 1),
+        (16384, 768, 768, "nn"): (128, 192, 1),
+        (768, 2304, 8192, "tn"): (128, 128, 1),
         (768, 3072, 8192, "tn"): (128, 144, 1),
+        (768, 768, 8192, "tn"): (128, 192, 4),
         (1024, 768, 3072, "nn"): (128, 64, 1),
         (1024, 1024, 1024, "nn"): (128, 64, 1),
         (4096, 4096, 4096, "nn"): (128, 256, 1),

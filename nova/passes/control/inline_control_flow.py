@@ -1,0 +1,144 @@
+"""`inline-control-flow`: control functions become scf ops in `main` again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from nova.core.records import record
+from nova.ir.bindings import arith, ir, scf, tensor
+from nova.ir.clone import clone_into
+from nova.ir.control_flow.emit_scf import read_rows, write_rows
+from nova.ir.control_flow.functions import (
+    Control,
+    control_functions,
+    is_call,
+    name_of,
+    region_modules,
+)
+from nova.ir.index import index
+from nova.ir.walk import main_function
+from nova.passes.base import Pass, UpstreamPass
+from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
+
+
+@record
+class InlineControlFlow(Pass):
+    """Undo `outline-control-flow`: write every call of a control function as a scf op.
+
+    For devices, which run a loop or branch in one kernel (see `pin-control-flow`). The passes
+    before have lowered the regions as programs of their own.
+    """
+
+    name: ClassVar[str] = "inline-control-flow"
+    reads_regions: ClassVar[bool] = True
+
+    def run(self, module: ir.Module) -> None:
+        main = main_function(module)
+        controls = {name_of(f): f for f in control_functions(module)}
+        regions = {name_of(m): m for m in region_modules(module)}
+        for op in list(main.entry_block.operations):
+            op = op.operation
+            if not is_call(op) or op.attributes["callee"].value not in controls:
+                continue
+            control = Control.of(controls[op.attributes["callee"].value])
+            bodies = [main_function(regions[name]).entry_block for name in control.regions]
+            with ir.InsertionPoint(op), op.location:
+                results = _emit(control, op, bodies)
+            for old, new in zip(op.results, results, strict=True):
+                old.replace_all_uses_with(new)
+            op.erase()
+        for function in controls.values():
+            function.operation.erase()
+        for region in regions.values():
+            region.operation.erase()
+        if controls:
+            # Constants move out of the loops, and slices become structured ops.
+            UpstreamPass("canonicalize,cse", verify=False).run(module)
+            ConvertTensorToLinalg().run(module)
+
+
+def _emit(control: Control, call: Any, bodies: list[Any]) -> Sequence[Any]:
+    if control.construct == "switch":
+        return _switch(call, bodies)
+    return (
+        _while(control, call, bodies[0])
+        if control.construct == "while"
+        else _for(control, call, bodies[0])
+    )
+
+
+def _switch(call: Any, bodies: list[Any]) -> Sequence[Any]:
+    selector, *operands = call.operands
+    types = [r.type for r in call.results]
+    chosen = tensor.extract(selector, [])
+
+    def branch(number: int) -> Sequence[Any]:
+        if number == len(bodies) - 1:
+            return _inline(bodies[number], operands)
+        if chosen.type == ir.IntegerType.get_signless(1):
+            true = arith.ConstantOp(chosen.type, 1).result
+            is_this = arith.xori(chosen, true)
+        else:
+            constant = arith.ConstantOp(chosen.type, number).result
+            is_this = arith.cmpi(arith.CmpIPredicate.sle, chosen, constant)
+        choice = scf.IfOp(is_this, types, has_else=True)
+        with ir.InsertionPoint(choice.then_block):
+            scf.YieldOp(_inline(bodies[number], operands))
+        with ir.InsertionPoint(choice.else_block):
+            scf.YieldOp(branch(number + 1))
+        return list(choice.results)
+
+    return branch(0)
+
+
+def _while(control: Control, call: Any, body: Any) -> Sequence[Any]:
+    condition, *others = call.operands
+    consts, carries = others[: control.consts], others[control.consts :]
+    types = [condition.type, *(c.type for c in carries)]
+    loop = ir.Operation.create("scf.while", types, [condition, *carries], regions=2)
+    locations = [call.location] * len(types)
+    before, after = (r.blocks.append(*types, arg_locs=locations) for r in loop.regions)
+    with ir.InsertionPoint(before):
+        scf.ConditionOp(tensor.extract(before.arguments[0], []), before.arguments)
+    with ir.InsertionPoint(after):
+        *values, again = _inline(body, [*consts, *list(after.arguments)[1:]])
+        scf.YieldOp([again, *values])
+    return list(loop.results)[1:]
+
+
+def _for(control: Control, call: Any, body: Any) -> Sequence[Any]:
+    operands = list(call.operands)
+    first_x = control.consts + control.carries
+    consts, carries = operands[: control.consts], operands[control.consts : first_x]
+    stacks = [
+        tensor.empty(list(r.type.shape), r.type.element_type)
+        for r in list(call.results)[control.carries :]
+    ]
+    loop = scf.ForOp(index(0), index(control.length), index(1), [*carries, *stacks])
+    with ir.InsertionPoint(loop.body):
+        position = loop.induction_variable
+        if control.reverse:
+            position = arith.subi(index(control.length - 1), position)
+        i64 = ir.IntegerType.get_signless(64)
+        number = tensor.from_elements(
+            ir.RankedTensorType.get([], i64), [arith.index_cast(i64, position)]
+        )
+        types = [a.type for a in list(body.arguments)[1 + first_x :]]
+        pairs = zip(operands[first_x:], types, strict=True)
+        slices = [read_rows(x, position, type_) for x, type_ in pairs]
+        arguments = list(loop.inner_iter_args)
+        values = _inline(body, [number, *consts, *arguments[: control.carries], *slices])
+        rows = zip(values[control.carries :], arguments[control.carries :], strict=True)
+        stacked = [write_rows(row, into, position) for row, into in rows]
+        scf.YieldOp([*values[: control.carries], *stacked])
+    return list(loop.results)
+
+
+def _inline(block: Any, arguments: Sequence[Any]) -> list[Any]:
+    """Clone the ops of a region at the insertion point; return its results."""
+    mapping = dict(zip(block.arguments, arguments, strict=True))
+    *operations, ending = [op.operation for op in block.operations]
+    for op in operations:
+        clone_into(op, mapping)
+    return [mapping.get(v, v) for v in ending.operands]
