@@ -12,7 +12,7 @@ from nova.core.dtypes import DType, dtype
 from nova.core.sizes import SizeExpr
 from nova.errors import AttributeValueError, LoweringError, UnknownKeywordError
 from nova.ir.bindings import ir
-from nova.ir.symbolic.size_table import decoded, typical
+from nova.ir.symbolic.size_table import decoded, representative
 from nova.ir.types import dialect_element_type, nova_dtype
 from nova.ops import REQUIRED, Op
 
@@ -48,7 +48,7 @@ def _attribute(name: str, value: Any) -> Any:
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
     if isinstance(value, int | SizeExpr):
-        value = typical(value)
+        value = representative(value)
         _check_integer(name, value)
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
     if isinstance(value, float):
@@ -58,7 +58,7 @@ def _attribute(name: str, value: Any) -> Any:
     if isinstance(value, DType):
         return ir.TypeAttr.get(dialect_element_type(value))
     if isinstance(value, tuple) and all(isinstance(v, int | SizeExpr) for v in value):
-        value = [typical(v) for v in value]
+        value = [representative(v) for v in value]
         for item in value:
             _check_integer(name, item)
         return ir.DenseI64ArrayAttr.get(list(value))

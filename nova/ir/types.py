@@ -13,7 +13,7 @@ from nova.core.sizes import is_static_shape
 from nova.errors import DTypeError
 from nova.ir.bindings import ir
 from nova.ir.resources import resource, resource_bytes
-from nova.ir.symbolic.size_table import decoded, typical
+from nova.ir.symbolic.size_table import decoded, representative
 
 _ARRAYS = (*ALL, *MORE_INTEGERS)
 _BY_TEXT = (
@@ -42,7 +42,7 @@ def dialect_element_type(dtype: DType) -> ir.Type:
 def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorType:
     """The ranked tensor type, with nova-dialect (signed) or signless elements."""
     element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
-    return ir.RankedTensorType.get([typical(n) for n in type_.shape], element)
+    return ir.RankedTensorType.get([representative(n) for n in type_.shape], element)
 
 
 def dense(array: np.ndarray, type_: TensorType, *, dialect: bool = False) -> ir.Attribute:

@@ -17,6 +17,7 @@ from nova.artifact.manifest import TensorSpec, VariantSpec
 from nova.artifact.tables import Tables, read_header
 from nova.core.dtypes import array_dtype
 from nova.core.log import enabled, log
+from nova.core.settings import Settings
 from nova.errors import ArtifactError
 from nova.runtime.arrays import make_converter
 from nova.runtime.failures import make_reporter
@@ -46,7 +47,13 @@ class Executable:
         self.program: Any = (
             self._make_program(block, None, manifest.args, manifest.outputs)
             if symbolic is None
-            else SymbolicProgram(symbolic, manifest.args, manifest.outputs, self._make_program)
+            else SymbolicProgram(
+                symbolic,
+                manifest.args,
+                manifest.outputs,
+                self._make_program,
+                max_workspace=Settings.of(self.spec.options).max_workspace,
+            )
         )
 
     def _make_program(

@@ -30,6 +30,7 @@ from nova.runtime.options import check_place
 from nova.runtime.saving import Saver, Weights
 from nova.runtime.signature import read_signature
 from nova.runtime.streams import NovaStream, current_stream
+from nova.runtime.symbolic_program import CacheInfo, SymbolicProgram
 from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values
 
@@ -267,6 +268,32 @@ class Model(Sealed):
     def workspace_size(self) -> int:
         """Bytes of workspace that a run uses."""
         return self._executable.workspace_size
+
+    def cache_info(self) -> CacheInfo:
+        """Of a program with symbolic sizes: calls whose sizes were kept, others, and sizes kept."""
+        return self._symbolic.cache_info()
+
+    def workspace_for(self, **sizes: int) -> int:
+        """Bytes of workspace that a run with these sizes of the dims uses."""
+        program = self._symbolic
+        names = [dim.name for dim in program.dims]
+        if sizes.keys() != set(names):
+            raise AttributeValueError(
+                f"the dims of the program are {', '.join(names)}, not {', '.join(sizes) or 'none'}",
+                where=str(user_location()),
+            )
+        return program.program_for(tuple(sizes[name] for name in names)).workspace_size
+
+    @property
+    def _symbolic(self) -> SymbolicProgram:
+        program = self._executable.program
+        if not isinstance(program, SymbolicProgram):
+            raise AttributeValueError(
+                "the program has static sizes",
+                where=str(user_location()),
+                hint="nova.dim makes a symbolic size",
+            )
+        return program
 
     @property
     def target(self) -> str:

@@ -39,6 +39,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "points": (lambda x, y: nova.gelu(x * y + x), [draw(65, 130), draw(65, 130, seed=1)]),
     "softmax": (nova.softmax, [draw(33, 1000)]),
     "long rows": (nova.softmax, [draw(5, 9000)]),
+    "rows of a cluster": (nova.softmax, [draw(3, 50257)]),
     "layer norm": (nova.layer_norm, [draw(33, 768), draw(768), draw(768, seed=1)]),
     "all": (lambda x: x.sum(), [draw(300, 300)]),
     "columns": (lambda x: x.sum(axis=0), [draw(1000, 70)]),
@@ -55,6 +56,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
         for name, d in HALF.items()
     },
 }
+
+
+def _matmul_operands(m: int, n: int, k: int) -> list[np.ndarray]:
+    return [draw(m, k, dtype=HALF["bf16"]), draw(k, n, dtype=HALF["bf16"])]
+
+
+WGMMA = {
+    "wgmma-128x64x1x1": _matmul_operands(136, 72, 648),
+    "wgmma-128x256x2": _matmul_operands(256, 256, 64),
+    "wgmma-128x64x1x4": _matmul_operands(128, 64, 640),
+}
+"""Tiles of a Hopper GPU, of every kind, and operands; other GPUs use `mma.sync` here."""
 
 
 def check(name: str, function: Callable[..., Any], arrays: list[np.ndarray]) -> None:
@@ -96,8 +109,11 @@ def train(target: str) -> list[float]:
 def main() -> None:
     for name, (function, arrays) in PROGRAMS.items():
         check(name, function, arrays)
+    for choice, arrays in WGMMA.items():
+        with nova.knobs.override(gpu_gemm=choice):
+            check(choice, lambda x, y: x @ y, arrays)
     np.testing.assert_allclose(train(TARGET), train("cpu"), rtol=1e-3)
-    print(f"{len(PROGRAMS)} programs and a training step agree with the CPU")
+    print(f"{len(PROGRAMS) + len(WGMMA)} programs and a training step agree with the CPU")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nova
-from nova.errors import ArgumentShapeError, LoweringError
+from nova.errors import (
+    ArgumentShapeError,
+    AttributeValueError,
+    LoweringError,
+    WorkspaceError,
+)
+from nova.runtime.symbolic_program import SymbolicProgram
 from tests.support.symbolic_programs import (
     NAMES,
     B,
@@ -192,3 +200,38 @@ def test_code_does_not_depend_on_representatives(name: str) -> None:
         code = nova.translate(symbolic, start_from="linalg", emit="ll", targets="x86_64-v3")
         codes.append(bytes(code.data))
     assert codes[0] == codes[1]
+
+
+def test_workspace_follows_the_sizes_of_a_call(tmp_path: Path) -> None:
+    function = CASES["several_kernels"][0]
+    program, _ = symbolic_program(function, [(B, 300), (300, S)], tmp_path)
+    small, large = program.workspace_for(B=2, S=8), program.workspace_for(B=512, S=512)
+    assert 0 < small < large
+    assert program.cache_info().entries == 2
+    with pytest.raises(AttributeValueError, match="dims of the program are B, S, not N"):
+        program.workspace_for(N=1)
+    executable = program._executable
+    limited = SymbolicProgram(
+        executable.artifact.file.symbolic(executable.variant),
+        executable.manifest.args,
+        executable.manifest.outputs,
+        executable._make_program,
+        max_workspace=small,
+    )
+    assert limited.program_for((2, 8)).workspace_size == small
+    with pytest.raises(WorkspaceError, match=rf"B=512, S=512.*max_workspace allows {small}"):
+        limited.program_for((512, 512))
+
+
+@pytest.fixture(scope="module")
+def random_sizes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    function = CASES["several_kernels"][0]
+    return symbolic_program(function, [(B, S), (S, N)], tmp_path_factory.mktemp("sizes"))[0]
+
+
+@settings(deadline=None, max_examples=30)
+@given(b=st.integers(0, 300), s=st.integers(0, 300), n=st.integers(1, 300))
+def test_random_sizes(random_sizes: Any, b: int, s: int, n: int) -> None:
+    x, w = arrays_of([(B, S), (S, N)], {"B": b, "S": s, "N": n})
+    expected = _softmax(np.maximum(_matmul(x, w), 0)).sum(0)
+    np.testing.assert_allclose(random_sizes(x, w), expected, rtol=1e-3, atol=1e-3)

@@ -23,7 +23,7 @@ from nova.ir.index import index as index_value
 from nova.ir.linalg.loops import LoopBuilder
 from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
 from nova.ir.linalg.scalar import Body, Scalar
-from nova.ir.symbolic.size_table import typical
+from nova.ir.symbolic.size_table import representative
 from nova.ir.types import dense, element_type, tensor_type
 
 Access = Callable[[list[Any]], Sequence[Any]]
@@ -57,7 +57,7 @@ class LinalgBuilder(LoopBuilder):
 
     def empty(self, type_: TensorType) -> Any:
         """An uninitialized destination."""
-        return tensor.empty([typical(n) for n in type_.shape], element_type(type_.dtype))
+        return tensor.empty([representative(n) for n in type_.shape], element_type(type_.dtype))
 
     def constant(self, array: np.ndarray, type_: TensorType) -> Operand:
         """A constant tensor."""
@@ -291,7 +291,7 @@ class LinalgBuilder(LoopBuilder):
             flat.value,
             [list(range(out.rank))],
             [],
-            [typical(n) for n in out.shape],
+            [representative(n) for n in out.shape],
         )
 
     # --- loops that linalg cannot express -------------------------------------------------------

@@ -15,7 +15,7 @@ from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
 from nova.ir.linalg.merge_sort import MergeSort
 from nova.ir.linalg.scalar import Body, Scalar
-from nova.ir.symbolic.size_table import typical
+from nova.ir.symbolic.size_table import representative
 from nova.ir.types import element_type
 
 First = Callable[[Body, list[Scalar]], list[Scalar]]
@@ -66,7 +66,7 @@ class LoopBuilder:
         scanner = _Scan([(x.value, x.dtype) for x in xs], types, first, step)
         is_empty = any(known_equal(n, 0) for n in shape)
         if is_empty or known_equal(prod(trail), 1):
-            sizes = [typical(n) for n in shape]
+            sizes = [representative(n) for n in shape]
             states = [tensor.empty(sizes, element_type(t)) for t in types]
             if is_empty:
                 return states

@@ -12,7 +12,7 @@ from typing import Any
 from nova.core.sizes import known_equal
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
-from nova.ir.symbolic.size_table import static_size, typical
+from nova.ir.symbolic.size_table import representative, static_size
 
 
 class MergeSort:
@@ -43,7 +43,8 @@ class MergeSort:
     def _merge_runs(self, sources: list[Any], width: int) -> list[Any]:
         """Merge every two adjacent sorted runs of `width` elements, along the axis."""
         empties = [
-            tensor.empty([typical(n) for n in self.shape], s.type.element_type) for s in sources
+            tensor.empty([representative(n) for n in self.shape], s.type.element_type)
+            for s in sources
         ]
         rows = [n for d, n in enumerate(self.shape) if d != self.axis]
 

@@ -216,6 +216,16 @@ def decoded(shape: Sequence[int]) -> tuple[Any, ...]:
     return tuple(shape) if table is None else tuple(map(table.size, shape))
 
 
+def representative(size: Size) -> int:
+    """The number that stands for a size in IR."""
+    if isinstance(size, int):
+        return size
+    table = _ACTIVE.get()
+    if table is None:
+        raise LoweringError(f"the size {size} in a program with static sizes")
+    return table.representative(size)
+
+
 def typical(size: Size) -> int:
     """The number that decisions about performance use for a size, see `SizeTable.typical`."""
     if isinstance(size, int):

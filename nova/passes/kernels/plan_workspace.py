@@ -21,6 +21,7 @@ from nova.ir.control_flow.functions import (
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
 from nova.ir.kernel import Kernel, Main, set_argument_types
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.control.region_memory import control_memory, control_work
@@ -39,8 +40,9 @@ class PlanWorkspace(Pass):
     in one workspace, aligned to 64 bytes: they share memory by lifetime, but only as much as
     `max_workspace` requires where sharing would order independent kernels
     (nova/passes/kernels/assign_offsets.py). Buffers that still do not fit are rematerialized
-    (nova/passes/kernels/rematerialize.py). The size is the attribute `nova.workspace`;
-    `nova.outputs` counts the outputs. A result that is an argument, a constant or a duplicate is
+    (nova/passes/kernels/rematerialize.py). With symbolic sizes the runtime lays out the workspace
+    of a call, and checks the limit. The size is the attribute `nova.workspace`; `nova.outputs`
+    counts the outputs. A result that is an argument, a constant or a duplicate is
     copied by a separate kernel. A call of a control function gets one more buffer: the workspace of
     its regions, and the second buffers of the carries of a loop.
     """
@@ -54,7 +56,8 @@ class PlanWorkspace(Pass):
         if WORKSPACE.has(main):
             raise LoweringError("@main has a workspace already", where=place_of(main.location))
         _require_buffer_results(main)
-        _Planner(module, main, self.max_workspace).plan()
+        limit = self.max_workspace if SizeTable.of(main) is None else None
+        _Planner(module, main, limit).plan()
 
 
 def _require_buffer_results(main: Any) -> None:

@@ -31,25 +31,29 @@ def _compile(outputs: Any, inputs: list[Any], target: str = "cuda:sm_90a") -> An
     return nova.compile(outputs, inputs=inputs, target=target, run_mode="sim")
 
 
+Where = dict[str, Any]
+"""The device to compile for and run on: keyword arguments of `nova.compile`."""
+
+
 @pytest.mark.parametrize("length", [_LENGTH, 50304])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_cluster_has_a_row(name: str, length: int) -> None:
+def test_a_cluster_has_a_row(on_hopper: Where, name: str, length: int) -> None:
     function, reference = FUNCTIONS[name]
     x = 3 * _RANDOM.standard_normal((3, length), np.float32)
     X = nova.tensor(x)
-    program = _compile(function(X), [X])
+    program = nova.compile(function(X), inputs=[X], **on_hopper)
     text = program.stages["ptx"]
     assert ".reqnctapercluster 4" in text and "ld.shared::cluster" in text
     expected = reference(torch.from_numpy(x).double()).numpy()
     assert np.abs(program(x) - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
-def test_gradients() -> None:
+def test_gradients(on_hopper: Where) -> None:
     x = _RANDOM.standard_normal((2, _LENGTH), np.float32)
     weight = _RANDOM.standard_normal((2, _LENGTH), np.float32)
     X, W = nova.tensor(x, requires_grad=True), nova.tensor(weight)
     nova.backward(nova.sum(nova.softmax(X) * W))
-    program = _compile(X.grad, [X, W])
+    program = nova.compile(X.grad, inputs=[X, W], **on_hopper)
     t = torch.from_numpy(x).double().requires_grad_()
     (torch.softmax(t, -1) * torch.from_numpy(weight)).sum().backward()
     assert t.grad is not None

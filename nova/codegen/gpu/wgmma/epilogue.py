@@ -310,9 +310,9 @@ class _TileCode:
                 row_start = add(start, mul(at_row, output.row_stride))
                 for k, element in enumerate(elements):
                     at_column = add(column, number * 8 + k)
-                    place = index(add(row_start, mul(at_column, output.column_stride)))
+                    element_index = index(add(row_start, mul(at_column, output.column_stride)))
                     with when(self._is_inside(at_row, at_column)):
-                        memref.store(element, buffer, [place])
+                        memref.store(element, buffer, [element_index])
 
 
 def pack_pair(first: Any, second: Any) -> ir.Value:

@@ -49,17 +49,17 @@ def reduce_split_sums(
     threads = CONSUMERS * 128
     vector_bytes = 4 * _WIDTH
     first = arith.addi(arith.muli(consumer.group, word(128)), consumer.thread)
-    own = arith.addi(base, arith.muli(first, word(vector_bytes)))
+    thread_base = arith.addi(base, arith.muli(first, word(vector_bytes)))
     # Tensor cores may still read a stage for the other consumer.
     ptx.named_barrier(word(_CONSUMER_BARRIER), threads)
     packed = ir.VectorType.get([_WIDTH], ir.F32Type.get())
     for number in range(0, len(sums), _WIDTH):
-        address = arith.addi(own, word(4 * threads * number))
+        address = arith.addi(thread_base, word(4 * threads * number))
         value = vector.from_elements(packed, sums[number : number + _WIDTH])
         store(value, arith.index_castui(ir.IndexType.get(), address), SHARED, vector_bytes)
     cluster_barrier()
     count = plan.part_columns // 2
-    part = arith.addi(own, arith.muli(rank, word(4 * threads * count)))
+    part = arith.addi(thread_base, arith.muli(rank, word(4 * threads * count)))
     totals: list[ir.Value] = []
     for block in range(plan.tile.split):
         remote = map_shared(part, word(block))

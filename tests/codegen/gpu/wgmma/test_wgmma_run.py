@@ -17,12 +17,14 @@ def _draw(*shape: int, dtype: Any = ml_dtypes.bfloat16) -> np.ndarray:
     return _RANDOM.standard_normal(shape).astype(dtype)
 
 
-def _run(function: Any, arrays: list[np.ndarray], choice: str) -> np.ndarray:
+Where = dict[str, Any]
+"""The device to compile for and run on: keyword arguments of `nova.compile`."""
+
+
+def _run(where: Where, function: Any, arrays: list[np.ndarray], choice: str) -> np.ndarray:
     leaves = [nova.tensor(array) for array in arrays]
     with nova.knobs.override(gpu_gemm=choice):
-        program = nova.compile(
-            function(*leaves), inputs=leaves, target="cuda:sm_90a", run_mode="sim"
-        )
+        program = nova.compile(function(*leaves), inputs=leaves, **where)
     assert "wgmma.mma_async" in program.stages["ptx"]
     return np.asarray(program(*arrays)).astype(np.float64)
 
@@ -37,7 +39,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_layouts(layout: str) -> None:
+def test_layouts(on_hopper: Where, layout: str) -> None:
     """Rows of both operands along k, and along C; more stages than the ring has."""
     m, n, k = 136, 72, 648
     a = _draw(m, k) if layout[0] == "n" else _draw(k, m)
@@ -46,7 +48,7 @@ def test_layouts(layout: str) -> None:
     def function(x: Any, y: Any) -> Any:
         return (x if layout[0] == "n" else x.T) @ (y if layout[1] == "n" else y.T)
 
-    _close(_run(function, [a, b], "wgmma-128x64x1x1"), function(_wide(a), _wide(b)))
+    _close(_run(on_hopper, function, [a, b], "wgmma-128x64x1x1"), function(_wide(a), _wide(b)))
 
 
 @pytest.mark.parametrize(
@@ -60,46 +62,51 @@ def test_layouts(layout: str) -> None:
         ("wgmma-128x64x1x4", 128, 64, 640),
     ],
 )
-def test_tiles(choice: str, m: int, n: int, k: int) -> None:
+def test_tiles(on_hopper: Where, choice: str, m: int, n: int, k: int) -> None:
     a, b = _draw(m, k), _draw(k, n)
-    _close(_run(lambda x, y: x @ y, [a, b], choice), _wide(a) @ _wide(b))
+    _close(_run(on_hopper, lambda x, y: x @ y, [a, b], choice), _wide(a) @ _wide(b))
 
 
-def test_a_block_computes_several_tiles() -> None:
+def test_a_block_computes_several_tiles(on_hopper: Where) -> None:
     """More tiles than blocks: the ring goes on from tile to tile, and buffers of C are reused."""
     a, b = _draw(128 * 12, 32), _draw(32, 64 * 12)
-    _close(_run(lambda x, y: x @ y, [a, b], "wgmma-128x64x1x1"), _wide(a) @ _wide(b))
+    _close(_run(on_hopper, lambda x, y: x @ y, [a, b], "wgmma-128x64x1x1"), _wide(a) @ _wide(b))
 
 
-def test_an_epilogue_with_bias_activation_and_residual() -> None:
+def test_an_epilogue_with_bias_activation_and_residual(on_hopper: Where) -> None:
     a, b, bias, residual = _draw(136, 64), _draw(64, 72), _draw(72), _draw(136, 72)
 
     def function(x: Any, y: Any, c: Any, r: Any) -> Any:
         return (nova.relu(x @ y + c) + r).astype("f32")
 
     expected = np.maximum(_wide(a) @ _wide(b) + _wide(bias), 0) + _wide(residual)
-    _close(_run(function, [a, b, bias, residual], "wgmma-128x64x1x1"), expected, 2e-2)
+    _close(_run(on_hopper, function, [a, b, bias, residual], "wgmma-128x64x1x1"), expected, 2e-2)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
-def test_rows_that_no_tensor_map_describes(dtype: str) -> None:
+def test_rows_that_no_tensor_map_describes(on_hopper: Where, dtype: str) -> None:
     a, b, bias = _draw(130, 72), _draw(71, 72), _draw(71)
 
     def function(x: Any, y: Any, c: Any) -> Any:
         return (x @ y.T + c).astype(dtype)
 
     expected = _wide(a) @ _wide(b).T + _wide(bias)
-    _close(_run(function, [a, b, bias], "wgmma-128x64x1x1"), expected, 1e-2)
+    _close(_run(on_hopper, function, [a, b, bias], "wgmma-128x64x1x1"), expected, 1e-2)
 
 
-def test_batches_and_f16() -> None:
+def test_batches_and_f16(on_hopper: Where) -> None:
     a, b = _draw(3, 128, 40, dtype=np.float16), _draw(3, 40, 64, dtype=np.float16)
-    _close(_run(lambda x, y: x @ y, [a, b], "wgmma-128x64x1x1"), _wide(a) @ _wide(b), 2e-3)
+    _close(
+        _run(on_hopper, lambda x, y: x @ y, [a, b], "wgmma-128x64x1x1"), _wide(a) @ _wide(b), 2e-3
+    )
 
 
-def test_results_do_not_depend_on_the_run() -> None:
+def test_results_do_not_depend_on_the_run(
+    on_hopper,
+) -> None:
     a, b = _draw(128, 1024), _draw(1024, 64)
     first, second = (
-        _run(lambda x, y: (x @ y).astype("f32"), [a, b], "wgmma-128x64x1x4") for _ in range(2)
+        _run(on_hopper, lambda x, y: (x @ y).astype("f32"), [a, b], "wgmma-128x64x1x4")
+        for _ in range(2)
     )
     assert np.array_equal(first, second)
