@@ -130,6 +130,44 @@ end:"""
     )
 
 
+@pytest.mark.parametrize(("schedule", "words"), [(0, "copy of thread (0, 0, 0)"), (1, "bulk copy")])
+@pytest.mark.parametrize("thread", [0, 40])
+def test_a_load_before_the_phase_is_complete(thread: int, schedule: int, words: str):
+    """Neither the thread that issues the copy nor another one may read its bytes."""
+    body = f"""{INIT.format(at=4096, count=1)} {FENCE_INIT} mov.u32 %r5, stage;
+@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [stage+4096], 256;
+@%p0 {LOAD} [%r5], [%d0], 256, [%r5+4096];
+bar.sync 0; setp.eq.u32 %p1, %r2, {thread};
+@%p1 ld.shared.u32 %r6, [%r5+252]; // here
+{wait_parity("stage+4096", "0", "wait")}"""
+    fault, message = fault_of(body, schedule=schedule)
+    assert reports(fault, "pending-copy") and fault.thread == (thread, 0, 0)
+    assert f"where an asynchronous {words}" in message or f"where a {words}" in message
+
+
+@pytest.mark.parametrize("schedule", [0, 1])
+def test_the_wait_for_another_phase(schedule: int):
+    """A parity that does not change lets a thread through too early, or never."""
+    fault, _ = fault_of_gemm(WAIT_FULL, WAIT_FULL.replace("%r8", "0"), schedule)
+    assert reports(fault, "uninitialized", "pending-copy", "deadlock")
+
+
+def test_generic_writes_to_global_memory_need_a_fence():
+    """A bulk load of what the kernel has stored; the second run has the fence."""
+    body = f"""{INIT.format(at=4096, count=1)} {FENCE_INIT} mov.u32 %r5, stage; @!%p0 bra end;
+st.global.u32 [%d0+16], 7; {{fence}}
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [stage+4096], 256;
+{LOAD} [%r5], [%d0], 256, [%r5+4096]; // here
+{wait_parity("stage+4096", "0", "wait")}
+end:"""
+    fault, _ = fault_of(body.format(fence=""))
+    assert reports(fault, "proxy") and fault.space == "global"
+    fault, _ = fault_of(body.format(fence="fence.proxy.async.shared::cta;"))
+    assert reports(fault, "proxy")
+    text = hopper_kernel(body.format(fence="fence.proxy.async.global;"))
+    run_hopper(text, [np.zeros(256, "u4")])
+
+
 def test_generic_writes_need_a_fence_before_a_bulk_store():
     fault, message = fault_of_gemm("fence.proxy.async.shared::cta;", "")
     assert reports(fault, "proxy") and fault.thread == (0, 0, 0) and fault.other is not None
