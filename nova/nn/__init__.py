@@ -135,6 +135,7 @@ from nova.nn.pooling import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+from nova.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from nova.nn.regularization import AlphaDropout, Dropout1d, Dropout2d, Dropout3d, RReLU
 from nova.nn.seeds import default_generator, manual_seed, next_seed, seeded
 from nova.nn.state import LoadReport
@@ -151,6 +152,9 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -193,6 +197,7 @@ __all__ = [
     "EmbeddingBag",
     "Flatten",
     "Fold",
+    "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
     "Hardshrink",
@@ -209,6 +214,7 @@ __all__ = [
     "L1Loss",
     "LPPool1d",
     "LPPool2d",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -238,6 +244,7 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNNCell",
     "RReLU",
     "ReLU",
     "ReLU6",

@@ -183,6 +183,53 @@ def test_a_saved_program_runs_its_loops(tmp_path: Any) -> None:
     np.testing.assert_allclose(nova.load(path)(X, XS, W), as_jax(nested)(X, XS, W), rtol=1e-5)
 
 
+def test_constant_conditions_and_invariant_work_leave_the_loop() -> None:
+    x, w = nova.tensor(X), nova.tensor(W)
+    chosen = nova.cond(True, lambda: x * 2, lambda: x)
+    assert [s.op for s in build_plan([chosen], [x]).steps] == ["mul"]
+    looped = nova.fori_loop(0, 9, lambda i, v: v @ nova.tanh(w @ w), x)
+    plan = build_plan([looped], [x], [w])
+    assert [s.op for s in plan.steps] == ["matmul", "tanh", "scan", "result"]
+    assert [s.op for s in plan.steps[2].regions[0].steps] == ["matmul"]
+    once = nova.fori_loop(3, 4, lambda i, v: v + i, x)
+    assert "scan" not in [s.op for s in build_plan([once], [x]).steps]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_nested_programs_equal_the_interpreter(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def expression(depth: int, v: Any, w: Any) -> Any:
+        choice = int(rng.integers(8 if depth else 3))
+        a, b = float(rng.normal()), int(rng.integers(1, 5))
+        if choice < 3:
+            return [nova.tanh(v * a), nova.tanh(v @ w) + a, nova.sin(v + a)][choice]
+
+        def deeper(u: Any) -> Any:
+            return expression(depth - 1, u, w)
+
+        if choice < 5:
+            return nova.cond(v.sum() > a, deeper, lambda u: deeper(u * a), v)
+        if choice == 5:
+            return nova.fori_loop(0, b + 1, lambda i, u: deeper(u + i * 0.1), v)
+        if choice == 6:
+            rows = nova.stack([v, v * 0.5, v + 1.0])
+            last, ys = nova.scan(lambda c, r: (deeper(c + r), c * r), v, rows, reverse=bool(b % 2))
+            return last + ys.sum(axis=0) * 0.1
+
+        def advance(state: Any) -> Any:
+            return state[0] + 1, deeper(state[1])
+
+        return nova.while_loop(lambda s: s[0] < b, advance, (0, v))[1]
+
+    x, w = nova.tensor(X), nova.tensor(W)
+    result = expression(3, x, w)
+    [expected] = evaluate([result])
+    computed = nova.compile(result, inputs=[x, w])(X, W)
+    np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-4)
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,15 @@ from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.user_facing import user_facing
 from nova.errors import BranchError, CarryError, ControlFlowError, NovaError
 from nova.graph.build import cast
-from nova.graph.control.regions import Region, Traced, as_tensor, close, control_node, trace
+from nova.graph.control.regions import (
+    Region,
+    Traced,
+    as_tensor,
+    close,
+    control_node,
+    hoist,
+    trace,
+)
 from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.ops.loops.control import COND, SCAN, WHILE, slice_type
@@ -76,10 +84,10 @@ def while_loop(
     if len(again.region.results) != 1 or again.region.results[0].type != TensorType((), bool_):
         types = ", ".join(str(r.type) for r in again.region.results) or "nothing"
         raise _fail(f"while_loop: the condition returns {types}, must be bool[]", "compare numbers")
-    captures, params, (cond_region, body_region) = close([again, body])
+    captures, params, regions = close([again, body])
     regions = [
         Region((*inner, *region.params), region.results)
-        for inner, region in zip(params, (cond_region, body_region), strict=True)
+        for inner, region in zip(params, regions, strict=True)
     ]
     results = control_node(WHILE, [*captures, *carries], regions, {"consts": len(captures)})
     return unflatten(structure, list(results))
@@ -168,7 +176,7 @@ def _scan(
     stacked = [as_tensor(leaf) for leaf in x_leaves]
     count = _length(title, stacked, length)
     leaves, structure = _carry_leaves(title, init)
-    if unroll is True or (unroll and count and unroll >= count):
+    if unroll is True or count == 1 or (unroll and count and unroll >= count):
         return _unrolled(step, init, stacked, x_structure, count, reverse, pair)
     x_types = [slice_type(t.type, count) for t in stacked]
     tree: list[TreeDef] = []
@@ -187,6 +195,7 @@ def _scan(
 
     carries, body = _settle(title, leaves, structure, run, nested=True)
     captures, [inner], [region] = close([body])
+    region, inner, captures = hoist(region, inner, captures)
     index, *others = region.params
     regions = [Region((index, *inner, *others), region.results)]
     attrs = {
@@ -255,6 +264,10 @@ def _branches(
         return function(*unflatten(structure, list(params)))
 
     traced = [trace(function, [t.type for t in tensors], call) for function in functions]
+    if index.op is None and index.fixed and index.data is not None:
+        # The condition is a constant: the branch is part of the graph.
+        chosen = min(max(int(index.data), 0), len(functions) - 1)
+        return functions[chosen](*unflatten(structure, list(tensors)))
     for number, branch in enumerate(traced[1:], 1):
         _compare_branches(title, traced[0], branch, number)
     captures, params, regions = close(traced)

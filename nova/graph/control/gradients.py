@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nova.core.dtypes import TensorType
 from nova.errors import GradientError
 from nova.graph.build import constant
-from nova.graph.control.regions import Region, add_results, control_node, substitute
+from nova.graph.control.regions import Region, add_results, control_node, hoist, substitute
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import F
@@ -129,11 +129,11 @@ class _Scan:
         results = [*next_carries, *totals, *rows]
 
         saved = self._saved(results)
-        region, consts = self._region(results, sum_params, saved)
+        region, constants = self._region(results, sum_params, saved)
         stacked_saved = add_results(node, saved)
         first_x = attrs["consts"] + attrs["carries"]
         operands = [
-            *(self.inputs[i] for i in consts),
+            *constants,
             *(self._grad(i, self.carries[i].type) for i in self.carried),
             *(zeros(p.type) for p in sum_params),
             *self.inputs[first_x:],
@@ -141,7 +141,7 @@ class _Scan:
             *(self.grads[i] for i in self.stacked),
         ]
         backward = {
-            "consts": len(consts),
+            "consts": len(constants),
             "carries": len(self.carried) + len(sums),
             "length": attrs["length"],
             "reverse": not attrs["reverse"],
@@ -216,7 +216,7 @@ class _Scan:
 
     def _region(
         self, results: Sequence[Tensor], sum_params: Sequence[Tensor], saved: Sequence[Tensor]
-    ) -> tuple[Region, list[int]]:
+    ) -> tuple[Region, list[Tensor]]:
         """The backward body, and the constant operands that it takes."""
         ids = {id(c): i for i, c in enumerate(self.consts)}
         stop = [*saved, *self.consts, *self.xs, self.index]
@@ -230,16 +230,11 @@ class _Scan:
         mapping |= {id(self.consts[i]): p for i, p in zip(consts, inner_consts, strict=True)}
         mapping |= {id(x): p for x, p in zip(self.xs, inner_xs, strict=True)}
         mapping |= {id(s): p for s, p in zip(saved, inner_saved, strict=True)}
-        params = (
-            index,
-            *inner_consts,
-            *self.carry_grads,
-            *sum_params,
-            *inner_xs,
-            *inner_saved,
-            *self.row_grads,
-        )
-        return Region(params, substitute(results, mapping)), consts
+        moving = (index, *self.carry_grads, *sum_params, *inner_xs, *inner_saved, *self.row_grads)
+        body = Region(moving, substitute(results, mapping))
+        # Transposes of weights, for instance, are the same in every iteration.
+        body, params, constants = hoist(body, inner_consts, [self.inputs[i] for i in consts])
+        return Region((index, *params, *moving[1:]), body.results), constants
 
 
 def _row_factors(piece: Tensor) -> tuple[Tensor, Tensor] | None:

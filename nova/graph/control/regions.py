@@ -122,6 +122,44 @@ def substitute(results: Sequence[Tensor], mapping: Mapping[int, Tensor]) -> tupl
     return tuple(new[id(r)] for r in results)
 
 
+def hoist(
+    region: Region, params: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> tuple[Region, list[Tensor], list[Tensor]]:
+    """Move computations of a loop's body that depend only on constant operands out of the loop.
+
+    `params` are the parameters of the constant operands `inputs`. Returns the body without its
+    other parameters changed, and the parameters and operands that replace them. Values that are
+    larger than the operands they are computed from stay: broadcasts are fused into their readers.
+    """
+    invariant = {id(p) for p in params}
+    order = topological(region.results, stop=[*region.params, *params])
+    for node in order:
+        sources = [i for i in node.inputs if not (i.op is None and i.fixed)]
+        if node.op is not None and sources and all(id(s) in invariant for s in sources):
+            invariant.add(id(node))
+    readers = [i for n in order if id(n) not in invariant for i in n.inputs] + list(region.results)
+    hoisted: dict[int, Tensor] = {
+        id(n): n for n in readers if id(n) in invariant and _is_worth_hoisting(n)
+    }
+    if not hoisted:
+        return region, list(params), list(inputs)
+    values = list(hoisted.values())
+    outside = dict(zip(map(id, params), inputs, strict=True))
+    moved = substitute(values, outside)
+    inner = [Tensor(v.type) for v in values]
+    results = substitute(region.results, dict(zip(hoisted, inner, strict=True)))
+    used = {id(n) for n in topological(results)}
+    pairs = [(p, i) for p, i in zip(params, inputs, strict=True) if id(p) in used]
+    new_params = [*(p for p, _ in pairs), *inner]
+    return Region(region.params, results), new_params, [*(i for _, i in pairs), *moved]
+
+
+def _is_worth_hoisting(node: Tensor) -> bool:
+    if node.op is None or node.regions or node.op is RESULT or not node.type.is_static:
+        return False
+    return node.size > 1 and node.size <= sum(i.size for i in node.inputs)
+
+
 def control_node(
     op: Op, inputs: Sequence[Tensor], regions: Sequence[Region], attrs: dict[str, Any]
 ) -> list[Tensor]:
@@ -155,8 +193,3 @@ def add_results(node: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
     first = len(node.result_types)
     node.regions, node.result_types = regions, types
     return [result(node, index) for index in range(first, len(types))]
-
-
-def region_nodes(region: Region) -> list[Tensor]:
-    """The nodes of a region in topological order, with its parameters that are used."""
-    return topological(region.results, stop=region.params)

@@ -69,7 +69,7 @@ class _Counted:
         condition = op.regions[0].blocks[0]
         compare = next(o for o in condition.operations if o.operation.name == "stablehlo.compare")
         self.counter = list(condition.arguments).index(compare.operation.operands[0])
-        self.start = integer_constant(op.operands[self.counter])
+        self.start = integer_constant(op.operands[self.counter]) or 0
         self.carried = [
             i for i, a in enumerate(arguments) if i != self.counter and self.returned[i] != a
         ]
