@@ -16,7 +16,7 @@ from nova.artifact.format import read_artifact
 from nova.core.location import user_location
 from nova.core.packages import install_command, missing_packages
 from nova.core.settings import Settings
-from nova.errors import GraphError, WeightsError
+from nova.errors import GraphError, SymbolicSizeError, WeightsError
 from nova.plan import Plan, parse_plan
 from nova.runtime.executor import Executable, in_order
 from nova.runtime.gpu_executor import load_anywhere
@@ -59,6 +59,12 @@ class Compiled(Model):
         check = knobs.get("check")
         if check == "off":
             return program
+        if self.plan.dims:
+            raise SymbolicSizeError(
+                f"the knob check={check!r} compares programs of static sizes, and this one has "
+                f"the dims {', '.join(dim.name for dim in self.plan.dims)}",
+                hint="check the program of one size: compile it with static shapes",
+            )
         return _checker[0](self._executable, program, self.plan, check)
 
     @property

@@ -197,6 +197,15 @@ def test_two_dims_of_one_name():
         nova.compile(x.sum() + y.sum(), inputs=[x, y])
 
 
+def test_checked_runs_take_static_sizes():
+    x = nova.input((B, 3))
+    with (
+        nova.knobs.override(check="1"),
+        pytest.raises(SymbolicSizeError, match="static sizes, and this one has the dims B"),
+    ):
+        nova.compile(x * 2, inputs=[x])
+
+
 def test_devices_take_static_sizes():
     x = nova.input((B, 3))
     with pytest.raises(TargetError, match="takes static sizes, and the program has the dims B"):
