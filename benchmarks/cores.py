@@ -179,6 +179,7 @@ def start(workload: str, contender: str, cores: int, seconds: float) -> float:
         "OMP_NUM_THREADS": str(cores),
         "NOVA_THREADS": str(cores),
         "BENCH_THREADS": str(cores),
+        "JAX_PLATFORMS": "cpu",
     }
     result = subprocess.run(
         ["taskset", "-c", chosen, sys.executable, __file__, "--measure", workload, contender,
@@ -212,8 +213,8 @@ def main() -> None:
         least = {(c, n): float("nan") for c in contenders for n in (1, options.cores)}
         for _ in range(options.rounds):
             for contender, cores in least:
-                found = start(workload, contender, cores, options.seconds)
-                least[contender, cores] = float(np.fmin(least[contender, cores], found))
+                time_ms = start(workload, contender, cores, options.seconds)
+                least[contender, cores] = float(np.fmin(least[contender, cores], time_ms))
         rows = [(least[c, 1], least[c, options.cores]) for c in contenders]
         peers = [row[1] for c, row in zip(contenders, rows, strict=True) if c != "nova"]
         ratio = least.get(("nova", options.cores), float("nan")) / min(peers, default=float("nan"))

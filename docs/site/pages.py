@@ -20,6 +20,7 @@ MARKDOWN = {
     "benchmarks/RESULTS.md": "benchmarks/results.md",
     "benchmarks/RESULTS-AVX2.md": "benchmarks/results-avx2.md",
     "benchmarks/RESULTS-H200.md": "benchmarks/results-h200.md",
+    "benchmarks/RESULTS-CORES.md": "benchmarks/results-cores.md",
     "benchmarks/SUMS.md": "benchmarks/sums.md",
     "native/README.md": "native.md",
 }
