@@ -276,6 +276,7 @@ MODELS: dict[str, Callable[[], Case]] = {
         hidden_sizes=[8, 16, 16, 32],
         num_attention_heads=[1, 2, 2, 4],
         decoder_hidden_size=16,
+        drop_path_rate=0.0,
     ),
     "detr": _detr,
 }

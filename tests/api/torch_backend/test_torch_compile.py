@@ -260,6 +260,40 @@ def test_dropout_has_its_distribution_and_follows_the_seed() -> None:
     assert torch.equal(gradient, first.detach()), "the backward pass uses the same mask"
 
 
+def test_inference_keeps_aliases_and_mutations() -> None:
+    def views(x: torch.Tensor) -> Any:
+        y = x * 2
+        return y, y[1:], x[0]
+
+    def writes(x: torch.Tensor) -> Any:
+        x.add_(1)
+        return x * 2
+
+    def pure(x: torch.Tensor) -> Any:
+        return torch.softmax(x, 0).unsqueeze(0), x.relu().sum()
+
+    for function in (views, writes, pure):
+        x = torch.randn(4, 3)
+        copied = x.clone()
+        with torch.no_grad():
+            expected, result = function(x), compiled(function)(copied)
+        torch.testing.assert_close((result, copied), (expected, x))
+        if function is views:
+            result[0].zero_()
+            assert not result[1].any(), "a view of a result shares its memory"
+            assert result[2].data_ptr() == copied.data_ptr()
+
+
+def test_gradients_start_after_a_call_without_them() -> None:
+    run = compiled(lambda x: torch.tanh(x).sum())
+    x = torch.randn(5)
+    with torch.no_grad():
+        torch.testing.assert_close(run(x), torch.tanh(x).sum())
+    x.requires_grad_()
+    run(x).backward()
+    torch.testing.assert_close(x.grad, 1 - torch.tanh(x.detach()) ** 2)
+
+
 # --- fallback, options, errors --------------------------------------------------------------------
 
 

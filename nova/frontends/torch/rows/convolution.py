@@ -35,6 +35,8 @@ def _convolution(
         "groups": groups,
     }
     if transposed:
+        # Overlapping windows are summed: in f32 for f16 and bf16, as torch does.
+        x, weight = (cast(F, t, accumulator(t.dtype)) for t in (x, weight))
         function = getattr(F, f"conv_transpose{rank}d")
         return function(x, weight, bias, output_padding=tuple(output_padding), **options)
     return getattr(F, f"conv{rank}d")(x, weight, bias, **options)
@@ -56,6 +58,7 @@ def _convolution_backward(
     mask: Sequence[bool],
 ) -> tuple[Any, ...]:
     """The vjp of the convolution; its forward is dropped unless the vjp reads it."""
+    g, x, weight = (cast(F, t, accumulator(t.dtype)) for t in (g, x, weight))
     out = _convolution(
         F, x, weight, None, stride, padding, dilation, transposed, output_padding, groups
     )
@@ -66,7 +69,7 @@ def _convolution_backward(
     by_bias = None
     if mask[2]:
         axes = tuple(i for i in range(len(g.shape)) if i != len(g.shape) - len(weight.shape) + 1)
-        by_bias = cast(F, F.sum(cast(F, g, accumulator(g.dtype)), axis=axes), g.dtype)
+        by_bias = F.sum(g, axis=axes)
     return by_x, by_weight, by_bias
 
 

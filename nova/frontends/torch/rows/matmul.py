@@ -33,8 +33,11 @@ def _addmm(F: Any, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 
 @row("addbmm.default")
 def _addbmm(F: Any, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    product = F.sum(F.matmul(a, b), axis=0)
-    return F.expand(_scaled_sum(F, x, cast(F, product, a.dtype), beta, alpha), shape=product.shape)
+    batch, rows, inner = a.shape
+    # The sum over the batch is part of one contraction, which accumulates wide.
+    left = F.reshape(F.permute(a, axes=(1, 0, 2)), (rows, batch * inner))
+    product = F.matmul(left, F.reshape(b, (batch * inner, b.shape[2])))
+    return F.expand(_scaled_sum(F, x, product, beta, alpha), shape=product.shape)
 
 
 @row("addr.default")
