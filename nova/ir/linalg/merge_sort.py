@@ -42,10 +42,8 @@ class MergeSort:
 
     def _merge_runs(self, sources: list[Any], width: int) -> list[Any]:
         """Merge every two adjacent sorted runs of `width` elements, along the axis."""
-        empties = [
-            tensor.empty([representative(n) for n in self.shape], s.type.element_type)
-            for s in sources
-        ]
+        shape = [representative(n) for n in self.shape]
+        empties = [tensor.empty(shape, s.type.element_type) for s in sources]
         rows = [n for d, n in enumerate(self.shape) if d != self.axis]
 
         def nest(states: Sequence[Any], row: list[Any]) -> list[Any]:

@@ -122,14 +122,9 @@ def check_torch(name: str) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_model_of_torch() -> None:
-    check_torch("convolutional")
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [name for name in TORCH if name != "convolutional"])
+@pytest.mark.parametrize("name", TORCH)
 def test_models_of_torch(name: str) -> None:
     check_torch(name)
 
@@ -168,8 +163,13 @@ REGRESSORS = {
 }
 
 
+def mostly_slow(names: Any, quick: str) -> list[Any]:
+    """The names, all but one marked slow."""
+    return [n if n == quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", mostly_slow(CLASSIFIERS, "forest"))
 def test_classifiers_of_scikit_learn(name: str) -> None:
     model = CLASSIFIERS[name]().fit(X, CLASSES)
     proto = from_sklearn(model, X[:1], options={"zipmap": False}, target_opset=21)
@@ -179,7 +179,7 @@ def test_classifiers_of_scikit_learn(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", REGRESSORS)
+@pytest.mark.parametrize("name", mostly_slow(REGRESSORS, "linear"))
 def test_regressors_of_scikit_learn(name: str) -> None:
     model = REGRESSORS[name]().fit(X, NUMBERS)
     proto = from_sklearn(model, X[:1], target_opset=21)

@@ -195,6 +195,7 @@ def test_a_branch_that_depends_on_data_is_selected() -> None:
         np.testing.assert_array_equal(program(x), expected)
 
 
+@pytest.mark.slow
 def test_nova_translate_takes_a_model(tmp_path: Path) -> None:
     onnx.save(linear(), tmp_path / "model.onnx")
     command = [sys.executable, "-m", "nova.tools.nova_translate", str(tmp_path / "model.onnx")]

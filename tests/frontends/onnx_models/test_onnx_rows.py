@@ -139,6 +139,7 @@ def test_rows_of_classical_models(op: str) -> None:
     check([node(op, "x", domain=ML, **ML_NODES[op])], ["y"], x=x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 def test_linear_classifier(transform: str) -> None:
     attrs = {"coefficients": list(map(float, range(9))), "intercepts": [0.1, 0.2, -3.0]}
@@ -147,6 +148,7 @@ def test_linear_classifier(transform: str) -> None:
     check(nodes, ["label", "scores"], x=floats(4, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["LINEAR", "POLY", "RBF", "SIGMOID"])
 def test_svm_regressor(kernel: str) -> None:
     vectors = floats(5, 3)
@@ -173,6 +175,7 @@ def test_encoders() -> None:
     check(nodes, ["a", "b"], x=x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_recurrent_layers(op: str, direction: str) -> None:
