@@ -278,7 +278,7 @@ def test_timeout(kernels, count):
     program, x = slow_program(kernels, 400, tell), np.ones(400, "f4")
     with pytest.raises(Told) as caught:
         program.run([x], timeout=0.02)
-    status, task, running, states, _, cause = caught.value.args
+    status, task, running, states, _, cause, _ = caught.value.args
     assert (status, task, states, cause) == (_native.TIMEOUT, -1, None, None)
     assert 1 <= len(running) <= count and all(0 <= task < 400 for task in running)
     np.testing.assert_array_equal(program.run([x], timeout=60), x + 1)
@@ -339,7 +339,7 @@ def test_a_signal_handler_stops_a_run(kernels, count):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    status, _, running, _, _, cause = caught.value.args
+    status, _, running, _, _, cause, _ = caught.value.args
     assert status == _native.CANCELLED and running and isinstance(cause, LookupError)
     np.testing.assert_array_equal(slow_program(kernels)(x[:40]), x[:40] + 1)
 
@@ -370,7 +370,7 @@ def test_a_kernel_reports_an_error(kernels, count):
     x[17] = -1
     with pytest.raises(Told) as caught:
         program(x)
-    status, task, _, _, number, _ = caught.value.args
+    status, task, _, _, number, _, _ = caught.value.args
     assert (status, task, number) == (_native.TASK_REPORTED, 17, 7)
     run = program.submit([x])
     run.wait(None)

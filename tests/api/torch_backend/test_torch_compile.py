@@ -111,6 +111,19 @@ def test_training_follows_eager(name: str) -> None:
         torch.testing.assert_close(copied, value, rtol=1e-4, atol=1e-5, msg=lambda m, k=key: k + m)
 
 
+def test_batch_norm_in_training_does_not_drift() -> None:
+    """In f64 no rounding hides a wrong statistic: steps with momentum follow eager to 1e-11."""
+    model = ConvNet().double()
+    twin = copy.deepcopy(model)
+    batch = (torch.randn(4, 3, 12, 12, dtype=torch.float64), torch.randint(5, (4,)))
+    make = torch.optim.SGD
+    expected = losses_of(model, model, batch, make(model.parameters(), 0.1, 0.9), 5)
+    result = losses_of(twin, compiled(twin), batch, make(twin.parameters(), 0.1, 0.9), 5)
+    assert result == pytest.approx(expected, rel=1e-11)
+    torch.testing.assert_close(twin.norm.running_mean, model.norm.running_mean, rtol=1e-11, atol=0)
+    torch.testing.assert_close(twin.norm.running_var, model.norm.running_var, rtol=1e-11, atol=0)
+
+
 def test_flash_attention_returns_the_statistic_that_its_backward_reads() -> None:
     """torch's decomposition returns the attention weights where the op returns the logsumexp."""
     q, k, v = (torch.randn(2, 3, 6, 4, requires_grad=True) for _ in range(3))

@@ -1,0 +1,61 @@
+"""Blocks of tables with regions: they read back, and damaged ones are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nova
+from nova import _native
+from nova.artifact.tables import Tables, pack_tables, unpack_tables
+
+
+def loops() -> Tables:
+    x = nova.tensor(np.ones(4, np.float32))
+    looped = nova.fori_loop(0, 5, lambda i, v: nova.cond(v.sum() > 3, lambda: v * 2, lambda: v), x)
+    return nova.compile(looped, inputs=[x])._executable.tables
+
+
+def check(tables: Tables) -> None:
+    """Let the native reader check a block."""
+    code = dict.fromkeys(tables.linked_symbols, 0)
+    _native.plan_tasks(pack_tables(tables, code), 1, 40_000, 1)
+
+
+def changed(tables: Tables, **fields: Any) -> Tables:
+    """The tables with another control kernel in the program."""
+    kernels = [
+        k if k.control is None else replace(k, control=replace(k.control, **fields))
+        for k in tables.kernels
+    ]
+    return replace(tables, kernels=tuple(kernels))
+
+
+def test_a_block_with_regions_reads_back() -> None:
+    tables = loops()
+    assert len(tables.regions) == 3
+    code = dict.fromkeys(tables.linked_symbols, 0)
+    assert unpack_tables(pack_tables(tables, code)) == tables
+    check(tables)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"length": 0},
+        {"carries": 9},
+        {"consts": 7},
+        {"regions": ()},
+        {"regions": (3,)},
+        {"regions": (0,)},
+        {"construct": "while"},
+        {"construct": "switch"},
+    ],
+    ids=str,
+)
+def test_damaged_control_kernels_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match="the file failed a check"):
+        check(changed(loops(), **fields))
