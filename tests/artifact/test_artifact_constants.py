@@ -16,7 +16,7 @@ def test_a_large_constant_is_in_the_file_once(tmp_path):
     x = nova.tensor(np.ones(values.size, "f4"))
     program = nova.compile(x * nova.tensor(values), inputs=[x])
     program.save(tmp_path / "p.nova")
-    assert (tmp_path / "p.nova").stat().st_size < 1.1 * values.nbytes
+    assert (tmp_path / "p.nova").stat().st_size < 1.2 * values.nbytes
     loaded = nova.load(tmp_path / "p.nova")
     assert loaded.stages == program.stages
     assert loaded.plan == program.plan

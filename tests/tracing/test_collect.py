@@ -41,7 +41,7 @@ def test_every_task_is_recorded_once(threads, policy):
         np.testing.assert_array_equal(program(*inputs), expected)
     (run,) = trace.runs
     timeline, graph = run.measured, run.measured.graph
-    assert not graph.by_launch and len(graph.specs) == count_tasks(program) > 2
+    assert not graph.by_launch and len(graph.specs) == count_tasks(program, threads) > 2
     assert sorted(timeline.records["task"]) == list(range(len(graph.specs))) and run.lost == 0
     assert 1 <= timeline.workers <= threads
     assert timeline.records["worker"].max() < timeline.workers
