@@ -17,7 +17,7 @@ from nova.nn import init
 MADE_BY_NOVA = {"Compiled", "DType", "TensorType", "Tensor", "DeviceArray", "LoadReport"}
 MADE_BY_NOVA |= {"ArgumentReport", "CheckedProgram", "Finding", "GradcheckReport", "Reduction"}
 # Their keywords are those of the function that they are given.
-MADE_BY_NOVA |= {"from_jax", "from_onnx"}
+MADE_BY_NOVA |= {"from_jax", "from_onnx", "from_torch"}
 MADE_BY_NOVA |= {"Optimizer", "Schedule", "NovaError", "check_plan"}
 
 # What a call needs before its keywords are looked at.
@@ -50,8 +50,9 @@ def test_an_unknown_keyword_is_an_error_of_nova(name: str, function) -> None:
     assert isinstance(caught.value, TypeError)
 
 
-# Called by Nova only.
+# Called by Nova only; and the keywords of `workspace_for` are names of dims.
 INTERNAL = {("Compiled", "with_values"), ("Compiled", "simulated"), ("NovaStream", "note")}
+INTERNAL |= {("Compiled", "workspace_for")}
 
 
 def methods() -> list[tuple[str, object, str]]:
