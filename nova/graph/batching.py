@@ -16,9 +16,10 @@ from nova.core.dtypes import TensorType
 from nova.core.location import at, user_location
 from nova.core.pytree import flatten, unflatten
 from nova.core.user_facing import user_facing
-from nova.errors import ArgumentCountError, AxisError, ShapeError
+from nova.errors import ArgumentCountError, AxisError, ControlFlowError, ShapeError
 from nova.graph.autodiff import expand_composite
 from nova.graph.build import apply
+from nova.graph.custom_gradient import CUSTOM_GRADIENT, batch_custom_gradient
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, on_device
 from nova.graph.transforms import as_tensor, rejit
@@ -99,6 +100,14 @@ def batched_graph(outputs: Sequence[Tensor], batch: dict[int, Tensor], size: int
 def _apply_rule(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
     op = node.op
     assert op is not None
+    if node.regions:
+        raise ControlFlowError(
+            f"vmap of {op.name} over values of the examples is not supported",
+            where=str(node.location),
+            hint="map the function inside the loop or branch, or use nova.where",
+        )
+    if op is CUSTOM_GRADIENT:
+        return batch_custom_gradient(node, operands, flags, size, batched_graph)
     if "elementwise" in op.tags:
         return _elementwise(node, operands, flags, size)
     rule = _RULES.get(op.name)
@@ -253,7 +262,8 @@ def _take(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
     # Row `index` of example b is row b * n + index of all examples.
     x = F.moveaxis(x, axis + 1, 1)
     count = x.shape[1]
-    index = F.where(index < 0, index + count, index)
+    # An index out of range is clamped to its example.
+    index = F.clamp(F.where(index < 0, index + count, index), 0, max(0, count - 1))
     start = F.reshape(F.arange(size, dtype=index.dtype), (size, *(1,) * (len(index.shape) - 1)))
     rows = F.reshape(x, (size * count, *x.shape[2:]))
     taken = F.take(rows, index + start * count, axis=0)

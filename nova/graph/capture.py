@@ -30,6 +30,7 @@ generation = [0]
 _MOST_READ = 4096
 
 _current: ContextVar[Capture | None] = ContextVar("nova_capture", default=None)
+_region: ContextVar[str | None] = ContextVar("nova_region", default=None)
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -118,6 +119,22 @@ def capturing(*, lifts_seeds: bool = True) -> Iterator[Capture]:
         yield capture
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def tracing_region(construct: str) -> Iterator[None]:
+    """Inside, the region of a "loop" or a "branch" is traced."""
+    outer = _region.get()
+    token = _region.set("loop" if outer == "loop" else construct)
+    try:
+        yield
+    finally:
+        _region.reset(token)
+
+
+def current_region() -> str | None:
+    """ "loop" or "branch" while the region of one is traced; a loop around a branch counts."""
+    return _region.get()
 
 
 class Holder:

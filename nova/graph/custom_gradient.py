@@ -178,3 +178,33 @@ def _count(structure: TreeDef) -> int:
     if structure.container == "leaf":
         return 1
     return sum(_count(child) for child in structure.children)
+
+
+def batch_custom_gradient(
+    node: Tensor,
+    operands: Sequence[Tensor],
+    flags: Sequence[bool],
+    size: int,
+    batched: Callable[[Sequence[Tensor], dict[int, Tensor], int], list[Tensor]],
+) -> Tensor:
+    """The node of a batch of examples: its rule is the batched rule of one example."""
+    value, *sources = operands
+    examples = node.inputs[1:]
+    if not flags[0]:
+        value = F.expand(F.unsqueeze(value, 0), (size, *value.shape))
+
+    def rule(grad: Tensor) -> list[Tensor | None]:
+        seed = Tensor(node.type)
+        pieces = node.attrs["rule"](seed)
+        batch = {id(seed): grad}
+        batch |= {id(e): s for e, s, f in zip(examples, sources, flags[1:], strict=True) if f}
+        present = [piece for piece in pieces if piece is not None]
+        rows = iter(batched(present, batch, size))
+        results: list[Tensor | None] = []
+        for piece, is_batched in zip(pieces, flags[1:], strict=True):
+            row = None if piece is None else next(rows)
+            # The gradient of a shared argument is the sum over the examples.
+            results.append(row if row is None or is_batched else F.sum(row, axis=0))
+        return results
+
+    return make_node(CUSTOM_GRADIENT, (value, *sources), {"rule": rule}, value.type)

@@ -21,12 +21,13 @@ from nova.ir import attention_ops
 from nova.ir.bindings import ir, load_irdl
 from nova.ir.op_attributes import from_attributes, to_attributes
 from nova.ir.resources import is_resource
-from nova.ir.symbolic.size_values import SIZE
 from nova.ir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
 
 DIALECT = "nova"
 CONSTANT = f"{DIALECT}.constant"
+SIZE = f"{DIALECT}.size"
+"""The value of a symbolic size at run time."""
 BARRIER = f"{DIALECT}.barrier"
 """An identity op that fusion and CSE do not look through; see `create_barrier`."""
 

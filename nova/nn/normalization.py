@@ -92,7 +92,7 @@ class _BatchNorm(Module):
     def _track(self, x: Tensor) -> None:
         """Set the running statistics: those of the batch blended with the ones before."""
         mean, variance, count = self.running_mean, self.running_var, self.num_batches_tracked
-        if mean is None or variance is None or count is None:
+        if mean is None or variance is None or count is None or not x.size:
             return
         if current_capture() is None and not has_values(x):
             # A graph built by hand: nothing runs it with this module.

@@ -10,10 +10,10 @@ import numpy as np
 from nova.core.dtypes import DType, TensorType, converted, dtype
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing_class
-from nova.errors import GradientError, GraphError, ShapeError, StateDictError
+from nova.errors import ControlFlowError, GradientError, GraphError, ShapeError, StateDictError
 from nova.graph import Tensor, tensor
 from nova.graph.build import cast
-from nova.graph.capture import current_capture, generation
+from nova.graph.capture import current_capture, current_region, generation
 from nova.graph.order import topological
 from nova.graph.tensor import as_array
 
@@ -132,6 +132,14 @@ class Buffer(Parameter):
                 f"a buffer of {self.type} is set to a value of shape {new.shape}",
                 where=str(user_location()),
                 hint="the shape of a buffer does not change",
+            )
+        if current_region() is not None:
+            raise ControlFlowError(
+                f"{self!r} is assigned inside a {current_region()}: the assignment would happen "
+                "once, whatever runs",
+                where=str(user_location()),
+                hint="carry the value through the loop or return it from the branch, and assign "
+                "it outside",
             )
         new = cast(new, self.dtype)
         capture = current_capture()

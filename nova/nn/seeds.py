@@ -15,9 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nova.core.location import user_location
 from nova.core.user_facing import user_facing
+from nova.errors import ControlFlowError
 from nova.graph import Tensor, tensor
-from nova.graph.capture import Capture, current_capture
+from nova.graph.capture import Capture, current_capture, current_region
 from nova.ops import F
 
 # The stride between seeds: the seeds of one base do not overlap those of adjacent bases.
@@ -58,6 +60,12 @@ def default_generator() -> np.random.Generator:
 @user_facing
 def next_seed() -> Tensor:
     """The seed of one random op, a new one at each call, as a 0-d i64 tensor."""
+    if current_region() == "loop":
+        raise ControlFlowError(
+            "a random layer inside a loop would draw the same numbers in every iteration",
+            where=str(user_location()),
+            hint="pass the op a seed of the iteration: nova.dropout(x, seed + i)",
+        )
     base = _base.get()
     capture = current_capture()
     if capture is not None and capture.lifts_seeds and not (base and base.capture is capture):

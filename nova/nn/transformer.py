@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,92 +53,78 @@ def _merged(mask: Any, padding: Any) -> Any:
     return added[0] if len(added) == 1 else added[0] + added[1]
 
 
-class _Attending(Module):
-    """Attention of a layer: torch's masks, and either order of the axes."""
+class _Layer(Module):
+    """The parts that encoder and decoder layers share, in the order of torch's `state_dict`."""
+
+    reads_memory: ClassVar[bool]
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        *,
+        dtype: Any = "f32",
+    ):
+        self.batch_first, self.norm_first = batch_first, norm_first
+        self.activation = _activation(type(self).__name__, activation)
+        options: dict[str, Any] = {"bias": bias, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, **options)
+        if self.reads_memory:
+            self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, **options)
+        self.linear1 = Linear(d_model, dim_feedforward, **options)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **options)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, **options)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, **options)
+        if self.reads_memory:
+            self.norm3 = LayerNorm(d_model, layer_norm_eps, **options)
 
     def _attend(
         self, attention: MultiheadAttention, x: Tensor, memory: Tensor, mask: Any, padding: Any
     ) -> Tensor:
+        """Attention with torch's masks."""
         if mask is not None and len(mask.shape) == 3:
             mask = F.reshape(mask, (-1, attention.heads, *mask.shape[1:]))
-        merged = _merged(mask, padding)
-        return attention(x, memory, memory, mask=merged)
+        return self.dropout(attention(x, memory, memory, mask=_merged(mask, padding)))
 
+    def _feed(self, x: Tensor) -> Tensor:
+        """The two linear layers."""
+        hidden = self.dropout(self.activation(self.linear1(x)))
+        return self.dropout(self.linear2(hidden))
 
-class TransformerEncoderLayer(_Attending):
-    """Self-attention and two linear layers, each with a residual connection and a layer norm."""
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        *,
-        dtype: Any = "f32",
-    ):
-        self.batch_first, self.norm_first = batch_first, norm_first
-        self.activation = _activation("TransformerEncoderLayer", activation)
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, dtype=dtype)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-
-    def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None) -> Tensor:
-        def attend(x: Tensor) -> Tensor:
-            y = self._attend(self.self_attn, x, x, src_mask, src_key_padding_mask)
-            return self.dropout1(y)
-
-        def feed(x: Tensor) -> Tensor:
-            hidden = self.dropout(self.activation(self.linear1(x)))
-            return self.dropout2(self.linear2(hidden))
-
-        x = _batch_first(self, src)
-        for norm, block in ((self.norm1, attend), (self.norm2, feed)):
+    def _apply_blocks(
+        self, x: Any, *blocks: tuple[LayerNorm, Callable[[Tensor], Tensor]]
+    ) -> Tensor:
+        """Blocks with residual connections, each normalized before or after."""
+        x = _batch_first(self, x)
+        for norm, block in blocks:
             x = x + block(norm(x)) if self.norm_first else norm(x + block(x))
         return _batch_first(self, x)
 
 
-class TransformerDecoderLayer(_Attending):
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and two linear layers, each with a residual connection and a layer norm."""
+
+    reads_memory = False
+
+    def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
+            return self._attend(self.self_attn, x, x, src_mask, src_key_padding_mask)
+
+        return self._apply_blocks(src, (self.norm1, attend), (self.norm2, self._feed))
+
+
+class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to a memory and two linear layers."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        *,
-        dtype: Any = "f32",
-    ):
-        self.batch_first, self.norm_first = batch_first, norm_first
-        self.activation = _activation("TransformerDecoderLayer", activation)
-        options: dict[str, Any] = {"dropout": dropout, "bias": bias, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, **options)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **options)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
+    reads_memory = True
 
     def forward(
         self,
@@ -152,25 +138,15 @@ class TransformerDecoderLayer(_Attending):
         memory = _batch_first(self, memory)
 
         def attend(x: Tensor) -> Tensor:
-            return self.dropout1(self._attend(self.self_attn, x, x, tgt_mask, tgt_key_padding_mask))
+            return self._attend(self.self_attn, x, x, tgt_mask, tgt_key_padding_mask)
 
         def attend_memory(x: Tensor) -> Tensor:
-            return self.dropout2(
-                self._attend(self.multihead_attn, x, memory, memory_mask, memory_key_padding_mask)
-            )
+            masks = (memory_mask, memory_key_padding_mask)
+            return self._attend(self.multihead_attn, x, memory, *masks)
 
-        def feed(x: Tensor) -> Tensor:
-            hidden = self.dropout(self.activation(self.linear1(x)))
-            return self.dropout3(self.linear2(hidden))
-
-        x = _batch_first(self, tgt)
-        for norm, block in (
-            (self.norm1, attend),
-            (self.norm2, attend_memory),
-            (self.norm3, feed),
-        ):
-            x = x + block(norm(x)) if self.norm_first else norm(x + block(x))
-        return _batch_first(self, x)
+        return self._apply_blocks(
+            tgt, (self.norm1, attend), (self.norm2, attend_memory), (self.norm3, self._feed)
+        )
 
 
 class TransformerEncoder(Module):

@@ -80,8 +80,3 @@ def test_arrays_and_files_have_the_type(element: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(result.numpy()), expected)
     again = nova.translate(program.stages["linalg"], start_from="linalg").load()
     np.testing.assert_array_equal(again(x, 5), expected)
-
-
-def test_ops_of_nova_refuse_types_of_imported_programs() -> None:
-    with pytest.raises(nova.errors.DTypeError, match="u32 is an element type of imported programs"):
-        nova.tensor(np.arange(3, dtype="u4"))

@@ -277,3 +277,45 @@ def test_an_infinite_loop_stops_by_a_timeout() -> None:
         program = nova.compile(nova.while_loop(lambda c: c[0] < 9e9, body, x), inputs=[x])
         with pytest.raises(RunTimeoutError):
             program.run([zeros], timeout=0.05)
+
+
+def moving_cases(lib: Any, np_: Any) -> dict[str, Any]:
+    """Regions that only move values: carried, constant, or from outside."""
+    three = np.full(3, 3, "f4")
+    return {
+        "shift": lambda a, b: lib.scan(lambda c, s: (s, c), a[0], a),
+        "same": lambda a, b: lib.scan(lambda c, s: (c, c), a[0], a),
+        "reverse": lambda a, b: lib.scan(lambda c, s: (s, c), a[0], a, reverse=True),
+        "constant row": lambda a, b: lib.scan(lambda c, s: (c, np_.asarray(three) * 1), a[0], a),
+        "outer carry": lambda a, b: lib.scan(lambda c, s: (b, c), a[0], a),
+        "outer row": lambda a, b: lib.scan(lambda c, s: (c + s, b), b, a),
+        "invariant row": lambda a, b: lib.scan(lambda c, s: (c + s, b * 2), b, a),
+        "swap": lambda a, b: lib.scan(lambda c, _: ((c[1], c[0]), c[0]), (a[1], b), None, length=3),
+        "choice": lambda a, b: lib.cond(a.sum() > 0, lambda: (a[0], b), lambda: (b, a[0])),
+        "numbers": lambda a, b: lib.cond(
+            a.sum() > 0, lambda: (np.float32(1), b), lambda: (np.float32(2), -b)
+        ),
+        "masked step": lambda a, b: lib.fori_loop(
+            0, 4, lambda i, h: lib.cond(i < 2, lambda n: n, lambda n: h, np_.tanh(h + b)), b
+        ),
+        "outer in while": lambda a, b: lib.while_loop(
+            lambda v: v[1].sum() < 3, lambda v: (b, v[1] + 1), (a[0], np.zeros(1, "f4"))
+        ),
+    }
+
+
+class _Asarray:
+    """`np_.asarray` of a region in Nova: a tensor."""
+
+    tanh = staticmethod(nova.tanh)
+    asarray = staticmethod(nova.tensor)
+
+
+@pytest.mark.parametrize("name", moving_cases(nova, _Asarray))
+def test_regions_that_only_move_values(name: str) -> None:
+    rows = np.arange(12, dtype="f4").reshape(4, 3)
+    arguments = (rows, rows[0] + 1)
+    actual = flatten(nova.jit(moving_cases(nova, _Asarray)[name])(*arguments))[0]
+    expected = flatten(jax.jit(moving_cases(jax.lax, jnp)[name])(*arguments))[0]
+    for ours, theirs in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)

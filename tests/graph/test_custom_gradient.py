@@ -87,6 +87,22 @@ def test_gradients_of_gradients_and_missing_ones() -> None:
     np.testing.assert_array_equal(nova.grad(lambda y: cube(X, y).sum())(X).numpy(), 0 * X)
 
 
+def test_gradients_of_batches() -> None:
+    """vmap keeps the rule, for arguments of examples and for shared ones."""
+
+    @nova.custom_vjp
+    def twice(x, w):
+        return x * w
+
+    twice.defvjp(lambda x, w: (twice(x, w), (x, w)), lambda r, g: (3.0 * g * r[1], 5.0 * g * r[0]))
+    mapped = nova.vmap(twice, (0, None))
+    np.testing.assert_allclose(mapped(X, Y[0]).numpy(), X * Y[0], rtol=1e-6)
+    both = nova.grad(lambda x, w: mapped(x, w).sum(), (0, 1))
+    dx, dw = both(X, Y[0])
+    np.testing.assert_allclose(dx.numpy(), np.broadcast_to(3 * Y[0], X.shape), rtol=1e-5)
+    np.testing.assert_allclose(dw.numpy(), 5 * X.sum(0), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("forward", "backward", "message"),
     [

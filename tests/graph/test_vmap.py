@@ -14,7 +14,7 @@ from op_samples import SAMPLES
 import nova
 from nova import nn
 from nova.core.dtypes import dtype
-from nova.errors import ArgumentCountError, AxisError, ShapeError
+from nova.errors import ArgumentCountError, AxisError, ControlFlowError, ShapeError
 from nova.graph.batching import _RULES, batched_graph
 from nova.graph.interpret import evaluate
 from nova.graph.tensor import placeholder
@@ -163,6 +163,12 @@ def test_modules_and_pytrees() -> None:
     np.testing.assert_allclose(by_keyword(X, y=X).numpy(), X + X)
 
 
+def test_an_index_out_of_range_stays_in_its_example() -> None:
+    rows = np.arange(20.0).reshape(4, 5)
+    taken = nova.vmap(lambda a, i: nova.take(a, i, axis=0))(rows, np.array([0, -1, 7, 3]))
+    np.testing.assert_array_equal(taken.numpy(), [0, 9, 14, 18])
+
+
 def test_jitted_functions_stay_jitted() -> None:
     batched = nova.vmap(nova.jit(loss), (0, None))
     assert batched.cache_info().misses == 0
@@ -185,6 +191,16 @@ def test_an_empty_batch_and_results_that_do_not_depend_on_it() -> None:
         (lambda: nova.vmap(loss, None)(X, W), AxisError, "no argument a batch axis"),
         (lambda: nova.vmap(loss, (0, None), (0, 0))(X, W), AxisError, "out_axes"),
         (lambda: nova.vmap(lambda x: x + 1)(2.0), AxisError, "in_axes=None shares"),
+        (
+            lambda: nova.vmap(lambda x: nova.fori_loop(0, 3, lambda i, v: v * 2.0, x))(X),
+            ControlFlowError,
+            "vmap of",
+        ),
+        (
+            lambda: nova.vmap(lambda x: nova.cond(x.sum() > 0, lambda: x, lambda: -x))(X),
+            ControlFlowError,
+            "vmap of cond",
+        ),
     ],
 )
 def test_mistakes(use: Any, error: type[Exception], message: str) -> None:

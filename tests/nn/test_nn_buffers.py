@@ -11,7 +11,7 @@ import torch
 import nova
 from nova import nn, optim
 from nova.core.dtypes import TensorType
-from nova.errors import GraphError, ShapeError
+from nova.errors import ControlFlowError, GraphError, ShapeError
 from nova.graph.tensor import Tensor
 
 BATCHES = np.random.default_rng(4).standard_normal((5, 6, 3)).astype("f4")
@@ -144,3 +144,33 @@ def test_mistakes() -> None:
     step = nova.train_step(model, loss, optim.SGD(model.parameters()))
     with pytest.raises(GraphError, match="not a buffer of the model"):
         step(BATCHES[0])
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda m, x: nova.cond(x.sum() > 100, lambda: m(x), lambda: x.sum()),
+        lambda m, x: nova.fori_loop(0, 5, lambda i, v: v + m(x), x.sum()),
+        lambda m, x: nova.scan(lambda c, row: (c + m(x), row), x.sum(), x),
+    ],
+    ids=["cond", "fori_loop", "scan"],
+)
+def test_an_assignment_in_a_region_is_an_error(run: Any) -> None:
+    model = Counter()
+    with pytest.raises(ControlFlowError, match=r"inside a (branch|loop)"):
+        nova.jit(lambda x: run(model, x))(BATCHES[0])
+    assert int(model.calls.data) == 0
+
+
+def test_a_random_layer_in_a_loop_is_an_error() -> None:
+    drop = nn.Dropout(0.5)
+    with pytest.raises(ControlFlowError, match="same numbers in every iteration"):
+        nova.jit(lambda x: nova.fori_loop(0, 4, lambda i, v: drop(v), x))(BATCHES[0])
+    chosen = nova.jit(lambda x: nova.cond(x.sum() > 1e9, lambda: x, lambda: drop(x)))(BATCHES[0])
+    assert (chosen == 0).any()
+
+
+def test_an_empty_batch_leaves_the_statistics() -> None:
+    norm = nn.BatchNorm1d(3)
+    norm(np.zeros((0, 3), "f4"))
+    assert not norm.running_mean.data.any() and int(norm.num_batches_tracked.data) == 0

@@ -17,6 +17,7 @@ from nova.ir.attributes import SYMBOLIC
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, element_bytes
 from nova.ir.diagnostics import place_of
+from nova.ir.dialect import SIZE
 from nova.ir.index import Index, add, index, mul
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import GenericOp, is_generic_op, shape_of
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _OTHER_ACCESSES = ("memref.subview", "memref.copy", "memref.dim", "memref.view")
 """Ops whose lowering uses the sizes of a buffer's type."""
 
-SIZE_OP = "nova.size"
 """The op whose result is the value of an expression over the dims."""
 
 
@@ -45,7 +45,7 @@ def check_constants(kernel: Any) -> None:
                 f"@{kernel.name.value} has the constant {value.value}, which stands for a "
                 "symbolic size",
                 where=place_of(op.location),
-                hint=f"compute it from {SIZE_OP}",
+                hint=f"compute it from {SIZE}",
             )
 
 
@@ -63,7 +63,7 @@ def load_sizes(kernel: Any, values: SizeValues) -> None:
     """Replace size ops and constants that stand for sizes by loads, and make accesses flat."""
     table = active_table()
     assert table is not None
-    for op in find_ops(kernel, SIZE_OP):
+    for op in find_ops(kernel, SIZE):
         size = parse_size(op.attributes["expr"].value, table.generic_dims)
         with ir.InsertionPoint(op), op.location:
             op.results[0].replace_all_uses_with(values.value_of(size))

@@ -118,7 +118,7 @@ class SizeExpr:
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
         self._terms = terms
-        self._hash = hash(("nova.size", terms))
+        self._hash = hash(("size", terms))
         self._text = ""
         self._bounds: Bounds | None = None
 

@@ -263,13 +263,14 @@ def _branches(
     def call(function: Any, params: list[Tensor]) -> Any:
         return function(*unflatten(structure, list(params)))
 
-    traced = [trace(function, [t.type for t in tensors], call) for function in functions]
+    types = [t.type for t in tensors]
+    traced = [trace(function, types, call, "branch") for function in functions]
+    for number, branch in enumerate(traced[1:], 1):
+        _compare_branches(title, traced[0], branch, number)
     if index.op is None and index.fixed and index.data is not None:
         # The condition is a constant: the branch is part of the graph.
         chosen = min(max(int(index.data), 0), len(functions) - 1)
         return functions[chosen](*unflatten(structure, list(tensors)))
-    for number, branch in enumerate(traced[1:], 1):
-        _compare_branches(title, traced[0], branch, number)
     captures, params, regions = close(traced)
     regions = [
         Region((*inner, *region.params), region.results)

@@ -14,6 +14,7 @@ from nova.core.dtypes import TensorType
 from nova.core.pytree import TreeDef, flatten
 from nova.core.records import record
 from nova.graph.build import copy_node, settled
+from nova.graph.capture import tracing_region
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, next_serial, tensor
 from nova.ops.loops.control import RESULT, control_types
@@ -42,11 +43,17 @@ class Traced:
     """The serial number of the first tensor of the trace."""
 
 
-def trace(function: Callable[..., Any], types: Sequence[TensorType], call: Any) -> Traced:
-    """Trace `call(function, params)` over placeholders of `types`."""
+def trace(
+    function: Callable[..., Any],
+    types: Sequence[TensorType],
+    call: Any,
+    construct: str = "loop",
+) -> Traced:
+    """Trace `call(function, params)` over placeholders of `types`, for a loop or a branch."""
     begin = next_serial()
     params = tuple(Tensor(t) for t in types)
-    leaves, structure = flatten(call(function, list(params)), sort_keys=True)
+    with tracing_region(construct):
+        leaves, structure = flatten(call(function, list(params)), sort_keys=True)
     return Traced(Region(params, tuple(map(as_tensor, leaves))), structure, begin)
 
 

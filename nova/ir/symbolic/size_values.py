@@ -15,6 +15,7 @@ from typing import Any
 from nova.core.sizes import Size, SizeExpr
 from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir, memref
+from nova.ir.dialect import SIZE
 
 MOST_VALUES = 4096
 """Upper bound of the expressions of a program: the static size of the buffer's type."""
@@ -22,7 +23,6 @@ MOST_VALUES = 4096
 SIZES_BUFFER = "nova_sizes"
 """The name of the buffer of values in a module."""
 
-SIZE = "nova.size"
 """The op whose result is the value of a size: an `index`. Its attribute `expr` is the text."""
 
 _CURRENT: ContextVar[SizeValues | None] = ContextVar("size_values", default=None)

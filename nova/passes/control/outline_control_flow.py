@@ -11,12 +11,14 @@ from nova.ir.attributes import INPUTS
 from nova.ir.bindings import arith, builtin, func, ir, tensor
 from nova.ir.clone import clone_into
 from nova.ir.control_flow.functions import Control
+from nova.ir.dialect import CONSTANT
 from nova.ir.index import index
 from nova.ir.walk import every_op, main_function
 from nova.passes.base import Pass
 from nova.passes.control.match_loops import constant_index, match_loop
+from nova.passes.control.tensor_selects import lower_tensor_selects
 
-_LOCAL = ("arith.constant", "nova.constant", "tensor.empty")
+_LOCAL = ("arith.constant", CONSTANT, "tensor.empty")
 """Ops that every region which needs their result has a copy of."""
 
 Build = Callable[[list[Any]], Sequence[Any]]
@@ -38,6 +40,7 @@ class OutlineControlFlow(Pass):
     reads_regions: ClassVar[bool] = True
 
     def run(self, module: ir.Module) -> None:
+        lower_tensor_selects(module)
         outline(module, "")
 
 
@@ -70,9 +73,11 @@ def can_outline(op: Any) -> bool:
 
 
 def _has_tensor_ops(op: Any) -> bool:
-    """Whether an op on tensors is inside: loops over elements are code of one kernel."""
-    names = [inner.name for inner in every_op(op)]
-    return any(n.startswith(("nova.", "linalg.", "stablehlo.")) for n in names)
+    """Whether the regions work on tensors; loops over single elements are code of one kernel."""
+    names = {inner.name for inner in every_op(op)}
+    if any(n.startswith(("nova.", "linalg.", "stablehlo.")) for n in names):
+        return True
+    return not names & {"tensor.extract", "tensor.insert"}
 
 
 def _is_static_tensor(value: Any) -> bool:
@@ -257,6 +262,8 @@ class _Captures:
             op = op.operation
             if op not in self._skipped:
                 used += op.operands
+            elif op.name == "tensor.insert_slice":
+                used.append(op.operands[0])  # the row that the region returns
             for region in op.regions:
                 for nested in region.blocks:
                     used += self._used(nested)

@@ -10,12 +10,11 @@ from nova.errors import LoweringError
 from nova.ir.attention_ops import OPS as ATTENTION
 from nova.ir.bindings import arith, func, ir
 from nova.ir.diagnostics import place_of
-from nova.ir.dialect import full_name
+from nova.ir.dialect import SIZE, full_name
 from nova.ir.linalg.builder import LinalgBuilder, Operand
 from nova.ir.op_attributes import from_attributes, symbolic_attrs
 from nova.ir.resources import retyped
 from nova.ir.symbolic.size_table import sizes_of
-from nova.ir.symbolic.size_values import SIZE
 from nova.ir.types import nova_type, symbolic_type, tensor_type
 from nova.ir.walk import functions
 from nova.ops import OPS

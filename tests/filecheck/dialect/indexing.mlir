@@ -156,3 +156,21 @@ func.func @extent() -> tensor<f32> {
   %0 = "nova.extent"() {dtype = f32, value = 5 : i64} : () -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// PRIMITIVES-LABEL: func.func @dynamic_slice(
+// CHECK-LABEL: func.func @dynamic_slice(
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
+// CHECK-NOT: nova.
+func.func @dynamic_slice(%arg0: tensor<4x3xf32>, %arg1: tensor<2xi64>) -> tensor<2x2xf32> {
+  %0 = "nova.dynamic_slice"(%arg0, %arg1) {slice_sizes = array<i64: 2, 2>} : (tensor<4x3xf32>, tensor<2xi64>) -> tensor<2x2xf32>
+  return %0 : tensor<2x2xf32>
+}
+
+// PRIMITIVES-LABEL: func.func @dynamic_update_slice(
+// CHECK-LABEL: func.func @dynamic_update_slice(
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
+// CHECK-NOT: nova.
+func.func @dynamic_update_slice(%arg0: tensor<4x3xf32>, %arg1: tensor<2x2xf32>, %arg2: tensor<2xi64>) -> tensor<4x3xf32> {
+  %0 = "nova.dynamic_update_slice"(%arg0, %arg1, %arg2) : (tensor<4x3xf32>, tensor<2x2xf32>, tensor<2xi64>) -> tensor<4x3xf32>
+  return %0 : tensor<4x3xf32>
+}

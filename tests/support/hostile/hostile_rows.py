@@ -221,7 +221,7 @@ TABLES = [
     Row("unknown core", "tables-kernel-core", by.table("kernel", 32, "I", 7)),
     Row("name outside", "tables-kernel-strings", by.table("kernel", 36, "I", 2**31)),
     Row("string without an end", "tables-strings", by.edit(by.string_without_end)),
-    Row("unknown kind of buffer", "tables-buffer-kind", by.table("buffer", 0, "I", 4)),
+    Row("unknown kind of buffer", "tables-buffer-kind", by.table("buffer", 0, "I", 9)),
     Row(
         "buffer of no argument", "tables-buffer-bounds", by.table("buffer", 0, "IIQQ", 0, 0, 99, 8)
     ),

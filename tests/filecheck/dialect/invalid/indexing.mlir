@@ -237,3 +237,19 @@ func.func @full_2() {
   %0 = "nova.full"() {shape = array<i64: -4>, value = 1.0 : f64} : () -> tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @dynamic_slice_result(%arg0: tensor<4x3xf32>, %arg1: tensor<2xi64>) {
+  // expected-error @+1 {{'nova.dynamic_slice' op result type is bf16[7,7], must be f32[2,2]}}
+  %0 = "nova.dynamic_slice"(%arg0, %arg1) {slice_sizes = array<i64: 2, 2>} : (tensor<4x3xf32>, tensor<2xi64>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @dynamic_update_slice_result(%arg0: tensor<4x3xf32>, %arg1: tensor<2x2xf32>, %arg2: tensor<2xi64>) {
+  // expected-error @+1 {{'nova.dynamic_update_slice' op result type is bf16[7,7], must be f32[4,3]}}
+  %0 = "nova.dynamic_update_slice"(%arg0, %arg1, %arg2) : (tensor<4x3xf32>, tensor<2x2xf32>, tensor<2xi64>) -> tensor<7x7xbf16>
+  return
+}
