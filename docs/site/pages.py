@@ -21,6 +21,7 @@ MARKDOWN = {
     "benchmarks/RESULTS-AVX2.md": "benchmarks/results-avx2.md",
     "benchmarks/RESULTS-H200.md": "benchmarks/results-h200.md",
     "benchmarks/RESULTS-CORES.md": "benchmarks/results-cores.md",
+    "benchmarks/RESULTS-TORCH.md": "benchmarks/results-torch.md",
     "benchmarks/SUMS.md": "benchmarks/sums.md",
     "native/README.md": "native.md",
 }
