@@ -22,9 +22,9 @@ typedef struct nova_execution {
     nova_instance *instance; /* to run, wait for, cancel and inspect */
     nova_program *program;
     const struct nova_prepared *prepared; /* its tasks */
-    unsigned tasks_for; /* threads that its tasks were cut for; 0: they are fixed */
-    void *owner;        /* for the holder: polls and callbacks get the execution */
-    unsigned places;    /* threads that a run of it can have */
+    unsigned tasks_for;    /* threads that its tasks were cut for; 0: they are fixed */
+    void *owner;           /* for the holder: polls and callbacks get the execution */
+    unsigned places;       /* threads that a run of it can have */
     unsigned worker_limit; /* of its run, and of the regions inside; 0: that of the pool */
     /* the number that a kernel returned in a run that ended with NOVA_TASK_REPORTED */
     _Atomic int32_t reported;

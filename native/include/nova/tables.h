@@ -47,13 +47,7 @@ typedef struct nova_tables_header {
 } nova_tables_header;
 
 /* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). */
-enum {
-    NOVA_ARGUMENT = 0,
-    NOVA_OUTPUT = 1,
-    NOVA_WORKSPACE = 2,
-    NOVA_CONSTANT = 3,
-    NOVA_SIZES = 4
-};
+enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3, NOVA_SIZES = 4 };
 
 typedef struct nova_buffer {
     uint32_t kind;

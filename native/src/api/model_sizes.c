@@ -72,8 +72,7 @@ nova_status nova_sized_create(nova_model *model, nova_error *error)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for models of sizes");
     }
     model->sized = sized;
-    nova_status status =
-        sized_copy_signature(model, NULL, &sized->tensors, &sized->extents, error);
+    nova_status status = sized_copy_signature(model, NULL, &sized->tensors, &sized->extents, error);
     if (status == NOVA_OK) {
         model->arguments = sized->tensors;
         model->outputs = sized->tensors + model->argument_count;
@@ -112,9 +111,9 @@ static nova_status sized_check_tables(const entry *entry, nova_tables *tables, n
                                            .output_nbytes = nbytes + arguments,
                                            .constants_size = model->variant->constants_size,
                                            .argument_donated = donated};
-        status = nova_tables_check(entry->tables,
-                                   (size_t)model->variant->symbolic.header->tables_size, &limits,
-                                   tables, error);
+        status =
+            nova_tables_check(entry->tables, (size_t)model->variant->symbolic.header->tables_size,
+                              &limits, tables, error);
     }
     free(nbytes);
     free(donated);

@@ -30,10 +30,10 @@ struct nova_model {
     bool on_stack;             /* where the pointers of a run are, or else: */
     uint64_t pointers_offset;  /* in the workspace, after the bytes of the program */
     uint64_t workspace_size;
-    pid_t pid;                 /* of the process that opened it */
-    atomic_size_t runs;        /* in flight */
-    nova_sized_models *sized;  /* of a model with symbolic sizes: those for sizes; or NULL */
-    nova_model *parent;        /* of a model for sizes: the one it belongs to; or NULL */
+    pid_t pid;                /* of the process that opened it */
+    atomic_size_t runs;       /* in flight */
+    nova_sized_models *sized; /* of a model with symbolic sizes: those for sizes; or NULL */
+    nova_model *parent;       /* of a model for sizes: the one it belongs to; or NULL */
 };
 
 /* Sets the pool and the place of a run's pointers of a model whose program is there. */

@@ -146,12 +146,13 @@ static void control_place_slices(control_loop *loop, int64_t position)
     const nova_control_record *control = loop->control;
     uint32_t reads = loop->launch->reads, results = loop->launch->operand_count - reads - 1;
     for (uint32_t i = control->constants + control->carries; i < reads; i++)
-        loop->arguments[1 + i] = (char *)loop->operands[i] +
-                                 control_size(loop, i) / (uint64_t)control->length * (uint64_t)position;
+        loop->arguments[1 + i] = (char *)loop->operands[i] + control_size(loop, i) /
+                                                                 (uint64_t)control->length *
+                                                                 (uint64_t)position;
     for (uint32_t i = control->carries; i < results; i++)
-        loop->outputs[i] =
-            (char *)loop->operands[reads + i] +
-            control_size(loop, reads + i) / (uint64_t)control->length * (uint64_t)position;
+        loop->outputs[i] = (char *)loop->operands[reads + i] + control_size(loop, reads + i) /
+                                                                   (uint64_t)control->length *
+                                                                   (uint64_t)position;
 }
 
 static nova_status control_run_for(control_loop *loop, control_region *region)
@@ -203,7 +204,8 @@ nova_status nova_control_run(const nova_program *program, const nova_launch_reco
         .arguments = (void **)(void *)(own + 64),
     };
     uint64_t bookkeeping = nova_control_bookkeeping(&program->tables, launch, control);
-    uint64_t pointers = ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
+    uint64_t pointers =
+        ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
     loop.second = own + 64 + pointers;
     const uint32_t *regions = program->tables.container.regions + control->first_region;
     uint32_t chosen = 0;

@@ -36,8 +36,10 @@ static nova_status symbolic_find_arrays(const char *block, size_t size, nova_sym
     const struct {
         uint64_t count, size;
     } layout[] = {
-        {header->dim_count, sizeof(nova_dim)},          {header->expression_count, sizeof(nova_expression)},
-        {header->op_count, sizeof(nova_size_op)},       {header->patch_count, sizeof(nova_patch)},
+        {header->dim_count, sizeof(nova_dim)},
+        {header->expression_count, sizeof(nova_expression)},
+        {header->op_count, sizeof(nova_size_op)},
+        {header->patch_count, sizeof(nova_patch)},
         {header->extent_count, sizeof(int64_t)},
     };
     const void *arrays[5];
@@ -51,7 +53,8 @@ static nova_status symbolic_find_arrays(const char *block, size_t size, nova_sym
     if (header->string_size > size - position || header->tables_offset % 8 != 0 ||
         header->tables_offset < position + header->string_size || header->tables_offset > size ||
         header->tables_size != size - header->tables_offset)
-        return REFUSE(error, "symbolic-size", "the strings or the tables do not fit into the block");
+        return REFUSE(error, "symbolic-size",
+                      "the strings or the tables do not fit into the block");
     symbolic->dims = arrays[0];
     symbolic->expressions = arrays[1];
     symbolic->ops = arrays[2];

@@ -250,8 +250,8 @@ static int cuda_function_allow_shared(nova_driver *driver, void *function, uint3
                                                  (int)bytes);
 }
 
-static int cuda_tensor_map_encode(nova_driver *driver, const nova_tensor_map *map,
-                                  uint64_t address, nova_encoded_map *encoded)
+static int cuda_tensor_map_encode(nova_driver *driver, const nova_tensor_map *map, uint64_t address,
+                                  nova_encoded_map *encoded)
 {
     enum { NO_INTERLEAVE = 0, SWIZZLE_128B = 3, L2_PROMOTION_256B = 3, FILL_ZEROS = 0 };
     static const uint32_t ADJACENT[NOVA_MAP_RANK] = {1, 1, 1, 1, 1};
@@ -455,9 +455,9 @@ static int cuda_graph_update(nova_driver *driver, void *graph, uint32_t index,
     packed parameters;
     node_params params;
     int result = cuda_params_of(call, &parameters, &params);
-    return result != 0 ? result
-                       : cuda_context_of(driver)->exec_set(created->exec, created->nodes[index],
-                                                           &params);
+    return result != 0
+               ? result
+               : cuda_context_of(driver)->exec_set(created->exec, created->nodes[index], &params);
 }
 
 static int cuda_graph_launch(nova_driver *driver, void *graph, void *stream)

@@ -104,8 +104,8 @@ static nova_status launch_bind(nova_device_run *r)
             .ranges = ranges,
             .range_count = checks ? launch_find_ranges(r, launch, ranges) : 0,
         };
-        result = launch_encode_maps(r, launch, execution->maps + map,
-                                    execution->map_addresses + map);
+        result =
+            launch_encode_maps(r, launch, execution->maps + map, execution->map_addresses + map);
         map += tables->devices[launch->kernel].tensor_map_count;
     }
     return nova_run_check(r, result, "a tensor map cannot be encoded");

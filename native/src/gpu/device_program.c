@@ -54,8 +54,8 @@ static nova_status program_execution_create(nova_device_program *program,
     created->staging_offsets = program_array(values, sizeof *created->staging_offsets);
     created->calls = program_array(program->launch_count, sizeof *created->calls);
     created->ranges = program_array(operands, sizeof *created->ranges);
-    created->maps = aligned_alloc(_Alignof(nova_encoded_map),
-                                  (program->map_count + 1) * sizeof *created->maps);
+    created->maps =
+        aligned_alloc(_Alignof(nova_encoded_map), (program->map_count + 1) * sizeof *created->maps);
     created->map_addresses = program_array(program->map_count, sizeof *created->map_addresses);
     nova_status status = NOVA_OK;
     if (!created->slots || !created->pointers || !created->staging_offsets || !created->calls ||

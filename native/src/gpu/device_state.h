@@ -149,7 +149,7 @@ typedef struct nova_device_execution {
     uint64_t *pointers;
     /* offsets of arguments and outputs in `staging`, or UINT64_MAX */
     uint64_t *staging_offsets;
-    nova_kernel_call *calls;    /* one for each launch that does anything */
+    nova_kernel_call *calls; /* one for each launch that does anything */
     /* of launches with tensor maps, and the address that each is encoded for */
     nova_encoded_map *maps;
     uint64_t *map_addresses;
@@ -200,7 +200,7 @@ typedef struct {
 
 struct nova_device_program {
     nova_device *device;
-    nova_tables tables; /* pointers into the caller's block */
+    nova_tables tables;   /* pointers into the caller's block */
     uint32_t *first_maps; /* of each kernel, in the tables */
     uint32_t map_count;   /* of all launches that do anything */
     void *module;

@@ -20,7 +20,7 @@ _Static_assert(sizeof(nova_tables_header) == 64 && sizeof(nova_buffer) == 24 &&
 
 enum { ALIGNMENT = 64, MOST_STRING = 16 << 10 };
 
-#define MOST_SIZES (UINT64_C(1) << 20) /* bytes of the values of symbolic sizes */
+#define MOST_SIZES (UINT64_C(1) << 20)   /* bytes of the values of symbolic sizes */
 #define MOST_SCRATCH (UINT32_C(1) << 30) /* of a thread */
 
 /* Above any real size, and far from where sums of addresses could wrap. */
@@ -253,7 +253,8 @@ static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index
          kernel->core != (NOVA_VECTOR | NOVA_CONTROL)))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
     if (flags == NOVA_CONTROL && (kernel->grid != 1 || kernel->code != 0))
-        return REFUSE(error, "tables-control", "kernel %u is a loop or branch, and has code", index);
+        return REFUSE(error, "tables-control", "kernel %u is a loop or branch, and has code",
+                      index);
     if (flags == NOVA_TAKES_SCRATCH && tables->header->scratch_size == 0)
         return REFUSE(error, "tables-scratch", "kernel %u takes scratch memory, and there is none",
                       index);

@@ -81,7 +81,8 @@ const nova_control_record *nova_tables_control(const nova_tables *tables, uint32
     const nova_container *container = &tables->container;
     uint32_t count = container->header != NULL ? container->header->control_count : 0;
     for (uint32_t i = 0; i < count; i++)
-        if (container->controls[i].block == tables->block && container->controls[i].kernel == kernel)
+        if (container->controls[i].block == tables->block &&
+            container->controls[i].kernel == kernel)
             return &container->controls[i];
     return NULL;
 }
@@ -102,8 +103,7 @@ uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_r
         return size;
     size += ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
     for (uint32_t i = 0; i < control->carries; i++)
-        size +=
-            (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
+        size += (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
     return size;
 }
 
@@ -192,7 +192,8 @@ static nova_status container_check_control(const nova_tables *tables,
             return REFUSE(error, "control kernel of construct %u, length %" PRId64,
                           control->construct, control->length);
     }
-    if (control->region_count < 1 || (control->construct != NOVA_SWITCH && control->region_count > 1))
+    if (control->region_count < 1 ||
+        (control->construct != NOVA_SWITCH && control->region_count > 1))
         return REFUSE(error, "a control kernel has %u regions", control->region_count);
     return NOVA_OK;
 }
@@ -224,15 +225,16 @@ static nova_status container_check_regions(const nova_tables *tables,
     for (uint32_t i = 0; status == NOVA_OK && i < control->region_count; i++) {
         uint32_t number = tables->container.regions[control->first_region + i];
         if (number >= tables->block || checked[number]++ != 0) {
-            status = REFUSE(error, "block %u runs region %u, which another one runs",
-                            tables->block, number);
+            status = REFUSE(error, "block %u runs region %u, which another one runs", tables->block,
+                            number);
             break;
         }
         const nova_contained_block *contained = &tables->container.blocks[number];
         nova_tables region;
         status = nova_tables_check_one((const char *)tables->container.header + contained->offset,
                                        (size_t)contained->size, &inner, &region, error);
-        if (status == NOVA_OK && (own < bookkeeping || own - bookkeeping < region.header->workspace_size))
+        if (status == NOVA_OK &&
+            (own < bookkeeping || own - bookkeeping < region.header->workspace_size))
             status = REFUSE(error, "%" PRIu64 " bytes are too few for region %u", own, number);
     }
     free(signature.sizes);

@@ -40,8 +40,8 @@ static bool program_set_sizes(ProgramObject *self, PyObject *sizes)
         return false;
     }
     memcpy(values, data, (size_t)size);
-    nova_status status = nova_program_set_sizes(self->program, values,
-                                                (size_t)size / sizeof *values, &error);
+    nova_status status =
+        nova_program_set_sizes(self->program, values, (size_t)size / sizeof *values, &error);
     PyMem_Free(values);
     if (status != NOVA_OK)
         raise_error(&error);
@@ -95,8 +95,8 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     PyObject *image, *tables, *vaddr, *arg_rows, *output_rows, *convert;
     PyObject *report = Py_None, *sizes = Py_None;
     int release_gil;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!OOOp|OO:Program", names, image_type, &image,
-                                     &tables, &PyLong_Type, &vaddr, &arg_rows, &output_rows,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!OOOp|OO:Program", names, image_type,
+                                     &image, &tables, &PyLong_Type, &vaddr, &arg_rows, &output_rows,
                                      &convert, &release_gil, &report, &sizes))
         return NULL;
     if (!PyCallable_Check(convert)) {

@@ -35,9 +35,9 @@ static bool symbolic_hold(SymbolicObject *self, PyObject *block, Py_ssize_t argu
                                        .output_count = (uint64_t)outputs,
                                        .constants_size = UINT64_MAX};
     if (status == NOVA_OK)
-        status = nova_tables_check(self->symbolic.tables,
-                                   (size_t)self->symbolic.header->tables_size, &limits,
-                                   &self->tables, &error);
+        status =
+            nova_tables_check(self->symbolic.tables, (size_t)self->symbolic.header->tables_size,
+                              &limits, &self->tables, &error);
     if (status != NOVA_OK)
         raise_error(&error);
     return status == NOVA_OK;
@@ -102,8 +102,7 @@ static PyObject *symbolic_make_tables(const SymbolicObject *self, const int64_t 
     }
     PyObject *result = Py_BuildValue(
         "(y#y#)", (const char *)tables, (Py_ssize_t)self->symbolic.header->tables_size,
-        (const char *)values,
-        (Py_ssize_t)(self->symbolic.header->value_count * sizeof *values));
+        (const char *)values, (Py_ssize_t)(self->symbolic.header->value_count * sizeof *values));
     free(tables);
     return result;
 }
@@ -113,8 +112,8 @@ static PyObject *symbolic_instantiate(PyObject *object, PyObject *argument)
     SymbolicObject *self = (SymbolicObject *)object;
     const nova_symbolic_header *header = self->symbolic.header;
     nova_error error;
-    int64_t *dims = PyMem_Calloc((size_t)header->dim_count + header->expression_count + 1,
-                                 sizeof *dims);
+    int64_t *dims =
+        PyMem_Calloc((size_t)header->dim_count + header->expression_count + 1, sizeof *dims);
     if (dims == NULL)
         return PyErr_NoMemory();
     int64_t *values = dims + header->dim_count;

@@ -1,5 +1,5 @@
-/* run_sizes FILE: runs a program (x[B, 24], w[24]) -> y[B, 24] with several numbers of rows, from two
- * threads, and prints the sums of the results. */
+/* run_sizes FILE: runs a program (x[B, 24], w[24]) -> y[B, 24] with several numbers of rows, from
+ * two threads, and prints the sums of the results. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
