@@ -10,20 +10,19 @@ from typing import Any, ClassVar
 
 from nova.core.dtypes import TensorType, f64
 from nova.core.records import record
-from nova.graph.build import cast, constant
+from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.ops import F
 from nova.optim.optimizer import Optimizer, Options, as_type, check_betas, not_negative
-from nova.optim.schedules import Rate, Schedule, as_schedule
+from nova.optim.schedules import Rate, Schedule, as_schedule, power
 
 
 @record
-class AdamOptions(Options):
-    """Options of Adam; `decoupled` weight decay scales the parameter, not the gradient."""
+class MomentOptions(Options):
+    """Options of optimizers with running averages of the gradient and of its size."""
 
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-    amsgrad: bool = False
     decoupled: bool = False
 
     def __post_init__(self) -> None:
@@ -32,7 +31,17 @@ class AdamOptions(Options):
         not_negative(self.eps, "eps")
 
     def slots(self, param: TensorType) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if self.amsgrad else ()))
+        return ("exp_avg", "exp_avg_sq")
+
+
+@record
+class AdamOptions(MomentOptions):
+    """Options of Adam; `decoupled` weight decay scales the parameter, not the gradient."""
+
+    amsgrad: bool = False
+
+    def slots(self, param: TensorType) -> tuple[str, ...]:
+        return (*super().slots(param), *(("max_exp_avg_sq",) if self.amsgrad else ()))
 
 
 @record
@@ -83,7 +92,7 @@ class Adam(Optimizer):
     def rates(self, options: Any, step: Tensor) -> _Rates:
         lr = as_schedule(options.lr)(step)
         count = cast(step + 1, f64)
-        first, second = (1.0 - F.pow(constant(b, f64), count) for b in options.betas)
+        first, second = (1.0 - power(b, count) for b in options.betas)
         # A common factor: each element is then divided once, not twice.
         return _Rates(lr / first, 1.0 / F.sqrt(second), 1.0 - lr * options.weight_decay)
 

@@ -13,28 +13,12 @@ import numpy as np
 
 from nova.core.dtypes import TensorType, f64
 from nova.core.records import record
-from nova.graph.build import cast, constant
+from nova.graph.build import cast
 from nova.graph.tensor import Tensor
 from nova.ops import F
-from nova.optim.optimizer import Optimizer, Options, as_type, check_betas, not_negative
-from nova.optim.schedules import Rate, Schedule, as_schedule
-
-
-@record
-class MomentOptions(Options):
-    """Options of optimizers with running averages of the gradient and of its size."""
-
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    decoupled: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "betas", check_betas(tuple(self.betas)))
-        not_negative(self.eps, "eps")
-
-    def slots(self, param: TensorType) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
+from nova.optim.adam import MomentOptions
+from nova.optim.optimizer import Optimizer, Options, as_type, not_negative
+from nova.optim.schedules import Rate, Schedule, as_schedule, power
 
 
 def _decayed(options: MomentOptions, param: Tensor, grad: Tensor, lr: Rate) -> tuple[Any, Any]:
@@ -44,10 +28,6 @@ def _decayed(options: MomentOptions, param: Tensor, grad: Tensor, lr: Rate) -> t
     if options.decoupled:
         return param * as_type(1.0 - lr * options.weight_decay, param.dtype), grad
     return param, grad + param * options.weight_decay
-
-
-def _power(base: float, exponent: Tensor) -> Tensor:
-    return F.pow(constant(base, f64), exponent)
 
 
 # --- Adamax ---------------------------------------------------------------------------------------
@@ -79,7 +59,7 @@ class Adamax(Optimizer):
 
     def rates(self, options: Any, step: Tensor) -> Rate:
         lr = as_schedule(options.lr)(step)
-        return lr / (1.0 - _power(options.betas[0], cast(step + 1, f64)))
+        return lr / (1.0 - power(options.betas[0], cast(step + 1, f64)))
 
     def update(
         self, options: Any, param: Tensor, grad: Tensor, slots: dict[str, Tensor], rates: Rate
@@ -155,13 +135,13 @@ class NAdam(Optimizer):
         count = cast(step + 1, f64)
 
         def momentum(at: Tensor) -> Tensor:
-            return (1.0 - _power(0.96, at * options.momentum_decay) * 0.5) * beta1
+            return (1.0 - power(0.96, at * options.momentum_decay) * 0.5) * beta1
 
         return _NAdamRates(
             as_schedule(options.lr)(step),
             momentum(count),
             momentum(count + 1.0),
-            1.0 - _power(beta2, count),
+            1.0 - power(beta2, count),
         )
 
     def update(
@@ -228,16 +208,16 @@ class RAdam(Optimizer):
         beta1, beta2 = options.betas
         lr = as_schedule(options.lr)(step)
         count = cast(step + 1, f64)
-        power = _power(beta2, count)
+        decay = power(beta2, count)
         longest = 2 / (1 - beta2) - 1
-        length = longest - count * power * 2.0 / (1.0 - power)
+        length = longest - count * decay * 2.0 / (1.0 - decay)
         is_rectified = length > 5.0
         variance = (length - 4.0) * (length - 2.0) * longest / length
         variance = F.where(is_rectified, variance / ((longest - 4) * (longest - 2)), 0.0)
         return _RAdamRates(
             lr,
-            lr / (1.0 - _power(beta1, count)),
-            F.sqrt(variance * (1.0 - power)),
+            lr / (1.0 - power(beta1, count)),
+            F.sqrt(variance * (1.0 - decay)),
             is_rectified,
         )
 
