@@ -21,6 +21,7 @@ from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import TensorCore
 from nova.codegen.gpu.gemm.pipelined_copies import PipelinedCopies
 from nova.codegen.gpu.gemm.plan import GemmPlan, Operand
+from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import (
     barrier,
     commit_copies,
@@ -29,7 +30,7 @@ from nova.codegen.gpu.ptx_ops import (
     wait_for_copies,
 )
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, offset_by, sub
+from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, offset_by
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -62,7 +63,7 @@ class _Block:
 
     def emit(self) -> None:
         plan, shape = self.plan, self.plan.shape
-        tile, enclosing = self._position()
+        tile, enclosing = tile_position(self.plan, self.block)
         first = [
             minimum(start, operand.size - size) if operand.shifted else start
             for operand, start, size in zip(
@@ -88,33 +89,6 @@ class _Block:
         results.collect(core, sums)
         barrier()
         results.distribute(self.epilogue, tile, first, enclosing)
-
-    def _position(self) -> tuple[tuple[Index, Index], tuple[Index, ...]]:
-        """The tile of this block, and the positions of the enclosing loops.
-
-        Tiles are visited in groups of rows, each column by column (grouped tile order), so that
-        concurrent blocks share rows of A and columns of B in the L2 cache.
-        """
-        plan = self.plan
-        (rows, columns), group = plan.tiles, plan.group
-        number: Index = modulo(self.block, rows * columns)
-        batch_number: Index = divide(self.block, rows * columns)
-        enclosing: list[Index] = []
-        for loop in reversed(plan.gemm.enclosing):
-            if loop.parallel:
-                enclosing.insert(0, modulo(batch_number, loop.size))
-                batch_number = divide(batch_number, loop.size)
-            else:
-                enclosing.insert(0, 0)
-        first = mul(divide(number, group * columns), group)
-        within = modulo(number, group * columns)
-        if rows % group == 0:
-            tile = add(first, modulo(within, group)), divide(within, group)
-        else:
-            high = index(minimum(sub(rows, first), group))
-            within = index(within)
-            tile = add(first, arith.remui(within, high)), arith.divui(within, high)
-        return tile, tuple(enclosing)
 
     def _core(self) -> Core:
         plan, shape = self.plan, self.plan.shape

@@ -21,12 +21,13 @@ from typing import Any
 
 from nova.codegen.gpu.block_ops import barrier, when
 from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
+from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import shared_base, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.plan import CONSUMERS, ROW_BYTES, WgmmaOperand, WgmmaPlan
 from nova.codegen.gpu.wgmma.split_sums import ConsumerThread, reduce_split_sums
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, sub
+from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul
 
 _EQUAL = arith.CmpIPredicate.eq
 _PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, 232
@@ -146,35 +147,12 @@ class _Block:
             scf.YieldOp(list(body(tile, *op.inner_iter_args)))
 
     def _position(self, number: ir.Value, rank: ir.Value | None) -> TilePosition:
-        """The tile with a number.
-
-        Tiles are visited in groups of rows, each column by column (grouped tile order), so that
-        concurrent blocks share rows of A and columns of B in the L2 cache.
-        """
+        """The tile with a number; the blocks of a cluster have rows of tiles next to each other."""
         plan = self.plan
-        (rows, columns), group = plan.tiles, plan.group
-        within: Index = modulo(number, rows * columns)
-        batch_number: Index = divide(number, rows * columns)
-        enclosing: list[Index] = []
-        for loop in reversed(plan.gemm.enclosing):
-            if loop.parallel:
-                enclosing.insert(0, modulo(batch_number, loop.size))
-                batch_number = divide(batch_number, loop.size)
-            else:
-                enclosing.insert(0, 0)
-        first = mul(divide(within, group * columns), group)
-        within = modulo(within, group * columns)
-        if rows % group == 0:
-            row, column = add(first, modulo(within, group)), divide(within, group)
-        else:
-            high = index(minimum(sub(rows, first), group))
-            within = index(within)
-            row, column = add(first, arith.remui(within, high)), arith.divui(within, high)
+        (row, column), enclosing = tile_position(plan, number)
         if rank is not None:
             row = add(mul(row, plan.tile.cluster), _wide(rank))
-        return TilePosition(
-            mul(row, plan.tile.rows), mul(column, plan.tile.columns), tuple(enclosing)
-        )
+        return TilePosition(mul(row, plan.tile.rows), mul(column, plan.tile.columns), enclosing)
 
     def _stage_range(self, rank: ir.Value | None) -> tuple[ir.Value, ir.Value]:
         """The stages of k of this block."""
