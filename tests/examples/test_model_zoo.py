@@ -1,4 +1,4 @@
-"""The models of `examples/model_zoo.py`, trained beside the same source run with torch."""
+"""The models of `examples/model_zoo.py`, trained like the same source run with torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 /* Models for the sizes of a call: a bounded cache in a model with symbolic sizes.
  *
  * Such a model shares file, code and weights with the one it belongs to, and has tables, program,
- * signature and workspaces for its sizes. Those that nobody has open stay until there are more
+ * signature and workspaces for its sizes. Those that are not open stay until there are more
  * than MOST_MODELS; then the least recently used are freed. */
 #include <inttypes.h>
 #include <pthread.h>
@@ -186,7 +186,7 @@ static entry *sized_find(const nova_sized_models *sized, const int64_t *dims, si
     return found;
 }
 
-/* Takes the least recently used entry that nobody has open out of the list; NULL if there is
+/* Takes the least recently used entry that is not open out of the list; NULL if there is
  * none. */
 static entry *sized_evict(nova_sized_models *sized)
 {

@@ -22,7 +22,7 @@ nova_status nova_tilings_find(nova_tables *tables, const char *block, uint64_t l
 nova_status nova_tilings_check(const nova_tables *tables, nova_error *error);
 
 /* Sets tables->tensor_maps to the maps at *position, after the devices of the block, and moves
- * *position behind them; NULL when no kernel has any. */
+ * *position after them; NULL when no kernel has any. */
 nova_status nova_tensor_maps_find(nova_tables *tables, const char *block, uint64_t limit,
                                   uint64_t *position, nova_error *error);
 
