@@ -10,18 +10,16 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from nova.artifact.symbolic import Placeholders, SymbolicSizes
+from nova.artifact.symbolic import SIZE_BYTES, Placeholders, SymbolicSizes
 from nova.artifact.tables import BufferSpec, KernelSpec
 from nova.artifact.tilings import Tiling
-from nova.codegen.cpu.symbolic_kernel import symbolic_numbers
+from nova.codegen.common.size_loads import symbolic_numbers
 from nova.core.sizes import Size, SizeExpr
 from nova.ir.attributes import SIZE_VALUES
 from nova.ir.buffers import element_bytes
 from nova.ir.linalg.generic import shape_of
 from nova.ir.symbolic.size_table import active_table
 from nova.ir.symbolic.size_values import SIZES_BUFFER
-
-_INDEX_BYTES = 8
 
 
 def read_sizes(main: Any, placeholders: Placeholders) -> SymbolicSizes:
@@ -49,7 +47,7 @@ def sizes_buffer(main: Any, op: Any) -> BufferSpec | None:
     """The buffer of the values of sizes, if `op` gets it."""
     if op.name != "memref.get_global" or op.attributes["name"].value != SIZES_BUFFER:
         return None
-    return BufferSpec("sizes", 0, _INDEX_BYTES * len(SIZE_VALUES.get(main)))
+    return BufferSpec("sizes", 0, SIZE_BYTES * len(SIZE_VALUES.get(main)))
 
 
 def symbolic_work(kernel: Any) -> Size:

@@ -232,7 +232,11 @@ class HostReader:
 
     def buffer(self, value: Any) -> int:
         """The index of the buffer of a value in main."""
-        return self.buffers.setdefault(self.spec(value), len(self.buffers))
+        return self.add(self.spec(value))
+
+    def add(self, buffer: BufferSpec) -> int:
+        """The index of a buffer, which is added if it is new."""
+        return self.buffers.setdefault(buffer, len(self.buffers))
 
     def spec(self, value: Any) -> BufferSpec:
         """The buffer of a value in main."""

@@ -134,6 +134,25 @@ static void instantiate_empty_ranges(const nova_tables *tables, char *block)
     }
 }
 
+/* Writes the numbers that depend on sizes. */
+static nova_status instantiate_patch(const nova_symbolic *symbolic, const int64_t *values,
+                                     char *block, nova_error *error)
+{
+    for (uint32_t i = 0; i < symbolic->header->patch_count; i++) {
+        const nova_patch *patch = &symbolic->patches[i];
+        int64_t value = values[patch->expression];
+        if (patch->width == NOVA_PATCH_SHORT && (value < 0 || value > INT32_MAX))
+            return nova_fail(error, NOVA_OVERFLOW, "",
+                             "%s is %" PRId64 ", and a device launches up to %d blocks",
+                             symbolic->strings + symbolic->expressions[patch->expression].text,
+                             value, INT32_MAX);
+        /* little-endian, as the file */
+        memcpy(block + patch->offset, &value,
+               patch->width == NOVA_PATCH_SHORT ? sizeof(int32_t) : sizeof value);
+    }
+    return NOVA_OK;
+}
+
 nova_status nova_symbolic_instantiate(const nova_symbolic *symbolic, const nova_tables *checked,
                                       const int64_t *values, void **tables, nova_error *error)
 {
@@ -144,12 +163,10 @@ nova_status nova_symbolic_instantiate(const nova_symbolic *symbolic, const nova_
     if (block == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the tables");
     memcpy(block, symbolic->tables, (size_t)header->tables_size);
-    for (uint32_t i = 0; i < header->patch_count; i++) {
-        int64_t value = values[symbolic->patches[i].expression];
-        memcpy(block + symbolic->patches[i].offset, &value, sizeof value);
-    }
+    nova_status status = instantiate_patch(symbolic, values, block, error);
     instantiate_empty_ranges(checked, block);
-    nova_status status = instantiate_lay_out(checked, block, error);
+    if (status == NOVA_OK)
+        status = instantiate_lay_out(checked, block, error);
     if (status != NOVA_OK) {
         free(block);
         return status;
