@@ -18,11 +18,12 @@ from nova.core.sizes import SizeExpr
 from nova.core.sizes.binding import bind_sizes
 from nova.errors import GraphError, LoweringError
 from nova.graph.autodiff import expand_composite
+from nova.graph.control.call import run_callee
 from nova.graph.control.regions import Region
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import Op
-from nova.ops.loops.control import RESULT
+from nova.ops.loops.control import CALL, RESULT
 
 # Changes the value of an op, of a dtype, before other ops read it: how errors of rounding grow.
 Perturb = Callable[[np.ndarray, DType], np.ndarray]
@@ -55,7 +56,7 @@ def _node_value(
     sizes: Mapping[str, int],
 ) -> Any:
     """The value of a node; of an op with regions, the values of its results."""
-    if node.regions:
+    if node.result_types:
         return _control_values(node, [values[id(i)] for i in node.inputs], perturb)
     if node.op is RESULT:
         return values[id(node.inputs[0])][node.attrs["index"]]
@@ -86,6 +87,8 @@ def control_values(
     types: Sequence[TensorType],
 ) -> list[np.ndarray]:
     """The results of an op with regions; each region is a function of arrays."""
+    if name == CALL.name:
+        return run_callee(arrays)
     if name == "cond":
         index, *operands = arrays
         return list(regions[min(max(int(index), 0), len(regions) - 1)](operands))

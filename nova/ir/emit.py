@@ -69,7 +69,7 @@ def _size_table(plan: Plan) -> SizeTable:
 
 def _refuse_regions(plan: Plan) -> None:
     for step in plan.steps:
-        if step.regions:
+        if step.results:
             raise SymbolicSizeError(
                 f"{step.op} in a program with the dims {', '.join(d.name for d in plan.dims)}: "
                 "control flow takes static sizes",
@@ -138,7 +138,7 @@ class _Emitter:
         operands = [self._value(a, step.location) for a in step.args]
         if step.op == "result":
             return operands[0][step.attrs["index"]]
-        if step.regions:
+        if step.results:
             regions = [_Emitter(plan).inline for plan in step.regions]
             with mlir_location(step.location):
                 results = emit_control(step.op, operands, step.attrs, step.results, regions)
