@@ -174,6 +174,8 @@ static nova_status control_run_for(control_loop *loop, control_region *region)
         status = control_call(region, loop->arguments, loop->outputs);
         control_advance(loop, first_carry);
     }
+    if (status == NOVA_OK && control->length == 0)
+        control_finish(loop, first_carry);
     return status;
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 from nova.core.dtypes import TensorType
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import representative
 from nova.ir.types import tensor_type
 
 Inline = Callable[[Sequence[Any]], list[Any]]
@@ -79,7 +80,8 @@ def _while(
 def _scan(
     operands: Sequence[Any], attrs: Mapping[str, Any], types: list[Any], body: Inline
 ) -> list[Any]:
-    consts, length = attrs["consts"], attrs["length"]
+    # A symbolic length is its representative, as in types.
+    consts, length = attrs["consts"], representative(attrs["length"])
     first_x = consts + attrs["carries"]
     carries, xs = list(operands[consts:first_x]), list(operands[first_x:])
     stacks = [tensor.empty(list(t.shape), t.element_type) for t in types[len(carries) :]]
