@@ -66,7 +66,9 @@ def host_work(host: Any) -> Size:
     total: Size = 0
     for op in calls:
         function = named[op.callee.value]
-        total = total + (control_work(function) if is_control(function) else symbolic_work(function))
+        total = total + (
+            control_work(function) if is_control(function) else symbolic_work(function)
+        )
     return total
 
 
