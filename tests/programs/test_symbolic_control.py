@@ -258,7 +258,7 @@ def test_sizes_that_disagree_name_both_axes_through_a_loop() -> None:
     with pytest.raises(ArgumentShapeError) as caught:
         program(np.zeros((3, 8), "f4"), np.zeros((2, 4, 8), "f4"))
     assert "axis 1 of 'xs' is 4, and B is 3: B is 3, from axis 0 of 'h'" in str(caught.value)
-    with pytest.raises(ArgumentShapeError, match="B is 10: it must be in 1..9"):
+    with pytest.raises(ArgumentShapeError, match="B is 10: it must be in"):
         program(np.zeros((10, 8), "f4"), np.zeros((2, 10, 8), "f4"))
 
 

@@ -6,8 +6,8 @@ Each traces its functions once into regions (`regions.py`) and creates one op wi
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from operator import index as number
 from typing import Any
 
 from nova.core.dtypes import TensorType, bool_, i64
@@ -405,7 +405,7 @@ def _require_callable(title: str, *functions: Any) -> None:
 
 def _as_size(value: Any) -> Size:
     """A bound or length that `_is_int` as a size."""
-    return value if isinstance(value, SizeExpr) else number(value)
+    return value if isinstance(value, SizeExpr) else operator.index(value)
 
 
 def _is_int(value: Any) -> bool:
