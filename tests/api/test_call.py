@@ -259,6 +259,25 @@ def test_programs_with_symbolic_sizes_are_inlined(tmp_path: Path):
         nova.call(program, nova.tensor(np.zeros((65, 4), "f4")))
 
 
+def test_a_program_with_symbolic_sizes_calls_a_file(loaded: Compiled):
+    n = nova.dim("n", min=1, max=64)
+    y = nova.input((n, 3, 8), name="y")
+
+    def body(carry, x):
+        result = nova.call(loaded, x)[0]
+        return carry + result, result
+
+    zeros = nova.tensor(np.zeros((3, 8), "f4"))
+    total, rows = nova.scan(body, zeros, y)
+    program = nova.compile([total, rows, nova.call(loaded, total)[1]], inputs=[y])
+    for count in (1, 5):
+        a = RNG.normal(size=(count, 3, 8)).astype("f4")
+        expected = np.tanh(a @ W)
+        results = (expected.sum(axis=0), expected, reference(expected.sum(axis=0))[1])
+        for actual, right in zip(program(a), results, strict=True):
+            np.testing.assert_allclose(actual, right, rtol=1e-4, atol=1e-5)
+
+
 # --- devices --------------------------------------------------------------------------------------
 
 

@@ -206,7 +206,11 @@ nova_status nova_program_set_sizes(nova_program *program, const int64_t *values,
     if (program->sizes == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %zu sizes", count);
     memcpy(program->sizes, values, count * sizeof *values);
-    return NOVA_OK;
+    nova_status status = NOVA_OK;
+    uint32_t regions = program->is_region ? 0 : nova_tables_region_count(&program->tables);
+    for (uint32_t i = 0; status == NOVA_OK && i < regions; i++)
+        status = nova_program_set_sizes(program->regions[i], values, count, error);
+    return status;
 }
 
 void nova_program_destroy(nova_program *program)

@@ -115,6 +115,10 @@ typedef struct {
 
 static nova_status container_slice(uint64_t size, int64_t length, int64_t *slice, nova_error *error)
 {
+    if (length == 0) { /* the region never runs */
+        *slice = NOVA_ANY_SIZE;
+        return size == 0 ? NOVA_OK : REFUSE(error, "%" PRIu64 " bytes are not 0 slices", size);
+    }
     if (size % (uint64_t)length != 0)
         return REFUSE(error, "%" PRIu64 " bytes are not %" PRId64 " slices", size, length);
     *slice = (int64_t)(size / (uint64_t)length);
@@ -188,7 +192,7 @@ static nova_status container_check_control(const nova_tables *tables,
             return REFUSE(error, "a while loop has %u operands", launch->operand_count);
         break;
     default:
-        if (control->construct != NOVA_LOOP_FOR || control->length < 1 || control->reverse > 1)
+        if (control->construct != NOVA_LOOP_FOR || control->length < 0 || control->reverse > 1)
             return REFUSE(error, "control kernel of construct %u, length %" PRId64,
                           control->construct, control->length);
     }

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nova.core.dtypes import TensorType
+from nova.core.sizes import known_equal
 from nova.errors import GradientError
 from nova.graph.build import constant
 from nova.graph.control.call import call_vjp
@@ -181,7 +182,7 @@ class _Scan:
             if piece is None:
                 continue
             pair = _row_factors(piece)
-            if pair is not None and self.node.attrs["length"] > 1:
+            if pair is not None and not known_equal(self.node.attrs["length"], 1):
                 factors.append((i, pair))
             else:
                 sums.append((i, piece))

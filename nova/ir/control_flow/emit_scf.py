@@ -15,6 +15,7 @@ from nova.core.dtypes import TensorType
 from nova.ir.bindings import arith, func, ir, scf, tensor
 from nova.ir.control_flow.functions import Control
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import representative
 from nova.ir.types import tensor_type
 from nova.ops.loops.control import CALL
 
@@ -97,7 +98,8 @@ def _while(
 def _scan(
     operands: Sequence[Any], attrs: Mapping[str, Any], types: list[Any], body: Inline
 ) -> list[Any]:
-    consts, length = attrs["consts"], attrs["length"]
+    # A symbolic length is its representative, as in types.
+    consts, length = attrs["consts"], representative(attrs["length"])
     first_x = consts + attrs["carries"]
     carries, xs = list(operands[consts:first_x]), list(operands[first_x:])
     stacks = [tensor.empty(list(t.shape), t.element_type) for t in types[len(carries) :]]

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova.core.dtypes import TensorType, bool_, i64, u8
+from nova.core.sizes import Size, SizeExpr, known_equal, known_less
 from nova.errors import NovaError, UnknownOpError
 from nova.ops.table import OPS, REQUIRED, Op, op
 
@@ -62,9 +63,9 @@ def is_op(name: str) -> bool:
     return name in OPS or name in CONTROL_OPS
 
 
-def slice_type(stacked: TensorType, length: int) -> TensorType:
+def slice_type(stacked: TensorType, length: Size) -> TensorType:
     """The type of one slice of a value that a scan reads; NovaError if it has no such slices."""
-    if stacked.rank == 0 or stacked.shape[0] != length:
+    if stacked.rank == 0 or not known_equal(stacked.shape[0], length):
         raise NovaError(f"scans {length} slices of {stacked} along its first axis")
     return TensorType(stacked.shape[1:], stacked.dtype)
 
@@ -119,7 +120,7 @@ def _while_types(operands: Types, attrs: Mapping[str, Any], regions: Sequence[Re
 def _scan_types(operands: Types, attrs: Mapping[str, Any], regions: Sequence[RegionType]) -> Types:
     if len(regions) != 1:
         raise NovaError(f"has {len(regions)} regions, must have a body")
-    length = _count(attrs, "length", 1 << 62)
+    length = _length(attrs)
     consts = _count(attrs, "consts", len(operands))
     first_x = consts + _count(attrs, "carries", len(operands) - consts)
     carries = operands[consts:first_x]
@@ -129,6 +130,16 @@ def _scan_types(operands: Types, attrs: Mapping[str, Any], regions: Sequence[Reg
     _require(results[: len(carries)], carries, "the body returns")
     ys = results[len(carries) :]
     return (*carries, *(TensorType((length, *t.shape), t.dtype) for t in ys))
+
+
+def _length(attrs: Mapping[str, Any]) -> Size:
+    """The number of iterations; a symbolic size is never negative."""
+    length = attrs.get("length")
+    if not isinstance(length, SizeExpr):
+        return _count(attrs, "length", 1 << 62)
+    if known_less(length, 0):
+        raise NovaError(f"its length is {length}, which is negative")
+    return length
 
 
 def _count(attrs: Mapping[str, Any], name: str, most: int) -> int:

@@ -13,6 +13,7 @@ from nova.ir.clone import clone_into
 from nova.ir.control_flow.functions import Control, control_functions, is_call, name_of
 from nova.ir.dialect import CONSTANT
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import copy_sizes
 from nova.ir.walk import every_op, main_function
 from nova.passes.base import Pass
 from nova.passes.control.match_loops import constant_index, match_loop
@@ -212,6 +213,7 @@ class _Outliner:
                 results = list(build(list(block.arguments)))
                 func.ReturnOp(results)
         INPUTS.set(main, len(types))
+        copy_sizes(self.main, main)
         returned = [r.type for r in results]
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, returned))
         self._declare_callees(region, main, name)

@@ -19,7 +19,7 @@ ALIGN = 64
 _HEADER = 64
 """Bytes for the position and the condition of a loop."""
 _POINTER = 8
-_WHILE_ITERATIONS = 16
+WHILE_ITERATIONS = 16
 """Estimated iterations of a loop that ends by its condition."""
 
 
@@ -45,7 +45,7 @@ def control_work(function: Any, regions: list[Any]) -> int:
     work = max(map(_work, regions))
     if control.construct == "switch":
         return work
-    return work * (control.length if control.construct == "for" else _WHILE_ITERATIONS)
+    return work * (control.length if control.construct == "for" else WHILE_ITERATIONS)
 
 
 def _carries(function: Any, control: Control, first: int) -> list[Any]:
