@@ -61,6 +61,7 @@ globals().update(FUNCTIONS)
 _LAZY = {
     "DeviceArray": "nova.runtime.devices:DeviceArray",
     "NovaStream": "nova.runtime.streams:NovaStream",
+    "call": "nova.api.call:call",
     "custom_vjp": "nova.graph.custom_gradient:custom_vjp",
     "data": "nova.data",
     "debug": "nova.debug",

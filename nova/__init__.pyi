@@ -10,6 +10,7 @@ from nova import knobs as knobs
 from nova import nn as nn
 from nova import optim as optim
 from nova import train as train
+from nova.api.call import call as call
 from nova.api.compile import compile as compile
 from nova.api.compile import compile_plan as compile_plan
 from nova.api.compiled import Compiled as Compiled
