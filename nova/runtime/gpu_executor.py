@@ -49,7 +49,7 @@ class DeviceExecutable(Executable):
         self.workspace_size, _ = read_header(block)
         args, outputs = self.manifest.args, self.manifest.outputs
         pinned = kernel_addresses(block)
-        self._image = load_image(artifact, self.variant) if pinned else None
+        self._host_image = load_image(artifact, self.variant) if pinned else None
         self._loaded: _native.Program | None = None
         symbolic = artifact.file.symbolic(self.variant)
         if symbolic is None:
@@ -89,7 +89,7 @@ class DeviceExecutable(Executable):
             [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
             make_device_converter(args, outputs, self.device),
             sum(a.role == "input" for a in args),
-            self._image,
+            self._host_image,
             report_on_device,
             sizes or b"",
             self._loaded,
