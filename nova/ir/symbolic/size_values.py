@@ -72,6 +72,10 @@ class SizeValues:
             self._values[text] = self._compute(size) if computed else self._load(text)
         return self._values[text]
 
+    def load(self, size: SizeExpr) -> Any:
+        """The value of a size, loaded as a whole."""
+        return self._load(str(size))
+
     def size_of(self, value: Any) -> SizeExpr | None:
         """The size that `value` is; None if it is another value."""
         return next((self._sizes[text] for text, v in self._values.items() if v == value), None)
@@ -108,6 +112,14 @@ class SizeValues:
             yield
         finally:
             _CURRENT.reset(token)
+
+
+def load_size(size: Size) -> Any:
+    """The value of a size before a launch: no arithmetic of it is shared with the launch."""
+    values = _CURRENT.get()
+    if values is None or not isinstance(size, SizeExpr):
+        return arith.constant(ir.IndexType.get(), size)
+    return values.load(size)
 
 
 def loaded_size(value: Any) -> SizeExpr | None:
