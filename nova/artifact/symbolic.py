@@ -108,11 +108,11 @@ def pack_symbolic(tables: bytes, sizes: SymbolicSizes, tensors: Sequence[TensorS
     patches = []
     for offset in range(0, len(tables) - 7, 8):
         (word,) = _WORD.unpack_from(tables, offset)
-        for first, width, beside in ((_PLACEHOLDER, LONG, 0), (_SHORT_PLACEHOLDER, SHORT, 1 << 32)):
+        for first, width, upper in ((_PLACEHOLDER, LONG, 0), (_SHORT_PLACEHOLDER, SHORT, 1 << 32)):
             if 0 <= word - first < len(expressions):
                 number = word - first
                 value = sizes.representative(expressions[number])
-                _WORD.pack_into(patched, offset, value + beside)
+                _WORD.pack_into(patched, offset, value + upper)
                 patches.append(PATCH.pack(offset, number, width))
     strings = bytearray(b"\0")
     rows = [DIM.pack(d.min, d.max, _add(strings, d.name), 0) for d in sizes.dims]
