@@ -31,7 +31,7 @@ static nova_status container_find_arrays(const char *block, size_t size, nova_co
     const nova_container_header *header = container->header = (const void *)block;
     if (size < sizeof *header || header->size != size || header->reserved != 0)
         return REFUSE(error, "a container of %zu bytes", size);
-    if (header->block_count < 2 || header->block_count > MOST_BLOCKS ||
+    if (header->block_count < 1 || header->block_count > MOST_BLOCKS ||
         header->control_count > MOST_BLOCKS || header->region_count > MOST_BLOCKS)
         return REFUSE(error, "%u blocks, %u control kernels, %u regions", header->block_count,
                       header->control_count, header->region_count);
@@ -104,26 +104,36 @@ void nova_tables_mark_outputs(const nova_tables *tables, unsigned char *has_outp
             has_output[tables->buffers[i].value] = 1;
 }
 
-/* The bytes before the second buffers of the carries. */
-static uint64_t container_head_size(const nova_launch_record *launch,
-                                    const nova_control_record *control)
-{
-    if (control->construct == NOVA_SWITCH)
-        return 64;
-    return 64 + (((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63));
-}
-
-/* The bytes of the second buffers of the carries that the region does not update in place. */
-static uint64_t container_second_size(const nova_tables *tables, const nova_launch_record *launch,
+/* The carries that the region does not update in place have second buffers. */
+static uint64_t container_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
                                       const nova_control_record *control,
                                       const unsigned char *has_output)
 {
-    uint64_t size = 0;
-    for (uint32_t i = 0; control->construct != NOVA_SWITCH && i < control->carries; i++)
+    uint64_t size = 64;
+    if (control->construct == NOVA_SWITCH || control->construct == NOVA_CALL)
+        return size;
+    size += ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
+    for (uint32_t i = 0; i < control->carries; i++)
         if (has_output[i] != 0)
             size +=
                 (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
     return size;
+}
+
+nova_status nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
+                                     const nova_control_record *control, uint64_t *size)
+{
+    unsigned char *has_output = calloc(control->carries + UINT64_C(1), 1);
+    if (has_output == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    if (control->carries > 0) {
+        nova_tables region;
+        nova_tables_region(tables, tables->container.regions[control->first_region], &region);
+        nova_tables_mark_outputs(&region, has_output, control->carries);
+    }
+    *size = container_bookkeeping(tables, launch, control, has_output);
+    free(has_output);
+    return NOVA_OK;
 }
 
 /* The arguments and outputs of the regions of a control kernel. */
@@ -134,6 +144,10 @@ typedef struct {
 
 static nova_status container_slice(uint64_t size, int64_t length, int64_t *slice, nova_error *error)
 {
+    if (length == 0) { /* the region never runs */
+        *slice = NOVA_ANY_SIZE;
+        return size == 0 ? NOVA_OK : REFUSE(error, "%" PRIu64 " bytes are not 0 slices", size);
+    }
     if (size % (uint64_t)length != 0)
         return REFUSE(error, "%" PRIu64 " bytes are not %" PRId64 " slices", size, length);
     *slice = (int64_t)(size / (uint64_t)length);
@@ -207,7 +221,7 @@ static nova_status container_check_control(const nova_tables *tables,
             return REFUSE(error, "a while loop has %u operands", launch->operand_count);
         break;
     default:
-        if (control->construct != NOVA_LOOP_FOR || control->length < 1 || control->reverse > 1)
+        if (control->construct != NOVA_LOOP_FOR || control->length < 0 || control->reverse > 1)
             return REFUSE(error, "control kernel of construct %u, length %" PRId64,
                           control->construct, control->length);
     }
@@ -254,13 +268,26 @@ static nova_status container_check_memory(const nova_tables *tables,
     nova_tables_mark_outputs(region, has_output, output_count);
     nova_status status = container_check_writes(region, control, has_output, error);
     uint64_t own = container_operand_size(tables, launch, launch->operand_count - 1);
-    uint64_t used = container_head_size(launch, control) +
-                    container_second_size(tables, launch, control, has_output);
+    uint64_t used = container_bookkeeping(tables, launch, control, has_output);
     if (status == NOVA_OK && (own < used || own - used < region->header->workspace_size))
         status = REFUSE(error, "%" PRIu64 " bytes are too few for a region of block %u", own,
                         tables->block);
     free(has_output);
     return status;
+}
+
+/* Checks a launch that runs a file; the file itself is checked when it is opened. */
+static nova_status container_check_call(const nova_tables *tables,
+                                        const nova_launch_record *launch,
+                                        const nova_control_record *control, nova_error *error)
+{
+    const nova_buffer *file = &tables->buffers[tables->operands[launch->first_operand]];
+    if (file->kind != NOVA_CONSTANT || control->region_count != 0 || control->constants != 0 ||
+        control->carries != 0 || control->reverse != 0 || control->length != 0 ||
+        launch->operand_count < launch->reads + UINT64_C(1))
+        return REFUSE(error, "a call has %u operands, %u regions, and its file is not a constant",
+                      launch->operand_count, control->region_count);
+    return NOVA_OK;
 }
 
 /* Checks the regions of a launch of a control kernel. */
@@ -272,6 +299,8 @@ static nova_status container_check_regions(const nova_tables *tables,
 {
     if (launch->operand_count < 2 || launch->reads < 1)
         return REFUSE(error, "a control kernel has %u operands", launch->operand_count);
+    if (control->construct == NOVA_CALL)
+        return container_check_call(tables, launch, control, error);
     nova_status status = container_check_control(tables, launch, control, error);
     if (status != NOVA_OK)
         return status;

@@ -156,8 +156,9 @@ class _Planner:
             if function is None or not is_control(function):
                 continue
             regions = [planned[name] for name in Control.of(function).regions]
-            if in_place := Main(regions[0]).in_place:
-                IN_PLACE.set(function, in_place)
+            for region in regions[:1]:
+                if in_place := Main(region).in_place:
+                    IN_PLACE.set(function, in_place)
             Kernel(function).work = control_work(function, regions)
             i8 = ir.IntegerType.get_signless(8)
             type_ = ir.MemRefType.get([control_memory(function, regions)], i8)

@@ -10,6 +10,7 @@ from nova.ir.bindings import ir
 from nova.ir.control_flow.functions import Control, is_call, is_control
 from nova.ir.dialect import full_name
 from nova.ir.kernel import Main
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import functions_by_name, main_function
 from nova.ops import OPS
 from nova.passes.base import Pass
@@ -23,13 +24,16 @@ class MarkInPlace(Pass):
     the result must be its next value, directly or through other such ops and loops that carry it.
     Or it is the result of a loop. No op after the update may read it. `convert-nova-to-linalg`
     writes loops over the slice alone for these ops, and `plan-workspace` lets them share a buffer
-    with their operand. Other updates are elementwise ops, which are fused.
+    with their operand. Other updates, and those of programs with symbolic sizes, are elementwise
+    ops, which are fused.
     """
 
     name: ClassVar[str] = "mark-in-place"
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
+        if SizeTable.of(main) is not None:
+            return
         if any(_has_lowering(op) for op in main.entry_block.operations):
             _Marker(module, main).mark()
 
@@ -94,7 +98,7 @@ class _Marker:
             return None
         control = Control.of(function)
         carry = position - control.first_carry
-        is_carry = control.construct != "switch" and 0 <= carry < control.carries
+        is_carry = control.construct in ("while", "for") and 0 <= carry < control.carries
         return op.results[carry] if is_carry else None
 
     def _mark_ops(self, steps: list[tuple[Any, Any]]) -> None:
