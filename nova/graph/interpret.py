@@ -18,11 +18,12 @@ from nova.core.sizes import SizeExpr
 from nova.core.sizes.binding import bind_sizes
 from nova.errors import GraphError, LoweringError
 from nova.graph.autodiff import expand_composite
+from nova.graph.control.call import run_callee
 from nova.graph.control.regions import Region
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import Op
-from nova.ops.loops.control import RESULT
+from nova.ops.loops.control import CALL, RESULT
 
 # Changes the value of an op, of a dtype, before other ops read it: how errors of rounding grow.
 Perturb = Callable[[np.ndarray, DType], np.ndarray]
@@ -59,7 +60,7 @@ def _node_value(
     sizes: Mapping[str, int],
 ) -> Any:
     """The value of a node; of an op with regions, the values of its results."""
-    if node.regions:
+    if node.result_types:
         return _control_values(node, [values[id(i)] for i in node.inputs], perturb, sizes)
     if node.op is RESULT:
         return values[id(node.inputs[0])][node.attrs["index"]]
@@ -94,6 +95,8 @@ def control_values(
     sizes: Mapping[str, int] | None = None,
 ) -> list[np.ndarray]:
     """The results of an op with regions; each region is a function of arrays."""
+    if name == CALL.name:
+        return run_callee(arrays)
     if sizes:
         types = [t.with_sizes(sizes) for t in types]
         attrs = {name: static_value(value, sizes) for name, value in attrs.items()}

@@ -145,7 +145,7 @@ class _Emitter:
         operands = [self._value(a, step.location) for a in step.args]
         if step.op == "result":
             return operands[0][step.attrs["index"]]
-        if step.regions:
+        if step.results:
             regions = [_Emitter(plan).inline for plan in step.regions]
             with mlir_location(step.location):
                 results = emit_control(step.op, operands, step.attrs, step.results, regions)

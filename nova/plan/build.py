@@ -55,7 +55,7 @@ def _linearize(
             continue
         slot = len(steps)
         operands = tuple(args[id(i)] for i in node.inputs)
-        if node.regions:
+        if node.result_types:
             steps.append(_region_step(node, operands, slot, positions[id(node)]))
         else:
             attrs = dict(node.attrs)
@@ -85,7 +85,7 @@ def _used_results(order: Sequence[Tensor]) -> dict[int, dict[int, int]]:
             used.setdefault(id(node.inputs[0]), set()).add(node.attrs["index"])
     positions: dict[int, dict[int, int]] = {}
     for node in order:
-        if node.regions:
+        if node.result_types:
             every = range(len(node.result_types))
             carries = node.attrs.get("carries", len(every))
             computed = [i for i in every if i < carries or i in used.get(id(node), ())]

@@ -44,7 +44,7 @@ from nova.core.signature import Argument, Signature
 from nova.core.sizes import Dim, SizeExpr, parse_size
 from nova.core.sizes.text import parse_dim, parse_shape, print_dim
 from nova.errors import NovaError, PlanSyntaxError
-from nova.ops.loops.control import REGION_OPS, control_types, is_op
+from nova.ops.loops.control import CALL, REGION_OPS, check_call, control_types, is_op
 from nova.plan.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
 _PLAIN_NAME = re.compile(r'[^\s:()\[\]{}<>,#"][^\s:()\[\]{}<>,#]*')
@@ -92,7 +92,7 @@ def _print_plan(plan: Plan, dims: list[str], locations: bool, keep: Constants | 
     lines += [f"  param {_print_name(a.name)}: {a.type}" for a in plan.signature.params]
     for step in plan.steps:
         lines.append("  " + _print_step(step, locations, keep))
-        if step.regions:
+        if step.results:
             for region in step.regions:
                 text = _print_plan(region, [], locations, keep)
                 lines += [f"    {line}" for line in text.splitlines()]
@@ -107,7 +107,7 @@ def _print_step(step: Step, locations: bool, keep: Constants | None) -> str:
     attrs = ", ".join(f"{k}={_print_attr(v)}" for k, v in sorted(step.attrs.items()))
     text = f"slot[{step.out_slot}] = {step.op}({args})"
     text += f" {{{attrs}}}" if attrs else ""
-    types = f"({', '.join(map(str, step.results))}) {{" if step.regions else f"{step.out_type}"
+    types = f"({', '.join(map(str, step.results))}) {{" if step.results else f"{step.out_type}"
     text += (f" @{step.device}" if step.device else "") + f" : {types}"
     return text + (_print_location(step.location) if locations and step.location else "")
 
@@ -278,7 +278,11 @@ class _Parser:
             for p in self.plans
         ]
         try:
-            expected = control_types(step.op, operands, step.attrs, regions)
+            if step.op == CALL.name:
+                check_call(operands, step.attrs, regions)
+                expected = step.results
+            else:
+                expected = control_types(step.op, operands, step.attrs, regions)
             if expected != step.results:
                 types = ", ".join(map(str, expected))
                 raise NovaError(f"its results are ({types})")

@@ -227,6 +227,8 @@ nova_status nova_control_run(const nova_program *program, const nova_launch_reco
                              const nova_control_record *control, void *const *operands,
                              void *scratch, const nova_watch *watch)
 {
+    if (control->construct == NOVA_CALL)
+        return nova_callee_run(program->kernels[launch->kernel].callee, launch, operands, watch);
     char *own = operands[launch->operand_count - 1];
     control_loop loop = {
         .tables = &program->tables,

@@ -153,6 +153,8 @@ static nova_status instantiate_control(const nova_tables *tables, char *block,
         if (buffers[operands[i]].nbytes > MOST_BYTES)
             return nova_fail(error, NOVA_OVERFLOW, "", "an operand of a loop for these sizes: %s",
                              nova_status_text(NOVA_OVERFLOW));
+    if (control->construct == NOVA_CALL)
+        return NOVA_OK; /* a called file has static sizes */
     uint64_t workspace = 0;
     for (uint32_t i = 0; i < control->region_count; i++) {
         uint32_t number = tables->container.regions[control->first_region + i];

@@ -8,6 +8,7 @@
 #include "nova/execution.h"
 #include "nova/program.h"
 #include "nova/task_plan.h"
+#include "exec/callee.h"
 #include "exec/control.h"
 #include "exec/loop_threads.h"
 
@@ -20,6 +21,7 @@ typedef struct {
     };
     int64_t grid;
     const nova_control_record *control; /* NULL: it is code */
+    nova_callee *callee;                /* of a call; owned */
     bool reports;
     bool takes_scratch;
 } nova_bound_kernel;

@@ -26,6 +26,8 @@ WHILE_ITERATIONS = 16
 def control_memory(function: Any, regions: list[Any]) -> int:
     """The bytes of the buffer of a control function."""
     control = Control.of(function)
+    if control.construct == "call":
+        return control.memory
     size = _HEADER
     if control.construct != "switch":
         # With the buffer itself, as the file has it, and a position or condition.
@@ -38,6 +40,8 @@ def control_memory(function: Any, regions: list[Any]) -> int:
 def control_work(function: Any, regions: list[Any]) -> int:
     """The estimated scalar operations of a call of a control function."""
     control = Control.of(function)
+    if control.construct == "call":
+        return sum(nbytes(t) for t in list(function.type.inputs)[1:])
     work = max(map(_work, regions))
     if control.construct == "switch":
         return work
