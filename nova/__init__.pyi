@@ -17,6 +17,7 @@ from nova.api.compiled import Compiled as Compiled
 from nova.api.from_jax import from_jax as from_jax
 from nova.api.from_onnx import from_onnx as from_onnx
 from nova.api.from_torch import from_torch as from_torch
+from nova.api.import_report import import_report as import_report
 from nova.api.jit import jit as jit
 from nova.api.load import load as load
 from nova.api.to_onnx import to_onnx as to_onnx
