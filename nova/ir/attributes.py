@@ -368,7 +368,7 @@ MERGES_TILES = Flag(
 )
 SYMBOLIC = Structured(
     "nova.symbolic",
-    "{tiles, work, bytes, loops, reads, writes}",
+    "{tiles, work, bytes, loops, reads, writes} or {blocks, flops, bytes}",
     "kernels",
     "The same numbers as expressions over the dims, of a kernel with symbolic sizes.",
 )
