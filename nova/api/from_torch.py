@@ -184,7 +184,7 @@ class TorchProgram:
 
     @cached_property
     def _symbolic(self) -> Compiled | None:
-        """The program with symbolic sizes; None for a module with static ones, or if it has none."""
+        """The program with symbolic sizes; None if the sizes are static, or must be."""
         if all(is_static_shape(shape) for shape in self.shapes):
             return None
         for self._least in (1, 2):
