@@ -59,6 +59,7 @@ from nova.passes.tensor.form_attention import FormAttention
 from nova.passes.tensor.fuse_elementwise import FuseElementwise
 from nova.passes.tensor.narrow_attention import NarrowAttention
 from nova.passes.tensor.raise_to_contract import RaiseToContract
+from nova.passes.tensor.sink_conversions import SinkConversions
 from nova.passes.tensor.split_reductions import SplitReductions
 from nova.passes.tensor.wrap_attention import WrapAttention
 
@@ -87,7 +88,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         # Forward and backward have the same operands at this point.
         *([FormAttention(), UpstreamPass("cse")] if attention else []),
         ConvertNovaToLinalg(),
-        *linalg_fusion(),
+        *linalg_fusion(sink_conversions=host_regions),
         WrapAttention(),
     ]
 
@@ -152,10 +153,12 @@ def import_linalg() -> list[Pass]:
     ]
 
 
-def linalg_fusion() -> list[Pass]:
-    """Elementwise fusion."""
+def linalg_fusion(sink_conversions: bool = False) -> list[Pass]:
+    """Elementwise fusion; with `sink_conversions`, for a device, 16-bit floats are stored."""
     return [
         UpstreamPass("canonicalize,cse"),
+        # After CSE, which would merge the copies, and before fusion, which needs them.
+        *([SinkConversions()] if sink_conversions else []),
         # Before fusion, which would merge a transpose into other elementwise ops.
         FoldTransposes(),
         FuseElementwise(),

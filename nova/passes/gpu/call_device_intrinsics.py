@@ -26,7 +26,6 @@ _INTRINSICS = {
 }
 
 
-
 @record
 class CallDeviceIntrinsics(Pass):
     """Replace the `math` ops that `expand-math` leaves by calls of LLVM intrinsics.
