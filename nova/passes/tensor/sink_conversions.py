@@ -87,9 +87,9 @@ def _is_worth(op: Any, read: set[Any]) -> bool:
     """Whether users read fewer bytes, of 16-bit floats, if they compute the result of `op`."""
     result = op.results[0].type
     body = op.regions[0].blocks[0].operations
-    if _bytes(result) <= _SMALL:
-        casts = [inner.operation for inner in body if inner.operation.name in _CASTS]
-        return len(casts) == len(body) and any(map(_converts_narrow, casts))
+    casts = [inner.operation for inner in body if inner.operation.name in _CASTS]
+    if _bytes(result) <= _SMALL and len(casts) == len(body):
+        return any(map(_converts_narrow, casts))
     narrow = [v for v in read if _is_narrow(v.type) and prod(v.type.shape) == prod(result.shape)]
     return bool(narrow) and sum(_bytes(value.type) for value in read) < _bytes(result)
 
