@@ -210,6 +210,12 @@ def sizes_of(main: Any) -> Iterator[SizeTable | None]:
         yield table
 
 
+def copy_sizes(main: Any, region: Any) -> None:
+    """Give the `main` of a region the table of the program that contains it."""
+    if (table := SizeTable.of(main)) is not None:
+        table.write(region)
+
+
 def decoded(shape: Sequence[int]) -> tuple[Any, ...]:
     """A shape of the IR with expressions where it is symbolic."""
     table = _ACTIVE.get()
