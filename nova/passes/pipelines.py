@@ -68,6 +68,8 @@ _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
+# Bytes of device memory that kernels may take so that independent ones run concurrently.
+_SPARE_DEVICE_MEMORY = 128 << 20
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
@@ -201,7 +203,8 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    return [BufferizeKernels(), PinControlFlow(), PlanWorkspace(max_workspace), DedupKernels()]
+    plan_workspace = PlanWorkspace(max_workspace, spare=_SPARE_DEVICE_MEMORY)
+    return [BufferizeKernels(), PinControlFlow(), plan_workspace, DedupKernels()]
 
 
 def buffers_to_loops(

@@ -24,9 +24,9 @@ _SMALL = 64 << 10
 class SinkConversions(Pass):
     """Give every consumer of a widened 16-bit float its own copy of the op that widens it.
 
-    Elementwise fusion keeps an op with several users apart: its result would be stored, in f32,
-    although its operands take fewer bytes. With a copy for each user, fusion merges the op into all
-    of them, and they read the operands: layer norms, forward and backward, read the 16-bit
+    Elementwise fusion does not merge an op with several users: its result would be stored, in
+    f32, although its operands take fewer bytes. With a copy for each user, fusion merges the op
+    into all of them, and they read the operands: layer norms, forward and backward, read the 16-bit
     activations and the statistics of rows, not a normalized f32. An op is copied if its body has at
     most `max_ops` cheap operations, counting those of the copied ops before it, and if the tensors
     that it then reads take fewer bytes than its result. Casts of small tensors, such as the scale
