@@ -126,9 +126,13 @@ class ScatterPlan:
     elements_per_lane: int
 
     @property
+    def groups(self) -> int:
+        """The distance of the positions of a warp."""
+        return -(-self.match.shape[self.match.axis] // self.rows_per_warp)
+
+    @property
     def warps(self) -> int:
-        match = self.match
-        return -(-match.shape[match.axis] // self.rows_per_warp) * self.row_parts
+        return self.groups * self.row_parts
 
     @property
     def row_parts(self) -> int:

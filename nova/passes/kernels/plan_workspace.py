@@ -21,6 +21,7 @@ from nova.ir.control_flow.functions import (
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
 from nova.ir.kernel import Kernel, Main, is_kernel, set_argument_types
+from nova.ir.linalg.generic import GenericOp
 from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
@@ -192,6 +193,7 @@ class _Planner:
             with ir.InsertionPoint.at_block_begin(kernel.entry_block), kernel.location:
                 for i in positions[:-1]:
                     formal[i].replace_all_uses_with(view_as(formal[positions[-1]], formal[i].type))
+            _erase_self_copies(kernel)
 
     def _replace(self, root: Any, target: Any) -> None:
         with ir.InsertionPoint(root.owner.operation), self.main.location:
@@ -333,3 +335,16 @@ def _erase(op: Any) -> None:
 
 def _is_alloc(value: Any) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.operation.name == "memref.alloc"
+
+
+def _erase_self_copies(kernel: Any) -> None:
+    """Erase the ops that copy a buffer to itself."""
+    for op in list(kernel.entry_block.operations):
+        op = op.operation
+        if op.name != "linalg.generic" or len(op.operands) != 2 or op.operands[0] != op.operands[1]:
+            continue
+        generic = GenericOp(op)
+        body = [inner.operation for inner in generic.block.operations]
+        copies = len(body) == 1 and body[0].operands[0] == generic.block.arguments[0]
+        if copies and generic.accesses[0] == generic.accesses[1]:
+            op.erase()
