@@ -57,6 +57,7 @@ from nova.passes.tensor.decompose_composites import DecomposeComposites
 from nova.passes.tensor.fold_transposes import FoldTransposes
 from nova.passes.tensor.form_attention import FormAttention
 from nova.passes.tensor.fuse_elementwise import FuseElementwise
+from nova.passes.tensor.mark_in_place import MarkInPlace
 from nova.passes.tensor.narrow_attention import NarrowAttention
 from nova.passes.tensor.raise_to_contract import RaiseToContract
 from nova.passes.tensor.sink_conversions import SinkConversions
@@ -89,6 +90,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         UpstreamPass("cse"),
         # Forward and backward have the same operands at this point.
         *([FormAttention(), UpstreamPass("cse")] if attention else []),
+        *([] if host_regions else [MarkInPlace()]),
         ConvertNovaToLinalg(),
         *linalg_fusion(sink_conversions=host_regions),
         WrapAttention(),
@@ -203,8 +205,9 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    plan_workspace = PlanWorkspace(max_workspace, spare=_SPARE_DEVICE_MEMORY)
-    return [BufferizeKernels(), PinControlFlow(), plan_workspace, DedupKernels()]
+    # Loops of a device read values again: nothing is overwritten for them.
+    plan = PlanWorkspace(max_workspace, overwrite=False, spare=_SPARE_DEVICE_MEMORY)
+    return [BufferizeKernels(), PinControlFlow(), plan, DedupKernels()]
 
 
 def buffers_to_loops(
