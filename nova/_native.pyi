@@ -220,6 +220,8 @@ class Program:
         input_count: int,
         image: Image | None = None,
         report: Callable[..., BaseException] | None = None,
+        sizes: Buffer = b"",
+        shares: Program | None = None,
     ) -> Program: ...
     @property
     def image(self) -> Image: ...

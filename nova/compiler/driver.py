@@ -23,7 +23,6 @@ from nova.core.gc_pause import paused_gc
 from nova.core.log import Progress, progress
 from nova.core.settings import Settings
 from nova.core.targets import host_arch, parse_target
-from nova.errors import TargetError
 from nova.plan import Plan, print_plan
 
 # The compiler, MLIR and LLVM: garbage collection while they load would free nothing.
@@ -54,12 +53,6 @@ def build(
 ) -> CompileResult:
     """Compile a plan to an artifact. `key` is stored in it, so the cache can explain misses."""
     require_room()
-    if plan.dims and parse_target(settings.target).is_device:
-        raise TargetError(
-            f"target {settings.target!r} takes static sizes, and the program has the dims "
-            + ", ".join(dim.name for dim in plan.dims),
-            hint="compile it for the CPU, or for each size",
-        )
     recorder = recorder or Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     text = print_plan(plan, constants=recorder.constants)

@@ -176,9 +176,11 @@ class SymbolicProgram:
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None, outputs: str | None = None) -> Any:
         program = self.program_of(arrays)
         try:
+            if outputs is not None:
+                return program(*arrays, out=out, outputs=outputs)
             return program(*arrays) if out is None else program(*arrays, out=out)
         except ArgumentShapeError:
             self.check(arrays)  # its error names the symbols

@@ -8,6 +8,7 @@
 #include "nova/execution.h"
 #include "nova/program.h"
 #include "nova/task_plan.h"
+#include "exec/callee.h"
 #include "exec/control.h"
 #include "exec/loop_threads.h"
 
@@ -20,6 +21,7 @@ typedef struct {
     };
     int64_t grid;
     const nova_control_record *control; /* NULL: it is code */
+    nova_callee *callee;                /* of a call; owned */
     bool reports;
     bool takes_scratch;
 } nova_bound_kernel;
@@ -46,6 +48,9 @@ struct nova_program {
      * a region itself. */
     nova_program **regions;
     bool is_region;
+    /* Of a region, for each output below the count, whether a buffer is that output. */
+    unsigned char *has_output;
+    uint64_t output_count;
     /* Of an inline run, in the workspace, after the planned bytes: */
     uint64_t pointers_offset;
     uint64_t scratch_offset;
