@@ -27,6 +27,7 @@ from nova.ir.kernel import Main
 from nova.ir.symbolic.size_table import SizeTable, choose_representatives
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
+from nova.ops.randomness import code_constants
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 from nova.plan.expand import expand_composites
 
@@ -62,6 +63,9 @@ def _size_table(plan: Plan) -> SizeTable:
     sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]
     expressions = {size: size for size in sizes if not _is_product(size)}
     numbers = {v for v in values if type(v) is int}
+    draws = [s for part in _with_regions(plan) for s in part.steps if s.op == "uniform"]
+    for step in draws:
+        numbers |= code_constants(step.attrs["stream"])
     for size in expressions:
         _refuse_choices(size, plan)
     return choose_representatives(plan.dims, expressions, numbers)

@@ -162,8 +162,10 @@ static nova_status instantiate_control(const nova_tables *tables, char *block,
             (const void *)(container + tables->container.blocks[number].offset);
         workspace = region->workspace_size > workspace ? region->workspace_size : workspace;
     }
-    uint64_t size = nova_control_bookkeeping(&patched, launch, control) +
-                    ((workspace + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1));
+    uint64_t size;
+    if (nova_control_bookkeeping(&patched, launch, control, &size) != NOVA_OK)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the sizes of a loop");
+    size += (workspace + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
     buffers[operands[launch->operand_count - 1]].nbytes = size;
     if (tables->tilings == NULL)
         return NOVA_OK;

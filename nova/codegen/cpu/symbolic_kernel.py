@@ -13,7 +13,7 @@ from nova.codegen.common.flat_buffers import flatten
 from nova.codegen.common.footprint import ByteRange, Footprint
 from nova.core.sizes import Size, SizeExpr, parse_size
 from nova.errors import LoweringError
-from nova.ir.attributes import SYMBOLIC
+from nova.ir.attributes import SLICED, SYMBOLIC
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root, element_bytes
 from nova.ir.diagnostics import place_of
@@ -179,10 +179,13 @@ def _work(schedule: KernelSchedule) -> Size:
 
 
 def _moved_bytes(kernel: Any) -> Size:
-    """Bytes of all buffer arguments of a kernel."""
+    """Bytes of the buffer arguments of a kernel, without those of which it writes a slice."""
     total: Size = 0
-    for argument in kernel.entry_block.arguments:
+    sliced = SLICED.find(kernel) or ()
+    for i, argument in enumerate(kernel.entry_block.arguments):
         type_ = argument.type
+        if i in sliced:
+            continue
         if isinstance(type_, ir.MemRefType) and not isinstance(type_.element_type, ir.IndexType):
             total = total + prod(shape_of(argument)) * element_bytes(type_)
     return total
