@@ -19,6 +19,7 @@ from nova.passes.cpu.emulate_f16 import EmulateF16
 from nova.passes.cpu.export_kernels import ExportKernels
 from nova.passes.cpu.lower_kernels import LowerKernels
 from nova.passes.cpu.pack_constants import PackConstants
+from nova.passes.cpu.pack_operands import PackOperands
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
@@ -209,12 +210,18 @@ def buffers_to_loops(
     tile_work: int = 65_536,
     task_ns: int = 50_000,
     schedules: tuple[str, ...] = (),
+    share_panels: bool = True,
 ) -> list[Pass]:
-    """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
+    """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks.
+
+    `share_panels` allows for a larger workspace, with packed operands of matmuls.
+    """
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
         # After the schedule overrides, which decide the layout of panels.
         PackConstants(target, tile_work),
+        # After it: a constant is packed by the compiler.
+        *([PackOperands(target, tile_work)] if share_panels else []),
         LowerKernels(target, tile_work),
         *tidy_loops(),
         PlanTasks(task_ns),

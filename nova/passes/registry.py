@@ -52,6 +52,7 @@ PASS_MODULES: dict[str, str] = {
     "outline-control-flow": "nova.passes.control.outline_control_flow",
     "outline-scans": "nova.passes.importing.outline_scans",
     "pack-constants": "nova.passes.cpu.pack_constants",
+    "pack-operands": "nova.passes.cpu.pack_operands",
     "pass-tensor-maps": "nova.passes.gpu.pass_tensor_maps",
     "pin-control-flow": "nova.passes.kernels.pin_control_flow",
     "plan-tasks": "nova.passes.kernels.plan_tasks",
