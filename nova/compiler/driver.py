@@ -17,13 +17,17 @@ from nova import knobs
 from nova.artifact.cache.key import cache_key
 from nova.artifact.elf.runtime_object import runtime_object
 from nova.artifact.manifest import TensorSpec
+from nova.artifact.specialized import Specialized, shift_constants
 from nova.artifact.symbolic import SymbolicSizes
+from nova.artifact.tables import ALIGN
 from nova.artifact.write import FileSpec, write_artifact
+from nova.core.constants import find_bytes
 from nova.core.gc_pause import paused_gc
 from nova.core.log import Progress, progress
 from nova.core.settings import Settings
 from nova.core.targets import host_arch, parse_target
 from nova.plan import Plan, print_plan
+from nova.plan.specialize import specialize_plan
 
 # The compiler, MLIR and LLVM: garbage collection while they load would free nothing.
 with paused_gc():
@@ -66,12 +70,38 @@ def build(
         entry = queue.submit(partial(_prepare_entry, plan, settings))
         module = start_from_plan(plan, recorder)
         codes = _compile_targets(module, [settings], recorder, "nova", bar, queue)
+        if settings.specialize:
+            codes = tuple(_specialized(code, plan, settings, queue) for code in codes)
         started = time.perf_counter()
         entry.result()
         contents = _plan_contents(plan, codes, recorder.texts, key)
         data = write_artifact(contents)
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return CompileResult(data, recorder, contents)
+
+
+def _specialized(code: TargetCode, plan: Plan, settings: Settings, queue: WorkQueue) -> TargetCode:
+    """The code of a program with symbolic sizes, with code for the sizes of `settings`."""
+    variant = code.variant
+    constants, parts = bytearray(variant.constants), []
+    for sizes in settings.specialize:
+        named = {dim.name: size for dim, size in zip(plan.dims, sizes, strict=True)}
+        recorder = Recorder()  # the texts of the file are those of the program for all sizes
+        module = start_from_plan(specialize_plan(plan, named), recorder)
+        bar = Progress("compiling", None)
+        [static] = _compile_targets(module, [settings], recorder, "nova", bar, queue)
+        data = bytes(static.variant.constants)
+        offset = find_bytes(memoryview(constants), memoryview(data)) if len(data) >= ALIGN else -1
+        if offset < 0:
+            constants = constants + bytes(-len(constants) % ALIGN)
+            offset = len(constants)
+            constants = constants + data
+        part = Specialized(sizes, shift_constants(static.variant.tables, offset), ())
+        renamed = part.renamed(part.suffix)
+        parts.append(replace(renamed, objects=static.variant.objects))
+    return replace(
+        code, variant=replace(variant, constants=bytes(constants), specialized=tuple(parts))
+    )
 
 
 @paused_gc()

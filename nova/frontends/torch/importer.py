@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from nova.core.dlpack import as_numpy
 from nova.core.location import at
+from nova.core.sizes import same_shape
 from nova.errors import ImportedProgramError, NovaError, UnsupportedOpError
 from nova.frontends.torch.dtypes import nova_dtype
 from nova.frontends.torch.layout import Layout, layout_of
@@ -24,12 +25,22 @@ from nova.frontends.torch.rows import ROWS
 from nova.frontends.torch.rows.randomness import RANDOM
 from nova.frontends.torch.rows.strided import STRIDED
 from nova.frontends.torch.rows.table import cast
+from nova.frontends.torch.sizes import TorchSizes, is_size
 from nova.frontends.torch.source import location_of, op_name
 from nova.graph.tensor import Tensor, placeholder
 from nova.graph.tensor import tensor as constant_tensor
 from nova.ops import F
 
 COPY_INTO = torch.ops.aten.copy_.default
+CHECKS: frozenset[Any] = frozenset(
+    {
+        torch.ops.aten._assert_scalar.default,
+        torch.ops.aten._assert_tensor_metadata.default,
+        torch.ops.aten.sym_constrain_range_for_size.default,
+        torch.ops.aten.sym_constrain_range.default,
+    }
+)
+"""Ops that check sizes, and compute nothing."""
 
 
 @dataclass
@@ -51,6 +62,7 @@ class ImportedGraph:
     constants: list[torch.Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
     output_nodes: list[torch.fx.Node] = field(default_factory=list)
+    output_layouts: list[Layout] = field(default_factory=list)
     updates: dict[int, Tensor] = field(default_factory=dict)
     seeds: Tensor | None = None
     seed_count: int = 0
@@ -59,7 +71,8 @@ class ImportedGraph:
 class Values:
     """The values of FX nodes while a graph is imported; `run` applies the row of a node."""
 
-    def __init__(self, seed_count: int = 0):
+    def __init__(self, seed_count: int = 0, sizes: TorchSizes | None = None):
+        self.sizes = sizes
         self.values: dict[torch.fx.Node, Any] = {}
         self.seeds = placeholder((seed_count,), "i64", "seeds") if seed_count else None
         self._next_seed = 0
@@ -69,6 +82,8 @@ class Values:
         if node.target is operator.getitem:
             source, index = node.args
             return self.values[source][index]
+        if self.sizes is not None and (is_size(node.meta.get("val")) or node.target in CHECKS):
+            return self._size(node.meta.get("val"))
         name = op_name(node.target)
         build = ROWS.get(name)
         if build is None:
@@ -79,9 +94,15 @@ class Values:
         if name in RANDOM:
             kwargs["seed"] = self._seed()
         if name in STRIDED:
+            if self.sizes is not None:
+                raise UnsupportedOpError(f"{name} with symbolic sizes")
             kwargs["memory"] = _memory(node.args[0].meta["val"])
         result = build(F, *args, **kwargs)
-        return _conformed(name, result, node.meta["val"])
+        return _conformed(name, result, node.meta["val"], self.sizes)
+
+    def _size(self, value: Any) -> Any:
+        """A size of Nova; None for a check of sizes, which torch has made."""
+        return self.sizes.size(value) if self.sizes and isinstance(value, torch.SymInt) else None
 
     def _value(self, node: torch.fx.Node) -> Any:
         return self.values[node]
@@ -112,19 +133,18 @@ def _converted(value: Any) -> Any:
     return value
 
 
-def _conformed(name: str, result: Any, expected: Any) -> Any:
+def _conformed(name: str, result: Any, expected: Any, sizes: TorchSizes | None) -> Any:
     """The result in torch's dtype; ImportedProgramError if a shape is another."""
     if isinstance(expected, list | tuple):
         pairs = zip(result, expected, strict=True)
-        return tuple(_conformed(name, r, e) for r, e in pairs)
+        return tuple(_conformed(name, r, e, sizes) for r, e in pairs)
     if expected is None or result is None:
         return result
     if not isinstance(expected, torch.Tensor):
         raise UnsupportedOpError(f"{name} returns a {type(expected).__name__}")
-    if result.shape != tuple(expected.shape):
-        raise ImportedProgramError(
-            f"the row of {name} gives {result.shape}, torch gives {tuple(expected.shape)}"
-        )
+    shape = tuple(expected.shape) if sizes is None else sizes.shape(expected.shape)
+    if not same_shape(result.shape, shape):
+        raise ImportedProgramError(f"the row of {name} gives {result.shape}, torch gives {shape}")
     return cast(F, result, nova_dtype(expected.dtype))
 
 
@@ -142,13 +162,17 @@ def _as_placeholder(value: Any) -> Any:
     return value
 
 
-def check_tensor(value: torch.Tensor) -> None:
+def _layout(value: torch.Tensor, sizes: TorchSizes | None) -> Layout:
+    return layout_of(value.shape, value.stride()) if sizes is None else sizes.layout(value)
+
+
+def check_tensor(value: torch.Tensor, symbolic: bool = False) -> None:
     """UnsupportedOpError unless Nova's programs for the CPU take such tensors."""
     if value.device.type != "cpu":
         raise UnsupportedOpError(f"a tensor on {value.device}")
     if value.layout is not torch.strided:
         raise UnsupportedOpError(f"a tensor of layout {value.layout}")
-    if any(not isinstance(n, int) for n in value.shape):
+    if not symbolic and any(not isinstance(n, int) for n in value.shape):
         raise UnsupportedOpError(f"symbolic sizes {tuple(value.shape)}")
 
 
@@ -166,9 +190,14 @@ def explain_unsupported(node: torch.fx.Node) -> str | None:
     return None
 
 
-def evaluate_graph(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """The results of a graph for tensors of Nova; an error names the first op without a row."""
-    values = Values()
+def evaluate_graph(
+    module: torch.fx.GraphModule, arguments: Sequence[Any], sizes: TorchSizes | None = None
+) -> tuple[Any, ...]:
+    """The results of a graph for tensors of Nova; an error names the first op without a row.
+
+    `sizes` has the dims of a graph with symbolic sizes.
+    """
+    values = Values(sizes=sizes)
     feed = iter(arguments)
     for node in module.graph.nodes:
         if node.op == "placeholder":
@@ -189,12 +218,15 @@ def evaluate_graph(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> tu
     )
 
 
-def import_graph(module: torch.fx.GraphModule) -> ImportedGraph:
-    """The graph of Nova for a graph whose nodes are all supported."""
+def import_graph(module: torch.fx.GraphModule, sizes: TorchSizes | None = None) -> ImportedGraph:
+    """The graph of Nova for a graph whose nodes are all supported.
+
+    `sizes` has the dims of a graph with symbolic sizes.
+    """
     graph = module.graph
     imported = ImportedGraph()
     seed_count = sum(op_name(n.target) in RANDOM for n in graph.nodes if n.op == "call_function")
-    values = Values(seed_count)
+    values = Values(seed_count, sizes)
     position = 0
     for node in graph.nodes:
         if node.op == "placeholder":
@@ -211,21 +243,22 @@ def import_graph(module: torch.fx.GraphModule) -> ImportedGraph:
     if seed_count:
         imported.seeds, imported.seed_count = values.seeds, seed_count
     for node in stored_outputs(graph):
-        layout = layout_of(node.meta["val"].shape, node.meta["val"].stride())
+        layout = _layout(node.meta["val"], sizes)
         imported.outputs.append(layout.write(F, values.values[node]))
         imported.output_nodes.append(node)
+        imported.output_layouts.append(layout)
     return imported
 
 
 def _import_argument(
     imported: ImportedGraph, values: Values, node: torch.fx.Node, position: int
 ) -> None:
-    value = node.meta.get("val")
+    value, sizes = node.meta.get("val"), values.sizes
     if not isinstance(value, torch.Tensor):
-        values.values[node] = value
+        values.values[node] = value if sizes is None or value is None else sizes.size(value)
         return
-    check_tensor(value)
-    layout = layout_of(value.shape, value.stride())
+    check_tensor(value, symbolic=sizes is not None)
+    layout = _layout(value, sizes)
     array = placeholder(layout.shape, nova_dtype(value.dtype), node.name)
     values.values[node] = layout.read(F, array)
     imported.inputs.append(array)
