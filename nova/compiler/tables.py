@@ -98,7 +98,7 @@ def _read(module: ir.Module) -> Program:
 
 
 def _read_program(module: ir.Module, sizes: Placeholders | None) -> Program:
-    constants = _Constants(module)
+    constants = Constants(module)
     hosts = list(host_functions(module))
     numbers = {f.name.value: i for i, f in enumerate(hosts)}
     called = {f.name.value: f for f in [*kernel_functions(module), *control_functions(module)]}
@@ -114,7 +114,7 @@ def _read_host(
     host: Any,
     called: Mapping[str, Any],
     numbers: Mapping[str, int],
-    constants: _Constants,
+    constants: Constants,
     sizes: Placeholders | None,
 ) -> Tables:
     """The tables of `main`, or of a region function."""
@@ -133,7 +133,7 @@ def _read_host(
         ids = tuple(reader.buffer(b) for b in operands)
         launches.append(LaunchSpec(number, ids, reads[number]))
     specs = [
-        _control_spec(f, numbers) if is_control(f) else _kernel_spec(f, sizes)
+        control_spec(f, numbers) if is_control(f) else _kernel_spec(f, sizes)
         for f in kernels.values()
     ]
     code = [f for f in kernels.values() if not is_control(f)]
@@ -159,7 +159,7 @@ def _total_work(
     return sizes.of(sum(symbolic_work(kernels[launch.kernel]) for launch in launches))
 
 
-class _Constants:
+class Constants:
     """The bytes of the constants of a program and its regions."""
 
     def __init__(self, module: ir.Module):
@@ -196,7 +196,7 @@ class HostReader:
         self,
         module: ir.Module,
         host: Any = None,
-        constants: _Constants | None = None,
+        constants: Constants | None = None,
         sizes: Placeholders | None = None,
     ):
         self.sizes = sizes
@@ -205,7 +205,7 @@ class HostReader:
             raise LoweringError("the module has no function @main")
         self.main = main
         self.buffers: dict[BufferSpec, int] = {}
-        self._constants = constants or _Constants(module)
+        self._constants = constants or Constants(module)
         outputs = Main(main).outputs
         arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
@@ -295,7 +295,8 @@ def _tiling(function: Any, footprint: Footprint) -> Tiling:
     return Tiling(grid, tile, ranges, read_task_ns(function))
 
 
-def _control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:
+def control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:
+    """The record of a loop or branch; `numbers` has those of the tables of regions."""
     view, control = Kernel(function), Control.of(function)
     return KernelSpec(
         name=view.name,

@@ -197,8 +197,14 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
-    # After bufferization, which shows the memory that loops and branches need.
-    return [BufferizeKernels(), PinControlFlow(), PlanWorkspace(max_workspace), DedupKernels()]
+    return [
+        BufferizeKernels(),
+        # After bufferization, which shows the memory that loops and branches need.
+        PinControlFlow(),
+        PlanWorkspace(max_workspace, on_device=True),
+        HoistRegions(),
+        DedupKernels(),
+    ]
 
 
 def buffers_to_loops(

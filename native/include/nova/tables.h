@@ -288,4 +288,8 @@ const nova_control_record *nova_tables_control(const nova_tables *tables, uint32
 uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
                                   const nova_control_record *control);
 
+/* Bytes of it for one slice of an operand or result of a loop on a device. Pure. */
+uint64_t nova_control_slice(const nova_tables *tables, const nova_launch_record *launch,
+                            const nova_control_record *control, uint32_t operand);
+
 #endif

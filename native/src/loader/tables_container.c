@@ -104,7 +104,21 @@ uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_r
     size += ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
     for (uint32_t i = 0; i < control->carries; i++)
         size += (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
+    if (control->construct != NOVA_LOOP_FOR ||
+        (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) != NOVA_DEVICE)
+        return size;
+    for (uint32_t i = control->constants + control->carries; i + 1 < launch->operand_count; i++)
+        if (i < launch->reads || i >= launch->reads + control->carries)
+            size += nova_control_slice(tables, launch, control, i);
     return size;
+}
+
+uint64_t nova_control_slice(const nova_tables *tables, const nova_launch_record *launch,
+                            const nova_control_record *control, uint32_t operand)
+{
+    uint64_t slice =
+        container_operand_size(tables, launch, operand) / (uint64_t)control->length;
+    return (slice + 63) & ~UINT64_C(63);
 }
 
 /* The arguments and outputs of the regions of a control kernel. */
@@ -198,6 +212,17 @@ static nova_status container_check_control(const nova_tables *tables,
     return NOVA_OK;
 }
 
+/* Whether all kernels of a region are for a device, or all for the host. */
+static bool container_is_for(const nova_tables *region, bool on_device)
+{
+    for (uint32_t i = 0; i < region->header->kernel_count; i++) {
+        uint32_t core = region->kernels[i].core & NOVA_CORE_MASK;
+        if (on_device ? core != NOVA_DEVICE : core >= NOVA_DEVICE)
+            return false;
+    }
+    return true;
+}
+
 /* Checks the regions of a launch of a control kernel. */
 static nova_status container_check_regions(const nova_tables *tables,
                                            const nova_launch_record *launch,
@@ -220,6 +245,7 @@ static nova_status container_check_regions(const nova_tables *tables,
         .constants_size = limits->constants_size,
     };
     uint64_t own = container_operand_size(tables, launch, launch->operand_count - 1);
+    bool on_device = (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) == NOVA_DEVICE;
     uint64_t bookkeeping =
         status == NOVA_OK ? nova_control_bookkeeping(tables, launch, control) : 0;
     for (uint32_t i = 0; status == NOVA_OK && i < control->region_count; i++) {
@@ -233,6 +259,8 @@ static nova_status container_check_regions(const nova_tables *tables,
         nova_tables region;
         status = nova_tables_check_one((const char *)tables->container.header + contained->offset,
                                        (size_t)contained->size, &inner, &region, error);
+        if (status == NOVA_OK && !container_is_for(&region, on_device))
+            status = REFUSE(error, "region %u has kernels for another processor", number);
         if (status == NOVA_OK &&
             (own < bookkeeping || own - bookkeeping < region.header->workspace_size))
             status = REFUSE(error, "%" PRIu64 " bytes are too few for region %u", own, number);

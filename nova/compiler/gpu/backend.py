@@ -9,33 +9,22 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from nova.artifact.device_image import DeviceImage
-from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables, TensorMapSpec
+from nova.artifact.tables import Tables
 from nova.artifact.write import Variant
 from nova.compiler.cpu.backend import HostCompile
+from nova.compiler.gpu.device_tables import read_device_tables
 from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir
-from nova.compiler.hybrid.copies import Step
-from nova.compiler.hybrid.split import join_host, pinned_functions, split_pinned
+from nova.compiler.hybrid.split import split_pinned
 from nova.compiler.result import TargetCode
 from nova.compiler.stages import SHARED_STAGES, Code, CompileSession, TargetCompile
-from nova.compiler.tables import HostReader, location_text
 from nova.compiler.work_queue import Pending
 from nova.core.records import record
 from nova.core.settings import Settings
 from nova.core.targets import Target, parse_target
-from nova.errors import LoweringError
-from nova.ir.attributes import FLOPS, TENSOR_MAPS
 from nova.ir.bindings import ir
-from nova.ir.buffers import buffer_root, nbytes
-from nova.ir.diagnostics import place_of
-from nova.ir.kernel import Kernel
-from nova.ir.launches import read_launch
-from nova.ir.tensor_maps import parse_row
-from nova.ir.walk import find_ops, kernels
 from nova.passes.base import Pass
-from nova.passes.kernels.plan_tasks import moved_bytes
 
 
 class DeviceCompile(TargetCompile):
@@ -152,155 +141,3 @@ def _compile(text: str, target: Target, cubin: bool) -> _DeviceCode:
         image = (assemble(ptx, target.cpu).cubin,)
     seconds = time.perf_counter() - compiled
     return _DeviceCode(Code(ptx, compiled - started), Code(image, seconds))
-
-
-def read_device_tables(module: ir.Module, host: Variant | None = None) -> tuple[Tables, bytes]:
-    """The tables and constants of a module at the stage `outlined`.
-
-    `host` has the host-pinned kernels. Its launches are merged in order with those of the device,
-    with copies in between.
-    """
-    try:
-        return _read(module, host)
-    except KeyError:  # earlier stages set this attribute; the text is not from Nova
-        raise LoweringError("the module is not of the stage outlined") from None
-
-
-def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
-    reader = HostReader(module)
-    pinned = pinned_functions(module)
-    if pinned and host is None:
-        raise LoweringError(
-            f"@{next(iter(pinned))} is pinned to the host, and its code is not in the module",
-            hint="start from the stage buffers",
-        )
-    functions = {f.name.value: f for f in kernels(module)} | pinned
-    specs: list[KernelSpec] = []
-    launch_of: dict[str, tuple[int, list[int]] | None] = {}
-    for name, function in functions.items():
-        launch = None if name in pinned else _launch_of(function)
-        launch_of[name] = None if launch is None else (len(specs), launch[1])
-        if launch is not None:
-            specs.append(launch[0])
-    launches: list[LaunchSpec] = []
-    steps: list[Step] = []
-
-    def read_block(block: Any = None) -> None:
-        for call in reader.calls(block, loops=host is None):
-            if call.operation.name == "scf.while":
-                condition, body = _loop_of(call)
-                row = len(launches)
-                launches.append(LaunchSpec(len(specs), (reader.buffer(condition),)))
-                specs.append(_loop_spec(0, call))
-                read_block(body)
-                specs[launches[row].kernel] = _loop_spec(len(launches) - row - 1, call)
-                continue
-            name = call.callee.value
-            operands = list(call.operation.operands)
-            launch = None
-            if (numbered := launch_of[name]) is not None:  # None: an empty grid
-                number, order = numbered
-                launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
-                launches.append(launch)
-            if host is not None:
-                inputs = Kernel(functions[name]).ins
-                specs_of = [reader.spec(value) for value in operands]
-                reads, writes = tuple(specs_of[:inputs]), tuple(specs_of[inputs:])
-                steps.append(Step(name in pinned, launch, reads, writes))
-
-    read_block()
-    tables = Tables(
-        buffers=tuple(reader.buffers),
-        kernels=tuple(specs),
-        launches=tuple(launches),
-        workspace_size=reader.workspace_size,
-        work=sum(specs[launch.kernel].flops for launch in launches),
-        tasks=(),
-        scratch_size=0,
-    )
-    constants = bytes(reader.constants)
-    return (tables, constants) if host is None else join_host(tables, constants, steps, host)
-
-
-def _loop_of(loop: Any) -> tuple[Any, Any]:
-    """The buffer of a loop's condition, and its body; both regions have no arguments."""
-    before, after = (region.blocks[0] for region in loop.operation.regions)
-    names = [op.operation.name for op in before.operations]
-    *inside, last = [op.operation for op in after.operations]
-    if names != ["memref.load", "scf.condition"] or len(before.operations[1].operands) != 1:
-        raise LoweringError(
-            "main contains scf.while whose condition is more than a load",
-            where=place_of(loop.location),
-        )
-    load = before.operations[0].operation
-    byte = nbytes(load.operands[0].type) == 1
-    is_plain = len(load.operands) == 1 and byte and last.name == "scf.yield" and inside
-    if not is_plain or len(last.operands) or len(loop.operation.results):
-        raise LoweringError(
-            "main contains scf.while that passes values on, or has no launches",
-            where=place_of(loop.location),
-        )
-    return load.operands[0], after
-
-
-def _loop_spec(launches: int, loop: Any) -> KernelSpec:
-    location = location_text(loop.location)
-    return KernelSpec(f"while_{launches}", "", launches, "while", 0, 0, location)
-
-
-def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
-    """The kernel that a function launches, and which of its arguments it passes to the kernel."""
-    launches = find_ops(function, "gpu.launch_func")
-    if not launches:
-        return None
-    if len(launches) > 1:
-        raise LoweringError(f"@{function.name.value} has {len(launches)} launches, not one")
-    launch = read_launch(launches[0])
-    position = {a: i for i, a in enumerate(function.entry_block.arguments)}
-    roots = [buffer_root(value) for value in launch.operands]
-    if foreign := [root for root in roots if root not in position]:
-        producer = foreign[0].owner.operation.name
-        raise LoweringError(
-            f"@{function.name.value} launches a kernel on the result of {producer}",
-            where=place_of(launches[0].location),
-        )
-    order = [position[root] for root in roots]
-    maps = _tensor_maps(function, order)
-    spec = KernelSpec(
-        name=function.name.value,
-        symbol=launch.symbols[1],
-        grid=1,
-        core="device",
-        flops=_flops(function),
-        bytes=moved_bytes(function),
-        location=location_text(function.location),
-        device=DeviceLaunch(launch.grid, launch.block, launch.shared, maps),
-    )
-    return spec, order
-
-
-def _flops(function: Any) -> int:
-    """The floating-point operations of a kernel; a hand-written launch has an estimate only."""
-    flops = FLOPS.find(function)
-    return Kernel(function).work if flops is None else flops
-
-
-def _tensor_maps(function: Any, order: list[int]) -> tuple[TensorMapSpec, ...]:
-    """The tensor maps of a kernel; `order` are the arguments that are operands of its launch."""
-    specs = []
-    for row in TENSOR_MAPS.find(function) or ():
-        try:
-            tensor = parse_row(row)
-            operand = order.index(tensor.argument)
-        except ValueError:
-            raise LoweringError(
-                f"{TENSOR_MAPS.name} of @{function.name.value} has {list(row)}, which is not a "
-                "map of an operand of its launch",
-                where=place_of(function.location),
-            ) from None
-        specs.append(
-            TensorMapSpec(
-                operand, tensor.offset, tensor.element, tensor.dims, tensor.strides, tensor.box
-            )
-        )
-    return tuple(specs)

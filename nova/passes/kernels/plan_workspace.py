@@ -50,6 +50,7 @@ class PlanWorkspace(Pass):
     name: ClassVar[str] = "plan-workspace"
     reads_regions: ClassVar[bool] = True
     max_workspace: int | None = None
+    on_device: bool = False
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -57,7 +58,7 @@ class PlanWorkspace(Pass):
             raise LoweringError("@main has a workspace already", where=place_of(main.location))
         _require_buffer_results(main)
         limit = self.max_workspace if SizeTable.of(main) is None else None
-        _Planner(module, main, limit).plan()
+        _Planner(module, main, limit, self.on_device).plan()
 
 
 def _require_buffer_results(main: Any) -> None:
@@ -80,8 +81,9 @@ def _require_buffer_results(main: Any) -> None:
 
 
 class _Planner:
-    def __init__(self, module: ir.Module, main: Any, limit: int | None):
+    def __init__(self, module: ir.Module, main: Any, limit: int | None, on_device: bool):
         self.limit = limit
+        self.on_device = on_device
         self.module = module
         self.main = main
         self.block = main.entry_block
@@ -127,7 +129,8 @@ class _Planner:
             regions = [planned[name] for name in Control.of(function).regions]
             Kernel(function).work = control_work(function, regions)
             i8 = ir.IntegerType.get_signless(8)
-            type_ = ir.MemRefType.get([control_memory(function, regions)], i8)
+            size = control_memory(function, regions, self.on_device)
+            type_ = ir.MemRefType.get([size], i8)
             with ir.InsertionPoint(op), op.location:
                 memory = memref.AllocOp(type_, [], []).result
                 func.CallOp([], op.attributes["callee"], [*op.operands, memory])
