@@ -30,6 +30,7 @@ from nova.errors import KnobError, KnobWarning
 
 TOPICS = ("compile", "cache", "run", "load", "tune")
 SIM_SCHEDULES = ("late", "early", "random")
+DEVICE_LOOPS = ("auto", "nodes", "host")
 """In the order of the simulator's numbers."""
 
 
@@ -265,6 +266,9 @@ KNOBS: dict[str, Knob] = {
              "Let devices round the factors of f32 matmuls to 11 bits, for tensor cores."),
         Knob("gpu_gemm", GEMM, "auto", "auto",
              "The GEMM of 16-bit floats on Hopper GPUs; auto estimates which is faster."),
+        Knob("device_loops", _one_of(*DEVICE_LOOPS), "auto", "auto",
+             "Who decides the loops and branches of programs that are loaded for a device: the "
+             "device (nodes; auto also unrolls short loops), or the host; see devices.md."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
              "When asynchronous operations of programs that are loaded for device `sim` happen: as "
              "late as allowed, as early as allowed, or at random, the same in every run."),
@@ -306,6 +310,7 @@ target: str
 cpu_level: str
 tf32: bool
 gpu_gemm: str
+device_loops: str
 sim_schedule: str
 cubin: bool
 ptxas: str | None

@@ -21,7 +21,7 @@ from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.core.log import enabled, log
 from nova.errors import DeviceArchitectureError, NovaError
-from nova.knobs import SIM_SCHEDULES
+from nova.knobs import DEVICE_LOOPS, SIM_SCHEDULES
 from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import explain_absent, is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
@@ -61,6 +61,7 @@ class DeviceExecutable(Executable):
             sum(a.role == "input" for a in args),
             load_image(artifact, self.variant) if pinned else None,
             report_on_device,
+            DEVICE_LOOPS.index(knobs.device_loops),
         )
         self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
 

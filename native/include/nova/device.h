@@ -127,12 +127,11 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
 /* Waits for its runs first. NULL is fine. */
 void nova_device_program_destroy(nova_device_program *program);
 
-/* Whether kernels of the host are between those of the device, which the calling thread and those
- * of the pool run. Thread-safe. */
+/* Whether a run needs the host between kernels of the device: for kernels of the host, or to decide
+ * loops and branches. Thread-safe. */
 bool nova_device_program_is_mixed(const nova_device_program *program);
 
-/* Whether it has loops or branches that the host decides: then a run returns when the last
- * iteration is enqueued. Thread-safe. */
+/* Whether it has loops or branches that the host decides. Thread-safe. */
 bool nova_device_program_is_host_decided(const nova_device_program *program);
 
 /* What a run did and when; see below. */

@@ -111,7 +111,8 @@ void nova_device_execution_give(nova_device_program *program, nova_device_execut
 
 bool nova_device_program_is_mixed(const nova_device_program *program)
 {
-    return program->hybrid.copy_count + program->hybrid.host_region_count > 0;
+    return program->hybrid.copy_count + program->hybrid.host_region_count > 0 ||
+           nova_device_program_is_host_decided(program);
 }
 
 bool nova_device_program_is_host_decided(const nova_device_program *program)

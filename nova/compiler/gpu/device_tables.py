@@ -121,15 +121,16 @@ class _HostTables:
                 continue
             name = call.callee.value
             operands = list(call.operation.operands)
-            inputs = Kernel(self.shared.functions[name]).ins
+            function = self.shared.functions[name]
             launch = None
             if (numbered := self.launch_of[name]) is not None:
                 number, order = numbered
-                reads = inputs if self.specs[number].control is not None else 0
+                reads = Kernel(function).ins if is_control(function) else 0
                 buffers = tuple(self.reader.buffer(operands[i]) for i in order)
                 launch = LaunchSpec(number, buffers, reads)
                 self.launches.append(launch)
             if self.has_host:
+                inputs = Kernel(function).ins
                 specs = [self.reader.spec(value) for value in operands]
                 is_pinned = name in self.shared.pinned
                 step = Step(is_pinned, launch, tuple(specs[:inputs]), tuple(specs[inputs:]))

@@ -18,7 +18,7 @@ from nova.ir.control_flow.functions import (
     region_modules,
 )
 from nova.ir.index import index
-from nova.ir.walk import functions, main_function
+from nova.ir.walk import every_op, functions, main_function
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.kernels.form_host_regions import inline_host_regions
@@ -51,7 +51,16 @@ def needs_host(region: Any) -> bool:
     if any(DEVICE.has(f) for f in functions(region)):
         return True
     operations = [op.operation for op in main_function(region).entry_block.operations]
-    return any(DEVICE.has(op) or op.name.startswith("scf.") for op in operations)
+    return any(DEVICE.has(op) or _is_host_flow(op) for op in operations)
+
+
+def _is_host_flow(op: Any) -> bool:
+    """Whether an op is a loop or branch that one thread of a device cannot run (pin-control-flow).
+
+    Loops over elements that load and store them are left: scatters and sorts.
+    """
+    names = {inner.name for inner in every_op(op)} if op.name.startswith("scf.") else set()
+    return any(n.startswith("linalg.") or n in ("scf.while", "tensor.empty") for n in names)
 
 
 def _inline_controls(module: Any, is_inlined: Callable[[Any], bool]) -> bool:

@@ -2,7 +2,7 @@
 #include "python/devices/devices.h"
 
 static bool device_program_load(ProgramObject *self, const Signature *signature,
-                                nova_device_code code, const Py_buffer *constants)
+                                nova_device_code code, const Py_buffer *constants, int loops)
 {
     nova_error error;
     nova_tables tables;
@@ -18,6 +18,7 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
         .outputs = signature->tensors + signature->arg_count,
         .argument_count = signature->arg_count,
         .output_count = signature->output_count,
+        .loops = (nova_device_loops)loops,
     };
     const DeviceObject *device = (const DeviceObject *)self->device;
     nova_status status;
@@ -33,15 +34,22 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"device",    "tables", "kind",    "arch",    "code",
                             "constants", "args",   "outputs", "convert", "input_count",
-                            "image",     "report", NULL};
+                            "image",     "report", "loops",   NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
     Py_ssize_t input_count;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OO:on_device", names, device_type,
+    int loops = NOVA_LOOPS_AUTO;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOi:on_device", names, device_type,
                                      &device, &tables, &kind, &arch, &code, &constants, &arg_rows,
-                                     &output_rows, &convert, &input_count, &host, &report))
+                                     &output_rows, &convert, &input_count, &host, &report, &loops))
         return NULL;
+    if (loops < NOVA_LOOPS_AUTO || loops > NOVA_LOOPS_HOST) {
+        PyErr_SetString(PyExc_ValueError, "loops is not one of 0, 1 and 2");
+        PyBuffer_Release(&code);
+        PyBuffer_Release(&constants);
+        return NULL;
+    }
     if (host == Py_None)
         host = NULL;
     if (host != NULL && !PyObject_TypeCheck(host, image_type)) {
@@ -67,7 +75,7 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         Signature signature = {0};
         created = read_signature(self, arg_rows, output_rows, &signature) &&
                   hold_tables(self, tables) &&
-                  device_program_load(self, &signature, image, &constants);
+                  device_program_load(self, &signature, image, &constants, loops);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);
