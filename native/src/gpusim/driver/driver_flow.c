@@ -8,7 +8,7 @@
 #include "gpusim/driver/driver_state.h"
 
 /* Iterations of one loop, after which it counts as endless. */
-#define MOST_ITERATIONS INT64_C(10000000)
+#define MOST_ITERATIONS INT64_C(1000000)
 
 typedef enum { ITEM_LAUNCH, ITEM_COPIES, ITEM_LOOP, ITEM_SWITCH } item_type;
 
@@ -103,7 +103,7 @@ static int flow_run_loop(simulator *s, const item *of)
         if (result != SIM_OK || holds == 0)
             break;
         if (i == MOST_ITERATIONS)
-            return flow_refuse(s, "a loop does not end: it is stopped after 10000000 iterations");
+            return flow_refuse(s, "a loop does not end: it is stopped after 1000000 iterations");
         if (loop->condition == 0)
             result = flow_write(s, loop->position, position);
         if (result == SIM_OK)
