@@ -211,7 +211,7 @@ class Tables:
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     """Encode the block; `code` has the kernel addresses by symbol, which are 0 until the link."""
-    if not tables.regions:
+    if not tables.regions and not any(kernel.control for kernel in tables.kernels):
         return _pack_one(tables, code)
     every = (*tables.regions, tables)
     controls = {
@@ -290,7 +290,10 @@ def _core_number(kernel: KernelSpec) -> int:
 def _pack_device(device: DeviceLaunch | None) -> bytes:
     if device is None:
         return bytes(DEVICE.size)
-    return DEVICE.pack(*device.grid, *device.block, device.shared, len(device.tensor_maps))
+    blocks, *grid = device.grid
+    if blocks >= 1 << 32:  # a placeholder: it takes the place of the next number, which is 1
+        blocks, grid[0] = blocks % (1 << 32), blocks >> 32
+    return DEVICE.pack(blocks, *grid, *device.block, device.shared, len(device.tensor_maps))
 
 
 def _pack_tensor_maps(device: DeviceLaunch | None) -> bytes:

@@ -107,7 +107,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         """Later tensors have larger numbers: those of a region came after its trace began."""
         self.regions: tuple[Region, ...] = ()
         self.result_types: tuple[TensorType, ...] = ()
-        """Of an op with regions; `result` ops select one. Its own `type` is that of the first."""
+        """Of an op with regions or a call: `result` ops select one; `type` is that of the first."""
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
@@ -263,7 +263,7 @@ def tensor(
 
 def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
     """A leaf without data, for tracing: its value is supplied when the program runs."""
-    return Tensor(TensorType(tuple(int(n) for n in shape), dtype(dtype_)), name=name)
+    return Tensor(TensorType((), dtype(dtype_)).with_shape(shape), name=name)
 
 
 @user_facing

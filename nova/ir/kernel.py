@@ -109,6 +109,16 @@ class Main(Function):
     def updates(self, arguments: tuple[int, ...]) -> None:
         attributes.UPDATES.set(self.op, arguments)
 
+    @property
+    def carried(self) -> tuple[int, ...]:
+        """Of the body of a loop, the argument of each carry; the first results are carries."""
+        return attributes.CARRIED.find(self.op) or ()
+
+    @property
+    def in_place(self) -> tuple[int, ...]:
+        """Of the body of a loop, the carries that it updates in place."""
+        return attributes.IN_PLACE.find(self.op) or ()
+
 
 def is_kernel(op: Any) -> bool:
     """Whether a function is a kernel."""

@@ -54,6 +54,7 @@ class Op:
     vjp       (F, g, out, *operands, **attrs) -> one gradient (or None) per operand. `nograd` in
               tags says on purpose that there is none (comparisons, integer results).
     lower     (b, out_type, *values, **attrs) -> MLIR value.
+    lower_in_place  like `lower`, but the result may overwrite the first operand.
     scalar    for elementwise rows: (s, *scalars, **attrs) -> scalar; `lower` is derived from it.
     compose   (F, *operands, **attrs) -> tensor.
     has_kernel  for composites: (operand types, canonical attrs) -> whether codegen has a kernel
@@ -77,6 +78,7 @@ class Op:
     numpy: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
     lower: Callable[..., Any] | None = None
+    lower_in_place: Callable[..., Any] | None = None
     scalar: Callable[..., Any] | None = None
     compose: Callable[..., Any] | None = None
     has_kernel: Callable[[tuple[TensorType, ...], Attrs], bool] | None = None

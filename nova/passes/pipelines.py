@@ -57,6 +57,7 @@ from nova.passes.tensor.decompose_composites import DecomposeComposites
 from nova.passes.tensor.fold_transposes import FoldTransposes
 from nova.passes.tensor.form_attention import FormAttention
 from nova.passes.tensor.fuse_elementwise import FuseElementwise
+from nova.passes.tensor.mark_in_place import MarkInPlace
 from nova.passes.tensor.narrow_attention import NarrowAttention
 from nova.passes.tensor.raise_to_contract import RaiseToContract
 from nova.passes.tensor.split_reductions import SplitReductions
@@ -86,6 +87,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         UpstreamPass("cse"),
         # Forward and backward have the same operands at this point.
         *([FormAttention(), UpstreamPass("cse")] if attention else []),
+        *([] if host_regions else [MarkInPlace()]),
         ConvertNovaToLinalg(),
         *linalg_fusion(),
         WrapAttention(),
@@ -197,14 +199,10 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
-    return [
-        BufferizeKernels(),
-        # After bufferization, which shows the memory that loops and branches need.
-        PinControlFlow(),
-        PlanWorkspace(max_workspace, on_device=True),
-        HoistRegions(),
-        DedupKernels(),
-    ]
+    # Loops that are inlined read values again.
+    plan = PlanWorkspace(max_workspace, overwrite=False, on_device=True)
+    # After bufferization, which shows the memory that loops and branches need.
+    return [BufferizeKernels(), PinControlFlow(), plan, HoistRegions(), DedupKernels()]
 
 
 def buffers_to_loops(

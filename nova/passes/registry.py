@@ -46,6 +46,7 @@ PASS_MODULES: dict[str, str] = {
     "lower-select-and-scatter": "nova.passes.importing.lower_select_and_scatter",
     "lower-sort": "nova.passes.importing.lower_sort",
     "make-signless": "nova.passes.importing.make_signless",
+    "mark-in-place": "nova.passes.tensor.mark_in_place",
     "mark-noalias": "nova.passes.gpu.mark_noalias",
     "narrow-attention": "nova.passes.tensor.narrow_attention",
     "outline-control-flow": "nova.passes.control.outline_control_flow",

@@ -37,7 +37,8 @@ typedef struct {
     const nova_control_record *control;
     uint64_t *operands;
     uint64_t *arguments, *outputs; /* of its regions */
-    uint64_t position, condition;  /* these four are parts of its own buffer */
+    const nova_device_region *region; /* of a loop */
+    uint64_t position, condition;     /* these are parts of its own buffer */
     uint64_t second;
     uint64_t slices, workspace;
 } control_call;
@@ -62,7 +63,7 @@ static uint64_t control_address(const control_sink *sink, const control_frame *f
     case NOVA_WORKSPACE:
         return frame->workspace + buffer->value;
     default:
-        return sink->r->program->constants->address + buffer->value;
+        return sink->r->program->code->constants->address + buffer->value;
     }
 }
 
@@ -234,14 +235,38 @@ static uint64_t control_size(const control_call *call, uint32_t operand)
 
 static uint64_t control_second_size(const control_call *call, uint32_t carry)
 {
-    return (control_size(call, call->launch->reads + carry) + 63) & ~UINT64_C(63);
+    return call->region->has_output[carry] == 0
+               ? 0
+               : (control_size(call, call->launch->reads + carry) + 63) & ~UINT64_C(63);
 }
 
-/* The carries are written to the results, or to their second buffers. */
+/* Carries that the region updates in place are in their results from the first iteration on; lists
+ * the copies that this needs. */
+static uint32_t control_start(const control_call *call, uint32_t first_carry,
+                              nova_flow_copy *copies)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < call->control->carries; i++) {
+        uint32_t result = call->launch->reads + i;
+        uint64_t *carry = &call->arguments[first_carry + i], size = control_size(call, result);
+        if (call->region->has_output[i] != 0)
+            continue;
+        call->outputs[i] = call->operands[result];
+        if (size > 0 && *carry != call->outputs[i])
+            copies[count++] =
+                (nova_flow_copy){.to = call->outputs[i], .from = *carry, .size = size};
+        *carry = call->outputs[i];
+    }
+    return count;
+}
+
+/* Other carries are written to the results, or to their second buffers. */
 static void control_place_carries(const control_call *call, bool in_results)
 {
     uint64_t second = call->second;
     for (uint32_t i = 0; i < call->control->carries; i++) {
+        if (call->region->has_output[i] == 0)
+            continue;
         call->outputs[i] = in_results ? call->operands[call->launch->reads + i] : second;
         second += control_second_size(call, i);
     }
@@ -291,6 +316,8 @@ static void control_place_slices(const control_call *call, const int64_t *positi
     const nova_control_record *control = call->control;
     uint32_t reads = call->launch->reads;
     uint64_t slice = call->slices;
+    if (control->length == 0)
+        return;
     for (uint32_t i = control->constants + control->carries; i + 1 < call->launch->operand_count;
          i++) {
         if (i >= reads && i < reads + control->carries)
@@ -333,6 +360,7 @@ static nova_status control_add_loop(const control_sink *sink, control_call *call
                            .enters = copies,
                            .loads = loads,
                            .stores = stores};
+    (void)control_start(call, is_while ? control->constants : first_carry, copies);
     control_place_carries(call, false);
     loop.enter_count = control_copy_carries(
         call, results, call->operands + (is_while ? 1 : 0) + control->constants, copies);
@@ -369,7 +397,10 @@ static nova_status control_run_while(const control_sink *sink, control_call *cal
         return control_add_loop(sink, call, copies);
     const control_frame frame = control_region_frame(sink, call, 0);
     int64_t holds = 0;
-    nova_status status = control_read(sink, call->operands[0], 1, &holds);
+    uint32_t count = control_start(call, control->constants, copies);
+    nova_status status = control_copy(sink, copies, count);
+    if (status == NOVA_OK)
+        status = control_read(sink, call->operands[0], 1, &holds);
     for (bool in_results = true; status == NOVA_OK && holds != 0; in_results = !in_results) {
         control_place_carries(call, in_results);
         status = control_run_block(sink, &frame);
@@ -377,8 +408,8 @@ static nova_status control_run_while(const control_sink *sink, control_call *cal
         if (status == NOVA_OK)
             status = control_read(sink, call->condition, 1, &holds);
     }
-    uint32_t count = control_copy_carries(call, call->operands + call->launch->reads,
-                                          call->arguments + control->constants, copies);
+    count = control_copy_carries(call, call->operands + call->launch->reads,
+                                 call->arguments + control->constants, copies);
     return status == NOVA_OK ? control_copy(sink, copies, count) : status;
 }
 
@@ -413,7 +444,8 @@ static nova_status control_run_for(const control_sink *sink, control_call *call,
     if (sink->body != NULL &&
         !nova_control_is_unrolled(sink->r->program, &call->frame->region->tables, control))
         return control_add_loop(sink, call, copies);
-    nova_status status = NOVA_OK;
+    uint32_t count = control_start(call, 1 + control->constants, copies);
+    nova_status status = control_copy(sink, copies, count);
     for (int64_t i = 0; status == NOVA_OK && i < control->length; i++) {
         if (sink->body == NULL && host->poll != NULL)
             status = host->poll(host->owner);
@@ -424,7 +456,11 @@ static nova_status control_run_for(const control_sink *sink, control_call *call,
         status = control_run_position(sink, call, position, copies);
         control_advance(call, 1 + control->constants);
     }
-    return status;
+    if (status != NOVA_OK || control->length > 0)
+        return status;
+    count = control_copy_carries(call, call->operands + reads,
+                                 call->arguments + 1 + control->constants, copies);
+    return control_copy(sink, copies, count);
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */
@@ -438,7 +474,9 @@ static nova_status control_run_call(const control_sink *sink, const control_fram
     uint64_t *memory = calloc(values, sizeof *memory);
     nova_flow_copy *copies = calloc(3 * operands + 2, sizeof *copies);
     nova_status status = NOVA_OK;
-    if (memory == NULL || copies == NULL) {
+    uint64_t bookkeeping = 0;
+    if (memory == NULL || copies == NULL ||
+        nova_control_bookkeeping(tables, launch, control, &bookkeeping) != NOVA_OK) {
         status = control_no_memory(sink);
     } else {
         control_fill_pointers(sink, frame, launch, memory);
@@ -447,12 +485,14 @@ static nova_status control_run_call(const control_sink *sink, const control_fram
             .frame = frame,
             .launch = launch,
             .control = control,
+            .region =
+                &sink->r->program->regions[tables->container.regions[control->first_region]],
             .operands = memory,
             .arguments = memory + operands,
             .position = own,
             .condition = own + sizeof(int64_t),
             .second = own + 64 + ((operands + 1) * sizeof(void *) + 63) / 64 * 64,
-            .workspace = own + nova_control_bookkeeping(tables, launch, control),
+            .workspace = own + bookkeeping,
         };
         call.slices = call.second;
         for (uint32_t i = 0; control->construct != NOVA_SWITCH && i < control->carries; i++)
@@ -485,7 +525,8 @@ static nova_status control_run_block(const control_sink *sink, const control_fra
 static nova_status control_run_step(nova_device_run *r, const nova_device_step *step, void *body)
 {
     const nova_device_program *program = r->program;
-    const nova_device_region region = {program->tables, program->functions, program->first_maps};
+    const nova_device_region region = {program->tables, program->functions, program->first_maps,
+                                       NULL};
     const uint64_t *slots = r->execution->slots;
     const control_frame frame = {
         .region = &region,

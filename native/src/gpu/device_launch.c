@@ -21,8 +21,10 @@ uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer)
         return slots[outputs + buffer->value];
     case NOVA_WORKSPACE:
         return slots[outputs + program->output_count] + buffer->value;
+    case NOVA_SIZES: /* passed by value */
+        return (uint64_t)program->sizes[buffer->value / sizeof *program->sizes];
     default:
-        return program->constants->address + buffer->value;
+        return program->code->constants->address + buffer->value;
     }
 }
 
@@ -42,7 +44,7 @@ uint32_t nova_launch_find_ranges(const nova_tables *tables, const nova_launch_re
         const nova_buffer *buffer = &tables->buffers[tables->operands[operand]];
         ranges[k] = (nova_device_range){
             .address = pointers[k],
-            .size = buffer->nbytes,
+            .size = buffer->kind == NOVA_SIZES ? 0 : buffer->nbytes,
             .is_read_only = k < launch->reads || buffer->kind == NOVA_CONSTANT,
         };
     }

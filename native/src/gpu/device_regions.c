@@ -11,6 +11,12 @@ enum { MOST_UNROLLED = 2048 };
 static uint64_t regions_count_nodes(const nova_device_program *program, const nova_tables *tables,
                                     const nova_control_record *control);
 
+/* Whether so many iterations of so many nodes are unrolled. */
+static bool regions_is_short(uint64_t nodes, int64_t length)
+{
+    return length == 0 || nodes <= (uint64_t)MOST_UNROLLED / (uint64_t)length;
+}
+
 /* The nodes of the flow of all launches of a block. */
 static uint64_t regions_count_block(const nova_device_program *program, const nova_tables *tables)
 {
@@ -32,8 +38,7 @@ static uint64_t regions_count_nodes(const nova_device_program *program, const no
     uint64_t nodes = 0;
     for (uint32_t i = 0; i < control->region_count; i++)
         nodes += regions_count_block(program, &program->regions[numbers[i]].tables);
-    if (control->construct != NOVA_LOOP_FOR ||
-        nodes > (uint64_t)MOST_UNROLLED / (uint64_t)control->length)
+    if (control->construct != NOVA_LOOP_FOR || !regions_is_short(nodes, control->length))
         return nodes + DECISION;
     return nodes * (uint64_t)control->length;
 }
@@ -43,8 +48,8 @@ bool nova_control_is_unrolled(const nova_device_program *program, const nova_tab
 {
     const uint32_t *numbers = tables->container.regions + control->first_region;
     return program->loops == NOVA_LOOPS_AUTO && control->construct == NOVA_LOOP_FOR &&
-           regions_count_block(program, &program->regions[numbers[0]].tables) <=
-               (uint64_t)MOST_UNROLLED / (uint64_t)control->length;
+           regions_is_short(regions_count_block(program, &program->regions[numbers[0]].tables),
+                            control->length);
 }
 
 /* --- positions -------------------------------------------------------------------------------- */
@@ -110,15 +115,28 @@ static nova_status regions_upload_positions(nova_device_program *program, nova_e
 
 /* --- regions ---------------------------------------------------------------------------------- */
 
+static uint64_t regions_most_carries(const nova_device_program *program)
+{
+    const nova_container *container = &program->tables.container;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < container->header->control_count; i++)
+        if (container->controls[i].carries > most)
+            most = container->controls[i].carries;
+    return most;
+}
+
 static nova_status regions_load(nova_device_program *program, uint32_t number, nova_error *error)
 {
     nova_device_region *region = &program->regions[number];
     nova_tables_region(&program->tables, number, &region->tables);
     uint64_t count = region->tables.header->kernel_count + UINT64_C(1);
+    uint64_t outputs = regions_most_carries(program);
     region->functions = calloc(count, sizeof *region->functions);
     region->first_maps = calloc(count, sizeof *region->first_maps);
-    if (region->functions == NULL || region->first_maps == NULL)
+    region->has_output = calloc(outputs + 1, 1);
+    if (region->functions == NULL || region->first_maps == NULL || region->has_output == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
+    nova_tables_mark_outputs(&region->tables, region->has_output, outputs);
     return nova_device_find_kernels(program, region, error);
 }
 
@@ -145,6 +163,7 @@ void nova_control_free(nova_device_program *program)
     for (uint32_t i = 0; program->regions != NULL && i < count; i++) {
         free(program->regions[i].functions);
         free(program->regions[i].first_maps);
+        free(program->regions[i].has_output);
     }
     free(program->regions);
     nova_device_give(program->device, program->positions);

@@ -19,7 +19,8 @@ enum { MOST_BLOCKS = 4096, MOST_OPERANDS = 1 << 16 };
 
 bool nova_container_has_magic(const void *block, size_t size)
 {
-    return size >= 8 && memcmp(block, NOVA_CONTAINER_MAGIC, 8) == 0;
+    return size >= 8 && (memcmp(block, NOVA_CONTAINER_MAGIC, 8) == 0 ||
+                         memcmp(block, NOVA_IN_PLACE_MAGIC, 8) == 0);
 }
 
 /* --- layout ----------------------------------------------------------------------------------- */
@@ -30,7 +31,7 @@ static nova_status container_find_arrays(const char *block, size_t size, nova_co
     const nova_container_header *header = container->header = (const void *)block;
     if (size < sizeof *header || header->size != size || header->reserved != 0)
         return REFUSE(error, "a container of %zu bytes", size);
-    if (header->block_count < 2 || header->block_count > MOST_BLOCKS ||
+    if (header->block_count < 1 || header->block_count > MOST_BLOCKS ||
         header->control_count > MOST_BLOCKS || header->region_count > MOST_BLOCKS)
         return REFUSE(error, "%u blocks, %u control kernels, %u regions", header->block_count,
                       header->control_count, header->region_count);
@@ -95,16 +96,28 @@ static uint64_t container_operand_size(const nova_tables *tables, const nova_lau
     return tables->buffers[tables->operands[launch->first_operand + operand]].nbytes;
 }
 
-uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
-                                  const nova_control_record *control)
+void nova_tables_mark_outputs(const nova_tables *tables, unsigned char *has_output, uint64_t count)
+{
+    memset(has_output, 0, (size_t)count);
+    for (uint32_t i = 0; i < tables->header->buffer_count; i++)
+        if (tables->buffers[i].kind == NOVA_OUTPUT && tables->buffers[i].value < count)
+            has_output[tables->buffers[i].value] = 1;
+}
+
+/* The carries that the region does not update in place have second buffers. */
+static uint64_t container_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
+                                      const nova_control_record *control,
+                                      const unsigned char *has_output)
 {
     uint64_t size = 64;
-    if (control->construct == NOVA_SWITCH)
+    if (control->construct == NOVA_SWITCH || control->construct == NOVA_CALL)
         return size;
     size += ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
     for (uint32_t i = 0; i < control->carries; i++)
-        size += (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
-    if (control->construct != NOVA_LOOP_FOR ||
+        if (has_output[i] != 0)
+            size +=
+                (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
+    if (control->construct != NOVA_LOOP_FOR || control->length == 0 ||
         (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) != NOVA_DEVICE)
         return size;
     for (uint32_t i = control->constants + control->carries; i + 1 < launch->operand_count; i++)
@@ -116,9 +129,24 @@ uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_r
 uint64_t nova_control_slice(const nova_tables *tables, const nova_launch_record *launch,
                             const nova_control_record *control, uint32_t operand)
 {
-    uint64_t slice =
-        container_operand_size(tables, launch, operand) / (uint64_t)control->length;
+    uint64_t slice = container_operand_size(tables, launch, operand) / (uint64_t)control->length;
     return (slice + 63) & ~UINT64_C(63);
+}
+
+nova_status nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
+                                     const nova_control_record *control, uint64_t *size)
+{
+    unsigned char *has_output = calloc(control->carries + UINT64_C(1), 1);
+    if (has_output == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    if (control->carries > 0) {
+        nova_tables region;
+        nova_tables_region(tables, tables->container.regions[control->first_region], &region);
+        nova_tables_mark_outputs(&region, has_output, control->carries);
+    }
+    *size = container_bookkeeping(tables, launch, control, has_output);
+    free(has_output);
+    return NOVA_OK;
 }
 
 /* The arguments and outputs of the regions of a control kernel. */
@@ -129,6 +157,10 @@ typedef struct {
 
 static nova_status container_slice(uint64_t size, int64_t length, int64_t *slice, nova_error *error)
 {
+    if (length == 0) { /* the region never runs */
+        *slice = NOVA_ANY_SIZE;
+        return size == 0 ? NOVA_OK : REFUSE(error, "%" PRIu64 " bytes are not 0 slices", size);
+    }
     if (size % (uint64_t)length != 0)
         return REFUSE(error, "%" PRIu64 " bytes are not %" PRId64 " slices", size, length);
     *slice = (int64_t)(size / (uint64_t)length);
@@ -202,7 +234,7 @@ static nova_status container_check_control(const nova_tables *tables,
             return REFUSE(error, "a while loop has %u operands", launch->operand_count);
         break;
     default:
-        if (control->construct != NOVA_LOOP_FOR || control->length < 1 || control->reverse > 1)
+        if (control->construct != NOVA_LOOP_FOR || control->length < 0 || control->reverse > 1)
             return REFUSE(error, "control kernel of construct %u, length %" PRId64,
                           control->construct, control->length);
     }
@@ -223,6 +255,66 @@ static bool container_is_for(const nova_tables *region, bool on_device)
     return true;
 }
 
+/* A region writes only those of its arguments that are carries without an output buffer. */
+static nova_status container_check_writes(const nova_tables *region,
+                                          const nova_control_record *control,
+                                          const unsigned char *has_output, nova_error *error)
+{
+    bool is_loop = control->construct != NOVA_SWITCH;
+    uint64_t first = control->constants + (control->construct == NOVA_LOOP_FOR ? UINT64_C(1) : 0);
+    for (uint32_t i = 0; i < region->header->launch_count; i++) {
+        const nova_launch_record *launch = &region->launches[i];
+        if (region->kernels[launch->kernel].core == NOVA_DEVICE)
+            continue; /* what it writes is not known */
+        for (uint32_t k = launch->reads; k < launch->operand_count; k++) {
+            const nova_buffer *buffer =
+                &region->buffers[region->operands[launch->first_operand + k]];
+            bool is_carry = is_loop && buffer->value >= first &&
+                            buffer->value - first < control->carries &&
+                            has_output[buffer->value - first] == 0;
+            if (buffer->kind == NOVA_ARGUMENT && !is_carry)
+                return nova_fail(error, NOVA_REFUSED, "tables-write",
+                                 "launch %u of a region writes argument %" PRIu64, i,
+                                 buffer->value);
+        }
+    }
+    return NOVA_OK;
+}
+
+/* Checks that a region, which is checked as a block, has the memory that it needs. */
+static nova_status container_check_memory(const nova_tables *tables,
+                                          const nova_launch_record *launch,
+                                          const nova_control_record *control,
+                                          const nova_tables *region, uint64_t output_count,
+                                          nova_error *error)
+{
+    unsigned char *has_output = malloc((size_t)output_count + 1);
+    if (has_output == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check a region");
+    nova_tables_mark_outputs(region, has_output, output_count);
+    nova_status status = container_check_writes(region, control, has_output, error);
+    uint64_t own = container_operand_size(tables, launch, launch->operand_count - 1);
+    uint64_t used = container_bookkeeping(tables, launch, control, has_output);
+    if (status == NOVA_OK && (own < used || own - used < region->header->workspace_size))
+        status = REFUSE(error, "%" PRIu64 " bytes are too few for a region of block %u", own,
+                        tables->block);
+    free(has_output);
+    return status;
+}
+
+/* Checks a launch that runs a file; the file itself is checked when it is opened. */
+static nova_status container_check_call(const nova_tables *tables, const nova_launch_record *launch,
+                                        const nova_control_record *control, nova_error *error)
+{
+    const nova_buffer *file = &tables->buffers[tables->operands[launch->first_operand]];
+    if (file->kind != NOVA_CONSTANT || control->region_count != 0 || control->constants != 0 ||
+        control->carries != 0 || control->reverse != 0 || control->length != 0 ||
+        launch->operand_count < launch->reads + UINT64_C(1))
+        return REFUSE(error, "a call has %u operands, %u regions, and its file is not a constant",
+                      launch->operand_count, control->region_count);
+    return NOVA_OK;
+}
+
 /* Checks the regions of a launch of a control kernel. */
 static nova_status container_check_regions(const nova_tables *tables,
                                            const nova_launch_record *launch,
@@ -232,6 +324,11 @@ static nova_status container_check_regions(const nova_tables *tables,
 {
     if (launch->operand_count < 2 || launch->reads < 1)
         return REFUSE(error, "a control kernel has %u operands", launch->operand_count);
+    bool on_device = (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) == NOVA_DEVICE;
+    if (control->construct == NOVA_CALL && on_device)
+        return REFUSE(error, "a kernel of a device calls a file");
+    if (control->construct == NOVA_CALL)
+        return container_check_call(tables, launch, control, error);
     nova_status status = container_check_control(tables, launch, control, error);
     if (status != NOVA_OK)
         return status;
@@ -244,10 +341,6 @@ static nova_status container_check_regions(const nova_tables *tables,
         .output_nbytes = signature.sizes + (signature.sizes != NULL ? signature.argument_count : 0),
         .constants_size = limits->constants_size,
     };
-    uint64_t own = container_operand_size(tables, launch, launch->operand_count - 1);
-    bool on_device = (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) == NOVA_DEVICE;
-    uint64_t bookkeeping =
-        status == NOVA_OK ? nova_control_bookkeeping(tables, launch, control) : 0;
     for (uint32_t i = 0; status == NOVA_OK && i < control->region_count; i++) {
         uint32_t number = tables->container.regions[control->first_region + i];
         if (number >= tables->block || checked[number]++ != 0) {
@@ -261,9 +354,9 @@ static nova_status container_check_regions(const nova_tables *tables,
                                        (size_t)contained->size, &inner, &region, error);
         if (status == NOVA_OK && !container_is_for(&region, on_device))
             status = REFUSE(error, "region %u has kernels for another processor", number);
-        if (status == NOVA_OK &&
-            (own < bookkeeping || own - bookkeeping < region.header->workspace_size))
-            status = REFUSE(error, "%" PRIu64 " bytes are too few for region %u", own, number);
+        if (status == NOVA_OK)
+            status = container_check_memory(tables, launch, control, &region,
+                                            signature.output_count, error);
     }
     free(signature.sizes);
     return status;

@@ -38,8 +38,10 @@ from nova.codegen.gpu.rowwise_plan import (
     last_writes,
 )
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.core.sizes import ceildiv, is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 _MAX_PARTS = 32
 _MIN_ROWS = 4
@@ -50,7 +52,7 @@ _MIN_ROWS = 4
 class ColumnReducePlan:
     """A block has `WARP` columns, whose rows are divided among `parts` warps."""
 
-    columns: int
+    columns: Extent
     parts: int
     shared_ops: int
     """Ops up to the last reduction: all threads take part in those."""
@@ -61,8 +63,8 @@ class ColumnReducePlan:
         return WARP * self.parts
 
     @property
-    def blocks(self) -> int:
-        return -(-self.columns // WARP)
+    def blocks(self) -> Extent:
+        return ceildiv(self.columns, WARP)
 
     @property
     def min_blocks_per_sm(self) -> int:
@@ -83,7 +85,7 @@ def match_columns(kernel: DeviceKernel) -> ColumnReduction | None:
     if kernel.inner_size <= SHORT or kernel.scalar_ops is None:
         return None
     reductions = [i for i, nest in enumerate(nests) if along_row(nest, rank)]
-    if not kernel.grid or not reductions or kernel.num_points >= BUSY:
+    if not kernel.grid or not reductions or typical(kernel.num_points) >= BUSY:
         return None
     if not all(goes_along(nest, rank) for nest in nests):
         return None
@@ -94,13 +96,18 @@ def match_columns(kernel: DeviceKernel) -> ColumnReduction | None:
     last = reductions[-1]
     if not accesses_match(nests, kernel.scalar_ops, rank, nests[: last + 1]):
         return None
-    return ColumnReduction(last, min(along_row(nests[i], rank)[0].size for i in reductions))
+    rows = (typical(along_row(nests[i], rank)[0].size) for i in reductions)
+    return ColumnReduction(last, min(rows))
 
 
 def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePlan:
     """Twice as many warps per column while there are rows for them, and the device is not full."""
     columns, parts = kernel.num_points, 1
-    while parts < _MAX_PARTS and parts * _MIN_ROWS < match.rows and columns * parts < 4 * BUSY:
+    while (
+        parts < _MAX_PARTS
+        and parts * _MIN_ROWS < match.rows
+        and typical(columns) * parts < 4 * BUSY
+    ):
         parts *= 2
     stored = last_writes(kernel.loop_nests, kernel.grid_rank, kernel.results)
     return ColumnReducePlan(columns, parts, match.last + 1, stored)
@@ -109,7 +116,9 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
 def _reads_rows(nest: LoopNest, rank: int) -> bool:
     """Whether adjacent columns are contiguous in memory, in each row."""
     last, row = nest.loops[rank - 1], along_row(nest, rank)[0]
-    return 1 in last.strides and 1 not in row.strides
+    return any(is_number(s, 1) for s in last.strides) and not any(
+        is_number(s, 1) for s in row.strides
+    )
 
 
 class ColumnReduceCode(ElementwiseCode):
@@ -124,7 +133,7 @@ class ColumnReduceCode(ElementwiseCode):
         self.lane = position.lane()
         self.number = arith.addi(arith.muli(position.block, index(WARP)), self.lane)
         first = is_equal(self.part, index(0))
-        ragged = plan.columns % WARP
+        ragged = not is_multiple(plan.columns, WARP)
         inside = is_less(self.number, index(plan.columns)) if ragged else None
         self.owns = arith.andi(first, inside) if inside else first
         # Threads past the last column read the last one.
@@ -157,7 +166,7 @@ class ColumnReduceCode(ElementwiseCode):
         ivs: list[dict[int, Any]],
     ) -> list[list[Any]]:
         nest = elements.nest
-        (number,) = [i for i in loops if nest.loops[i].size != 1] or loops[-1:]
+        (number,) = [i for i in loops if not is_number(nest.loops[i].size, 1)] or loops[-1:]
         names = find_combiners(nest)
         assert names is not None, "the plan has only reductions that combine"
         arguments = list(elements.generic.block.arguments)[elements.generic.num_inputs :]
@@ -173,7 +182,8 @@ class ColumnReduceCode(ElementwiseCode):
             return iteration(arith.addi(arith.muli(number, index(parts)), self.part), values)
 
         partials = Cascade(names).emit_loop(size // parts, 1, units, part_iteration)
-        if remaining := size % parts:
+        remaining = size % parts
+        if not is_number(remaining, 0):
             more = scf.IfOp(
                 is_less(self.part, index(remaining)), [v.type for v in partials], has_else=True
             )

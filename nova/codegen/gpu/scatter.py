@@ -26,9 +26,11 @@ from nova.codegen.gpu.scatter_plan import (
     plan_scatter,
 )
 from nova.codegen.gpu.strategy import Strategy
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.clone import clone_into
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number
 
 
 class ScatterCode:
@@ -39,11 +41,11 @@ class ScatterCode:
         self.match = plan.match
         self.lane = position.lane()
         number = arith.addi(arith.muli(position.block, index(WARPS_PER_BLOCK)), position.warp())
-        ragged = plan.warps % WARPS_PER_BLOCK
+        ragged = not is_multiple(plan.warps, WARPS_PER_BLOCK)
         self.exists = is_less(number, index(plan.warps)) if ragged else None
-        first, row_part = split(number, [plan.warps // plan.row_parts, plan.row_parts])
+        first, row_part = split(number, [plan.row_groups, plan.row_parts])
         rows = plan.rows_per_warp
-        self.first = first if rows == 1 else arith.muli(first, index(rows))
+        self.first = first if is_number(rows, 1) else arith.muli(first, index(rows))
         begin = arith.muli(row_part, index(WARP * plan.elements_per_lane))
         begin = arith.addi(begin, self.lane)
         self.parts = [shifted(begin, k * WARP) for k in range(plan.elements_per_lane)]
@@ -63,7 +65,7 @@ class ScatterCode:
                         ivs[nest.loops[i].dims[0]] = counter
                     elements.store(elements.apply(elements.load_all(bases), ivs), bases)
 
-        if self.plan.rows_per_warp == 1:
+        if is_number(self.plan.rows_per_warp, 1):
             at_position(self.first)
             return
         loop = scf.ForOp(index(0), index(self.plan.rows_per_warp), index(1))
@@ -74,7 +76,7 @@ class ScatterCode:
     def add(self, captured: Mapping[Any, Any]) -> None:
         """Emit the loops: scan 32 iterations at a time, and run the warp's own."""
         match = self.match
-        sizes = [iterations_of(match.loops[i]) or 0 for i in match.update_loops]
+        sizes = [iterations_of(match.loops[i]) for i in match.update_loops]
         count = prod(sizes)
         if match.positions_per_line:
             loop = scf.ForOp(index(0), index(count), index(1))
@@ -102,7 +104,7 @@ class ScatterCode:
             scf.YieldOp([])
 
     def _owns_update(
-        self, number: Any, sizes: Sequence[int], count: int, captured: Mapping[Any, Any]
+        self, number: Any, sizes: Sequence[Extent], count: Extent, captured: Mapping[Any, Any]
     ) -> Any:
         """Whether update `number` is at a position of the warp."""
         i1 = ir.IntegerType.get_signless(1)
@@ -115,7 +117,7 @@ class ScatterCode:
             offset = arith.subi(position, self.first)
             return is_less(offset, index(self.plan.rows_per_warp))
 
-        guards = [is_less(number, index(count))] if count % WARP else []
+        guards = [] if is_multiple(count, WARP) else [is_less(number, index(count))]
         if self.exists is not None:
             guards.append(self.exists)
         if not guards:

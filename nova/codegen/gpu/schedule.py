@@ -28,6 +28,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
 from nova.ir.index import index
+from nova.ir.symbolic.size_values import load_size
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     WGMMA_GEMM,
@@ -73,7 +74,7 @@ class DeviceSchedule:
         i32 = ir.IntegerType.get_signless(32)
         size = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 0))
         launch = gpu.LaunchOp(
-            (index(plan.blocks), index(1), index(1)),
+            (load_size(plan.blocks), index(1), index(1)),
             (index(plan.threads), index(1), index(1)),
             dynamic_shared_memory_size=size.result,
         )

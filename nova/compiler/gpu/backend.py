@@ -11,19 +11,23 @@ from dataclasses import replace
 from functools import partial
 
 from nova.artifact.device_image import DeviceImage
-from nova.artifact.tables import Tables
 from nova.artifact.write import Variant
 from nova.compiler.cpu.backend import HostCompile
 from nova.compiler.gpu.device_tables import read_device_tables
 from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir
-from nova.compiler.hybrid.split import split_pinned
+from nova.compiler.hybrid.split import pinned_functions, split_pinned
 from nova.compiler.result import TargetCode
 from nova.compiler.stages import SHARED_STAGES, Code, CompileSession, TargetCompile
+from nova.compiler.tables import Program
 from nova.compiler.work_queue import Pending
 from nova.core.records import record
 from nova.core.settings import Settings
 from nova.core.targets import Target, parse_target
+from nova.errors import LoweringError
 from nova.ir.bindings import ir
+from nova.ir.diagnostics import place_of
+from nova.ir.symbolic.size_table import SizeTable
+from nova.ir.walk import main_function
 from nova.passes.base import Pass
 
 
@@ -40,7 +44,7 @@ class DeviceCompile(TargetCompile):
         super().__init__(module, settings, session, suffix)
         self.target = parse_target(settings.target)
         self._host: HostCompile | None = None
-        self._tables: tuple[Tables, bytes] | None = None
+        self._tables: Program | None = None
         self._text = ""
         self._job: Pending[_DeviceCode] | None = None
 
@@ -68,12 +72,19 @@ class DeviceCompile(TargetCompile):
         if "cubin" in codes:
             images.append(DeviceImage("cubin", self.target.cpu, _bytes(codes["cubin"])))
         assert self._tables is not None
-        tables, constants = self._tables
+        program = self._tables
         host = None if self._host is None else self._host.finish().variant
         objects, unpacked = ((), b"") if host is None else (host.objects, host.unpacked)
         options = self.settings.items()
         variant = Variant(
-            self.target, self.target.cpu, objects, tables, constants, options, unpacked
+            self.target,
+            self.target.cpu,
+            objects,
+            program.tables,
+            program.constants,
+            options,
+            unpacked,
+            program.sizes,
         )
         return TargetCode(variant, tuple(images))
 
@@ -83,6 +94,14 @@ class DeviceCompile(TargetCompile):
         They are compiled for the baseline CPU of the architecture: any host of the device can run
         them.
         """
+        functions = pinned_functions(self.module)
+        if functions and SizeTable.of(main_function(self.module)) is not None:
+            name, function = next(iter(functions.items()))
+            raise LoweringError(
+                f"@{name} runs on the host, in a program for a device with symbolic sizes",
+                where=place_of(function.location),
+                hint="keep its sizes static, or compile the program for the CPU",
+            )
         pinned = split_pinned(self.module)
         if pinned is None:
             return None

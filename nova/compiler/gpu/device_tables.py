@@ -1,7 +1,7 @@
 """The tables of a device program: launches, buffers and constants, also of loops and branches.
 
 In: a module at the stage `outlined`, and the host-pinned kernels as a compiled variant. Out:
-`Tables` and the bytes of the constants. `backend.py` calls `read_device_tables`.
+a `Program`: tables, constants and symbolic sizes. `backend.py` calls `read_device_tables`.
 """
 
 from __future__ import annotations
@@ -10,38 +10,63 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables, TensorMapSpec
+from nova.artifact.symbolic import SIZE_BYTES, Placeholders
+from nova.artifact.tables import (
+    BufferSpec,
+    DeviceLaunch,
+    KernelSpec,
+    LaunchSpec,
+    Tables,
+    TensorMapSpec,
+)
 from nova.artifact.write import Variant
+from nova.codegen.common.size_loads import symbolic_numbers
 from nova.compiler.hybrid.copies import Step
 from nova.compiler.hybrid.split import join_host, pinned_functions
-from nova.compiler.tables import Constants, HostReader, control_spec, location_text
+from nova.compiler.symbolic_tables import read_sizes
+from nova.compiler.tables import Constants, HostReader, Program, control_spec, location_text
 from nova.core.records import record
+from nova.core.sizes import Size
 from nova.errors import LoweringError
-from nova.ir.attributes import FLOPS, TENSOR_MAPS
+from nova.ir.attributes import FLOPS, SIZE_VALUES, TENSOR_MAPS
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.control_flow.functions import control_functions, host_functions, is_control
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.launches import read_launch
+from nova.ir.launches import find_constant, read_launch
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.tensor_maps import parse_row
-from nova.ir.walk import find_ops, kernels
+from nova.ir.walk import find_function, find_ops, kernels
 from nova.passes.kernels.plan_tasks import moved_bytes
 
 
-def read_device_tables(module: ir.Module, host: Variant | None = None) -> tuple[Tables, bytes]:
-    """The tables and constants of a module at the stage `outlined`.
+def read_device_tables(module: ir.Module, host: Variant | None = None) -> Program:
+    """The tables, constants and symbolic sizes of a module at the stage `outlined`.
 
     `host` has the host-pinned kernels. Its launches are merged in order with those of the device,
     with copies in between.
     """
     try:
-        return _read(module, host)
+        main = find_function(module, "main")
+        table = None if main is None else SizeTable.of(main)
+        if main is None or table is None:
+            return _read(module, host, None)
+        if flows := control_functions(module):
+            raise LoweringError(
+                "a loop or branch in a program for a device with symbolic sizes",
+                where=place_of(flows[0].location),
+                hint="keep its sizes static, or compile the program for the CPU",
+            )
+        sizes = Placeholders(SIZE_VALUES.get(main))
+        with table.active():
+            program = _read(module, None, sizes)
+            return replace(program, sizes=read_sizes(main, sizes))
     except KeyError:  # earlier stages set this attribute; the text is not from Nova
         raise LoweringError("the module is not of the stage outlined") from None
 
 
-def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
+def _read(module: ir.Module, host: Variant | None, sizes: Placeholders | None) -> Program:
     pinned = pinned_functions(module)
     if pinned and host is None:
         raise LoweringError(
@@ -51,14 +76,18 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
     hosts = list(host_functions(module))
     functions = {f.name.value: f for f in [*kernels(module), *control_functions(module)]} | pinned
     shared = _Shared(
-        functions, pinned, {f.name.value: i for i, f in enumerate(hosts)}, Constants(module)
+        functions,
+        pinned,
+        {f.name.value: i for i, f in enumerate(hosts)},
+        Constants(module),
+        sizes,
     )
     *regions, program = (_HostTables(module, f, shared, host) for f in hosts)
     tables = replace(program.tables(), regions=tuple(region.tables() for region in regions))
     constants = bytes(shared.constants.data)
-    if host is None:
-        return tables, constants
-    return join_host(tables, constants, program.steps, host)
+    if host is not None:
+        tables, constants = join_host(tables, constants, program.steps, host)
+    return Program(tables, constants)
 
 
 @record
@@ -70,6 +99,7 @@ class _Shared:
     numbers: Mapping[str, int]
     """The number of the tables of each region."""
     constants: Constants
+    sizes: Placeholders | None
 
 
 class _HostTables:
@@ -78,8 +108,9 @@ class _HostTables:
     def __init__(self, module: ir.Module, function: Any, shared: _Shared, host: Variant | None):
         self.shared = shared
         self.has_host = host is not None
-        self.reader = HostReader(module, function, shared.constants)
+        self.reader = HostReader(module, function, shared.constants, shared.sizes)
         self.specs: list[KernelSpec] = []
+        self.work: list[Size] = []
         self.launches: list[LaunchSpec] = []
         self.steps: list[Step] = []
         called = {op.attributes["callee"].value for op in find_ops(function, "func.call")}
@@ -97,22 +128,30 @@ class _HostTables:
             kernels=tuple(self.specs),
             launches=tuple(self.launches),
             workspace_size=self.reader.workspace_size,
-            work=sum(self.specs[launch.kernel].flops for launch in self.launches),
+            work=_placed(
+                sum(self.work[launch.kernel] for launch in self.launches), self.shared.sizes
+            ),
         )
 
-    def _number(self, function: Any) -> tuple[int, list[int]] | None:
-        """The number of a kernel and the arguments that it gets; None for an empty grid."""
+    def _number(self, function: Any) -> tuple[int, list[_Parameter]] | None:
+        """The number of a kernel and the parameters that it gets; None for an empty grid."""
         if function.name.value in self.shared.pinned:
             return None
         if is_control(function):
             spec = replace(control_spec(function, self.shared.numbers), core="device", tiling=None)
-            launch = spec, list(range(len(function.type.inputs)))
-        elif (launch_or_none := _launch_of(function)) is None:
-            return None
+            parameters = [_Parameter(i) for i in range(len(function.type.inputs))]
+            work: Size = spec.flops
         else:
-            launch = launch_or_none
-        self.specs.append(launch[0])
-        return len(self.specs) - 1, launch[1]
+            launch = _launch_of(function, self.shared.sizes)
+            if launch is None:
+                return None
+            spec, parameters, work = launch
+        self._add_spec(spec, work)
+        return len(self.specs) - 1, parameters
+
+    def _add_spec(self, spec: KernelSpec, work: Size) -> None:
+        self.specs.append(spec)
+        self.work.append(work)
 
     def _read_block(self, block: Any) -> None:
         for call in self.reader.calls(block, loops=not self.has_host):
@@ -126,7 +165,7 @@ class _HostTables:
             if (numbered := self.launch_of[name]) is not None:
                 number, order = numbered
                 reads = Kernel(function).ins if is_control(function) else 0
-                buffers = tuple(self.reader.buffer(operands[i]) for i in order)
+                buffers = tuple(_buffer_of(self.reader, operands, parameter) for parameter in order)
                 launch = LaunchSpec(number, buffers, reads)
                 self.launches.append(launch)
             if self.has_host:
@@ -140,9 +179,32 @@ class _HostTables:
         condition, body = _loop_of(loop)
         row = len(self.launches)
         self.launches.append(LaunchSpec(len(self.specs), (self.reader.buffer(condition),)))
-        self.specs.append(_loop_spec(0, loop))
+        self._add_spec(_loop_spec(0, loop), 0)
         self._read_block(body)
         self.specs[self.launches[row].kernel] = _loop_spec(len(self.launches) - row - 1, loop)
+
+
+def _placed(size: Size, sizes: Placeholders | None) -> int:
+    """A number of the tables: a placeholder for one that depends on symbolic sizes."""
+    if sizes is not None:
+        return sizes.of(size)
+    assert isinstance(size, int)
+    return size
+
+
+@record
+class _Parameter:
+    """A parameter of a device function: an argument of the kernel, or the value of a size."""
+
+    number: int
+    is_size: bool = False
+
+
+def _buffer_of(reader: HostReader, operands: list[Any], parameter: _Parameter) -> int:
+    """The number of the buffer that a call with `operands` passes for a parameter."""
+    if parameter.is_size:
+        return reader.add(BufferSpec("sizes", parameter.number * SIZE_BYTES, SIZE_BYTES))
+    return reader.buffer(operands[parameter.number])
 
 
 def _loop_of(loop: Any) -> tuple[Any, Any]:
@@ -171,35 +233,54 @@ def _loop_spec(launches: int, loop: Any) -> KernelSpec:
     return KernelSpec(f"while_{launches}", "", launches, "while", 0, 0, location)
 
 
-def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
-    """The kernel that a function launches, and which of its arguments it passes to the kernel."""
+def _launch_of(
+    function: Any, sizes: Placeholders | None
+) -> tuple[KernelSpec, list[_Parameter], Size] | None:
+    """The kernel that a function launches, the parameters it passes, and its flops."""
     launches = find_ops(function, "gpu.launch_func")
     if not launches:
         return None
     if len(launches) > 1:
         raise LoweringError(f"@{function.name.value} has {len(launches)} launches, not one")
-    launch = read_launch(launches[0])
-    position = {a: i for i, a in enumerate(function.entry_block.arguments)}
-    roots = [buffer_root(value) for value in launch.operands]
-    if foreign := [root for root in roots if root not in position]:
-        producer = foreign[0].owner.operation.name
-        raise LoweringError(
-            f"@{function.name.value} launches a kernel on the result of {producer}",
-            where=place_of(launches[0].location),
-        )
-    order = [position[root] for root in roots]
-    maps = _tensor_maps(function, order)
+    blocks = flops = moved = None
+    if sizes is not None:
+        numbers = (symbolic_numbers(function, name)[0] for name in ("blocks", "flops", "bytes"))
+        blocks, flops, moved = numbers
+    launch = read_launch(launches[0], None if blocks is None else 1)
+    arguments = list(function.entry_block.arguments)
+    parameters = [_parameter(function, value, arguments) for value in launch.operands]
+    maps = _tensor_maps(function, [p.number for p in parameters if not p.is_size])
+    flops = _flops(function) if flops is None else flops
+    grid = launch.grid
+    if sizes is not None and blocks is not None:
+        grid = sizes.short(blocks), 1, 1
     spec = KernelSpec(
         name=function.name.value,
         symbol=launch.symbols[1],
         grid=1,
         core="device",
-        flops=_flops(function),
-        bytes=moved_bytes(function),
+        flops=_placed(flops, sizes),
+        bytes=moved_bytes(function) if moved is None else _placed(moved, sizes),
         location=location_text(function.location),
-        device=DeviceLaunch(launch.grid, launch.block, launch.shared, maps),
+        device=DeviceLaunch(grid, launch.block, launch.shared, maps),
     )
-    return spec, order
+    return spec, parameters, flops
+
+
+def _parameter(function: Any, value: Any, arguments: list[Any]) -> _Parameter:
+    """The parameter of a launch that is `value`: a buffer, or a size that is loaded before it."""
+    root = buffer_root(value)
+    if root in arguments:
+        return _Parameter(arguments.index(root))
+    op = root.owner.operation
+    if op.name == "memref.load" and op.operands[0] in arguments:
+        number = find_constant(op.operands[1]) if len(op.operands) == 2 else None
+        if number is not None and isinstance(value.type, ir.IndexType):
+            return _Parameter(number, True)
+    raise LoweringError(
+        f"@{function.name.value} launches a kernel on the result of {op.name}",
+        where=place_of(function.location),
+    )
 
 
 def _flops(function: Any) -> int:

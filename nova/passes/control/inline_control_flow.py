@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from nova.core.records import record
+from nova.errors import UnsupportedOpError
 from nova.ir.attributes import DEVICE
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.clone import clone_into
@@ -17,6 +18,7 @@ from nova.ir.control_flow.functions import (
     name_of,
     region_modules,
 )
+from nova.ir.diagnostics import place_of
 from nova.ir.index import index
 from nova.ir.walk import every_op, functions, main_function
 from nova.passes.base import Pass, UpstreamPass
@@ -76,7 +78,7 @@ def _inline_controls(module: Any, is_inlined: Callable[[Any], bool]) -> bool:
         function = controls[op.attributes["callee"].value]
         control = Control.of(function)
         modules = [regions[name] for name in control.regions]
-        if not any(map(is_inlined, modules)):
+        if control.construct != "call" and not any(map(is_inlined, modules)):
             continue
         changed = True
         for region in modules:
@@ -92,6 +94,12 @@ def _inline_controls(module: Any, is_inlined: Callable[[Any], bool]) -> bool:
 
 
 def _emit(control: Control, call: Any, bodies: list[Any]) -> Sequence[Any]:
+    if control.construct == "call":
+        raise UnsupportedOpError(
+            "a program for a device calls a file, which has code for CPUs",
+            where=place_of(call.location),
+            hint="nova.call(program, ..., inline=True) compiles the graph of the file for it",
+        )
     if control.construct == "switch":
         return _switch(call, bodies)
     return (
