@@ -10,7 +10,8 @@ is used often may get such code later (`specialize_after`). Needs neither MLIR n
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import eq
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -139,7 +140,29 @@ class SymbolicProgram:
                     self._count(sizes)
                 return program
             self._misses += 1
-        return self.program_for(self.check(arrays))
+        return self.program_for(sizes if self._fits(sizes, arrays) else self.check(arrays))
+
+    def _fits(self, sizes: tuple[int, ...], arrays: Sequence[Any]) -> bool:
+        """Whether all shapes of a call are those for `sizes`; `check` finds out which are not.
+
+        Quick, since a first call with new sizes waits for it.
+        """
+        if len(arrays) != len(self._args):
+            return False
+        if not all(d.min <= n <= d.max for d, n in zip(self.dims, sizes, strict=True)):
+            return False
+        shapes = self._shapes_for(self.named(sizes), self.shapes[: len(arrays)])
+        return all(map(eq, [getattr(array, "shape", None) for array in arrays], shapes))
+
+    @staticmethod
+    def _shapes_for(
+        named: Mapping[str, int], shapes: Sequence[tuple[Size, ...]]
+    ) -> list[tuple[int, ...]]:
+        """The shapes for these values of the dims."""
+        return [
+            tuple([n if isinstance(n, int) else evaluate(n, named) for n in shape])
+            for shape in shapes
+        ]
 
     # --- code for some sizes --------------------------------------------------------------------
 
@@ -179,33 +202,39 @@ class SymbolicProgram:
         if (late := self._late.get(sizes)) is not None:
             self._keep(sizes, late)
             return late
+        try:
+            program = self._make_for(sizes)
+        except (ValueError, OverflowError) as error:
+            raise WorkspaceError(
+                f"there is no program for {self._text(sizes)}: {error}",
+                where=str(user_location()),
+                hint="the arrays and the scratch memory of a run have less than 2**63 bytes",
+            ) from None
+        if self._max_workspace is not None and program.workspace_size > self._max_workspace:
+            raise WorkspaceError(
+                f"the program needs {program.workspace_size} bytes of scratch memory for "
+                f"{self._text(sizes)}, and max_workspace allows {self._max_workspace}",
+                where=str(user_location()),
+                hint="call it with smaller arrays, or compile it with a larger max_workspace",
+            )
+        self._name(program, sizes, "specialized" if sizes in self._tables else "symbolic")
+        self._keep(sizes, program)
+        return program
+
+    def _make_for(self, sizes: tuple[int, ...]) -> _native.Program:
+        """A native program for these sizes: of the code for them, or of that for all sizes."""
         tables: bytes | memoryview | None = self._tables.get(sizes)
         values: bytes | None = None
         if tables is None:
             tables, values = self._native.instantiate(sizes)
         named = self.named(sizes)
+        specs, shapes = (*self._args, *self._outputs), self._shapes_for(named, self.shapes)
         static = [
-            TensorSpec(
-                spec.name,
-                tuple(evaluate(size, named) for size in shape),
-                spec.dtype,
-                spec.role,
-                spec.donated,
-                spec.alias,
-            )
-            for spec, shape in zip((*self._args, *self._outputs), self.shapes, strict=True)
+            TensorSpec(spec.name, shape, spec.dtype, spec.role, spec.donated, spec.alias)
+            for spec, shape in zip(specs, shapes, strict=True)
         ]
         count = len(self._args)
-        program = self._make(tables, values, static[:count], static[count:])
-        if self._max_workspace is not None and program.workspace_size > self._max_workspace:
-            raise WorkspaceError(
-                f"the program needs {program.workspace_size} bytes of scratch memory for "
-                f"{', '.join(f'{name}={size}' for name, size in named.items())}, and "
-                f"max_workspace allows {self._max_workspace}"
-            )
-        self._name(program, sizes, "symbolic" if values is not None else "specialized")
-        self._keep(sizes, program)
-        return program
+        return self._make(tables, values, static[:count], static[count:])
 
     def _keep(self, sizes: tuple[int, ...], program: _native.Program) -> None:
         with self._lock:
