@@ -1,0 +1,154 @@
+"""Kernels that are an attention, by warpgroup matmuls (Hopper, sm_90a).
+
+Input: the match of `nova/codegen/gpu/attention/kernel.py`. Output: the strategy `WGMMA_ATTENTION`,
+which `schedule.py` tries before `ATTENTION`. It has a plan for operands of 16 bits that the copy
+engine can read, where there are enough rows. The knob `gpu_attention` overrides the choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from nova.codegen.common.match_attention import Attention
+from nova.codegen.gpu.attention.kernel import match_attention
+from nova.codegen.gpu.attention.plan import AttentionSizes
+from nova.codegen.gpu.block_ops import ThreadPosition
+from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.gemm.select_plan import limits
+from nova.codegen.gpu.ptx_ops import global_base, word
+from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.codegen.gpu.wgmma.kernel import ARCH
+from nova.codegen.gpu.wgmma.mainloop import aligned_base
+from nova.codegen.gpu.wgmma_attention.forward import ForwardBlock
+from nova.codegen.gpu.wgmma_attention.plan import (
+    GROUP_ROWS,
+    ForwardPlan,
+    Tile,
+    forward_tiles,
+    plan_forward,
+    why_not,
+)
+from nova.errors import LoweringError
+from nova.ir.bindings import arith, ir
+from nova.ir.buffers import buffer_root
+from nova.ir.diagnostics import place_of
+from nova.ir.tensor_maps import TensorMap
+
+_LEAST_ROWS = 128
+"""With fewer rows or keys most of a tile would be empty."""
+
+
+@dataclass(frozen=True)
+class WgmmaAttentionKernel:
+    """The attention of a kernel, and its plan."""
+
+    attention: Attention
+    plan: ForwardPlan
+
+    @property
+    def blocks(self) -> int:
+        return self.plan.blocks
+
+    @property
+    def threads(self) -> int:
+        return self.plan.threads
+
+    @property
+    def min_blocks_per_sm(self) -> int:
+        """Launch bounds: `setmaxnreg` needs to know the registers at entry."""
+        return 1
+
+    @property
+    def tensor_maps(self) -> tuple[TensorMap, ...]:
+        """The maps of the operands, in the order of the parameters."""
+        return tuple(operand.map for operand in self.plan.operands.values())
+
+
+def plan_wgmma_attention(kernel: DeviceKernel, attention: Attention) -> WgmmaAttentionKernel | None:
+    """The plan, if the target has wgmma and it is the faster choice, or the knob says so."""
+    choice = kernel.gpu_attention
+    if kernel.target.cpu != ARCH or choice == "mma":
+        return None
+    plan = _plan(kernel, attention, choice)
+    if isinstance(plan, str):
+        if choice == "auto":
+            return None
+        function = kernel.function
+        raise LoweringError(
+            f"@{function.name.value}: no warpgroup attention ({choice}): {plan}",
+            where=place_of(function.location),
+            hint="set the knob gpu_attention to auto or mma",
+        )
+    return WgmmaAttentionKernel(attention, plan)
+
+
+def _plan(kernel: DeviceKernel, attention: Attention, choice: str) -> ForwardPlan | str:
+    """The plan, or the reason why there is none."""
+    (op,) = kernel.ops
+    numbers = {value: i for i, value in enumerate(kernel.function.entry_block.arguments)}
+    operands = dict(zip(attention.spec.operands, op.operands, strict=False))
+    tensors = {name: value for name, value in operands.items() if name in "gqkv"}
+    types = [str(value.type.element_type) for value in tensors.values()]
+    if reason := why_not(attention, types):
+        return reason
+    if attention.spec.op != "attend":
+        return "gradients"
+    roots = {name: buffer_root(value) for name, value in tensors.items()}
+    if any(root not in numbers for root in roots.values()):
+        return "an operand is not an argument of the kernel"
+    arguments = {name: numbers[root] for name, root in roots.items()}
+    batch = prod(attention.nest.loops[i].size for i in attention.batch)
+    sizes = AttentionSizes(batch, *(attention.size(role) for role in "ijef"))
+    if choice == "auto" and min(sizes.i, sizes.j) < _LEAST_ROWS:
+        return f"it has fewer than {_LEAST_ROWS} rows or keys"
+    tiles = _parse_tiles(choice, forward_tiles(max(sizes.e, sizes.f)))
+    processors, _ = limits(kernel.target.cpu)
+    return plan_forward(attention, sizes, types[0], arguments, processors, tiles)
+
+
+def _parse_tiles(choice: str, tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
+    """The tiles that the knob `gpu_attention` allows; any keys with the rows of a tile."""
+    _, _, size = choice.partition("-")
+    if not size:
+        return tiles
+    rows, keys = (int(number) for number in size.split("x"))
+    return tuple(
+        Tile(tile.consumers, keys) for tile in tiles if tile.consumers * GROUP_ROWS == rows
+    )
+
+
+def emit_wgmma_attention(
+    kernel: DeviceKernel, plan: WgmmaAttentionKernel, position: ThreadPosition
+) -> None:
+    """Emit the attention of a block."""
+    flat = kernel.flat_buffers()
+    (op,) = kernel.ops
+    buffers = [flat(value) for value in op.operands]
+    names = plan.attention.names
+    maps = {
+        name: _map_address(number, buffers[names.index(name)])
+        for number, name in enumerate(plan.plan.operands)
+    }
+    ForwardBlock(
+        plan.plan,
+        plan.attention,
+        buffers,
+        maps,
+        position.block,
+        word(position.thread),
+        aligned_base(),
+    ).emit()
+    kernel.shared.size = plan.plan.shared_bytes
+
+
+def _map_address(number: int, buffer: Any) -> ir.Value:
+    base = arith.index_cast(ir.IntegerType.get_signless(64), global_base(buffer))
+    return ptx.tensor_map(number, base)
+
+
+WGMMA_ATTENTION = Strategy(
+    "wgmma_attention", match_attention, plan_wgmma_attention, emit_wgmma_attention
+)
