@@ -146,7 +146,9 @@ def check(cases: Sequence[Case], choice: str) -> int:
         wide = [x.double() for x in arrays]
         try:
             expected = torch_call(case, wide, True)()
-            actual = [torch.from_dlpack(x).double() for x in make_nova(case, arrays, True, choice)()]
+            actual = [
+                torch.from_dlpack(x).double() for x in make_nova(case, arrays, True, choice)()
+            ]
             errors = [
                 float((a - b).abs().max() / b.abs().max())
                 for a, b in zip(actual, expected, strict=True)
@@ -159,28 +161,36 @@ def check(cases: Sequence[Case], choice: str) -> int:
     return int(wrong > 0)
 
 
-def time_case(case: Case, gradients: bool, choices: Sequence[str]) -> None:
-    import torch
+def torch_calls(case: Case, arrays: Sequence[Any], gradients: bool) -> dict[str, Callable[[], Any]]:
+    """The backends of torch that run a case."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    arrays = make_arrays(case)
-    calls: dict[str, Callable[[], Any]] = {}
+    def limited(backend: Any) -> Callable[[], Any]:
+        call = torch_call(case, arrays, gradients)
+
+        def run() -> Any:
+            with sdpa_kernel(backend):
+                return call()
+
+        return run
+
+    calls = {}
     for name, backend in (
         ("flash", SDPBackend.FLASH_ATTENTION),
         ("cudnn", SDPBackend.CUDNN_ATTENTION),
     ):
-
-        def with_backend(
-            call: Callable[[], Any] = torch_call(case, arrays, gradients), backend: Any = backend
-        ) -> Any:
-            with sdpa_kernel(backend):
-                return call()
-
         try:
-            with_backend()
-            calls[name] = with_backend
+            call = limited(backend)
+            call()
+            calls[name] = call
         except RuntimeError as error:
             print(f"{case.name}: torch {name}: {error}"[:200])
+    return calls
+
+
+def time_case(case: Case, gradients: bool, choices: Sequence[str]) -> None:
+    arrays = make_arrays(case)
+    calls = torch_calls(case, arrays, gradients)
     for choice in choices:
         try:
             calls[f"nova {choice}"] = make_nova(case, arrays, gradients, choice)

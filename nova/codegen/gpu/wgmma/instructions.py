@@ -223,7 +223,9 @@ def issue_matmul(
     lines = [".reg .pred p, q;", ".reg .b64 a, b;", "setp.ne.b32 p, 0, 0;"]
     lines += ["setp.eq.b32 q, 0, 0;", "wgmma.fence.sync.aligned;"]
     registers = ", ".join(f"${k}" for k in range(count))
-    name = f"wgmma.mma_async.sync.aligned.m64n{2 * count}k{_DEPTHS[element]}.f32.{element}.{element}"
+    name = (
+        f"wgmma.mma_async.sync.aligned.m64n{2 * count}k{_DEPTHS[element]}.f32.{element}.{element}"
+    )
     for number, (lhs_offset, rhs_offset) in enumerate(steps):
         lines.append(f"add.s64 b, {rhs_name}, {rhs_offset};")
         if fragments:

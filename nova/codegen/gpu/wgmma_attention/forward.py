@@ -15,21 +15,19 @@ scores come first, so that the loop over the others has no tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from math import gcd, inf
 from typing import Any
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.common.match_attention import Attention, Matrix
+from nova.codegen.common.match_attention import Attention
 from nova.codegen.gpu.attention.operands import matrices_at
-from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.block_ops import barrier, reduce_lanes, when
 from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention import fragment as layout
-from nova.codegen.gpu.wgmma_attention.fragment import Fragment
 from nova.codegen.gpu.wgmma_attention.nonfinite_values import (
     SCANNERS,
     TileFlag,
@@ -38,28 +36,13 @@ from nova.codegen.gpu.wgmma_attention.nonfinite_values import (
 )
 from nova.codegen.gpu.wgmma_attention.plan import GROUP_ROWS, REGISTERS, ROW_BYTES, ForwardPlan
 from nova.codegen.gpu.wgmma_attention.ring import Ring, RingPosition, feature_steps, row_steps
+from nova.codegen.gpu.wgmma_attention.softmax import RowScores, RowState, wide
 from nova.codegen.gpu.wgmma_attention.work import WorkItem, WorkOrder
 from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import Index, add, compare, divide, divide_up, index, minimum, mul, sub
 
 _EQUAL = arith.CmpIPredicate.eq
 _LESS = arith.CmpIPredicate.slt
-
-
-@dataclass(frozen=True)
-class _RowState:
-    """Of the two rows of a thread: the maximum of the scores and this lane's sum of weights."""
-
-    maxima: list[ir.Value]
-    totals: list[ir.Value]
-
-    @property
-    def values(self) -> list[ir.Value]:
-        return [*self.maxima, *self.totals]
-
-    @staticmethod
-    def of(values: Sequence[ir.Value]) -> _RowState:
-        return _RowState(list(values[:2]), list(values[2:4]))
 
 
 @dataclass(frozen=True)
@@ -137,15 +120,7 @@ class ForwardBlock:
 
     @cached_property
     def _order(self) -> WorkOrder:
-        plan = self.plan
-        return WorkOrder(
-            self.attention,
-            plan.sizes.batch,
-            plan.row_tiles,
-            plan.points_together,
-            plan.blocks,
-            plan.causal,
-        )
+        return WorkOrder(self.attention, self.plan.work)
 
     def key_blocks(self, first: Index) -> Index:
         """Blocks of keys that a tile with this first row visits."""
@@ -260,7 +235,7 @@ class _Consumer:
         first = mul(item.tile, plan.rows)
         count, plain = owner.key_blocks(first), owner.plain_blocks(first)
         matrices = matrices_at(owner.attention, owner.buffers, item.counters)
-        tile = _TileScores.make(self, matrices, first)
+        tile = RowScores.make(plan, owner.attention, matrices, first, self.group, self.thread)
         owner._queries.await_full(queries)
         offset = arith.muli(self.group, word(GROUP_ROWS * ROW_BYTES))
         lhs = ptx.descriptor(arith.addi(owner._queries.address(queries.slot), offset), 0, 1024)
@@ -269,7 +244,7 @@ class _Consumer:
         keys.await_full(stage)
         scores = ptx.await_sums(self._issue_scores(lhs, stage))
         keys.release(stage, self.thread)
-        start = _RowState([tile.number(-inf)] * 2, [zero] * 2)
+        start = RowState([tile.number(-inf)] * 2, [zero] * 2)
         last_key = mul(sub(count, 1), plan.keys)
         weights, rows, _ = tile.softmax(scores, start, last_key, hides=plan.has_edges)
         words = layout.pack_operand(weights, plan.element)
@@ -299,16 +274,19 @@ class _Consumer:
         plan = self.plan
         return plan.masked or (plan.causal and plan.keys % plan.rows != 0)
 
-    def _split(
-        self, carried: Sequence[Any]
-    ) -> tuple[RingPosition, _RowState, list[Any], list[Any]]:
+    def _split(self, carried: Sequence[Any]) -> tuple[RingPosition, RowState, list[Any], list[Any]]:
         words = self.plan.keys // 4
-        rows = _RowState.of(carried[2:6])
-        return RingPosition(*carried[:2]), rows, list(carried[6 : 6 + words]), list(carried[6 + words :])
+        rows = RowState.of(carried[2:6])
+        return (
+            RingPosition(*carried[:2]),
+            rows,
+            list(carried[6 : 6 + words]),
+            list(carried[6 + words :]),
+        )
 
     def _key_loop(
         self,
-        tile: _TileScores,
+        tile: RowScores,
         lhs: ir.Value,
         blocks: tuple[Index, Index],
         carried: list[Any],
@@ -380,15 +358,15 @@ class _Consumer:
 
     def _finish(
         self,
-        tile: _TileScores,
+        tile: RowScores,
         item: WorkItem,
-        state: _RowState,
+        state: RowState,
         out: list[Any],
         hiding_keys: tuple[Index, Index],
     ) -> None:
         owner, plan = self.owner, self.plan
         results = owner.attention.spec.results
-        column = _wide(tile.fragment.first_column)
+        column = wide(tile.fragment.first_column)
         if plan.cleans_values:
             spoiled = owner._flag.reaches(item.round)
             either = scf.IfOp(spoiled, [value.type for value in out], has_else=True)
@@ -435,80 +413,3 @@ class _Consumer:
                     matrix, size = tile.matrices["to_logsumexp"], BITS[owner.attention.type] // 8
                     address = add(global_base(matrix.buffer), mul(matrix.at(row), size))
                     store(value, address, GLOBAL, size)
-
-
-@dataclass(frozen=True)
-class _TileScores(AttentionScores):
-    """The scores of a consumer's rows of a tile."""
-
-    fragment: Fragment
-    rows: list[ir.Value]
-    """The two rows of the thread (index)."""
-
-    @staticmethod
-    def make(consumer: _Consumer, matrices: dict[str, Matrix], first: Index) -> _TileScores:
-        fragment = Fragment(consumer.thread)
-        group_row = arith.muli(consumer.group, word(GROUP_ROWS))
-        row = add(first, _wide(arith.addi(group_row, fragment.first_row)))
-        rows = [index(row), index(add(row, 8))]
-        return _TileScores(consumer.plan, consumer.owner.attention, matrices, fragment, rows)
-
-    def softmax(
-        self, sums: list[ir.Value], state: _RowState, key: Index, *, hides: bool
-    ) -> tuple[list[ir.Value], _RowState, list[ir.Value]]:
-        """Weights of a block of keys, the new state, and the factors of the sums so far."""
-        scores = self._hidden(sums, key) if hides else self._scaled(sums)
-        weights = list(scores)
-        maxima, totals, rescales = [], [], []
-        zero, unit = self.number(0.0), self.number(self.factor)
-        for half in range(2):
-            numbers = layout.numbers_of_row(len(scores), half)
-            largest = _tree(arith.maximumf, [state.maxima[half], *(scores[n] for n in numbers)])
-            (largest,) = reduce_lanes([largest], arith.maximumf, 4)
-            is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(-inf))
-            shift = arith.mulf(arith.select(is_empty, zero, largest), unit)
-            rescale = self.weight(state.maxima[half], shift)
-            total = arith.mulf(state.totals[half], rescale)
-            for n in numbers:
-                weights[n] = self.weight(scores[n], shift)
-            total = _tree(arith.addf, [total, *(weights[n] for n in numbers)])
-            maxima.append(largest)
-            totals.append(total)
-            rescales.append(rescale)
-        return weights, _RowState(maxima, totals), rescales
-
-    def _scaled(self, sums: list[ir.Value]) -> list[ir.Value]:
-        if self.factor != 1.0:
-            return sums
-        unit = self.number(self.attention.spec.scale * self.unit)
-        return [arith.mulf(value, unit) for value in sums]
-
-    def _hidden(self, sums: list[ir.Value], key: Index) -> list[ir.Value]:
-        """Scaled scores of keys from `key` on; -inf for a key that the row does not see."""
-        sizes = self.plan.sizes
-        scores = self._scaled(sums)
-        column = self.fragment.first_column
-        if "mask" in self.matrices:
-            first = add(key, _wide(column))
-            scores = [
-                self.with_mask(score, self.rows[n // 2 % 2], add(first, layout.column_of(n)))
-                for n, score in enumerate(scores)
-            ]
-        limits = []
-        for row in self.rows:
-            limit: Index = sub(sizes.j - 1, key)
-            if self.attention.spec.causal:
-                limit = minimum(limit, sub(row, key))
-            limits.append(arith.subi(word(limit), column))
-        return layout.hide(scores, limits)
-
-
-def _tree(combine: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
-    """Values combined in four chains, so that latencies overlap."""
-    chains = [reduce(combine, values[start::4]) for start in range(min(4, len(values)))]
-    return reduce(combine, chains)
-
-
-def _wide(value: ir.Value) -> ir.Value:
-    """An i32 as an index."""
-    return arith.index_castui(ir.IndexType.get(), value)

@@ -65,9 +65,7 @@ def hide(
     predicate = arith.CmpIPredicate.sgt if after else arith.CmpIPredicate.slt
     hidden = splat(values[0].type, -inf)
     return [
-        arith.select(
-            arith.cmpi(predicate, word(column_of(n)), limits[n // 2 % 2]), hidden, value
-        )
+        arith.select(arith.cmpi(predicate, word(column_of(n)), limits[n // 2 % 2]), hidden, value)
         for n, value in enumerate(values)
     ]
 

@@ -39,6 +39,7 @@ from nova.ir.tensor_maps import TensorMap
 
 _LEAST_ROWS = 128
 """With fewer rows or keys most of a tile would be empty."""
+_LONG = 2048
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def _plan(kernel: DeviceKernel, attention: Attention, choice: str) -> ForwardPla
     sizes = AttentionSizes(batch, *(attention.size(role) for role in "ijef"))
     if choice == "auto" and min(sizes.i, sizes.j) < _LEAST_ROWS:
         return f"it has fewer than {_LEAST_ROWS} rows or keys"
-    tiles = _parse_tiles(choice, forward_tiles(max(sizes.e, sizes.f)))
+    long = not attention.spec.causal and not attention.spec.masked and sizes.j >= _LONG
+    tiles = _parse_tiles(choice, forward_tiles(max(sizes.e, sizes.f), long))
     processors, _ = limits(kernel.target.cpu)
     return plan_forward(attention, sizes, types[0], arguments, processors, tiles)
 

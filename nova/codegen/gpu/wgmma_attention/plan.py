@@ -16,8 +16,9 @@ from math import prod
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_attention import Attention
 from nova.codegen.gpu.attention.plan import AttentionSizes
+from nova.codegen.gpu.wgmma_attention.balance import Work, balanced_work
 from nova.ir.attention_ops import AXES
-from nova.ir.tensor_maps import MOST_RANK, TensorMap, can_map
+from nova.ir.tensor_maps import MOST_BOX, MOST_RANK, TensorMap, can_map
 
 ROW_BYTES = 128
 """Bytes of a row of a box: the swizzle permutes chunks within them."""
@@ -31,8 +32,10 @@ MOST_SHARED = 227 << 10
 RESERVED = 2048
 """Bytes of shared memory for barriers, and to align the tiles."""
 
-_CACHE = 24 << 20
-"""Bytes of keys and values of the L2 cache that concurrent blocks should read."""
+_TILE_OVERHEAD = 1.0
+"""The time to begin and end a tile of rows, in blocks of keys."""
+_SLOWNESS = {2: 1.2, 3: 1.0}
+"""Consumer warpgroups -> time of a score, measured on an H200 (benchmarks/gpu/attention.py)."""
 
 REGISTERS = {2: (40, 232), 3: (32, 160)}
 """Consumer warpgroups -> registers of a thread of the producer, and of a consumer."""
@@ -47,16 +50,16 @@ class Tile:
     ordered: bool = True
 
 
-def forward_tiles(features: int) -> tuple[Tile, ...]:
+def forward_tiles(features: int, long: bool = False) -> tuple[Tile, ...]:
     """The tiles for heads of so many features, those of the largest throughput first.
 
     A consumer has 64 x keys scores, the same weights in 16 bits, and 64 x features sums in its
-    registers.
+    registers. With `long` rows of scores, and none hidden, more keys are faster.
     """
     if features <= 64:
         return (Tile(3, 128), Tile(2, 128))
     if features <= 128:
-        return (Tile(2, 128),)
+        return (Tile(2, 176 if long else 128),)
     if features <= 192:
         return (Tile(2, 112),)
     return (Tile(2, 80),)
@@ -120,13 +123,18 @@ class ForwardPlan:
     def blocks(self) -> int:
         return min(self.work_items, self.processors)
 
-    @property
-    def points_together(self) -> int:
-        """Points of the batch whose keys and values fit in the L2 cache together."""
-        sizes = self.sizes
-        each = max(1, sizes.j * (sizes.e + sizes.f) * BITS[self.element] // 8)
-        most = max(1, _CACHE // each)
-        return next(n for n in range(min(most, sizes.batch), 0, -1) if sizes.batch % n == 0)
+    def visited_blocks(self, tile: int) -> int:
+        """Blocks of keys that a tile of rows visits."""
+        count = -(-self.sizes.j // self.keys)
+        if self.causal:
+            count = min(count, -(-(tile + 1) * self.rows // self.keys))
+        return count
+
+    @cached_property
+    def work(self) -> Work:
+        """The order of the tiles."""
+        costs = tuple(self.visited_blocks(tile) + _TILE_OVERHEAD for tile in range(self.row_tiles))
+        return balanced_work(self.sizes.batch, costs, self.blocks, last_first=True)
 
     @property
     def has_edges(self) -> bool:
@@ -156,12 +164,11 @@ class ForwardPlan:
     def shared_bytes(self) -> int:
         return self.barriers_offset + RESERVED
 
-    @cached_property
+    @property
     def cost(self) -> float:
-        """Estimated time, for the choice between tiles: rounds of blocks, and their rows."""
-        rounds = -(-self.work_items // self.processors)
+        """Estimated time, for the choice between tiles."""
         # Three consumers overlap softmax and matmuls better than two.
-        return rounds * self.rows * (1.0 if self.tile.consumers == 3 else 1.1)
+        return self.work.makespan * self.rows * self.keys * _SLOWNESS[self.tile.consumers]
 
 
 def why_not(attention: Attention, types: Sequence[str]) -> str | None:
@@ -214,20 +221,24 @@ def plan_forward(
     element: str,
     arguments: dict[str, int],
     processors: int,
-    tiles: Sequence[Tile] | None = None,
+    tiles: Sequence[Tile],
 ) -> ForwardPlan | str:
     """The plan with the least estimated cost; the reason where there is none.
 
     `arguments` are the numbers of the operands among the arguments of the kernel.
     """
     plans = []
-    for tile in tiles or forward_tiles(max(sizes.e, sizes.f)):
+    for tile in tiles:
+        if tile.keys % 16 or not 0 < tile.keys <= MOST_BOX:
+            return f"{tile.keys} keys of a tile are not a multiple of 16, at most {MOST_BOX}"
         extents = {"q": tile.consumers * GROUP_ROWS, "k": tile.keys, "v": tile.keys}
         operands = {}
         for name, rows in extents.items():
             mapped = map_operand(attention, name, arguments[name], element, rows)
             if mapped is None:
-                return f"the copy engine cannot read {name}: rows or offsets are not 16-byte aligned"
+                return (
+                    f"the copy engine cannot read {name}: rows or offsets are not 16-byte aligned"
+                )
             operands[name] = mapped
         spec = attention.spec
         fitting = (
@@ -235,11 +246,22 @@ def plan_forward(
             for q_slots, stages in ((2, 4), (2, 3), (2, 2), (1, 2))
             if (
                 plan := ForwardPlan(
-                    sizes, element, spec.causal, spec.masked, tile, operands, q_slots, stages,
+                    sizes,
+                    element,
+                    spec.causal,
+                    spec.masked,
+                    tile,
+                    operands,
+                    q_slots,
+                    stages,
                     processors,
                 )
             ).shared_bytes
             <= MOST_SHARED
         )
         plans += list(fitting)[:1]
-    return min(plans, key=lambda plan: plan.cost) if plans else "no tile fits into shared memory"
+    return (
+        min(plans, key=lambda plan: plan.cost)
+        if plans
+        else "no tile of these rows fits into a block"
+    )

@@ -120,7 +120,9 @@ def feature_steps(features: int, lhs_rows: int, rhs_rows: int) -> list[tuple[int
     steps = []
     for number in range(-(-features // 16)):
         box, within = divmod(number, BOX_FEATURES // 16)
-        steps.append(tuple(box * rows * ROW_BYTES + 32 * within >> 4 for rows in (lhs_rows, rhs_rows)))
+        steps.append(
+            tuple(box * rows * ROW_BYTES + 32 * within >> 4 for rows in (lhs_rows, rhs_rows))
+        )
     return [(lhs, rhs) for lhs, rhs in steps]
 
 

@@ -1,8 +1,7 @@
 """The work of a persistent block of warpgroup attention: tiles of rows, point by point.
 
-Input: the numbers of a plan. Output: code of a loop over the tiles of a block. Tiles of a causal
-attention have different amounts of work: the largest come first, and every second round of blocks
-takes its tiles in reverse order, so that all blocks have about the same work.
+Input: the `Work` of a plan. Output: code of a loop over the tiles of a block, in the order that
+`balance.py` describes.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 from nova.codegen.common.match_attention import Attention
 from nova.codegen.gpu.attention.operands import batch_counters
 from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.wgmma_attention.balance import Work
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, sub
 
@@ -30,53 +30,47 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """`tiles` tiles per point; `together` points share the cache; `blocks` run concurrently."""
+    """The order of the tiles of an attention."""
 
     attention: Attention
-    batch: int
-    tiles: int
-    together: int
-    blocks: int
-    uneven: bool
-    """Whether tiles differ in work: the last one of a point has the most."""
-    last_first: bool = True
-
-    @property
-    def items(self) -> int:
-        return self.batch * self.tiles
+    work: Work
 
     def each(
         self, block: ir.Value, initial: Sequence[ir.Value], body: Callable[..., Sequence[Any]]
     ) -> None:
         """Emit `body` for each item of a block, with carried values."""
-        rounds = -(-self.items // self.blocks)
-        if rounds == 1:
+        work = self.work
+        if work.items <= work.blocks:
             body(self._item(block, word(1)), *initial)
             return
-        op = scf.ForOp(block, index(self.items), index(self.blocks), [word(1), *initial])
+        op = scf.ForOp(block, index(work.items), index(work.blocks), [word(1), *initial])
         with ir.InsertionPoint(op.body):
             round_, *carried = op.inner_iter_args
-            number = self._reversed(op.induction_variable) if self.uneven else op.induction_variable
+            number = op.induction_variable
+            if work.uneven:
+                number = self._reversed(number)
             results = body(self._item(number, round_), *carried)
             scf.YieldOp([arith.addi(round_, word(1)), *results])
 
     def _reversed(self, number: ir.Value) -> Index:
         """The item of a block in its round, from the end in every second one."""
-        round_, within = divide(number, self.blocks), modulo(number, self.blocks)
-        first = mul(round_, self.blocks)
-        count = minimum(self.blocks, sub(self.items, first))
+        blocks = self.work.blocks
+        round_, within = divide(number, blocks), modulo(number, blocks)
+        first = mul(round_, blocks)
+        count = minimum(blocks, sub(self.work.items, first))
         opposite = add(first, sub(sub(count, 1), within))
         is_odd = compare(arith.CmpIPredicate.eq, modulo(round_, 2), 1)
         return arith.select(is_odd, index(opposite), number)
 
     def _item(self, number: Index, round_: ir.Value) -> WorkItem:
-        if not self.uneven:
-            point, tile = divide(number, self.tiles), modulo(number, self.tiles)
+        work = self.work
+        if not work.uneven:
+            point, tile = divide(number, work.tiles), modulo(number, work.tiles)
         else:
-            span = self.together * self.tiles
+            span = work.together * work.tiles
             group, within = divide(number, span), modulo(number, span)
-            point = add(mul(group, self.together), modulo(within, self.together))
-            tile = divide(within, self.together)
-            if self.last_first:
-                tile = sub(self.tiles - 1, tile)
+            point = add(mul(group, work.together), modulo(within, work.together))
+            tile = divide(within, work.together)
+            if work.last_first:
+                tile = sub(work.tiles - 1, tile)
         return WorkItem(tuple(batch_counters(self.attention, point)), tile, round_)
