@@ -61,6 +61,7 @@ globals().update(FUNCTIONS)
 _LAZY = {
     "DeviceArray": "nova.runtime.devices:DeviceArray",
     "NovaStream": "nova.runtime.streams:NovaStream",
+    "call": "nova.api.call:call",
     "custom_vjp": "nova.graph.custom_gradient:custom_vjp",
     "data": "nova.data",
     "debug": "nova.debug",
@@ -70,6 +71,7 @@ _LAZY = {
     "from_onnx": "nova.api.from_onnx:from_onnx",
     "gradcheck": "nova.debug:gradcheck",
     "hessian": "nova.graph.jacobians:hessian",
+    "import_report": "nova.api.import_report:import_report",
     "jacfwd": "nova.graph.jacobians:jacfwd",
     "jacrev": "nova.graph.jacobians:jacrev",
     "jvp": "nova.graph.jacobians:jvp",
@@ -135,6 +137,7 @@ __all__ = [
     "i16",
     "i32",
     "i64",
+    "import_report",
     "input",
     "jit",
     "knobs",

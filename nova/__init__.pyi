@@ -10,12 +10,14 @@ from nova import knobs as knobs
 from nova import nn as nn
 from nova import optim as optim
 from nova import train as train
+from nova.api.call import call as call
 from nova.api.compile import compile as compile
 from nova.api.compile import compile_plan as compile_plan
 from nova.api.compiled import Compiled as Compiled
 from nova.api.from_jax import from_jax as from_jax
 from nova.api.from_onnx import from_onnx as from_onnx
 from nova.api.from_torch import from_torch as from_torch
+from nova.api.import_report import import_report as import_report
 from nova.api.jit import jit as jit
 from nova.api.load import load as load
 from nova.api.to_onnx import to_onnx as to_onnx

@@ -92,6 +92,10 @@ class BranchError(NovaError, TypeError):
     """The branches of `cond` or `switch` return different structures, shapes or dtypes."""
 
 
+class CallError(NovaError, TypeError):
+    """A program that a graph cannot call: it updates its params, or has no code or graph for it."""
+
+
 class ControlFlowError(NovaError, TypeError):
     """Control flow with an invalid condition, index, bound, length or function."""
 

@@ -3,6 +3,7 @@ folder of what was built of C."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -50,6 +51,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[c_build.FOLDER] = _make_folder(config, "nova-test-build-")
     else:  # torch's threads would wait in loops for those of the other workers
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Garbage collections no longer walk the modules and tests: a third of a second each."""
+    gc.collect()
+    gc.freeze()
 
 
 def _make_folder(config: pytest.Config, prefix: str) -> str:

@@ -29,6 +29,7 @@ from nova.errors import AttributeValueError, ConcreteValueError, GraphError, Nov
 from nova.graph.autodiff import gradients
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, set_evaluator
+from nova.ops.loops.control import CALL
 from nova.plan import Plan, build_plan, parse_plan
 from nova.runtime.devices import explain_absent, local_architecture
 from nova.runtime.weights import ParamValues
@@ -248,7 +249,8 @@ def evaluate(output: Tensor) -> np.ndarray:
             where=str(user_location()),
             hint="use nova.where instead of a branch, and shapes instead of values",
         )
-    leaves = [t for t in order if t.is_leaf and t.shape != ()]
+    files = {id(t.inputs[0]) for t in order if t.op is CALL}  # constants of a program
+    leaves = [t for t in order if t.is_leaf and t.shape != () and id(t) not in files]
     plan = build_plan([output], leaves)
     # Runs once: tuning time would not be recovered.
     return compile_plan(plan, tune=0).run([leaf.data for leaf in leaves])

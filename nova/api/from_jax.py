@@ -79,6 +79,14 @@ def from_jax(
     `nova.from_jax(jax.grad(f), x)`. `targets`, `fast_math` and `tune` are those of
     `nova.translate`.
     """
+    exported = exported_function(function, args, kwargs)
+    text = exported.mlir_module()
+    translation = translate(text, targets=targets, fast_math=fast_math, tune=tune)
+    return JaxProgram(translation, exported)
+
+
+def exported_function(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The `jax.export.Exported` of a function for arguments like these."""
     try:
         import jax
         from jax import export
@@ -94,9 +102,7 @@ def from_jax(
             f"the function runs on {exported.nr_devices} devices",
             hint="Nova compiles programs for one device: trace it without shardings",
         )
-    text = exported.mlir_module()
-    translation = translate(text, targets=targets, fast_math=fast_math, tune=tune)
-    return JaxProgram(translation, exported)
+    return exported
 
 
 def _array(leaf: Any, dtype: Any) -> np.ndarray:

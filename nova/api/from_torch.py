@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -191,22 +193,56 @@ def from_torch(module: Any, *args: Any, dynamic: Any = None, **kwargs: Any) -> T
     compiled once for each shape it is called with. Weights are arguments of the program, over the
     memory of the module's parameters; `save` puts them into the file.
     """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingPackageError(
-            f"nova.from_torch needs torch, which cannot be imported: {error}",
-            hint="pip install 'nova-compiler[torch]'",
-        ) from None
-    from nova.frontends.torch.decompositions import decompositions
+    return TorchProgram(exported_module(module, args, kwargs, dynamic))
 
+
+def exported_module(module: Any, args: Any, kwargs: Any = None, dynamic: Any = None) -> Any:
+    """The `torch.export.ExportedProgram` of a module in the ops that the importer has rows for."""
+    torch = _import_torch()
     if not isinstance(module, torch.nn.Module):
         raise ArgumentTypeError(
             f"from_torch takes a torch.nn.Module, not a {type(module).__name__}",
             hint="put a function into the forward of a module",
         )
+    with _export_warnings():
+        exported = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic)
+        return decomposed(exported)
+
+
+def load_exported(path: str) -> Any:
+    """The program in a file of `torch.export.save`, in the ops that the importer has rows for."""
+    torch = _import_torch()
+    try:
+        exported = torch.export.load(path)
+    except Exception as error:  # zip, json and torch's own error classes
+        raise ImportedProgramError(
+            f"this is not a file of torch.export.save: {error}", where=path
+        ) from None
+    return decomposed(exported)
+
+
+def decomposed(exported: Any) -> Any:
+    """An exported program in the ops that the importer has rows for."""
+    from nova.frontends.torch.decompositions import decompositions
+
+    with _export_warnings():
+        return exported.run_decompositions(decompositions())
+
+
+@contextmanager
+def _export_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         # torch copies specs of pytrees of its own deprecated class.
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
-        exported = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic)
-        return TorchProgram(exported.run_decompositions(decompositions()))
+        yield
+
+
+def _import_torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingPackageError(
+            f"a torch program needs torch, which cannot be imported: {error}",
+            hint="pip install 'nova-compiler[torch]'",
+        ) from None
+    return torch

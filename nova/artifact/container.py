@@ -19,7 +19,7 @@ CONTROL = Struct("<8Iq")
 REGION = Struct("<I")
 BLOCK = Struct("<QQ")
 
-CONSTRUCTS = ("switch", "while", "for")
+CONSTRUCTS = ("switch", "while", "for", "call")
 """What a control kernel does; nova/ir/control_flow/functions.py has the operands of each."""
 
 

@@ -59,6 +59,8 @@ class Placeholders:
 
     def __init__(self, values: Sequence[str] = ()):
         self._numbers = {text: i for i, text in enumerate(values)}
+        self.value_count = len(values)
+        """The first expressions, whose values kernels load."""
 
     def number(self, size: SizeExpr) -> int:
         """The index of an expression."""

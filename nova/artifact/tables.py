@@ -202,7 +202,7 @@ class Tables:
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     """Encode the block; `code` has the kernel addresses by symbol, which are 0 until the link."""
-    if not tables.regions:
+    if not tables.regions and not any(kernel.control for kernel in tables.kernels):
         return _pack_one(tables, code)
     every = (*tables.regions, tables)
     controls = {

@@ -18,11 +18,12 @@ from nova.artifact.tilings import OperandRange, Tiling
 from nova.codegen.common.footprint import Footprint, load_footprint
 from nova.codegen.cpu.symbolic_kernel import symbolic_footprint
 from nova.compiler.symbolic_tables import (
+    host_work,
     read_sizes,
     sizes_buffer,
     symbolic_bytes,
+    symbolic_control,
     symbolic_spec,
-    symbolic_work,
 )
 from nova.core.records import record
 from nova.errors import LoweringError
@@ -85,12 +86,6 @@ def _read(module: ir.Module) -> Program:
     table = None if main is None else SizeTable.of(main)
     if main is None or table is None:
         return _read_program(module, None)
-    if control_functions(module):
-        raise LoweringError(
-            "loops and branches in a program with symbolic sizes",
-            where=str(main.location),
-            hint="keep the sizes of a program with control flow static",
-        )
     sizes = Placeholders(SIZE_VALUES.get(main))
     with table.active():
         program = _read_program(module, sizes)
@@ -127,13 +122,9 @@ def _read_host(
     launches = []
     for op in calls:
         number = order[op.callee.value]
-        operands = list(op.operation.operands)
-        if not is_control(kernels[op.callee.value]):
-            operands = operands[:-2]
-        ids = tuple(reader.buffer(b) for b in operands)
-        launches.append(LaunchSpec(number, ids, reads[number]))
+        launches.append(LaunchSpec(number, reader.operands(op), reads[number]))
     specs = [
-        _control_spec(f, numbers) if is_control(f) else _kernel_spec(f, sizes)
+        _control_spec(f, numbers, sizes) if is_control(f) else _kernel_spec(f, sizes)
         for f in kernels.values()
     ]
     code = [f for f in kernels.values() if not is_control(f)]
@@ -142,21 +133,18 @@ def _read_host(
         kernels=tuple(specs),
         launches=tuple(launches),
         workspace_size=reader.workspace_size,
-        work=_total_work(list(kernels.values()), specs, launches, sizes),
+        work=_total_work(host, specs, launches, sizes),
         scratch_size=max(map(scratch_size, code), default=0),
     )
 
 
 def _total_work(
-    kernels: list[Any],
-    specs: list[KernelSpec],
-    launches: list[LaunchSpec],
-    sizes: Placeholders | None,
+    host: Any, specs: list[KernelSpec], launches: list[LaunchSpec], sizes: Placeholders | None
 ) -> int:
     """The scalar operations of all launches."""
     if sizes is None:
         return sum(specs[launch.kernel].flops for launch in launches)
-    return sizes.of(sum(symbolic_work(kernels[launch.kernel]) for launch in launches))
+    return sizes.of(host_work(host))
 
 
 class _Constants:
@@ -204,7 +192,8 @@ class HostReader:
         if main is None:
             raise LoweringError("the module has no function @main")
         self.main = main
-        self.buffers: dict[BufferSpec, int] = {}
+        self.buffers: list[BufferSpec] = []
+        self._numbers: dict[tuple[BufferSpec, str], int] = {}
         self._constants = constants or _Constants(module)
         outputs = Main(main).outputs
         arguments = list(main.entry_block.arguments)
@@ -232,7 +221,32 @@ class HostReader:
 
     def buffer(self, value: Any) -> int:
         """The index of the buffer of a value in main."""
-        return self.buffers.setdefault(self.spec(value), len(self.buffers))
+        return self._add(self.spec(value), "")
+
+    def operands(self, call: Any) -> tuple[int, ...]:
+        """The indices of the buffers of a call of a kernel or control function."""
+        operands = list(call.operation.operands)
+        if not isinstance(operands[-1].type, ir.MemRefType):  # the range of tiles
+            return tuple(map(self.buffer, operands[:-2]))
+        return (*map(self.buffer, operands[:-1]), self._memory(operands[-1], call.callee.value))
+
+    def _memory(self, value: Any, control: str) -> int:
+        """The index of the buffer of a control function, the memory of its regions.
+
+        With symbolic sizes the runtime computes its size, and no other call has it.
+        """
+        if self.sizes is None:
+            return self.buffer(value)
+        root = buffer_root(value)
+        offset = 0 if root in self.root_buffers else _constant_index(root.owner.operands[1])
+        return self._add(BufferSpec("workspace", offset, nbytes(root.type)), control)
+
+    def _add(self, spec: BufferSpec, owner: str) -> int:
+        key = spec, owner
+        if key not in self._numbers:
+            self._numbers[key] = len(self.buffers)
+            self.buffers.append(spec)
+        return self._numbers[key]
 
     def spec(self, value: Any) -> BufferSpec:
         """The buffer of a value in main."""
@@ -244,7 +258,7 @@ class HostReader:
         op = root.owner.operation
         if op.name == "memref.view":
             return BufferSpec("workspace", _constant_index(op.operands[1]), size)
-        if self.sizes is not None and (buffer := sizes_buffer(self.main, op)) is not None:
+        if self.sizes is not None and (buffer := sizes_buffer(op, self.sizes)) is not None:
             return buffer
         if op.name == "memref.get_global":
             constant = self._constants.offset(op.attributes["name"].value)
@@ -295,9 +309,11 @@ def _tiling(function: Any, footprint: Footprint) -> Tiling:
     return Tiling(grid, tile, ranges, read_task_ns(function))
 
 
-def _control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:
+def _control_spec(
+    function: Any, numbers: Mapping[str, int], sizes: Placeholders | None
+) -> KernelSpec:
     view, control = Kernel(function), Control.of(function)
-    return KernelSpec(
+    spec = KernelSpec(
         name=view.name,
         symbol=view.name,
         grid=1,
@@ -315,6 +331,7 @@ def _control_spec(function: Any, numbers: Mapping[str, int]) -> KernelSpec:
         ),
         tiling=_control_tiling(function),
     )
+    return spec if sizes is None else symbolic_control(function, spec, sizes)
 
 
 def _control_tiling(function: Any) -> Tiling:

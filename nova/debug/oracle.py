@@ -57,7 +57,7 @@ class Oracle:
         """The slots of the first `steps` steps (all of them by default)."""
         for step in self.plan.steps[len(self.slots) : steps]:
             value = step_value(step, [self.value(a) for a in step.args], self.noise)
-            if self.noise is not None and not step.regions:
+            if self.noise is not None and not step.results:
                 value = self.noise.move(value, step.out_type.dtype)
             self.slots.append(value)
         return self.slots
@@ -89,7 +89,7 @@ def _region_values(
 
 def step_value(step: Step, arrays: Sequence[Any], noise: Noise | None = None) -> Any:
     """The result of one step for the values of its arguments; of one with regions, a list."""
-    if step.regions:
+    if step.results:
         calls = [partial(_region_values, plan, noise) for plan in step.regions]
         return control_values(step.op, calls, arrays, step.attrs, step.results)
     if step.op == "result":

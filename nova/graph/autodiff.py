@@ -95,7 +95,7 @@ def _propagate(
     recompute = Recompute()
     remember = knobs.get("check") == "1"
     for node in reversed(order):
-        if node.regions:
+        if node.result_types:
             grad = next(iter(of_results.get(id(node), {}).values()), None)
         else:
             grad = adjoint.get(id(node))
@@ -108,7 +108,7 @@ def _propagate(
             results[index] = grad if before is None else add_gradients(before, grad)
             continue
         with at(node.location), on_device(node.device):
-            if node.regions:
+            if node.result_types:
                 copy, operands = recompute.values(node, grad)
                 contributions = control_vjp(copy, operands, of_results[id(node)], _propagate)
             else:

@@ -100,7 +100,7 @@ def batched_graph(outputs: Sequence[Tensor], batch: dict[int, Tensor], size: int
 def _apply_rule(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
     op = node.op
     assert op is not None
-    if node.regions:
+    if node.result_types:
         raise ControlFlowError(
             f"vmap of {op.name} over values of the examples is not supported",
             where=str(node.location),

@@ -18,11 +18,12 @@ from nova.core.sizes import SizeExpr
 from nova.core.sizes.binding import bind_sizes
 from nova.errors import GraphError, LoweringError
 from nova.graph.autodiff import expand_composite
+from nova.graph.control.call import run_callee
 from nova.graph.control.regions import Region
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import Op
-from nova.ops.loops.control import RESULT
+from nova.ops.loops.control import CALL, RESULT
 
 # Changes the value of an op, of a dtype, before other ops read it: how errors of rounding grow.
 Perturb = Callable[[np.ndarray, DType], np.ndarray]
@@ -32,10 +33,14 @@ def evaluate(
     outputs: Sequence[Tensor],
     feed: Mapping[Tensor, np.ndarray] | None = None,
     perturb: Perturb | None = None,
+    outer: Mapping[str, int] | None = None,
 ) -> list[np.ndarray]:
-    """The values of `outputs`; `feed` supplies (or overrides) the data of leaves."""
+    """The values of `outputs`; `feed` supplies (or overrides) the data of leaves.
+
+    `outer` has the values of symbols of the program, if the outputs are those of a region.
+    """
     values: dict[int, Any] = {id(t): np.asarray(a) for t, a in (feed or {}).items()}
-    sizes = bind_sizes(
+    sizes = outer or bind_sizes(
         [
             (t.name or f"input {i}", t.shape, np.shape(a))
             for i, (t, a) in enumerate((feed or {}).items())
@@ -55,8 +60,8 @@ def _node_value(
     sizes: Mapping[str, int],
 ) -> Any:
     """The value of a node; of an op with regions, the values of its results."""
-    if node.regions:
-        return _control_values(node, [values[id(i)] for i in node.inputs], perturb)
+    if node.result_types:
+        return _control_values(node, [values[id(i)] for i in node.inputs], perturb, sizes)
     if node.op is RESULT:
         return values[id(node.inputs[0])][node.attrs["index"]]
     if node.op is None:
@@ -69,13 +74,16 @@ def _node_value(
     return value if perturb is None else perturb(value, node.dtype)
 
 
-def _control_values(node: Tensor, arrays: list[np.ndarray], perturb: Perturb | None) -> Any:
+def _control_values(
+    node: Tensor, arrays: list[np.ndarray], perturb: Perturb | None, sizes: Mapping[str, int]
+) -> Any:
     def call(region: Region, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return evaluate(region.results, dict(zip(region.params, values, strict=True)), perturb)
+        feed = dict(zip(region.params, values, strict=True))
+        return evaluate(region.results, feed, perturb, sizes)
 
     calls = [partial(call, region) for region in node.regions]
     assert node.op is not None
-    return control_values(node.op.name, calls, arrays, node.attrs, node.result_types)
+    return control_values(node.op.name, calls, arrays, node.attrs, node.result_types, sizes)
 
 
 def control_values(
@@ -84,8 +92,14 @@ def control_values(
     arrays: Sequence[np.ndarray],
     attrs: Mapping[str, Any],
     types: Sequence[TensorType],
+    sizes: Mapping[str, int] | None = None,
 ) -> list[np.ndarray]:
     """The results of an op with regions; each region is a function of arrays."""
+    if name == CALL.name:
+        return run_callee(arrays)
+    if sizes:
+        types = [t.with_sizes(sizes) for t in types]
+        attrs = {name: static_value(value, sizes) for name, value in attrs.items()}
     if name == "cond":
         index, *operands = arrays
         return list(regions[min(max(int(index), 0), len(regions) - 1)](operands))

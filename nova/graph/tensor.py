@@ -107,7 +107,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         """Later tensors have larger numbers: those of a region came after its trace began."""
         self.regions: tuple[Region, ...] = ()
         self.result_types: tuple[TensorType, ...] = ()
-        """Of an op with regions; `result` ops select one. Its own `type` is that of the first."""
+        """Of an op with regions or a call: `result` ops select one; `type` is that of the first."""
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None

@@ -9,7 +9,7 @@ become scf ops on tensors (`control_flow/emit_scf.py`). Symbolic sizes are repre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -27,6 +27,7 @@ from nova.ir.kernel import Main
 from nova.ir.symbolic.size_table import SizeTable, choose_representatives
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
+from nova.ops.randomness import code_constants
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 from nova.plan.expand import expand_composites
 
@@ -35,7 +36,6 @@ def emit_module(plan: Plan, context: ir.Context) -> ir.Module:
     """The module of a plan, in the nova dialect."""
     table = None
     if plan.dims:
-        _refuse_regions(plan)
         plan = expand_composites(plan)
         table = _size_table(plan)
     with context, ir.Location.unknown(), nullcontext() if table is None else table.active():
@@ -49,33 +49,34 @@ def emit_module(plan: Plan, context: ir.Context) -> ir.Module:
 
 def _size_table(plan: Plan) -> SizeTable:
     """Representatives for the symbolic sizes in the types and attributes of a plan."""
-    types = [a.type for a in plan.signature.arguments]
     values: list[Any] = []
-    for step in plan.steps:
-        types += [step.out_type, *map(plan.type_of, step.args)]
-        values += [v for v in step.attrs.values() if not isinstance(v, tuple)]
-        values += [n for v in step.attrs.values() if isinstance(v, tuple) for n in v]
-        literals = [a for a in step.args if isinstance(a, Literal) and a.array.size == 1]
-        values += [int(a.array) for a in literals if np.isfinite(a.array)]
-    values += [n for type_ in types for n in type_.shape]
+    for part in _with_regions(plan):
+        types = [a.type for a in part.signature.arguments]
+        for step in part.steps:
+            types += [step.out_type, *map(part.type_of, step.args), *step.results]
+            values += [v for v in step.attrs.values() if not isinstance(v, tuple)]
+            values += [n for v in step.attrs.values() if isinstance(v, tuple) for n in v]
+            literals = [a for a in step.args if isinstance(a, Literal) and a.array.size == 1]
+            values += [int(a.array) for a in literals if np.isfinite(a.array)]
+        values += [n for type_ in types for n in type_.shape]
     # A size that is never positive is written as the negative of a size.
     sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]
     expressions = {size: size for size in sizes if not _is_product(size)}
     numbers = {v for v in values if type(v) is int}
+    draws = [s for part in _with_regions(plan) for s in part.steps if s.op == "uniform"]
+    for step in draws:
+        numbers |= code_constants(step.attrs["stream"])
     for size in expressions:
         _refuse_choices(size, plan)
     return choose_representatives(plan.dims, expressions, numbers)
 
 
-def _refuse_regions(plan: Plan) -> None:
+def _with_regions(plan: Plan) -> Iterator[Plan]:
+    """A plan, and the plans of all regions inside."""
+    yield plan
     for step in plan.steps:
-        if step.regions:
-            raise SymbolicSizeError(
-                f"{step.op} in a program with the dims {', '.join(d.name for d in plan.dims)}: "
-                "control flow takes static sizes",
-                where=None if step.location is None else str(step.location),
-                hint="compile the program for each size, or without the loop",
-            )
+        for region in step.regions:
+            yield from _with_regions(region)
 
 
 def _refuse_choices(size: Size, plan: Plan) -> None:
@@ -84,7 +85,13 @@ def _refuse_choices(size: Size, plan: Plan) -> None:
     if choice is None:
         return
     location = next(
-        (s.location for s in plan.steps if any(str(size) == str(n) for n in s.out_type.shape)), None
+        (
+            step.location
+            for part in _with_regions(plan)
+            for step in part.steps
+            if any(str(size) == str(n) for n in step.out_type.shape)
+        ),
+        None,
     )
     raise SymbolicSizeError(
         f"code generation does not take the size {size}: {choice} is not a polynomial of the dims",
@@ -138,7 +145,7 @@ class _Emitter:
         operands = [self._value(a, step.location) for a in step.args]
         if step.op == "result":
             return operands[0][step.attrs["index"]]
-        if step.regions:
+        if step.results:
             regions = [_Emitter(plan).inline for plan in step.regions]
             with mlir_location(step.location):
                 results = emit_control(step.op, operands, step.attrs, step.results, regions)

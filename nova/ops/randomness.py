@@ -45,6 +45,13 @@ def philox(counter: Any, key: Any, multiply: Any) -> list[Any]:
     return [c0, c1, c2, c3]
 
 
+def code_constants(stream: int) -> set[int]:
+    """The integers in the code of a draw of `stream`: no symbolic size may look like one."""
+    products = [stream * m for m in _MULTIPLIERS]
+    words = {word for p in products for word in (p >> 32, p & _LOW)}
+    return {*_MULTIPLIERS, *_KEY_STEPS, _LOW, *words}
+
+
 def philox_numpy(counter: Any, key: Any) -> list[np.ndarray]:
     """`philox` of uint64 arrays."""
 

@@ -25,9 +25,19 @@ def build_plan(
 
     Leaves with data that are neither inputs nor params become literals.
     """
-    updates = dict(updates or {})
-    bound = _bind(inputs, params)
     _check_dims(inputs, params)
+    return _linearize(outputs, inputs, params, updates)
+
+
+def _linearize(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    params: Sequence[Tensor] = (),
+    updates: Mapping[Tensor, Tensor] | None = None,
+) -> Plan:
+    """The plan of a program, or of a region, whose sizes the program determines."""
+    updates = updates or {}
+    bound = _bind(inputs, params)
     param_index = {id(p): i for i, p in enumerate(params)}
     _check_updates(updates, param_index)
     steps: list[Step] = []
@@ -45,7 +55,7 @@ def build_plan(
             continue
         slot = len(steps)
         operands = tuple(args[id(i)] for i in node.inputs)
-        if node.regions:
+        if node.result_types:
             steps.append(_region_step(node, operands, slot, positions[id(node)]))
         else:
             attrs = dict(node.attrs)
@@ -75,7 +85,7 @@ def _used_results(order: Sequence[Tensor]) -> dict[int, dict[int, int]]:
             used.setdefault(id(node.inputs[0]), set()).add(node.attrs["index"])
     positions: dict[int, dict[int, int]] = {}
     for node in order:
-        if node.regions:
+        if node.result_types:
             every = range(len(node.result_types))
             carries = node.attrs.get("carries", len(every))
             computed = [i for i in every if i < carries or i in used.get(id(node), ())]
@@ -88,10 +98,10 @@ def _region_step(
 ) -> Step:
     assert node.op is not None
     if len(computed) == len(node.result_types):
-        plans = [build_plan(r.results, r.params) for r in node.regions]
+        plans = [_linearize(r.results, r.params) for r in node.regions]
     else:
         [body] = node.regions
-        plans = [build_plan([body.results[i] for i in computed], body.params)]
+        plans = [_linearize([body.results[i] for i in computed], body.params)]
     types = tuple(node.result_types[i] for i in computed)
     return Step(
         node.op.name,

@@ -7,11 +7,14 @@ computes with a size, such as the divisor of a mean, happens here, where sizes a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nova.core.location import at
 from nova.graph.autodiff import expand_composite
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import OPS
+from nova.ops.loops.control import CONTROL_OPS
 from nova.plan.plan import Arg, Literal, Plan, Slot, Step
 
 
@@ -40,7 +43,13 @@ class _Expander:
         return self.slots[arg.index] if isinstance(arg, Slot) else arg
 
     def _step(self, step: Step) -> Arg:
-        row, args = OPS[step.op], tuple(map(self._arg, step.args))
+        args = tuple(map(self._arg, step.args))
+        if step.op in CONTROL_OPS:
+            index = len(self.steps)
+            regions = tuple(map(expand_composites, step.regions))
+            self.steps.append(replace(step, args=args, out_slot=index, regions=regions))
+            return Slot(index)
+        row = OPS[step.op]
         types = tuple(self.plan.type_of(arg) for arg in step.args)
         whole = row.has_kernel is not None and row.has_kernel(types, step.attrs)
         if row.kind != "composite" or whole:

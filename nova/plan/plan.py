@@ -81,8 +81,8 @@ class Step:
     """`out_slot = op(args, **attrs)`; `location` is the user's line.
 
     `device` is `cpu` for a host-pinned step, and empty for a step on the program's target. A step
-    with `regions` (nova/ops/loops/control.py) has `results`: steps of the op `result` select one of
-    them, and `out_type` is the type of the first.
+    with `regions`, or a call (nova/ops/loops/control.py), has `results`: steps of the op `result`
+    select one of them, and `out_type` is the type of the first.
     """
 
     op: str

@@ -31,6 +31,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +44,7 @@ from nova.core.signature import Argument, Signature
 from nova.core.sizes import Dim, SizeExpr, parse_size
 from nova.core.sizes.text import parse_dim, parse_shape, print_dim
 from nova.errors import NovaError, PlanSyntaxError
-from nova.ops.loops.control import REGION_OPS, control_types, is_op
+from nova.ops.loops.control import CALL, REGION_OPS, check_call, control_types, is_op
 from nova.plan.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 
 _PLAIN_NAME = re.compile(r'[^\s:()\[\]{}<>,#"][^\s:()\[\]{}<>,#]*')
@@ -80,15 +81,20 @@ def print_plan(plan: Plan, *, locations: bool = True, constants: Constants | Non
 
     With a table of `constants`, large literals are moved there, and the text has their digests.
     """
-    keep = constants
-    lines = ["plan {", *(f"  dim {print_dim(d)}" for d in plan.dims)]
+    dims = [f"  dim {print_dim(d)}" for d in plan.dims]
+    return _print_plan(plan, dims, locations, constants)
+
+
+def _print_plan(plan: Plan, dims: list[str], locations: bool, keep: Constants | None) -> str:
+    """The text of a program, or of a region, which has the dims of the program."""
+    lines = ["plan {", *dims]
     lines += [f"  input {_print_name(a.name)}: {a.type}" for a in plan.signature.inputs]
     lines += [f"  param {_print_name(a.name)}: {a.type}" for a in plan.signature.params]
     for step in plan.steps:
         lines.append("  " + _print_step(step, locations, keep))
-        if step.regions:
+        if step.results:
             for region in step.regions:
-                text = print_plan(region, locations=locations, constants=keep)
+                text = _print_plan(region, [], locations, keep)
                 lines += [f"    {line}" for line in text.splitlines()]
             lines.append("  }")
     lines += [f"  update param[{i}] = {_print_arg(v, keep)}" for i, v in plan.updates]
@@ -101,7 +107,7 @@ def _print_step(step: Step, locations: bool, keep: Constants | None) -> str:
     attrs = ", ".join(f"{k}={_print_attr(v)}" for k, v in sorted(step.attrs.items()))
     text = f"slot[{step.out_slot}] = {step.op}({args})"
     text += f" {{{attrs}}}" if attrs else ""
-    types = f"({', '.join(map(str, step.results))}) {{" if step.regions else f"{step.out_type}"
+    types = f"({', '.join(map(str, step.results))}) {{" if step.results else f"{step.out_type}"
     text += (f" @{step.device}" if step.device else "") + f" : {types}"
     return text + (_print_location(step.location) if locations and step.location else "")
 
@@ -169,11 +175,11 @@ def parse_plan(text: str, filename: str = "<plan>") -> Plan:
 
 
 class _Parser:
-    def __init__(self, filename: str):
+    def __init__(self, filename: str, dims: Mapping[str, Dim] | None = None):
         self.filename = filename
         self.number = 0
         self.state = "before"
-        self.dims: dict[str, Dim] = {}
+        self.dims: dict[str, Dim] = dict(dims or {})
         self.inputs: list[Argument] = []
         self.params: list[Argument] = []
         self.steps: list[Step] = []
@@ -257,7 +263,7 @@ class _Parser:
             self._close_step()
             return
         if self.region is None:
-            self.region = _Parser(self.filename)
+            self.region = _Parser(self.filename, self.dims)
         self.region.line(number, line)
         if self.region.state == "closed":
             self.plans.append(self.region.finish())
@@ -272,7 +278,11 @@ class _Parser:
             for p in self.plans
         ]
         try:
-            expected = control_types(step.op, operands, step.attrs, regions)
+            if step.op == CALL.name:
+                check_call(operands, step.attrs, regions)
+                expected = step.results
+            else:
+                expected = control_types(step.op, operands, step.attrs, regions)
             if expected != step.results:
                 types = ", ".join(map(str, expected))
                 raise NovaError(f"its results are ({types})")

@@ -64,17 +64,20 @@ class Executable:
         outputs: Sequence[TensorSpec],
     ) -> _native.Program:
         """The native program of a block of tables, with the values of `sizes` if it loads any."""
-        return _native.Program(
-            self._image,
-            block,
-            self.artifact.file.constants_vaddr(self.variant),
-            [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in args],
-            [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
-            make_converter(args, outputs),
-            self._release_gil,
-            make_reporter(self.artifact, self.variant),
-            sizes,
-        )
+        try:
+            return _native.Program(
+                self._image,
+                block,
+                self.artifact.file.constants_vaddr(self.variant),
+                [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in args],
+                [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
+                make_converter(args, outputs),
+                self._release_gil,
+                make_reporter(self.artifact, self.variant),
+                sizes,
+            )
+        except _native.FileError as error:  # of a file that it calls
+            raise ArtifactError(f"check '{error.check}' failed: {error.text}") from None
 
     @property
     def spec(self) -> VariantSpec:

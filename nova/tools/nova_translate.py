@@ -18,11 +18,11 @@ from nova.artifact.elf.runtime_object import why_no_runtime
 from nova.artifact.sign import read_private_key
 from nova.compiler.dump import write_stage
 from nova.compiler.recorder import Recorder
-from nova.core.records import record
 from nova.core.targets import host_arch, parse_target
 from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source
 from nova.tools.mlir_source import describe_error, render_diagnostic
+from nova.tools.sizes import add_shape_argument, named_shapes
 from nova.tools.start import add_version
 from nova.tools.streams import open_closed_streams
 
@@ -82,14 +82,7 @@ def _make_parser() -> argparse.ArgumentParser:
         help="what to compile for; may be given several times (default: cpu, this machine)",
     )
     add("--entry", default="main", metavar="NAME", help="the function to start from (main)")
-    add(
-        "--shape",
-        action="append",
-        metavar="SIZES",
-        type=_sizes,
-        help="sizes of an argument, such as 8x128; a program with ? sizes needs all of them; "
-        "an ONNX model has names: x=8x128 is an input, batch=8 an axis",
-    )
+    add_shape_argument(parser)
     add(
         "--emit",
         choices=EMITS,
@@ -131,20 +124,6 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-@record
-class _Sizes:
-    """An example argument of `nova.translate`."""
-
-    shape: tuple[int, ...]
-    dtype: None = None
-    name: str = ""
-
-
-def _sizes(text: str) -> _Sizes:
-    name, _, sizes = text.rpartition("=")
-    return _Sizes(tuple(int(size) for size in sizes.split("x") if size), name=name)
-
-
 def _import_onnx(args: argparse.Namespace) -> Source:
     """The text of an ONNX model in the nova dialect."""
     from nova.api.from_onnx import from_onnx  # only for ONNX models
@@ -155,7 +134,7 @@ def _import_onnx(args: argparse.Namespace) -> Source:
     shapes = args.shape or []
     if any(not sizes.name for sizes in shapes):
         raise PipelineError("--shape of an ONNX model has a name, such as --shape x=8x128")
-    source = from_onnx(args.file, shapes={sizes.name: sizes.shape for sizes in shapes}).source()
+    source = from_onnx(args.file, shapes=named_shapes(shapes)).source()
     args.shape, args.start_from = None, "nova"
     return source
 

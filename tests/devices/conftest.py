@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import time
@@ -31,6 +32,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run(["cc", *flags, "-o", path, source], check=True)
     return path
+
+
+@pytest.fixture
+def only_new_objects() -> None:
+    """`gc.collect()` walks the objects of this test, and not those of all imported libraries."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -428,6 +428,7 @@ def every_failure(fake: FakeCuda) -> list[str]:
     return sorted(set(fake.history) - {"cuInit", "cuDevicePrimaryCtxRelease"})
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_any_call_may_fail(fake: FakeCuda) -> None:
     """Whatever the driver refuses, and when: an error, nothing left, and the next goes well."""
     large = np.ones(LARGE // 4, "f4")

@@ -304,6 +304,7 @@ def test_a_fault_of_the_simulated_device(host: bytes, simulated: Model) -> None:
         np.testing.assert_array_equal(simulated(x), 18 * x)
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_any_call_may_fail(fake: FakeCuda, host: bytes) -> None:
     """Whatever the driver refuses, and when: an error, nothing left, and the next goes well."""
     contents = hybrid_contents(host)
@@ -316,7 +317,7 @@ def test_any_call_may_fail(fake: FakeCuda, host: bytes) -> None:
     run_all()
     gc.collect()
     used = fake.library.fake_used()
-    # What the driver does not free is lost, also for the tests behind this one.
+    # What the driver does not free is lost, also for the tests after this one.
     names = sorted(set(fake.history) - {"cuInit", "cuDevicePrimaryCtxRelease", "cuMemFree"})
     for name in names:
         for after in (1, 2, 4):

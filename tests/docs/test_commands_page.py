@@ -50,7 +50,7 @@ def test_commands_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
             output = capsys.readouterr().out
             assert matches(output, listing), f"docs/commands.md:{block.line}: {command}\n{output}"
             ran += 1
-    assert ran == 12
+    assert ran == 13
     np.testing.assert_array_equal(np.load("y.npy").shape, (4, 2))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,22 @@ from tests.support.symbolic_programs import B, symbolic_program
 COLUMNS, ROWS = 24, 80
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scan_rows(x: Any, w: Any) -> Any:
+    """A loop over rows, whose number is symbolic, and a branch over all of them."""
+    rows = nova.scan(lambda c, row: (c * 0.5 + row, c + row), w, x)[1]
+    return nova.cond(rows.sum() > 100, lambda v: v + w, lambda v: v * 2, rows)
+
+
+@pytest.fixture(scope="module", params=["softmax", "control flow"])
+def path(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sizes")
-    shapes = [(B, COLUMNS), (COLUMNS,)]
-    symbolic_program(lambda x, w: nova.softmax(x + w) * x, shapes, folder)
+    if request.param == "softmax":
+        shapes = [(B, COLUMNS), (COLUMNS,)]
+        symbolic_program(lambda x, w: nova.softmax(x + w) * x, shapes, folder)
+    else:
+        x = nova.input((nova.dim("B", min=0), COLUMNS), name="x")
+        w = nova.input((COLUMNS,), name="w")
+        nova.compile(scan_rows(x, w), inputs=[x, w]).save(folder / "symbolic.nova")
     return folder / "symbolic.nova"
 
 

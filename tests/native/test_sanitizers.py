@@ -26,6 +26,7 @@ from c_build import MEMORY, NATIVE, THREADS, WRAP, build_test
         ("exec/test_many_programs.c", MEMORY),
         ("exec/test_task_plan.c", THREADS),
         ("exec/test_task_plan.c", MEMORY),
+        ("exec/test_loop_threads.c", MEMORY),
         ("exec/test_stall.c", THREADS),
         ("exec/test_stall.c", MEMORY),
         ("api/test_model.c", MEMORY),

@@ -198,8 +198,10 @@ typedef struct nova_interface {
  *     while   reads: condition (1 byte), constants, carries; region (constants, carries) ->
  *             (carries, condition)
  *     for     reads: constants, carries, xs; results: carries, ys; region (position, constants,
- *             carries, slices of xs) -> (carries, slices of ys), for each of `length` positions */
-enum { NOVA_SWITCH = 0, NOVA_LOOP_WHILE = 1, NOVA_LOOP_FOR = 2 };
+ *             carries, slices of xs) -> (carries, slices of ys), for each of `length` positions
+ *     call    reads: the bytes of a `.nova` file, a constant, and its arguments; results: its
+ *             outputs; no region: the program of the file runs (src/exec/callee.h) */
+enum { NOVA_SWITCH = 0, NOVA_LOOP_WHILE = 1, NOVA_LOOP_FOR = 2, NOVA_CALL = 3 };
 
 typedef struct nova_control_record {
     uint32_t block;  /* that has the kernel */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "exec/loop_threads.h"
 #include "exec/program.h"
 
 /* Iterations of an inline region between two checks whether the run goes on: such a region takes
@@ -24,6 +25,8 @@ typedef struct {
     void *workspace;
     void *scratch;
     nova_run_options options;
+    nova_loop_threads threads;
+    unsigned workers; /* that the region is worth */
 } control_region;
 
 /* The nova_poll of the execution of a region: its owner is the watch of the loop. */
@@ -46,7 +49,21 @@ static nova_status control_begin(control_region *region)
         .workers = nova_execution_workers(region->execution, region->watch->worker_limit),
         .poll = control_poll,
     };
+    region->workers = region->options.workers;
+    pthread_mutex_lock(&region->program->mutex);
+    region->threads = region->program->loop_threads;
+    pthread_mutex_unlock(&region->program->mutex);
     return NOVA_OK;
+}
+
+static void control_end(control_region *region)
+{
+    if (region->execution == NULL)
+        return;
+    pthread_mutex_lock(&region->program->mutex);
+    region->program->loop_threads = region->threads;
+    pthread_mutex_unlock(&region->program->mutex);
+    nova_execution_give(region->execution);
 }
 
 static nova_status control_call(control_region *region, void *const *arguments,
@@ -59,6 +76,20 @@ static nova_status control_call(control_region *region, void *const *arguments,
                       region->execution->pointers);
     return nova_instance_run(region->execution->instance, nova_execution_task, region->execution,
                              &region->options, NULL);
+}
+
+/* An iteration: control_call on as many threads as it is worth. */
+static nova_status control_iterate(control_region *region, void *const *arguments,
+                                   void *const *outputs)
+{
+    if (region->execution == NULL || region->workers == 1)
+        return control_call(region, arguments, outputs);
+    bool alone = nova_loop_threads_alone(&region->threads);
+    region->options.workers = alone ? 1 : region->workers;
+    uint64_t start = nova_clock_ns();
+    nova_status status = control_call(region, arguments, outputs);
+    nova_loop_threads_record(&region->threads, nova_clock_ns() - start);
+    return status;
 }
 
 /* Whether a loop goes on after `iteration`. */
@@ -132,7 +163,7 @@ static nova_status control_run_while(control_loop *loop, control_region *region)
         if (status != NOVA_OK)
             break;
         control_place_carries(loop, i % 2 == 0);
-        status = control_call(region, loop->arguments, loop->outputs);
+        status = control_iterate(region, loop->arguments, loop->outputs);
         control_advance(loop, control->constants);
     }
     if (status == NOVA_OK)
@@ -171,9 +202,11 @@ static nova_status control_run_for(control_loop *loop, control_region *region)
         loop->header->position = position;
         control_place_carries(loop, (control->length - 1 - i) % 2 == 0);
         control_place_slices(loop, position);
-        status = control_call(region, loop->arguments, loop->outputs);
+        status = control_iterate(region, loop->arguments, loop->outputs);
         control_advance(loop, first_carry);
     }
+    if (status == NOVA_OK && control->length == 0)
+        control_finish(loop, first_carry);
     return status;
 }
 
@@ -194,6 +227,8 @@ nova_status nova_control_run(const nova_program *program, const nova_launch_reco
                              const nova_control_record *control, void *const *operands,
                              void *scratch, const nova_watch *watch)
 {
+    if (control->construct == NOVA_CALL)
+        return nova_callee_run(program->kernels[launch->kernel].callee, launch, operands, watch);
     char *own = operands[launch->operand_count - 1];
     control_loop loop = {
         .tables = &program->tables,
@@ -226,6 +261,6 @@ nova_status nova_control_run(const nova_program *program, const nova_launch_reco
         status = control_run_while(&loop, &region);
     else
         status = control_run_for(&loop, &region);
-    nova_execution_give(region.execution);
+    control_end(&region);
     return status;
 }

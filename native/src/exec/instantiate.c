@@ -12,6 +12,9 @@
 
 enum { ALIGNMENT = 64 };
 
+/* Bytes of a buffer, at most: sums over the carries of a loop fit into 64 bits. */
+#define MOST_BYTES (UINT64_C(1) << 46)
+
 typedef struct {
     uint64_t offset, size;
     uint32_t first, last; /* launches */
@@ -134,11 +137,71 @@ static void instantiate_empty_ranges(const nova_tables *tables, char *block)
     }
 }
 
+/* Sets the size of the buffer that a control kernel has for itself, in its launch, interface and
+ * tiling: the workspaces of its regions are laid out. `tables` are the checked ones, and `container`
+ * is the patched copy of theirs. */
+static nova_status instantiate_control(const nova_tables *tables, char *block,
+                                       const char *container, const nova_launch_record *launch,
+                                       nova_error *error)
+{
+    const nova_control_record *control = nova_tables_control(tables, launch->kernel);
+    nova_tables patched = *tables;
+    nova_buffer *buffers = instantiate_at(tables, block, tables->buffers);
+    patched.buffers = buffers;
+    const uint32_t *operands = tables->operands + launch->first_operand;
+    for (uint32_t i = 0; i < launch->operand_count; i++)
+        if (buffers[operands[i]].nbytes > MOST_BYTES)
+            return nova_fail(error, NOVA_OVERFLOW, "", "an operand of a loop for these sizes: %s",
+                             nova_status_text(NOVA_OVERFLOW));
+    if (control->construct == NOVA_CALL)
+        return NOVA_OK; /* a called file has static sizes */
+    uint64_t workspace = 0;
+    for (uint32_t i = 0; i < control->region_count; i++) {
+        uint32_t number = tables->container.regions[control->first_region + i];
+        const nova_tables_header *region =
+            (const void *)(container + tables->container.blocks[number].offset);
+        workspace = region->workspace_size > workspace ? region->workspace_size : workspace;
+    }
+    uint64_t size = nova_control_bookkeeping(&patched, launch, control) +
+                    ((workspace + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1));
+    buffers[operands[launch->operand_count - 1]].nbytes = size;
+    if (tables->tilings == NULL)
+        return NOVA_OK;
+    uint64_t *sizes = instantiate_at(tables, block, tables->interface_sizes);
+    for (uint32_t i = 0; i < launch->kernel; i++)
+        sizes += tables->interfaces[i].operand_count;
+    sizes[launch->operand_count - 1] = size;
+    const nova_tiling *tiling = &tables->tilings[launch->kernel];
+    int64_t *words = instantiate_at(tables, block, tables->tiling_words);
+    int64_t *range = words + tiling->first_word + 2 * (uint64_t)tiling->rank;
+    for (uint32_t k = 0; k < tiling->range_count; k++, range += 3 + tiling->rank)
+        if (range[0] >> 1 == launch->operand_count - 1)
+            range[2] = (int64_t)size;
+    return NOVA_OK;
+}
+
+/* One block of tables: of a program, or of a region, whose own regions precede it. */
+static nova_status instantiate_block(const nova_tables *tables, char *block, const char *container,
+                                     nova_error *error)
+{
+    nova_status status = NOVA_OK;
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
+        const nova_launch_record *launch = &tables->launches[i];
+        if ((tables->kernels[launch->kernel].core & NOVA_CONTROL) != 0)
+            status = instantiate_control(tables, block, container, launch, error);
+    }
+    if (status != NOVA_OK)
+        return status;
+    instantiate_empty_ranges(tables, block);
+    return instantiate_lay_out(tables, block, error);
+}
+
 nova_status nova_symbolic_instantiate(const nova_symbolic *symbolic, const nova_tables *checked,
                                       const int64_t *values, void **tables, nova_error *error)
 {
     const nova_symbolic_header *header = symbolic->header;
-    if ((const void *)checked->header != symbolic->tables)
+    uint64_t size;
+    if (nova_tables_bytes(checked, &size) != symbolic->tables || size != header->tables_size)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the tables are of another program");
     char *block = malloc((size_t)header->tables_size);
     if (block == NULL)
@@ -148,8 +211,17 @@ nova_status nova_symbolic_instantiate(const nova_symbolic *symbolic, const nova_
         int64_t value = values[symbolic->patches[i].expression];
         memcpy(block + symbolic->patches[i].offset, &value, sizeof value);
     }
-    instantiate_empty_ranges(checked, block);
-    nova_status status = instantiate_lay_out(checked, block, error);
+    nova_status status = NOVA_OK;
+    uint32_t regions = nova_tables_region_count(checked);
+    for (uint32_t i = 0; status == NOVA_OK && i < regions; i++) {
+        nova_tables region;
+        nova_tables_region(checked, i, &region);
+        status = instantiate_block(&region, block + checked->container.blocks[i].offset, block,
+                                   error);
+    }
+    char *last = block + ((const char *)checked->header - (const char *)symbolic->tables);
+    if (status == NOVA_OK)
+        status = instantiate_block(checked, last, block, error);
     if (status != NOVA_OK) {
         free(block);
         return status;

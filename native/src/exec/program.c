@@ -59,6 +59,26 @@ static nova_status program_bind_buffers(nova_program *program, const nova_image 
     return NOVA_OK;
 }
 
+/* Opens the files that the program calls. */
+static nova_status program_open_callees(nova_program *program, nova_error *error)
+{
+    const nova_tables *tables = &program->tables;
+    nova_status status = NOVA_OK;
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
+        const nova_launch_record *launch = &tables->launches[i];
+        nova_bound_kernel *kernel = &program->kernels[launch->kernel];
+        if (kernel->control == NULL || kernel->control->construct != NOVA_CALL)
+            continue;
+        if (kernel->callee != NULL)
+            return nova_fail(error, NOVA_REFUSED, "tables-call", "two launches have kernel %u",
+                             launch->kernel);
+        const nova_buffer *file = &tables->buffers[tables->operands[launch->first_operand]];
+        status = nova_callee_open(tables, launch, program->constants + file->value,
+                                  (size_t)file->nbytes, &kernel->callee, error);
+    }
+    return status;
+}
+
 /* Inline runs check no errors and cannot be cancelled: only short programs whose kernels report no
  * errors run inline. */
 static bool program_runs_inline(const nova_tables *tables)
@@ -87,6 +107,9 @@ static bool program_region_runs_inline(const nova_program *program, nova_program
         if ((kernel->core & NOVA_REPORTS) != 0)
             return false;
         const nova_control_record *control = nova_tables_control(tables, number);
+        const nova_callee *callee = program->kernels[number].callee;
+        if (callee != NULL && !nova_callee_is_inline(callee))
+            return false;
         for (uint32_t k = 0; control != NULL && k < control->region_count; k++)
             if (!regions[tables->container.regions[control->first_region + k]]->is_inline)
                 return false;
@@ -132,7 +155,7 @@ static nova_status program_create_one(const nova_tables *tables, const nova_imag
         return nova_fail(error, NOVA_OVERFLOW, "tables-workspace", "a workspace of %llu bytes",
                          (unsigned long long)header->workspace_size);
     nova_program *created =
-        malloc(sizeof *created + header->kernel_count * sizeof created->kernels[0]);
+        calloc(1, sizeof *created + header->kernel_count * sizeof created->kernels[0]);
     if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %u kernels",
                          header->kernel_count);
@@ -158,6 +181,8 @@ static nova_status program_create_one(const nova_tables *tables, const nova_imag
     nova_status status = program_bind_kernels(created, image, error);
     if (status == NOVA_OK)
         status = program_bind_buffers(created, image, constants, error);
+    if (status == NOVA_OK)
+        status = program_open_callees(created, error);
     if (status != NOVA_OK) {
         created->is_region = true; /* the caller frees the regions */
         nova_program_destroy(created);
@@ -181,7 +206,11 @@ nova_status nova_program_set_sizes(nova_program *program, const int64_t *values,
     if (program->sizes == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for %zu sizes", count);
     memcpy(program->sizes, values, count * sizeof *values);
-    return NOVA_OK;
+    nova_status status = NOVA_OK;
+    uint32_t regions = program->is_region ? 0 : nova_tables_region_count(&program->tables);
+    for (uint32_t i = 0; status == NOVA_OK && i < regions; i++)
+        status = nova_program_set_sizes(program->regions[i], values, count, error);
+    return status;
 }
 
 void nova_program_destroy(nova_program *program)
@@ -197,6 +226,8 @@ void nova_program_destroy(nova_program *program)
     nova_prepared_free(atomic_load_explicit(&program->prepared, memory_order_acquire));
     pthread_mutex_destroy(&program->mutex);
     free(program->sizes);
+    for (uint32_t i = 0; i < program->tables.header->kernel_count; i++)
+        nova_callee_close(program->kernels[i].callee);
     if (!program->is_region) {
         for (uint32_t i = 0; i < nova_tables_region_count(&program->tables); i++)
             nova_program_destroy(program->regions[i]);

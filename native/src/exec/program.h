@@ -8,7 +8,9 @@
 #include "nova/execution.h"
 #include "nova/program.h"
 #include "nova/task_plan.h"
+#include "exec/callee.h"
 #include "exec/control.h"
+#include "exec/loop_threads.h"
 
 /* A kernel as a run needs it. */
 typedef struct {
@@ -19,6 +21,7 @@ typedef struct {
     };
     int64_t grid;
     const nova_control_record *control; /* NULL: it is code */
+    nova_callee *callee;                /* of a call; owned */
     bool reports;
     bool takes_scratch;
 } nova_bound_kernel;
@@ -54,9 +57,10 @@ struct nova_program {
     _Atomic(nova_prepared *) prepared; /* a list, one for each number of threads so far */
     /* The execution released last: one atomic exchange, no lock. */
     _Atomic(nova_execution *) warm;
-    pthread_mutex_t mutex; /* guards the list of the others */
+    pthread_mutex_t mutex; /* guards the list of the others, and the threads of loops */
     nova_execution *idle;
     unsigned idle_count;
+    nova_loop_threads loop_threads; /* of a region: as the last loop left it */
     nova_bound_kernel kernels[];
 };
 

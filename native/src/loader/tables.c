@@ -179,7 +179,8 @@ static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index
         if (buffer->value >= (output ? limits->output_count : limits->argument_count))
             return REFUSE(error, "tables-buffer-bounds", "buffer %u is %s %" PRIu64, index,
                           output ? "output" : "argument", buffer->value);
-        if (sizes != NULL && (uint64_t)sizes[buffer->value] != buffer->nbytes)
+        if (sizes != NULL && sizes[buffer->value] != NOVA_ANY_SIZE &&
+            (uint64_t)sizes[buffer->value] != buffer->nbytes)
             return REFUSE(error, "tables-buffer-size",
                           "buffer %u has %" PRIu64 " bytes, its tensor %" PRId64, index,
                           buffer->nbytes, sizes[buffer->value]);

@@ -30,7 +30,7 @@ static nova_status container_find_arrays(const char *block, size_t size, nova_co
     const nova_container_header *header = container->header = (const void *)block;
     if (size < sizeof *header || header->size != size || header->reserved != 0)
         return REFUSE(error, "a container of %zu bytes", size);
-    if (header->block_count < 2 || header->block_count > MOST_BLOCKS ||
+    if (header->block_count < 1 || header->block_count > MOST_BLOCKS ||
         header->control_count > MOST_BLOCKS || header->region_count > MOST_BLOCKS)
         return REFUSE(error, "%u blocks, %u control kernels, %u regions", header->block_count,
                       header->control_count, header->region_count);
@@ -99,7 +99,7 @@ uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_r
                                   const nova_control_record *control)
 {
     uint64_t size = 64;
-    if (control->construct == NOVA_SWITCH)
+    if (control->construct == NOVA_SWITCH || control->construct == NOVA_CALL)
         return size;
     size += ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
     for (uint32_t i = 0; i < control->carries; i++)
@@ -115,6 +115,10 @@ typedef struct {
 
 static nova_status container_slice(uint64_t size, int64_t length, int64_t *slice, nova_error *error)
 {
+    if (length == 0) { /* the region never runs */
+        *slice = NOVA_ANY_SIZE;
+        return size == 0 ? NOVA_OK : REFUSE(error, "%" PRIu64 " bytes are not 0 slices", size);
+    }
     if (size % (uint64_t)length != 0)
         return REFUSE(error, "%" PRIu64 " bytes are not %" PRId64 " slices", size, length);
     *slice = (int64_t)(size / (uint64_t)length);
@@ -188,13 +192,27 @@ static nova_status container_check_control(const nova_tables *tables,
             return REFUSE(error, "a while loop has %u operands", launch->operand_count);
         break;
     default:
-        if (control->construct != NOVA_LOOP_FOR || control->length < 1 || control->reverse > 1)
+        if (control->construct != NOVA_LOOP_FOR || control->length < 0 || control->reverse > 1)
             return REFUSE(error, "control kernel of construct %u, length %" PRId64,
                           control->construct, control->length);
     }
     if (control->region_count < 1 ||
         (control->construct != NOVA_SWITCH && control->region_count > 1))
         return REFUSE(error, "a control kernel has %u regions", control->region_count);
+    return NOVA_OK;
+}
+
+/* Checks a launch that runs a file; the file itself is checked when it is opened. */
+static nova_status container_check_call(const nova_tables *tables,
+                                        const nova_launch_record *launch,
+                                        const nova_control_record *control, nova_error *error)
+{
+    const nova_buffer *file = &tables->buffers[tables->operands[launch->first_operand]];
+    if (file->kind != NOVA_CONSTANT || control->region_count != 0 || control->constants != 0 ||
+        control->carries != 0 || control->reverse != 0 || control->length != 0 ||
+        launch->operand_count < launch->reads + UINT64_C(1))
+        return REFUSE(error, "a call has %u operands, %u regions, and its file is not a constant",
+                      launch->operand_count, control->region_count);
     return NOVA_OK;
 }
 
@@ -207,6 +225,8 @@ static nova_status container_check_regions(const nova_tables *tables,
 {
     if (launch->operand_count < 2 || launch->reads < 1)
         return REFUSE(error, "a control kernel has %u operands", launch->operand_count);
+    if (control->construct == NOVA_CALL)
+        return container_check_call(tables, launch, control, error);
     nova_status status = container_check_control(tables, launch, control, error);
     if (status != NOVA_OK)
         return status;

@@ -4,6 +4,9 @@
 
 #include "nova/tables.h"
 
+/* In the sizes of nova_tables_limits: that of a slice of a loop of no iterations. */
+enum { NOVA_ANY_SIZE = -1 };
+
 /* Finds the interfaces at *position of a block of `limit` bytes, and moves it after them. */
 nova_status nova_interfaces_find(nova_tables *tables, const char *block, uint64_t limit,
                                  uint64_t *position, nova_error *error);

@@ -24,7 +24,7 @@ PyObject *make_file_error(void)
     return file_error;
 }
 
-static void file_raise_error(const nova_error *error)
+void raise_file_error(const nova_error *error)
 {
     PyObject *value = PyObject_CallFunction(file_error, "ss", error->check, error->text);
     PyObject *check = PyUnicode_FromString(error->check), *text = PyUnicode_FromString(error->text);
@@ -41,7 +41,7 @@ static void file_raise_error(const nova_error *error)
 static PyObject *file_raise(const nova_error *error, int number, PyObject *path)
 {
     if (error->status == NOVA_REFUSED || error->status == NOVA_UNSUPPORTED) {
-        file_raise_error(error);
+        raise_file_error(error);
     } else if (error->status == NOVA_SYSTEM_ERROR && path != NULL) {
         errno = number;
         PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path);

@@ -124,6 +124,9 @@ void raise_run_status(nova_status status, const char *context);
 /* The exception for a function that has filled an error. */
 void raise_error(const nova_error *error);
 
+/* Raises FileError with the check and the text of an error. */
+void raise_file_error(const nova_error *error);
+
 /* Makes the class FileError; called once by the module's initialization. */
 PyObject *make_file_error(void);
 

@@ -58,7 +58,10 @@ static bool program_bind_tables(ProgramObject *self, const Signature *signature,
     const nova_image *image = ((ImageObject *)self->image)->image;
     nova_status status = nova_program_create(&tables, image, constants, &self->program, &error);
     if (status != NOVA_OK) {
-        raise_error(&error);
+        if (status == NOVA_REFUSED) /* a file that it calls */
+            raise_file_error(&error);
+        else
+            raise_error(&error);
         return false;
     }
     if (nova_program_workspace_size(self->program) > 0)

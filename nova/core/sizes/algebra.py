@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import gcd, prod
-from typing import Any, TypeAlias, Union
+from typing import Any, NoReturn, TypeAlias, Union
 
 import numpy as np
 
@@ -252,6 +252,12 @@ class SizeExpr:
         size = _operand(other)
         return NotImplemented if size is None else size - _floor_divide(size, self) * self
 
+    def __truediv__(self, other: Any) -> Any:
+        """A quotient is not a size; numpy and Python code that needs one needs a number."""
+        return NotImplemented if _operand(other) is None else self._raise_no_number()
+
+    __rtruediv__ = __truediv__
+
     # --- comparisons ----------------------------------------------------------------------------
 
     def __hash__(self) -> int:
@@ -296,6 +302,9 @@ class SizeExpr:
         return answer
 
     # --- numbers --------------------------------------------------------------------------------
+
+    def _raise_no_number(self) -> NoReturn:
+        raise self._no_number()
 
     def _no_number(self) -> SymbolicSizeError:
         return SymbolicSizeError(

@@ -80,7 +80,7 @@ class Specializer:
         """The graph for these arguments; without them by the declared shapes alone."""
         fixed = dict(self.values)
         while True:
-            inputs = {info.name: self._input(info, arguments, fixed) for info in self.inputs}
+            inputs = self._inputs(arguments, fixed)
             try:
                 return Importer(self.model).build(inputs)
             except OnnxValueError as error:
@@ -88,6 +88,13 @@ class Specializer:
                 if not more:
                     raise
                 fixed.update(more)
+
+    def placeholders(self) -> dict[str, Any]:
+        """The inputs by name, for the declared shapes and the values that the user fixes."""
+        return self._inputs(None, self.values)
+
+    def _inputs(self, arguments: Mapping[str, Any] | None, fixed: Any) -> dict[str, Any]:
+        return {info.name: self._input(info, arguments, fixed) for info in self.inputs}
 
     def _fixable(
         self, error: OnnxValueError, arguments: Mapping[str, Any] | None, fixed: Mapping[str, Any]

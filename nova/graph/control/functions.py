@@ -6,12 +6,14 @@ Each traces its functions once into regions (`regions.py`) and creates one op wi
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova.core.dtypes import TensorType, bool_, i64
 from nova.core.location import user_location
 from nova.core.pytree import TreeDef, flatten, unflatten
+from nova.core.sizes import Size, SizeExpr, at_most, known_equal
 from nova.core.user_facing import user_facing
 from nova.errors import BranchError, CarryError, ControlFlowError, NovaError
 from nova.graph.build import cast
@@ -104,17 +106,18 @@ def fori_loop(
 ) -> Any:
     """`for i in range(lower, upper): value = body_fun(i, value)`; returns the last value.
 
-    With Python ints as bounds it has a gradient; else it is a `while_loop`.
+    With Python ints or symbolic sizes as bounds it has a gradient; else it is a `while_loop`.
     """
     _require_callable("fori_loop", body_fun)
-    if _is_int(lower) and _is_int(upper):
-        start = int(lower)
+    count = _iterations(lower, upper)
+    if count is not None:
+        start = _as_size(lower)
 
         def step(carry: tuple[Any, Tensor], _: Any) -> tuple[Any, None]:
             i, value = carry
-            return (i, body_fun(F.add(i, start) if start else i, value)), None
+            return (i, body_fun(i if known_equal(start, 0) else F.add(i, start), value)), None
 
-        return _scan("fori_loop", step, init_val, None, max(0, int(upper) - start), False, unroll)
+        return _scan("fori_loop", step, init_val, None, count, False, unroll)
     first, last = (_scalar("fori_loop", "a bound", bound) for bound in (lower, upper))
     for bound in (first, last):
         if not bound.dtype.is_integer:
@@ -133,7 +136,7 @@ def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
     xs: Any = None,
-    length: int | None = None,
+    length: Size | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> tuple[Any, Any]:
@@ -165,7 +168,7 @@ def _scan(
     step: Callable[..., Any],
     init: Any,
     xs: Any,
-    length: int | None,
+    length: Size | None,
     reverse: bool,
     unroll: int | bool | None,
     *,
@@ -176,7 +179,11 @@ def _scan(
     stacked = [as_tensor(leaf) for leaf in x_leaves]
     count = _length(title, stacked, length)
     leaves, structure = _carry_leaves(title, init)
-    if unroll is True or count == 1 or (unroll and count and unroll >= count):
+    if unroll is True and not isinstance(count, int):
+        raise _fail(
+            f"{title}: unroll=True and {count} iterations", "a symbolic number is not written out"
+        )
+    if isinstance(count, int) and (count == 1 or (count and unroll and _is_short(count, unroll))):
         return _unrolled(step, init, stacked, x_structure, count, reverse, pair)
     x_types = [slice_type(t.type, count) for t in stacked]
     tree: list[TreeDef] = []
@@ -206,7 +213,7 @@ def _scan(
     }
     if not regions[0].results:
         return (unflatten(structure, []), unflatten(tree[0], [])) if pair else init
-    if count == 0:
+    if known_equal(count, 0):
         types = [r.type for r in region.results[len(carries) :]]
         results = [*carries, *(F.zeros((0, *t.shape), dtype=t.dtype) for t in types)]
     else:
@@ -237,18 +244,33 @@ def _unrolled(
     return carry, unflatten(rows[0][1], ys) if rows else None
 
 
-def _length(title: str, stacked: list[Tensor], length: int | None) -> int:
-    if length is not None and not (_is_int(length) and length >= 0):
+def _is_short(count: int, unroll: int | bool) -> bool:
+    """Whether a loop of `count` iterations is written out."""
+    return unroll is True or unroll >= count
+
+
+def _iterations(lower: Any, upper: Any) -> Size | None:
+    """The iterations from `lower` to `upper`; None unless both and their order are known."""
+    if not (_is_int(lower) and _is_int(upper)):
+        return None
+    first, last = _as_size(lower), _as_size(upper)
+    if isinstance(first, int) and isinstance(last, int):
+        return max(0, last - first)
+    return last - first if at_most(first, last) else None
+
+
+def _length(title: str, stacked: list[Tensor], length: Size | None) -> Size:
+    if length is not None and not (_is_int(length) and at_most(0, _as_size(length))):
         raise _fail(f"{title}: length is {length!r}", "pass an int that is not negative")
     if any(t.ndim == 0 for t in stacked):
         raise _fail(f"{title}: xs contains a 0-d tensor", "xs has slices along its first axis")
-    sizes = {t.shape[0] for t in stacked} | (set() if length is None else {int(length)})
-    if len(sizes) > 1:
-        text = ", ".join(map(str, sorted(sizes)))
+    sizes = [t.shape[0] for t in stacked] + ([] if length is None else [_as_size(length)])
+    if any(not known_equal(size, sizes[0]) for size in sizes):
+        text = ", ".join(sorted(set(map(str, sizes))))
         raise _fail(f"{title}: xs and length have different sizes: {text}", "the first axis counts")
     if not sizes:
         raise _fail(f"{title}: needs xs or a length", "pass length=n for n iterations")
-    return sizes.pop()
+    return sizes[0]
 
 
 # --- branches -------------------------------------------------------------------------------------
@@ -379,6 +401,11 @@ def _require_callable(title: str, *functions: Any) -> None:
                 f"{title}: {type(function).__name__} is not a function",
                 "pass functions: the chosen one is called",
             )
+
+
+def _as_size(value: Any) -> Size:
+    """A bound or length that `_is_int` as a size."""
+    return value if isinstance(value, SizeExpr) else operator.index(value)
 
 
 def _is_int(value: Any) -> bool:

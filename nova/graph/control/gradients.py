@@ -10,6 +10,7 @@ In: a node, the gradients of its results, and its operands. Out: the gradients o
   reads only its inputs there, so that no more than the carries are saved. The gradient of a
   constant operand is summed in a carry; if it is a matmul over the body's rows, the factors are
   stacked instead and multiplied once after the loop.
+- `call` becomes the vjp of the graph that the file was compiled from.
 - `while` has none: the number of iterations, and so the memory, is not known.
 """
 
@@ -18,13 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nova.core.dtypes import TensorType
+from nova.core.sizes import known_equal
 from nova.errors import GradientError
 from nova.graph.build import constant
+from nova.graph.control.call import call_vjp
 from nova.graph.control.regions import Region, add_results, control_node, hoist, substitute
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import F
-from nova.ops.loops.control import COND, RESULT, SCAN
+from nova.ops.loops.control import CALL, COND, RESULT, SCAN
 
 Gradients = Sequence[Tensor | None]
 VjpGraph = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], list[Tensor | None]]
@@ -38,6 +41,8 @@ def control_vjp(
     assert node.op is not None
     if node.op is COND:
         return _cond(node, inputs, grads, vjp_graph)
+    if node.op is CALL:
+        return call_vjp(node, inputs, grads, vjp_graph)
     if node.op is SCAN:
         return _Scan(node, inputs, grads, vjp_graph).gradients()
     raise GradientError(
@@ -177,7 +182,7 @@ class _Scan:
             if piece is None:
                 continue
             pair = _row_factors(piece)
-            if pair is not None and self.node.attrs["length"] > 1:
+            if pair is not None and not known_equal(self.node.attrs["length"], 1):
                 factors.append((i, pair))
             else:
                 sums.append((i, piece))

@@ -2,7 +2,8 @@
 
 MLIR's own dialect has the verifier, the syntax and the canonicalizations that loops and branches
 need: `cond` is `scf.if` or `scf.index_switch`, `while` is `scf.while`, `scan` is `scf.for` with
-slices of its operands and results. `outline-control-flow` makes programs of the regions.
+slices of its operands and results. `outline-control-flow` makes programs of the regions. `call` is
+a call of a control function (`functions.py`) from the beginning.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova.core.dtypes import TensorType
-from nova.ir.bindings import arith, ir, scf, tensor
+from nova.ir.bindings import arith, func, ir, scf, tensor
+from nova.ir.control_flow.functions import Control
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import representative
 from nova.ir.types import tensor_type
+from nova.ops.loops.control import CALL
 
 Inline = Callable[[Sequence[Any]], list[Any]]
 """Emits a region at the insertion point, over values of its parameters; returns its results."""
@@ -28,11 +32,26 @@ def emit_control(
 ) -> list[Any]:
     """The results of an op with regions, at the insertion point and the current location."""
     types = [tensor_type(t, dialect=True) for t in results]
+    if name == CALL.name:
+        return _call(operands, attrs["memory"], types)
     if name == "cond":
         return _cond(operands, types, regions)
     if name == "while":
         return _while(operands, attrs["consts"], types, regions)
     return _scan(operands, attrs, types, regions[0])
+
+
+def _call(operands: Sequence[Any], memory: int, types: list[Any]) -> list[Any]:
+    """A call of a file: a call of a control function, which is declared for it in the module."""
+    top = ir.InsertionPoint.current.block.owner
+    while top.operation.parent.name != "builtin.module":
+        top = top.operation.parent
+    body = top.operation.parent.regions[0].blocks[0]
+    name = f"call_{len(list(body.operations))}"
+    with ir.InsertionPoint(top.operation):
+        function = func.FuncOp(name, ([o.type for o in operands], types), visibility="private")
+    Control("call", (), memory=memory).set(function)
+    return list(func.CallOp(types, ir.FlatSymbolRefAttr.get(name), operands).results)
 
 
 def _cond(operands: Sequence[Any], types: list[Any], regions: Sequence[Inline]) -> list[Any]:
@@ -79,7 +98,8 @@ def _while(
 def _scan(
     operands: Sequence[Any], attrs: Mapping[str, Any], types: list[Any], body: Inline
 ) -> list[Any]:
-    consts, length = attrs["consts"], attrs["length"]
+    # A symbolic length is its representative, as in types.
+    consts, length = attrs["consts"], representative(attrs["length"])
     first_x = consts + attrs["carries"]
     carries, xs = list(operands[consts:first_x]), list(operands[first_x:])
     stacks = [tensor.empty(list(t.shape), t.element_type) for t in types[len(carries) :]]

@@ -12,6 +12,8 @@ Arguments of a control function, and of the `main` of its regions:
             region (*consts, *carries) -> (*carries, i1): the body, and the condition after it
     for     (*consts, *carries, *xs) -> (*carries, *ys);
             region (i64 position, *consts, *carries, *x slices) -> (*carries, *y slices)
+    call    (ui8 file, *arguments) -> outputs; no regions: the file has a program, and `memory` is
+            what a run of it needs. The plan has it, and `outline-control-flow` leaves it
 
 `nova/artifact/tables.py` writes them to the file, `native/src/exec/control.c` runs them.
 """
@@ -32,12 +34,13 @@ from nova.ir.walk import functions, main_function
 class Control:
     """The contents of the attribute `nova.control`; `regions` are names of modules or functions."""
 
-    construct: str  # switch, while, for
+    construct: str  # switch, while, for, call
     regions: tuple[str, ...]
     consts: int = 0
     carries: int = 0
     length: int = 0
     reverse: bool = False
+    memory: int = 0
 
     @staticmethod
     def of(function: Any) -> Control:
@@ -47,6 +50,7 @@ class Control:
             construct=str(fields["construct"].value),
             regions=tuple(symbol.value for symbol in fields["regions"]),
             reverse=bool(fields["reverse"].value),
+            memory=int(fields["memory"].value) if "memory" in fields else 0,
             **counts,
         )
 
@@ -59,6 +63,8 @@ class Control:
             **{name: ir.IntegerAttr.get(i64, value) for name, value in counts.items()},
             "reverse": ir.BoolAttr.get(self.reverse),
         }
+        if self.construct == "call":
+            fields["memory"] = ir.IntegerAttr.get(i64, self.memory)
         CONTROL.set(function, ir.DictAttr.get(fields))
 
 

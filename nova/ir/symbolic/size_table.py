@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
+from itertools import count
 from math import isqrt, log2
 from typing import Any, TypeAlias
 
@@ -38,6 +39,9 @@ products must fit into 64 bits: code is generated for large sizes, with tails.""
 
 _LEAST_MARKER = 67
 """Smallest prime that marks the value of an expression: it divides no static number."""
+
+_ATTEMPTS = 64
+"""Primes that are tried before larger ones."""
 
 _DIM = re.compile(r"(\w+)=(\d+) (\d+) (\d+)")
 
@@ -210,6 +214,12 @@ def sizes_of(main: Any) -> Iterator[SizeTable | None]:
         yield table
 
 
+def copy_sizes(main: Any, region: Any) -> None:
+    """Give the `main` of a region the table of the program that contains it."""
+    if (table := SizeTable.of(main)) is not None:
+        table.write(region)
+
+
 def decoded(shape: Sequence[int]) -> tuple[Any, ...]:
     """A shape of the IR with expressions where it is symbolic."""
     table = _ACTIVE.get()
@@ -266,28 +276,30 @@ def choose_representatives(
 ) -> SizeTable:
     """Representatives for `dims`: `sizes` are the expressions, `numbers` the static numbers.
 
-    Every expression has a prime factor that divides no static number, and all differ.
+    Every expression has large prime factors, none divides a static number, and all differ.
     """
-    expressions = tuple(dict.fromkeys(s for s in sizes if isinstance(s, SizeExpr)))
+    every = dict.fromkeys(s for s in sizes if isinstance(s, SizeExpr))
+    expressions = tuple(e for e in every if e.symbol is None)
     static = {abs(n) + k for n in numbers if abs(n) >= _LEAST_MARKER for k in (-1, 0, 1)}
     values: dict[str, int] = {}
     candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
     for dim in dims:
-        while True:
+        for attempt in count(1):
             candidate = _next_prime(max(candidate, dim.min))
+            if attempt % _ATTEMPTS == 0:
+                candidate = _next_prime(2 * candidate)  # the quotient by a large number is small
             values[dim.name] = candidate
             ready = [e for e in expressions if all(d.name in values for d in e.symbols)]
-            chosen = [candidate, *(e.evaluate(values) for e in ready)]
-            if all(_is_marked(number, static) for number in chosen):
+            chosen = [*values.values(), *(e.evaluate(values) for e in ready)]
+            distinct = len(set(chosen)) == len(chosen)
+            if distinct and all(_is_marked(number, static) for number in chosen):
                 break
-    table = SizeTable(tuple(dims), values, expressions)
-    if len({table.representative(e) for e in expressions}) < len(expressions):
-        raise LoweringError("two different sizes of the program have the same representative")
-    return table
+    return SizeTable(tuple(dims), values, expressions)
 
 
 def _is_marked(number: int, static: set[int]) -> bool:
-    return any(all(n % prime for n in static) for prime in _markers(number))
+    primes = _markers(number)
+    return bool(primes) and all(n % prime for prime in primes for n in static)
 
 
 def _next_prime(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Ops with regions: branches and loops, and the op that selects one of their results.
+"""Ops with regions: branches and loops, calls of files, and the op that selects a result.
 
 They are not rows of the op table: their operands and results are any number of tensors of any
 types, and regions (`nova/graph/control/regions.py`) say what they compute. Graph, plan, dialect and
@@ -10,6 +10,8 @@ interpreter share the conventions below; `i` is the iteration number, an i64[].
            body (*consts, *carries) -> carries.
     scan   (*consts, *carries, *xs), region body (i, *consts, *carries, *x slices) ->
            (*carries, *y slices); results (*carries, *ys). Slices are along the first axis.
+    call   (file, *arguments) -> outputs of the program in the `.nova` file whose bytes are the
+           first operand, a literal u8[n]; no regions. `memory` is the size of its workspace.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova.core.dtypes import TensorType, bool_, i64
+from nova.core.dtypes import TensorType, bool_, i64, u8
+from nova.core.sizes import Size, SizeExpr, known_equal, known_less
 from nova.errors import NovaError, UnknownOpError
 from nova.ops.table import OPS, REQUIRED, Op, op
 
@@ -34,9 +37,15 @@ SCAN = Op(
     ("*operands",),
     attrs={"consts": REQUIRED, "carries": REQUIRED, "length": REQUIRED, "reverse": False},
 )
+CALL = Op(
+    "call",
+    "The program of a `.nova` file.",
+    ("file", "*arguments"),
+    attrs={"memory": REQUIRED},
+)
 RESULT = Op("result", "One result of an op with regions.", ("x",), attrs={"index": REQUIRED})
 
-REGION_OPS = {op.name: op for op in (COND, WHILE, SCAN)}
+REGION_OPS = {op.name: op for op in (COND, WHILE, SCAN, CALL)}
 CONTROL_OPS = {**REGION_OPS, RESULT.name: RESULT}
 
 Types = tuple[TensorType, ...]
@@ -54,9 +63,9 @@ def is_op(name: str) -> bool:
     return name in OPS or name in CONTROL_OPS
 
 
-def slice_type(stacked: TensorType, length: int) -> TensorType:
+def slice_type(stacked: TensorType, length: Size) -> TensorType:
     """The type of one slice of a value that a scan reads; NovaError if it has no such slices."""
-    if stacked.rank == 0 or stacked.shape[0] != length:
+    if stacked.rank == 0 or not known_equal(stacked.shape[0], length):
         raise NovaError(f"scans {length} slices of {stacked} along its first axis")
     return TensorType(stacked.shape[1:], stacked.dtype)
 
@@ -65,10 +74,23 @@ def control_types(
     name: str, operands: Types, attrs: Mapping[str, Any], regions: Sequence[RegionType]
 ) -> Types:
     """The result types of an op with regions; NovaError if its regions do not fit its operands."""
-    if name not in REGION_OPS:
+    if name not in REGION_OPS or name == CALL.name:
         raise UnknownOpError(f"{name!r} is not an op with regions")
     check = {"cond": _cond_types, "while": _while_types, "scan": _scan_types}[name]
     return check(operands, attrs, regions)
+
+
+def check_call(operands: Types, attrs: Mapping[str, Any], regions: Sequence[RegionType]) -> None:
+    """NovaError unless a call has the bytes of a file as its first operand, and no regions.
+
+    The types of its results are those of the file, which the runtime compares.
+    """
+    if not operands or operands[0].dtype is not u8 or operands[0].rank != 1:
+        file = operands[0] if operands else "missing"
+        raise NovaError(f"its file is {file}, must be u8[n]")
+    if regions:
+        raise NovaError(f"has {len(regions)} regions, must have none")
+    _count(attrs, "memory", 1 << 62)
 
 
 def _cond_types(operands: Types, attrs: Mapping[str, Any], regions: Sequence[RegionType]) -> Types:
@@ -98,7 +120,7 @@ def _while_types(operands: Types, attrs: Mapping[str, Any], regions: Sequence[Re
 def _scan_types(operands: Types, attrs: Mapping[str, Any], regions: Sequence[RegionType]) -> Types:
     if len(regions) != 1:
         raise NovaError(f"has {len(regions)} regions, must have a body")
-    length = _count(attrs, "length", 1 << 62)
+    length = _length(attrs)
     consts = _count(attrs, "consts", len(operands))
     first_x = consts + _count(attrs, "carries", len(operands) - consts)
     carries = operands[consts:first_x]
@@ -108,6 +130,16 @@ def _scan_types(operands: Types, attrs: Mapping[str, Any], regions: Sequence[Reg
     _require(results[: len(carries)], carries, "the body returns")
     ys = results[len(carries) :]
     return (*carries, *(TensorType((length, *t.shape), t.dtype) for t in ys))
+
+
+def _length(attrs: Mapping[str, Any]) -> Size:
+    """The number of iterations; a symbolic size is never negative."""
+    length = attrs.get("length")
+    if not isinstance(length, SizeExpr):
+        return _count(attrs, "length", 1 << 62)
+    if known_less(length, 0):
+        raise NovaError(f"its length is {length}, which is negative")
+    return length
 
 
 def _count(attrs: Mapping[str, Any], name: str, most: int) -> int:

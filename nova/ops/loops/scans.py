@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, dtype, i64
-from nova.core.sizes import same_shape
+from nova.core.sizes import is_static, known_equal, same_shape
 from nova.errors import ShapeError
 from nova.ops.pointwise import in_f32
 from nova.ops.rules import Types, is_zero, resolve_axis, widen
@@ -160,7 +160,7 @@ def _log_lower(b: Any, out: TensorType, x: Any, *, axis: int) -> Any:
 
 
 def _log_vjp(F: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
-    if not x.shape[axis]:
+    if known_equal(x.shape[axis], 0):
         return g
     # d out[j] / d x[i] = exp(x[i] - out[j]): a recurrence whose factors are at most 1.
     ahead = _shift(F, F.exp(out - _next(F, out, axis)), axis, 1)
@@ -172,7 +172,9 @@ def _log_vjp(F: Any, g: Any, out: Any, x: Any, *, axis: int) -> Any:
 
 def _next(F: Any, x: Any, axis: int) -> Any:
     n = x.shape[axis]
-    return F.take(x, np.minimum(np.arange(n) + 1, n - 1), axis=axis)
+    if is_static(n):
+        return F.take(x, np.minimum(np.arange(n) + 1, n - 1), axis=axis)
+    return F.take(x, F.arange(1, n + 1), axis=axis)  # the last position is clamped
 
 
 _MAX, _MIN = _extreme(True), _extreme(False)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, i64
+from nova.core.sizes import Shape, Size, at_most, known_equal, known_less
 from nova.errors import ShapeError
-from nova.ops.rules import Types, index_operand, int_tuple
+from nova.ops.rules import Types, clamp_position, index_operand, size_tuple
 from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -28,18 +29,25 @@ def _update_casts(dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
     return dtypes[0], dtypes[0], index_operand(dtypes[2])
 
 
-def _check_window(x: TensorType, index: TensorType, sizes: tuple[int, ...]) -> None:
+def _check_window(x: TensorType, index: TensorType, sizes: Shape) -> None:
     if index.shape != (x.rank,):
         raise ShapeError(
             f"{index.shape} start positions for a tensor of rank {x.rank}",
             hint="one position for each axis",
         )
-    if len(sizes) != x.rank or any(not 0 <= n <= m for n, m in zip(sizes, x.shape, strict=True)):
+    pairs = list(zip(sizes, x.shape, strict=False))
+    if len(sizes) != x.rank or any(known_less(n, 0) or known_less(m, n) for n, m in pairs):
         raise ShapeError(f"a slice of shape {sizes} does not fit into {x.shape}")
+    for n, m in pairs:
+        if not (at_most(0, n) and at_most(n, m)):
+            raise ShapeError(
+                f"a slice of shape {sizes} does not fit into {x.shape} for all sizes",
+                hint=f"narrow the bounds of nova.dim until they decide that {n} is at most {m}",
+            )
 
 
 def _slice_canon(ins: Types, attrs: Attrs) -> Attrs:
-    return {"slice_sizes": int_tuple(attrs["slice_sizes"], "slice sizes")}
+    return {"slice_sizes": size_tuple(attrs["slice_sizes"], "slice sizes")}
 
 
 def _slice_type(ins: Types, attrs: Attrs) -> TensorType:
@@ -74,7 +82,7 @@ def _update_numpy(x: np.ndarray, update: np.ndarray, index: np.ndarray) -> np.nd
 # --- lowering -------------------------------------------------------------------------------------
 
 
-def _start(s: Any, index: Any, axis: int, size: int, window: int) -> Any:
+def _start(s: Any, index: Any, axis: int, size: Size, window: Size) -> Any:
     """The position of a slice along an axis, inside of a lowered body."""
     position = s.load(index.value, [s.const(axis, i64)], i64)
     position = s.select(position < 0, position + size, position)
@@ -82,15 +90,15 @@ def _start(s: Any, index: Any, axis: int, size: int, window: int) -> Any:
 
 
 def _slice_lower(b: Any, out: TensorType, x: Any, index: Any, *, slice_sizes: Any) -> Any:
-    sizes: tuple[int, ...] = slice_sizes
+    sizes: Shape = slice_sizes
     if out.is_empty:
         return b.empty(out)
 
     def body(s: Any) -> Any:
         at = [
-            s.index(d) + _start(s, index, d, x.shape[d], sizes[d])
-            if sizes[d] != x.shape[d]
-            else s.index(d)
+            s.index(d)
+            if known_equal(sizes[d], x.shape[d])
+            else s.index(d) + _start(s, index, d, x.shape[d], sizes[d])
             for d in range(out.rank)
         ]
         return s.load(x.value, at, x.dtype)
@@ -106,13 +114,13 @@ def _update_lower(b: Any, out: TensorType, x: Any, update: Any, index: Any) -> A
         inside, at = None, []
         for d in range(out.rank):
             size, window = x.shape[d], update.shape[d]
-            if window == size:
+            if known_equal(window, size):
                 at.append(s.index(d))
                 continue
             offset = s.index(d) - _start(s, index, d, size, window)
             fits = (offset >= 0) & (offset < window)
             inside = fits if inside is None else inside & fits
-            at.append(s.minimum(s.maximum(offset, 0), window - 1))
+            at.append(clamp_position(s, offset, window))
         new = s.load(update.value, at, update.dtype)
         return new if inside is None else s.select(inside, new, old)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from nova.core.records import record
+from nova.errors import UnsupportedOpError
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.clone import clone_into
 from nova.ir.control_flow.emit_scf import read_rows, write_rows
@@ -16,6 +17,7 @@ from nova.ir.control_flow.functions import (
     name_of,
     region_modules,
 )
+from nova.ir.diagnostics import place_of
 from nova.ir.index import index
 from nova.ir.walk import main_function
 from nova.passes.base import Pass, UpstreamPass
@@ -59,6 +61,12 @@ class InlineControlFlow(Pass):
 
 
 def _emit(control: Control, call: Any, bodies: list[Any]) -> Sequence[Any]:
+    if control.construct == "call":
+        raise UnsupportedOpError(
+            "a program for a device calls a file, which has code for CPUs",
+            where=place_of(call.location),
+            hint="nova.call(program, ..., inline=True) compiles the graph of the file for it",
+        )
     if control.construct == "switch":
         return _switch(call, bodies)
     return (

@@ -10,9 +10,10 @@ from nova.core.records import record
 from nova.ir.attributes import INPUTS
 from nova.ir.bindings import arith, builtin, func, ir, tensor
 from nova.ir.clone import clone_into
-from nova.ir.control_flow.functions import Control
+from nova.ir.control_flow.functions import Control, control_functions, is_call, name_of
 from nova.ir.dialect import CONSTANT
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import copy_sizes
 from nova.ir.walk import every_op, main_function
 from nova.passes.base import Pass
 from nova.passes.control.match_loops import constant_index, match_loop
@@ -49,6 +50,10 @@ def outline(module: Any, prefix: str) -> None:
     main = main_function(module)
     while op := next(filter(can_outline, _operations(main)), None):
         _Outliner(module, main, op, prefix).outline()
+    called = {op.attributes["callee"].value for op in _operations(main) if is_call(op)}
+    for function in control_functions(module):
+        if name_of(function) not in called:  # a region calls the file instead
+            function.operation.erase()
 
 
 def _operations(main: Any) -> list[Any]:
@@ -75,7 +80,7 @@ def can_outline(op: Any) -> bool:
 def _has_tensor_ops(op: Any) -> bool:
     """Whether the regions work on tensors; loops over single elements are code of one kernel."""
     names = {inner.name for inner in every_op(op)}
-    if any(n.startswith(("nova.", "linalg.", "stablehlo.")) for n in names):
+    if any(n.startswith(("nova.", "linalg.", "stablehlo.", "func.call")) for n in names):
         return True
     return not names & {"tensor.extract", "tensor.insert"}
 
@@ -208,9 +213,24 @@ class _Outliner:
                 results = list(build(list(block.arguments)))
                 func.ReturnOp(results)
         INPUTS.set(main, len(types))
+        copy_sizes(self.main, main)
         returned = [r.type for r in results]
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, returned))
+        self._declare_callees(region, main, name)
         outline(region, f"{name}_")
+
+    def _declare_callees(self, region: Any, main: Any, name: str) -> None:
+        """Declare the control functions of calls of files inside of a region in its module."""
+        declared = {name_of(f): f for f in control_functions(self.module)}
+        for op in every_op(main):
+            if is_call(op) and op.attributes["callee"].value in declared:
+                callee = op.attributes["callee"].value
+                new = f"{name}_{callee}"
+                with ir.InsertionPoint(main):
+                    declared[callee].operation.clone().attributes["sym_name"] = ir.StringAttr.get(
+                        new
+                    )
+                op.attributes["callee"] = ir.FlatSymbolRefAttr.get(new)
 
     def _call(
         self, control: Control, operands: list[Any], types: list[Any] | None = None

@@ -19,13 +19,15 @@ ALIGN = 64
 _HEADER = 64
 """Bytes for the position and the condition of a loop."""
 _POINTER = 8
-_WHILE_ITERATIONS = 16
+WHILE_ITERATIONS = 16
 """Estimated iterations of a loop that ends by its condition."""
 
 
 def control_memory(function: Any, regions: list[Any]) -> int:
     """The bytes of the buffer of a control function."""
     control = Control.of(function)
+    if control.construct == "call":
+        return control.memory
     size = _HEADER
     if control.construct != "switch":
         # With the buffer itself, as the file has it, and a position or condition.
@@ -38,10 +40,12 @@ def control_memory(function: Any, regions: list[Any]) -> int:
 def control_work(function: Any, regions: list[Any]) -> int:
     """The estimated scalar operations of a call of a control function."""
     control = Control.of(function)
+    if control.construct == "call":
+        return sum(nbytes(t) for t in list(function.type.inputs)[1:])
     work = max(map(_work, regions))
     if control.construct == "switch":
         return work
-    return work * (control.length if control.construct == "for" else _WHILE_ITERATIONS)
+    return work * (control.length if control.construct == "for" else WHILE_ITERATIONS)
 
 
 def _carries(function: Any, control: Control, first: int) -> list[Any]:

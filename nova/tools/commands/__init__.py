@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from nova.tools.commands import cache, inspect, keygen, run, sign, trace
+from nova.tools.commands import cache, import_report, inspect, keygen, run, sign, trace
 
 COMMANDS: dict[str, ModuleType] = {
     "inspect": inspect,
     "run": run,
     "trace": trace,
+    "import-report": import_report,
     "sign": sign,
     "keygen": keygen,
     "cache": cache,
