@@ -59,6 +59,18 @@ def arrive(address: ir.Value, rank: ir.Value | None = None) -> None:
     emit_ptx(text, [address, rank], "r,r")
 
 
+def arrive_where(address: ir.Value, condition: ir.Value) -> None:
+    """Arrive at a barrier of this block in threads where `condition` (i1) holds, by a predicate.
+
+    A branch would separate the threads of a warp between matmuls.
+    """
+    text = (
+        "{\n\t.reg .pred arrives;\n\tsetp.ne.b32 arrives, $1, 0;\n\t"
+        "@arrives mbarrier.arrive.shared::cta.b64 _, [$0];\n\t}"
+    )
+    emit_ptx(text, [address, arith.extui(_integer(32), condition)], "r,r")
+
+
 def await_phase(address: ir.Value, parity: ir.Value) -> None:
     """Wait until the phase of this parity (i32) has ended."""
     text = (

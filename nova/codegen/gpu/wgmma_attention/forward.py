@@ -35,7 +35,13 @@ from nova.codegen.gpu.wgmma_attention.nonfinite_values import (
     clean_tile,
 )
 from nova.codegen.gpu.wgmma_attention.plan import GROUP_ROWS, REGISTERS, ROW_BYTES, ForwardPlan
-from nova.codegen.gpu.wgmma_attention.ring import Ring, RingPosition, feature_steps, row_steps
+from nova.codegen.gpu.wgmma_attention.ring import (
+    Ring,
+    RingPosition,
+    TileCopy,
+    feature_steps,
+    row_steps,
+)
 from nova.codegen.gpu.wgmma_attention.softmax import RowScores, RowState, wide
 from nova.codegen.gpu.wgmma_attention.work import WorkItem, WorkOrder
 from nova.ir.bindings import arith, ir, math, scf
@@ -148,16 +154,16 @@ class ForwardBlock:
         def tile_copies(item: WorkItem, *state: Any) -> list[Any]:
             queries, stage = RingPosition(*state[:2]), RingPosition(*state[2:])
             first = mul(item.tile, plan.rows)
-            operands = plan.operands
-            self._queries.copy(operands["q"], self.maps["q"], queries, first, item.counters)
+            tiles = {n: [TileCopy(plan.operands[n], self.maps[n])] for n in "qkv"}
+            self._queries.copy(tiles["q"], queries, first, item.counters)
             count = self.key_blocks(first)
             op = scf.ForOp(index(0), index(count), index(1), stage.values)
             with ir.InsertionPoint(op.body):
                 inner = RingPosition(*op.inner_iter_args)
                 number = sub(sub(count, 1), op.induction_variable)
                 key = mul(number, plan.keys)
-                self._keys.copy(operands["k"], self.maps["k"], inner, key, item.counters)
-                self._values.copy(operands["v"], self.maps["v"], inner, key, item.counters)
+                self._keys.copy(tiles["k"], inner, key, item.counters)
+                self._values.copy(tiles["v"], inner, key, item.counters)
                 scf.YieldOp(self._keys.next(inner).values)
             return [*self._queries.next(queries).values, *op.results]
 

@@ -22,7 +22,13 @@ from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.kernel import ARCH
 from nova.codegen.gpu.wgmma.mainloop import aligned_base
+from nova.codegen.gpu.wgmma_attention.backward import GradientBlock
 from nova.codegen.gpu.wgmma_attention.forward import ForwardBlock
+from nova.codegen.gpu.wgmma_attention.gradient_plan import (
+    GradientPlan,
+    gradient_parts,
+    plan_gradient,
+)
 from nova.codegen.gpu.wgmma_attention.plan import (
     GROUP_ROWS,
     ForwardPlan,
@@ -47,7 +53,7 @@ class WgmmaAttentionKernel:
     """The attention of a kernel, and its plan."""
 
     attention: Attention
-    plan: ForwardPlan
+    plan: ForwardPlan | GradientPlan
 
     @property
     def blocks(self) -> int:
@@ -65,6 +71,9 @@ class WgmmaAttentionKernel:
     @property
     def tensor_maps(self) -> tuple[TensorMap, ...]:
         """The maps of the operands, in the order of the parameters."""
+        if isinstance(self.plan, GradientPlan):
+            parts = self.plan.parts
+            return tuple(parts[number].operands[name].map for number, name in self.plan.maps)
         return tuple(operand.map for operand in self.plan.operands.values())
 
 
@@ -86,7 +95,9 @@ def plan_wgmma_attention(kernel: DeviceKernel, attention: Attention) -> WgmmaAtt
     return WgmmaAttentionKernel(attention, plan)
 
 
-def _plan(kernel: DeviceKernel, attention: Attention, choice: str) -> ForwardPlan | str:
+def _plan(
+    kernel: DeviceKernel, attention: Attention, choice: str
+) -> ForwardPlan | GradientPlan | str:
     """The plan, or the reason why there is none."""
     (op,) = kernel.ops
     numbers = {value: i for i, value in enumerate(kernel.function.entry_block.arguments)}
@@ -95,8 +106,6 @@ def _plan(kernel: DeviceKernel, attention: Attention, choice: str) -> ForwardPla
     types = [str(value.type.element_type) for value in tensors.values()]
     if reason := why_not(attention, types):
         return reason
-    if attention.spec.op != "attend":
-        return "gradients"
     roots = {name: buffer_root(value) for name, value in tensors.items()}
     if any(root not in numbers for root in roots.values()):
         return "an operand is not an argument of the kernel"
@@ -105,9 +114,12 @@ def _plan(kernel: DeviceKernel, attention: Attention, choice: str) -> ForwardPla
     sizes = AttentionSizes(batch, *(attention.size(role) for role in "ijef"))
     if choice == "auto" and min(sizes.i, sizes.j) < _LEAST_ROWS:
         return f"it has fewer than {_LEAST_ROWS} rows or keys"
+    processors, _ = limits(kernel.target.cpu)
+    if attention.spec.op == "attend_gradient":
+        parts = gradient_parts(max(sizes.e, sizes.f))
+        return plan_gradient(attention, sizes, types[0], arguments, processors, parts)
     long = not attention.spec.causal and not attention.spec.masked and sizes.j >= _LONG
     tiles = _parse_tiles(choice, forward_tiles(max(sizes.e, sizes.f), long))
-    processors, _ = limits(kernel.target.cpu)
     return plan_forward(attention, sizes, types[0], arguments, processors, tiles)
 
 
@@ -130,19 +142,19 @@ def emit_wgmma_attention(
     (op,) = kernel.ops
     buffers = [flat(value) for value in op.operands]
     names = plan.attention.names
-    maps = {
-        name: _map_address(number, buffers[names.index(name)])
-        for number, name in enumerate(plan.plan.operands)
-    }
-    ForwardBlock(
-        plan.plan,
-        plan.attention,
-        buffers,
-        maps,
-        position.block,
-        word(position.thread),
-        aligned_base(),
-    ).emit()
+    position_values = position.block, word(position.thread), aligned_base()
+    if isinstance(plan.plan, GradientPlan):
+        part_maps = {
+            (part, name): _map_address(number, buffers[names.index(name)])
+            for number, (part, name) in enumerate(plan.plan.maps)
+        }
+        GradientBlock(plan.plan, plan.attention, buffers, part_maps, *position_values).emit()
+    else:
+        maps = {
+            name: _map_address(number, buffers[names.index(name)])
+            for number, name in enumerate(plan.plan.operands)
+        }
+        ForwardBlock(plan.plan, plan.attention, buffers, maps, *position_values).emit()
     kernel.shared.size = plan.plan.shared_bytes
 
 

@@ -52,9 +52,9 @@ class TileFlag:
 
 
 def clean_tile(
-    address: ir.Value, nbytes: int, element: str, thread: ir.Value, found: Callable[[], None]
+    address: ir.Value, nbytes: int, element: str, thread: ir.Value, on_clean: Callable[[], None]
 ) -> None:
-    """Replace non-finite values of a tile (i32 address) with zeros; `found` is called at each."""
+    """Replace non-finite values of a tile (i32 address) with zeros; `on_clean` is called at each."""
     form = FORMATS[element]
     words = _CHUNK * 8 // form.bits
     chunk_type = ir.VectorType.get([words], ir.IntegerType.get_signless(form.bits))
@@ -69,7 +69,7 @@ def clean_tile(
         sign_bits = arith.andi(signs, form.constant(form.sign))
         with when(arith.cmpi(arith.CmpIPredicate.ne, sign_bits, form.constant(0))):
             store(vector.from_elements(chunk_type, [clean(p) for p in parts]), at, SHARED, _CHUNK)
-            found()
+            on_clean()
     ptx.fence_shared_writes()
 
 

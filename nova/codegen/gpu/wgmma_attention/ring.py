@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nova.codegen.gpu.block_ops import when
-from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.ptx_ops import warp_barrier, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention.plan import BOX_FEATURES, ROW_BYTES, MappedOperand
 from nova.ir.bindings import arith, ir
@@ -33,6 +32,15 @@ class RingPosition:
 
 
 @dataclass(frozen=True)
+class TileCopy:
+    """An operand, the address of its tensor map, and the offset of its tile in a slot."""
+
+    operand: MappedOperand
+    source: ir.Value
+    offset: int = 0
+
+
+@dataclass(frozen=True)
 class Ring:
     """`slots` tiles of `slot_bytes` from `base` on, and their barriers (addresses are i32)."""
 
@@ -42,6 +50,8 @@ class Ring:
     barriers: ir.Value
     has_third: bool = False
     """Whether a slot has a third barrier: threads have looked at it."""
+    by_warps: bool = False
+    """Whether threads read slots, not only matmuls, of which one thread can tell the end."""
 
     @staticmethod
     def barrier_bytes(slots: int) -> int:
@@ -87,32 +97,42 @@ class Ring:
     def await_full(self, position: RingPosition) -> None:
         ptx.await_phase(self.full(position.slot), position.parity)
 
-    def release(self, position: RingPosition, thread: ir.Value) -> None:
-        """A warpgroup has read a slot: its thread 0 tells the producer."""
-        with when(arith.cmpi(_EQUAL, thread, word(0))):
-            ptx.arrive(self.empty(position.slot))
+    def release(
+        self, position: RingPosition, thread: ir.Value, condition: ir.Value | None = None
+    ) -> None:
+        """A warpgroup has read a slot, if `condition` holds: its thread 0 tells the producer.
+
+        Where threads read the slot themselves (`by_warps`), the first one of each warp does.
+        """
+        if self.by_warps:
+            warp_barrier()
+            thread = arith.andi(thread, word(31))
+        is_first = arith.cmpi(_EQUAL, thread, word(0))
+        arrives = is_first if condition is None else arith.andi(is_first, condition)
+        ptx.arrive_where(self.empty(position.slot), arrives)
 
     def copy(
         self,
-        operand: MappedOperand,
-        source: ir.Value,
+        tiles: Sequence[TileCopy],
         position: RingPosition,
         first: Index,
         counters: Sequence[Index],
     ) -> None:
-        """Copy rows of an operand from `first` on into a slot, once the consumers have read it.
+        """Copy rows of operands from `first` on into a slot, once the consumers have read it.
 
         `counters` are those of the batch loops. Producers begin with parity 1: waiting for the
         phase before the first one returns at once.
         """
         ptx.await_phase(self.empty(position.slot), position.parity)
         full = self.full(position.slot)
-        ptx.expect_bytes(full, operand.nbytes)
-        others = [counters[i] for i in operand.loops]
-        start = self.address(position.slot)
-        for box in range(operand.boxes):
-            to = arith.addi(start, word(box * operand.map.box_bytes))
-            ptx.copy_box(to, source, full, [box * BOX_FEATURES, first, *others])
+        ptx.expect_bytes(full, sum(tile.operand.nbytes for tile in tiles))
+        for tile in tiles:
+            operand = tile.operand
+            others = [counters[i] for i in operand.loops]
+            start = arith.addi(self.address(position.slot), word(tile.offset))
+            for box in range(operand.boxes):
+                to = arith.addi(start, word(box * operand.map.box_bytes))
+                ptx.copy_box(to, tile.source, full, [box * BOX_FEATURES, first, *others])
 
 
 def feature_steps(features: int, lhs_rows: int, rhs_rows: int) -> list[tuple[int, int]]:
