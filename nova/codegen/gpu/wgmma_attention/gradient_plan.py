@@ -175,7 +175,7 @@ def gradient_parts(features: int) -> dict[tuple[str, ...], int]:
     if features <= 64:
         return {("k", "v"): 64, ("q",): 128}
     if features <= 128:
-        return {("k", "v"): 64, ("q",): 96}
+        return {("k", "v"): 64, ("q",): 64}
     if features <= 192:
         return {("v",): 64, ("k",): 64, ("q",): 64}
     return {("v",): 64, ("k",): 32, ("q",): 32}

@@ -54,7 +54,7 @@ class TileFlag:
 def clean_tile(
     address: ir.Value, nbytes: int, element: str, thread: ir.Value, on_clean: Callable[[], None]
 ) -> None:
-    """Replace non-finite values of a tile (i32 address) with zeros; `on_clean` is called at each."""
+    """Replace non-finite values of a tile (i32 address) with zeros, and call `on_clean` at each."""
     form = FORMATS[element]
     words = _CHUNK * 8 // form.bits
     chunk_type = ir.VectorType.get([words], ir.IntegerType.get_signless(form.bits))

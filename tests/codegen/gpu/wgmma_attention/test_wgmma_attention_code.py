@@ -43,6 +43,21 @@ def test_accumulators_stay_in_registers(features: int, causal: bool, choice: str
     assert text.count("setmaxnreg") == 2
 
 
+@pytest.mark.parametrize(
+    ("features", "causal"),
+    [(128, True), *(pytest.param(n, True, marks=pytest.mark.slow) for n in (64, 192, 256))],
+)
+def test_gradients_stay_in_registers(features: int, causal: bool) -> None:
+    zeros = np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), (2, 4, 1024, features))
+    leaves = [nova.tensor(zeros) for _ in range(4)]
+    out = nova.scaled_dot_product_attention(*leaves[:3], causal=causal)
+    outputs = nova.graph.gradients(nova.sum(out * leaves[3]), leaves[:3])
+    program = nova.compile(outputs, inputs=leaves, target="cuda:sm_90a", run_mode="sim")
+    output = assemble(program.stages["ptx"], "sm_90a")
+    assert output.count("bytes spill stores") == output.count(" 0 bytes spill stores") > 1
+    assert "warning" not in output and "Potential Performance Loss" not in output
+
+
 @pytest.mark.parametrize(("rows", "name"), [(64, "mma.sync"), (256, "wgmma.mma_async")])
 def test_few_rows_use_mma(rows: int, name: str) -> None:
     assert name in _ptx((4, rows, 64))
