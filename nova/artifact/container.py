@@ -13,7 +13,9 @@ from struct import Struct
 from nova.artifact.check import Buffer, fail
 from nova.core.records import record
 
-MAGIC = b"NOVACTL1"
+MAGIC = b"NOVACTL2"
+OLD_MAGIC = b"NOVACTL1"
+"""Regions of such a container do not update carries in place."""
 HEADER = Struct("<8sQIIII")
 CONTROL = Struct("<8Iq")
 REGION = Struct("<I")
@@ -66,7 +68,7 @@ class Container:
         view = memoryview(block)
         self.blocks = [view]
         self.controls: dict[tuple[int, int], ControlSpec] = {}
-        if bytes(view[:8]) == MAGIC:
+        if bytes(view[:8]) in (MAGIC, OLD_MAGIC):
             self._read(view)
 
     def _read(self, view: memoryview) -> None:

@@ -26,6 +26,8 @@ class Settings:
     gpu_gemm     which GEMM devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     gpu_attention  which attention devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     cubin        whether device code is also assembled, which needs `ptxas`.
+    specialize   combinations of sizes of a symbolic program that get code of their own, in the
+                 order of its dims.
     """
 
     target: str = "cpu"
@@ -40,11 +42,14 @@ class Settings:
     tf32: bool = False
     gpu_gemm: str = "auto"
     gpu_attention: str = "auto"
+    specialize: tuple[tuple[int, ...], ...] = ()
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
         values = {f.name: str(getattr(self, f.name)) for f in fields(self)}
-        return {**values, "schedules": " ".join(self.schedules)}
+        values["schedules"] = " ".join(self.schedules)
+        values["specialize"] = " ".join(",".join(map(str, sizes)) for sizes in self.specialize)
+        return values if self.specialize else {k: v for k, v in values.items() if k != "specialize"}
 
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:
@@ -64,6 +69,10 @@ class Settings:
             str(items.get("tf32", False)) == "True",
             str(items.get("gpu_gemm", "auto")),
             str(items.get("gpu_attention", "auto")),
+            tuple(
+                tuple(map(int, sizes.split(",")))
+                for sizes in str(items.get("specialize", "")).split()
+            ),
         )
 
 

@@ -261,6 +261,11 @@ WORK = Integer(
     "The estimated number of scalar operations of a kernel, or of an op that stands for a "
     "whole algorithm.",
 )
+OVERWRITES = Flag(
+    "nova.overwrites",
+    "nova ops",
+    "Marks an op that may write its result over its first operand, which no later op reads.",
+)
 FUSION_GUARD = Flag(
     "nova.guard",
     "barriers",
@@ -293,6 +298,18 @@ REGION = Flag(
     "Marks the function of a region: a `main` that a control function runs.",
 )
 
+CARRIED = Integers(
+    "nova.carried",
+    "main of a region",
+    "For each carry of a loop, the argument that has its value; the first results are the next "
+    "values.",
+)
+IN_PLACE = Integers(
+    "nova.in_place",
+    "main of a region",
+    "The carries that the region updates in place: it does not write their outputs.",
+)
+
 # --- kernels --------------------------------------------------------------------------------------
 
 KERNEL = Flag("nova.kernel", "functions", "Marks the functions that are kernels.")
@@ -308,6 +325,12 @@ INS = Integer(
     old={"nova.inputs": _FUNCTION_BUT_MAIN},
 )
 OUTS = Integer("nova.outs", "kernels", "The number of output buffers, after the `nova.ins`.")
+SLICED = Integers(
+    "nova.sliced",
+    "kernels",
+    "The arguments of which a kernel writes a slice in place: their bytes are not part of its "
+    "cost.",
+)
 SCHEDULE = Structured(
     "nova.schedule",
     "{mr, nv, kc, mc, tile, task_ns}",
@@ -317,7 +340,7 @@ SCHEDULE = Structured(
 PREPACKED = Rows(
     "nova.packed",
     "kernels",
-    "Constant arguments in the packed layout of a GEMM: argument, columns per panel, blocks of k.",
+    "Arguments in the packed layout of a GEMM: argument, columns per panel, blocks of k.",
 )
 TILES = Integer("nova.tiles", "kernels", "The number of tiles; set by the lowering to loops.")
 CORE = Text(
@@ -345,7 +368,7 @@ MERGES_TILES = Flag(
 )
 SYMBOLIC = Structured(
     "nova.symbolic",
-    "{tiles, work, bytes, loops, reads, writes}",
+    "{tiles, work, bytes, loops, reads, writes} or {blocks, flops, bytes}",
     "kernels",
     "The same numbers as expressions over the dims, of a kernel with symbolic sizes.",
 )

@@ -46,7 +46,7 @@ class Kernel(Function):
     # from `bufferize-kernels`
     ins = attributes.INS
     outs = attributes.OUTS
-    # from `choose-schedules` and `pack-constants`
+    # from `choose-schedules`, `pack-constants` and `pack-operands`
     schedule = attributes.SCHEDULE
     prepacked = attributes.PREPACKED
     # from `lower-kernels`
@@ -108,6 +108,16 @@ class Main(Function):
     @updates.setter
     def updates(self, arguments: tuple[int, ...]) -> None:
         attributes.UPDATES.set(self.op, arguments)
+
+    @property
+    def carried(self) -> tuple[int, ...]:
+        """Of the body of a loop, the argument of each carry; the first results are carries."""
+        return attributes.CARRIED.find(self.op) or ()
+
+    @property
+    def in_place(self) -> tuple[int, ...]:
+        """Of the body of a loop, the carries that it updates in place."""
+        return attributes.IN_PLACE.find(self.op) or ()
 
 
 def is_kernel(op: Any) -> bool:

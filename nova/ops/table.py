@@ -52,8 +52,10 @@ class Op:
     numpy     (*arrays, **attrs) -> array: the reference. Composites may leave it out: the
               interpreter then runs the expansion.
     vjp       (F, g, out, *operands, **attrs) -> one gradient (or None) per operand. `nograd` in
-              tags says on purpose that there is none (comparisons, integer results).
+              tags says on purpose that there is none (comparisons, integer results). A composite
+              may return NotImplemented: the gradient is then that of its expansion.
     lower     (b, out_type, *values, **attrs) -> MLIR value.
+    lower_in_place  like `lower`, but the result may overwrite the first operand.
     scalar    for elementwise rows: (s, *scalars, **attrs) -> scalar; `lower` is derived from it.
     compose   (F, *operands, **attrs) -> tensor.
     has_kernel  for composites: (operand types, canonical attrs) -> whether codegen has a kernel
@@ -77,6 +79,7 @@ class Op:
     numpy: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
     lower: Callable[..., Any] | None = None
+    lower_in_place: Callable[..., Any] | None = None
     scalar: Callable[..., Any] | None = None
     compose: Callable[..., Any] | None = None
     has_kernel: Callable[[tuple[TensorType, ...], Attrs], bool] | None = None

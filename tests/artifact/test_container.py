@@ -45,7 +45,7 @@ def test_a_block_with_regions_reads_back() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"length": 0},
+        {"length": -1},
         {"carries": 9},
         {"consts": 7},
         {"regions": ()},

@@ -28,8 +28,9 @@
 #define NOVA_TABLES_TILED_DEVICE_MAGIC "NOVATBL6"
 
 /* A block with regions: it contains one of the blocks above for each region, and then that of the
- * program. */
+ * program. Regions of the second may update carries in place. */
 #define NOVA_CONTAINER_MAGIC "NOVACTL1"
+#define NOVA_IN_PLACE_MAGIC "NOVACTL2"
 
 typedef struct nova_tables_header {
     char magic[8];
@@ -46,13 +47,14 @@ typedef struct nova_tables_header {
     uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
 } nova_tables_header;
 
-/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). */
+/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). A kernel of a device
+ * has 8 bytes of it, at `value`, as a parameter. */
 enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3, NOVA_SIZES = 4 };
 
 typedef struct nova_buffer {
     uint32_t kind;
     uint32_t reserved; /* 0 */
-    uint64_t value;    /* index (argument, output) or byte offset (workspace, constant) */
+    uint64_t value;    /* index (argument, output) or byte offset (workspace, constant, sizes) */
     uint64_t nbytes;
 } nova_buffer;
 
@@ -200,7 +202,10 @@ typedef struct nova_interface {
  *     for     reads: constants, carries, xs; results: carries, ys; region (position, constants,
  *             carries, slices of xs) -> (carries, slices of ys), for each of `length` positions
  *     call    reads: the bytes of a `.nova` file, a constant, and its arguments; results: its
- *             outputs; no region: the program of the file runs (src/exec/callee.h) */
+ *             outputs; no region: the program of the file runs (src/exec/callee.h)
+ *
+ * A region without a buffer for the output of a carry updates it in place: the argument is the
+ * result from the first iteration on. */
 enum { NOVA_SWITCH = 0, NOVA_LOOP_WHILE = 1, NOVA_LOOP_FOR = 2, NOVA_CALL = 3 };
 
 typedef struct nova_control_record {
@@ -286,8 +291,11 @@ void nova_tables_region(const nova_tables *tables, uint32_t number, nova_tables 
 const nova_control_record *nova_tables_control(const nova_tables *tables, uint32_t kernel);
 
 /* Bytes of its own buffer that a control kernel needs for the operands of `launch`, before the
- * workspace of the regions. Pure. */
-uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
-                                  const nova_control_record *control);
+ * workspace of the regions, which are checked. */
+nova_status nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
+                                     const nova_control_record *control, uint64_t *size);
+
+/* For each of the first `count` outputs of a block, whether a buffer is that output. Pure. */
+void nova_tables_mark_outputs(const nova_tables *tables, unsigned char *has_output, uint64_t count);
 
 #endif

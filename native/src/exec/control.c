@@ -110,13 +110,45 @@ typedef struct {
     control_header *header;
     void **arguments; /* of the region */
     void **outputs;
-    char *second; /* the second buffers of the carries */
+    char *second; /* the second buffers of the carries that are not updated in place */
+    const nova_program *region;
 } control_loop;
 
 static uint64_t control_size(const control_loop *loop, uint32_t operand)
 {
     return loop->tables->buffers[loop->tables->operands[loop->launch->first_operand + operand]]
         .nbytes;
+}
+
+/* Whether the region updates a carry in place. */
+static bool control_in_place(const control_loop *loop, uint32_t carry)
+{
+    const nova_program *region = loop->region;
+    return carry >= region->output_count || region->has_output[carry] == 0;
+}
+
+/* The end of the second buffers. */
+static char *control_second_end(const control_loop *loop)
+{
+    char *end = loop->second;
+    for (uint32_t i = 0; i < loop->control->carries; i++)
+        if (!control_in_place(loop, i))
+            end += (control_size(loop, loop->launch->reads + i) + 63) & ~UINT64_C(63);
+    return end;
+}
+
+/* Carries that the region updates in place are in their results from here on. */
+static void control_start(control_loop *loop, uint32_t first_carry)
+{
+    for (uint32_t i = 0; i < loop->control->carries; i++) {
+        uint32_t result = loop->launch->reads + i;
+        if (!control_in_place(loop, i))
+            continue;
+        if (loop->arguments[first_carry + i] != loop->operands[result])
+            memcpy(loop->operands[result], loop->arguments[first_carry + i],
+                   control_size(loop, result));
+        loop->arguments[first_carry + i] = loop->outputs[i] = loop->operands[result];
+    }
 }
 
 /* The carries of the next iteration are written to their results if `is_last`, or an even number of
@@ -126,6 +158,8 @@ static void control_place_carries(control_loop *loop, bool is_last)
     char *second = loop->second;
     for (uint32_t i = 0; i < loop->control->carries; i++) {
         uint32_t result = loop->launch->reads + i;
+        if (control_in_place(loop, i))
+            continue;
         loop->outputs[i] = is_last ? loop->operands[result] : (void *)second;
         second += (control_size(loop, result) + 63) & ~UINT64_C(63);
     }
@@ -157,6 +191,7 @@ static nova_status control_run_while(control_loop *loop, control_region *region)
     loop->outputs = loop->arguments + arguments;
     loop->outputs[control->carries] = &loop->header->condition;
     loop->header->condition = *(const uint8_t *)loop->operands[0];
+    control_start(loop, control->constants);
     nova_status status = NOVA_OK;
     for (int64_t i = 0; status == NOVA_OK && loop->header->condition != 0; i++) {
         status = control_check(region, i);
@@ -193,6 +228,7 @@ static nova_status control_run_for(control_loop *loop, control_region *region)
     loop->arguments[0] = &loop->header->position;
     memcpy(loop->arguments + 1, loop->operands, reads * sizeof *loop->arguments);
     loop->outputs = loop->arguments + 1 + reads;
+    control_start(loop, first_carry);
     nova_status status = NOVA_OK;
     for (int64_t i = 0; status == NOVA_OK && i < control->length; i++) {
         status = control_check(region, i);
@@ -238,18 +274,22 @@ nova_status nova_control_run(const nova_program *program, const nova_launch_reco
         .header = (control_header *)(void *)own,
         .arguments = (void **)(void *)(own + 64),
     };
-    uint64_t bookkeeping = nova_control_bookkeeping(&program->tables, launch, control);
-    uint64_t pointers =
-        ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
-    loop.second = own + 64 + pointers;
     const uint32_t *regions = program->tables.container.regions + control->first_region;
     uint32_t chosen = 0;
     if (control->construct == NOVA_SWITCH)
         chosen = control_choose(operands[0], control_size(&loop, 0), control->region_count);
+    loop.region = program->regions[regions[chosen]];
+    char *workspace = own + 64;
+    if (control->construct != NOVA_SWITCH) {
+        loop.second =
+            workspace + (((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) &
+                         ~UINT64_C(63));
+        workspace = control_second_end(&loop);
+    }
     control_region region = {
         .program = program->regions[regions[chosen]],
         .watch = watch,
-        .workspace = own + bookkeeping,
+        .workspace = workspace,
         .scratch = scratch,
     };
     nova_status status = control_begin(&region);

@@ -146,6 +146,20 @@ nova_status nova_program_create(const nova_tables *tables, const nova_image *ima
     return status;
 }
 
+static nova_status program_count_outputs(nova_program *program, nova_error *error)
+{
+    const nova_tables *tables = &program->tables;
+    for (uint32_t i = 0; i < tables->header->buffer_count; i++)
+        if (tables->buffers[i].kind == NOVA_OUTPUT &&
+            tables->buffers[i].value >= program->output_count)
+            program->output_count = tables->buffers[i].value + 1;
+    program->has_output = malloc((size_t)program->output_count + 1);
+    if (program->has_output == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for a region");
+    nova_tables_mark_outputs(tables, program->has_output, program->output_count);
+    return NOVA_OK;
+}
+
 static nova_status program_create_one(const nova_tables *tables, const nova_image *image,
                                       uint64_t constants, nova_program **regions, bool is_region,
                                       nova_program **program, nova_error *error)
@@ -179,6 +193,8 @@ static nova_status program_create_one(const nova_tables *tables, const nova_imag
         created->workspace_size = created->scratch_offset + header->scratch_size;
     }
     nova_status status = program_bind_kernels(created, image, error);
+    if (status == NOVA_OK && is_region)
+        status = program_count_outputs(created, error);
     if (status == NOVA_OK)
         status = program_bind_buffers(created, image, constants, error);
     if (status == NOVA_OK)
@@ -226,6 +242,7 @@ void nova_program_destroy(nova_program *program)
     nova_prepared_free(atomic_load_explicit(&program->prepared, memory_order_acquire));
     pthread_mutex_destroy(&program->mutex);
     free(program->sizes);
+    free(program->has_output);
     for (uint32_t i = 0; i < program->tables.header->kernel_count; i++)
         nova_callee_close(program->kernels[i].callee);
     if (!program->is_region) {

@@ -48,6 +48,9 @@ struct nova_program {
      * a region itself. */
     nova_program **regions;
     bool is_region;
+    /* Of a region, for each output below the count, whether a buffer is that output. */
+    unsigned char *has_output;
+    uint64_t output_count;
     /* Of an inline run, in the workspace, after the planned bytes: */
     uint64_t pointers_offset;
     uint64_t scratch_offset;

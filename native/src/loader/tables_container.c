@@ -19,7 +19,8 @@ enum { MOST_BLOCKS = 4096, MOST_OPERANDS = 1 << 16 };
 
 bool nova_container_has_magic(const void *block, size_t size)
 {
-    return size >= 8 && memcmp(block, NOVA_CONTAINER_MAGIC, 8) == 0;
+    return size >= 8 && (memcmp(block, NOVA_CONTAINER_MAGIC, 8) == 0 ||
+                         memcmp(block, NOVA_IN_PLACE_MAGIC, 8) == 0);
 }
 
 /* --- layout ----------------------------------------------------------------------------------- */
@@ -95,16 +96,44 @@ static uint64_t container_operand_size(const nova_tables *tables, const nova_lau
     return tables->buffers[tables->operands[launch->first_operand + operand]].nbytes;
 }
 
-uint64_t nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
-                                  const nova_control_record *control)
+void nova_tables_mark_outputs(const nova_tables *tables, unsigned char *has_output, uint64_t count)
+{
+    memset(has_output, 0, (size_t)count);
+    for (uint32_t i = 0; i < tables->header->buffer_count; i++)
+        if (tables->buffers[i].kind == NOVA_OUTPUT && tables->buffers[i].value < count)
+            has_output[tables->buffers[i].value] = 1;
+}
+
+/* The carries that the region does not update in place have second buffers. */
+static uint64_t container_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
+                                      const nova_control_record *control,
+                                      const unsigned char *has_output)
 {
     uint64_t size = 64;
     if (control->construct == NOVA_SWITCH || control->construct == NOVA_CALL)
         return size;
     size += ((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) & ~UINT64_C(63);
     for (uint32_t i = 0; i < control->carries; i++)
-        size += (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
+        if (has_output[i] != 0)
+            size +=
+                (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
     return size;
+}
+
+nova_status nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
+                                     const nova_control_record *control, uint64_t *size)
+{
+    unsigned char *has_output = calloc(control->carries + UINT64_C(1), 1);
+    if (has_output == NULL)
+        return NOVA_OUT_OF_MEMORY;
+    if (control->carries > 0) {
+        nova_tables region;
+        nova_tables_region(tables, tables->container.regions[control->first_region], &region);
+        nova_tables_mark_outputs(&region, has_output, control->carries);
+    }
+    *size = container_bookkeeping(tables, launch, control, has_output);
+    free(has_output);
+    return NOVA_OK;
 }
 
 /* The arguments and outputs of the regions of a control kernel. */
@@ -202,9 +231,53 @@ static nova_status container_check_control(const nova_tables *tables,
     return NOVA_OK;
 }
 
+/* A region writes only those of its arguments that are carries without an output buffer. */
+static nova_status container_check_writes(const nova_tables *region,
+                                          const nova_control_record *control,
+                                          const unsigned char *has_output, nova_error *error)
+{
+    bool is_loop = control->construct != NOVA_SWITCH;
+    uint64_t first = control->constants + (control->construct == NOVA_LOOP_FOR ? UINT64_C(1) : 0);
+    for (uint32_t i = 0; i < region->header->launch_count; i++) {
+        const nova_launch_record *launch = &region->launches[i];
+        for (uint32_t k = launch->reads; k < launch->operand_count; k++) {
+            const nova_buffer *buffer =
+                &region->buffers[region->operands[launch->first_operand + k]];
+            bool is_carry = is_loop && buffer->value >= first &&
+                            buffer->value - first < control->carries &&
+                            has_output[buffer->value - first] == 0;
+            if (buffer->kind == NOVA_ARGUMENT && !is_carry)
+                return nova_fail(error, NOVA_REFUSED, "tables-write",
+                                 "launch %u of a region writes argument %" PRIu64, i,
+                                 buffer->value);
+        }
+    }
+    return NOVA_OK;
+}
+
+/* Checks that a region, which is checked as a block, has the memory that it needs. */
+static nova_status container_check_memory(const nova_tables *tables,
+                                          const nova_launch_record *launch,
+                                          const nova_control_record *control,
+                                          const nova_tables *region, uint64_t output_count,
+                                          nova_error *error)
+{
+    unsigned char *has_output = malloc((size_t)output_count + 1);
+    if (has_output == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory to check a region");
+    nova_tables_mark_outputs(region, has_output, output_count);
+    nova_status status = container_check_writes(region, control, has_output, error);
+    uint64_t own = container_operand_size(tables, launch, launch->operand_count - 1);
+    uint64_t used = container_bookkeeping(tables, launch, control, has_output);
+    if (status == NOVA_OK && (own < used || own - used < region->header->workspace_size))
+        status = REFUSE(error, "%" PRIu64 " bytes are too few for a region of block %u", own,
+                        tables->block);
+    free(has_output);
+    return status;
+}
+
 /* Checks a launch that runs a file; the file itself is checked when it is opened. */
-static nova_status container_check_call(const nova_tables *tables,
-                                        const nova_launch_record *launch,
+static nova_status container_check_call(const nova_tables *tables, const nova_launch_record *launch,
                                         const nova_control_record *control, nova_error *error)
 {
     const nova_buffer *file = &tables->buffers[tables->operands[launch->first_operand]];
@@ -239,9 +312,6 @@ static nova_status container_check_regions(const nova_tables *tables,
         .output_nbytes = signature.sizes + (signature.sizes != NULL ? signature.argument_count : 0),
         .constants_size = limits->constants_size,
     };
-    uint64_t own = container_operand_size(tables, launch, launch->operand_count - 1);
-    uint64_t bookkeeping =
-        status == NOVA_OK ? nova_control_bookkeeping(tables, launch, control) : 0;
     for (uint32_t i = 0; status == NOVA_OK && i < control->region_count; i++) {
         uint32_t number = tables->container.regions[control->first_region + i];
         if (number >= tables->block || checked[number]++ != 0) {
@@ -253,9 +323,9 @@ static nova_status container_check_regions(const nova_tables *tables,
         nova_tables region;
         status = nova_tables_check_one((const char *)tables->container.header + contained->offset,
                                        (size_t)contained->size, &inner, &region, error);
-        if (status == NOVA_OK &&
-            (own < bookkeeping || own - bookkeeping < region.header->workspace_size))
-            status = REFUSE(error, "%" PRIu64 " bytes are too few for region %u", own, number);
+        if (status == NOVA_OK)
+            status = container_check_memory(tables, launch, control, &region,
+                                            signature.output_count, error);
     }
     free(signature.sizes);
     return status;

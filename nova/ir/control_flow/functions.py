@@ -54,6 +54,11 @@ class Control:
             **counts,
         )
 
+    @property
+    def first_carry(self) -> int:
+        """The number of the argument that is the first carry."""
+        return self.consts + (self.construct == "while")
+
     def set(self, function: Any) -> None:
         i64 = ir.IntegerType.get_signless(64)
         counts = {n: getattr(self, n) for n in ("consts", "carries", "length")}

@@ -11,6 +11,7 @@ from typing import Any
 
 from nova.core.dtypes import DType, TensorType, i64
 from nova.core.sizes import Size, known_equal
+from nova.ir.attributes import WORK
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
 from nova.ir.linalg.merge_sort import MergeSort
@@ -46,7 +47,44 @@ def nest(
 
 
 class LoopBuilder:
-    """Scans and sorts; a mixin of the linalg builder."""
+    """Scans, sorts and writes of slices; a mixin of the linalg builder."""
+
+    def write_slice(
+        self,
+        out: TensorType,
+        x: Any,
+        update: Any,
+        positions: Any,
+        start: Callable[[Body, Any, int, int, int], Scalar],
+    ) -> Any:
+        """x with a slice replaced by `update`, as loops over the update that write into x.
+
+        `start(s, positions, axis, size, window)` is the first index along an axis.
+        """
+        s = Body()
+        shape = [representative(n) for n in update.shape]
+        starts: dict[int, Any] = {}
+        for axis, (size, window) in enumerate(zip(out.shape, update.shape, strict=True)):
+            if not known_equal(size, window):
+                position = start(s, positions, axis, representative(size), shape[axis])
+                starts[axis] = arith.index_cast(ir.IndexType.get(), position.value)
+        # Without loops of one iteration, which would be simplified away with their attributes.
+        axes = [axis for axis, n in enumerate(shape) if n != 1]
+
+        def body(indices: list[Any], carried: list[Any]) -> list[Any]:
+            loops = dict(zip(axes, indices, strict=True))
+            source = [loops[a] if a in loops else index(0) for a in range(len(shape))]
+            target = [
+                source[a]
+                if a not in starts
+                else (arith.addi(starts[a], loops[a]) if a in loops else starts[a])
+                for a in range(len(shape))
+            ]
+            return [tensor.insert(tensor.extract(update.value, source), carried[0], target)]
+
+        [result] = nest([shape[a] for a in axes], [x.value], body)
+        WORK.set(result.owner, 8 * prod(shape))
+        return result
 
     def scan(
         self,

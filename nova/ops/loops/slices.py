@@ -127,6 +127,13 @@ def _update_lower(b: Any, out: TensorType, x: Any, update: Any, index: Any) -> A
     return b.pointwise(out, [x], body)
 
 
+def _update_in_place(b: Any, out: TensorType, x: Any, update: Any, index: Any) -> Any:
+    """Loops over the update alone: the time does not depend on the size of x."""
+    if update.type.is_empty:
+        return x.value
+    return b.write_slice(out, x, update, index, _start)
+
+
 ROWS = (
     Op(
         "dynamic_slice",
@@ -157,6 +164,7 @@ ROWS = (
             None,
         ),
         lower=_update_lower,
+        lower_in_place=_update_in_place,
         domain=("real", "real", "index"),
     ),
 )

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from nova.core.records import record
-from nova.ir.attributes import INPUTS
+from nova.ir.attributes import CARRIED, INPUTS
 from nova.ir.bindings import arith, builtin, func, ir, tensor
 from nova.ir.clone import clone_into
 from nova.ir.control_flow.functions import Control, control_functions, is_call, name_of
@@ -176,7 +176,7 @@ class _Outliner:
                 inner[op.results[0]] = arguments[0]
             return loop.inline(inner)
 
-        self._define(types, body)
+        self._define(types, body, first_carry=1 + consts, carries=len(carried))
         sources = [*captures.tensors, *loop.initial, *(op.operands[0] for op in loop.reads)]
         control = Control(
             "for", tuple(self.regions), consts, len(carried), loop.length, loop.reverse
@@ -197,9 +197,10 @@ class _Outliner:
         def build(arguments: list[Any]) -> Sequence[Any]:
             return emit(captures.bind(arguments[:consts]), arguments[consts:])
 
-        self._define([*(t.type for t in captures.tensors), *types], build)
+        arguments = [*(t.type for t in captures.tensors), *types]
+        self._define(arguments, build, first_carry=consts, carries=len(types))
 
-    def _define(self, types: list[Any], build: Build) -> None:
+    def _define(self, types: list[Any], build: Build, first_carry: int, carries: int) -> None:
         """A module with a `main` of these arguments, whose ops `build` emits."""
         name = f"{self.name}_{len(self.regions)}"
         self.regions.append(name)
@@ -213,6 +214,8 @@ class _Outliner:
                 results = list(build(list(block.arguments)))
                 func.ReturnOp(results)
         INPUTS.set(main, len(types))
+        if carries:
+            CARRIED.set(main, tuple(range(first_carry, first_carry + carries)))
         copy_sizes(self.main, main)
         returned = [r.type for r in results]
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, returned))

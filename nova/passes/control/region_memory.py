@@ -2,7 +2,8 @@
 
 A control function has one buffer for itself, after its results. `native/src/exec/control.c` divides
 it the same way: a header, one pointer for each argument and result of a region, a second buffer for
-each carry (an iteration reads one and writes the other), and the workspace of the regions.
+each carry (an iteration reads one and writes the other) that the region does not update in place,
+and the workspace of the regions.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ def control_memory(function: Any, regions: list[Any]) -> int:
         # With the buffer itself, as the file has it, and a position or condition.
         size += _aligned((len(function.type.inputs) + 2) * _POINTER)
         first = len(function.type.inputs) - Kernel(function).outs
-        size += sum(_aligned(nbytes(t)) for t in _carries(function, control, first))
+        in_place = Main(regions[0]).in_place
+        size += sum(
+            _aligned(nbytes(t))
+            for i, t in enumerate(_carries(function, control, first))
+            if i not in in_place
+        )
     return size + max((_aligned(Main(r).workspace) for r in regions), default=0)
 
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+from nova.ir.attributes import IN_PLACE, WORK
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, VIEWS, buffer_root
-from nova.ir.control_flow.functions import is_control
+from nova.ir.control_flow.functions import Control, is_control
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import functions_by_name
@@ -139,6 +140,59 @@ def can_write_in_place(named: Mapping[str, Any], argument: Any, target: Any) -> 
     return _safe_inside(named[writer.attributes["callee"].value], writer, argument, target)
 
 
+def _is_carry_in_place(function: Any, call: Any, argument: Any, target: Any) -> bool:
+    """Whether a loop has a value as the carry that it updates in place, and as nothing else."""
+    roots = [buffer_root(o) for o in call.operands]
+    pairs = carries_in_place(function)
+    return (roots.index(argument), roots.index(target)) in pairs and (
+        roots.count(argument) == roots.count(target) == 1
+    )
+
+
+def carries_in_place(function: Any) -> list[tuple[int, int]]:
+    """The operands of a control function with the first and the last value of carries in place."""
+    control, in_place = Control.of(function), IN_PLACE.find(function) or ()
+    ins = Kernel(function).ins
+    return [(control.first_carry + i, ins + i) for i in in_place]
+
+
+def overwritten_copies(kernel: Any) -> list[tuple[int, int]]:
+    """The arguments that a kernel copies to another, of which it then overwrites a slice.
+
+    The lowering of an op that `mark-in-place` has marked is such a kernel: its loops have an
+    estimate of their work.
+    """
+    formal = {argument: i for i, argument in enumerate(kernel.entry_block.arguments)}
+    copies: list[Any] = []
+    pairs = []
+    for op in kernel.entry_block.operations:
+        op = op.operation
+        if is_copy(op) and all(o in formal for o in op.operands):
+            copies.append(op)
+        elif WORK.has(op) and not is_generic_op(op):
+            pairs += [
+                (formal[copy.operands[0]], formal[copy.operands[1]])
+                for copy in copies
+                if copy.operands[1] in op.operands or _captures(op, {copy.operands[1]})
+            ]
+    return pairs
+
+
+def is_copy(op: Any) -> bool:
+    """Whether an op copies a buffer to another of the same shape."""
+    if not is_generic_op(op) or len(op.operands) != 2:
+        return False
+    generic = GenericOp(op)
+    body = list(op.regions[0].blocks[0].operations)
+    is_identity = generic.accesses[0] == generic.accesses[1]
+    return (
+        is_identity
+        and len(body) == 1
+        and body[0].operation.operands[0] == op.regions[0].blocks[0].arguments[0]
+        and op.operands[0].type == op.operands[1].type
+    )
+
+
 def _calls(buffer: Any) -> list[Any]:
     """The calls that take a buffer or a view of it."""
     return [op for op in users(buffer) if op.name == "func.call"]
@@ -146,7 +200,7 @@ def _calls(buffer: Any) -> list[Any]:
 
 def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:
     if is_control(kernel):
-        return False  # its regions read inputs after they have written results
+        return _is_carry_in_place(kernel, call, argument, target)
     operands = list(call.operands)
     formal = list(kernel.entry_block.arguments)
     source = {formal[i] for i, o in enumerate(operands) if buffer_root(o) == argument}
@@ -156,8 +210,11 @@ def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:
     for op in kernel.entry_block.operations:
         op = op.operation
         if not is_generic_op(op):
-            if any(o in source or o in written for o in op.operands):
+            if any(o in source for o in op.operands) or _captures(op, source):
                 return False
+            if op.name != "memref.store" and any(o in written for o in op.operands):
+                return False
+            write_seen = write_seen or op.name == "memref.store" or _captures(op, written)
             continue
         generic = GenericOp(op)
         writes = any(o in written for o in generic.outputs)
@@ -171,7 +228,8 @@ def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:
                     return False
             elif any(access.row_dim(i) != generic.out_dims[i] for i in range(grid)):
                 return False
-        if _captures(op, source):
+        # A kernel without a grid runs its ops in order.
+        if _captures(op, source) and (grid or writes or write_seen):
             return False
         write_seen = write_seen or writes
     return True

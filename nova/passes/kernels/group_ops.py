@@ -15,6 +15,7 @@ from typing import Any
 from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.common.match_contraction import match_contraction
 from nova.ir.attention_ops import find_point
+from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, buffer_root
 from nova.ir.linalg.generic import GenericOp, is_generic_op
@@ -232,6 +233,8 @@ def _initializes(use: Any) -> bool:
 
 
 def _opaque_work(op: Any) -> int:
+    if WORK.has(op):
+        return WORK.get(op)
     sizes = [prod(r.type.shape) for r in op.results if isinstance(r.type, ir.RankedTensorType)]
     operands = [prod(o.type.shape) for o in op.operands if isinstance(o.type, ir.RankedTensorType)]
     return 8 * sum(sizes + operands)

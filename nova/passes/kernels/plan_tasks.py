@@ -8,7 +8,7 @@ from nova.codegen.common.cost_model import estimate_ns
 from nova.codegen.common.overrides import read_overrides
 from nova.codegen.cpu.core_tiles import MERGED_TASK_NS
 from nova.core.records import record
-from nova.ir.attributes import MERGES_TILES, TASK_NS
+from nova.ir.attributes import MERGES_TILES, SLICED, TASK_NS
 from nova.ir.bindings import ir
 from nova.ir.buffers import nbytes
 from nova.ir.kernel import Kernel
@@ -52,6 +52,10 @@ def kernel_ns(kernel: Any) -> float:
 
 
 def moved_bytes(kernel: Any) -> int:
-    """Bytes of all arguments of a kernel."""
-    arguments = kernel.entry_block.arguments
-    return sum(nbytes(a.type) for a in arguments if isinstance(a.type, ir.MemRefType))
+    """Bytes of the arguments of a kernel, without those of which it writes a slice."""
+    sliced = SLICED.find(kernel) or ()
+    return sum(
+        nbytes(a.type)
+        for i, a in enumerate(kernel.entry_block.arguments)
+        if isinstance(a.type, ir.MemRefType) and i not in sliced
+    )

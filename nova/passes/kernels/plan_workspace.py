@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import LoweringError, WorkspaceError
-from nova.ir.attributes import WORKSPACE
+from nova.ir.attributes import DEVICE, IN_PLACE, SLICED, WORKSPACE
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.ir.control_flow.functions import (
@@ -20,15 +20,25 @@ from nova.ir.control_flow.functions import (
 )
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
-from nova.ir.kernel import Kernel, Main, set_argument_types
+from nova.ir.kernel import Kernel, Main, is_kernel, set_argument_types
 from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.control.region_memory import control_memory, control_work
 from nova.passes.kernels.assign_offsets import Layout, Lifetime, lay_out, order_calls
-from nova.passes.kernels.buffer_donation import can_write_in_place, delay_updates, users
+from nova.passes.kernels.buffer_donation import (
+    can_write_in_place,
+    carries_in_place,
+    delay_updates,
+    is_copy,
+    overwritten_copies,
+    users,
+)
 from nova.passes.kernels.kernel_copies import KernelCopies
 from nova.passes.kernels.rematerialize import Call, Recompute
+
+_LARGE = 64 << 20
+"""Bytes of a buffer that a kernel may overwrite with its result."""
 
 
 @record
@@ -36,20 +46,26 @@ class PlanWorkspace(Pass):
     """Turn `main` into `main(arguments, outputs, workspace)`.
 
     Results are written directly into the output buffers; an updated parameter directly into the
-    parameter when no later kernel reads its old value (buffer donation). Other buffers get offsets
-    in one workspace, aligned to 64 bytes: they share memory by lifetime, but only as much as
-    `max_workspace` requires where sharing would order independent kernels
-    (nova/passes/kernels/assign_offsets.py). Buffers that still do not fit are rematerialized
-    (nova/passes/kernels/rematerialize.py). With symbolic sizes the runtime lays out the workspace
-    of a call, and checks the limit. The size is the attribute `nova.workspace`; `nova.outputs`
-    counts the outputs. A result that is an argument, a constant or a duplicate is
+    parameter when no later kernel reads its old value (buffer donation), and a large intermediate
+    over another that is dead afterwards, where tiles allow it. Other buffers get offsets in one
+    workspace, aligned to 64 bytes: they share memory by lifetime, but only as much as
+    `max_workspace` requires where sharing would order independent kernels, which takes at most
+    `spare` bytes (nova/passes/kernels/assign_offsets.py). Buffers that still do not fit are
+    rematerialized (nova/passes/kernels/rematerialize.py). With symbolic sizes the runtime lays out
+    the workspace of a call, and checks the limit. The size is the attribute `nova.workspace`;
+    `nova.outputs` counts the outputs. A result that is an argument, a constant or a duplicate is
     copied by a separate kernel. A call of a control function gets one more buffer: the workspace of
-    its regions, and the second buffers of the carries of a loop.
+    its regions, and the second buffers of the carries of a loop. The body of a loop updates a carry
+    in place, as `nova.in_place` says, where it does not read the old value later. With `overwrite`,
+    a kernel that changes parts of a copy of an intermediate, and a loop that updates a carry in
+    place, write to the buffer of the old value if it is dead afterwards.
     """
 
     name: ClassVar[str] = "plan-workspace"
     reads_regions: ClassVar[bool] = True
     max_workspace: int | None = None
+    overwrite: bool = True
+    spare: int | None = None
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -57,13 +73,14 @@ class PlanWorkspace(Pass):
             raise LoweringError("@main has a workspace already", where=place_of(main.location))
         _require_buffer_results(main)
         limit = self.max_workspace if SizeTable.of(main) is None else None
-        _Planner(module, main, limit).plan()
+        _Planner(module, main, limit, self.spare).plan(self.overwrite)
 
 
 def _require_buffer_results(main: Any) -> None:
     types = [*main.type.inputs, *main.type.results]
     updates = Main(main).updates
     inputs, results = list(main.type.inputs), list(main.type.results)
+    carried = Main(main).carried
     pairs = zip(updates, results[len(results) - len(updates) :], strict=True)
     if any(not isinstance(t, ir.MemRefType) for t in types):
         wrong, hint = (
@@ -74,14 +91,20 @@ def _require_buffer_results(main: Any) -> None:
         not 0 <= u < len(inputs) or inputs[u] != new for u, new in pairs
     ):
         wrong, hint = "updates arguments with values of other types, or twice", None
+    elif len(carried) > len(results) or any(
+        not 0 <= c < len(inputs) or inputs[c] != new
+        for c, new in zip(carried, results, strict=False)
+    ):
+        wrong, hint = "carries arguments with values of other types", None
     else:
         return
     raise LoweringError(f"@main {wrong}", where=place_of(main.location), hint=hint)
 
 
 class _Planner:
-    def __init__(self, module: ir.Module, main: Any, limit: int | None):
+    def __init__(self, module: ir.Module, main: Any, limit: int | None, spare: int | None):
         self.limit = limit
+        self.spare = spare
         self.module = module
         self.main = main
         self.block = main.entry_block
@@ -89,9 +112,12 @@ class _Planner:
         self.named = functions_by_name(module)
         self.copies = KernelCopies(self.block, self.named)
 
-    def plan(self) -> None:
+    def plan(self, overwrite: bool) -> None:
         self._allocate_regions()
         returned = self.block.operations[len(self.block.operations) - 1]
+        if overwrite:
+            with ir.InsertionPoint(returned.operation):
+                self._overwrite_dead_operands(returned.operation)
         updates = Main(self.main).updates
         ordinary = len(returned.operands) - len(updates)
         pairs = [
@@ -101,15 +127,27 @@ class _Planner:
         # Operands of the return are read one at a time, after those before them are bound: binding
         # replaces buffers.
         with ir.InsertionPoint(returned.operation), self.main.location:
-            for i in range(ordinary):
-                value = returned.operands[i]
-                output = self.block.add_argument(value.type, self.main.location)
-                self._bind(value, output)
+            outputs = [
+                self.block.add_argument(value.type, self.main.location)
+                for value in list(returned.operands)[:ordinary]
+            ]
+            carries = self._find_carries(returned)
+            for i, output in enumerate(outputs):
+                if i not in carries:
+                    self._bind(returned.operands[i], output)
+            in_place = [
+                i
+                for i in carries
+                if self._carry(self.arguments[carries[i]], returned.operands[i], outputs[i])
+            ]
+            if in_place:
+                IN_PLACE.set(self.main, tuple(in_place))
             self._keep_old_values(returned, ordinary, [self.arguments[u] for u in updates])
             for i, argument in enumerate(updates):
                 self._update(self.arguments[argument], returned.operands[ordinary + i])
             func.ReturnOp([])
         returned.operation.erase()
+        self._reuse_large_buffers()
         size = self._place_buffers()
         set_argument_types(self.main, [])
         self._set_argument_attributes(len(self.block.arguments))
@@ -125,6 +163,9 @@ class _Planner:
             if function is None or not is_control(function):
                 continue
             regions = [planned[name] for name in Control.of(function).regions]
+            for region in regions[:1]:
+                if in_place := Main(region).in_place:
+                    IN_PLACE.set(function, in_place)
             Kernel(function).work = control_work(function, regions)
             i8 = ir.IntegerType.get_signless(8)
             type_ = ir.MemRefType.get([control_memory(function, regions)], i8)
@@ -144,6 +185,47 @@ class _Planner:
             self._replace(root, target)
         else:
             self._copy(value, target)
+
+    def _find_carries(self, returned: Any) -> dict[int, int]:
+        """The carries of a loop that may be updated in place, and the argument of each."""
+        return {
+            i: argument
+            for i, argument in enumerate(Main(self.main).carried)
+            if _is_alloc(buffer_root(returned.operands[i]))
+            or buffer_root(returned.operands[i]) == self.arguments[argument]
+        }
+
+    def _carry(self, argument: Any, value: Any, output: Any) -> bool:
+        """Update a carry in place if nothing reads its old value later, else write its output."""
+        root = buffer_root(value)
+        if root == argument and value.type == argument.type:
+            return True
+        if _is_alloc(root) and can_write_in_place(self.named, argument, root):
+            self._replace(root, argument)
+            self._merge_arguments(argument)
+            return True
+        self._bind(value, output)
+        return False
+
+    def _overwrite_dead_operands(self, returned: Any) -> None:
+        """Let calls that change parts of a value write to its buffer, if it is dead afterwards."""
+        for op in list(self.block.operations):
+            op = op.operation
+            function = self.named.get(op.attributes["callee"].value) if is_call(op) else None
+            if function is None:
+                continue
+            is_loop = is_control(function)
+            for old, new in (carries_in_place if is_loop else overwritten_copies)(function):
+                source, target = (buffer_root(op.operands[i]) for i in (old, new))
+                if (
+                    _is_alloc(source)
+                    and _is_alloc(target)
+                    and source.type == target.type
+                    and returned not in users(source)
+                    and can_write_in_place(self.named, source, target)
+                ):
+                    self._replace(target, source)
+                    self._merge_arguments(source)
 
     def _keep_old_values(self, returned: Any, first: int, updated: list[Any]) -> None:
         """Copy a new value that is the old value of another updated parameter."""
@@ -185,6 +267,10 @@ class _Planner:
             with ir.InsertionPoint.at_block_begin(kernel.entry_block), kernel.location:
                 for i in positions[:-1]:
                     formal[i].replace_all_uses_with(view_as(formal[positions[-1]], formal[i].type))
+            for inner in [o.operation for o in kernel.entry_block.operations]:
+                if is_copy(inner) and inner.operands[0] == inner.operands[1]:
+                    inner.erase()
+                    SLICED.set(kernel, (*(SLICED.find(kernel) or ()), *positions))
 
     def _replace(self, root: Any, target: Any) -> None:
         with ir.InsertionPoint(root.owner.operation), self.main.location:
@@ -206,6 +292,39 @@ class _Planner:
                 emit_copy(block.arguments[0], block.arguments[1])
                 func.ReturnOp([])
         func.CallOp([], ir.FlatSymbolRefAttr.get(name), [value, view_as(target, type_)])
+
+    def _reuse_large_buffers(self) -> None:
+        """Let a kernel write its result over an operand of that size that nothing reads later.
+
+        Only large buffers, such as the scores of a vocabulary and their gradient: the memory of
+        others is shared by lifetime, and kernels with one argument for two are compiled separately.
+        """
+        # A buffer that the host and the device share has a copy on each side.
+        on_host = any(DEVICE.has(kernel) for kernel in kernels(self.module))
+        if on_host or SizeTable.of(self.main) is not None:
+            return
+        for call in [op.operation for op in self.block.operations]:
+            kernel = self.named.get(call.attributes["callee"].value) if is_call(call) else None
+            if kernel is None or is_control(kernel) or not is_kernel(kernel):
+                continue
+            ins = Kernel(kernel).ins
+            for target in map(buffer_root, list(call.operands)[ins:]):
+                sources = dict.fromkeys(map(buffer_root, list(call.operands)[:ins]))
+                for source in sources:
+                    if self._can_reuse(source, target):
+                        self._replace(target, source)
+                        self._merge_arguments(source)
+                        break
+
+    def _can_reuse(self, source: Any, target: Any) -> bool:
+        return (
+            source != target
+            and _is_alloc(source)
+            and _is_alloc(target)
+            and source.type.element_type == target.type.element_type
+            and nbytes(source.type) == nbytes(target.type) >= _LARGE
+            and can_write_in_place(self.named, source, target)
+        )
 
     # --- workspace ------------------------------------------------------------------------------
 
@@ -229,7 +348,7 @@ class _Planner:
         totals: list[int] = []
         while True:
             buffers, lifetimes, before = self._lifetimes()
-            layout = lay_out(lifetimes, before, self.limit)
+            layout = lay_out(lifetimes, before, self.limit, self.spare)
             totals.append(layout.size)
             if self.limit is None or layout.size <= self.limit:
                 return buffers, layout

@@ -8,6 +8,7 @@ from nova.core.dtypes import TensorType
 from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.attention_ops import OPS as ATTENTION
+from nova.ir.attributes import OVERWRITES
 from nova.ir.bindings import arith, func, ir
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import SIZE, full_name
@@ -100,6 +101,8 @@ class _Converter:
             attrs = row.canon(types, attrs)
         assert row.infer is not None
         result = row.infer(types, attrs)
+        if row.lower_in_place is not None and OVERWRITES.has(op):
+            return result, row.lower_in_place(self.builder, result, *operands, **attrs)
         if row.lower is not None:
             return result, row.lower(self.builder, result, *operands, **attrs)
         if row.scalar is not None:

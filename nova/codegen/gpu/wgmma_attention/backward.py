@@ -354,7 +354,7 @@ class _Consumer:
                 tile.tile_rows,
                 (part.extents[0], part.sizes.of(AXES[name][1])),
                 column,
-                lambda _, scale=scale: scale,
+                [scale, scale],
                 [gcd(nest.offsets[number], matrix.row, *strides)],
             )
 

@@ -221,11 +221,11 @@ class _Consumer:
                 ptx.arrive_at_named(word(1), 256)
         owner._order.each(owner.block, [word(0)] * 4, self._tile)
 
-    def _await_turn(self) -> None:
+    def _await_order(self) -> None:
         if self._is_ordered:
             ptx.named_barrier(arith.addi(self.group, word(1)), 256)
 
-    def _end_turn(self) -> None:
+    def _pass_on(self) -> None:
         if self._is_ordered:
             following = arith.addi(self.group, word(1))
             wraps = arith.cmpi(_EQUAL, following, word(self.plan.tile.consumers))
@@ -309,14 +309,14 @@ class _Consumer:
             key = mul(sub(sub(add(low, high), 1), step), plan.keys)
             stage = owner._keys.next(previous)
             owner._keys.await_full(stage)
-            self._await_turn()
+            self._await_order()
             scores = self._issue_scores(lhs, stage)
             is_hiding: ir.Value | bool | None = False
             if plan.cleans_values:
                 is_hiding = None if hides else compare(_EQUAL, step, low)
             self._await_values(previous, is_hiding)
             out = self._issue_values(out, words, previous)
-            self._end_turn()
+            self._pass_on()
             scores = ptx.await_sums(scores, pending=1)
             owner._keys.release(stage, self.thread)
             weights, rows, rescale = tile.softmax(scores, rows, key, hides=hides)
@@ -404,7 +404,7 @@ class _Consumer:
                 tile.rows,
                 (plan.sizes.i, plan.sizes.f),
                 column,
-                lambda half: factors[half],
+                factors,
                 [gcd(nest.offsets[number], matrix.row, *strides)],
             )
         if "logsumexp" in results:

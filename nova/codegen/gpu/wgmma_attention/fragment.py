@@ -7,7 +7,7 @@ matmul, in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -76,19 +76,19 @@ def write_rows(
     rows: Sequence[ir.Value],
     sizes: tuple[int, int],
     column: ir.Value,
-    factor: Callable[[int], ir.Value],
+    factors: Sequence[ir.Value],
     aligned: Sequence[int],
 ) -> None:
     """Store a thread's part of a result of `sizes` rows and columns: `rows` (index) of it.
 
-    `factor` scales a row. Offsets and strides of the result are multiples of those in `aligned`:
+    `factors` scale the rows. Offsets and strides of the result are multiples of those in `aligned`:
     two elements are stored together where they are even.
     """
     row_count, columns = sizes
     size = BITS[matrix.type] // 8
     paired = matrix.column == 1 and all(value % 2 == 0 for value in aligned)
     for half, row in enumerate(rows):
-        scale = factor(half)
+        scale = factors[half]
         with when(compare(_LESS, row, row_count)):
             start = add(global_base(matrix.buffer), mul(matrix.at(row, column), size))
             for n in numbers_of_row(len(values), half)[::2]:

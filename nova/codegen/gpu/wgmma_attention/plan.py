@@ -174,7 +174,9 @@ class ForwardPlan:
 def why_not(attention: Attention, types: Sequence[str]) -> str | None:
     """The reason why an attention has no warpgroup plan at all, whatever its tile."""
     sizes = [attention.size(role) for role in "ijef"]
-    if any(not isinstance(size, int) for size in sizes):
+    nest = attention.nest
+    numbers = [n for loop in nest.loops for n in (loop.size, *loop.strides)] + [*nest.offsets]
+    if any(not isinstance(number, int) for number in numbers):
         return "it has symbolic sizes"
     if len(set(types)) != 1 or types[0] not in ELEMENTS or attention.type != "f32":
         return f"operands of {', '.join(types)} are not all bf16 or f16"
