@@ -277,8 +277,7 @@ static nova_status container_check_memory(const nova_tables *tables,
 }
 
 /* Checks a launch that runs a file; the file itself is checked when it is opened. */
-static nova_status container_check_call(const nova_tables *tables,
-                                        const nova_launch_record *launch,
+static nova_status container_check_call(const nova_tables *tables, const nova_launch_record *launch,
                                         const nova_control_record *control, nova_error *error)
 {
     const nova_buffer *file = &tables->buffers[tables->operands[launch->first_operand]];
