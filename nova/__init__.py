@@ -75,6 +75,7 @@ _LAZY = {
     "jacfwd": "nova.graph.jacobians:jacfwd",
     "jacrev": "nova.graph.jacobians:jacrev",
     "jvp": "nova.graph.jacobians:jvp",
+    "linalg": "nova.linalg",
     "linearize": "nova.graph.jacobians:linearize",
     "nn": "nova.nn",
     "optim": "nova.optim",

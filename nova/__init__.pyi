@@ -7,6 +7,7 @@ from nova import data as data
 from nova import debug as debug
 from nova import errors as errors
 from nova import knobs as knobs
+from nova import linalg as linalg
 from nova import nn as nn
 from nova import optim as optim
 from nova import train as train

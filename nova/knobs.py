@@ -246,6 +246,9 @@ KNOBS: dict[str, Knob] = {
         Knob("max_workspace", LIMIT, None, "none",
              "Bytes of workspace that a run may use; to fit, the compiler rematerializes values "
              "and forms smaller kernels, or raises WorkspaceError."),
+        Knob("specialize_after", WORK, 0, "0",
+             "Calls after which a size of a symbolic program gets code of its own, compiled in the "
+             "background; 0 for never. See dynamic-shapes.md."),
         Knob("tune", SECONDS, 0.0, "0",
              "Seconds a compile may spend on trying schedules on this machine; see tuning.md."),
         Knob("text_seconds", SECONDS, 600.0, "600",
@@ -296,6 +299,7 @@ serial_work: int
 tile_work: int
 task_ns: int
 max_workspace: int | None
+specialize_after: int
 tune: float
 text_seconds: float
 output_pool: int

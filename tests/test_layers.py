@@ -51,6 +51,7 @@ LAYERS: dict[str, set[str]] = {
     "__init__": {"graph", "api"},
     "nn": {"graph", "frontends"},
     "optim": {"graph"},
+    "linalg": {"graph"},
     "data": {"graph"},
     # Parameters and state of a step may live on a device.
     "train": {

@@ -7,6 +7,7 @@ This is the top-level entry point: it builds the plan and gets its program from
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from nova.api.program_cache import (
     compiler_version,
     memory_cache_info,
 )
+from nova.api.specialize import read_specialize
 from nova.core.location import user_location
 from nova.core.settings import Settings, current_settings
 from nova.core.targets import parse_target
@@ -64,6 +66,7 @@ def compile(
     run_mode: str = "native",
     sim_cores: int = 64,
     sim_seed: int = 0,
+    specialize: Sequence[Any] | None = None,
 ) -> Compiled:
     """Compile a program that computes `outputs` from `inputs` and `params`.
 
@@ -81,7 +84,9 @@ def compile(
     inputs and outputs keep their dtypes (docs/deploying.md). `run_mode="sim"` has two meanings. A
     program for a GPU runs on the GPU simulator, on the CPU. A program for the CPU runs its tasks
     sequentially, in the order in which `sim_cores` cores would start them; its `simulation` is
-    their timeline (docs/tracing.md).
+    their timeline (docs/tracing.md). `specialize` lists sizes of the dims of a program with
+    symbolic sizes that get code of their own in it, such as `[128]` or `[{"B": 1, "S": 128}]`
+    (docs/dynamic-shapes.md).
     """
     check_run_mode(run_mode)
     if freeze and updates:
@@ -118,6 +123,7 @@ def compile(
         max_workspace=max_workspace,
         tune=tune,
         run_mode=run_mode,
+        specialize=specialize,
     )
     if run_mode == "sim" and not program.is_on_device:
         program = program.simulated(sim_cores, sim_seed)
@@ -156,11 +162,13 @@ def compile_plan(
     name: str | None = None,
     run_mode: str = "native",
     device: str | None = None,
+    specialize: Sequence[Any] | None = None,
 ) -> Compiled:
     """Compile a plan, or the text of a plan. `name` is its name in log lines.
 
-    With `run_mode="sim"` a device program runs on the simulator. `device` is the name of the device
-    to run on; without a target the program is compiled for that device.
+    `specialize` is that of `nova.compile`. With `run_mode="sim"` a device program runs on the
+    simulator. `device` is the name of the device to run on; without a target the program is
+    compiled for that device.
     """
     is_text = isinstance(plan, str)
     if isinstance(plan, str):
@@ -168,6 +176,13 @@ def compile_plan(
     if target is None and device is not None:
         target = f"cuda:{local_architecture(device)}"
     settings = current_settings(local_target(target), fast_math, max_workspace, tune)
+    if specialize is not None:
+        settings = replace(settings, specialize=read_specialize(specialize, plan.dims))
+        if settings.specialize and parse_target(settings.target).is_device:
+            raise TargetError(
+                f"target {settings.target!r}: specialize is for programs that run on CPUs",
+                hint="compile a static program for each of the sizes",
+            )
     check_target(settings.target)
     chosen = device_of(settings, run_mode)
     device = chosen and (device or chosen)

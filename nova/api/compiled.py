@@ -54,6 +54,10 @@ class Compiled(Model):
         self._contents = contents
         self.simulation = simulation
         super().__init__(executable, origin, name, values)
+        if knobs.get("specialize_after") and self.signature.dims:
+            from nova.api.specialize import watch  # only on request
+
+            watch(self)
 
     def _observed(self, program: Any) -> Any:
         check = knobs.get("check")

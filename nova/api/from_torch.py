@@ -8,25 +8,35 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nova.api.compile import compile as compile_graph
 from nova.api.compiled import Compiled
 from nova.core.dlpack import as_numpy
+from nova.core.sizes import Shape, is_static_shape
+from nova.core.sizes.binding import bind_sizes
 from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
     ImportedProgramError,
+    LoweringError,
     MissingPackageError,
+    ShapeError,
+    SignatureError,
+    SymbolicSizeError,
+    UnsupportedOpError,
 )
 from nova.graph.tensor import Tensor, placeholder
 from nova.graph.tensor import tensor as make_tensor
+
+if TYPE_CHECKING:
+    from nova.frontends.torch.sizes import TorchSizes
 
 
 @user_facing_class
@@ -35,11 +45,16 @@ class TorchProgram:
 
     Call it as the module; arguments and results are the module's pytrees of tensors. `params` are
     its parameters and buffers by name, over the module's memory. `function` builds the graph for
-    tensors of Nova: it can be part of another graph, and `nova.grad` differentiates it.
+    tensors of Nova: it can be part of another graph, and `nova.grad` differentiates it. A module
+    with dynamic sizes is one program with symbolic sizes, unless it has an op that takes static
+    ones only: `explain` says so, and each shape is a program then.
     """
 
-    def __init__(self, exported: Any):
+    def __init__(self, exported: Any, names: Mapping[str, str] | None = None):
         self.exported = exported
+        self._names = names or {}
+        self._least = 1  # size that the program with symbolic sizes takes
+        self._reason = ""
         signature = exported.graph_signature
         self._user_inputs = [s for s in signature.input_specs if s.kind.name == "USER_INPUT"]
         self.params: dict[str, Tensor] = {}
@@ -63,7 +78,9 @@ class TorchProgram:
     def function(self, *inputs: Tensor) -> Any:
         """The module's results for tensors of Nova, in the structure that the module returns."""
         shapes = tuple(tuple(x.shape) for x in inputs)
-        results, _ = self._apply(self._module_for(shapes), inputs)
+        sizes = None if all(x.type.is_static for x in inputs) else self._sizes
+        module = self._module_for(shapes) if sizes is None else self.exported.graph_module
+        results, _ = self._apply(module, inputs, sizes)
         return self._unflatten(results)
 
     def _module_for(self, shapes: tuple[Any, ...]) -> Any:
@@ -96,7 +113,20 @@ class TorchProgram:
         nodes = [n for n in self.exported.graph.nodes if n.op == "placeholder"]
         return [n for n in nodes if n.name in names]
 
-    def _apply(self, module: Any, inputs: Any) -> tuple[list[Any], dict[Tensor, Tensor]]:
+    @property
+    def _sizes(self) -> TorchSizes:
+        from nova.frontends.torch.sizes import TorchSizes
+
+        return TorchSizes(self.exported.range_constraints, self._names, self._least)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the inputs, with symbolic sizes where `dynamic` says so."""
+        return tuple(self._sizes.shape(n.meta["val"].shape) for n in self._input_nodes)
+
+    def _apply(
+        self, module: Any, inputs: Any, sizes: TorchSizes | None = None
+    ) -> tuple[list[Any], dict[Tensor, Tensor]]:
         """User results, and new values of buffers."""
         from nova.frontends.torch.importer import evaluate_graph
 
@@ -107,7 +137,7 @@ class TorchProgram:
         ]
         results, updates = [], {}
         specs = self.exported.graph_signature.output_specs
-        for spec, value in zip(specs, evaluate_graph(module, arguments), strict=True):
+        for spec, value in zip(specs, evaluate_graph(module, arguments, sizes), strict=True):
             if spec.kind.name == "USER_OUTPUT":
                 results.append(value)
             elif spec.kind.name == "BUFFER_MUTATION":
@@ -127,24 +157,50 @@ class TorchProgram:
         """The compiled program; `options` are those of `nova.compile`.
 
         Its inputs are the leaves of the arguments, its params those of the module. `shapes` are the
-        sizes of the inputs, those of the example arguments by default.
+        sizes of the inputs; those that the module was exported for by default, symbolic where it
+        has dynamic sizes.
         """
         from nova.frontends.torch.dtypes import nova_dtype
 
         examples = [n.meta["val"] for n in self._input_nodes]
-        chosen = shapes or tuple(tuple(int(n) for n in v.shape) for v in examples)
+        chosen = tuple(map(tuple, shapes)) or self.shapes
         inputs = [
             placeholder(shape, nova_dtype(v.dtype), n.name)
             for shape, v, n in zip(chosen, examples, self._input_nodes, strict=True)
         ]
-        results, updates = self._apply(self._module_for(tuple(chosen)), inputs)
+        if all(x.type.is_static for x in inputs):
+            results, updates = self._apply(self._module_for(chosen), inputs)
+        else:
+            results, updates = self._apply(self.exported.graph_module, inputs, self._sizes)
         params = list(self.params.values())
         return compile_graph(results, inputs=inputs, params=params, updates=updates, **options)
 
     @cached_property
     def program(self) -> Compiled:
-        """The program for the shapes of the example arguments."""
-        return self.compile()
+        """The program for all sizes; for those of the example arguments if it takes static ones."""
+        if self._symbolic is not None:
+            return self._symbolic
+        return self.compile(*(tuple(map(int, n.meta["val"].shape)) for n in self._input_nodes))
+
+    @cached_property
+    def _symbolic(self) -> Compiled | None:
+        """The program with symbolic sizes; None if the sizes are static, or must be."""
+        if all(is_static_shape(shape) for shape in self.shapes):
+            return None
+        for self._least in (1, 2):
+            try:
+                return self.compile()
+            except (LoweringError, ShapeError, SymbolicSizeError, UnsupportedOpError) as error:
+                self._reason = str(error)
+        return None
+
+    def explain(self) -> str:
+        """Which sizes the programs take, and why they are static if they are."""
+        if self._symbolic is not None:
+            return f"one program for all sizes:\n{self._symbolic.signature}"
+        if self._reason:
+            return f"a program for each shape, since symbolic sizes fail: {self._reason}"
+        return "the sizes are static"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run; results are tensors of torch over the memory that the program wrote."""
@@ -163,13 +219,30 @@ class TorchProgram:
         return self._unflatten([_as_torch(r) for r in results])
 
     def _program_for(self, arrays: list[np.ndarray]) -> Compiled:
+        if self._symbolic is not None and self._takes(arrays):
+            return self._symbolic
         shapes = tuple(a.shape for a in arrays)
         if shapes not in self._programs:
             self._programs[shapes] = self.compile(*shapes)
         return self._programs[shapes]
 
+    def _takes(self, arrays: list[np.ndarray]) -> bool:
+        """Whether the sizes of a call are within the bounds of the program with symbolic sizes."""
+        try:
+            bind_sizes(
+                [
+                    (node.name, shape, array.shape)
+                    for node, shape, array in zip(
+                        self._input_nodes, self.shapes, arrays, strict=True
+                    )
+                ]
+            )
+        except SignatureError:
+            return False
+        return True
+
     def save(self, path: str | os.PathLike[str], weights: str | None = "embed") -> None:
-        """Write the program for the example shapes to a `.nova` file, with the module's weights."""
+        """Write `program` to a `.nova` file, with the module's weights."""
         self.program.save(os.fspath(path), weights=weights)
 
     def __repr__(self) -> str:
@@ -189,11 +262,14 @@ def _as_torch(array: np.ndarray) -> Any:
 def from_torch(module: Any, *args: Any, dynamic: Any = None, **kwargs: Any) -> TorchProgram:
     """Export a module of torch for arguments like `args` and `kwargs`.
 
-    `dynamic` is the `dynamic_shapes` of `torch.export`: sizes that may change. The program is
-    compiled once for each shape it is called with. Weights are arguments of the program, over the
+    `dynamic` is the `dynamic_shapes` of `torch.export`: sizes that may change, and are symbolic in
+    the program (`TorchProgram.explain`). Weights are arguments of the program, over the
     memory of the module's parameters; `save` puts them into the file.
     """
-    return TorchProgram(exported_module(module, args, kwargs, dynamic))
+    exported = exported_module(module, args, kwargs, dynamic)
+    from nova.frontends.torch.sizes import dim_names
+
+    return TorchProgram(exported, dim_names(exported, dynamic))
 
 
 def exported_module(module: Any, args: Any, kwargs: Any = None, dynamic: Any = None) -> Any:

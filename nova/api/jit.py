@@ -10,7 +10,7 @@ guard; only when that check fails is the signature computed in Python.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,7 @@ from nova.api.jit_arguments import (
     common_device,
     result_tensor,
 )
+from nova.api.specialize import fitting
 from nova.core.dtypes import TensorType
 from nova.core.frozen_attributes import Sealed
 from nova.core.location import user_location
@@ -33,9 +34,11 @@ from nova.core.log import log
 from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.records import record
 from nova.core.single_flight import SingleFlight
+from nova.core.sizes import Dim
 from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import (
     ArgumentTypeError,
+    AttributeValueError,
     GraphError,
     SignatureError,
     StateAssignedError,
@@ -53,7 +56,8 @@ if TYPE_CHECKING:
 
 class CacheInfo(NamedTuple):
     """As in functools: cache hits, misses (compiles), programs held, the maximum (knob
-    `jit_programs`), evictions, and how many of the programs have symbolic sizes."""
+    `jit_programs`), evictions, how many of the programs have symbolic sizes, and how many
+    combinations of sizes have code of their own in these."""
 
     hits: int
     misses: int
@@ -61,6 +65,7 @@ class CacheInfo(NamedTuple):
     bound: int
     evictions: int
     symbolic: int = 0
+    specialized: int = 0
 
 
 @record
@@ -73,6 +78,7 @@ class _Options:
     sim_seed: int
     tune: float | None
     dynamic: Marks | bool = False
+    specialize: tuple[Any, ...] = ()
 
 
 class _Key(NamedTuple):
@@ -304,6 +310,7 @@ class JitFunction(Sealed):
             name=self._name,
             run_mode=options.run_mode,
             device=key.device,
+            specialize=self._specialize(plan.dims),
         )
         if options.run_mode == "sim" and not compiled.is_on_device:
             compiled = compiled.simulated(options.sim_cores, options.sim_seed)
@@ -317,6 +324,13 @@ class JitFunction(Sealed):
         )
         return _Entry(compiled, result, plain, key._replace(values=state.values), state, captured)
 
+    def _specialize(self, dims: tuple[Dim, ...]) -> list[Any] | None:
+        """The sizes that get code of their own in a program with these dims."""
+        entries = self._options.specialize
+        if not entries or not dims:
+            return None
+        return fitting(entries, dims) if self._options.dynamic is True else list(entries)
+
     # --- introspection --------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
@@ -325,7 +339,14 @@ class JitFunction(Sealed):
         return CacheInfo(
             *(self._hits, self._misses, len(entries), entries.bound, entries.evictions),
             symbolic=self._symbolic,
+            specialized=len(self._specialized()),
         )
+
+    def _specialized(self) -> list[str]:
+        """The sizes that have code of their own, in all programs."""
+        programs = [entry.compiled for entry in self._entries.values()]
+        symbolic = [p for p in programs if p.signature.dims and not p.is_on_device]
+        return [text for p in symbolic for text in p.cache_info().specialized]
 
     def submit(self, *args: Any, **kwargs: Any) -> RunFuture:
         """Start a run for these arguments: a future of the value that a call would return."""
@@ -338,8 +359,9 @@ class JitFunction(Sealed):
         return future
 
     def explain(self) -> str:
-        """The reason for the latest compile."""
-        return self._why
+        """The reason for the latest compile, and the sizes that have code of their own."""
+        specialized = self._specialized()
+        return "; ".join([self._why, *(f"{text} has code of its own" for text in specialized)])
 
     def _explain(self, key: _Key) -> str:
         if self._last_key is None:
@@ -392,14 +414,25 @@ def jit(
     sim_seed: int = 0,
     tune: float | None = None,
     dynamic: Any = False,
+    specialize: Sequence[Any] | None = None,
 ) -> Any:
     """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work.
 
     `tune` is the time limit in seconds per compile for trying schedules (docs/tuning.md). `dynamic`
     makes one program for arrays of many sizes: `{"x": {0: "B"}}` marks axes, True learns them from
-    the second size that an axis has (docs/dynamic-shapes.md).
+    the second size that an axis has (docs/dynamic-shapes.md). `specialize` lists sizes that get
+    code of their own in these programs, as `nova.compile` takes them.
     """
-    options = _Options(target, run_mode, sim_cores, sim_seed, tune, read_dynamic(dynamic))
+    marks = read_dynamic(dynamic)
+    if specialize and marks is False:
+        raise AttributeValueError(
+            "specialize is for arguments with symbolic sizes, and dynamic is False",
+            where=str(user_location()),
+            hint='mark axes with dynamic={"x": {0: "B"}}; other programs are static already',
+        )
+    options = _Options(
+        *(target, run_mode, sim_cores, sim_seed, tune, marks), specialize=tuple(specialize or ())
+    )
     if function is None:
         return lambda f: JitFunction(f, options)
     return JitFunction(function, options)

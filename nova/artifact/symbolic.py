@@ -26,6 +26,8 @@ OP = Struct("<IIq")
 PATCH = Struct("<QII")
 EXTENT = Struct("<q")
 _WORD = Struct("<q")
+SIZE_BYTES = _WORD.size
+"""Bytes of the value of a size in memory."""
 _ALIGN = 64
 
 PUSH, PUSH_DIM, ADD, MULTIPLY, FLOOR_DIVIDE, MAXIMUM, MINIMUM = range(7)
@@ -33,6 +35,12 @@ _CODES = {"floordiv": FLOOR_DIVIDE, "max": MAXIMUM, "min": MINIMUM}
 
 _PLACEHOLDER = 0x7FFF << 48
 """Placeholders are numbers from here on: larger than any size, and not UTF-8 in a string."""
+
+_SHORT_PLACEHOLDER = 0x7FFE << 48
+"""The same, of numbers with 4 bytes in the tables: two of them are one word of the scan."""
+
+LONG, SHORT = 0, 1
+"""Widths of patches: 8 or 4 bytes."""
 
 
 @record
@@ -70,6 +78,10 @@ class Placeholders:
         """A number of the tables: itself if it is static."""
         return _PLACEHOLDER + self.number(size) if isinstance(size, SizeExpr) else size
 
+    def short(self, size: Size) -> int:
+        """A number of 4 bytes in the tables, the next 4 of which are 1: itself if it is static."""
+        return _SHORT_PLACEHOLDER + self.number(size) if isinstance(size, SizeExpr) else size
+
     @property
     def expressions(self) -> tuple[str, ...]:
         return tuple(self._numbers)
@@ -77,10 +89,14 @@ class Placeholders:
 
 @record
 class SymbolicShapes:
-    """What the runtime needs of a block: the dims, and the sizes of every argument and output."""
+    """What the runtime needs of a block: the dims, and the sizes of every argument and output.
+
+    Kernels use `value_count` values of sizes.
+    """
 
     dims: tuple[Dim, ...]
     extents: tuple[Size, ...]
+    value_count: int
 
 
 def pack_symbolic(tables: bytes, sizes: SymbolicSizes, tensors: Sequence[TensorSpec]) -> bytes:
@@ -91,11 +107,13 @@ def pack_symbolic(tables: bytes, sizes: SymbolicSizes, tensors: Sequence[TensorS
     patched = bytearray(tables)
     patches = []
     for offset in range(0, len(tables) - 7, 8):
-        number = _WORD.unpack_from(tables, offset)[0] - _PLACEHOLDER
-        if 0 <= number < len(expressions):
-            value = sizes.representative(expressions[number])
-            _WORD.pack_into(patched, offset, value)
-            patches.append(PATCH.pack(offset, number, 0))
+        (word,) = _WORD.unpack_from(tables, offset)
+        for first, width, upper in ((_PLACEHOLDER, LONG, 0), (_SHORT_PLACEHOLDER, SHORT, 1 << 32)):
+            if 0 <= word - first < len(expressions):
+                number = word - first
+                value = sizes.representative(expressions[number])
+                _WORD.pack_into(patched, offset, value + upper)
+                patches.append(PATCH.pack(offset, number, width))
     strings = bytearray(b"\0")
     rows = [DIM.pack(d.min, d.max, _add(strings, d.name), 0) for d in sizes.dims]
     ops: list[bytes] = []
@@ -166,7 +184,16 @@ def unpack_symbolic(block: Buffer) -> SymbolicShapes:
     magic, _, _, _, *counts = HEADER.unpack_from(block)
     if magic != MAGIC:
         fail("symbolic-magic", f"magic {magic!r}")
-    dim_count, expression_count, op_count, patch_count, extent_count, _, string_size, _ = counts
+    (
+        dim_count,
+        expression_count,
+        op_count,
+        patch_count,
+        extent_count,
+        value_count,
+        string_size,
+        _,
+    ) = counts
     view, position = memoryview(block), HEADER.size
     tables = []
     for row, count in (
@@ -191,4 +218,4 @@ def unpack_symbolic(block: Buffer) -> SymbolicShapes:
         size if extent >= 0 else parse_size(text(size), named)
         for size, (extent,) in zip(sizes, tables[4], strict=True)
     )
-    return SymbolicShapes(dims, extents)
+    return SymbolicShapes(dims, extents, value_count)

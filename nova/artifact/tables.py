@@ -281,7 +281,10 @@ def _core_number(kernel: KernelSpec) -> int:
 def _pack_device(device: DeviceLaunch | None) -> bytes:
     if device is None:
         return bytes(DEVICE.size)
-    return DEVICE.pack(*device.grid, *device.block, device.shared, len(device.tensor_maps))
+    blocks, *grid = device.grid
+    if blocks >= 1 << 32:  # a placeholder: it takes the place of the next number, which is 1
+        blocks, grid[0] = blocks % (1 << 32), blocks >> 32
+    return DEVICE.pack(blocks, *grid, *device.block, device.shared, len(device.tensor_maps))
 
 
 def _pack_tensor_maps(device: DeviceLaunch | None) -> bytes:

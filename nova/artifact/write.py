@@ -26,7 +26,8 @@ from nova.artifact.manifest import (
     WeightsSpec,
 )
 from nova.artifact.seal import add_seal
-from nova.artifact.symbolic import SymbolicSizes, pack_symbolic, tables_of
+from nova.artifact.specialized import Specialized, pack_specialized, tables_in
+from nova.artifact.symbolic import SymbolicSizes, pack_symbolic
 from nova.artifact.tables import ALIGN, Tables, pack_tables, patch_code
 from nova.artifact.texts import pack_texts
 from nova.core.records import record
@@ -47,7 +48,8 @@ class Variant:
 
     `unpacked` are values that the constants contain in another order: the program does not read
     them, but its texts contain them, and texts store large values as references to the file.
-    `sizes` are those of a program with symbolic sizes, whose tables have placeholders.
+    `sizes` are those of a program with symbolic sizes, whose tables have placeholders;
+    `specialized` is its code for some of them.
     """
 
     target: Target
@@ -58,6 +60,7 @@ class Variant:
     options: Mapping[str, str]
     unpacked: bytes | memoryview = b""
     sizes: SymbolicSizes | None = None
+    specialized: tuple[Specialized, ...] = ()
 
     @property
     def is_device(self) -> bool:
@@ -136,8 +139,8 @@ def write_artifact(contents: FileSpec) -> bytes:
     start, _ = linked.sections[TABLES]
     for spec in specs:
         at = start + spec.tables[0]
-        block = tables_of(memoryview(linked.data)[at : at + spec.tables[1]])
-        patch_code(block, linked.symbols)
+        for block in tables_in(memoryview(linked.data)[at : at + spec.tables[1]]):
+            patch_code(block, linked.symbols)
     regions = _regions(linked.sections[name] for name in notes if name in linked.sections)
     return add_seal(linked.data, regions)
 
@@ -147,7 +150,12 @@ def _pack_variant(variant: Variant, contents: FileSpec) -> bytes:
     tables = pack_tables(variant.tables)
     if variant.sizes is None:
         return tables
-    return pack_symbolic(tables, variant.sizes, (*contents.args, *contents.outputs))
+    symbolic = pack_symbolic(tables, variant.sizes, (*contents.args, *contents.outputs))
+    if not variant.specialized:
+        return symbolic
+    return pack_specialized(
+        symbolic, [(code.sizes, pack_tables(code.tables)) for code in variant.specialized]
+    )
 
 
 def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
@@ -174,7 +182,14 @@ def _ordered(variants: tuple[Variant, ...]) -> list[Variant]:
     ordered = sorted(variants, key=rank)
     if len(ordered) == 1:
         return ordered
-    return [replace(v, tables=v.tables.renamed(_suffix(v))) for v in ordered]
+    return [
+        replace(
+            v,
+            tables=v.tables.renamed(_suffix(v)),
+            specialized=tuple(code.renamed(_suffix(v)) for code in v.specialized),
+        )
+        for v in ordered
+    ]
 
 
 def _architecture(contents: FileSpec, variants: list[Variant]) -> str:
@@ -191,6 +206,9 @@ def _link(
         suffix = _suffix(variant) if len(variants) > 1 else ""
         parts += [Part(data, suffix) for data in variant.objects]
         exports += variant.tables.linked_symbols
+        for code in variant.specialized:
+            parts += [Part(data, code.suffix + suffix) for data in code.objects]
+            exports += code.tables.linked_symbols
     if contents.entry is not None and contents.runtime is not None:
         parts.append(Part(contents.entry))
         exports.append(ENTRY)

@@ -17,14 +17,17 @@ from nova import knobs
 from nova.artifact.cache.key import cache_key
 from nova.artifact.elf.runtime_object import runtime_object
 from nova.artifact.manifest import TensorSpec
+from nova.artifact.specialized import Specialized, shift_constants
 from nova.artifact.symbolic import SymbolicSizes
+from nova.artifact.tables import ALIGN
 from nova.artifact.write import FileSpec, write_artifact
+from nova.core.constants import find_bytes
 from nova.core.gc_pause import paused_gc
 from nova.core.log import Progress, progress
 from nova.core.settings import Settings
 from nova.core.targets import host_arch, parse_target
-from nova.errors import TargetError
 from nova.plan import Plan, print_plan
+from nova.plan.specialize import specialize_plan
 
 # The compiler, MLIR and LLVM: garbage collection while they load would free nothing.
 with paused_gc():
@@ -54,12 +57,6 @@ def build(
 ) -> CompileResult:
     """Compile a plan to an artifact. `key` is stored in it, so the cache can explain misses."""
     require_room()
-    if plan.dims and parse_target(settings.target).is_device:
-        raise TargetError(
-            f"target {settings.target!r} takes static sizes, and the program has the dims "
-            + ", ".join(dim.name for dim in plan.dims),
-            hint="compile it for the CPU, or for each size",
-        )
     recorder = recorder or Recorder(cache_key(key)[:12])
     started = time.perf_counter()
     text = print_plan(plan, constants=recorder.constants)
@@ -73,12 +70,38 @@ def build(
         entry = queue.submit(partial(_prepare_entry, plan, settings))
         module = start_from_plan(plan, recorder)
         codes = _compile_targets(module, [settings], recorder, "nova", bar, queue)
+        if settings.specialize:
+            codes = tuple(_specialized(code, plan, settings, queue) for code in codes)
         started = time.perf_counter()
         entry.result()
         contents = _plan_contents(plan, codes, recorder.texts, key)
         data = write_artifact(contents)
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return CompileResult(data, recorder, contents)
+
+
+def _specialized(code: TargetCode, plan: Plan, settings: Settings, queue: WorkQueue) -> TargetCode:
+    """The code of a program with symbolic sizes, with code for the sizes of `settings`."""
+    variant = code.variant
+    constants, parts = bytearray(variant.constants), []
+    for sizes in settings.specialize:
+        named = {dim.name: size for dim, size in zip(plan.dims, sizes, strict=True)}
+        recorder = Recorder()  # the texts of the file are those of the program for all sizes
+        module = start_from_plan(specialize_plan(plan, named), recorder)
+        bar = Progress("compiling", None)
+        [static] = _compile_targets(module, [settings], recorder, "nova", bar, queue)
+        data = bytes(static.variant.constants)
+        offset = find_bytes(memoryview(constants), memoryview(data)) if len(data) >= ALIGN else -1
+        if offset < 0:
+            constants = constants + bytes(-len(constants) % ALIGN)
+            offset = len(constants)
+            constants = constants + data
+        part = Specialized(sizes, shift_constants(static.variant.tables, offset), ())
+        renamed = part.renamed(part.suffix)
+        parts.append(replace(renamed, objects=static.variant.objects))
+    return replace(
+        code, variant=replace(variant, constants=bytes(constants), specialized=tuple(parts))
+    )
 
 
 @paused_gc()

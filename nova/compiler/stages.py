@@ -71,7 +71,9 @@ CPU_STAGES = _table(
     Stage("buffers", lambda s: pipelines.kernels_to_buffers(s.max_workspace), is_shared=True),
     Stage(
         "loops",
-        lambda s: pipelines.buffers_to_loops(s.target, s.tile_work, s.task_ns, s.schedules),
+        lambda s: pipelines.buffers_to_loops(
+            s.target, s.tile_work, s.task_ns, s.schedules, s.max_workspace is None
+        ),
     ),
     # Kernels are lowered in units. Each unit goes through the stages from here on separately, and
     # into the work queue for the last: LLVM runs while the next unit is lowered.

@@ -10,10 +10,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from nova.artifact.symbolic import Placeholders, SymbolicSizes
+from nova.artifact.symbolic import SIZE_BYTES, Placeholders, SymbolicSizes
 from nova.artifact.tables import BufferSpec, KernelSpec
 from nova.artifact.tilings import Tiling
-from nova.codegen.cpu.symbolic_kernel import symbolic_numbers
+from nova.codegen.common.size_loads import symbolic_numbers
 from nova.core.sizes import Size, SizeExpr
 from nova.ir.buffers import element_bytes
 from nova.ir.control_flow.functions import Control, is_control
@@ -22,8 +22,6 @@ from nova.ir.symbolic.size_table import active_table
 from nova.ir.symbolic.size_values import SIZES_BUFFER
 from nova.ir.walk import functions_by_name
 from nova.passes.control.region_memory import WHILE_ITERATIONS
-
-_INDEX_BYTES = 8
 
 
 def read_sizes(main: Any, placeholders: Placeholders) -> SymbolicSizes:
@@ -51,7 +49,7 @@ def sizes_buffer(op: Any, sizes: Placeholders) -> BufferSpec | None:
     """The buffer of the values of sizes, if `op` gets it."""
     if op.name != "memref.get_global" or op.attributes["name"].value != SIZES_BUFFER:
         return None
-    return BufferSpec("sizes", 0, _INDEX_BYTES * sizes.value_count)
+    return BufferSpec("sizes", 0, SIZE_BYTES * sizes.value_count)
 
 
 def symbolic_work(kernel: Any) -> Size:

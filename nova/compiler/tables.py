@@ -221,7 +221,11 @@ class HostReader:
 
     def buffer(self, value: Any) -> int:
         """The index of the buffer of a value in main."""
-        return self._add(self.spec(value), "")
+        return self.add(self.spec(value))
+
+    def add(self, buffer: BufferSpec) -> int:
+        """The index of a buffer, which is added if it is new."""
+        return self._add(buffer, "")
 
     def operands(self, call: Any) -> tuple[int, ...]:
         """The indices of the buffers of a call of a kernel or control function."""

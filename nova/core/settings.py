@@ -25,6 +25,8 @@ class Settings:
     tf32         whether devices may round the operands of f32 matmuls to 11 bits (TF32).
     gpu_gemm     which GEMM devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     cubin        whether device code is also assembled, which needs `ptxas`.
+    specialize   combinations of sizes of a symbolic program that get code of their own, in the
+                 order of its dims.
     """
 
     target: str = "cpu"
@@ -38,11 +40,14 @@ class Settings:
     cubin: bool = False
     tf32: bool = False
     gpu_gemm: str = "auto"
+    specialize: tuple[tuple[int, ...], ...] = ()
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
         values = {f.name: str(getattr(self, f.name)) for f in fields(self)}
-        return {**values, "schedules": " ".join(self.schedules)}
+        values["schedules"] = " ".join(self.schedules)
+        values["specialize"] = " ".join(",".join(map(str, sizes)) for sizes in self.specialize)
+        return values if self.specialize else {k: v for k, v in values.items() if k != "specialize"}
 
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:
@@ -61,6 +66,10 @@ class Settings:
             str(items.get("cubin", False)) == "True",
             str(items.get("tf32", False)) == "True",
             str(items.get("gpu_gemm", "auto")),
+            tuple(
+                tuple(map(int, sizes.split(",")))
+                for sizes in str(items.get("specialize", "")).split()
+            ),
         )
 
 

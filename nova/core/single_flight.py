@@ -73,6 +73,11 @@ class SingleFlight(Generic[T]):
                     self._building.pop(key, None)
             return value, False
 
+    def values(self) -> list[T]:
+        """All values, the least recently used first."""
+        with self._lock:
+            return list(self._values.values())
+
     def move(self, old: Hashable, new: Hashable) -> None:
         """Keep the value of `old` under `new`, once its full key is known."""
         with self._lock:

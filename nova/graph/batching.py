@@ -16,14 +16,16 @@ from nova.core.dtypes import TensorType
 from nova.core.location import at, user_location
 from nova.core.pytree import flatten, unflatten
 from nova.core.user_facing import user_facing
-from nova.errors import ArgumentCountError, AxisError, ControlFlowError, ShapeError
+from nova.errors import ArgumentCountError, AxisError, ShapeError
 from nova.graph.autodiff import expand_composite
 from nova.graph.build import apply
+from nova.graph.control.batching import batch_control
 from nova.graph.custom_gradient import CUSTOM_GRADIENT, batch_custom_gradient
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, on_device
 from nova.graph.transforms import as_tensor, rejit
 from nova.ops import F
+from nova.ops.loops.control import RESULT
 
 Operands = tuple[Tensor, ...]
 Flags = tuple[bool, ...]
@@ -81,16 +83,23 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
 def batched_graph(outputs: Sequence[Tensor], batch: dict[int, Tensor], size: int) -> list[Tensor]:
     """`outputs` with a leading batch axis, where `batch` replaces tensors of one example."""
     replaced = dict(batch)
+    controls: dict[int, list[Tensor]] = {}
     stops = [node for node in topological(outputs) if id(node) in batch]
     for node in topological(outputs, stop=stops):
         if id(node) in replaced or node.op is None:
+            continue
+        if node.op is RESULT and id(node.inputs[0]) in controls:
+            replaced[id(node)] = controls[id(node.inputs[0])][node.attrs["index"]]
             continue
         flags = tuple(id(operand) in replaced for operand in node.inputs)
         if not any(flags):
             continue
         operands = tuple(replaced.get(id(operand), operand) for operand in node.inputs)
         with at(node.location), on_device(node.device):
-            replaced[id(node)] = _apply_rule(node, operands, flags, size)
+            if node.result_types:
+                controls[id(node)] = batch_control(node, operands, flags, size, batched_graph)
+            else:
+                replaced[id(node)] = _apply_rule(node, operands, flags, size)
     return [
         replaced[id(o)] if id(o) in replaced else F.expand(F.unsqueeze(o, 0), (size, *o.shape))
         for o in outputs
@@ -100,12 +109,6 @@ def batched_graph(outputs: Sequence[Tensor], batch: dict[int, Tensor], size: int
 def _apply_rule(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
     op = node.op
     assert op is not None
-    if node.result_types:
-        raise ControlFlowError(
-            f"vmap of {op.name} over values of the examples is not supported",
-            where=str(node.location),
-            hint="map the function inside the loop or branch, or use nova.where",
-        )
     if op is CUSTOM_GRADIENT:
         return batch_custom_gradient(node, operands, flags, size, batched_graph)
     if "elementwise" in op.tags:
@@ -176,13 +179,20 @@ def _last_two_axes(node: Tensor, operands: Operands, flags: Flags, size: int) ->
 
 
 def _one_axis(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
-    """Ops of operands of one rank along an axis."""
+    """Ops of operands of one rank along an axis; a 0-d operand is one of size 1."""
+    if not node.inputs[0].shape:
+        (x,) = _all_batched(operands, flags, size)
+        return F.squeeze(_again(node, [F.unsqueeze(x, 1)], axis=1), 1)
     return _again(node, _all_batched(operands, flags, size), axis=node.attrs["axis"] + 1)
 
 
 def _reduction(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
     axes = tuple(a + 1 for a in node.attrs["axis"])
-    return _again(node, operands, axis=axes) if axes else operands[0]
+    if axes:
+        return _again(node, operands, axis=axes)
+    # Without axes the op is applied to single elements: `any` of a number is a bool.
+    (x,) = operands
+    return _again(node, [F.unsqueeze(x, -1)], axis=(len(x.shape),), keepdims=False)
 
 
 def _arg_reduction(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:

@@ -263,7 +263,7 @@ def tensor(
 
 def placeholder(shape: Any, dtype_: Any, name: str | None = None) -> Tensor:
     """A leaf without data, for tracing: its value is supplied when the program runs."""
-    return Tensor(TensorType(tuple(int(n) for n in shape), dtype(dtype_)), name=name)
+    return Tensor(TensorType((), dtype(dtype_)).with_shape(shape), name=name)
 
 
 @user_facing

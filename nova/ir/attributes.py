@@ -340,7 +340,7 @@ SCHEDULE = Structured(
 PREPACKED = Rows(
     "nova.packed",
     "kernels",
-    "Constant arguments in the packed layout of a GEMM: argument, columns per panel, blocks of k.",
+    "Arguments in the packed layout of a GEMM: argument, columns per panel, blocks of k.",
 )
 TILES = Integer("nova.tiles", "kernels", "The number of tiles; set by the lowering to loops.")
 CORE = Text(
@@ -368,7 +368,7 @@ MERGES_TILES = Flag(
 )
 SYMBOLIC = Structured(
     "nova.symbolic",
-    "{tiles, work, bytes, loops, reads, writes}",
+    "{tiles, work, bytes, loops, reads, writes} or {blocks, flops, bytes}",
     "kernels",
     "The same numbers as expressions over the dims, of a kernel with symbolic sizes.",
 )

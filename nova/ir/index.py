@@ -52,23 +52,27 @@ def mul(lhs: Index, rhs: Index) -> Index:
     return arith.muli(index(lhs), index(rhs))
 
 
-def divide(lhs: Index, rhs: int) -> Index:
+def divide(lhs: Index, rhs: int | SizeExpr) -> Index:
     """The quotient of nonnegative numbers, rounded down."""
     if is_folded(lhs):
         return lhs // rhs
-    return lhs if rhs == 1 else arith.divui(lhs, index(rhs))
+    return lhs if _is_unit(rhs) else arith.divui(lhs, index(rhs))
 
 
-def divide_up(lhs: Index, rhs: int) -> Index:
+def divide_up(lhs: Index, rhs: int | SizeExpr) -> Index:
     """The quotient of nonnegative numbers, rounded up."""
     return divide(add(lhs, rhs - 1), rhs)
 
 
-def modulo(lhs: Index, rhs: int) -> Index:
+def modulo(lhs: Index, rhs: int | SizeExpr) -> Index:
     """The remainder of nonnegative numbers."""
     if is_folded(lhs):
         return lhs % rhs
-    return 0 if rhs == 1 else arith.remui(lhs, index(rhs))
+    return 0 if _is_unit(rhs) else arith.remui(lhs, index(rhs))
+
+
+def _is_unit(size: int | SizeExpr) -> bool:
+    return isinstance(size, int) and size == 1
 
 
 def exclusive_or(lhs: Index, rhs: Index) -> Index:

@@ -46,7 +46,7 @@ class Kernel(Function):
     # from `bufferize-kernels`
     ins = attributes.INS
     outs = attributes.OUTS
-    # from `choose-schedules` and `pack-constants`
+    # from `choose-schedules`, `pack-constants` and `pack-operands`
     schedule = attributes.SCHEDULE
     prepacked = attributes.PREPACKED
     # from `lower-kernels`

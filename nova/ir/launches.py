@@ -99,8 +99,11 @@ def make_launch(
     )
 
 
-def read_launch(op: Any) -> Launch:
-    """Read a `gpu.launch_func`; UnsupportedOpError if a launch table cannot represent it."""
+def read_launch(op: Any, blocks: int | None = None) -> Launch:
+    """Read a `gpu.launch_func`; UnsupportedOpError if a launch table cannot represent it.
+
+    `blocks` replaces a number of blocks that is computed from symbolic sizes.
+    """
     if len(op.results) or _groups(op)[_TOKENS]:
         raise UnsupportedOpError(
             "gpu.launch_func that is asynchronous",
@@ -108,7 +111,11 @@ def read_launch(op: Any) -> Launch:
             hint="launches run in order: write them without tokens",
         )
     groups = launch_groups(op)
-    numbers = [constant_size(value, op) for value in (*groups.grid, *groups.block)]
+    values = [*groups.grid, *groups.block]
+    numbers = [
+        constant_size(value, op) if number or blocks is None else blocks
+        for number, value in enumerate(values)
+    ]
     shared = 0 if groups.shared is None else constant_size(groups.shared, op)
     grid, block = three(numbers[:3]), three(numbers[3:])
     check_sizes(grid, block, shared, op)

@@ -19,6 +19,7 @@ from nova.passes.cpu.emulate_f16 import EmulateF16
 from nova.passes.cpu.export_kernels import ExportKernels
 from nova.passes.cpu.lower_kernels import LowerKernels
 from nova.passes.cpu.pack_constants import PackConstants
+from nova.passes.cpu.pack_operands import PackOperands
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
@@ -60,6 +61,7 @@ from nova.passes.tensor.fuse_elementwise import FuseElementwise
 from nova.passes.tensor.mark_in_place import MarkInPlace
 from nova.passes.tensor.narrow_attention import NarrowAttention
 from nova.passes.tensor.raise_to_contract import RaiseToContract
+from nova.passes.tensor.sink_conversions import SinkConversions
 from nova.passes.tensor.split_reductions import SplitReductions
 from nova.passes.tensor.wrap_attention import WrapAttention
 
@@ -68,6 +70,8 @@ _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
+# Bytes of device memory that kernels may take so that independent ones run concurrently.
+_SPARE_DEVICE_MEMORY = 128 << 20
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
@@ -89,7 +93,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         *([FormAttention(), UpstreamPass("cse")] if attention else []),
         *([] if host_regions else [MarkInPlace()]),
         ConvertNovaToLinalg(),
-        *linalg_fusion(),
+        *linalg_fusion(sink_conversions=host_regions),
         WrapAttention(),
     ]
 
@@ -154,10 +158,12 @@ def import_linalg() -> list[Pass]:
     ]
 
 
-def linalg_fusion() -> list[Pass]:
-    """Elementwise fusion."""
+def linalg_fusion(sink_conversions: bool = False) -> list[Pass]:
+    """Elementwise fusion; with `sink_conversions`, for a device, 16-bit floats are stored."""
     return [
         UpstreamPass("canonicalize,cse"),
+        # After CSE, which would merge the copies, and before fusion, which needs them.
+        *([SinkConversions()] if sink_conversions else []),
         # Before fusion, which would merge a transpose into other elementwise ops.
         FoldTransposes(),
         FuseElementwise(),
@@ -200,7 +206,8 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    plan = PlanWorkspace(max_workspace, overwrite=False)  # loops of a device read values again
+    # Loops of a device read values again: nothing is overwritten for them.
+    plan = PlanWorkspace(max_workspace, overwrite=False, spare=_SPARE_DEVICE_MEMORY)
     return [BufferizeKernels(), PinControlFlow(), plan, DedupKernels()]
 
 
@@ -209,12 +216,18 @@ def buffers_to_loops(
     tile_work: int = 65_536,
     task_ns: int = 50_000,
     schedules: tuple[str, ...] = (),
+    share_panels: bool = True,
 ) -> list[Pass]:
-    """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks."""
+    """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks.
+
+    `share_panels` allows for a larger workspace, with packed operands of matmuls.
+    """
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
         # After the schedule overrides, which decide the layout of panels.
         PackConstants(target, tile_work),
+        # After it: a constant is packed by the compiler.
+        *([PackOperands(target, tile_work)] if share_panels else []),
         LowerKernels(target, tile_work),
         *tidy_loops(),
         PlanTasks(task_ns),

@@ -52,6 +52,7 @@ class Executable:
                 manifest.args,
                 manifest.outputs,
                 self._make_program,
+                file.specialized(self.variant),
                 max_workspace=Settings.of(self.spec.options).max_workspace,
             )
         )

@@ -6,6 +6,7 @@ LLVM.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,16 +17,19 @@ from nova.artifact.choose_target import DeviceChoice, choose_device, explain_dev
 from nova.artifact.device_image import arch_number
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import DeviceSpec, TensorSpec
+from nova.artifact.symbolic import SIZE_BYTES, unpack_symbolic
 from nova.artifact.tables import kernel_addresses, read_header
 from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.core.log import enabled, log
+from nova.core.settings import Settings
 from nova.errors import DeviceArchitectureError, NovaError
 from nova.knobs import SIM_SCHEDULES
 from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import explain_absent, is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
 from nova.runtime.failures import report_on_device
+from nova.runtime.symbolic_program import SymbolicProgram
 from nova.runtime.weights import ParamValues
 
 
@@ -44,25 +48,52 @@ class DeviceExecutable(Executable):
         block = artifact.file.tables(self.variant)
         self.workspace_size, _ = read_header(block)
         args, outputs = self.manifest.args, self.manifest.outputs
-        image = self.manifest.devices[self.choice.image]
-        code = _read_code(artifact, image, device)
-        offset, size = self.spec.constants
         pinned = kernel_addresses(block)
-        self.program = _native.Program.on_device(
-            device,
+        self._host_image = load_image(artifact, self.variant) if pinned else None
+        self._loaded: _native.Program | None = None
+        symbolic = artifact.file.symbolic(self.variant)
+        if symbolic is None:
+            self.program = self._make_program(block, None, args, outputs)
+        else:
+            # Never called: it has the code and constants that the programs for sizes share.
+            values = bytes(SIZE_BYTES * unpack_symbolic(symbolic).value_count)
+            self._loaded = self._make_program(block, values, args, outputs)
+            self.program = SymbolicProgram(
+                symbolic,
+                args,
+                outputs,
+                self._make_program,
+                max_workspace=Settings.of(self.spec.options).max_workspace,
+            )
+        self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
+
+    def _make_program(
+        self,
+        block: bytes | memoryview,
+        sizes: bytes | None,
+        args: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+    ) -> _native.Program:
+        """The native program of a block of tables, with the values of `sizes` if it takes any."""
+        image = self.manifest.devices[self.choice.image]
+        offset, size = self.spec.constants
+        shares = self._loaded is not None
+        return _native.Program.on_device(
+            self.device,
             block,
             image.kind,
             image.arch,
-            code,
-            artifact.section(".nova.const")[offset : offset + size],
+            b"" if shares else _read_code(self.artifact, image, self.device),
+            self.artifact.section(".nova.const")[offset : offset + size],
             [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in args],
             [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
-            make_device_converter(args, outputs, device),
+            make_device_converter(args, outputs, self.device),
             sum(a.role == "input" for a in args),
-            load_image(artifact, self.variant) if pinned else None,
+            self._host_image,
             report_on_device,
+            sizes or b"",
+            self._loaded,
         )
-        self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
 
     @property
     def why(self) -> str:

@@ -47,6 +47,10 @@ def test_fast_math_page(tmp_path: Path) -> None:
     run_python("docs/fast-math.md")
 
 
+def test_linear_algebra_page() -> None:
+    run_python("docs/linear-algebra.md")
+
+
 def test_transforms_page() -> None:
     run_python("docs/transforms.md")
 

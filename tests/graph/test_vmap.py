@@ -14,7 +14,7 @@ from op_samples import SAMPLES
 import nova
 from nova import nn
 from nova.core.dtypes import dtype
-from nova.errors import ArgumentCountError, AxisError, ControlFlowError, ShapeError
+from nova.errors import ArgumentCountError, AxisError, ShapeError
 from nova.graph.batching import _RULES, batched_graph
 from nova.graph.interpret import evaluate
 from nova.graph.tensor import placeholder
@@ -191,16 +191,6 @@ def test_an_empty_batch_and_results_that_do_not_depend_on_it() -> None:
         (lambda: nova.vmap(loss, None)(X, W), AxisError, "no argument a batch axis"),
         (lambda: nova.vmap(loss, (0, None), (0, 0))(X, W), AxisError, "out_axes"),
         (lambda: nova.vmap(lambda x: x + 1)(2.0), AxisError, "in_axes=None shares"),
-        (
-            lambda: nova.vmap(lambda x: nova.fori_loop(0, 3, lambda i, v: v * 2.0, x))(X),
-            ControlFlowError,
-            "vmap of",
-        ),
-        (
-            lambda: nova.vmap(lambda x: nova.cond(x.sum() > 0, lambda: x, lambda: -x))(X),
-            ControlFlowError,
-            "vmap of cond",
-        ),
     ],
 )
 def test_mistakes(use: Any, error: type[Exception], message: str) -> None:

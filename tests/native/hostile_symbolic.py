@@ -6,7 +6,7 @@ from typing import Any
 
 from tiny_file import Block
 
-from nova.artifact import symbolic
+from nova.artifact import specialized, symbolic
 
 EXTENTS = (~0, 4, 8, 2, 4, 8)
 """Of the arguments and outputs of the tiny file; the first axis is the dim."""
@@ -37,6 +37,27 @@ def block(
     for number, value in (header or {}).items():
         fields[number] = value
     data = (symbolic.HEADER.pack(*fields) + body).ljust(start, b"\0") + tables
+    return data[: len(data) - cut]
+
+
+def with_code(
+    *,
+    sizes: Any = ((2,),),
+    symbolic_block: bytes | None = None,
+    header: dict[int, Any] | None = None,
+    blocks: Any = None,
+    cut: int = 0,
+) -> bytes:
+    """A block with code for some sizes; `header` replaces fields, `blocks` spans of tables."""
+    inner = block() if symbolic_block is None else symbolic_block
+    tables = Block().pack()
+    data = specialized.pack_specialized(inner, [(numbers, tables) for numbers in sizes])
+    fields: list[Any] = list(specialized.HEADER.unpack_from(data))
+    for number, value in (header or {}).items():
+        fields[number] = value
+    start = specialized.HEADER.size
+    rows = b"".join(specialized.BLOCK.pack(*span) for span in blocks or ())
+    data = specialized.HEADER.pack(*fields) + rows + data[start + len(rows) :]
     return data[: len(data) - cut]
 
 
@@ -86,4 +107,22 @@ BLOCKS: list[tuple[str, str, bytes]] = [
     ("extent of another size", "symbolic-extent", block(extents=(~0, 5, *EXTENTS[2:]))),
     ("too few extents", "symbolic-extent", block(extents=EXTENTS[:-1])),
     ("inner magic", "tables-magic", block().replace(b"NOVATBL1", b"NOVATBL9")),
+    ("specialized size", "specialized-size", with_code(header={1: 1 << 40})),
+    ("cut specialized block", "specialized-size", with_code(cut=8)),
+    ("no combination", "specialized-size", with_code(header={4: 0})),
+    ("many combinations", "specialized-size", with_code(header={4: _TOP})),
+    ("combinations after the block", "specialized-size", with_code(header={4: 4000})),
+    ("many sizes of one", "specialized-size", with_code(header={5: _TOP})),
+    ("reserved word", "specialized-size", with_code(header={6: 1})),
+    ("symbolic tables in the header", "specialized-size", with_code(header={2: 8})),
+    ("symbolic tables outside", "specialized-size", with_code(header={2: 1 << 62})),
+    ("crooked symbolic tables", "specialized-size", with_code(header={2: 129})),
+    ("no symbolic tables", "specialized-size", with_code(symbolic_block=Block().pack())),
+    ("cut symbolic tables", "symbolic-size", with_code(symbolic_block=block(cut=8))),
+    ("code outside", "specialized-size", with_code(blocks=((1 << 62, 8),))),
+    ("code after the end", "specialized-size", with_code(blocks=((128, 1 << 62),))),
+    ("crooked code", "specialized-size", with_code(blocks=((129, 8),))),
+    ("two sizes of one dim", "specialized-dim", with_code(sizes=((2, 2),))),
+    ("size out of bounds", "specialized-dim", with_code(sizes=((65,),))),
+    ("negative size", "specialized-dim", with_code(sizes=((-2,),))),
 ]

@@ -23,7 +23,7 @@ def scan_rows(x: Any, w: Any) -> Any:
     return nova.cond(rows.sum() > 100, lambda v: v + w, lambda v: v * 2, rows)
 
 
-@pytest.fixture(scope="module", params=["softmax", "control flow"])
+@pytest.fixture(scope="module", params=["softmax", "control flow", "specialized"])
 def path(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sizes")
     if request.param == "softmax":
@@ -32,7 +32,9 @@ def path(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     else:
         x = nova.input((nova.dim("B", min=0), COLUMNS), name="x")
         w = nova.input((COLUMNS,), name="w")
-        nova.compile(scan_rows(x, w), inputs=[x, w]).save(folder / "symbolic.nova")
+        sizes = [3, 7, 70] if request.param == "specialized" else []
+        program = nova.compile(scan_rows(x, w), inputs=[x, w], specialize=sizes)
+        program.save(folder / "symbolic.nova")
     return folder / "symbolic.nova"
 
 

@@ -11,7 +11,7 @@ import torch
 import nova
 from nova import nn, optim
 from nova.api.compile import cache_statistics
-from nova.errors import ArgumentShapeError, ShapeError, SymbolicSizeError, TargetError
+from nova.errors import ArgumentShapeError, ShapeError, SymbolicSizeError
 from nova.graph.interpret import evaluate
 from nova.plan import build_plan, parse_plan
 
@@ -204,12 +204,6 @@ def test_checked_runs_take_static_sizes():
         pytest.raises(SymbolicSizeError, match="static sizes, and this one has the dims B"),
     ):
         nova.compile(x * 2, inputs=[x])
-
-
-def test_devices_take_static_sizes():
-    x = nova.input((B, 3))
-    with pytest.raises(TargetError, match="takes static sizes, and the program has the dims B"):
-        nova.compile(x * 2, inputs=[x], target="cuda:sm_80", run_mode="sim")
 
 
 @pytest.mark.parametrize(

@@ -97,13 +97,17 @@ typedef struct nova_device_program nova_device_program;
 
 /* The parts of a program: checked tables, code for the device, and the values of the constants. In
  * a hybrid program (host kernels between device kernels) `image` has the host code, else it may be
- * NULL. Only the image and the memory of the tables must outlive the call. */
+ * NULL. A program for other sizes of the same symbolic program `shares` the code and constants of
+ * that one, and needs neither. Only the image and the memory of the tables must outlive the call. */
 typedef struct nova_device_source {
     const nova_tables *tables;
     const nova_device_code *code;
     const nova_image *image;
     const void *constants;
     uint64_t constants_size;
+    const nova_device_program *shares;
+    const int64_t *sizes; /* the values of symbolic sizes, which kernels take (nova/symbolic.h) */
+    size_t size_count;
     const nova_tensor_info *arguments; /* only nbytes, donated and alias are read */
     const nova_tensor_info *outputs;
     size_t argument_count;

@@ -9,6 +9,7 @@
 #include "nova/error.h"
 #include "nova/image.h"
 #include "nova/status.h"
+#include "nova/specialized.h"
 #include "nova/symbolic.h"
 #include "nova/tables.h"
 #include "nova/tensor.h"
@@ -47,9 +48,10 @@ typedef struct nova_variant {
     const char *cpu;
     const char *const *features; /* LLVM's names */
     size_t feature_count;
-    nova_tables tables;       /* checked; for representative sizes if there are symbolic ones */
-    nova_symbolic symbolic;   /* checked; its header is NULL for a program with static sizes */
-    uint64_t constants_vaddr; /* virtual address of its constants; 0 when it has none */
+    nova_tables tables;           /* checked; for representative sizes if there are symbolic ones */
+    nova_symbolic symbolic;       /* checked; its header is NULL for a program with static sizes */
+    nova_specialized specialized; /* checked; its header is NULL without code for some sizes */
+    uint64_t constants_vaddr;     /* virtual address of its constants; 0 when it has none */
     uint64_t constants_size;
 } nova_variant;
 

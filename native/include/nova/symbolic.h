@@ -63,11 +63,14 @@ typedef struct nova_size_op {
     int64_t value;
 } nova_size_op;
 
-/* The 8 bytes at `offset` of the tables are the value of an expression. */
+/* The 8 bytes at `offset` of the tables are the value of an expression; of NOVA_PATCH_SHORT, the 4
+ * bytes are. */
+enum { NOVA_PATCH_LONG = 0, NOVA_PATCH_SHORT = 1 };
+
 typedef struct nova_patch {
-    uint64_t offset;
+    uint64_t offset; /* a multiple of 8 */
     uint32_t expression;
-    uint32_t reserved;
+    uint32_t width; /* NOVA_PATCH_LONG or NOVA_PATCH_SHORT */
 } nova_patch;
 
 /* A checked block: pointers into it, valid as long as it is. */

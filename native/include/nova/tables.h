@@ -47,13 +47,14 @@ typedef struct nova_tables_header {
     uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
 } nova_tables_header;
 
-/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). */
+/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). A kernel of a device
+ * has 8 bytes of it, at `value`, as a parameter. */
 enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3, NOVA_SIZES = 4 };
 
 typedef struct nova_buffer {
     uint32_t kind;
     uint32_t reserved; /* 0 */
-    uint64_t value;    /* index (argument, output) or byte offset (workspace, constant) */
+    uint64_t value;    /* index (argument, output) or byte offset (workspace, constant, sizes) */
     uint64_t nbytes;
 } nova_buffer;
 

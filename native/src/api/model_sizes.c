@@ -93,7 +93,8 @@ static void sized_free(entry *entry)
     free(entry);
 }
 
-static nova_status sized_check_tables(const entry *entry, nova_tables *tables, nova_error *error)
+static nova_status sized_check_tables(const entry *entry, const void *block, size_t size,
+                                      nova_tables *tables, nova_error *error)
 {
     const nova_model *model = &entry->model;
     size_t arguments = model->argument_count, count = arguments + model->output_count;
@@ -111,18 +112,34 @@ static nova_status sized_check_tables(const entry *entry, nova_tables *tables, n
                                            .output_nbytes = nbytes + arguments,
                                            .constants_size = model->variant->constants_size,
                                            .argument_donated = donated};
-        status =
-            nova_tables_check(entry->tables, (size_t)model->variant->symbolic.header->tables_size,
-                              &limits, tables, error);
+        status = nova_tables_check(block, size, &limits, tables, error);
     }
     free(nbytes);
     free(donated);
     return status;
 }
 
+/* The tables for sizes: those of code for them, or those of the code for all sizes, which become
+ * the entry's. */
+static nova_status sized_find_tables(const nova_variant *variant, entry *entry, const int64_t *dims,
+                                     const int64_t *values, const void **block, size_t *size,
+                                     nova_error *error)
+{
+    uint32_t number = nova_specialized_find(&variant->specialized, dims);
+    if (variant->specialized.header != NULL && number < variant->specialized.header->count) {
+        *block = nova_specialized_tables(&variant->specialized, number, size);
+        return NOVA_OK;
+    }
+    nova_status status = nova_symbolic_instantiate(&variant->symbolic, &variant->tables, values,
+                                                   &entry->tables, error);
+    *block = entry->tables;
+    *size = (size_t)variant->symbolic.header->tables_size;
+    return status;
+}
+
 /* Everything but the dims; *entry is valid to free in any case. */
-static nova_status sized_prepare(nova_model *parent, entry *entry, const int64_t *values,
-                                 nova_error *error)
+static nova_status sized_prepare(nova_model *parent, entry *entry, const int64_t *dims,
+                                 const int64_t *values, nova_error *error)
 {
     const nova_variant *variant = parent->variant;
     nova_tables tables;
@@ -137,11 +154,12 @@ static nova_status sized_prepare(nova_model *parent, entry *entry, const int64_t
         sized_copy_signature(parent, values, &entry->tensors, &entry->extents, error);
     entry->model.arguments = entry->tensors;
     entry->model.outputs = entry->tensors + parent->argument_count;
+    const void *block;
+    size_t size;
     if (status == NOVA_OK)
-        status = nova_symbolic_instantiate(&variant->symbolic, &variant->tables, values,
-                                           &entry->tables, error);
+        status = sized_find_tables(variant, entry, dims, values, &block, &size, error);
     if (status == NOVA_OK)
-        status = sized_check_tables(entry, &tables, error);
+        status = sized_check_tables(entry, block, size, &tables, error);
     if (status == NOVA_OK)
         status = nova_program_create(&tables, parent->image, variant->constants_vaddr,
                                      &entry->model.program, error);
@@ -164,7 +182,7 @@ static nova_status sized_make(nova_model *parent, int64_t **dims, entry **made, 
     }
     nova_status status = nova_symbolic_evaluate(symbolic, *dims, values, error);
     if (status == NOVA_OK)
-        status = sized_prepare(parent, created, values, error);
+        status = sized_prepare(parent, created, *dims, values, error);
     free(values);
     if (status != NOVA_OK) {
         sized_free(created);

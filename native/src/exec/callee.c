@@ -59,7 +59,8 @@ static nova_status callee_check_signature(const nova_callee *callee, const nova_
     for (size_t i = 0; i < output_count; i++) {
         uint64_t size = callee_operand_size(tables, launch, launch->reads + (uint32_t)i);
         if (outputs[i].alias >= 0 || size != (uint64_t)outputs[i].nbytes)
-            return REFUSE(error, "result '%s' of the called file has another size", outputs[i].name);
+            return REFUSE(error, "result '%s' of the called file has another size",
+                          outputs[i].name);
     }
     return NOVA_OK;
 }

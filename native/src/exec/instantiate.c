@@ -137,6 +137,25 @@ static void instantiate_empty_ranges(const nova_tables *tables, char *block)
     }
 }
 
+/* Writes the numbers that depend on sizes. */
+static nova_status instantiate_patch(const nova_symbolic *symbolic, const int64_t *values,
+                                     char *block, nova_error *error)
+{
+    for (uint32_t i = 0; i < symbolic->header->patch_count; i++) {
+        const nova_patch *patch = &symbolic->patches[i];
+        int64_t value = values[patch->expression];
+        if (patch->width == NOVA_PATCH_SHORT && (value < 0 || value > INT32_MAX))
+            return nova_fail(error, NOVA_OVERFLOW, "",
+                             "%s is %" PRId64 ", and a device launches up to %d blocks",
+                             symbolic->strings + symbolic->expressions[patch->expression].text,
+                             value, INT32_MAX);
+        /* little-endian, as the file */
+        memcpy(block + patch->offset, &value,
+               patch->width == NOVA_PATCH_SHORT ? sizeof(int32_t) : sizeof value);
+    }
+    return NOVA_OK;
+}
+
 /* Sets the size of the buffer that a control kernel has for itself, in its launch, interface and
  * tiling: the workspaces of its regions are laid out. `tables` are the checked ones, and
  * `container` is the patched copy of theirs. */
@@ -209,11 +228,7 @@ nova_status nova_symbolic_instantiate(const nova_symbolic *symbolic, const nova_
     if (block == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the tables");
     memcpy(block, symbolic->tables, (size_t)header->tables_size);
-    for (uint32_t i = 0; i < header->patch_count; i++) {
-        int64_t value = values[symbolic->patches[i].expression];
-        memcpy(block + symbolic->patches[i].offset, &value, sizeof value);
-    }
-    nova_status status = NOVA_OK;
+    nova_status status = instantiate_patch(symbolic, values, block, error);
     uint32_t regions = nova_tables_region_count(checked);
     for (uint32_t i = 0; status == NOVA_OK && i < regions; i++) {
         nova_tables region;

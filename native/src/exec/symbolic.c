@@ -115,7 +115,7 @@ static nova_status symbolic_check_numbers(const nova_symbolic *symbolic, nova_er
         const nova_patch *patch = &symbolic->patches[i];
         /* The magic number and the size of the tables do not depend on sizes. */
         if (patch->offset % 8 != 0 || patch->offset < 16 || header->tables_size < 8 ||
-            patch->offset > header->tables_size - 8 || patch->reserved != 0 ||
+            patch->offset > header->tables_size - 8 || patch->width > NOVA_PATCH_SHORT ||
             patch->expression >= header->expression_count)
             return REFUSE(error, "symbolic-patch", "patch %u is of %" PRIu64 ", by expression %u",
                           i, patch->offset, patch->expression);

@@ -20,8 +20,10 @@ uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer)
         return slots[outputs + buffer->value];
     case NOVA_WORKSPACE:
         return slots[outputs + program->output_count] + buffer->value;
+    case NOVA_SIZES: /* passed by value */
+        return (uint64_t)program->sizes[buffer->value / sizeof *program->sizes];
     default:
-        return program->constants->address + buffer->value;
+        return program->code->constants->address + buffer->value;
     }
 }
 
@@ -43,7 +45,7 @@ static uint32_t launch_find_ranges(const nova_device_run *r, const nova_launch_r
         const nova_buffer *buffer = &tables->buffers[tables->operands[operand]];
         ranges[k] = (nova_device_range){
             .address = r->execution->pointers[operand],
-            .size = buffer->nbytes,
+            .size = buffer->kind == NOVA_SIZES ? 0 : buffer->nbytes,
             .is_read_only = k < launch->reads || buffer->kind == NOVA_CONSTANT,
         };
     }

@@ -1,4 +1,4 @@
-/* Programs of a device: code and constants, loaded once, and the executions of their runs. */
+/* Programs of a device: their kernels, and the executions of their runs. */
 #include "gpu/device_state.h"
 
 #include <stdio.h>
@@ -122,24 +122,7 @@ nova_device_counts nova_device_program_counts(nova_device_program *program)
     return counts;
 }
 
-/* --- code and constants ----------------------------------------------------------------------- */
-
-static nova_status program_load_code(nova_device_program *program, const nova_device_code *code,
-                                     nova_error *error)
-{
-    nova_driver *driver = program->device->driver;
-    char log[1024] = "", text[200];
-    int result = driver->module_load(driver, code->data, (size_t)code->size, code->kind, log,
-                                     sizeof log, &program->module);
-    if (result == 0)
-        return NOVA_OK;
-    nova_status status = driver->classify(driver, result);
-    if (status == NOVA_DEVICE_FAULT || *log == '\0')
-        return nova_device_check(program->device, result, "the code cannot be loaded", error);
-    driver->explain(driver, result, text, sizeof text);
-    return nova_fail(error, status, "", "the code for %s cannot be loaded: %s: %s", code->arch,
-                     text, log);
-}
+/* --- kernels ----------------------------------------------------------------------------------- */
 
 static nova_status program_find_kernel(nova_device_program *program, uint32_t index,
                                        nova_error *error)
@@ -151,7 +134,7 @@ static nova_status program_find_kernel(nova_device_program *program, uint32_t in
     if (kernel->core != NOVA_DEVICE)
         return NOVA_OK; /* code of the host, or a copy */
     void **function = &program->functions[index];
-    int result = driver->function_find(driver, program->module, symbol, function);
+    int result = driver->function_find(driver, program->code->module, symbol, function);
     if (result != 0) {
         char action[160];
         (void)snprintf(action, sizeof action, "the device code has no kernel %.100s", symbol);
@@ -187,31 +170,6 @@ static nova_status program_find_kernels(nova_device_program *program, nova_error
     return status;
 }
 
-static nova_status program_load_constants(nova_device_program *program,
-                                          const nova_device_source *source, nova_error *error)
-{
-    nova_device *device = program->device;
-    nova_double_buffer *buffer;
-    if (source->constants_size == 0)
-        return NOVA_OK;
-    nova_status status = nova_device_take_inside(device, source->constants_size, device->stream,
-                                                 &program->constants, error);
-    if (status == NOVA_OK)
-        status = nova_double_buffer_take(device, &buffer, error);
-    if (status != NOVA_OK)
-        return status;
-    status =
-        nova_double_buffer_upload(device, buffer, program->constants->address, source->constants,
-                                  source->constants_size, device->stream, error);
-    nova_double_buffer_give(device, buffer);
-    /* Runs on any stream may read them from now on. */
-    if (status == NOVA_OK)
-        status = nova_device_check(
-            device, device->driver->stream_synchronize(device->driver, device->stream),
-            "the constants cannot be copied to the device", error);
-    return status;
-}
-
 /* --- making and ending ------------------------------------------------------------------------ */
 
 static nova_status program_keep_signature(nova_device_program *program,
@@ -241,18 +199,49 @@ static nova_status program_keep_signature(nova_device_program *program,
     return NOVA_OK;
 }
 
+/* Loads the code and the constants, or shares those of another program. */
+static nova_status program_take_code(nova_device_program *program, const nova_device_source *source,
+                                     nova_error *error)
+{
+    if (source->shares == NULL)
+        return nova_loaded_code_create(program->device, source, &program->code, error);
+    if (source->shares->device != program->device)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "the code is of another device");
+    program->code = nova_loaded_code_retain(source->shares->code);
+    return NOVA_OK;
+}
+
+/* Copies the values of symbolic sizes, which launches pass to their kernels. */
+static nova_status program_keep_sizes(nova_device_program *program,
+                                      const nova_device_source *source, nova_error *error)
+{
+    const nova_tables *tables = &program->tables;
+    for (uint32_t i = 0; i < tables->header->buffer_count; i++)
+        if (tables->buffers[i].kind == NOVA_SIZES &&
+            tables->buffers[i].value / sizeof *source->sizes >= source->size_count)
+            return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "%zu sizes, and buffer %u is size %llu",
+                             source->size_count, i,
+                             (unsigned long long)(tables->buffers[i].value / sizeof *source->sizes));
+    program->sizes = program_array(source->size_count, sizeof *program->sizes);
+    if (program->sizes == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
+    if (source->size_count > 0)
+        memcpy(program->sizes, source->sizes, source->size_count * sizeof *program->sizes);
+    return NOVA_OK;
+}
+
 static nova_status program_build(nova_device_program *program, const nova_device_source *source,
                                  nova_error *error)
 {
     nova_status status = program_keep_signature(program, source, error);
     if (status == NOVA_OK)
-        status = program_load_code(program, source->code, error);
+        status = program_take_code(program, source, error);
+    if (status == NOVA_OK)
+        status = program_keep_sizes(program, source, error);
     if (status == NOVA_OK)
         status = program_find_kernels(program, error);
     if (status == NOVA_OK)
         status = nova_steps_prepare(program, source, error);
-    if (status == NOVA_OK)
-        status = program_load_constants(program, source, error);
     return status;
 }
 
@@ -260,7 +249,9 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
                                        nova_device_program **program, nova_error *error)
 {
     if (device == NULL || source == NULL || program == NULL || source->tables == NULL ||
-        source->code == NULL || (source->constants == NULL && source->constants_size > 0))
+        (source->code == NULL && source->shares == NULL) ||
+        (source->constants == NULL && source->constants_size > 0) ||
+        (source->sizes == NULL && source->size_count > 0))
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "a pointer is missing");
     if (source->tables->devices == NULL && source->tables->header->kernel_count > 0)
         return nova_fail(error, NOVA_UNSUPPORTED, "tables-code", "the program is for a CPU");
@@ -300,10 +291,9 @@ void nova_device_program_destroy(nova_device_program *program)
         (void)driver->stream_synchronize(driver, execution->last);
         program_execution_destroy(program, execution);
     }
-    if (program->module != NULL)
-        driver->module_unload(driver, program->module);
+    nova_loaded_code_release(program->code);
     nova_device_leave(device);
-    nova_device_give(device, program->constants);
+    free(program->sizes);
     pthread_mutex_destroy(&program->mutex);
     nova_steps_free(program);
     free(program->nbytes);

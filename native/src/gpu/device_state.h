@@ -108,6 +108,26 @@ nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer 
                                         uint64_t from, uint64_t size, void *stream,
                                         nova_error *error);
 
+/* --- loaded_code.c ---------------------------------------------------------------------------- */
+
+/* A module of the driver and the constants of its kernels; freed with its last user. */
+typedef struct nova_loaded_code {
+    nova_device *device;
+    void *module;
+    nova_device_block *constants; /* NULL when there are none */
+    atomic_uint users;
+} nova_loaded_code;
+
+/* Loads code and constants of a program; the caller is its first user. */
+nova_status nova_loaded_code_create(nova_device *device, const nova_device_source *source,
+                                    nova_loaded_code **code, nova_error *error);
+
+/* Adds a user; returns the same code. Thread-safe. */
+nova_loaded_code *nova_loaded_code_retain(nova_loaded_code *code);
+
+/* Removes a user; NULL is fine. Thread-safe. */
+void nova_loaded_code_release(nova_loaded_code *code);
+
 /* --- device_program.c ------------------------------------------------------------------------- */
 
 /* Consecutive launches that execute together: device kernels, as one graph; copies between device
@@ -203,8 +223,9 @@ struct nova_device_program {
     nova_tables tables;   /* pointers into the caller's block */
     uint32_t *first_maps; /* of each kernel, in the tables */
     uint32_t map_count;   /* of all launches that do anything */
-    void *module;
+    nova_loaded_code *code;
     void **functions; /* one a kernel; code, for one of the host */
+    int64_t *sizes;   /* the values of symbolic sizes */
     nova_hybrid_layout hybrid;
     uint32_t *launches; /* those that do anything */
     uint32_t launch_count;
@@ -213,7 +234,6 @@ struct nova_device_program {
     uint32_t device_count; /* steps of the device */
     bool has_graphs;       /* whether any of them is worth a graph */
     bool has_single;       /* whether any of them is not */
-    nova_device_block *constants;
     int64_t *nbytes; /* of arguments, then outputs */
     int32_t *alias;  /* of outputs: the donated argument, or -1 */
     bool *donated;   /* of arguments */

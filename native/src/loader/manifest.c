@@ -3,7 +3,7 @@
 #include <elf.h>
 #include <inttypes.h>
 
-#include "loader/json.h"
+#include "base/json.h"
 #include "loader/reader.h"
 
 /* Version 3 adds variants for devices, version 4 the interfaces of kernels; the fields of version 2

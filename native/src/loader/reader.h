@@ -175,4 +175,22 @@ bool nova_cpu_has(const nova_cpu *cpu, const char *feature);
 /* The i-th feature of this architecture that Nova supports; NULL after the last. */
 const char *nova_cpu_feature(size_t i);
 
+/* --- file.c, file_variants.c ------------------------------------------------------------------ */
+
+struct nova_file {
+    nova_bytes bytes;
+    nova_copy copy; /* of the bytes, if this file owns them */
+    bool adopted;
+    nova_arena arena;
+    nova_elf elf;
+    nova_seal seal;
+    nova_dynamic dynamic;
+    nova_manifest manifest;
+};
+
+nova_status nova_file_out_of_memory(nova_error *error);
+
+/* Checks the tables of all variants and fills them in; the manifest and the symbols are read. */
+nova_status nova_file_check_variants(nova_file *file, nova_error *error);
+
 #endif

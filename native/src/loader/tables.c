@@ -166,13 +166,15 @@ static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index
     const nova_buffer *buffer = &tables->buffers[index];
     if (buffer->reserved != 0 || buffer->kind > NOVA_SIZES)
         return REFUSE(error, "tables-buffer-kind", "buffer %u is of kind %u", index, buffer->kind);
-    if (buffer->kind == NOVA_SIZES)
-        return buffer->value == 0 && buffer->nbytes <= MOST_SIZES && buffer->nbytes % 8 == 0 &&
-                       tables->devices == NULL
+    if (buffer->kind == NOVA_SIZES) {
+        bool is_all = buffer->value == 0 && buffer->nbytes <= MOST_SIZES && buffer->nbytes % 8 == 0;
+        bool is_one = buffer->value < MOST_SIZES && buffer->value % 8 == 0 && buffer->nbytes == 8;
+        return (tables->devices == NULL ? is_all : is_one)
                    ? NOVA_OK
                    : REFUSE(error, "tables-sizes",
-                            "buffer %u has %" PRIu64 " bytes of sizes, or is for a device", index,
-                            buffer->nbytes);
+                            "buffer %u has %" PRIu64 " bytes of sizes at %" PRIu64, index,
+                            buffer->nbytes, buffer->value);
+    }
     if (buffer->kind == NOVA_ARGUMENT || buffer->kind == NOVA_OUTPUT) {
         bool output = buffer->kind == NOVA_OUTPUT;
         const int64_t *sizes = output ? limits->output_nbytes : limits->argument_nbytes;
@@ -287,6 +289,20 @@ static nova_status tables_check_copies(const nova_tables *tables, nova_error *er
     return NOVA_OK;
 }
 
+/* In a block for a device, sizes are parameters of device kernels: they have no address. */
+static nova_status tables_check_sizes(const nova_tables *tables, nova_error *error)
+{
+    for (uint32_t i = 0; tables->devices != NULL && i < tables->header->launch_count; i++) {
+        const nova_launch_record *launch = &tables->launches[i];
+        if (tables->kernels[launch->kernel].core == NOVA_DEVICE)
+            continue;
+        for (uint32_t k = 0; k < launch->operand_count; k++)
+            if (tables->buffers[tables->operands[launch->first_operand + k]].kind == NOVA_SIZES)
+                return REFUSE(error, "tables-sizes", "launch %u, not of a device, takes a size", i);
+    }
+    return NOVA_OK;
+}
+
 /* Loops that enclose the current launch: where each begins, and the first launch after it. */
 typedef struct {
     uint64_t begin[NOVA_MOST_LOOPS], end[NOVA_MOST_LOOPS];
@@ -379,6 +395,8 @@ static nova_status tables_check_launches(const nova_tables *tables, nova_error *
             return REFUSE(error, "tables-operand", "operand %u is buffer %u of %u", i,
                           tables->operands[i], header->buffer_count);
     nova_status status = tables_check_copies(tables, error);
+    if (status == NOVA_OK)
+        status = tables_check_sizes(tables, error);
     return status == NOVA_OK ? tables_check_loops(tables, error) : status;
 }
 

@@ -202,6 +202,43 @@ static PyObject *file_symbolic(FileObject *self, PyObject *number)
     return file_view_of(self, variant->symbolic.header, variant->symbolic.header->size);
 }
 
+/* The sizes of one combination, and a view of its tables. */
+static PyObject *file_combination(FileObject *self, const nova_specialized *specialized,
+                                  uint32_t number)
+{
+    uint32_t count = specialized->header->dim_count;
+    PyObject *sizes = PyTuple_New(count);
+    for (uint32_t i = 0; sizes != NULL && i < count; i++) {
+        PyObject *size = PyLong_FromLongLong(specialized->sizes[(size_t)number * count + i]);
+        if (size == NULL || PyTuple_SetItem(sizes, i, size) < 0)
+            Py_CLEAR(sizes);
+    }
+    size_t size;
+    const void *tables = nova_specialized_tables(specialized, number, &size);
+    PyObject *view = sizes == NULL ? NULL : file_view_of(self, tables, size);
+    PyObject *pair = view == NULL ? NULL : PyTuple_Pack(2, sizes, view);
+    Py_XDECREF(sizes);
+    Py_XDECREF(view);
+    return pair;
+}
+
+static PyObject *file_specialized(FileObject *self, PyObject *number)
+{
+    size_t index;
+    const nova_variant *variant = file_variant_at(self, number, &index);
+    if (variant == NULL)
+        return NULL;
+    const nova_specialized *specialized = &variant->specialized;
+    uint32_t count = specialized->header != NULL ? specialized->header->count : 0;
+    PyObject *list = PyList_New(count);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        PyObject *pair = file_combination(self, specialized, i);
+        if (pair == NULL || PyList_SetItem(list, i, pair) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
 static PyObject *file_constants_vaddr(FileObject *self, PyObject *number)
 {
     size_t index;
@@ -366,6 +403,8 @@ static PyMethodDef file_methods[] = {
      "section(name, /)\n--\n\nA view of a section; KeyError when there is none."},
     {"symbolic", (PyCFunction)file_symbolic, METH_O,
      "symbolic(variant, /)\n--\n\nA view of the block of symbolic tables of a variant, or None."},
+    {"specialized", (PyCFunction)file_specialized, METH_O,
+     "specialized(variant, /)\n--\n\nPairs of sizes and a view of the tables of code for them."},
     {"tables", (PyCFunction)file_tables, METH_O,
      "tables(variant, /)\n--\n\nA view of the block of tables of a variant."},
     {"constants_vaddr", (PyCFunction)file_constants_vaddr, METH_O,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/json.h"
+#include "base/json.h"
 #include "loader/reader.h"
 #include "../support/check.h"
 

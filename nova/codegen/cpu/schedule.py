@@ -23,6 +23,7 @@ from nova.codegen.common.match_contraction import (
     with_unit_columns,
 )
 from nova.codegen.common.overrides import read_overrides
+from nova.codegen.common.size_loads import computes_size
 from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
@@ -454,19 +455,7 @@ class KernelSchedule:
 
 def _is_free(op: Any) -> bool:
     """Whether `op` needs no code in a tile: constants, and arithmetic on symbolic sizes."""
-    return op.name == "arith.constant" or is_tile_local_alloca(op) or _is_size(op)
-
-
-def _is_size(op: Any) -> bool:
-    """Whether `op` computes a scalar from symbolic sizes: it runs once, before the tiles."""
-    if active_table() is None:
-        return False
-    if op.name == "memref.load":
-        return isinstance(op.operands[0].type.element_type, ir.IndexType)
-    operands = list(op.operands)
-    return op.name.startswith("arith.") and all(
-        isinstance(v, ir.OpResult) and _is_free(v.owner.operation) for v in operands
-    )
+    return op.name == "arith.constant" or is_tile_local_alloca(op) or computes_size(op)
 
 
 def _relative(span: Range, origin: Any) -> Range:

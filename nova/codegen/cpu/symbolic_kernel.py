@@ -1,127 +1,23 @@
-"""Kernels with symbolic sizes: checks before their lowering, loads of sizes, and their expressions.
+"""The expressions of a CPU kernel with symbolic sizes: tiles, work, bytes and access footprint.
 
-`lower-kernels` calls these for the kernels of a program with symbolic sizes only.
+`lower-kernels` calls `store_symbolic` for the kernels of a program with symbolic sizes only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
-from nova.codegen.common.flat_buffers import flatten
 from nova.codegen.common.footprint import ByteRange, Footprint
-from nova.core.sizes import Size, SizeExpr, parse_size
-from nova.errors import LoweringError
-from nova.ir.attributes import SLICED, SYMBOLIC
-from nova.ir.bindings import arith, ir, memref
-from nova.ir.buffers import buffer_root, element_bytes
-from nova.ir.diagnostics import place_of
-from nova.ir.dialect import SIZE
-from nova.ir.index import Index, add, index, mul
+from nova.codegen.common.size_loads import moved_sizes, size_texts, symbolic_numbers
+from nova.core.sizes import Size, parse_size
+from nova.ir.attributes import SYMBOLIC
+from nova.ir.bindings import ir
 from nova.ir.kernel import Kernel
-from nova.ir.linalg.generic import GenericOp, is_generic_op, shape_of
-from nova.ir.symbolic.size_table import SizeTable, active_table
-from nova.ir.symbolic.size_values import SizeValues
-from nova.ir.walk import find_ops
+from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.symbolic.size_table import active_table
 
 if TYPE_CHECKING:
     from nova.codegen.cpu.schedule import KernelSchedule
-
-_OTHER_ACCESSES = ("memref.subview", "memref.copy", "memref.dim", "memref.view")
-"""Ops whose lowering uses the sizes of a buffer's type."""
-
-"""The op whose result is the value of an expression over the dims."""
-
-
-def check_constants(kernel: Any) -> None:
-    """Refuse a kernel with a float constant that is a representative: it would be baked in."""
-    table = active_table()
-    assert table is not None
-    for op in find_ops(kernel, "arith.constant"):
-        value = op.attributes["value"]
-        if isinstance(value, ir.FloatAttr) and _stands_for_size(table, value.value):
-            raise LoweringError(
-                f"@{kernel.name.value} has the constant {value.value}, which stands for a "
-                "symbolic size",
-                where=place_of(op.location),
-                hint=f"compute it from {SIZE}",
-            )
-
-
-def _stands_for_size(table: SizeTable, value: float) -> bool:
-    numbers = [value] if isfinite(value) else []
-    numbers += [1 / value] if value and isfinite(value) else []
-    for number in numbers:
-        integer = round(abs(number))
-        if integer and abs(abs(number) - integer) <= 1e-6 * integer and table.is_symbolic(integer):
-            return True
-    return False
-
-
-def load_sizes(kernel: Any, values: SizeValues) -> None:
-    """Replace size ops and constants that stand for sizes by loads, and make accesses flat."""
-    table = active_table()
-    assert table is not None
-    for op in find_ops(kernel, SIZE):
-        size = parse_size(op.attributes["expr"].value, table.generic_dims)
-        with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(values.value_of(size))
-        op.erase()
-    for op in find_ops(kernel, "arith.constant"):
-        value = op.attributes["value"]
-        if not isinstance(value, ir.IntegerAttr) or str(value.type) == "i1":
-            continue
-        size = table.position(value.value)
-        if isinstance(size, SizeExpr):
-            result, loaded = op.results[0], values.value(size)
-            if result.type != loaded.type:
-                with ir.InsertionPoint.after(loaded.owner), op.location:
-                    loaded = arith.index_cast(result.type, loaded)
-            result.replace_all_uses_with(loaded)
-            op.erase()
-    with values.active():
-        _flatten_accesses(kernel)
-
-
-def _flatten_accesses(kernel: Any) -> None:
-    """Rewrite loads and stores of buffers with symbolic strides, which their types do not have.
-
-    Ops at computed positions, such as gathers, access buffers of several dimensions. Structured ops
-    are flat already.
-    """
-    flat: dict[Any, Any] = {}
-    for op in find_ops(kernel, "memref.load", "memref.store", *_OTHER_ACCESSES):
-        is_store = op.name == "memref.store"
-        buffer, *indices = list(op.operands)[1 if is_store else 0 :]
-        shape = shape_of(buffer)
-        if all(isinstance(size, int) for size in shape[1:]):
-            continue
-        if op.name in _OTHER_ACCESSES:
-            raise LoweringError(
-                f"{op.name} of a buffer of shape ({', '.join(map(str, shape))})",
-                where=place_of(op.location),
-                hint="keep the sizes of its inner dimensions static",
-            )
-        root = buffer_root(buffer)
-        if root not in flat:
-            point = ir.InsertionPoint.at_block_begin(kernel.entry_block)
-            if isinstance(root, ir.OpResult):
-                point = ir.InsertionPoint.after(root.owner)
-            with point, op.location:
-                flat[root] = flatten(root)
-        with ir.InsertionPoint(op), op.location:
-            position: Index = 0
-            for axis, at in enumerate(indices):
-                position = add(position, mul(at, prod(shape[axis + 1 :])))
-            if is_store:
-                memref.store(op.operands[0], flat[root], [index(position)])
-            else:
-                op.results[0].replace_all_uses_with(memref.load(flat[root], [index(position)]))
-        op.erase()
-
-
-# --- expressions of a lowered kernel --------------------------------------------------------------
 
 
 def store_symbolic(kernel: Any, schedule: KernelSchedule) -> None:
@@ -130,21 +26,14 @@ def store_symbolic(kernel: Any, schedule: KernelSchedule) -> None:
     numbers = {
         "tiles": [schedule.tiles],
         "work": [_work(schedule)],
-        "bytes": [_moved_bytes(kernel)],
+        "bytes": [moved_sizes(kernel)],
         "loops": footprint.grid,
     }
-    entries = {name: _texts(sizes) for name, sizes in numbers.items()}
+    entries = {name: size_texts(sizes) for name, sizes in numbers.items()}
     for name, arguments in (("reads", footprint.reads), ("writes", footprint.writes)):
         rows = [ir.ArrayAttr.get([_range_texts(r) for r in ranges]) for ranges in arguments]
         entries[name] = ir.ArrayAttr.get(rows)
     SYMBOLIC.set(kernel, ir.DictAttr.get(entries))
-
-
-def symbolic_numbers(kernel: Any, name: str) -> list[Size]:
-    """A list of `store_symbolic`, of a kernel of the program whose table is active."""
-    table = active_table()
-    assert table is not None
-    return [parse_size(text.value, table.generic_dims) for text in SYMBOLIC.get(kernel)[name]]
 
 
 def symbolic_footprint(kernel: Any) -> Footprint:
@@ -164,28 +53,11 @@ def symbolic_footprint(kernel: Any) -> Footprint:
     return Footprint(grid, Kernel(kernel).tile, ranges("reads"), ranges("writes"))
 
 
-def _texts(sizes: Sequence[Size]) -> ir.ArrayAttr:
-    return ir.ArrayAttr.get([ir.StringAttr.get(str(size)) for size in sizes])
-
-
 def _range_texts(byte_range: ByteRange) -> ir.ArrayAttr:
-    return _texts((byte_range.low, byte_range.high, *byte_range.strides))
+    return size_texts((byte_range.low, byte_range.high, *byte_range.strides))
 
 
 def _work(schedule: KernelSchedule) -> Size:
     """The scalar operations of a kernel."""
     structured = [GenericOp(op) for op in schedule.ops if is_generic_op(op)]
     return sum(g.operations for g in structured) if structured else schedule.work
-
-
-def _moved_bytes(kernel: Any) -> Size:
-    """Bytes of the buffer arguments of a kernel, without those of which it writes a slice."""
-    total: Size = 0
-    sliced = SLICED.find(kernel) or ()
-    for i, argument in enumerate(kernel.entry_block.arguments):
-        type_ = argument.type
-        if i in sliced:
-            continue
-        if isinstance(type_, ir.MemRefType) and not isinstance(type_.element_type, ir.IndexType):
-            total = total + prod(shape_of(argument)) * element_bytes(type_)
-    return total

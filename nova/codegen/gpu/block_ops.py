@@ -15,6 +15,7 @@ from nova.codegen.common.combine import Combine
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.gpu_bindings import gpu
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number
 from nova.ir.tensor_maps import TensorMap
 
 WARP = 32
@@ -29,7 +30,7 @@ class LaunchShape:
     pointers.
     """
 
-    blocks: int
+    blocks: Extent
     threads: int
     shared: int = 0
     min_blocks_per_sm: int = 0
@@ -110,13 +111,13 @@ def is_equal(a: Any, b: Any) -> Any:
     return arith.cmpi(arith.CmpIPredicate.eq, a, b)
 
 
-def split(number: Any, sizes: Sequence[int]) -> list[Any]:
+def split(number: Any, sizes: Sequence[Extent]) -> list[Any]:
     """Delinearize: the counters of nested loops of `sizes` in iteration `number` of the nest."""
     counters: list[Any] = []
     remaining = number
     for i in reversed(range(len(sizes))):
-        if all(size == 1 for size in sizes[:i]):
-            counters.append(remaining if sizes[i] > 1 else index(0))
+        if all(is_number(size, 1) for size in sizes[:i]):
+            counters.append(index(0) if is_number(sizes[i], 0, 1) else remaining)
             counters += [index(0)] * i
             break
         counters.append(arith.remui(remaining, index(sizes[i])))

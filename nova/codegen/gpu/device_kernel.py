@@ -16,14 +16,16 @@ from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
-from nova.codegen.common.tile_local import is_tile_local_alloca
-from nova.codegen.gpu.block_ops import SharedMemory
+from nova.codegen.common.tile_local import is_tile_local_alloca, static_part
+from nova.codegen.gpu.block_ops import SharedMemory, element_bytes
+from nova.core.sizes import SizeExpr
 from nova.core.targets import Target
 from nova.ir.bindings import ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.clone import clone_into
 from nova.ir.kernel import Kernel
-from nova.ir.linalg.generic import is_generic_op
+from nova.ir.linalg.generic import is_generic_op, shape_of
+from nova.ir.symbolic.size_table import decoded, is_number, typical
 from nova.ir.walk import every_op
 
 SHARED_LIMIT = 48 << 10
@@ -49,7 +51,7 @@ class DeviceKernel:
         self.tf32 = tf32
         self.gpu_gemm = gpu_gemm
         self.ops = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
-        grid = Kernel(function).grid
+        grid = decoded(Kernel(function).grid)
         structured = [op for op in self.ops if is_generic_op(op)]
         if any(not is_generic_op(op) and not computes_scalars(op) for op in self.ops):
             grid = ()  # unstructured ops run in one thread
@@ -84,18 +86,21 @@ class DeviceKernel:
 
     @cached_property
     def inner_size(self) -> int:
-        """The maximum of iterations that an op has at one point of the grid."""
+        """The maximum of iterations that an op has at one point of the grid, by typical sizes."""
         return max(
-            (prod(loop.size for loop in n.loops[self.grid_rank :]) for n in self.nests.values()),
+            (
+                typical(prod(loop.size for loop in n.loops[self.grid_rank :]))
+                for n in self.nests.values()
+            ),
             default=1,
         )
 
     @cached_property
     def is_empty(self) -> bool:
         """Whether no op of the kernel has any work."""
-        return not self.num_points or (
+        return is_number(self.num_points, 0) or (
             self.is_structured
-            and not any(prod(loop.size for loop in nest.loops) for nest in self.nests.values())
+            and all(is_number(nest.iteration_count, 0) for nest in self.nests.values())
         )
 
     @cached_property
@@ -122,14 +127,14 @@ class DeviceKernel:
     def scratch_bytes(self) -> int:
         """Bytes of scratch per point of the grid."""
         return sum(
-            self.scratch_elements(v) * nbytes(v.type) // max(1, prod(v.type.shape))
-            for v in self.scratch
+            self.scratch_elements(v) * element_bytes(v.type.element_type) for v in self.scratch
         )
 
     def scratch_elements(self, value: Any) -> int:
         """Elements of a scratch buffer per point of the grid."""
-        count = prod(value.type.shape)
-        return count // max(1, self.num_points) if is_tile_local(value) else count
+        if is_tile_local(value):
+            return static_part(value, self.grid)
+        return int(prod(shape_of(value)))  # a buffer of an unstructured op, on the stack
 
     # --- emission ---------------------------------------------------------------------------------
 
@@ -187,9 +192,13 @@ class DeviceKernel:
 
         Those that fit stay in its shared memory, the small ones first.
         """
-        if self.num_points > 1:
+        if not is_number(self.num_points, 0, 1):
             return []
-        private = Kernel(self.function).intermediate_arguments
+        private = [
+            value
+            for value in Kernel(self.function).intermediate_arguments
+            if not isinstance(prod(shape_of(value)), SizeExpr)
+        ]
         accesses = [
             inner for op in self.ops for inner in every_op(op) if inner.name in _INDEXED_ACCESSES
         ]

@@ -17,8 +17,10 @@ from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.memory import load_run, store_run, widest
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class ThreadVector:
     width: int
 
 
-def widest_vector(nests: Sequence[LoopNest], grid: Sequence[int]) -> ThreadVector | None:
+def widest_vector(nests: Sequence[LoopNest], grid: Sequence[Extent]) -> ThreadVector | None:
     """Along the last loop: as many points as 16 bytes of the widest element hold."""
     if not grid:
         return None
@@ -38,12 +40,12 @@ def widest_vector(nests: Sequence[LoopNest], grid: Sequence[int]) -> ThreadVecto
         value.type.element_type
         for nest in nests
         for value, stride in zip(nest.generic.op.operands, nest.loops[loop].strides, strict=True)
-        if stride == 1 and isinstance(value.type, ir.MemRefType)
+        if is_number(stride, 1) and isinstance(value.type, ir.MemRefType)
     ]
     width = widest(elements)
     if any(_reads_computed_positions(nest) for nest in nests):
         return None  # no vector: the elements of adjacent points are not adjacent
-    return ThreadVector(loop, width) if width > 1 and grid[loop] % width == 0 else None
+    return ThreadVector(loop, width) if width > 1 and is_multiple(grid[loop], width) else None
 
 
 def _reads_computed_positions(nest: LoopNest) -> bool:
@@ -57,7 +59,7 @@ class ElementwiseCode:
         self,
         grid_rank: int,
         vector: ThreadVector | None,
-        point_strides: Mapping[Any, int] | None = None,
+        point_strides: Mapping[Any, Extent] | None = None,
     ):
         self.grid_rank = grid_rank
         self.vector = vector
@@ -160,7 +162,8 @@ class ElementwiseCode:
             return self._apply(elements, bases, totals, ivs)
         nest = elements.nest
         cascade, (size, *sizes) = self._cascade(nest), [nest.loops[i].size for i in loops]
-        separate = cascade.is_long(prod(sizes))
+        inner = typical(prod(sizes))
+        separate = cascade.is_long(inner)
 
         def iteration(iv: Any, values: list[Any]) -> list[Any]:
             where, inner_ivs = self._inside(nest, loops[0], iv, bases, ivs)
@@ -170,7 +173,7 @@ class ElementwiseCode:
             return cascade.combined(values, flat) if separate else flat
 
         flat = [value for total in totals for value in total]
-        terms = 1 if separate else prod(sizes)
+        terms = 1 if separate else inner
         return _grouped(
             cascade.emit_loop(size, 1, flat, iteration, terms_per_iteration=terms), self.count
         )
@@ -233,7 +236,7 @@ class ElementwiseCode:
         stride = self._stride(elements, operand)
         store_run(packed, elements.buffers[operand], base, stride, aligned)
 
-    def _stride(self, elements: Elements, operand: int) -> int:
+    def _stride(self, elements: Elements, operand: int) -> Extent:
         """Elements between adjacent points of the thread."""
         if self.vector is None:
             return 0
@@ -247,8 +250,8 @@ class ElementwiseCode:
         nest = elements.nest
         vector = self.vector
         steps = [loop.strides[operand] for i, loop in enumerate(nest.loops) if i != vector.loop]
-        return nest.loops[vector.loop].strides[operand] == 1 and not any(
-            step % self.count for step in (*steps, nest.offsets[operand])
+        return is_number(nest.loops[vector.loop].strides[operand], 1) and all(
+            is_multiple(step, self.count) for step in (*steps, nest.offsets[operand])
         )
 
     # --- values in registers ----------------------------------------------------------------------
@@ -256,7 +259,7 @@ class ElementwiseCode:
     def _key(self, elements: Elements, operand: int) -> Any:
         nest = elements.nest
         inner = nest.loops[self.grid_rank :]
-        if any(loop.strides[operand] for loop in inner):
+        if any(not is_number(loop.strides[operand], 0) for loop in inner):
             return None
         strides = tuple(loop.strides[operand] for loop in nest.loops[: self.grid_rank])
         return elements.buffers[operand], nest.offsets[operand], strides
@@ -277,7 +280,7 @@ class ElementwiseCode:
 
 def _begin(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:
     """The position of each operand's access at a point of the grid."""
-    bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+    bases: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
     for counter, loop in zip(counters, nest.loops, strict=False):
         bases = advance(bases, counter, loop)
     return bases

@@ -7,18 +7,19 @@ Output: an `ElementwisePlan`, and the code of a thread (`elementwise.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
-from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.gpu.block_ops import WARP, ThreadPosition, is_less, split, when
 from nova.codegen.gpu.device_kernel import SHARED_LIMIT, DeviceKernel, is_tile_local
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, widest_vector
 from nova.codegen.gpu.rowwise_plan import SHORT
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.core.rounding import round_up
+from nova.core.sizes import ceildiv, is_multiple
 from nova.ir.bindings import arith
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 _BLOCK_THREADS = 256
 _MANY_POINTS = 4096
@@ -30,17 +31,18 @@ class ElementwisePlan:
     """`workers` threads, each with the points of one vector along `vector`, or with one point."""
 
     vector: ThreadVector | None
-    workers: int
+    workers: Extent
 
     @property
     def threads(self) -> int:
-        if self.workers >= _BLOCK_THREADS:
+        workers = typical(self.workers)
+        if workers >= _BLOCK_THREADS:
             return _BLOCK_THREADS
-        return max(WARP, round_up(self.workers, WARP))
+        return max(WARP, round_up(workers, WARP))
 
     @property
-    def blocks(self) -> int:
-        return ceil(self.workers / self.threads)
+    def blocks(self) -> Extent:
+        return ceildiv(self.workers, self.threads)
 
     @property
     def min_blocks_per_sm(self) -> int:
@@ -51,7 +53,7 @@ def match_elementwise(kernel: DeviceKernel) -> bool | None:
     """Whether one thread per point of the grid is enough; None if not."""
     if not kernel.grid:
         return None
-    coalesced = kernel.num_points >= _MANY_POINTS and all(
+    coalesced = typical(kernel.num_points) >= _MANY_POINTS and all(
         _is_coalesced(nest, kernel.grid_rank) for nest in kernel.loop_nests
     )
     short = kernel.inner_size <= SHORT
@@ -63,8 +65,12 @@ def _is_coalesced(nest: LoopNest, grid_rank: int) -> bool:
     last = nest.loops[grid_rank - 1]
     inner = nest.loops[grid_rank:]
     return not inner or (
-        1 in last.strides and all(1 not in loop.strides for loop in inner if loop.size > 1)
+        _has_unit(last) and not any(_has_unit(loop) for loop in inner if typical(loop.size) > 1)
     )
+
+
+def _has_unit(loop: Loop) -> bool:
+    return any(is_number(stride, 1) for stride in loop.strides)
 
 
 def plan_elementwise(kernel: DeviceKernel, _: bool) -> ElementwisePlan:
@@ -100,7 +106,7 @@ def emit_elementwise(kernel: DeviceKernel, plan: ElementwisePlan, position: Thre
         for op in kernel.ops:
             kernel.emit_op(op, flat, mapping, emit_nest)
 
-    if plan.workers % position.threads:
+    if not is_multiple(plan.workers, position.threads):
         with when(is_less(number, index(plan.workers))):
             emit_points()
     else:

@@ -34,9 +34,11 @@ from nova.codegen.gpu.device_kernel import DeviceKernel, computes_scalars
 from nova.codegen.gpu.hazards import Hazards
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.core.rounding import round_up
+from nova.core.sizes import at_most
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.clone import clone_into
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 _MAX_THREADS = 1024
 
@@ -53,7 +55,7 @@ class _NestPoint:
     def nest(self) -> LoopNest:
         return self.elements.nest
 
-    def sizes(self, loops: Sequence[int]) -> list[int]:
+    def sizes(self, loops: Sequence[int]) -> list[Extent]:
         return [self.nest.loops[i].size for i in loops]
 
     def at(self, loops: Sequence[int], counters: Sequence[Any]) -> _NestPoint:
@@ -75,7 +77,7 @@ class _NestPoint:
         """All iterations of the reductions, sequentially."""
         if not loops:
             return self.apply(values)
-        cascade, inner = cascade_of(self.nest), prod(self.sizes(loops[1:]))
+        cascade, inner = cascade_of(self.nest), typical(prod(self.sizes(loops[1:])))
         separate = cascade.is_long(inner)
 
         def iteration(iv: Any, values: list[Any]) -> list[Any]:
@@ -127,7 +129,7 @@ class GenericCode:
             first = nest.generic.num_inputs
             for argument in list(nest.generic.block.arguments)[first:]:
                 key = str(argument.type)
-                if key not in self.partials and not _parallel_size(nest, self.grid_rank) > 1:
+                if key not in self.partials and _has_single_point(nest, self.grid_rank):
                     self.partials[key] = self.shared.allocate(self.position.warps, argument.type)
 
     def emit(
@@ -138,21 +140,22 @@ class GenericCode:
         captured: Mapping[Any, Any],
     ) -> None:
         """Emit one structured op; `counters` are those of the grid's loops."""
-        offsets: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+        offsets: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
         spot = _NestPoint(Elements(nest, buffers, captured), offsets, {})
         spot = spot.at(range(len(counters)), counters)
         inner = range(self.grid_rank, len(nest.loops))
         parallel = [i for i in inner if nest.loops[i].parallel]
         reductions = [i for i in inner if not nest.loops[i].parallel]
         points, terms = prod(spot.sizes(parallel)), prod(spot.sizes(reductions))
-        if not points:
+        if is_number(points, 0):
             return
         names = find_combiners(nest) if reductions else None
-        if names is not None and points == 1 and terms > WARP:
+        few_points, many_terms = typical(points) < self.position.threads, typical(terms) >= WARP
+        if names is not None and is_number(points, 1) and typical(terms) > WARP:
             self._by_block(spot, parallel, reductions, names)
-        elif names is not None and points < self.position.threads and terms >= WARP:
+        elif names is not None and few_points and many_terms:
             self._by_warps(spot, parallel, reductions, names)
-        elif terms >= WARP and reductions and (extreme := find_extreme(nest)):
+        elif at_most(WARP, terms) and reductions and (extreme := find_extreme(nest)):
             self._position_by_warps(spot, parallel, reductions, extreme)
         else:
             self._by_threads(spot, parallel, reductions)
@@ -248,9 +251,9 @@ class GenericCode:
 
         self._strided(first, step, prod(sizes), at_number)
 
-    def _strided(self, first: Any, step: int, count: int, body: Any) -> None:
+    def _strided(self, first: Any, step: int, count: Extent, body: Any) -> None:
         """Emit `body` for first, first + step, ... below `count`."""
-        if count <= step:
+        if isinstance(count, int) and count <= step:
             if count == step:
                 body(first)
                 return
@@ -267,7 +270,7 @@ class GenericCode:
 class GenericPlan:
     """One block per point of the grid."""
 
-    blocks: int
+    blocks: Extent
     threads: int
 
     @property
@@ -313,5 +316,6 @@ def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPositi
 GENERIC = Strategy("generic", match_generic, plan_generic, emit_generic)
 
 
-def _parallel_size(nest: LoopNest, grid_rank: int) -> int:
-    return prod(loop.size for loop in nest.loops[grid_rank:] if loop.parallel)
+def _has_single_point(nest: LoopNest, grid_rank: int) -> bool:
+    points = prod(loop.size for loop in nest.loops[grid_rank:] if loop.parallel)
+    return is_number(points, 0, 1)

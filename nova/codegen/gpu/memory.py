@@ -12,7 +12,9 @@ from typing import Any
 
 from nova.codegen.common.index_math import at, shifted
 from nova.codegen.gpu.block_ops import element_bytes
+from nova.core.sizes import common_factor
 from nova.ir.bindings import ir, memref, vector
+from nova.ir.symbolic.size_table import Extent, is_number
 
 ACCESS = 16
 """Bytes that a thread loads or stores with one instruction."""
@@ -23,15 +25,15 @@ def widest(elements: Sequence[Any]) -> int:
     return max(1, ACCESS // max(map(element_bytes, elements), default=ACCESS))
 
 
-def divides(count: int, steps: Sequence[int]) -> int:
+def divides(count: int, steps: Sequence[Extent]) -> int:
     """The largest power of two up to `count` that all of `steps` are multiples of."""
-    common = gcd(count, *steps)
+    common = gcd(count, *map(common_factor, steps))
     return common & -common
 
 
-def load_run(buffer: Any, base: Any, count: int, stride: int, aligned: bool) -> list[Any]:
+def load_run(buffer: Any, base: Any, count: int, stride: Extent, aligned: bool) -> list[Any]:
     """`count` elements from `base` on; `aligned` says that they are one aligned vector."""
-    if stride == 0:
+    if is_number(stride, 0):
         return [memref.load(buffer, [at(base)])] * count
     if count == 1 or not aligned:
         return [memref.load(buffer, [shifted(base, k * stride)]) for k in range(count)]
@@ -41,7 +43,7 @@ def load_run(buffer: Any, base: Any, count: int, stride: int, aligned: bool) -> 
     return [_extract(loaded, k) for k in range(count)]
 
 
-def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: int, aligned: bool) -> None:
+def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: Extent, aligned: bool) -> None:
     """The store that matches `load_run`."""
     count = len(values)
     if count == 1 or not aligned:

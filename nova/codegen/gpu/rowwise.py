@@ -40,8 +40,10 @@ from nova.codegen.gpu.rowwise_plan import (
     row_key,
 )
 from nova.codegen.gpu.strategy import Strategy
+from nova.core.sizes import at_most, is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number
 
 Values = list[list[Any]]
 """This thread's part of each of some rows: a list of adjacent elements for each."""
@@ -51,7 +53,11 @@ class RowwiseCode:
     """Emits the ops of a kernel for one thread, in order."""
 
     def __init__(
-        self, plan: RowwisePlan, position: ThreadPosition, grid: Sequence[int], shared: SharedMemory
+        self,
+        plan: RowwisePlan,
+        position: ThreadPosition,
+        grid: Sequence[Extent],
+        shared: SharedMemory,
     ):
         self.plan = plan
         self.position = position
@@ -76,7 +82,8 @@ class RowwiseCode:
             row_in_block = arith.divui(position.thread, threads)
             row = arith.addi(arith.muli(row, index(plan.rows_per_block)), row_in_block)
         # Rows past the last one: their threads take part in shuffles, and access no memory.
-        self.active = is_less(row, index(plan.rows)) if plan.rows % plan.rows_per_block else None
+        ragged = not is_multiple(plan.rows, plan.rows_per_block)
+        self.active = is_less(row, index(plan.rows)) if ragged else None
         self.counters = split(row, list(grid))
         starts = [self._start(chunk) for chunk in range(plan.vectors_per_thread)]
         self.starts = starts
@@ -147,7 +154,7 @@ class RowwiseCode:
                     operand = generic.num_inputs + i
                     packed = [elements.packed(operand, v) for v in values]
                     stride = along_row(elements.nest, self.grid_rank)[0].strides[operand]
-                    aligned = stride == 1
+                    aligned = is_number(stride, 1)
                     store_run(packed, elements.buffers[operand], where[operand], stride, aligned)
             return results
 
@@ -257,7 +264,7 @@ class RowwiseCode:
         if not isinstance(buffer.type, ir.MemRefType):
             return [buffer] * width
         key = row_key(elements.nest, operand, self.grid_rank)
-        in_row = key[-1] != 0 and chunk is not None
+        in_row = not is_number(key[-1], 0) and chunk is not None
         part = chunk if in_row and chunk is not None else 0
         if (key, part) not in self.cached:
             self.cached[key, part] = self._fetch(elements, operand, base, part if in_row else None)
@@ -271,7 +278,7 @@ class RowwiseCode:
         buffer = elements.buffers[operand]
 
         def load() -> Values:
-            loaded = load_run(buffer, base, width, stride, stride == 1)
+            loaded = load_run(buffer, base, width, stride, is_number(stride, 1))
             return [[elements.unpacked(operand, value) for value in loaded]]
 
         type_ = elements.generic.block.arguments[operand].type
@@ -309,19 +316,20 @@ class RowwiseCode:
 
     def _guard(self, chunk: int, start: Any) -> Any:
         """Whether the thread has elements in a chunk; None where every thread has."""
-        if (chunk + 1) * self.plan.threads_per_row * self.plan.vector_width <= self.plan.length:
+        end = (chunk + 1) * self.plan.threads_per_row * self.plan.vector_width
+        if at_most(end, self.plan.length):
             return self.active
         inside = is_less(start, index(self.plan.length))
         return inside if self.active is None else arith.andi(inside, self.active)
 
     def _at(self, nest: LoopNest, chunk: int | None) -> tuple[list[Any], dict[int, Any]]:
         """The position of each operand's elements, and the counters of the loops there."""
-        bases: list[Any] = [None if o == 0 else index(o) for o in nest.offsets]
+        bases: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
         ivs: dict[int, Any] = {}
         for i, loop in enumerate(nest.loops):
             if i < self.grid_rank:
                 counter = self.counters[i]
-            elif loop.size != 1 and chunk is not None:
+            elif not is_number(loop.size, 1) and chunk is not None:
                 counter = self.starts[chunk]
             else:
                 counter = None

@@ -20,8 +20,10 @@ from nova.codegen.gpu.cluster_ops import can_exchange
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import divides, widest
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
+from nova.core.sizes import ceildiv, same_shape
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
+from nova.ir.symbolic.size_table import Extent, is_number, longest_size, typical
 from nova.ir.walk import every_op, find_ops
 
 _BLOCK = 128
@@ -43,7 +45,7 @@ SHORT = 8
 BUSY = 132 * 1024
 """Threads that saturate a large device: below that, more of them share a row."""
 
-Key = tuple[Any, int, tuple[int, ...], int]
+Key = tuple[Any, Extent, tuple[Extent, ...], Extent]
 """An access: buffer, offset, strides along the grid, stride along the row."""
 
 
@@ -51,8 +53,8 @@ Key = tuple[Any, int, tuple[int, ...], int]
 class RowwisePlan:
     """Rows of `length`, shared by a few threads with some vectors each."""
 
-    rows: int
-    length: int
+    rows: Extent
+    length: Extent
     vector_width: int
     threads_per_row: int
     vectors_per_thread: int
@@ -69,8 +71,8 @@ class RowwisePlan:
         return self.threads_per_row * self.rows_per_block // self.cluster
 
     @property
-    def blocks(self) -> int:
-        return -(-self.rows // self.rows_per_block) * self.cluster
+    def blocks(self) -> Extent:
+        return ceildiv(self.rows, self.rows_per_block) * self.cluster
 
     @property
     def min_blocks_per_sm(self) -> int:
@@ -79,14 +81,14 @@ class RowwisePlan:
 
 def along_row(nest: LoopNest, grid_rank: int) -> list[Loop]:
     """The loops after the grid that have more than one iteration."""
-    return [loop for loop in nest.loops[grid_rank:] if loop.size != 1]
+    return [loop for loop in nest.loops[grid_rank:] if not is_number(loop.size, 1)]
 
 
 def row_key(nest: LoopNest, operand: int, grid_rank: int) -> Key:
     """The access of a nest to an operand."""
     row = along_row(nest, grid_rank)
     strides = tuple(
-        0 if loop.size == 1 else loop.strides[operand] for loop in nest.loops[:grid_rank]
+        0 if is_number(loop.size, 1) else loop.strides[operand] for loop in nest.loops[:grid_rank]
     )
     root = buffer_root(nest.generic.op.operands[operand])
     return root, nest.offsets[operand], strides, row[0].strides[operand] if row else 0
@@ -94,9 +96,10 @@ def row_key(nest: LoopNest, operand: int, grid_rank: int) -> Key:
 
 @dataclass(frozen=True)
 class RowProgram:
-    """The common length of all rows."""
+    """The common length of all rows, and the longest it can be."""
 
-    length: int
+    length: Extent
+    longest: int
 
 
 def match_rows(kernel: DeviceKernel) -> RowProgram | None:
@@ -105,11 +108,12 @@ def match_rows(kernel: DeviceKernel) -> RowProgram | None:
     if kernel.scalar_ops is None or (kernel.grid and kernel.inner_size <= SHORT):
         return None
     lengths = {loop.size for nest in nests for loop in along_row(nest, rank)}
-    if len(lengths) != 1 or not all(goes_along(nest, rank) for nest in nests):
+    longest = longest_size(next(iter(lengths))) if len(lengths) == 1 else None
+    if longest is None or not all(goes_along(nest, rank) for nest in nests):
         return None
     if not accesses_match(nests, kernel.scalar_ops, rank, nests) or _by_columns(nests, rank):
         return None
-    return RowProgram(lengths.pop())
+    return RowProgram(lengths.pop(), longest)
 
 
 def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
@@ -121,7 +125,7 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
     rows, length = kernel.num_points, match.length
     width = _vector_width(nests, rank, length)
     live_rows = _max_live_rows(nests, rank)
-    vectors = -(-length // width)
+    vectors = -(-match.longest // width)
     elements = min(_MAX_ELEMENTS, max(width, _MAX_LIVE_ELEMENTS // max(1, live_rows)))
     large = any(find_ops(nest.generic.op, *_REGISTER_HUNGRY) for nest in nests)
     max_threads = _MAX_THREADS // 2 if large else _MAX_THREADS
@@ -139,10 +143,10 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
         threads = cluster * _WIDE
         per_thread = -(-vectors // threads)
         return RowwisePlan(rows, length, width, threads, per_thread, 1, stored, 2, cluster)
-    while threads < min(vectors, max_threads) and rows * threads < BUSY:
+    while threads < min(vectors, max_threads) and typical(rows) * threads < BUSY:
         threads *= 2
     rows_per_block = _BLOCK // threads if threads <= WARP else 1
-    while rows_per_block * threads > WARP and rows % rows_per_block:
+    while rows_per_block * threads > WARP and typical(rows) % rows_per_block:
         rows_per_block //= 2
     per_thread = -(-vectors // threads)
     # Two blocks with long rows have enough registers to load all of them at once; more would not.
@@ -167,7 +171,7 @@ def _cluster(kernel: DeviceKernel, vectors: int, max_vectors: int) -> int:
 def _by_columns(nests: Sequence[LoopNest], rank: int) -> bool:
     """Whether rows are strided in memory, and adjacent rows are contiguous."""
     return rank > 0 and any(
-        abs(row_stride) > 1 and column_stride == 1
+        abs(typical(row_stride)) > 1 and is_number(column_stride, 1)
         for nest in nests
         for loop in along_row(nest, rank)
         for row_stride, column_stride in zip(
@@ -200,7 +204,7 @@ def accesses_match(
         first = nest.generic.num_inputs
         for operand in range(first, first + nest.generic.num_outputs):
             key = row_key(nest, operand, rank)
-            if written.setdefault(key[0], key) != key:
+            if not _is_same(written.setdefault(key[0], key), key):
                 return False
     produced: set[Any] = set()
     for nest in nests:
@@ -212,10 +216,10 @@ def accesses_match(
             root, *_, stride = key
             if root not in written:
                 continue
-            if written[root] != key:
+            if not _is_same(written[root], key):
                 return False
             reads = operand < first or nest.generic.uses_output
-            if reads and root not in produced and stride == 0 and nest in together:
+            if reads and root not in produced and is_number(stride, 0) and nest in together:
                 return False  # all threads of the row would read what one of them writes
         produced |= {row_key(nest, first + i, rank)[0] for i in range(nest.generic.num_outputs)}
     bodies = [nest.generic.op for nest in nests]
@@ -223,7 +227,13 @@ def accesses_match(
     return not any(buffer_root(op.operands[0]) in written for op in loads)
 
 
-def _vector_width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
+def _is_same(first: Key, second: Key) -> bool:
+    """Whether two accesses touch the same elements, for all sizes."""
+    numbers = ((key[1], *key[2], key[3]) for key in (first, second))
+    return first[0] == second[0] and same_shape(*numbers)
+
+
+def _vector_width(nests: Sequence[LoopNest], rank: int, length: Extent) -> int:
     """Adjacent elements per thread: as many as one access moves."""
     elements, steps = [], [length]
     for nest in nests:
@@ -231,7 +241,7 @@ def _vector_width(nests: Sequence[LoopNest], rank: int, length: int) -> int:
         for operand, value in enumerate(nest.generic.op.operands):
             if not row or not isinstance(value.type, ir.MemRefType):
                 continue
-            if row[0].strides[operand] == 1:
+            if is_number(row[0].strides[operand], 1):
                 elements.append(value.type.element_type)
                 _, offset, strides, _ = row_key(nest, operand, rank)
                 steps += [offset, *strides]
@@ -244,7 +254,7 @@ def _max_live_rows(nests: Sequence[LoopNest], rank: int) -> int:
     for time, nest in enumerate(nests):
         for operand, value in enumerate(nest.generic.op.operands):
             key = row_key(nest, operand, rank)
-            if isinstance(value.type, ir.MemRefType) and key[-1]:
+            if isinstance(value.type, ir.MemRefType) and not is_number(key[-1], 0):
                 spans[key] = (spans.get(key, (time, time))[0], time)
     return max(
         (sum(a <= time < b for a, b in spans.values()) for time in range(len(nests))), default=0

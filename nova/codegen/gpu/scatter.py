@@ -1,21 +1,23 @@
 """Scatter-add to rows at computed positions, such as the gradient of an embedding: warps own rows.
 
-Input: a `ScatterPlan`. Output: the code of a warp. A warp owns some positions and some of the
-elements at each. It scans all updates, one per lane, and applies those at its own positions with
-all lanes, in order. Where each line of the buffer has positions of its own, a lane owns a line. So
-one thread touches each element, sums have the order of the loops, and there is no synchronization.
+Input: a `ScatterPlan`. Output: the code of a warp. A warp owns every `row_groups`th position, and
+some of the elements at each: frequent positions next to each other have different warps. It scans
+all updates, one per lane, and applies those at its own positions with all lanes, in order. Where
+each line of the buffer has positions of its own, a lane owns a line. So one thread touches each
+element, sums have the order of the loops, and there is no synchronization.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from math import prod
 from typing import Any
 
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import make_loop_nest
-from nova.codegen.gpu.block_ops import WARP, ThreadPosition, ballot, is_less, split, when
+from nova.codegen.gpu.block_ops import WARP, ThreadPosition, ballot, is_equal, is_less, split, when
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.scatter_plan import (
     WARPS_PER_BLOCK,
@@ -26,9 +28,11 @@ from nova.codegen.gpu.scatter_plan import (
     plan_scatter,
 )
 from nova.codegen.gpu.strategy import Strategy
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.clone import clone_into
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number
 
 
 class ScatterCode:
@@ -39,11 +43,9 @@ class ScatterCode:
         self.match = plan.match
         self.lane = position.lane()
         number = arith.addi(arith.muli(position.block, index(WARPS_PER_BLOCK)), position.warp())
-        ragged = plan.warps % WARPS_PER_BLOCK
+        ragged = not is_multiple(plan.warps, WARPS_PER_BLOCK)
         self.exists = is_less(number, index(plan.warps)) if ragged else None
-        first, row_part = split(number, [plan.warps // plan.row_parts, plan.row_parts])
-        rows = plan.rows_per_warp
-        self.first = first if rows == 1 else arith.muli(first, index(rows))
+        self.first, row_part = split(number, [plan.row_groups, plan.row_parts])
         begin = arith.muli(row_part, index(WARP * plan.elements_per_lane))
         begin = arith.addi(begin, self.lane)
         self.parts = [shifted(begin, k * WARP) for k in range(plan.elements_per_lane)]
@@ -63,18 +65,19 @@ class ScatterCode:
                         ivs[nest.loops[i].dims[0]] = counter
                     elements.store(elements.apply(elements.load_all(bases), ivs), bases)
 
-        if self.plan.rows_per_warp == 1:
+        if is_number(self.plan.rows_per_warp, 1):
             at_position(self.first)
             return
         loop = scf.ForOp(index(0), index(self.plan.rows_per_warp), index(1))
         with ir.InsertionPoint(loop.body):
-            at_position(arith.addi(self.first, loop.induction_variable))
+            step = arith.muli(loop.induction_variable, index(self.plan.row_groups))
+            at_position(arith.addi(self.first, step))
             scf.YieldOp([])
 
     def add(self, captured: Mapping[Any, Any]) -> None:
         """Emit the loops: scan 32 iterations at a time, and run the warp's own."""
         match = self.match
-        sizes = [iterations_of(match.loops[i]) or 0 for i in match.update_loops]
+        sizes = [iterations_of(match.loops[i]) for i in match.update_loops]
         count = prod(sizes)
         if match.positions_per_line:
             loop = scf.ForOp(index(0), index(count), index(1))
@@ -102,7 +105,7 @@ class ScatterCode:
             scf.YieldOp([])
 
     def _owns_update(
-        self, number: Any, sizes: Sequence[int], count: int, captured: Mapping[Any, Any]
+        self, number: Any, sizes: Sequence[Extent], count: Extent, captured: Mapping[Any, Any]
     ) -> Any:
         """Whether update `number` is at a position of the warp."""
         i1 = ir.IntegerType.get_signless(1)
@@ -112,10 +115,11 @@ class ScatterCode:
             for op in self.match.position_ops:
                 clone_into(op, mapping)
             position = mapping.get(self.match.position, self.match.position)
-            offset = arith.subi(position, self.first)
-            return is_less(offset, index(self.plan.rows_per_warp))
+            if not is_number(self.plan.rows_per_warp, 1):
+                position = arith.remui(position, index(self.plan.row_groups))
+            return is_equal(position, self.first)
 
-        guards = [is_less(number, index(count))] if count % WARP else []
+        guards = [] if is_multiple(count, WARP) else [is_less(number, index(count))]
         if self.exists is not None:
             guards.append(self.exists)
         if not guards:
@@ -131,7 +135,8 @@ class ScatterCode:
     def _add_update(self, counters: Sequence[Any], captured: Mapping[Any, Any]) -> None:
         """The addends of an iteration, in each lane at its own elements."""
         for part in self.parts:
-            with when(self._inside(part)):
+            inside = self._inside(part)
+            with nullcontext() if inside is None else when(inside):
                 mapping = self._counters(counters, captured)
                 dims = [d for d in range(len(self.match.shape)) if d != self.match.axis]
                 for dim, counter in zip(dims, self._split(part), strict=True):
@@ -157,14 +162,17 @@ class ScatterCode:
         indices = self._split(part)
         return [*indices[: self.match.axis], position, *indices[self.match.axis :]]
 
-    def _inside(self, part: Any) -> Any:
+    def _inside(self, part: Any) -> Any | None:
+        """Whether the warp has this part of a row; None where all warps do."""
+        if is_multiple(self.match.row_size, WARP * self.plan.elements_per_lane):
+            return self.exists
         inside = is_less(part, index(self.match.row_size))
         return inside if self.exists is None else arith.andi(inside, self.exists)
 
     def _owns(self, part: Any, position: Any) -> Any:
-        return arith.andi(
-            self._inside(part), is_less(position, index(self.match.shape[self.match.axis]))
-        )
+        in_buffer = is_less(position, index(self.match.shape[self.match.axis]))
+        inside = self._inside(part)
+        return in_buffer if inside is None else arith.andi(inside, in_buffer)
 
 
 def _popcount(mask: Any) -> Any:

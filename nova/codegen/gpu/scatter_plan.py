@@ -15,8 +15,12 @@ from nova.codegen.common.loop_nest import LoopNest, make_loop_nest
 from nova.codegen.gpu.block_ops import WARP
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
+from nova.core.sizes import SizeExpr, ceildiv, known_equal, same_shape
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
+from nova.ir.linalg.generic import shape_of
+from nova.ir.symbolic.size_table import Extent, active_table, is_number, typical
+from nova.ir.symbolic.size_values import loaded_size
 
 _WARPS = 132 * 16
 """Warps that saturate a large device."""
@@ -44,8 +48,8 @@ class ScatterLoops:
     """The ops that compute the position of an update."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.target.type.shape)
+    def shape(self) -> tuple[Extent, ...]:
+        return shape_of(self.target)
 
     @property
     def root(self) -> Any:
@@ -53,9 +57,9 @@ class ScatterLoops:
         return self.loops[0]
 
     @property
-    def row_size(self) -> int:
+    def row_size(self) -> Extent:
         """Elements at a position."""
-        return prod(self.shape) // self.shape[self.axis]
+        return prod(size for dim, size in enumerate(self.shape) if dim != self.axis)
 
     @property
     def positions_per_line(self) -> bool:
@@ -95,8 +99,12 @@ def _match_loops(root: Any) -> ScatterLoops | None:
     target, indices = stores[0].operands[1], list(stores[0].operands)[2:]
     loads = [op for op in ops if op.name == "memref.load"]
     buffers = [target, *[op.operands[0] for op in loads]]
-    if any(buffer_root(value) != value for value in buffers):
+    # Loads with symbolic strides are of flat views.
+    symbolic = active_table() is not None
+    if any(buffer_root(value) != value for value in (buffers[:1] if symbolic else buffers)):
         return None  # a launch takes arguments of the kernel, not views of them
+    if any(buffer_root(op.operands[0]) == target != op.operands[0] for op in loads):
+        return None
     if any(op.operands[0] == target and list(op.operands)[1:] != indices for op in loads):
         return None
     counters = {counter_of(loop): i for i, loop in enumerate(loops)}
@@ -110,7 +118,8 @@ def _match_loops(root: Any) -> ScatterLoops | None:
     position_loads = [op for op in position_ops if op.name == "memref.load"]
     if any(op.operands[0] == target for op in position_loads):
         return None
-    if any(iterations_of(loops[i]) != target.type.shape[d] for d, i in loop_of_dim.items()):
+    shape = shape_of(target)
+    if not all(known_equal(iterations_of(loops[i]), shape[d]) for d, i in loop_of_dim.items()):
         return None
     return ScatterLoops(
         tuple(loops), update_loops, target, axis, loop_of_dim, indices[axis], tuple(position_ops)
@@ -122,22 +131,29 @@ class ScatterPlan:
     """The partition of the buffer: positions per warp, and elements of each per lane."""
 
     match: ScatterLoops
-    rows_per_warp: int
+    rows_per_warp: Extent
     elements_per_lane: int
 
     @property
-    def warps(self) -> int:
-        match = self.match
-        return -(-match.shape[match.axis] // self.rows_per_warp) * self.row_parts
+    def row_groups(self) -> Extent:
+        """Groups of positions, each of which has other warps: every `row_groups`th position."""
+        positions = self.match.shape[self.match.axis]
+        if isinstance(self.rows_per_warp, SizeExpr):
+            return 1
+        return ceildiv(positions, self.rows_per_warp)
 
     @property
-    def row_parts(self) -> int:
+    def warps(self) -> Extent:
+        return self.row_groups * self.row_parts
+
+    @property
+    def row_parts(self) -> Extent:
         """Warps that share the elements at a position."""
-        return -(-self.match.row_size // (WARP * self.elements_per_lane))
+        return ceildiv(self.match.row_size, WARP * self.elements_per_lane)
 
     @property
-    def blocks(self) -> int:
-        return -(-self.warps // WARPS_PER_BLOCK)
+    def blocks(self) -> Extent:
+        return ceildiv(self.warps, WARPS_PER_BLOCK)
 
     @property
     def threads(self) -> int:
@@ -153,10 +169,12 @@ def plan_scatter(kernel: DeviceKernel, match: ScatterLoops) -> ScatterPlan:
     positions, row_size = match.shape[match.axis], match.row_size
     if match.positions_per_line:
         return ScatterPlan(match, positions, 1)  # a lane has all positions of a line
+    row_size = typical(row_size)
     per_lane = min(_MAX_PER_LANE, -(-row_size // WARP))
     row_parts = -(-row_size // (WARP * per_lane))
     least = 1 if row_size >= WARP else _FEW
-    return ScatterPlan(match, max(least, positions * row_parts // _WARPS), per_lane)
+    rows_per_warp = max(least, typical(positions) * row_parts // _WARPS)
+    return ScatterPlan(match, rows_per_warp, per_lane)
 
 
 def _chain(loop: Any) -> tuple[list[Any] | None, list[list[Any]]]:
@@ -178,13 +196,15 @@ def counter_of(loop: Any) -> Any:
     return loop.regions[0].blocks[0].arguments[0]
 
 
-def iterations_of(loop: Any) -> int | None:
-    """The iteration count of a loop that counts from 0 in steps of 1."""
+def iterations_of(loop: Any) -> Extent:
+    """The iteration count of a loop that counts from 0 in steps of 1; None for another loop."""
     low, high, step = (_constant(v) for v in list(loop.operands)[:3])
-    return high if low == 0 and step == 1 else None
+    return high if is_number(low, 0) and is_number(step, 1) else None
 
 
-def _constant(value: Any) -> int | None:
+def _constant(value: Any) -> Extent:
+    if size := loaded_size(value):
+        return size
     if not isinstance(value, ir.OpResult) or value.owner.operation.name != "arith.constant":
         return None
     return int(value.owner.operation.attributes["value"].value)
@@ -201,9 +221,9 @@ def _backward_slice(value: Any, ops: Sequence[Any]) -> list[Any]:
     return slice_ops[::-1]
 
 
-def _accesses_point(nest: LoopNest, shape: tuple[int, ...]) -> bool:
+def _accesses_point(nest: LoopNest, shape: tuple[Extent, ...]) -> bool:
     """Whether an op runs over `shape`, and accesses buffers of that shape at its own point."""
-    if tuple(loop.size for loop in nest.loops) != shape:
+    if not same_shape([loop.size for loop in nest.loops], shape):
         return False
     if not all(loop.parallel for loop in nest.loops):
         return False
@@ -212,9 +232,9 @@ def _accesses_point(nest: LoopNest, shape: tuple[int, ...]) -> bool:
     return not any(op.operation.name == "memref.load" for op in body) and all(
         not isinstance(value.type, ir.MemRefType)
         or (
-            nest.offsets[i] == 0
+            is_number(nest.offsets[i], 0)
             and all(
-                loop.size == 1 or loop.strides[i] == step
+                is_number(loop.size, 1) or known_equal(loop.strides[i], step)
                 for loop, step in zip(nest.loops, rows, strict=True)
             )
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
-from nova.codegen.gpu.column_reduce import COLUMN_REDUCE
+from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
@@ -28,6 +28,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
 from nova.ir.index import index
+from nova.ir.symbolic.size_values import load_size
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     WGMMA_GEMM,
@@ -73,7 +74,7 @@ class DeviceSchedule:
         i32 = ir.IntegerType.get_signless(32)
         size = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 0))
         launch = gpu.LaunchOp(
-            (index(plan.blocks), index(1), index(1)),
+            (load_size(plan.blocks), index(1), index(1)),
             (index(plan.threads), index(1), index(1)),
             dynamic_shared_memory_size=size.result,
         )
@@ -85,7 +86,7 @@ class DeviceSchedule:
         shared_bytes = self.kernel.shared.size
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, shared_bytes)
         shape = LaunchShape(plan.blocks, plan.threads, shared_bytes, plan.min_blocks_per_sm)
-        if isinstance(plan, RowwisePlan):
+        if isinstance(plan, RowwisePlan | ColumnReducePlan):
             return replace(shape, cluster=plan.cluster)
         if isinstance(plan, WgmmaKernelPlan):
             return replace(shape, cluster=plan.cluster, tensor_maps=plan.tensor_maps)

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.ir.symbolic.size_table import Extent, typical
 
 FEW_BLOCKS = 64
 """Up to this many blocks have a multiprocessor each."""
@@ -21,7 +22,7 @@ class LaunchPlan(Protocol):
     """The launch of a plan: blocks, threads of a block, and the launch bounds."""
 
     @property
-    def blocks(self) -> int: ...
+    def blocks(self) -> Extent: ...
 
     @property
     def threads(self) -> int: ...
@@ -35,12 +36,12 @@ class LaunchPlan(Protocol):
         ...
 
 
-def default_min_blocks_per_sm(blocks: int) -> int:
+def default_min_blocks_per_sm(blocks: Extent) -> int:
     """The launch bounds of a grid of `blocks`.
 
     Few blocks have a multiprocessor each: the assembler need not spill to make room for two.
     """
-    return 1 if blocks <= FEW_BLOCKS else 0
+    return 1 if typical(blocks) <= FEW_BLOCKS else 0
 
 
 _Match = TypeVar("_Match")

@@ -29,9 +29,11 @@ from nova.codegen.gpu.block_ops import (
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.core.sizes import ceildiv
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 _SIDE = WARP
 _ROWS = 8
@@ -51,7 +53,7 @@ Operand = tuple[Any, int]
 class TransposeTilePlan:
     """Tiles over loop `across`, along which `transposed` inputs are contiguous, and the last."""
 
-    grid: tuple[int, ...]
+    grid: tuple[Extent, ...]
     across: int
     transposed: tuple[Operand, ...]
 
@@ -60,13 +62,13 @@ class TransposeTilePlan:
         return _SIDE * _ROWS
 
     @property
-    def tiles(self) -> list[int]:
+    def tiles(self) -> list[Extent]:
         """The blocks along each loop."""
         square = (self.across, len(self.grid) - 1)
-        return [-(-n // _SIDE) if i in square else n for i, n in enumerate(self.grid)]
+        return [ceildiv(n, _SIDE) if i in square else n for i, n in enumerate(self.grid)]
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Extent:
         return prod(self.tiles)
 
     @property
@@ -85,7 +87,7 @@ class TransposedInputs:
 def match_transposes(kernel: DeviceKernel) -> TransposedInputs | None:
     """Match a large elementwise kernel with inputs in another dimension order."""
     nests, grid, rank = kernel.loop_nests, kernel.grid, kernel.grid_rank
-    if kernel.num_points < _MIN_POINTS or not kernel.is_structured:
+    if typical(kernel.num_points) < _MIN_POINTS or not kernel.is_structured:
         return None
     if rank < 2 or any(len(nest.loops) != rank for nest in nests):
         return None
@@ -95,12 +97,14 @@ def match_transposes(kernel: DeviceKernel) -> TransposedInputs | None:
     for nest in nests:
         for k in range(nest.generic.num_inputs):
             value = nest.generic.op.operands[k]
-            if not isinstance(value.type, ir.MemRefType) or nest.loops[-1].strides[k] in (0, 1):
+            if not isinstance(value.type, ir.MemRefType) or is_number(
+                nest.loops[-1].strides[k], 0, 1
+            ):
                 continue
-            across = [i for i in range(rank - 1) if nest.loops[i].strides[k] == 1]
+            across = [i for i in range(rank - 1) if is_number(nest.loops[i].strides[k], 1)]
             if across and buffer_root(value) not in written:
                 transposed.append((nest.generic.op, k))
-                loops.add(max(across, key=lambda i: grid[i]))
+                loops.add(max(across, key=lambda i: typical(grid[i])))
     if len(loops) != 1:
         return None
     return TransposedInputs(loops.pop(), tuple(transposed))
@@ -111,7 +115,7 @@ def plan_transpose_tiles(
 ) -> TransposeTilePlan | None:
     """Square tiles; None where they would be mostly empty, or too many for shared memory."""
     grid = kernel.grid
-    short_side = min(grid[inputs.across], grid[-1])
+    short_side = min(typical(grid[inputs.across]), typical(grid[-1]))
     if len(inputs.operands) > _MAX_TILES or short_side < _MIN_SIDE:
         return None
     return TransposeTilePlan(tuple(grid), inputs.across, inputs.operands)
@@ -214,7 +218,7 @@ def _tile_offset(row: Any, column: Any) -> Any:
 def _position(nest: LoopNest, operand: int, counters: Sequence[Any]) -> Any:
     offset = nest.offsets[operand]
     bases: list[Any] = [None] * len(nest.offsets)
-    bases[operand] = None if offset == 0 else index(offset)
+    bases[operand] = None if is_number(offset, 0) else index(offset)
     for counter, loop in zip(counters, nest.loops, strict=True):
         bases = advance(bases, counter, loop)
     return bases[operand]

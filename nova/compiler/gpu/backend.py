@@ -12,28 +12,40 @@ from functools import partial
 from typing import Any
 
 from nova.artifact.device_image import DeviceImage
-from nova.artifact.tables import DeviceLaunch, KernelSpec, LaunchSpec, Tables, TensorMapSpec
+from nova.artifact.symbolic import SIZE_BYTES, Placeholders
+from nova.artifact.tables import (
+    BufferSpec,
+    DeviceLaunch,
+    KernelSpec,
+    LaunchSpec,
+    Tables,
+    TensorMapSpec,
+)
 from nova.artifact.write import Variant
+from nova.codegen.common.size_loads import symbolic_numbers
 from nova.compiler.cpu.backend import HostCompile
 from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir
 from nova.compiler.hybrid.copies import Step
 from nova.compiler.hybrid.split import join_host, pinned_functions, split_pinned
 from nova.compiler.result import TargetCode
 from nova.compiler.stages import SHARED_STAGES, Code, CompileSession, TargetCompile
-from nova.compiler.tables import HostReader, location_text
+from nova.compiler.symbolic_tables import read_sizes
+from nova.compiler.tables import HostReader, Program, location_text
 from nova.compiler.work_queue import Pending
 from nova.core.records import record
 from nova.core.settings import Settings
+from nova.core.sizes import Size
 from nova.core.targets import Target, parse_target
 from nova.errors import LoweringError
-from nova.ir.attributes import FLOPS, TENSOR_MAPS
+from nova.ir.attributes import FLOPS, SIZE_VALUES, TENSOR_MAPS
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.launches import read_launch
+from nova.ir.launches import find_constant, read_launch
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.tensor_maps import parse_row
-from nova.ir.walk import find_ops, kernels
+from nova.ir.walk import find_function, find_ops, kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.kernels.plan_tasks import moved_bytes
 
@@ -51,7 +63,7 @@ class DeviceCompile(TargetCompile):
         super().__init__(module, settings, session, suffix)
         self.target = parse_target(settings.target)
         self._host: HostCompile | None = None
-        self._tables: tuple[Tables, bytes] | None = None
+        self._tables: Program | None = None
         self._text = ""
         self._job: Pending[_DeviceCode] | None = None
 
@@ -79,12 +91,19 @@ class DeviceCompile(TargetCompile):
         if "cubin" in codes:
             images.append(DeviceImage("cubin", self.target.cpu, _bytes(codes["cubin"])))
         assert self._tables is not None
-        tables, constants = self._tables
+        program = self._tables
         host = None if self._host is None else self._host.finish().variant
         objects, unpacked = ((), b"") if host is None else (host.objects, host.unpacked)
         options = self.settings.items()
         variant = Variant(
-            self.target, self.target.cpu, objects, tables, constants, options, unpacked
+            self.target,
+            self.target.cpu,
+            objects,
+            program.tables,
+            program.constants,
+            options,
+            unpacked,
+            program.sizes,
         )
         return TargetCode(variant, tuple(images))
 
@@ -94,6 +113,14 @@ class DeviceCompile(TargetCompile):
         They are compiled for the baseline CPU of the architecture: any host of the device can run
         them.
         """
+        functions = pinned_functions(self.module)
+        if functions and SizeTable.of(main_function(self.module)) is not None:
+            name, function = next(iter(functions.items()))
+            raise LoweringError(
+                f"@{name} runs on the host, in a program for a device with symbolic sizes",
+                where=place_of(function.location),
+                hint="keep its sizes static, or compile the program for the CPU",
+            )
         pinned = split_pinned(self.module)
         if pinned is None:
             return None
@@ -154,20 +181,27 @@ def _compile(text: str, target: Target, cubin: bool) -> _DeviceCode:
     return _DeviceCode(Code(ptx, compiled - started), Code(image, seconds))
 
 
-def read_device_tables(module: ir.Module, host: Variant | None = None) -> tuple[Tables, bytes]:
-    """The tables and constants of a module at the stage `outlined`.
+def read_device_tables(module: ir.Module, host: Variant | None = None) -> Program:
+    """The tables, constants and symbolic sizes of a module at the stage `outlined`.
 
     `host` has the host-pinned kernels. Its launches are merged in order with those of the device,
     with copies in between.
     """
     try:
-        return _read(module, host)
+        main = find_function(module, "main")
+        table = None if main is None else SizeTable.of(main)
+        if main is None or table is None:
+            return _read(module, host, None)
+        sizes = Placeholders(SIZE_VALUES.get(main))
+        with table.active():
+            program = _read(module, None, sizes)
+            return replace(program, sizes=read_sizes(main, sizes))
     except KeyError:  # earlier stages set this attribute; the text is not from Nova
         raise LoweringError("the module is not of the stage outlined") from None
 
 
-def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
-    reader = HostReader(module)
+def _read(module: ir.Module, host: Variant | None, sizes: Placeholders | None) -> Program:
+    reader = HostReader(module, sizes=sizes)
     pinned = pinned_functions(module)
     if pinned and host is None:
         raise LoweringError(
@@ -176,9 +210,12 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
         )
     functions = {f.name.value: f for f in kernels(module)} | pinned
     specs: list[KernelSpec] = []
-    launch_of: dict[str, tuple[int, list[int]] | None] = {}
+    launch_of: dict[str, tuple[int, list[_Parameter]] | None] = {}
+    work: dict[int, Size] = {}
     for name, function in functions.items():
-        launch = None if name in pinned else _launch_of(function)
+        launch = None if name in pinned else _launch_of(function, sizes)
+        if launch is not None:
+            work[len(specs)] = launch[2]
         launch_of[name] = None if launch is None else (len(specs), launch[1])
         if launch is not None:
             specs.append(launch[0])
@@ -200,7 +237,8 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
             launch = None
             if (numbered := launch_of[name]) is not None:  # None: an empty grid
                 number, order = numbered
-                launch = LaunchSpec(number, tuple(reader.buffer(operands[i]) for i in order), 0)
+                buffers = tuple(_buffer_of(reader, operands, parameter) for parameter in order)
+                launch = LaunchSpec(number, buffers, 0)
                 launches.append(launch)
             if host is not None:
                 inputs = Kernel(functions[name]).ins
@@ -214,12 +252,37 @@ def _read(module: ir.Module, host: Variant | None) -> tuple[Tables, bytes]:
         kernels=tuple(specs),
         launches=tuple(launches),
         workspace_size=reader.workspace_size,
-        work=sum(specs[launch.kernel].flops for launch in launches),
+        work=_placed(sum(work.get(launch.kernel, 0) for launch in launches), sizes),
         tasks=(),
         scratch_size=0,
     )
     constants = bytes(reader.constants)
-    return (tables, constants) if host is None else join_host(tables, constants, steps, host)
+    if host is not None:
+        tables, constants = join_host(tables, constants, steps, host)
+    return Program(tables, constants)
+
+
+def _placed(size: Size, sizes: Placeholders | None) -> int:
+    """A number of the tables: a placeholder for one that depends on symbolic sizes."""
+    if sizes is not None:
+        return sizes.of(size)
+    assert isinstance(size, int)
+    return size
+
+
+@record
+class _Parameter:
+    """A parameter of a device function: an argument of the kernel, or the value of a size."""
+
+    number: int
+    is_size: bool = False
+
+
+def _buffer_of(reader: HostReader, operands: list[Any], parameter: _Parameter) -> int:
+    """The number of the buffer that a call with `operands` passes for a parameter."""
+    if parameter.is_size:
+        return reader.add(BufferSpec("sizes", parameter.number * SIZE_BYTES, SIZE_BYTES))
+    return reader.buffer(operands[parameter.number])
 
 
 def _loop_of(loop: Any) -> tuple[Any, Any]:
@@ -248,35 +311,54 @@ def _loop_spec(launches: int, loop: Any) -> KernelSpec:
     return KernelSpec(f"while_{launches}", "", launches, "while", 0, 0, location)
 
 
-def _launch_of(function: Any) -> tuple[KernelSpec, list[int]] | None:
-    """The kernel that a function launches, and which of its arguments it passes to the kernel."""
+def _launch_of(
+    function: Any, sizes: Placeholders | None
+) -> tuple[KernelSpec, list[_Parameter], Size] | None:
+    """The kernel that a function launches, the parameters it passes, and its flops."""
     launches = find_ops(function, "gpu.launch_func")
     if not launches:
         return None
     if len(launches) > 1:
         raise LoweringError(f"@{function.name.value} has {len(launches)} launches, not one")
-    launch = read_launch(launches[0])
-    position = {a: i for i, a in enumerate(function.entry_block.arguments)}
-    roots = [buffer_root(value) for value in launch.operands]
-    if foreign := [root for root in roots if root not in position]:
-        producer = foreign[0].owner.operation.name
-        raise LoweringError(
-            f"@{function.name.value} launches a kernel on the result of {producer}",
-            where=place_of(launches[0].location),
-        )
-    order = [position[root] for root in roots]
-    maps = _tensor_maps(function, order)
+    blocks = flops = moved = None
+    if sizes is not None:
+        numbers = (symbolic_numbers(function, name)[0] for name in ("blocks", "flops", "bytes"))
+        blocks, flops, moved = numbers
+    launch = read_launch(launches[0], None if blocks is None else 1)
+    arguments = list(function.entry_block.arguments)
+    parameters = [_parameter(function, value, arguments) for value in launch.operands]
+    maps = _tensor_maps(function, [p.number for p in parameters if not p.is_size])
+    flops = _flops(function) if flops is None else flops
+    grid = launch.grid
+    if sizes is not None and blocks is not None:
+        grid = sizes.short(blocks), 1, 1
     spec = KernelSpec(
         name=function.name.value,
         symbol=launch.symbols[1],
         grid=1,
         core="device",
-        flops=_flops(function),
-        bytes=moved_bytes(function),
+        flops=_placed(flops, sizes),
+        bytes=moved_bytes(function) if moved is None else _placed(moved, sizes),
         location=location_text(function.location),
-        device=DeviceLaunch(launch.grid, launch.block, launch.shared, maps),
+        device=DeviceLaunch(grid, launch.block, launch.shared, maps),
     )
-    return spec, order
+    return spec, parameters, flops
+
+
+def _parameter(function: Any, value: Any, arguments: list[Any]) -> _Parameter:
+    """The parameter of a launch that is `value`: a buffer, or a size that is loaded before it."""
+    root = buffer_root(value)
+    if root in arguments:
+        return _Parameter(arguments.index(root))
+    op = root.owner.operation
+    if op.name == "memref.load" and op.operands[0] in arguments:
+        number = find_constant(op.operands[1]) if len(op.operands) == 2 else None
+        if number is not None and isinstance(value.type, ir.IndexType):
+            return _Parameter(number, True)
+    raise LoweringError(
+        f"@{function.name.value} launches a kernel on the result of {op.name}",
+        where=place_of(function.location),
+    )
 
 
 def _flops(function: Any) -> int:

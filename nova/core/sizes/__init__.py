@@ -10,6 +10,7 @@ the size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import gcd
 
 from nova.core.sizes.algebra import (
     MAX_SIZE,
@@ -41,9 +42,11 @@ __all__ = [
     "at_most",
     "bounds",
     "ceildiv",
+    "common_factor",
     "dim",
     "evaluate",
     "find_choices",
+    "is_multiple",
     "is_static",
     "is_static_shape",
     "known_equal",
@@ -109,6 +112,19 @@ def at_most(first: Size, second: Size) -> bool:
 def same_shape(first: Sequence[Size], second: Sequence[Size]) -> bool:
     """Whether two shapes are equal for all values of the symbols."""
     return len(first) == len(second) and all(map(known_equal, first, second))
+
+
+def common_factor(size: Size) -> int:
+    """The largest number known to divide a size for all values of the symbols."""
+    if isinstance(size, int):
+        return abs(size)
+    return gcd(*(coefficient for _, coefficient in size.terms))
+
+
+def is_multiple(size: Size, divisor: int) -> bool:
+    """Whether a number divides a size for all values of the symbols."""
+    remainder = size % divisor
+    return isinstance(remainder, int) and remainder == 0
 
 
 def ceildiv(size: Size, divisor: Size) -> Size:

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from nova.core.dlpack import as_numpy
 from nova.core.location import at
+from nova.core.sizes import same_shape
 from nova.errors import ImportedProgramError, NovaError, UnsupportedOpError
 from nova.frontends.torch.dtypes import nova_dtype
 from nova.frontends.torch.layout import Layout, layout_of
@@ -24,12 +25,22 @@ from nova.frontends.torch.rows import ROWS
 from nova.frontends.torch.rows.randomness import RANDOM
 from nova.frontends.torch.rows.strided import STRIDED
 from nova.frontends.torch.rows.table import cast
+from nova.frontends.torch.sizes import TorchSizes, is_size
 from nova.frontends.torch.source import location_of, op_name
 from nova.graph.tensor import Tensor, placeholder
 from nova.graph.tensor import tensor as constant_tensor
 from nova.ops import F
 
 COPY_INTO = torch.ops.aten.copy_.default
+CHECKS: frozenset[Any] = frozenset(
+    {
+        torch.ops.aten._assert_scalar.default,
+        torch.ops.aten._assert_tensor_metadata.default,
+        torch.ops.aten.sym_constrain_range_for_size.default,
+        torch.ops.aten.sym_constrain_range.default,
+    }
+)
+"""Ops that check sizes, and compute nothing."""
 
 
 @dataclass
@@ -59,7 +70,8 @@ class ImportedGraph:
 class Values:
     """The values of FX nodes while a graph is imported; `run` applies the row of a node."""
 
-    def __init__(self, seed_count: int = 0):
+    def __init__(self, seed_count: int = 0, sizes: TorchSizes | None = None):
+        self.sizes = sizes
         self.values: dict[torch.fx.Node, Any] = {}
         self.seeds = placeholder((seed_count,), "i64", "seeds") if seed_count else None
         self._next_seed = 0
@@ -69,6 +81,8 @@ class Values:
         if node.target is operator.getitem:
             source, index = node.args
             return self.values[source][index]
+        if self.sizes is not None and (is_size(node.meta.get("val")) or node.target in CHECKS):
+            return self._size(node.meta.get("val"))
         name = op_name(node.target)
         build = ROWS.get(name)
         if build is None:
@@ -81,7 +95,11 @@ class Values:
         if name in STRIDED:
             kwargs["memory"] = _memory(node.args[0].meta["val"])
         result = build(F, *args, **kwargs)
-        return _conformed(name, result, node.meta["val"])
+        return _conformed(name, result, node.meta["val"], self.sizes)
+
+    def _size(self, value: Any) -> Any:
+        """A size of Nova; None for a check of sizes, which torch has made."""
+        return self.sizes.size(value) if self.sizes and isinstance(value, torch.SymInt) else None
 
     def _value(self, node: torch.fx.Node) -> Any:
         return self.values[node]
@@ -112,19 +130,18 @@ def _converted(value: Any) -> Any:
     return value
 
 
-def _conformed(name: str, result: Any, expected: Any) -> Any:
+def _conformed(name: str, result: Any, expected: Any, sizes: TorchSizes | None) -> Any:
     """The result in torch's dtype; ImportedProgramError if a shape is another."""
     if isinstance(expected, list | tuple):
         pairs = zip(result, expected, strict=True)
-        return tuple(_conformed(name, r, e) for r, e in pairs)
+        return tuple(_conformed(name, r, e, sizes) for r, e in pairs)
     if expected is None or result is None:
         return result
     if not isinstance(expected, torch.Tensor):
         raise UnsupportedOpError(f"{name} returns a {type(expected).__name__}")
-    if result.shape != tuple(expected.shape):
-        raise ImportedProgramError(
-            f"the row of {name} gives {result.shape}, torch gives {tuple(expected.shape)}"
-        )
+    shape = tuple(expected.shape) if sizes is None else sizes.shape(expected.shape)
+    if not same_shape(result.shape, shape):
+        raise ImportedProgramError(f"the row of {name} gives {result.shape}, torch gives {shape}")
     return cast(F, result, nova_dtype(expected.dtype))
 
 
@@ -166,9 +183,14 @@ def explain_unsupported(node: torch.fx.Node) -> str | None:
     return None
 
 
-def evaluate_graph(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """The results of a graph for tensors of Nova; an error names the first op without a row."""
-    values = Values()
+def evaluate_graph(
+    module: torch.fx.GraphModule, arguments: Sequence[Any], sizes: TorchSizes | None = None
+) -> tuple[Any, ...]:
+    """The results of a graph for tensors of Nova; an error names the first op without a row.
+
+    `sizes` has the dims of a graph with symbolic sizes.
+    """
+    values = Values(sizes=sizes)
     feed = iter(arguments)
     for node in module.graph.nodes:
         if node.op == "placeholder":

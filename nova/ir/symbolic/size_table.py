@@ -24,7 +24,16 @@ from math import isqrt, log2
 from typing import Any, TypeAlias
 
 from nova.core.records import record
-from nova.core.sizes import Dim, Size, SizeExpr, evaluate, parse_size, size_of, substitute
+from nova.core.sizes import (
+    Dim,
+    Size,
+    SizeExpr,
+    bounds,
+    evaluate,
+    parse_size,
+    size_of,
+    substitute,
+)
 from nova.errors import LoweringError
 from nova.ir.attributes import DIMS, SIZES
 from nova.ir.bindings import ir
@@ -244,6 +253,14 @@ def typical(size: Size) -> int:
     if table is None:
         raise LoweringError(f"the size {size} in a program with static sizes")
     return table.typical(size)
+
+
+def longest_size(size: Size) -> int:
+    """The greatest value of a size, by the upper bounds of the dims."""
+    table = _ACTIVE.get()
+    if isinstance(size, int) or table is None:
+        return bounds(size)[1]
+    return bounds(substitute(size, {d.name: size_of(d) for d in table.dims}))[1]
 
 
 def is_number(size: Size, *numbers: int) -> bool:

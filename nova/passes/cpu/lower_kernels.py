@@ -7,19 +7,20 @@ from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from nova.codegen.common.footprint import store_footprint
+from nova.codegen.common.size_loads import check_constants, load_sizes
 from nova.codegen.cpu.loops import index
 from nova.codegen.cpu.schedule import KernelSchedule
-from nova.codegen.cpu.symbolic_kernel import check_constants, load_sizes, store_symbolic
+from nova.codegen.cpu.symbolic_kernel import store_symbolic
 from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.errors import LoweringError, SymbolicSizeError
-from nova.ir.attributes import SIZE_VALUES, TILES
+from nova.ir.attributes import TILES
 from nova.ir.bindings import func, ir, memref
 from nova.ir.control_flow.functions import control_functions, host_functions
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.symbolic.size_table import SizeTable, active_table, typical
-from nova.ir.symbolic.size_values import MOST_VALUES, SIZES_BUFFER, SizeValues
+from nova.ir.symbolic.size_values import SizeValues, declare_sizes
 from nova.ir.walk import kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
@@ -62,7 +63,7 @@ class LowerKernels(Pass):
             with table.active() if table is not None else nullcontext():
                 tiles[kernel.name.value] = _lower(kernel, target, self.tile_work, values)
             yield
-        sizes = _declare_sizes(module, main, values) if values is not None else None
+        sizes = declare_sizes(module, main, values) if values is not None else None
         controls = {f.name.value for f in control_functions(module)}
         for function in host_functions(module):
             _pass_tiles(function, tiles, controls, sizes)
@@ -86,14 +87,6 @@ def _pass_tiles(function: Any, tiles: dict[str, int], controls: set[str], sizes:
             operands += [index(0), index(tiles[callee])]
             func.CallOp([], ir.FlatSymbolRefAttr.get(callee), operands)
         op.operation.erase()
-
-
-def _declare_sizes(module: ir.Module, main: Any, values: dict[str, int]) -> Any:
-    """The buffer of the values of sizes, which the runtime fills, as a global of the module."""
-    SIZE_VALUES.set(main, tuple(values))
-    type_ = ir.MemRefType.get([MOST_VALUES], ir.IndexType.get())
-    with ir.InsertionPoint.at_block_begin(module.body), main.location:
-        return memref.global_(SIZES_BUFFER, type_, sym_visibility="private")
 
 
 def _lower(kernel: Any, target: Any, tile_work: int, numbers: dict[str, int] | None) -> int:

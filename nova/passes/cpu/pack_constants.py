@@ -12,7 +12,7 @@ from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
     find_prepacked,
     pack_array,
-    packed_size,
+    view_prepacked,
     write_prepacked,
 )
 from nova.codegen.cpu.schedule import KernelSchedule
@@ -20,8 +20,6 @@ from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.ir.attributes import UNPACKED
 from nova.ir.bindings import ir, memref
-from nova.ir.buffers import view_as
-from nova.ir.kernel import set_argument_types
 from nova.ir.symbolic.size_table import sizes_of
 from nova.ir.types import constant_values, dense_bytes, memory_dtype
 from nova.ir.walk import kernels, main_function
@@ -110,16 +108,7 @@ class _Packer:
         self.copies: dict[tuple[str, Contraction, PrepackedPanels], Any] = {}
 
     def pack(self, kernel: Any, callers: list[Any], packings: dict[int, Packing]) -> None:
-        block = kernel.entry_block
-        types = [a.type for a in block.arguments]
-        with ir.InsertionPoint.at_block_begin(block), kernel.location:
-            for number, (spec, panels) in packings.items():
-                argument, old = block.arguments[number], types[number]
-                types[number] = ir.MemRefType.get([packed_size(spec, panels)], old.element_type)
-                [use] = list(argument.uses)
-                argument.set_type(types[number])
-                use.owner.operation.operands[use.operand_number] = view_as(argument, old)
-        set_argument_types(kernel, [])
+        view_prepacked(kernel, packings)
         write_prepacked(kernel, {number: panels for number, (_, panels) in packings.items()})
         for op in callers:
             for number, (spec, panels) in packings.items():

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
+from nova.codegen.common.size_loads import (
+    check_constants,
+    computes_size,
+    load_sizes,
+    moved_sizes,
+    size_texts,
+)
 from nova.core.records import record
-from nova.core.targets import parse_target
-from nova.errors import LoweringError
-from nova.ir.attributes import CONTAINER_MODULE, DIMS, LAUNCH
-from nova.ir.bindings import ir
+from nova.core.targets import Target, parse_target
+from nova.errors import LoweringError, SymbolicSizeError
+from nova.ir.attributes import CONTAINER_MODULE, LAUNCH
+from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
 from nova.ir.diagnostics import place_of
-from nova.ir.kernel import Kernel
+from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.symbolic.size_table import SizeTable, active_table, typical
+from nova.ir.symbolic.size_values import SizeValues, declare_sizes
 from nova.ir.walk import every_op, find_ops, kernels, main_function, require_buffers
 from nova.passes.base import Pass
 from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
@@ -30,6 +40,10 @@ class LowerDeviceKernels(Pass):
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores. `gpu_gemm` overrides the choice between `mma.sync` and `wgmma` (knob `gpu_gemm`).
+
+    In a program with symbolic sizes, the kernel gains the buffer of their values; those that the
+    launch uses are loaded before it, and become parameters of the device function. `nova.symbolic`
+    has its blocks, flops and bytes as expressions.
     """
 
     name: ClassVar[str] = "lower-device-kernels"
@@ -38,18 +52,9 @@ class LowerDeviceKernels(Pass):
     gpu_gemm: str = "auto"
 
     def run(self, module: ir.Module) -> None:
-        from nova.codegen.gpu.schedule import DeviceSchedule  # loads the device dialects
-
         load_device_dialects(module.context)
         target = parse_target(self.target)
         main = main_function(module)
-        if DIMS.has(main):
-            raise LoweringError(
-                "kernels of a device have static sizes, and the program has symbolic ones: "
-                + ", ".join(DIMS.get(main)),
-                where=place_of(main.location),
-                hint="compile it for a CPU, or for each size",
-            )
         require_buffers(module)
         if lowered := [k for k in kernels(module) if LAUNCH.has(k)]:
             name = lowered[0].name.value
@@ -64,24 +69,87 @@ class LowerDeviceKernels(Pass):
                 )
         store_bools_as_bytes(module)
         CONTAINER_MODULE.set(module.operation)
+        table = SizeTable.of(main)
+        numbers: dict[str, int] | None = None if table is None else {}
         for kernel in kernels(module):
-            old = [op.operation for op in kernel.entry_block.operations]
-            returned = old.pop()
-            schedule = DeviceSchedule(kernel, old, target, tf32=self.tf32, gpu_gemm=self.gpu_gemm)
-            with ir.InsertionPoint(returned), kernel.location:
-                shape = schedule.emit()
-            flops = sum(GenericOp(op).flops for op in old if is_generic_op(op))
-            _sink_views(kernel, old)
-            _erase_unused(old)
-            view = Kernel(kernel)
-            view.flops = flops
-            view.launch = (shape.blocks, shape.threads, shape.shared)
-            if shape.min_blocks_per_sm:
-                view.min_blocks_per_sm = shape.min_blocks_per_sm
-            if shape.cluster > 1:
-                view.cluster = shape.cluster
-            if shape.tensor_maps:
-                view.tensor_maps = tuple(tensor_map.row() for tensor_map in shape.tensor_maps)
+            with table.active() if table is not None else nullcontext():
+                self._lower(kernel, target, numbers)
+        if numbers is not None:
+            _pass_sizes(main, declare_sizes(module, main, numbers))
+
+    def _lower(self, kernel: Any, target: Target, numbers: dict[str, int] | None) -> None:
+        """Lower a kernel; `numbers` are the positions of the sizes that kernels take."""
+        if numbers is None:
+            self._emit_launch(kernel, target)
+            return
+        try:
+            check_constants(kernel)
+            values = SizeValues(kernel, numbers, by_terms=True)
+            load_sizes(kernel, values)
+            with values.active():
+                self._emit_launch(kernel, target)
+        except SymbolicSizeError as error:
+            raise LoweringError(
+                f"@{kernel.name.value} has symbolic sizes that no schedule of a device supports: "
+                f"{error.what}",
+                where=place_of(kernel.location),
+                hint="keep this size static",
+            ) from None
+        _sink_arithmetic(kernel)
+        set_argument_types(kernel, [])
+
+    def _emit_launch(self, kernel: Any, target: Target) -> None:
+        from nova.codegen.gpu.schedule import DeviceSchedule  # loads the device dialects
+
+        old = [op.operation for op in kernel.entry_block.operations]
+        returned = old.pop()
+        ops = [op for op in old if not computes_size(op)]
+        schedule = DeviceSchedule(kernel, ops, target, tf32=self.tf32, gpu_gemm=self.gpu_gemm)
+        with ir.InsertionPoint(returned), kernel.location:
+            shape = schedule.emit()
+        flops = sum(GenericOp(op).flops for op in ops if is_generic_op(op))
+        _sink_views(kernel, ops)
+        _erase_unused(ops)
+        view = Kernel(kernel)
+        view.flops = typical(flops)
+        view.launch = (typical(shape.blocks), shape.threads, shape.shared)
+        if shape.min_blocks_per_sm:
+            view.min_blocks_per_sm = shape.min_blocks_per_sm
+        if shape.cluster > 1:
+            view.cluster = shape.cluster
+        if shape.tensor_maps:
+            view.tensor_maps = tuple(tensor_map.row() for tensor_map in shape.tensor_maps)
+        if active_table() is not None:
+            numbers = {"blocks": shape.blocks, "flops": flops, "bytes": moved_sizes(kernel)}
+            texts = {name: size_texts([size]) for name, size in numbers.items()}
+            view.symbolic = ir.DictAttr.get(texts)
+
+
+def _pass_sizes(main: Any, sizes: Any) -> None:
+    """Let the calls of kernels pass the buffer of sizes, too."""
+    for op in list(main.entry_block.operations):
+        if op.operation.name != "func.call":
+            continue
+        with ir.InsertionPoint(op.operation), op.location:
+            buffer = memref.get_global(sizes.type_.value, sizes.sym_name.value)
+            operands = [*op.operation.operands, buffer]
+            func.CallOp([], ir.FlatSymbolRefAttr.get(op.callee.value), operands)
+        op.operation.erase()
+
+
+def _sink_arithmetic(kernel: Any) -> None:
+    """Move arithmetic on sizes into the launch: only the sizes themselves are its arguments."""
+    launches = find_ops(kernel, "gpu.launch")
+    if not launches:
+        return
+    inside = set(every_op(launches[0])[:-1])
+    first = launches[0].regions[0].blocks[0].operations[0].operation
+    for op in reversed([op.operation for op in kernel.entry_block.operations]):
+        users = {use.owner.operation for result in op.results for use in result.uses}
+        if op.name.startswith("arith.") and users and users <= inside:
+            op.move_before(first)
+            inside.add(op)
+            first = op
 
 
 def _sink_views(kernel: Any, ops: list[Any]) -> None:

@@ -75,7 +75,8 @@ def compile_plan(plan: Plan, target: str = "cuda:sm_90a", **settings: Any) -> De
     module = start_from_plan(plan, recorder)
     options = Settings(target=target, **settings)
     run_stages(module, options, recorder, until="outlined")
-    tables, constants = read_device_tables(module)
+    program = read_device_tables(module)
+    tables, constants = program.tables, program.constants
     run_stages(module, options, recorder, after="outlined")
     ptx = compile_ptx(device_ir(module), parse_target(target))
     return DeviceProgram(plan, tables, constants, ptx, recorder.texts)

@@ -1,8 +1,15 @@
 /* Program.on_device: a program for a device, created from its code, tables and constants. */
 #include "python/devices/devices.h"
 
+/* What a program for one combination of symbolic sizes has in addition. */
+typedef struct {
+    const ProgramObject *shares; /* whose code and constants it uses; NULL: its own */
+    Py_buffer values;            /* int64 */
+} Sizes;
+
 static bool device_program_load(ProgramObject *self, const Signature *signature,
-                                nova_device_code code, const Py_buffer *constants)
+                                nova_device_code code, const Py_buffer *constants,
+                                const Sizes *sizes)
 {
     nova_error error;
     nova_tables tables;
@@ -14,6 +21,9 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
         .image = self->image != NULL ? ((ImageObject *)self->image)->image : NULL,
         .constants = constants->buf,
         .constants_size = (uint64_t)constants->len,
+        .shares = sizes->shares != NULL ? sizes->shares->on_device : NULL,
+        .sizes = sizes->values.buf,
+        .size_count = (size_t)sizes->values.len / sizeof(int64_t),
         .arguments = signature->tensors,
         .outputs = signature->tensors + signature->arg_count,
         .argument_count = signature->arg_count,
@@ -33,25 +43,33 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"device",    "tables", "kind",    "arch",    "code",
                             "constants", "args",   "outputs", "convert", "input_count",
-                            "image",     "report", NULL};
+                            "image",     "report", "sizes",   "shares",  NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
     Py_ssize_t input_count;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OO:on_device", names, device_type,
-                                     &device, &tables, &kind, &arch, &code, &constants, &arg_rows,
-                                     &output_rows, &convert, &input_count, &host, &report))
+    PyObject *shares = NULL;
+    Sizes sizes = {0};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*O:on_device", names,
+                                     device_type, &device, &tables, &kind, &arch, &code, &constants,
+                                     &arg_rows, &output_rows, &convert, &input_count, &host,
+                                     &report, &sizes.values, &shares))
         return NULL;
     if (host == Py_None)
         host = NULL;
-    if (host != NULL && !PyObject_TypeCheck(host, image_type)) {
-        PyErr_SetString(PyExc_TypeError, "image is neither an Image nor None");
-        PyBuffer_Release(&code);
-        PyBuffer_Release(&constants);
-        return NULL;
-    }
-    ProgramObject *self = program_allocate((PyTypeObject *)type, convert, report);
+    if (shares == Py_None)
+        shares = NULL;
     bool created = false;
+    ProgramObject *self = NULL;
+    if (host != NULL && !PyObject_TypeCheck(host, image_type))
+        PyErr_SetString(PyExc_TypeError, "image is neither an Image nor None");
+    else if (shares != NULL && !PyObject_TypeCheck(shares, (PyTypeObject *)type))
+        PyErr_SetString(PyExc_TypeError, "shares is neither a Program nor None");
+    else if ((uintptr_t)sizes.values.buf % sizeof(int64_t) != 0)
+        PyErr_SetString(PyExc_ValueError, "sizes are not 8-byte aligned");
+    else
+        self = program_allocate((PyTypeObject *)type, convert, report);
+    sizes.shares = (const ProgramObject *)shares;
     if (self != NULL) {
         Py_INCREF(device);
         self->device = device;
@@ -67,11 +85,13 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         Signature signature = {0};
         created = read_signature(self, arg_rows, output_rows, &signature) &&
                   hold_tables(self, tables) &&
-                  device_program_load(self, &signature, image, &constants);
+                  device_program_load(self, &signature, image, &constants, &sizes);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);
     PyBuffer_Release(&constants);
+    if (sizes.values.obj != NULL)
+        PyBuffer_Release(&sizes.values);
     if (!created)
         Py_CLEAR(self);
     return (PyObject *)self;

@@ -105,8 +105,9 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     if overrides.mr is not None or overrides.nv is not None:
         mr, nv = overrides.mr or mr, overrides.nv or nv
         _check_registers(target, mr, nv)
-    # A column panel takes most of L1, next to one micropanel that streams through.
-    depth = min(max(target.l1_bytes * 3 // 4 // (nv * vl * size), 256), 384)
+    # A column panel fills L1, and micropanels stream through: a shorter panel, which stays there as
+    # a whole, moves C more often.
+    depth = min(max(target.l1_bytes // (nv * vl * size), 256), 384)
     depth = _TILE_WORDS if tiles else depth
     depth = -(-overrides.kc // layout.per_word) if overrides.kc else depth
     cuts, most_cuts = -(-spec.k // layout.per_cut), max(1, depth // layout.words_per_cut)

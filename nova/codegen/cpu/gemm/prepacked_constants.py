@@ -30,8 +30,9 @@ from nova.core.rounding import round_up
 from nova.core.sizes import known_equal
 from nova.core.targets import Target
 from nova.ir.attributes import PREPACKED
-from nova.ir.buffers import buffer_root
-from nova.ir.kernel import Kernel
+from nova.ir.bindings import ir
+from nova.ir.buffers import buffer_root, view_as
+from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.symbolic.size_table import is_number
 
 if TYPE_CHECKING:
@@ -108,6 +109,21 @@ def pack_array(flat: np.ndarray, spec: Contraction, panels: PrepackedPanels) -> 
         for low, high in pairwise(cuts)
     ]
     return np.concatenate(pieces)
+
+
+def view_prepacked(
+    kernel: Any, packings: Mapping[int, tuple[Contraction, PrepackedPanels]]
+) -> None:
+    """Change the types of arguments to those of packed buffers; their uses view them as before."""
+    block = kernel.entry_block
+    with ir.InsertionPoint.at_block_begin(block), kernel.location:
+        for number, (spec, panels) in packings.items():
+            argument = block.arguments[number]
+            old = argument.type
+            [use] = list(argument.uses)
+            argument.set_type(ir.MemRefType.get([packed_size(spec, panels)], old.element_type))
+            use.owner.operation.operands[use.operand_number] = view_as(argument, old)
+    set_argument_types(kernel, [])
 
 
 def write_prepacked(kernel: Any, packed: Mapping[int, PrepackedPanels]) -> None:

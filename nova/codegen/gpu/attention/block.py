@@ -30,9 +30,11 @@ from nova.codegen.gpu.ptx_ops import (
     store,
     wait_for_copies,
 )
+from nova.core.sizes import common_factor
 from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, scf, vector
 from nova.ir.index import Index, add, compare, divide, index, modulo, mul, offset_by
+from nova.ir.symbolic.size_table import Extent, is_number
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -189,9 +191,10 @@ class AttentionBlock(AttentionScores):
         """Adjacent elements that one store can write."""
         matrix = self.matrices[name]
         strides = features, matrix.row, *self._starts(name)
-        return gcd(together, *strides) if matrix.column == 1 else 1
+        factor = gcd(together, *map(common_factor, strides))
+        return factor if is_number(matrix.column, 1) else 1
 
-    def _starts(self, name: str) -> list[int]:
+    def _starts(self, name: str) -> list[Extent]:
         """The start of an operand in its buffer: an offset, and strides of the batch loops."""
         number, nest = self.attention.names.index(name), self.attention.nest
         steps = (nest.loops[i].strides[number] for i in self.attention.batch)

@@ -15,6 +15,7 @@ from math import inf
 from nova.codegen.gpu.attention.block import AttentionBlock, read_number
 from nova.codegen.gpu.gemm.epilogue import Core
 from nova.codegen.gpu.ptx_ops import barrier
+from nova.core.sizes import ceildiv, is_multiple
 from nova.ir.bindings import arith, ir
 from nova.ir.index import Index, add, divide, divide_up, minimum, mul, offset_by
 
@@ -74,7 +75,7 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
     loop_role = "i" if role == "j" else "j"
     size = plan.extent(loop_role)
     low: Index = 0
-    high: Index = -(-plan.sizes.of(loop_role) // size)
+    high: Index = ceildiv(plan.sizes.of(loop_role), size)
     if spec.causal and role == "i":
         high = minimum(high, divide_up(add(first, plan.rows), size))
     elif spec.causal:
@@ -103,7 +104,8 @@ def _weights(
     for i, tile_row in enumerate(core.rows()):
         row = add(first, tile_row)
         # A row that only pads the tile uses the statistics of the last row.
-        statistics_row = minimum(row, sizes.i - 1) if sizes.i % block.plan.rows else row
+        is_padded = not is_multiple(sizes.i, block.plan.rows)
+        statistics_row = minimum(row, sizes.i - 1) if is_padded else row
         shift, delta = (
             read_number(block.matrices[name], statistics_row, type_)
             for name in ("logsumexp", "delta")

@@ -28,6 +28,7 @@ from nova.codegen.gpu.ptx_ops import (
     wait_for_copies,
     warp_barrier,
 )
+from nova.core.sizes import ceildiv
 from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import Index, add, compare, divide_up, minimum, modulo, mul, offset_by
 
@@ -105,7 +106,7 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
             new_sums.append(total)
         return [*new_maxes, *new_sums, *add_values(key, buffer, new_weights, out)]
 
-    count: Index = -(-plan.sizes.j // plan.keys)
+    count: Index = ceildiv(plan.sizes.j, plan.keys)
     if attention.spec.causal:
         count = minimum(count, divide_up(add(first, plan.rows), plan.keys))
     totals_and_out = block.pipelined_loop(

@@ -24,6 +24,7 @@ from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.diagnostics import place_of
 from nova.ir.index import Index, add, compare, divide, modulo, mul, sub
+from nova.ir.symbolic.size_table import Extent
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class AttentionKernel:
         return self.attention.nest.generic.op
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Extent:
         return self.plan.blocks
 
     @property
@@ -86,7 +87,7 @@ class AttentionKernel:
         points whose keys and values fit into the cache together, so that no large block runs last.
         """
         plan = self.plan
-        count = plan.blocks_of(role) // plan.sizes.batch
+        count = plan.row_blocks(role)
         if not self.attention.spec.causal:
             return divide(number, count), modulo(number, count)
         together = plan.points_together

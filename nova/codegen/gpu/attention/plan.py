@@ -17,6 +17,8 @@ from math import prod
 from nova.codegen.common.builder import BITS
 from nova.codegen.gpu.gemm.select_plan import limits
 from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
+from nova.core.sizes import ceildiv, is_multiple
+from nova.ir.symbolic.size_table import Extent, typical
 
 _TENSOR_TYPES = ("bf16", "f16")
 _MAX_SUMS, _MAX_SUMS_64 = 144, 96
@@ -30,13 +32,13 @@ _CACHE = 16 << 20
 class AttentionSizes:
     """Rows of q, rows of k and v, features of q and k, features of v; points of the batch."""
 
-    batch: int
-    i: int
-    j: int
+    batch: Extent
+    i: Extent
+    j: Extent
     e: int
     f: int
 
-    def of(self, role: str) -> int:
+    def of(self, role: str) -> Extent:
         return {"i": self.i, "j": self.j, "e": self.e, "f": self.f}[role]
 
 
@@ -88,20 +90,25 @@ class AttentionPlan:
         both = ("j" if {"k", "v"} & set(self.results) else "", "i" if "q" in self.results else "")
         return tuple(role for role in both if role)
 
-    def blocks_of(self, role: str) -> int:
-        return self.sizes.batch * -(-self.sizes.of(role) // self.extent(role))
+    def row_blocks(self, role: str) -> Extent:
+        """Blocks of one point of the batch."""
+        return ceildiv(self.sizes.of(role), self.extent(role))
+
+    def blocks_of(self, role: str) -> Extent:
+        return self.sizes.batch * self.row_blocks(role)
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Extent:
         return sum(self.blocks_of(role) for role in self.roles)
 
     @property
     def points_together(self) -> int:
         """Points of the batch whose keys and values fit in the L2 cache together."""
         sizes = self.sizes
-        each = max(1, sizes.j * (sizes.e + sizes.f) * BITS[self.element] // 8)
+        each = max(1, typical(sizes.j) * (sizes.e + sizes.f) * BITS[self.element] // 8)
         most = max(1, _CACHE // each)
-        return next(n for n in range(min(most, sizes.batch), 0, -1) if sizes.batch % n == 0)
+        most = min(most, typical(sizes.batch))
+        return next(n for n in range(most, 0, -1) if is_multiple(sizes.batch, n))
 
     @property
     def weights(self) -> int:
@@ -170,7 +177,7 @@ def plan_attention(
                 break
     most = _MAX_SUMS_64 if element == "f64" else _MAX_SUMS
     light = [plan for plan in fitting if plan.sums <= most] or fitting[-1:]
-    full = [plan for plan in light if plan.blocks >= processors]
+    full = [plan for plan in light if typical(plan.blocks) >= processors]
     if not full:
         # Half as many rows if the blocks would not fill every multiprocessor; but with FMA not with
         # half as many threads, which would have twice as much to copy.

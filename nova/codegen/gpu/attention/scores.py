@@ -15,6 +15,7 @@ from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.gpu.attention.plan import AttentionPlan
 from nova.codegen.gpu.gemm.epilogue import Core
 from nova.codegen.gpu.ptx_ops import GLOBAL, exponential2, fused, global_base, load
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import Index, add, compare, minimum, mul
 
@@ -94,9 +95,9 @@ class AttentionScores:
         """Whether a block of rows and keys contains masked scores; None if no block does."""
         sizes, plan = self.plan.sizes, self.plan
         conditions = []
-        if sizes.j % plan.keys:
+        if not is_multiple(sizes.j, plan.keys):
             conditions.append(compare(arith.CmpIPredicate.sgt, key, sizes.j - plan.keys))
-        if sizes.i % plan.rows:
+        if not is_multiple(sizes.i, plan.rows):
             conditions.append(compare(arith.CmpIPredicate.sgt, first, sizes.i - plan.rows))
         if self.attention.spec.causal:
             conditions.append(compare(arith.CmpIPredicate.sgt, add(key, plan.keys - 1), first))
@@ -105,9 +106,9 @@ class AttentionScores:
     def _hidden(self, row: Index, key: Index) -> list[ir.Value]:
         sizes, plan = self.plan.sizes, self.plan
         conditions = []
-        if sizes.j % plan.keys:
+        if not is_multiple(sizes.j, plan.keys):
             conditions.append(compare(arith.CmpIPredicate.sge, key, sizes.j))
-        if sizes.i % plan.rows:
+        if not is_multiple(sizes.i, plan.rows):
             conditions.append(compare(arith.CmpIPredicate.sge, row, sizes.i))
         if self.attention.spec.causal:
             conditions.append(compare(arith.CmpIPredicate.sgt, key, row))

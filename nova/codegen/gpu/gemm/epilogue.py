@@ -14,8 +14,10 @@ from typing import Protocol
 from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
 from nova.codegen.gpu.gemm.plan import GemmPlan, Operand
 from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, store
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf, vector
 from nova.ir.index import Index, add, compare, divide, index, modulo, mul, offset_by
+from nova.ir.symbolic.size_table import typical
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -70,7 +72,8 @@ def store_epilogue(plan: GemmPlan, c: ir.Value) -> Epilogue:
     spec, offset = plan.gemm.contraction, plan.gemm.offsets[2]
     size = BITS[spec.acc_type] // 8
     strides = spec.c_strides[::-1] if plan.swapped else spec.c_strides
-    aligned = all(s % plan.width == 0 for s in (max(strides), offset, *plan.enclosing_strides(2)))
+    steps = (max(strides, key=typical), offset, *plan.enclosing_strides(2))
+    aligned = all(is_multiple(step, plan.width) for step in steps)
     align = size * (plan.width if aligned else 1)
 
     def store_fragment(fragment: Fragment) -> None:

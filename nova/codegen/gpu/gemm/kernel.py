@@ -23,6 +23,7 @@ from nova.codegen.gpu.gemm.select_plan import plan_gemm
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import vector
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import Extent
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class GemmKernelPlan:
     gemm: GemmPlan
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Extent:
         return self.gemm.blocks
 
     @property
@@ -146,6 +147,6 @@ def _gpu_gemm(nest: LoopNest, contraction: LoopContraction) -> GpuGemm:
     return GpuGemm(contraction.spec, enclosing, _three(nest.offsets))
 
 
-def _three(values: Sequence[int]) -> tuple[int, int, int]:
+def _three(values: Sequence[Extent]) -> tuple[Extent, Extent, Extent]:
     a, b, c = values
     return a, b, c

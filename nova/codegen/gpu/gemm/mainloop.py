@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import prod
 
 from nova.codegen.common.builder import BITS
+from nova.codegen.gpu.block_ops import when
 from nova.codegen.gpu.gemm.epilogue import Core, Epilogue, Results
 from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import TensorCore
@@ -29,8 +30,10 @@ from nova.codegen.gpu.ptx_ops import (
     shared_base,
     wait_for_copies,
 )
+from nova.core.sizes import at_most
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, offset_by
+from nova.ir.symbolic.size_table import Extent, is_number
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -45,7 +48,7 @@ def emit_gemm(
     thread: ir.Value,
 ) -> None:
     """Emit block number `block`; a and b are flat buffers, `thread` is the number in the block."""
-    if not plan.blocks:
+    if is_number(plan.blocks, 0):
         return
     if plan.swapped:
         a, b = b, a
@@ -78,7 +81,7 @@ class _Block:
         core.prepare()
         sums = core.zeros()
         stages = plan.stages_of_k * plan.gemm.outer_steps
-        if stages:
+        if not is_number(stages, 0):
             lhs = self._copies(plan.lhs, self.a, 0, enclosing)
             rhs = self._copies(plan.rhs, self.b, 1, enclosing)
             sums = self._multiply(core, (lhs, rhs), first, shared, stages)
@@ -118,7 +121,7 @@ class _Block:
         sides: tuple[PipelinedCopies, PipelinedCopies],
         first: Sequence[Index],
         shared: ir.Value,
-        stages: int,
+        stages: Extent,
     ) -> list[ir.Value]:
         plan = self.plan
         ahead = plan.shape.stages - 1
@@ -131,8 +134,11 @@ class _Block:
                 side.copy(to, start, k, further)
 
         for number in range(ahead):
-            if number < stages:
+            if at_most(number + 1, stages):
                 copy(number, number * plan.stage_bytes)
+            elif not isinstance(stages, int):
+                with when(compare(_LESS, number, stages)):
+                    copy(number, number * plan.stage_bytes)
             commit_copies()
         zero = index(0)
         initial = [zero, index(ahead * plan.stage_bytes), *core.zeros()]
@@ -161,17 +167,18 @@ class _Block:
     def _step(self, number: Index) -> tuple[Index, list[Index]]:
         """The first step of k of a stage, and the byte offset of the outer loops of k."""
         plan = self.plan
-        inner = modulo(number, plan.stages_of_k) if plan.gemm.outer_steps > 1 else number
+        several = not is_number(plan.gemm.outer_steps, 0, 1)
+        inner = modulo(number, plan.stages_of_k) if several else number
         extra: list[Index] = [0, 0]
         outer_number = divide(number, plan.stages_of_k)
         for loop in reversed(plan.gemm.enclosing):
-            if loop.parallel or plan.gemm.outer_steps == 1:
+            if loop.parallel or is_number(plan.gemm.outer_steps, 1):
                 continue
             position, outer_number = (
                 modulo(outer_number, loop.size),
                 divide(outer_number, loop.size),
             )
             for i, operand in enumerate((plan.lhs, plan.rhs)):
-                nbytes = loop.strides[i] * BITS[operand.type] // 8
+                nbytes = loop.strides[i] * (BITS[operand.type] // 8)
                 extra[i] = add(extra[i], mul(position, nbytes))
         return mul(inner, plan.shape.depth), extra

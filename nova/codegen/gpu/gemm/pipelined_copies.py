@@ -17,6 +17,7 @@ from nova.codegen.common.builder import BITS, element_type, splat, vector_type
 from nova.codegen.gpu.gemm.plan import Operand
 from nova.codegen.gpu.gemm.shared_tile import CHUNK
 from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, copy_async, load, store, word
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf, vector
 from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, offset_by, sub
 
@@ -128,7 +129,7 @@ class PipelinedCopies:
         """Valid rows (or columns) and steps of the tile; None where the tile is full."""
         o = self.operand
         rows = sub(o.size, first) if o.ragged and not o.shifted else None
-        steps = sub(o.steps, k) if o.steps % o.tile.depth else None
+        steps = sub(o.steps, k) if not is_multiple(o.steps, o.tile.depth) else None
         return rows, steps
 
     # --- through registers: elements that are strided, unaligned, or of another type ------------

@@ -20,6 +20,8 @@ from math import gcd, prod
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
+from nova.core.sizes import at_most, ceildiv, common_factor, is_multiple
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 TENSOR_TYPES = ("bf16", "f16", "tf32")
 
@@ -31,8 +33,8 @@ _GROUP = 8
 class EnclosingLoop:
     """A loop around the GEMM: strides in elements of A, B and C; `parallel`, or a part of k."""
 
-    size: int
-    strides: tuple[int, int, int]
+    size: Extent
+    strides: tuple[Extent, Extent, Extent]
     parallel: bool = True
 
 
@@ -42,14 +44,14 @@ class GpuGemm:
 
     contraction: Contraction
     enclosing: tuple[EnclosingLoop, ...] = ()
-    offsets: tuple[int, int, int] = (0, 0, 0)
+    offsets: tuple[Extent, Extent, Extent] = (0, 0, 0)
 
     @property
-    def batch(self) -> int:
+    def batch(self) -> Extent:
         return prod(loop.size for loop in self.enclosing if loop.parallel)
 
     @property
-    def outer_steps(self) -> int:
+    def outer_steps(self) -> Extent:
         """The iteration count of the enclosing loops of k."""
         return prod(loop.size for loop in self.enclosing if not loop.parallel)
 
@@ -58,10 +60,10 @@ class GpuGemm:
 class Operand:
     """A or B as it is staged: `size` rows (or columns), `steps` of k, strides in elements."""
 
-    size: int
-    steps: int
-    stride: int
-    step: int
+    size: Extent
+    steps: Extent
+    stride: Extent
+    step: Extent
     type: str
     tile: SharedTile
     copied: int
@@ -72,7 +74,7 @@ class Operand:
     @property
     def ragged(self) -> bool:
         """Whether the last tile is not full."""
-        return self.size % self.tile.outer != 0
+        return not is_multiple(self.size, self.tile.outer)
 
     @property
     def shifted(self) -> bool:
@@ -80,10 +82,9 @@ class Operand:
 
         Its copies then need no bounds checks.
         """
-        odd = (
-            not self.tile.along_k and self.copied and self.size * BITS[self.type] // 8 % self.copied
-        )
-        fits = self.size >= self.tile.outer and not odd
+        row_bytes = self.size * (BITS[self.type] // 8)
+        odd = not self.tile.along_k and self.copied and not is_multiple(row_bytes, self.copied)
+        fits = at_most(self.tile.outer, self.size) and not odd
         return self.may_shift and self.ragged and fits
 
 
@@ -134,9 +135,9 @@ class GemmPlan:
     group: int
 
     @property
-    def tiles(self) -> tuple[int, int]:
+    def tiles(self) -> tuple[Extent, Extent]:
         spec = self.gemm.contraction
-        return -(-spec.m // self.shape.rows), -(-spec.n // self.shape.columns)
+        return ceildiv(spec.m, self.shape.rows), ceildiv(spec.n, self.shape.columns)
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -144,7 +145,7 @@ class GemmPlan:
         return max(1, self.blocks), 1, 1
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Extent:
         """Tiles of all matmuls of the batch."""
         return prod(self.tiles) * self.gemm.batch
 
@@ -160,7 +161,9 @@ class GemmPlan:
         operands run along k, which are read in larger pieces: those have no registers to spare.
         """
         sides = self.lhs, self.rhs
-        narrow = any(side.copied != 16 or side.steps % side.tile.depth for side in sides)
+        narrow = any(
+            side.copied != 16 or not is_multiple(side.steps, side.tile.depth) for side in sides
+        )
         if narrow or (self.core_type == "plain" and all(side.tile.along_k for side in sides)):
             return max(1, self.shape.blocks - 1)
         return self.shape.blocks
@@ -172,14 +175,14 @@ class GemmPlan:
         tiles = self.lhs.tile, self.rhs.tile
         return TileMatmul(*tiles, self.element, shape.warps, shape.split, shape.reach)
 
-    def enclosing_strides(self, operand_number: int) -> list[int]:
+    def enclosing_strides(self, operand_number: int) -> list[Extent]:
         """The strides of the enclosing loops in A, B or C."""
         return [loop.strides[operand_number] for loop in self.gemm.enclosing]
 
     @property
-    def stages_of_k(self) -> int:
+    def stages_of_k(self) -> Extent:
         """Stages per iteration of the outer loops of k."""
-        return -(-self.gemm.contraction.k // self.shape.depth)
+        return ceildiv(self.gemm.contraction.k, self.shape.depth)
 
     @property
     def stage_bytes(self) -> int:
@@ -205,9 +208,9 @@ def make_plan(
     size = BITS.get(element, 32) // 8
 
     def operand(
-        operand_number: int, extent: int, rows: int, stride: int, step: int, type_: str
+        operand_number: int, extent: Extent, rows: int, stride: Extent, step: Extent, type_: str
     ) -> Operand:
-        along_k = step == 1 or stride != 1
+        along_k = is_number(step, 1) or not is_number(stride, 1)
         # tf32 elements are loaded one by one where two-byte elements are transposed by ldmatrix.
         swizzled = 0 if core_type == "plain" else 2 if element == "tf32" and not along_k else 1
         padded = core_type == "plain" and along_k
@@ -221,21 +224,27 @@ def make_plan(
     strides = _strides(spec.n, spec.k, n_stride, k_stride)
     rhs = operand(1, spec.n, shape.columns, *strides, spec.b_type)
     widest = 128 // BITS[spec.acc_type]
-    width = gcd(widest, spec.n) if spec.c_strides[1] == 1 else 1
+    width = gcd(widest, common_factor(spec.n)) if is_number(spec.c_strides[1], 1) else 1
     plan = GemmPlan(core_type, gemm, swapped, element, shape, lhs, rhs, width, 1)
-    return replace(plan, group=min(_GROUP, max(1, plan.tiles[0])))
+    return replace(plan, group=min(_GROUP, max(1, typical(plan.tiles[0]))))
 
 
 def copy_bytes(
-    along_k: bool, stride: int, step: int, type_: str, element: str, others: Iterable[int]
+    along_k: bool,
+    stride: Extent,
+    step: Extent,
+    type_: str,
+    element: str,
+    others: Iterable[Extent],
 ) -> int:
     """Bytes per asynchronous copy of an operand of `type_` as `element`; 0 if it needs registers.
 
     `others` are further offsets of its rows from the start of its buffer, besides `stride`.
     """
     inner, across = (step, stride) if along_k else (stride, step)
-    unit = gcd(16, *(value * BITS[type_] // 8 for value in (across, *others)))
-    fits = inner == 1 and type_ == ("f32" if element == "tf32" else element) and unit >= 4
+    size = BITS[type_] // 8
+    unit = gcd(16, *(common_factor(value) * size for value in (across, *others)))
+    fits = is_number(inner, 1) and type_ == ("f32" if element == "tf32" else element) and unit >= 4
     return unit if fits else 0
 
 
@@ -260,10 +269,10 @@ def transposed(gemm: GpuGemm) -> GpuGemm:
     return GpuGemm(flipped, enclosing, (b, a, result))
 
 
-def _strides(size: int, steps: int, stride: int, step: int) -> tuple[int, int]:
+def _strides(size: Extent, steps: Extent, stride: Extent, step: Extent) -> tuple[Extent, Extent]:
     """Strides, ignoring loops of one iteration."""
-    if steps == 1 and stride != 1:
+    if is_number(steps, 1) and not is_number(stride, 1):
         step = 1
-    if size == 1 and step != 1:
+    if is_number(size, 1) and not is_number(step, 1):
         stride = 1
     return stride, step

@@ -17,6 +17,7 @@ from nova.codegen.gpu.gemm.plan import (
     make_plan,
     transposed,
 )
+from nova.ir.symbolic.size_table import is_number, typical
 
 _LIMITS = {
     80: (108, 163),
@@ -57,7 +58,8 @@ PLAIN: tuple[Shape, ...] = (
 def plan_gemm(gemm: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
     """The plan of a GEMM for an architecture such as `sm_90a`; f32 is exact unless `tf32`."""
     processors, shared = limits(arch)
-    swapped = gemm.contraction.c_strides[1] != 1 and gemm.contraction.c_strides[0] == 1
+    row, column = gemm.contraction.c_strides
+    swapped = is_number(row, 1) and not is_number(column, 1)
     if swapped:
         gemm = transposed(gemm)
     spec = gemm.contraction
@@ -95,8 +97,9 @@ def _element(spec: Contraction, tf32: bool) -> str:
 def estimated_cycles(plan: GemmPlan, processors: int) -> float:
     """Estimated cycles of a GEMM: multiply-adds, the overhead of a block, and wave quantization."""
     shape = plan.shape
-    blocks = plan.blocks
-    work = shape.rows * shape.columns * plan.stages_of_k * shape.depth * plan.gemm.outer_steps
+    blocks = typical(plan.blocks)
+    steps = typical(plan.stages_of_k * plan.gemm.outer_steps) * shape.depth
+    work = shape.rows * shape.columns * steps
     slots = processors * shape.blocks
     # A wave that is not full leaves each of its blocks a larger share of the multiprocessor.
     full_waves, last_wave = divmod(blocks, slots)

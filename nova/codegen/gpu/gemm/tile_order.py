@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith
 from nova.ir.index import Index, add, divide, index, minimum, modulo, mul, sub
 
@@ -29,7 +30,7 @@ def tile_position(plan: Any, number: Index) -> tuple[tuple[Index, Index], tuple[
             enclosing.insert(0, 0)
     first = mul(divide(within, group * columns), group)
     within = modulo(within, group * columns)
-    if rows % group == 0:
+    if is_multiple(rows, group):
         tile = add(first, modulo(within, group)), divide(within, group)
     else:
         high = index(minimum(sub(rows, first), group))

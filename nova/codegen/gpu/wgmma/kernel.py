@@ -27,6 +27,7 @@ from nova.codegen.gpu.wgmma.plan import (
     parse_tiles,
     plan_wgmma,
 )
+from nova.core.sizes import is_static_shape
 from nova.ir.bindings import arith, ir
 from nova.ir.buffers import buffer_root
 from nova.ir.index import Index, index
@@ -73,7 +74,7 @@ def plan_wgmma_kernel(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan
 
     The knob `gpu_gemm` may override the estimate.
     """
-    if kernel.target.cpu != ARCH:
+    if kernel.target.cpu != ARCH or not _has_static_sizes(match):
         return None
     numbers = {value: i for i, value in enumerate(kernel.function.entry_block.arguments)}
     operands = [buffer_root(value) for value in list(match.op.operands)[:2]]
@@ -151,6 +152,14 @@ def emit_wgmma_kernel(
 
 
 WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_kernel)
+
+
+def _has_static_sizes(match: GemmMatch) -> bool:
+    """Whether all sizes are numbers, which tensor maps and the split of k need."""
+    spec = match.gemm.contraction
+    sizes = [spec.m, spec.n, spec.k, *spec.a_strides, *spec.b_strides, *spec.c_strides]
+    sizes += [n for loop in match.gemm.enclosing for n in (loop.size, *loop.strides)]
+    return is_static_shape(sizes)
 
 
 def _map_address(number: int, buffer: Any) -> ir.Value:

@@ -3,8 +3,8 @@
  *
  * nova_json_check validates a text (an object) once; the other functions walk a validated text and
  * cannot fail. manifest.c is the only caller. */
-#ifndef NOVA_LOADER_JSON_H
-#define NOVA_LOADER_JSON_H
+#ifndef NOVA_BASE_JSON_H
+#define NOVA_BASE_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>

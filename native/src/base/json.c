@@ -1,4 +1,4 @@
-#include "loader/json.h"
+#include "base/json.h"
 
 #include <string.h>
 

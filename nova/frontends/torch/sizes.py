@@ -1,0 +1,98 @@
+"""Symbolic sizes of torch as sizes of Nova.
+
+In: the symbols of an exported or traced graph with their ranges. Out: a dim for each, and the size
+of a `torch.SymInt`, whose expression is one of sympy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from math import prod
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
+
+from nova.core.sizes import MAX_SIZE, Shape, Size, dim, size_max, size_min
+from nova.errors import UnsupportedOpError
+
+
+class TorchSizes:
+    """The dims of the symbols of a graph, each `least` or more.
+
+    torch traces a graph as for sizes of 2 or more, and ops may depend on it.
+    """
+
+    def __init__(
+        self, ranges: Mapping[Any, Any], names: Mapping[str, str] | None = None, least: int = 2
+    ):
+        self._dims: dict[str, Size] = {}
+        for symbol, span in ranges.items():
+            low, high = _bound(span.lower, 0), _bound(span.upper, MAX_SIZE)
+            name = (names or {}).get(str(symbol), str(symbol))
+            self._dims[str(symbol)] = dim(name, min=max(low, least), max=max(high, least))
+
+    def size(self, value: Any) -> Size:
+        """The size of an int or a `torch.SymInt`."""
+        if not isinstance(value, torch.SymInt):
+            return int(value)
+        return self._convert(value.node.expr)
+
+    def shape(self, sizes: Iterable[Any]) -> Shape:
+        return tuple(map(self.size, sizes))
+
+    def _convert(self, expression: Any) -> Size:
+        if expression.is_Integer:
+            return int(expression)
+        if expression.is_Symbol:
+            if str(expression) not in self._dims:
+                raise UnsupportedOpError(f"the size {expression}, which a run computes")
+            return self._dims[str(expression)]
+        parts = [self._convert(part) for part in expression.args]
+        match expression:
+            case sympy.Add():
+                return sum(parts[1:], start=parts[0])
+            case sympy.Mul():
+                return prod(parts)
+            case sympy.Pow() if isinstance(parts[1], int) and parts[1] > 0:
+                return prod([parts[0]] * parts[1])
+            case FloorDiv() | CleanDiv():
+                return parts[0] // parts[1]
+            case Mod() | PythonMod():
+                return parts[0] % parts[1]
+            case Max() | sympy.Max():
+                return reduce(size_max, parts)
+            case Min() | sympy.Min():
+                return reduce(size_min, parts)
+        raise UnsupportedOpError(f"the symbolic size {expression}")
+
+
+def _bound(number: Any, otherwise: int) -> int:
+    """A bound of a range; `otherwise` for an infinite or large one."""
+    if not getattr(number, "is_Integer", isinstance(number, int)):
+        return otherwise
+    value = int(number)
+    return value if 0 <= value <= MAX_SIZE else otherwise
+
+
+def is_size(value: Any) -> bool:
+    """Whether the value of a node is a size, or a fact about sizes that torch has checked."""
+    return isinstance(value, torch.SymInt | torch.SymBool)
+
+
+def dim_names(exported: Any, dynamic: Any) -> dict[str, str]:
+    """The names that `torch.export.Dim`s give symbols, for arguments that are tensors."""
+    signature = exported.graph_signature
+    arguments = [s.arg.name for s in signature.input_specs if s.kind.name == "USER_INPUT"]
+    nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
+    axes = list(dynamic.values()) if isinstance(dynamic, dict) else list(dynamic or ())
+    names: dict[str, str] = {}
+    for argument, spec in zip(arguments, axes, strict=False):
+        shape = getattr(nodes[argument].meta["val"], "shape", ())
+        pairs = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
+        for axis, declared in pairs:
+            if isinstance(declared, torch.export.Dim) and axis < len(shape):
+                names[str(shape[axis])] = declared.__name__
+    return names

@@ -1,0 +1,37 @@
+"""Linear algebra: factorizations and solvers of batches of matrices, with torch's names.
+
+Each factorization is a loop of Nova's ops (`nova.fori_loop`, `nova.while_loop`), so it runs on
+every target, inside `nova.jit`, other loops and `.nova` files. Gradients are closed formulas over
+the same functions, so they have gradients themselves.
+"""
+
+from nova.linalg.cholesky import cholesky, cholesky_solve
+from nova.linalg.eigen import eigh, eigvalsh
+from nova.linalg.lu import det, inv, lu, slogdet, solve
+from nova.linalg.norms import cond, matrix_norm, matrix_power, matrix_rank, vector_norm
+from nova.linalg.qr import qr
+from nova.linalg.svd import lstsq, pinv, svd, svdvals
+from nova.linalg.triangular import solve_triangular
+
+__all__ = [
+    "cholesky",
+    "cholesky_solve",
+    "cond",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "lu",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "vector_norm",
+]

@@ -1,0 +1,236 @@
+"""LU factors with partial pivoting, and what follows from them: solve, inv, det, slogdet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.core.user_facing import user_facing
+from nova.errors import ShapeError
+from nova.graph.control.functions import fori_loop
+from nova.graph.custom_gradient import custom_vjp
+from nova.linalg.batches import (
+    as_matrices,
+    broadcast_batches,
+    column,
+    diagonals,
+    flat,
+    identities,
+    lower,
+    restored,
+    row,
+    transposed,
+    upper,
+)
+from nova.linalg.triangular import substitute
+from nova.ops import F
+
+
+@user_facing
+def lu(a: Any) -> Any:
+    """P, L and U with A = P L U: a permutation, unit lower and upper triangles of square A."""
+    (a,) = as_matrices("lu", a, square=True)
+    matrices = flat(a)
+    _, order = factorize(matrices)
+    # A[order] = L U; L and U are those of that matrix, and their gradients follow from it.
+    permuted = _take_rows(matrices, F.detach(order))
+    lower_factor, upper_factor = triangles(permuted)
+    n = a.shape[-1]
+    permutation = F.cast(
+        F.eq(F.reshape(F.arange(n), (1, n, 1)), F.unsqueeze(order, 1)), dtype=matrices.dtype
+    )
+    parts = (permutation, lower_factor, upper_factor)
+    return tuple(restored(part, a.shape[:-2], a.dtype) for part in parts)
+
+
+@user_facing
+def solve(a: Any, b: Any) -> Any:
+    """The solution X of A X = B for square A; a vector B is one right side.
+
+    B is a batch of vectors if its shape is that of A without the last axis, as in torch. A singular
+    A gives infinities or NaN.
+    """
+    is_vector = len(getattr(b, "shape", ())) == 1 or (
+        len(b.shape) == len(a.shape) - 1 and tuple(b.shape) == tuple(a.shape[:-1])
+    )
+    a, b = as_matrices("solve", a, F.unsqueeze(b, -1) if is_vector else b, square=True)
+    if b.shape[-2] != a.shape[-1]:
+        raise ShapeError(f"solve: a matrix of {a.shape} and a right side of {b.shape}")
+    a, b = broadcast_batches(a, b)
+    x = restored(solve_batch(flat(a), flat(b)), b.shape[:-2], b.dtype)
+    return F.squeeze(x, -1) if is_vector else x
+
+
+@user_facing
+def inv(a: Any) -> Any:
+    """The inverse of square matrices; infinities or NaN for a singular one."""
+    (a,) = as_matrices("inv", a, square=True)
+    return restored(invert(flat(a)), a.shape[:-2], a.dtype)
+
+
+@user_facing
+def det(a: Any) -> Any:
+    """The determinant of square matrices."""
+    (a,) = as_matrices("det", a, square=True)
+    return restored(determinant(flat(a)), a.shape[:-2], a.dtype)
+
+
+@user_facing
+def slogdet(a: Any) -> Any:
+    """The sign of the determinant and the logarithm of its absolute value."""
+    (a,) = as_matrices("slogdet", a, square=True)
+    matrices = flat(a)
+    factors, order = factorize(matrices)
+    pivots = F.detach(diagonals(factors))
+    sign = F.prod(F.sign(pivots), axis=-1) * _parity(order, pivots.dtype)
+    batch = a.shape[:-2]
+    return (
+        restored(F.detach(sign), batch, a.dtype),
+        restored(log_determinant(matrices), batch, a.dtype),
+    )
+
+
+def invert(a: Any) -> Any:
+    """The inverses of a batch."""
+    return solve_batch(a, identities(a.shape[0], a.shape[1], a.dtype))
+
+
+# --- the factorization ----------------------------------------------------------------------------
+
+
+def factorize(a: Any) -> tuple[Any, Any]:
+    """L below and U from the diagonal on, in one matrix, and the order of the rows of A."""
+    a = F.detach(a)
+    batch, n = a.shape[:2]
+    rows = F.arange(n)
+
+    def step(k: Any, state: Any) -> Any:
+        factors, order = state
+        below = F.reshape(rows, (1, n)) >= k
+        score = F.where(below, F.abs(F.squeeze(column(factors, k), 2)), -1.0)
+        pivot_row = F.unsqueeze(F.argmax(score, axis=1), 1)
+        swapped = F.where(F.eq(rows, k), pivot_row, F.where(F.eq(rows, pivot_row), k, rows))
+        factors, order = _take_rows(factors, swapped), F.gather(order, swapped, axis=1)
+        top = row(factors, k)
+        pivot = column(top, k)
+        # A zero pivot has zeros below: its multipliers are 0.
+        safe = F.where(F.eq(pivot, 0.0), 1.0, pivot)
+        inside = F.reshape(rows, (1, n, 1)) > k
+        multipliers = F.where(inside, column(factors, k) / safe, 0.0)
+        right = F.where(F.reshape(rows, (1, 1, n)) > k, top, 0.0)
+        is_column = F.eq(F.reshape(rows, (1, 1, n)), k) & inside
+        return F.where(is_column, multipliers, factors - multipliers * right), order
+
+    initial = (a, F.expand(F.reshape(rows, (1, n)), (batch, n)))
+    return fori_loop(0, n, step, initial)
+
+
+def _take_rows(x: Any, order: Any) -> Any:
+    index = F.expand(F.unsqueeze(order, 2), (*order.shape, x.shape[2]))
+    return F.gather(x, index, axis=1)
+
+
+def _parity(order: Any, type_: Any) -> Any:
+    """1 for an even permutation, -1 for an odd one: by the number of inversions."""
+    n = order.shape[1]
+    first, second = F.unsqueeze(order, 2), F.unsqueeze(order, 1)
+    before = F.reshape(F.arange(n), (1, n, 1)) < F.reshape(F.arange(n), (1, 1, n))
+    inversions = F.sum(F.cast(before & (first > second), dtype="i64"), axis=(1, 2))
+    return 1.0 - 2.0 * F.cast(F.mod(inversions, 2), dtype=type_)
+
+
+# --- gradients ------------------------------------------------------------------------------------
+
+
+def _solve_batch(a: Any, b: Any) -> Any:
+    factors, order = factorize(a)
+    y = substitute(factors, _take_rows(b, order), False, True)
+    return substitute(factors, y, True, False)
+
+
+solve_batch = custom_vjp(_solve_batch)
+"""With G = A^-T dX: dB = G and dA = -G X^T."""
+
+
+def _solve_forward(a: Any, b: Any) -> Any:
+    x = solve_batch(a, b)
+    return x, (a, x)
+
+
+def _solve_backward(residuals: Any, grad: Any) -> Any:
+    a, x = residuals
+    right = solve_batch(transposed(a), grad)
+    return -F.matmul(right, transposed(x)), right
+
+
+solve_batch.defvjp(_solve_forward, _solve_backward)
+
+
+def _determinant(a: Any) -> Any:
+    factors, order = factorize(a)
+    return F.prod(diagonals(factors), axis=-1) * _parity(order, a.dtype)
+
+
+determinant = custom_vjp(_determinant)
+"""Jacobi's formula: dA = g det(A) A^-T."""
+
+
+def _determinant_forward(a: Any) -> Any:
+    value = determinant(a)
+    return value, (a, value)
+
+
+def _determinant_backward(residuals: Any, grad: Any) -> Any:
+    a, value = residuals
+    scale = F.reshape(grad * value, (-1, 1, 1))
+    return (scale * transposed(invert(a)),)
+
+
+determinant.defvjp(_determinant_forward, _determinant_backward)
+
+
+def _log_determinant(a: Any) -> Any:
+    factors, _ = factorize(a)
+    return F.sum(F.log(F.abs(diagonals(factors))), axis=-1)
+
+
+log_determinant = custom_vjp(_log_determinant)
+
+
+def _log_forward(a: Any) -> Any:
+    return log_determinant(a), a
+
+
+def _log_backward(a: Any, grad: Any) -> Any:
+    return (F.reshape(grad, (-1, 1, 1)) * transposed(invert(a)),)
+
+
+log_determinant.defvjp(_log_forward, _log_backward)
+
+
+def _triangles(a: Any) -> Any:
+    """L and U of matrices that need no pivoting: rows are in the order of their pivots."""
+    factors, _ = factorize(a)
+    unit = lower(factors, -1) + identities(a.shape[0], a.shape[1], a.dtype)
+    return unit, upper(factors)
+
+
+triangles = custom_vjp(_triangles)
+
+
+def _triangles_forward(a: Any) -> Any:
+    parts = triangles(a)
+    return parts, parts
+
+
+def _triangles_backward(residuals: Any, grads: Any) -> Any:
+    """dA = L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T."""
+    left, right = residuals
+    grad_left, grad_right = grads
+    inner = lower(F.matmul(transposed(left), grad_left), -1)
+    inner = inner + upper(F.matmul(grad_right, transposed(right)))
+    inner = substitute(transposed(left), inner, True, True)
+    # X U^-T is the transpose of U^-1 X^T.
+    return (transposed(substitute(right, transposed(inner), True, False)),)
+
+
+triangles.defvjp(_triangles_forward, _triangles_backward)

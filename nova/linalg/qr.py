@@ -1,0 +1,111 @@
+"""QR factors by Householder reflections, with LAPACK's signs (Golub and Van Loan, 5.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova.core.user_facing import user_facing
+from nova.errors import AttributeValueError
+from nova.graph.control.functions import fori_loop
+from nova.graph.custom_gradient import custom_vjp
+from nova.linalg.batches import (
+    as_matrices,
+    column,
+    diagonals,
+    flat,
+    identities,
+    lower,
+    restored,
+    row,
+    transposed,
+    upper,
+)
+from nova.linalg.triangular import substitute
+from nova.ops import F
+
+_MODES = ("reduced", "complete", "r")
+
+
+@user_facing
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Q with orthonormal columns and upper triangular R, A = Q R.
+
+    `mode` is 'reduced', 'complete' (Q is square; no gradient for more rows than columns) or 'r'
+    (Q is empty), as in torch.
+    """
+    if mode not in _MODES:
+        raise AttributeValueError(f"qr: mode {mode!r}", hint=f"it is one of {', '.join(_MODES)}")
+    (a,) = as_matrices("qr", a)
+    batch = a.shape[:-2]
+    if mode == "complete" and a.shape[-2] > a.shape[-1]:
+        q, r = reflect(F.detach(flat(a)))
+    else:
+        q, r = factorize(flat(a))
+    if mode == "r":
+        q = F.zeros((q.shape[0], 0, 0), dtype=q.dtype)
+    return restored(q, batch, a.dtype), restored(r, batch, a.dtype)
+
+
+def reflect(a: Any) -> tuple[Any, Any]:
+    """Square Q, and R in the shape of A."""
+    batch, m, n = a.shape
+    rows = F.reshape(F.arange(m), (1, m, 1))
+
+    def step(k: Any, state: Any) -> Any:
+        q, r = state
+        x = F.where(rows >= k, column(r, k), 0.0)
+        alpha = row(x, k)
+        tail = F.sum(F.where(rows > k, x * x, 0.0), axis=1, keepdims=True)
+        norm = F.sqrt(alpha * alpha + tail)
+        beta = F.where(alpha >= 0.0, -norm, norm)
+        v = F.where(F.eq(rows, k), alpha - beta, x)
+        # A column that is zero below the diagonal is not reflected.
+        is_done = F.eq(tail, 0.0)
+        squares = F.sum(v * v, axis=1, keepdims=True)
+        scale = F.where(is_done, 0.0, 2.0 / F.where(is_done, 1.0, squares))
+        r = r - scale * v * F.matmul(transposed(v), r)
+        q = q - scale * F.matmul(q, v) * transposed(v)
+        return q, r
+
+    q, r = fori_loop(0, min(m, n), step, (identities(batch, m, a.dtype), a))
+    return q, upper(r)
+
+
+def _factorize(a: Any) -> tuple[Any, Any]:
+    k = min(a.shape[1:])
+    q, r = reflect(a)
+    return F.narrow(q, 2, 0, k), F.narrow(r, 1, 0, k)
+
+
+factorize = custom_vjp(_factorize)
+
+
+def _forward(a: Any) -> Any:
+    q, r = factorize(a)
+    return (q, r), (a, q, r)
+
+
+def _backward(residuals: Any, grads: Any) -> Any:
+    """Roberts and Roberts 2020: a wide A = [X Y] has R = [U V] with V = Q^T Y."""
+    a, q, r = residuals
+    grad_q, grad_r = grads
+    n, k = a.shape[2], q.shape[2]
+    if n == k:
+        return (_square_backward(q, r, grad_q, grad_r),)
+    y = F.narrow(a, 2, k, n - k)
+    grad_v = F.narrow(grad_r, 2, k, n - k)
+    grad_q = grad_q + F.matmul(y, transposed(grad_v))
+    grad_x = _square_backward(q, F.narrow(r, 2, 0, k), grad_q, F.narrow(grad_r, 2, 0, k))
+    return (F.concat([grad_x, F.matmul(q, grad_v)], axis=2),)
+
+
+def _square_backward(q: Any, r: Any, grad_q: Any, grad_r: Any) -> Any:
+    """(dQ + Q copyltu(R dR^T - dQ^T Q)) R^-T, where copyltu mirrors the lower triangle."""
+    m = F.matmul(r, transposed(grad_r)) - F.matmul(transposed(grad_q), q)
+    below = lower(m, -1)
+    mirrored = below + transposed(below) + F.diag_embed(diagonals(m))
+    left = grad_q + F.matmul(q, mirrored)
+    return transposed(substitute(r, transposed(left), True, False))
+
+
+factorize.defvjp(_forward, _backward)

@@ -1,0 +1,200 @@
+"""`pack-operands`: the right operand of a large matmul is packed once, by a kernel of its own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import Any, ClassVar
+
+from nova.codegen.common.match_contraction import Contraction
+from nova.codegen.cpu.gemm.prepacked_constants import (
+    PrepackedPanels,
+    find_prepacked,
+    view_prepacked,
+    write_prepacked,
+)
+from nova.codegen.cpu.schedule import KernelSchedule
+from nova.core.records import record
+from nova.core.rounding import round_up
+from nova.core.targets import parse_target
+from nova.ir.attributes import PREPACKED, SCHEDULE
+from nova.ir.bindings import func, ir, memref
+from nova.ir.buffers import element_bytes, nbytes, view_as
+from nova.ir.control_flow.functions import host_functions
+from nova.ir.index import index
+from nova.ir.kernel import Kernel, Main, set_argument_types
+from nova.ir.linalg.ops import generic_op, yield_op
+from nova.ir.symbolic.size_table import SizeTable
+from nova.ir.walk import kernels, main_function
+from nova.passes.base import Pass
+
+_LEAST_WORK, _LEAST_ROWS = 1 << 30, 768
+"""Multiply-adds, and rows that read each panel, from which packing once pays: a smaller matmul
+packs while it multiplies, which hides the stores."""
+
+_MOST_BLOCKS = 32
+"""Blocks of k: the packing kernel has a loop for each."""
+
+_PARTS = 64
+"""Tiles of a packing kernel, for as many cores."""
+
+_SLOTS = 4
+"""Buffers that all packed operands share: one is packed while others are read."""
+
+_ALIGNMENT = 64
+
+
+@record
+class PackOperands(Pass):
+    """Pack the right operands of large matmuls into panels that all tasks read.
+
+    Without it every task packs the columns of B that it reads, so each column is packed once for
+    every range of rows. The kernel that packs is an elementwise kernel like others: the task graph
+    orders its tiles before the tasks that read them. The panels are at the end of the workspace,
+    in `_SLOTS` buffers by turns. An operand qualifies if its rows are contiguous, and its columns
+    fill all panels. The layout is that of constants (`pack-constants`), and so is the attribute,
+    `nova.packed`. Programs with symbolic sizes, and regions of control flow, stay as they are.
+    """
+
+    name: ClassVar[str] = "pack-operands"
+    target: str = "cpu"
+    tile_work: int = 65_536
+
+    def run(self, module: ir.Module) -> None:
+        main = main_function(module)
+        if SizeTable.of(main) is not None:
+            return
+        target = parse_target(self.target)
+        operands = _PackedOperands(module, main)
+        calls = _calls_of_main(module, main)
+        for kernel in kernels(module):
+            name = kernel.name.value
+            if name not in calls or Kernel(kernel).work < 2 * _LEAST_WORK or PREPACKED.has(kernel):
+                continue
+            ops = [op.operation for op in kernel.entry_block.operations][:-1]
+            candidates = find_prepacked(KernelSchedule(kernel, ops, target, self.tile_work), kernel)
+            packings = {i: p for i, p in candidates.items() if _pays(*p)}
+            if packings:
+                view_prepacked(kernel, packings)
+                write_prepacked(kernel, {i: panels for i, (_, panels) in packings.items()})
+                for call in calls[name]:
+                    for number, (spec, panels) in packings.items():
+                        operands.pack(call, number, spec, panels)
+        operands.finish()
+
+
+def _calls_of_main(module: ir.Module, main: Any) -> dict[str, list[Any]]:
+    """The calls of kernels by name, of those that only main calls."""
+    calls: dict[str, list[Any]] = {}
+    others = set()
+    for function in host_functions(module):
+        for op in function.entry_block.operations:
+            if op.operation.name != "func.call":
+                continue
+            if function.operation == main.operation:
+                calls.setdefault(op.callee.value, []).append(op.operation)
+            else:
+                others.add(op.callee.value)
+    return {name: ops for name, ops in calls.items() if name not in others}
+
+
+def _pays(spec: Contraction, panels: PrepackedPanels) -> bool:
+    large = spec.m >= _LEAST_ROWS and spec.m * spec.n * spec.k >= _LEAST_WORK
+    in_rows = spec.b_strides == (spec.n, 1) and spec.n % panels.nr == 0
+    return large and in_rows and panels.blocks <= _MOST_BLOCKS
+
+
+class _PackedOperands:
+    """The packed operands of one main: their kernels, and their buffers."""
+
+    def __init__(self, module: ir.Module, main: Any):
+        self.module = module
+        self.main = main
+        self.kernels: dict[tuple[Any, ...], str] = {}
+        self.count = 0
+        self.sizes = [0] * _SLOTS
+        self.uses: list[tuple[int, int, Any]] = []
+        """Slot, byte, and the `memref.view` at that byte of the slot."""
+
+    def pack(self, call: Any, number: int, spec: Contraction, panels: PrepackedPanels) -> None:
+        """Pack operand `number` of a call before it."""
+        source, slot = call.operands[number], self.count % _SLOTS
+        self.count += 1
+        element = source.type.element_type
+        workspace = list(self.main.entry_block.arguments)[-1]
+        cuts = [spec.k * i // panels.blocks for i in range(panels.blocks + 1)]
+        count = spec.n // panels.nr
+
+        def view(shape: list[int], first: int) -> Any:
+            type_ = ir.MemRefType.get(shape, element)
+            op = memref.ViewOp(type_, workspace, index(0), [])
+            at = first * spec.n * element_bytes(type_)
+            self.uses.append((slot, at, op))
+            self.sizes[slot] = max(self.sizes[slot], at + nbytes(type_))
+            return op.result
+
+        with ir.InsertionPoint(call), call.location:
+            blocks = [view([count, end - k, panels.nr], k) for k, end in pairwise(cuts)]
+            name = self._kernel(source.type, panels, cuts, call.location)
+            func.CallOp([], ir.FlatSymbolRefAttr.get(name), [source, *blocks])
+            call.operands[number] = view([spec.k * spec.n], 0)
+
+    def _kernel(self, source: Any, panels: PrepackedPanels, cuts: list[int], location: Any) -> str:
+        """The name of the kernel that packs a buffer of this type."""
+        key = str(source), panels
+        if key in self.kernels:
+            return self.kernels[key]
+        name = self.kernels[key] = f"pack_{len(self.kernels)}"
+        k, elements = cuts[-1], prod(source.shape)
+        count = elements // k // panels.nr
+        types = [
+            ir.MemRefType.get([count, end - first, panels.nr], source.element_type)
+            for first, end in pairwise(cuts)
+        ]
+        with ir.InsertionPoint(self.main), location:
+            kernel = func.FuncOp(name, ([source, *types], []), visibility="private")
+            mark = Kernel.mark(kernel, work=elements, grid=(count,))
+            mark.ins, mark.outs = 1, len(types)
+            tile = ir.DenseI64ArrayAttr.get([-(-count // min(count, _PARTS))])
+            SCHEDULE.set(kernel, ir.DictAttr.get({"tile": tile}))
+            block = kernel.add_entry_block()
+            with ir.InsertionPoint(block):
+                source_rows, *blocks = block.arguments
+                for (first, end), into in zip(pairwise(cuts), blocks, strict=True):
+                    # The rows up to the end of the block: the view and its panels agree on k.
+                    type_ = ir.MemRefType.get([end, count, panels.nr], source.element_type)
+                    _emit_packing(view_as(source_rows, type_), first, into)
+                func.ReturnOp([])
+        return name
+
+    def finish(self) -> None:
+        """Append the slots to the workspace."""
+        if not self.uses:
+            return
+        main = Main(self.main)
+        size = main.workspace
+        starts = []
+        for slot in self.sizes:
+            starts.append(round_up(size, _ALIGNMENT))
+            size = starts[-1] + slot
+        workspace = list(self.main.entry_block.arguments)[-1]
+        workspace.set_type(ir.MemRefType.get([size], ir.IntegerType.get_signless(8)))
+        for slot, at, op in self.uses:
+            with ir.InsertionPoint(op), op.location:
+                op.operation.operands[1] = index(starts[slot] + at)
+        set_argument_types(self.main, [])
+        main.workspace = size
+
+
+def _emit_packing(rows: Any, first: int, into: Any) -> None:
+    """`into[panel, k, column] = rows[first + k, panel, column]`, as a linalg.generic."""
+    panel, k, column = (ir.AffineExpr.get_dim(i) for i in range(3))
+    maps = [
+        ir.AffineMap.get(3, 0, [k + first, panel, column]),
+        ir.AffineMap.get_identity(3),
+    ]
+    generic = generic_op([], [rows], [into], maps, ["parallel"] * 3)
+    element = rows.type.element_type
+    block = generic.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        yield_op([block.arguments[0]])

@@ -1,0 +1,137 @@
+"""Modules of torch with dynamic sizes: one program with symbolic sizes, compared with torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import nova
+
+BATCH, TIME = Dim("batch", max=1024), Dim("time", min=3, max=512)
+
+
+class Decoder(nn.Module):
+    """Embeddings, positions, causal attention, and products of sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(50, 16)
+        self.places = nn.Embedding(512, 16)
+        self.norm = nn.LayerNorm(16)
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.out = nn.Linear(16, 50)
+
+    def forward(self, ids: Any) -> Any:
+        batch, time = ids.shape
+        x = self.embed(ids) + self.places(torch.arange(time))
+        mask = torch.full((time, time), float("-inf")).triu(1)
+        h = self.norm(x)
+        x = x + self.attention(h, h, h, need_weights=False, attn_mask=mask)[0]
+        pairs = torch.cat([x, x[:, 1:]], 1)
+        return self.out(x), pairs.reshape(batch * pairs.shape[1], -1).mean(0)
+
+
+class Images(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)
+        )
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.body(x).mean((2, 3))).softmax(-1)
+
+
+class Sums(nn.Module):
+    """Reductions along dynamic axes, sizes as numbers, two arguments of one size."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        z = x @ y.T / x.shape[0]
+        return (
+            z.var(0, correction=0),
+            (z - z.max(1, keepdim=True).values).exp().sum(),
+            x.flatten()[1:],
+        )
+
+
+CASES: dict[str, Any] = {
+    "decoder": (Decoder(), [(2, 5)], "ids", ({0: BATCH, 1: TIME},)),
+    "images": (Images(), [(2, 3, 8, 8)], "f", ({0: BATCH},)),
+    "sums": (Sums(), [(4, 3), (5, 3)], "f", ({0: BATCH}, {0: TIME})),
+}
+SIZES = [(2, 3), (7, 9), (33, 16), (1, 5), (3, 64)]
+
+
+def tensors(shapes: Any, element: str, batch: int, time: int) -> list[Any]:
+    if element == "ids":
+        return [torch.randint(0, 50, (batch, time))]
+    if len(shapes) == 1:
+        return [torch.randn(batch, *shapes[0][1:])]
+    return [torch.randn(batch, 3), torch.randn(time, 3)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_program_takes_all_sizes(name: str) -> None:
+    torch.manual_seed(1)
+    module, shapes, element, dynamic = CASES[name]
+    module = module.eval()
+    examples = tensors(shapes, element, 4, 6)
+    program = nova.from_torch(module, *examples, dynamic=dynamic)
+    assert "one program for all sizes" in program.explain()
+    assert "batch=1..1024" in program.explain()
+    for batch, time in SIZES:
+        args = tensors(shapes, element, batch, time)
+        with torch.no_grad():
+            expected = module(*args)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        actual = program(*args)
+        actual = actual if isinstance(actual, tuple) else (actual,)
+        for mine, theirs in zip(actual, expected, strict=True):
+            np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=2e-4, atol=2e-5)
+    assert not program._programs
+
+
+def test_a_saved_module_takes_all_sizes(tmp_path: Path) -> None:
+    module = CASES["decoder"][0].eval()
+    program = nova.from_torch(module, torch.randint(0, 50, (2, 5)), dynamic=({0: BATCH, 1: TIME},))
+    program.save(tmp_path / "decoder.nova")
+    loaded = nova.load(tmp_path / "decoder.nova")
+    for batch, time in SIZES[:3]:
+        ids = torch.randint(0, 50, (batch, time))
+        with torch.no_grad():
+            logits = module(ids)[0]
+        actual = loaded.forward(ids.numpy())[0]
+        np.testing.assert_allclose(actual, logits.numpy(), rtol=2e-4, atol=2e-5)
+
+
+def test_the_graph_of_a_module_takes_symbolic_tensors() -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh())
+    program = nova.from_torch(module, torch.randn(4, 3), dynamic={"input": {0: Dim("n")}})
+    x = nova.input((nova.dim("n", min=2), 3), name="x")
+    loss = (program.function(x) * 2).sum()
+    compiled = nova.compile(loss, inputs=[x], params=list(program.params.values()))
+    for size in (2, 5, 31):
+        array = np.ones((size, 3), "f4")
+        expected = (module(torch.from_numpy(array)) * 2).sum().item()
+        weights = [p.data for p in program.params.values()]
+        np.testing.assert_allclose(compiled(array, *weights), expected, rtol=1e-5)
+
+
+def test_ops_that_need_numbers_are_compiled_for_each_shape() -> None:
+    class Sorted(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.sort(0).values
+
+    program = nova.from_torch(Sorted(), torch.randn(4, 3), dynamic=({0: BATCH},))
+    for size in (2, 5):
+        x = torch.randn(size, 3)
+        np.testing.assert_array_equal(program(x).numpy(), x.sort(0).values.numpy())
+    assert "a program for each shape, since symbolic sizes fail: " in program.explain()
+    assert "axis 0" in program.explain()

@@ -1,0 +1,327 @@
+"""Factorizations and solvers against torch and numpy: values, gradients, special matrices, errors.
+
+Functions of one table are compiled together, which is faster than one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nova
+from nova import linalg
+from nova.errors import AttributeValueError, ShapeError, SymbolicSizeError
+
+RNG = np.random.default_rng(3)
+
+
+def draw(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape)
+
+
+def positive(*shape: int) -> np.ndarray:
+    x = draw(*shape)
+    return x @ np.swapaxes(x, -1, -2) + np.eye(shape[-1])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of Nova and of torch with its operands; `invariant` removes free signs."""
+
+    name: str
+    function: Callable[..., Any]
+    expected: Callable[..., Any]
+    operands: tuple[np.ndarray, ...]
+    grad: bool = True
+    invariant: Callable[..., Any] = lambda *values: values
+
+
+def squares(*values: Any) -> tuple[Any, ...]:
+    return tuple(v * v if v.ndim > 1 else v for v in values)
+
+
+def vector_squares(u: Any, s: Any, v: Any) -> tuple[Any, ...]:
+    return u * u, s, v * v
+
+
+def symmetric(a: Any) -> Any:
+    return a + (a.mT if isinstance(a, torch.Tensor) else a.swapaxes(-1, -2))
+
+
+def triangular(**options: bool) -> tuple[Any, Any]:
+    return (
+        lambda a, b: linalg.solve_triangular(a, b, **options),
+        lambda a, b: torch.linalg.solve_triangular(a, b, **options),
+    )
+
+
+SOLVERS = [
+    Case("cholesky", linalg.cholesky, torch.linalg.cholesky, (positive(2, 5, 5),)),
+    Case(
+        "cholesky_upper",
+        lambda a: linalg.cholesky(a, upper=True),
+        lambda a: torch.linalg.cholesky(a, upper=True),
+        (positive(4, 4),),
+    ),
+    # torch's gradient of the factor has a part in the triangle that is not read.
+    Case(
+        "cholesky_solve",
+        linalg.cholesky_solve,
+        torch.cholesky_solve,
+        (draw(4, 2), draw(4, 4)),
+        grad=False,
+    ),
+    Case("lower", *triangular(upper=False), (positive(2, 5, 5), draw(2, 5, 3))),
+    Case(
+        "upper_right_unit",
+        *triangular(upper=True, left=False, unitriangular=True),
+        (draw(1, 4, 4), draw(2, 3, 4)),
+    ),
+    Case("solve", linalg.solve, torch.linalg.solve, (draw(2, 5, 5), draw(2, 5, 3))),
+    Case("solve_vector", linalg.solve, torch.linalg.solve, (draw(5, 5), draw(5))),
+    Case("solve_vectors", linalg.solve, torch.linalg.solve, (draw(3, 4, 4), draw(3, 4))),
+    Case("inv", linalg.inv, torch.linalg.inv, (draw(2, 2, 4, 4),)),
+    Case("det", linalg.det, torch.linalg.det, (draw(3, 5, 5),)),
+    Case("slogdet", linalg.slogdet, torch.linalg.slogdet, (draw(3, 4, 4),)),
+    Case("lu", linalg.lu, torch.linalg.lu, (draw(2, 4, 4),)),
+]
+FACTORS = [
+    Case("qr_tall", linalg.qr, torch.linalg.qr, (draw(2, 5, 3),)),
+    Case("qr_wide", linalg.qr, torch.linalg.qr, (draw(3, 5),)),
+    Case(
+        "qr_complete",
+        lambda a: linalg.qr(a, "complete"),
+        lambda a: torch.linalg.qr(a, "complete"),
+        (draw(4, 2),),
+        grad=False,
+    ),
+    Case(
+        "eigh",
+        lambda a: linalg.eigh(symmetric(a)),
+        lambda a: torch.linalg.eigh(symmetric(a)),
+        (draw(2, 5, 5),),
+        invariant=squares,
+    ),
+    Case(
+        "eigvalsh_upper",
+        lambda a: linalg.eigvalsh(a, "U"),
+        lambda a: torch.linalg.eigvalsh(a, "U"),
+        (draw(4, 4),),
+        grad=False,
+    ),
+    Case(
+        "svd_tall",
+        lambda a: linalg.svd(a, full_matrices=False),
+        lambda a: torch.linalg.svd(a, full_matrices=False),
+        (draw(2, 5, 3),),
+        invariant=vector_squares,
+    ),
+    Case(
+        "svd_wide",
+        lambda a: linalg.svd(a, full_matrices=False),
+        lambda a: torch.linalg.svd(a, full_matrices=False),
+        (draw(2, 4),),
+        invariant=vector_squares,
+    ),
+    Case("svdvals", linalg.svdvals, torch.linalg.svdvals, (draw(4, 4),)),
+    Case("pinv", linalg.pinv, torch.linalg.pinv, (draw(5, 3),)),
+    Case(
+        "lstsq",
+        linalg.lstsq,
+        lambda a, b: torch.linalg.lstsq(a, b, driver="gelsd").solution,
+        (draw(5, 3), draw(5, 2)),
+        grad=False,
+    ),
+]
+NORMS = [
+    *(
+        Case(
+            f"matrix_norm_{order}",
+            lambda a, order=order: linalg.matrix_norm(a, order),
+            lambda a, order=order: torch.linalg.matrix_norm(a, order),
+            (draw(2, 3, 4),),
+        )
+        for order in ("fro", 1, -1, np.inf, -np.inf, 2, "nuc")
+    ),
+    Case("vector_norm", linalg.vector_norm, torch.linalg.vector_norm, (draw(3, 4),)),
+    Case("cond", linalg.cond, torch.linalg.cond, (draw(3, 3),), grad=False),
+    Case(
+        "cond_1",
+        lambda a: linalg.cond(a, 1),
+        lambda a: torch.linalg.cond(a, 1),
+        (draw(3, 3),),
+        grad=False,
+    ),
+    *(
+        Case(
+            f"matrix_power_{n}",
+            lambda a, n=n: linalg.matrix_power(a, n),
+            lambda a, n=n: torch.linalg.matrix_power(a, n),
+            (draw(2, 3, 3),),
+            grad=n != 0,
+        )
+        for n in (5, -2, 0)
+    ),
+]
+
+
+def check(cases: list[Case], dtype: str = "f8", rtol: float = 1e-9, **options: Any) -> None:
+    """Values and gradients of all cases by one program."""
+    inputs, results, names, expected = [], [], [], []
+    for case in cases:
+        operands = [x.astype(dtype) for x in case.operands]
+        tensors = [
+            nova.tensor(x, requires_grad=case.grad, name=f"{case.name}_{i}")
+            for i, x in enumerate(operands)
+        ]
+        truths = [torch.tensor(x.astype("f8"), requires_grad=case.grad) for x in operands]
+        values = case.invariant(*as_tuple(case.function(*tensors)))
+        wanted = case.invariant(*as_tuple(case.expected(*truths)))
+        results += values
+        expected += [w.detach().numpy() for w in wanted]
+        names += [case.name] * len(values)
+        inputs += tensors
+        if case.grad and any(w.requires_grad for w in wanted):
+            weights = [RNG.standard_normal(tuple(w.shape)) for w in wanted]
+            terms = [(v * w.astype(dtype)).sum() for v, w in zip(values, weights, strict=True)]
+            nova.backward(sum(terms[1:], terms[0]))
+            sums = [(v * torch.tensor(w)).sum() for v, w in zip(wanted, weights, strict=True)]
+            sum(sums[1:], sums[0]).backward()
+            for tensor, truth in zip(tensors, truths, strict=True):
+                if truth.grad is not None:
+                    results.append(tensor.grad)
+                    expected.append(truth.grad.numpy())
+                    names.append(f"gradient of {case.name}")
+    program = nova.compile(results, inputs=inputs, **options)
+    outcome = program.run([t.data for t in inputs])
+    for name, actual, want in zip(names, outcome, expected, strict=True):
+        assert actual.shape == want.shape, name
+        scale = max(1.0, float(np.abs(want).max(initial=0.0)))
+        assert np.allclose(actual, want, rtol=rtol, atol=rtol * scale), (
+            f"{name}: {np.abs(actual - want).max()}"
+        )
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def test_solvers() -> None:
+    check(SOLVERS)
+
+
+def test_factors() -> None:
+    check(FACTORS)
+
+
+def test_norms_and_powers() -> None:
+    check(NORMS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cases", [SOLVERS, FACTORS, NORMS], ids=["solvers", "factors", "norms"])
+def test_single_precision(cases: list[Case]) -> None:
+    check(cases, "f4", 5e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cases", [SOLVERS, FACTORS], ids=["solvers", "factors"])
+def test_on_the_simulated_device(cases: list[Case]) -> None:
+    check(cases[::3], "f8", 1e-9, target="cuda:sm_80", run_mode="sim")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 17, 32])
+def test_sizes(n: int) -> None:
+    """Sizes that are odd or even: the Jacobi methods pad them."""
+    a = draw(n, n)
+    p, lower, upper = nova.jit(linalg.lu)(a)
+    assert np.allclose(p @ lower @ upper, a)
+    w, v = nova.jit(linalg.eigh)(a + a.T)
+    assert np.allclose((v * w) @ v.T, a + a.T) and np.allclose(w, np.linalg.eigvalsh(a + a.T))
+    u, s, vh = nova.jit(linalg.svd)(a)
+    assert np.allclose((u * s) @ vh, a) and np.allclose(s, np.linalg.svd(a)[1])
+
+
+def test_special_matrices() -> None:
+    ones = np.full((4, 3), 1e-30, "f4")
+    singular = np.array([[1.0, 2.0], [2.0, 4.0]])
+
+    @nova.jit
+    def run(ones: Any, singular: Any) -> Any:
+        return (
+            linalg.svd(ones),
+            linalg.det(singular),
+            linalg.slogdet(singular),
+            linalg.cholesky(-singular),
+            linalg.matrix_rank(singular),
+            linalg.eigvalsh(singular * np.nan),
+            linalg.pinv(singular),
+            linalg.qr(singular * 0.0),
+        )
+
+    (u, s, vh), zero, (sign, log), not_positive, rank, nans, inverse, (q, r) = run(ones, singular)
+    # Rank one: the other singular vectors are still orthonormal.
+    assert np.allclose(u.T @ u, np.eye(4), atol=1e-6)
+    assert np.allclose(vh @ vh.T, np.eye(3), atol=1e-6)
+    assert np.allclose(s, [np.sqrt(12) * 1e-30, 0, 0], rtol=1e-6, atol=1e-36)
+    assert zero == 0.0 and sign == 0.0 and log == -np.inf and rank == 1
+    assert np.isnan(not_positive).any() and np.isnan(nans).all()
+    assert np.allclose(inverse, np.linalg.pinv(singular))
+    assert np.array_equal(q, np.eye(2)) and not r.any()
+
+
+@pytest.mark.slow
+def test_second_derivative() -> None:
+    a = positive(3, 3)
+    gradient = nova.grad(lambda x: linalg.slogdet(x)[1])
+    rows = [nova.grad(lambda x, i=i: nova.reshape(gradient(x), (9,))[i])(a) for i in range(9)]
+    actual = np.stack([np.asarray(row) for row in rows]).reshape(3, 3, 3, 3)
+    wanted = torch.autograd.functional.hessian(
+        lambda x: torch.linalg.slogdet(x)[1], torch.tensor(a)
+    )
+    assert np.allclose(actual, wanted.numpy())
+
+
+def test_in_a_file(tmp_path: Path) -> None:
+    a, b = positive(4, 4).astype("f4"), draw(4, 2).astype("f4")
+    A, B = nova.tensor(a, name="A"), nova.tensor(b, name="B")
+    nova.compile(linalg.solve(A, B), inputs=[A, B]).save(tmp_path / "solve.nova")
+    assert np.allclose(nova.load(tmp_path / "solve.nova")(a, b), np.linalg.solve(a, b), atol=1e-4)
+
+
+def test_half_precision_computes_in_single() -> None:
+    a = positive(3, 3).astype("f2")
+    factor = linalg.cholesky(nova.tensor(a))
+    assert factor.dtype.name == "f16" or str(factor.dtype) == "float16"
+    exact = np.linalg.cholesky(a.astype("f8"))
+    assert np.allclose(factor.numpy().astype("f8"), exact, rtol=2e-3, atol=2e-3)
+
+
+ERRORS = [
+    (lambda: linalg.cholesky(draw(3)), ShapeError, "cholesky"),
+    (lambda: linalg.inv(draw(3, 4)), ShapeError, "not square"),
+    (lambda: linalg.solve(draw(3, 3), draw(4, 2)), ShapeError, "right side"),
+    (lambda: linalg.solve_triangular(draw(3, 3), draw(2, 2), upper=True), ShapeError, "right side"),
+    (lambda: linalg.qr(draw(3, 3), "economic"), AttributeValueError, "mode 'economic'"),
+    (lambda: linalg.eigh(draw(3, 3), "X"), AttributeValueError, "UPLO 'X'"),
+    (lambda: linalg.matrix_norm(draw(3, 3), 3), AttributeValueError, "ord 3"),
+    (lambda: linalg.matrix_power(draw(3, 3), 0.5), AttributeValueError, "not an int"),
+    (
+        lambda: linalg.inv(nova.input((nova.dim("N"), 3), "f32")),
+        SymbolicSizeError,
+        "symbolic sizes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "says"), ERRORS)
+def test_errors(call: Callable[[], Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        call()
