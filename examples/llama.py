@@ -88,7 +88,7 @@ class Config:
             return angles
         if scaling.get("rope_type", scaling.get("type")) != "llama3":
             raise ValueError(f"rope_scaling: only llama3 is supported, not {dict(scaling)}")
-        # Llama 3.1: long waves are stretched, short ones stay, those between are mixed.
+        # Llama 3.1: long waves are stretched, short ones stay, those between are averaged.
         waves = 2 * np.pi / angles
         old = scaling["original_max_position_embeddings"]
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
@@ -177,8 +177,8 @@ class Layer(nn.Module):
             config.num_key_value_heads,
             config.head_dim,
         )
-        mixed = nova.rms_norm(x, self.norm1, eps=config.rms_norm_eps) @ self.qkv.T
-        parts = mixed.reshape((count, heads + 2 * keys, width)).transpose((1, 0, 2))
+        projected = nova.rms_norm(x, self.norm1, eps=config.rms_norm_eps) @ self.qkv.T
+        parts = projected.reshape((count, heads + 2 * keys, width)).transpose((1, 0, 2))
         turned = nova.rope(parts[: heads + keys], *angles)
         k = nova.dynamic_update_slice(cache[0], turned[heads:], (0, start, 0))
         v = nova.dynamic_update_slice(cache[1], parts[heads + keys :], (0, start, 0))
