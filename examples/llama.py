@@ -179,12 +179,12 @@ class Layer(nn.Module):
         )
         projected = nova.rms_norm(x, self.norm1, eps=config.rms_norm_eps) @ self.qkv.T
         parts = projected.reshape((count, heads + 2 * keys, width)).transpose((1, 0, 2))
-        turned = nova.rope(parts[: heads + keys], *angles)
-        k = nova.dynamic_update_slice(cache[0], turned[heads:], (0, start, 0))
+        rotated = nova.rope(parts[: heads + keys], *angles)
+        k = nova.dynamic_update_slice(cache[0], rotated[heads:], (0, start, 0))
         v = nova.dynamic_update_slice(cache[1], parts[heads + keys :], (0, start, 0))
         # Heads of a group attend to the same keys: their rows are those of one attention.
         group = heads // keys
-        q = turned[:heads].reshape((keys, group * count, width))
+        q = rotated[:heads].reshape((keys, group * count, width))
         mask = nova.broadcast_to(visible, (group, *visible.shape))
         attended = nova.scaled_dot_product_attention(
             q, k, v, mask.reshape((group * count, visible.shape[1]))
@@ -232,8 +232,8 @@ class Llama(nn.Module):
         """The hidden rows of tokens at positions from `start` on, and the caches with them."""
         context = caches[0][0].shape[1]
         positions = start + nova.arange(tokens.shape[0])
-        turns = nova.cast(positions, dtype=nova.f32)[:, None] * self._frequencies()
-        angles = (nova.cos(turns), nova.sin(turns))
+        phases = nova.cast(positions, dtype=nova.f32)[:, None] * self._frequencies()
+        angles = (nova.cos(phases), nova.sin(phases))
         visible = nova.arange(context) <= positions[:, None]
         x = nova.embedding(self.embedding, tokens)
         updated = []
