@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/device_control.h"
+#include "gpu/control/device_control.h"
 
 uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer)
 {

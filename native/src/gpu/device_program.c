@@ -1,5 +1,5 @@
 /* Programs of a device: their kernels, and the executions of their runs. */
-#include "gpu/device_control.h"
+#include "gpu/control/device_control.h"
 
 #include <stdio.h>
 #include <stdlib.h>

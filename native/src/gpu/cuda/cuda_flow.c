@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/cuda_flow_code.h"
-#include "gpu/cuda_state.h"
+#include "gpu/cuda/cuda_flow_code.h"
+#include "gpu/cuda/cuda_state.h"
 
 enum { CONDITIONAL_VERSION = 12040, SWITCH_VERSION = 12080 };
 enum { NODE_CONDITIONAL = 13, CONDITION_IF = 0, CONDITION_WHILE = 1, CONDITION_SWITCH = 2 };

@@ -8,7 +8,7 @@
  *
  * Without flows the host decides: it reads selectors and conditions from the device, and enqueues
  * every iteration. */
-#include "gpu/device_control.h"
+#include "gpu/control/device_control.h"
 
 #include <stdlib.h>
 #include <string.h>

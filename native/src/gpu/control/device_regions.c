@@ -1,7 +1,7 @@
 /* The regions of a program with loops and branches on a device, found at load time. */
 #include <stdlib.h>
 
-#include "gpu/device_control.h"
+#include "gpu/control/device_control.h"
 
 /* Launches of an unrolled loop: their graph takes memory of the device, and time to create. */
 enum { MOST_UNROLLED = 2048 };

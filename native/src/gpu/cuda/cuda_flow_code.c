@@ -2,7 +2,7 @@
  *
  * Parameters are words of 8 bytes (cuda_flow.c). A copy has five: the two addresses, the size, and
  * the strides of the addresses by the position. One block runs `begin`, `next` and `select`. */
-#include "gpu/cuda_flow_code.h"
+#include "gpu/cuda/cuda_flow_code.h"
 
 /* Copies `%count` entries from parameter offset `%entry` on, at `%position`: thread `%first` of
  * `%threads`. `id` makes the labels unique. 16 bytes at a time if both addresses and the size

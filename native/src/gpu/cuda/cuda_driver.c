@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/cuda_state.h"
+#include "gpu/cuda/cuda_state.h"
 #include "nova/file.h"
 
 /* Nodes of one chain, and its executable graph. */
