@@ -178,6 +178,11 @@ def compile_plan(
     settings = current_settings(local_target(target), fast_math, max_workspace, tune)
     if specialize is not None:
         settings = replace(settings, specialize=read_specialize(specialize, plan.dims))
+        if settings.specialize and parse_target(settings.target).is_device:
+            raise TargetError(
+                f"target {settings.target!r}: specialize is for programs that run on CPUs",
+                hint="compile a static program for each of the sizes",
+            )
     check_target(settings.target)
     chosen = device_of(settings, run_mode)
     device = chosen and (device or chosen)

@@ -105,9 +105,9 @@ def _background() -> ThreadPoolExecutor:
 def watch(program: Compiled) -> None:
     """Let a program with symbolic sizes compile code for a size after `specialize_after` calls."""
     native, calls = program._executable.program, knobs.get("specialize_after")
-    if not calls or not isinstance(native, SymbolicProgram) or not program.has_plan:
+    if not calls or not isinstance(native, SymbolicProgram) or program.is_on_device:
         return
-    if missing_packages():
+    if not program.has_plan or missing_packages():
         return
 
     def specialize(sizes: dict[str, int], use: Callable[[Any], None]) -> None:

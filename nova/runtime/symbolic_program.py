@@ -76,10 +76,7 @@ class SymbolicProgram:
         shapes = unpack_symbolic(block)
         self.dims: tuple[Dim, ...] = shapes.dims
         self._args, self._outputs, self._make = args, outputs, make
-        extents = iter(shapes.extents)
-        self.shapes: tuple[tuple[Size, ...], ...] = tuple(
-            tuple(next(extents) for _ in spec.shape) for spec in (*args, *outputs)
-        )
+        self.shapes: tuple[tuple[Size, ...], ...] = shapes.shapes((*args, *outputs))
         self._axes = [self._axis_of(dim) for dim in self.dims]
         self._programs: OrderedDict[tuple[int, ...], _native.Program] = OrderedDict()
         self._tables = dict(specialized)
@@ -202,6 +199,27 @@ class SymbolicProgram:
         if (late := self._late.get(sizes)) is not None:
             self._keep(sizes, late)
             return late
+        try:
+            program = self._make_for(sizes)
+        except (ValueError, OverflowError) as error:
+            raise WorkspaceError(
+                f"there is no program for {self._text(sizes)}: {error}",
+                where=str(user_location()),
+                hint="the arrays and the scratch memory of a run have less than 2**63 bytes",
+            ) from None
+        if self._max_workspace is not None and program.workspace_size > self._max_workspace:
+            raise WorkspaceError(
+                f"the program needs {program.workspace_size} bytes of scratch memory for "
+                f"{self._text(sizes)}, and max_workspace allows {self._max_workspace}",
+                where=str(user_location()),
+                hint="call it with smaller arrays, or compile it with a larger max_workspace",
+            )
+        self._name(program, sizes, "specialized" if sizes in self._tables else "symbolic")
+        self._keep(sizes, program)
+        return program
+
+    def _make_for(self, sizes: tuple[int, ...]) -> _native.Program:
+        """A native program for these sizes: of the code for them, or of that for all sizes."""
         tables: bytes | memoryview | None = self._tables.get(sizes)
         values: bytes | None = None
         if tables is None:
@@ -213,16 +231,7 @@ class SymbolicProgram:
             for spec, shape in zip(specs, shapes, strict=True)
         ]
         count = len(self._args)
-        program = self._make(tables, values, static[:count], static[count:])
-        if self._max_workspace is not None and program.workspace_size > self._max_workspace:
-            raise WorkspaceError(
-                f"the program needs {program.workspace_size} bytes of scratch memory for "
-                f"{', '.join(f'{name}={size}' for name, size in named.items())}, and "
-                f"max_workspace allows {self._max_workspace}"
-            )
-        self._name(program, sizes, "symbolic" if values is not None else "specialized")
-        self._keep(sizes, program)
-        return program
+        return self._make(tables, values, static[:count], static[count:])
 
     def _keep(self, sizes: tuple[int, ...], program: _native.Program) -> None:
         with self._lock:

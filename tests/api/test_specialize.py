@@ -211,6 +211,11 @@ def test_static_programs_have_nothing_to_specialize():
         nova.jit(lambda x: x, specialize=[4])
 
 
+def test_devices_have_no_specialized_code():
+    with pytest.raises(errors.TargetError, match="for programs that run on CPUs"):
+        classifier([64], target="cuda:sm_80", run_mode="sim")
+
+
 def test_code_for_other_sizes_is_refused(monkeypatch: pytest.MonkeyPatch):
     def pack(symbolic: bytes, combinations: Any) -> bytes:
         return pack_specialized(symbolic, [((63,), tables) for _, tables in combinations])
