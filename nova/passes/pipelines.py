@@ -271,11 +271,14 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
 
 
 def buffers_to_device(
-    target: str = "cuda:sm_80", tf32: bool = False, gpu_gemm: str = "auto"
+    target: str = "cuda:sm_80",
+    tf32: bool = False,
+    gpu_gemm: str = "auto",
+    gpu_attention: str = "auto",
 ) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32, gpu_gemm),
+        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention),
         UpstreamPass("canonicalize,cse"),
     ]
 

@@ -43,7 +43,7 @@ from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.launches import find_constant, read_launch
-from nova.ir.symbolic.size_table import SizeTable
+from nova.ir.symbolic.size_table import SizeTable, decoded
 from nova.ir.tensor_maps import parse_row
 from nova.ir.walk import find_function, find_ops, kernels, main_function
 from nova.passes.base import Pass
@@ -327,7 +327,7 @@ def _launch_of(
     launch = read_launch(launches[0], None if blocks is None else 1)
     arguments = list(function.entry_block.arguments)
     parameters = [_parameter(function, value, arguments) for value in launch.operands]
-    maps = _tensor_maps(function, [p.number for p in parameters if not p.is_size])
+    maps = _tensor_maps(function, parameters, sizes)
     flops = _flops(function) if flops is None else flops
     grid = launch.grid
     if sizes is not None and blocks is not None:
@@ -361,19 +361,26 @@ def _parameter(function: Any, value: Any, arguments: list[Any]) -> _Parameter:
     )
 
 
+def _decoded(numbers: tuple[int, ...], sizes: Placeholders | None) -> tuple[int, ...]:
+    """Numbers of the IR in the tables: placeholders for representatives of symbolic sizes."""
+    return numbers if sizes is None else tuple(map(sizes.of, decoded(numbers)))
+
+
 def _flops(function: Any) -> int:
     """The floating-point operations of a kernel; a hand-written launch has an estimate only."""
     flops = FLOPS.find(function)
     return Kernel(function).work if flops is None else flops
 
 
-def _tensor_maps(function: Any, order: list[int]) -> tuple[TensorMapSpec, ...]:
-    """The tensor maps of a kernel; `order` are the arguments that are operands of its launch."""
+def _tensor_maps(
+    function: Any, parameters: list[_Parameter], sizes: Placeholders | None
+) -> tuple[TensorMapSpec, ...]:
+    """The tensor maps of a kernel, whose launch has these operands."""
     specs = []
     for row in TENSOR_MAPS.find(function) or ():
         try:
             tensor = parse_row(row)
-            operand = order.index(tensor.argument)
+            operand = parameters.index(_Parameter(tensor.argument))
         except ValueError:
             raise LoweringError(
                 f"{TENSOR_MAPS.name} of @{function.name.value} has {list(row)}, which is not a "
@@ -382,7 +389,12 @@ def _tensor_maps(function: Any, order: list[int]) -> tuple[TensorMapSpec, ...]:
             ) from None
         specs.append(
             TensorMapSpec(
-                operand, tensor.offset, tensor.element, tensor.dims, tensor.strides, tensor.box
+                operand,
+                tensor.offset,
+                tensor.element,
+                _decoded(tensor.dims, sizes),
+                _decoded(tensor.strides, sizes),
+                tensor.box,
             )
         )
     return tuple(specs)
