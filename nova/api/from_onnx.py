@@ -2,7 +2,8 @@
 
 In: a path, bytes or a `ModelProto`. Out: an `OnnxProgram`, which is called with the model's inputs.
 Axes without a size are symbolic: one program takes all sizes. If an op needs numbers, or values of
-inputs decide shapes, the program is specialized: each new combination is compiled once. The package `onnx` is optional, imported on the first call.
+inputs decide shapes, the program is specialized: each new combination is compiled once. The
+package `onnx` is optional, imported on the first call.
 """
 
 from __future__ import annotations
