@@ -15,10 +15,11 @@ import numpy as np
 
 from nova.core.dtypes import DType, TensorType, f64
 from nova.debug.plan_transforms import Program
+from nova.graph.autodiff import vjp_of
 from nova.graph.build import make_node
 from nova.graph.interpret import evaluate, op_value
 from nova.graph.tensor import Tensor
-from nova.ops import OPS, F, Op
+from nova.ops import OPS, Op
 from nova.plan import Argument, Derivation, Input, Plan, Signature, Slot, Step
 
 _ATTEMPTS = 4
@@ -121,9 +122,7 @@ class _Attempt:
         leaves = [Tensor(t) for t in self.types]
         seed = Tensor(self.out)
         node = make_node(self.op, tuple(leaves), self.attrs, self.out)
-        assert self.op.vjp is not None
-        pieces = self.op.vjp(F, seed, node, *leaves, **self.attrs)
-        piece = (pieces if isinstance(pieces, tuple | list) else (pieces,))[self.operand]
+        piece = vjp_of(node, seed, node, leaves)[self.operand]
         if piece is None:
             return np.zeros(self.types[self.operand].shape)
         feed = dict(zip(leaves, arrays, strict=True)) | {seed: weights}

@@ -137,12 +137,20 @@ def _propagate(
 
 
 def _vjp(node: Tensor, grad: Tensor, recompute: Recompute) -> Sequence[Tensor | None]:
+    value, operands = recompute.values(node, grad)
+    return vjp_of(node, grad, value, operands)
+
+
+def vjp_of(
+    node: Tensor, grad: Tensor, value: Tensor, operands: Sequence[Tensor]
+) -> Sequence[Tensor | None]:
+    """The gradients of the operands of a node with this `value`, given the gradient of it."""
     op = node.op
     assert op is not None
-    value, operands = recompute.values(node, grad)
     if op.vjp is not None:
         result = op.vjp(F, grad, value, *operands, **node.attrs)
-        return result if isinstance(result, tuple | list) else (result,)
+        if result is not NotImplemented:
+            return result if isinstance(result, tuple | list) else (result,)
     if op.compose is not None:
         return _vjp_of_expansion(node, operands, grad)
     if "nograd" in op.tags:

@@ -6,11 +6,13 @@ Each is one primitive, so that f16 and bf16 round once; swiglu is a composite ov
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import TensorType
+from nova.core.dtypes import TensorType, bf16, f16, f32
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.pointwise import in_f32, unary
 from nova.ops.rules import Types, broadcast_shapes, is_zero
@@ -27,6 +29,20 @@ K, C = math.sqrt(2.0 / math.pi), 0.044715
 GELU_FLAT = 10.0
 # Beyond this tanh(softplus(x)) is 1 in f64.
 MISH_LINEAR = 20.0
+
+
+def _rounded_once(vjp: Callable[..., Any]) -> Callable[..., Any]:
+    """A derivative of several ops: for f16 and bf16 computed in f32, and rounded at the end."""
+
+    @wraps(vjp)
+    def gradient(F: Any, g: Any, out: Any, x: Any, **attrs: Any) -> Any:
+        if x.dtype not in (f16, bf16):
+            return vjp(F, g, out, x, **attrs)
+        wide = vjp(F, F.cast(g, dtype=f32), out, F.cast(x, dtype=f32), **attrs)
+        return F.cast(wide, dtype=x.dtype)
+
+    return gradient
+
 
 # --- sigmoid and functions of it ----------------------------------------------------------------
 
@@ -56,6 +72,7 @@ def _numpy_silu(x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, x * root * root, x) / (root * root + x.dtype.type(1))
 
 
+@_rounded_once
 def _vjp_silu(F: Any, g: Any, out: Any, x: Any) -> Any:
     s = F.sigmoid(x)
     return g * (s * (1.0 + x * (1.0 - s)))
@@ -80,6 +97,7 @@ def _scalar_mish(s: Any, x: Any) -> Any:
     return x * (n / (n + 2))
 
 
+@_rounded_once
 def _vjp_mish(F: Any, g: Any, out: Any, x: Any) -> Any:
     t = F.tanh(F.softplus(x))
     return g * (t + x * (1.0 - t * t) * F.sigmoid(x))
@@ -111,6 +129,7 @@ def _numpy_gelu(x: np.ndarray, approximate: str) -> np.ndarray:
     return x * x.dtype.type(0.5) * (bent + x.dtype.type(1))
 
 
+@_rounded_once
 def _vjp_gelu(F: Any, g: Any, out: Any, x: Any, approximate: str) -> Any:
     if approximate == "none":
         density = F.exp(x * x * -0.5) * INV_SQRT_2PI

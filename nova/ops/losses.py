@@ -231,6 +231,9 @@ def _cross_entropy(
 ) -> Any:
     wide, wide_weight = widened(F, x, weight)
     axis = _class_axis(x.shape)
+    if target.dtype is i64 and weight is None:
+        terms, counted = _score_terms(F, x, wide, target, label_smoothing, ignore_index)
+        return _reduce_counted(F, terms, counted, reduction, x.dtype)
     log_p = F.log_softmax(wide, axis=axis)
     if target.dtype is i64:
         terms, counted = _index_terms(F, log_p, target, wide_weight, label_smoothing, ignore_index)
@@ -242,6 +245,38 @@ def _cross_entropy(
     if wide_weight is not None:
         weighted = weighted * _along_classes(F, wide_weight, len(x.shape), axis)
     return _reduce(F, -F.sum(weighted, axis=axis), reduction, x.dtype)
+
+
+def _cross_entropy_vjp(
+    F: Any,
+    g: Any,
+    out: Any,
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    label_smoothing: float,
+    ignore_index: int,
+    reduction: str,
+) -> Any:
+    """softmax(x) minus the target distribution, from the scores and their logsumexp alone.
+
+    The expansion's own gradient would keep a mask and the probabilities of all classes.
+    """
+    if target.dtype is not i64 or weight is not None:
+        return NotImplemented
+    wide_g, wide = widened(F, g, x)
+    axis = _class_axis(x.shape)
+    index, valid = _class_index(F, target, x.shape[axis], ignore_index)
+    counted = as_type(F, valid, wide.dtype)
+    if reduction == "mean":
+        wide_g = wide_g / F.sum(counted)
+    each = F.unsqueeze(F.where(valid, F.expand(wide_g, target.shape), 0.0), axis)
+    logsumexp = F.logsumexp(wide, axis=axis, keepdims=True)
+    expected = as_type(F, _is_chosen(F, index, x.shape, axis), wide.dtype)
+    if label_smoothing:
+        expected = expected * (1.0 - label_smoothing) + label_smoothing / x.shape[axis]
+    return as_type(F, (F.exp(wide - logsumexp) - expected) * each, x.dtype), None
 
 
 def _nll(
@@ -258,17 +293,42 @@ def _reduce_counted(F: Any, terms: Any, counted: Any, reduction: str, dtype: DTy
     return _reduce(F, terms, reduction, dtype)
 
 
+def _class_index(F: Any, target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
+    """The class of each target, from 0; and whether it counts."""
+    valid = F.ne(target, ignore_index)
+    index = F.where(F.lt(target, 0), target + classes, target)
+    return F.clamp(index, min=0, max=classes - 1), valid
+
+
+def _is_chosen(F: Any, index: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """For every score, whether its class is that of the target."""
+    classes = _along_classes(F, F.arange(shape[axis]), len(shape), axis)
+    return F.eq(F.unsqueeze(index, axis), classes)
+
+
+def _score_terms(
+    F: Any, x: Any, wide: Any, target: Any, smoothing: float, ignore_index: int
+) -> tuple[Any, Any]:
+    """The loss of each target, from the logsumexp of the scores; and how much it counts."""
+    axis = _class_axis(x.shape)
+    index, valid = _class_index(F, target, x.shape[axis], ignore_index)
+    score = F.squeeze(F.gather(x, F.unsqueeze(index, axis), axis=axis), axis)
+    (score,) = widened(F, score)
+    if smoothing:
+        score = score * (1.0 - smoothing) + F.mean(wide, axis=axis) * smoothing
+    loss = F.logsumexp(wide, axis=axis) - score
+    return F.where(valid, loss, 0.0), as_type(F, valid, wide.dtype)
+
+
 def _index_terms(
     F: Any, log_p: Any, target: Any, weight: Any, smoothing: float, ignore_index: int
 ) -> tuple[Any, Any]:
     """The loss of each target and how much it counts in the mean: its weight, 0 where ignored."""
     rank, axis = len(log_p.shape), _class_axis(log_p.shape)
     classes = log_p.shape[axis]
-    valid = F.ne(target, ignore_index)
-    index = F.where(F.lt(target, 0), target + classes, target)
-    index = F.unsqueeze(F.clamp(index, min=0, max=classes - 1), axis)
+    index, valid = _class_index(F, target, classes, ignore_index)
     # Selected by comparison, not by gather: the gradient is then elementwise, without a scatter.
-    chosen = F.eq(index, _along_classes(F, F.arange(classes), rank, axis))
+    chosen = _is_chosen(F, index, log_p.shape, axis)
     each = 1.0 if weight is None else _along_classes(F, weight, rank, axis)
     weighted = log_p if weight is None else log_p * each
     loss = -F.sum(F.where(chosen, weighted, 0.0), axis=axis)
@@ -335,6 +395,7 @@ ROWS: tuple[Op, ...] = (
         canon=_class_canon,
         infer=_class_type,
         compose=_cross_entropy,
+        vjp=_cross_entropy_vjp,
         tags=frozenset({"smooth"}),
         domain=("real", "index", "positive"),
     ),

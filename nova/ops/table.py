@@ -52,7 +52,8 @@ class Op:
     numpy     (*arrays, **attrs) -> array: the reference. Composites may leave it out: the
               interpreter then runs the expansion.
     vjp       (F, g, out, *operands, **attrs) -> one gradient (or None) per operand. `nograd` in
-              tags says on purpose that there is none (comparisons, integer results).
+              tags says on purpose that there is none (comparisons, integer results). A composite
+              may return NotImplemented: the gradient is then that of its expansion.
     lower     (b, out_type, *values, **attrs) -> MLIR value.
     lower_in_place  like `lower`, but the result may overwrite the first operand.
     scalar    for elementwise rows: (s, *scalars, **attrs) -> scalar; `lower` is derived from it.

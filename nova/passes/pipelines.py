@@ -61,6 +61,7 @@ from nova.passes.tensor.fuse_elementwise import FuseElementwise
 from nova.passes.tensor.mark_in_place import MarkInPlace
 from nova.passes.tensor.narrow_attention import NarrowAttention
 from nova.passes.tensor.raise_to_contract import RaiseToContract
+from nova.passes.tensor.sink_conversions import SinkConversions
 from nova.passes.tensor.split_reductions import SplitReductions
 from nova.passes.tensor.wrap_attention import WrapAttention
 
@@ -69,6 +70,8 @@ _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
+# Bytes of device memory that kernels may take so that independent ones run concurrently.
+_SPARE_DEVICE_MEMORY = 128 << 20
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
@@ -90,7 +93,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         *([FormAttention(), UpstreamPass("cse")] if attention else []),
         *([] if host_regions else [MarkInPlace()]),
         ConvertNovaToLinalg(),
-        *linalg_fusion(),
+        *linalg_fusion(sink_conversions=host_regions),
         WrapAttention(),
     ]
 
@@ -155,10 +158,12 @@ def import_linalg() -> list[Pass]:
     ]
 
 
-def linalg_fusion() -> list[Pass]:
-    """Elementwise fusion."""
+def linalg_fusion(sink_conversions: bool = False) -> list[Pass]:
+    """Elementwise fusion; with `sink_conversions`, for a device, 16-bit floats are stored."""
     return [
         UpstreamPass("canonicalize,cse"),
+        # After CSE, which would merge the copies, and before fusion, which needs them.
+        *([SinkConversions()] if sink_conversions else []),
         # Before fusion, which would merge a transpose into other elementwise ops.
         FoldTransposes(),
         FuseElementwise(),
@@ -201,8 +206,9 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    plan = PlanWorkspace(max_workspace, overwrite=False)  # loops of a device read values again
-    return [BufferizeKernels(), PinControlFlow(), plan, DedupKernels()]
+    # Loops that are inlined read values again: nothing is overwritten for them.
+    plan = PlanWorkspace(max_workspace, overwrite=False, spare=_SPARE_DEVICE_MEMORY, on_device=True)
+    return [BufferizeKernels(), PinControlFlow(), plan, HoistRegions(), DedupKernels()]
 
 
 def buffers_to_loops(
@@ -265,11 +271,14 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
 
 
 def buffers_to_device(
-    target: str = "cuda:sm_80", tf32: bool = False, gpu_gemm: str = "auto"
+    target: str = "cuda:sm_80",
+    tf32: bool = False,
+    gpu_gemm: str = "auto",
+    gpu_attention: str = "auto",
 ) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32, gpu_gemm),
+        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention),
         UpstreamPass("canonicalize,cse"),
     ]
 

@@ -61,6 +61,7 @@ PASS_MODULES: dict[str, str] = {
     "raise-to-contract": "nova.passes.tensor.raise_to_contract",
     "set-launch-bounds": "nova.passes.gpu.set_launch_bounds",
     "share-reciprocals": "nova.passes.math.share_reciprocals",
+    "sink-conversions": "nova.passes.tensor.sink_conversions",
     "simplify-stablehlo": "nova.passes.importing.simplify_stablehlo",
     "split-reductions": "nova.passes.tensor.split_reductions",
     "trim-windows": "nova.passes.importing.trim_windows",

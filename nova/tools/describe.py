@@ -146,7 +146,7 @@ def describe_devices(artifact: Artifact) -> list[dict[str, Any]]:
     """The device code in the file: whose kernels it holds, and which devices would take it."""
     manifest = artifact.manifest
     kernels = {
-        spec.cpu: [k.symbol for k in artifact.tables(n).kernels if k.device is not None]
+        spec.cpu: artifact.tables(n).device_symbols
         for n, spec in enumerate(manifest.variants)
         if spec.is_device
     }

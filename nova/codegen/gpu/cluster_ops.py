@@ -13,7 +13,7 @@ from typing import Any
 from nova.codegen.common.combine import Combine
 from nova.codegen.gpu.block_ops import is_equal, when
 from nova.codegen.gpu.ptx_ops import word
-from nova.ir.bindings import ir, memref
+from nova.ir.bindings import arith, ir, memref
 from nova.ir.gpu_bindings import llvm
 from nova.ir.index import index
 
@@ -73,10 +73,21 @@ def reduce_cluster(value: Any, combine: Combine, slot: Any, thread: Any, blocks:
     """
     with when(is_equal(thread, index(0))):
         memref.store(value, slot, [index(0)])
+    first = memref.extract_aligned_pointer_as_index(slot)
+    return load_over_cluster(first, index(0), value.type, combine, blocks)
+
+
+def load_over_cluster(
+    first: Any, number: Any, type_: ir.Type, combine: Combine, blocks: int
+) -> Any:
+    """Combine element `number` after address `first` of all blocks of a cluster, in their order.
+
+    The blocks have just stored the elements: a barrier of the cluster comes before the loads.
+    """
     cluster_barrier()
-    address = word(memref.extract_aligned_pointer_as_index(slot))
+    address = word(arith.addi(first, arith.muli(number, index(type_.width // 8))))
     total = None
     for rank in range(blocks):
-        other = load_remote(value.type, map_shared(address, word(rank)))
+        other = load_remote(type_, map_shared(address, word(rank)))
         total = other if total is None else combine(total, other)
     return total

@@ -3,7 +3,9 @@
 Input: the loop nests of a kernel over columns: reductions along each column, and ops on their
 results. Output: a `ColumnReducePlan`, or None, and the code of a thread. The lanes of a warp have
 adjacent columns, so that loads of rows are coalesced; the warps of a block take every `parts`th
-row, and their results are combined in shared memory, in order. `schedule.py` calls this.
+row, and their results are combined in shared memory, in order. Where there are fewer columns than
+a device has room for, the blocks of a cluster share the rows (Hopper), and combine their results
+through distributed shared memory. `schedule.py` calls this.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
+from nova.codegen.gpu.cluster_ops import can_exchange, cluster_barrier, load_over_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
 from nova.codegen.gpu.rowwise_plan import (
@@ -46,6 +49,9 @@ from nova.ir.symbolic.size_table import Extent, is_number, typical
 _MAX_PARTS = 32
 _MIN_ROWS = 4
 """Minimum rows per thread, if there are that many."""
+_MAX_CLUSTER, _MAX_BLOCKS, _MIN_CLUSTER_ROWS = 8, 2 * 132, 16
+"""Blocks of a cluster and of the launch, which is one wave of a large device, and minimum rows per
+thread of a cluster."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class ColumnReducePlan:
     shared_ops: int
     """Ops up to the last reduction: all threads take part in those."""
     stored: Mapping[tuple[Any, int], bool]
+    cluster: int = 1
+    """Blocks of a cluster that share the rows of a column."""
 
     @property
     def threads(self) -> int:
@@ -64,7 +72,12 @@ class ColumnReducePlan:
 
     @property
     def blocks(self) -> Extent:
-        return ceildiv(self.columns, WARP)
+        return ceildiv(self.columns, WARP) * self.cluster
+
+    @property
+    def all_parts(self) -> int:
+        """Warps that share the rows of a column."""
+        return self.parts * self.cluster
 
     @property
     def min_blocks_per_sm(self) -> int:
@@ -109,8 +122,27 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
         and typical(columns) * parts < 4 * BUSY
     ):
         parts *= 2
+    cluster, blocks = 1, ceildiv(typical(columns), WARP)
+    if parts == _MAX_PARTS and isinstance(columns, int) and _can_exchange(kernel):
+        while (
+            cluster < _MAX_CLUSTER
+            and 2 * cluster * blocks <= _MAX_BLOCKS
+            and 2 * cluster * parts * _MIN_CLUSTER_ROWS <= match.rows
+        ):
+            cluster *= 2
     stored = last_writes(kernel.loop_nests, kernel.grid_rank, kernel.results)
-    return ColumnReducePlan(columns, parts, match.last + 1, stored)
+    return ColumnReducePlan(columns, parts, match.last + 1, stored, cluster)
+
+
+def _can_exchange(kernel: DeviceKernel) -> bool:
+    """Whether the blocks of a cluster can combine the results of all reductions."""
+    return kernel.target.has_clusters and all(
+        can_exchange(
+            [a.type for a in list(nest.generic.block.arguments)[nest.generic.num_inputs :]]
+        )
+        for nest in kernel.loop_nests
+        if along_row(nest, kernel.grid_rank)
+    )
 
 
 def _reads_rows(nest: LoopNest, rank: int) -> bool:
@@ -129,9 +161,14 @@ class ColumnReduceCode(ElementwiseCode):
     ):
         super().__init__(rank, None)
         self.plan = plan
-        self.part = arith.divui(position.thread, index(WARP))
+        self.warp = arith.divui(position.thread, index(WARP))
         self.lane = position.lane()
-        self.number = arith.addi(arith.muli(position.block, index(WARP)), self.lane)
+        self.part, block = self.warp, position.block
+        if plan.cluster > 1:
+            before = arith.muli(arith.remui(block, index(plan.cluster)), index(plan.parts))
+            self.part = arith.addi(before, self.warp)
+            block = arith.divui(block, index(plan.cluster))
+        self.number = arith.addi(arith.muli(block, index(WARP)), self.lane)
         first = is_equal(self.part, index(0))
         ragged = not is_multiple(plan.columns, WARP)
         inside = is_less(self.number, index(plan.columns)) if ragged else None
@@ -141,17 +178,24 @@ class ColumnReduceCode(ElementwiseCode):
         self.column = self.number if clamped is None else clamped
         self.shared = shared
         self.rooms: dict[str, Any] = {}
+        self.block_totals: dict[tuple[Any, int], Any] = {}
+        """In a cluster: the result of this block for each column, by reduction."""
         self.alone = False
 
     def reserve(self, nests: Sequence[LoopNest]) -> None:
         """Allocate shared memory for the partial results of a column, at the top of the launch."""
         for nest in nests:
-            for argument in list(nest.generic.block.arguments)[nest.generic.num_inputs :]:
+            if not along_row(nest, self.grid_rank):
+                continue
+            arguments = list(nest.generic.block.arguments)[nest.generic.num_inputs :]
+            for i, argument in enumerate(arguments):
                 key = str(argument.type)
-                reduces = bool(along_row(nest, self.grid_rank))
-                if reduces and self.plan.parts > 1 and key not in self.rooms:
+                if self.plan.parts > 1 and key not in self.rooms:
                     room = self.shared.allocate(self.plan.parts * WARP, argument.type)
                     self.rooms[key] = room
+                if self.plan.cluster > 1:
+                    totals = self.shared.allocate(WARP, argument.type)
+                    self.block_totals[nest.generic.op, i] = totals
 
     def emit_in_owners(self) -> AbstractContextManager[None]:
         """After the last reduction: one thread per column continues."""
@@ -171,7 +215,7 @@ class ColumnReduceCode(ElementwiseCode):
         assert names is not None, "the plan has only reductions that combine"
         arguments = list(elements.generic.block.arguments)[elements.generic.num_inputs :]
         units = [identity(n, a.type) for n, a in zip(names, arguments, strict=True)]
-        size, parts = nest.loops[number].size, self.plan.parts
+        size, parts = nest.loops[number].size, self.plan.all_parts
 
         def iteration(row: Any, values: list[Any]) -> list[Any]:
             where, row_ivs = self._inside(nest, number, row, bases, ivs)
@@ -194,18 +238,34 @@ class ColumnReduceCode(ElementwiseCode):
                 scf.YieldOp(partials)
             partials = list(more.results)
         before = self._outputs(elements, bases)
-        return [
-            [combiner(name)(old, self._together(value, name))]
-            for name, value, (old,) in zip(names, partials, before, strict=True)
-        ]
+        totals = []
+        for i, (name, value, (old,)) in enumerate(zip(names, partials, before, strict=True)):
+            total = self._together(value, name)
+            if self.plan.cluster > 1:
+                slots = self.block_totals[elements.generic.op, i]
+                total = self._over_cluster(total, name, slots)
+            totals.append([combiner(name)(old, total)])
+        return totals
+
+    def _over_cluster(self, value: Any, name: str, slots: Any) -> Any:
+        """Combine the results of the blocks of the cluster, in their order, in each thread."""
+        with when(is_equal(self.warp, index(0))):
+            memref.store(value, slots, [self.lane])
+        first = memref.extract_aligned_pointer_as_index(slots)
+        return load_over_cluster(first, self.lane, value.type, combiner(name), self.plan.cluster)
+
+    def finish(self) -> None:
+        """End the code: other blocks may still read the shared memory of this one."""
+        if self.plan.cluster > 1:
+            cluster_barrier()
 
     def _together(self, value: Any, name: str) -> Any:
-        """Combine the partial results of the column, in each of its threads."""
+        """Combine the partial results of the block for the column, in each of its threads."""
         if self.plan.parts == 1:
             return value
         room = self.rooms[str(value.type)]
         barrier()  # others may still read the previous contents
-        slot = arith.addi(arith.muli(self.part, index(WARP)), self.lane)
+        slot = arith.addi(arith.muli(self.warp, index(WARP)), self.lane)
         memref.store(value, room, [slot])
         barrier()
         partials = [
@@ -243,6 +303,7 @@ def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadP
     with code.emit_in_owners():
         for op in kernel.ops[last + 1 :]:
             kernel.emit_op(op, flat, mapping, emit_nest)
+    code.finish()
 
 
 COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns)

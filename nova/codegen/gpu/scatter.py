@@ -1,21 +1,23 @@
 """Scatter-add to rows at computed positions, such as the gradient of an embedding: warps own rows.
 
-Input: a `ScatterPlan`. Output: the code of a warp. A warp owns some positions and some of the
-elements at each. It scans all updates, one per lane, and applies those at its own positions with
-all lanes, in order. Where each line of the buffer has positions of its own, a lane owns a line. So
-one thread touches each element, sums have the order of the loops, and there is no synchronization.
+Input: a `ScatterPlan`. Output: the code of a warp. A warp owns every `row_groups`th position, and
+some of the elements at each: frequent positions next to each other have different warps. It scans
+all updates, one per lane, and applies those at its own positions with all lanes, in order. Where
+each line of the buffer has positions of its own, a lane owns a line. So one thread touches each
+element, sums have the order of the loops, and there is no synchronization.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from math import prod
 from typing import Any
 
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import make_loop_nest
-from nova.codegen.gpu.block_ops import WARP, ThreadPosition, ballot, is_less, split, when
+from nova.codegen.gpu.block_ops import WARP, ThreadPosition, ballot, is_equal, is_less, split, when
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.scatter_plan import (
     WARPS_PER_BLOCK,
@@ -43,9 +45,7 @@ class ScatterCode:
         number = arith.addi(arith.muli(position.block, index(WARPS_PER_BLOCK)), position.warp())
         ragged = not is_multiple(plan.warps, WARPS_PER_BLOCK)
         self.exists = is_less(number, index(plan.warps)) if ragged else None
-        first, row_part = split(number, [plan.row_groups, plan.row_parts])
-        rows = plan.rows_per_warp
-        self.first = first if is_number(rows, 1) else arith.muli(first, index(rows))
+        self.first, row_part = split(number, [plan.row_groups, plan.row_parts])
         begin = arith.muli(row_part, index(WARP * plan.elements_per_lane))
         begin = arith.addi(begin, self.lane)
         self.parts = [shifted(begin, k * WARP) for k in range(plan.elements_per_lane)]
@@ -70,7 +70,8 @@ class ScatterCode:
             return
         loop = scf.ForOp(index(0), index(self.plan.rows_per_warp), index(1))
         with ir.InsertionPoint(loop.body):
-            at_position(arith.addi(self.first, loop.induction_variable))
+            step = arith.muli(loop.induction_variable, index(self.plan.row_groups))
+            at_position(arith.addi(self.first, step))
             scf.YieldOp([])
 
     def add(self, captured: Mapping[Any, Any]) -> None:
@@ -114,8 +115,9 @@ class ScatterCode:
             for op in self.match.position_ops:
                 clone_into(op, mapping)
             position = mapping.get(self.match.position, self.match.position)
-            offset = arith.subi(position, self.first)
-            return is_less(offset, index(self.plan.rows_per_warp))
+            if not is_number(self.plan.rows_per_warp, 1):
+                position = arith.remui(position, index(self.plan.row_groups))
+            return is_equal(position, self.first)
 
         guards = [] if is_multiple(count, WARP) else [is_less(number, index(count))]
         if self.exists is not None:
@@ -133,7 +135,8 @@ class ScatterCode:
     def _add_update(self, counters: Sequence[Any], captured: Mapping[Any, Any]) -> None:
         """The addends of an iteration, in each lane at its own elements."""
         for part in self.parts:
-            with when(self._inside(part)):
+            inside = self._inside(part)
+            with nullcontext() if inside is None else when(inside):
                 mapping = self._counters(counters, captured)
                 dims = [d for d in range(len(self.match.shape)) if d != self.match.axis]
                 for dim, counter in zip(dims, self._split(part), strict=True):
@@ -159,14 +162,17 @@ class ScatterCode:
         indices = self._split(part)
         return [*indices[: self.match.axis], position, *indices[self.match.axis :]]
 
-    def _inside(self, part: Any) -> Any:
+    def _inside(self, part: Any) -> Any | None:
+        """Whether the warp has this part of a row; None where all warps do."""
+        if is_multiple(self.match.row_size, WARP * self.plan.elements_per_lane):
+            return self.exists
         inside = is_less(part, index(self.match.row_size))
         return inside if self.exists is None else arith.andi(inside, self.exists)
 
     def _owns(self, part: Any, position: Any) -> Any:
-        return arith.andi(
-            self._inside(part), is_less(position, index(self.match.shape[self.match.axis]))
-        )
+        in_buffer = is_less(position, index(self.match.shape[self.match.axis]))
+        inside = self._inside(part)
+        return in_buffer if inside is None else arith.andi(inside, in_buffer)
 
 
 def _popcount(mask: Any) -> Any:

@@ -136,7 +136,7 @@ class ScatterPlan:
 
     @property
     def row_groups(self) -> Extent:
-        """Groups of positions, each of which has other warps; all positions are one group."""
+        """Groups of positions, each of which has other warps: every `row_groups`th position."""
         positions = self.match.shape[self.match.axis]
         if isinstance(self.rows_per_warp, SizeExpr):
             return 1

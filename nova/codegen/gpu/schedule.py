@@ -13,7 +13,7 @@ from typing import Any
 
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
-from nova.codegen.gpu.column_reduce import COLUMN_REDUCE
+from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
@@ -24,6 +24,7 @@ from nova.codegen.gpu.scatter import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
 from nova.codegen.gpu.wgmma.kernel import WGMMA_GEMM, WgmmaKernelPlan
+from nova.codegen.gpu.wgmma_attention.kernel import WGMMA_ATTENTION, WgmmaAttentionKernel
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
@@ -33,6 +34,7 @@ from nova.ir.symbolic.size_values import load_size
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     WGMMA_GEMM,
     GEMM,
+    WGMMA_ATTENTION,
     ATTENTION,
     TRANSPOSE_TILE,
     SCATTER,
@@ -55,8 +57,11 @@ class DeviceSchedule:
         *,
         tf32: bool = False,
         gpu_gemm: str = "auto",
+        gpu_attention: str = "auto",
     ):
-        self.kernel = DeviceKernel(function, ops, target, tf32=tf32, gpu_gemm=gpu_gemm)
+        self.kernel = DeviceKernel(
+            function, ops, target, tf32=tf32, gpu_gemm=gpu_gemm, gpu_attention=gpu_attention
+        )
 
     @cached_property
     def selected(self) -> SelectedStrategy:
@@ -86,8 +91,10 @@ class DeviceSchedule:
         shared_bytes = self.kernel.shared.size
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, shared_bytes)
         shape = LaunchShape(plan.blocks, plan.threads, shared_bytes, plan.min_blocks_per_sm)
-        if isinstance(plan, RowwisePlan):
+        if isinstance(plan, RowwisePlan | ColumnReducePlan):
             return replace(shape, cluster=plan.cluster)
         if isinstance(plan, WgmmaKernelPlan):
             return replace(shape, cluster=plan.cluster, tensor_maps=plan.tensor_maps)
+        if isinstance(plan, WgmmaAttentionKernel):
+            return replace(shape, tensor_maps=plan.tensor_maps)
         return shape

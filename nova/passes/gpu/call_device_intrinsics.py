@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from nova.codegen.gpu.ptx_ops import narrow_pair
 from nova.core.records import record
-from nova.ir.bindings import ir
+from nova.ir.bindings import ir, vector
+from nova.ir.gpu_bindings import llvm
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 
@@ -28,24 +30,66 @@ _INTRINSICS = {
 class CallDeviceIntrinsics(Pass):
     """Replace the `math` ops that `expand-math` leaves by calls of LLVM intrinsics.
 
-    Upstream's conversion to NVVM would turn all of them into math library calls, even a copysign.
-    LLVM has instructions for each of these on every device.
+    Upstream's conversion to NVVM would turn all of them into math library calls, even a copysign,
+    and would round an f32 to bf16 with seven integer instructions. LLVM has instructions for each
+    of these on every device; one rounds two elements of a vector to bf16. That is inline PTX,
+    because bf16 is not an arithmetic type on this path through LLVM (`compiler/llvm/compat.py`).
     """
 
     name: ClassVar[str] = "call-device-intrinsics"
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, *_INTRINSICS):
+        for op in find_ops(module, *_INTRINSICS, "arith.truncf"):
             with op.location, ir.InsertionPoint(op):
-                call = ir.Operation.create(
-                    "llvm.call_intrinsic",
-                    results=[op.results[0].type],
-                    operands=list(op.operands),
-                    attributes={
-                        "intrin": ir.StringAttr.get(_INTRINSICS[op.name]),
-                        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(op.operands), 0]),
-                        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-                    },
-                )
-            op.results[0].replace_all_uses_with(call.results[0])
+                if op.name in _INTRINSICS:
+                    result = _call(_INTRINSICS[op.name], op.results[0].type, list(op.operands))
+                elif _rounds_to_bf16(op):
+                    result = _round_to_bf16(op.operands[0])
+                else:
+                    continue
+            op.results[0].replace_all_uses_with(result)
             op.erase()
+
+
+def _call(name: str, type_: Any, operands: list[Any]) -> Any:
+    return ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[type_],
+        operands=operands,
+        attributes={
+            "intrin": ir.StringAttr.get(name),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    ).results[0]
+
+
+def _rounds_to_bf16(op: Any) -> bool:
+    """Whether an op rounds an f32, or a vector of one dimension of them, to bf16."""
+    source, target = op.operands[0].type, op.results[0].type
+    if not isinstance(target, ir.VectorType):
+        return isinstance(source, ir.F32Type) and isinstance(target, ir.BF16Type)
+    is_f32 = isinstance(source.element_type, ir.F32Type)
+    return is_f32 and isinstance(target.element_type, ir.BF16Type) and target.rank == 1
+
+
+def _round_to_bf16(value: Any) -> Any:
+    bf16 = ir.BF16Type.get()
+    if not isinstance(value.type, ir.VectorType):
+        return _round_element(value)
+    (size,) = value.type.shape
+    elements = [vector.extract(value, [], [i]) for i in range(size)]
+    rounded = []
+    for i in range(0, size - 1, 2):
+        word = narrow_pair(elements[i], elements[i + 1], "bf16")
+        pair = llvm.bitcast(ir.VectorType.get([2], bf16), word)
+        rounded += [vector.extract(pair, [], [k]) for k in (0, 1)]
+    if size % 2:
+        rounded.append(_round_element(elements[-1]))
+    return vector.from_elements(ir.VectorType.get([size], bf16), rounded)
+
+
+def _round_element(value: Any) -> Any:
+    bits = ir.IntegerType.get_signless(16)
+    word = llvm.inline_asm(bits, [value], "cvt.rn.bf16.f32 $0, $1;", "=h,f")
+    return llvm.bitcast(ir.BF16Type.get(), word)

@@ -56,8 +56,15 @@ class Layout:
     size: int
 
 
-def lay_out(buffers: Sequence[Lifetime], before: Sequence[int], limit: int | None) -> Layout:
+def lay_out(
+    buffers: Sequence[Lifetime],
+    before: Sequence[int],
+    limit: int | None,
+    spare: int | None = None,
+) -> Layout:
     """Pack buffers into at most `limit` bytes if possible, and else into as few as it finds.
+
+    Without a limit, at most `spare` bytes more than that are used for concurrency.
 
     `before[c]` is the set of calls, as bits, on which call c depends, directly or not. The first
     layout that fits is used: buffers share only bytes that cost no concurrency; then those last
@@ -70,6 +77,8 @@ def lay_out(buffers: Sequence[Lifetime], before: Sequence[int], limit: int | Non
     if limit is not None and least.size > limit:
         return least
     allowed = int(least.size * _GENEROUS) if limit is None else limit
+    if limit is None and spare is not None:
+        allowed = min(allowed, least.size + spare)
     for window in (None, *_WINDOWS):
         layout = _assign_offsets(
             buffers, _by_size(buffers), partial(pairs.keep_independent, window=window)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import LoweringError, WorkspaceError
-from nova.ir.attributes import IN_PLACE, SLICED, WORKSPACE
+from nova.ir.attributes import DEVICE, IN_PLACE, SLICED, WORKSPACE
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import buffer_root, emit_copy, nbytes, view_as
 from nova.ir.control_flow.functions import (
@@ -20,7 +20,7 @@ from nova.ir.control_flow.functions import (
 )
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
-from nova.ir.kernel import Kernel, Main, set_argument_types
+from nova.ir.kernel import Kernel, Main, is_kernel, set_argument_types
 from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
@@ -37,19 +37,23 @@ from nova.passes.kernels.buffer_donation import (
 from nova.passes.kernels.kernel_copies import KernelCopies
 from nova.passes.kernels.rematerialize import Call, Recompute
 
+_LARGE = 64 << 20
+"""Bytes of a buffer that a kernel may overwrite with its result."""
+
 
 @record
 class PlanWorkspace(Pass):
     """Turn `main` into `main(arguments, outputs, workspace)`.
 
     Results are written directly into the output buffers; an updated parameter directly into the
-    parameter when no later kernel reads its old value (buffer donation). Other buffers get offsets
-    in one workspace, aligned to 64 bytes: they share memory by lifetime, but only as much as
-    `max_workspace` requires where sharing would order independent kernels
-    (nova/passes/kernels/assign_offsets.py). Buffers that still do not fit are rematerialized
-    (nova/passes/kernels/rematerialize.py). With symbolic sizes the runtime lays out the workspace
-    of a call, and checks the limit. The size is the attribute `nova.workspace`; `nova.outputs`
-    counts the outputs. A result that is an argument, a constant or a duplicate is
+    parameter when no later kernel reads its old value (buffer donation), and a large intermediate
+    over another that is dead afterwards, where tiles allow it. Other buffers get offsets in one
+    workspace, aligned to 64 bytes: they share memory by lifetime, but only as much as
+    `max_workspace` requires where sharing would order independent kernels, which takes at most
+    `spare` bytes (nova/passes/kernels/assign_offsets.py). Buffers that still do not fit are
+    rematerialized (nova/passes/kernels/rematerialize.py). With symbolic sizes the runtime lays out
+    the workspace of a call, and checks the limit. The size is the attribute `nova.workspace`;
+    `nova.outputs` counts the outputs. A result that is an argument, a constant or a duplicate is
     copied by a separate kernel. A call of a control function gets one more buffer: the workspace of
     its regions, and the second buffers of the carries of a loop. The body of a loop updates a carry
     in place, as `nova.in_place` says, where it does not read the old value later. With `overwrite`,
@@ -61,6 +65,8 @@ class PlanWorkspace(Pass):
     reads_regions: ClassVar[bool] = True
     max_workspace: int | None = None
     overwrite: bool = True
+    spare: int | None = None
+    on_device: bool = False
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -68,7 +74,7 @@ class PlanWorkspace(Pass):
             raise LoweringError("@main has a workspace already", where=place_of(main.location))
         _require_buffer_results(main)
         limit = self.max_workspace if SizeTable.of(main) is None else None
-        _Planner(module, main, limit).plan(self.overwrite)
+        _Planner(module, main, limit, self.spare, self.on_device).plan(self.overwrite)
 
 
 def _require_buffer_results(main: Any) -> None:
@@ -97,8 +103,12 @@ def _require_buffer_results(main: Any) -> None:
 
 
 class _Planner:
-    def __init__(self, module: ir.Module, main: Any, limit: int | None):
+    def __init__(
+        self, module: ir.Module, main: Any, limit: int | None, spare: int | None, on_device: bool
+    ):
         self.limit = limit
+        self.spare = spare
+        self.on_device = on_device
         self.module = module
         self.main = main
         self.block = main.entry_block
@@ -141,6 +151,7 @@ class _Planner:
                 self._update(self.arguments[argument], returned.operands[ordinary + i])
             func.ReturnOp([])
         returned.operation.erase()
+        self._reuse_large_buffers()
         size = self._place_buffers()
         set_argument_types(self.main, [])
         self._set_argument_attributes(len(self.block.arguments))
@@ -161,7 +172,8 @@ class _Planner:
                     IN_PLACE.set(function, in_place)
             Kernel(function).work = control_work(function, regions)
             i8 = ir.IntegerType.get_signless(8)
-            type_ = ir.MemRefType.get([control_memory(function, regions)], i8)
+            size = control_memory(function, regions, self.on_device)
+            type_ = ir.MemRefType.get([size], i8)
             with ir.InsertionPoint(op), op.location:
                 memory = memref.AllocOp(type_, [], []).result
                 func.CallOp([], op.attributes["callee"], [*op.operands, memory])
@@ -286,6 +298,39 @@ class _Planner:
                 func.ReturnOp([])
         func.CallOp([], ir.FlatSymbolRefAttr.get(name), [value, view_as(target, type_)])
 
+    def _reuse_large_buffers(self) -> None:
+        """Let a kernel write its result over an operand of that size that nothing reads later.
+
+        Only large buffers, such as the scores of a vocabulary and their gradient: the memory of
+        others is shared by lifetime, and kernels with one argument for two are compiled separately.
+        """
+        # A buffer that the host and the device share has a copy on each side.
+        on_host = any(DEVICE.has(kernel) for kernel in kernels(self.module))
+        if on_host or SizeTable.of(self.main) is not None:
+            return
+        for call in [op.operation for op in self.block.operations]:
+            kernel = self.named.get(call.attributes["callee"].value) if is_call(call) else None
+            if kernel is None or is_control(kernel) or not is_kernel(kernel):
+                continue
+            ins = Kernel(kernel).ins
+            for target in map(buffer_root, list(call.operands)[ins:]):
+                sources = dict.fromkeys(map(buffer_root, list(call.operands)[:ins]))
+                for source in sources:
+                    if self._can_reuse(source, target):
+                        self._replace(target, source)
+                        self._merge_arguments(source)
+                        break
+
+    def _can_reuse(self, source: Any, target: Any) -> bool:
+        return (
+            source != target
+            and _is_alloc(source)
+            and _is_alloc(target)
+            and source.type.element_type == target.type.element_type
+            and nbytes(source.type) == nbytes(target.type) >= _LARGE
+            and can_write_in_place(self.named, source, target)
+        )
+
     # --- workspace ------------------------------------------------------------------------------
 
     def _place_buffers(self) -> int:
@@ -308,7 +353,7 @@ class _Planner:
         totals: list[int] = []
         while True:
             buffers, lifetimes, before = self._lifetimes()
-            layout = lay_out(lifetimes, before, self.limit)
+            layout = lay_out(lifetimes, before, self.limit, self.spare)
             totals.append(layout.size)
             if self.limit is None or layout.size <= self.limit:
                 return buffers, layout

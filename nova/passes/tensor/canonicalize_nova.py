@@ -213,6 +213,34 @@ def merge_flips(op: Any) -> Any | None:
     return None
 
 
+def widen_last(op: Any) -> Any | None:
+    """Moving elements of a widened 16-bit float is widening the moved elements."""
+    cast = _producer(op.operands[0], "cast")
+    if cast is None or not _narrows(op.operands[0], cast.operands[0]):
+        return None
+    source, result = cast.operands[0], nova_type(op.results[0].type)
+    narrow = TensorType(result.shape, nova_type(source.type).dtype)
+    moved = create_op(OPS[_name(op)], [source, *list(op.operands)[1:]], narrow, _attrs(op))
+    return create_op(OPS["cast"], [moved], result, {"dtype": result.dtype})
+
+
+def narrow_first(op: Any) -> Any | None:
+    """Rounding a reshaped tensor to a 16-bit float is reshaping the rounded one."""
+    reshape = _producer(op.operands[0], "reshape")
+    if reshape is None or not _narrows(op.operands[0], op.results[0]):
+        return None
+    source, result = reshape.operands[0], nova_type(op.results[0].type)
+    narrow = TensorType(nova_type(source.type).shape, result.dtype)
+    rounded = create_op(OPS["cast"], [source], narrow, {"dtype": result.dtype})
+    return create_op(OPS["reshape"], [rounded], result, {"shape": result.shape})
+
+
+def _narrows(wide: Any, narrow: Any) -> bool:
+    """Whether the elements of one value are wider floats than the 16-bit floats of another."""
+    first, second = nova_type(wide.type).dtype, nova_type(narrow.type).dtype
+    return second in (f16, bf16) and first.is_float and first.bits > second.bits
+
+
 # In the order in which they are tried, with their ops; `*` is any op on constants.
 RULES: dict[Rule, tuple[str, ...]] = {
     fold_constants: ("*",),
@@ -225,4 +253,7 @@ RULES: dict[Rule, tuple[str, ...]] = {
     merge_reshapes: ("reshape",),
     merge_permutes: ("permute",),
     merge_flips: ("flip",),
+    # The tensor between two kernels has 16 bits per element.
+    widen_last: ("reshape", "gather"),
+    narrow_first: ("cast",),
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nova.core.records import record
-from nova.ir.bindings import ir, tensor
+from nova.ir.bindings import arith, ir, tensor
 from nova.ir.linalg.generic import GenericOp, is_generic_op
-from nova.ir.linalg.ops import contract, fill
+from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass
 
@@ -17,8 +17,9 @@ class FoldTransposes(Pass):
     """Fold pure permutations around `linalg.contract` into its indexing maps.
 
     No transpose is copied: packing reads the operands of the contraction with any strides. A matrix
-    of which only the transpose is used is computed transposed: the gradient of a weight has the
-    weight's layout, and its update is an elementwise epilogue of the GEMM.
+    of which only the transpose is used, perhaps after rounding to another float type, is computed
+    transposed: the gradient of a weight has the weight's layout, and its update is an elementwise
+    epilogue of the GEMM.
     """
 
     name: ClassVar[str] = "fold-transposes"
@@ -55,28 +56,62 @@ def _fold(contraction: Any, operand: int) -> None:
 
 
 def _fold_result(contraction: Any) -> None:
-    """Compute a matrix transposed where its only use is a transpose."""
+    """Compute a matrix transposed where its only use, or that of its rounding, is a transpose."""
     result = contraction.results[0]
-    users = [use.owner.operation for use in result.uses]
     init = contraction.operands[2]
-    if result.type.rank != 2 or len(users) != 1 or not isinstance(init, ir.OpResult):
+    if result.type.rank != 2 or not isinstance(init, ir.OpResult):
         return
     filled = init.owner.operation
-    if filled.name != "linalg.fill" or not is_generic_op(users[0]):
+    user = _only_user(result)
+    if filled.name != "linalg.fill" or user is None:
         return
-    transposed = users[0].results[0]
-    if _permutation(transposed) != [1, 0]:
+    rounding = user if _is_rounding(user) else None
+    transpose = user if rounding is None else _only_user(rounding.results[0])
+    if transpose is None or _permutation(transpose.results[0]) != [1, 0]:
         return
     maps = [m.value for m in contraction.attributes["indexing_maps"]]
     maps[2] = ir.AffineMap.get(maps[2].n_dims, 0, list(maps[2].results)[::-1])
-    with ir.InsertionPoint(contraction), contraction.location:
-        empty = tensor.EmptyOp(transposed.type.shape, transposed.type.element_type).result
+    shape = transpose.results[0].type.shape
+    with ir.InsertionPoint(transpose), contraction.location:
+        empty = tensor.EmptyOp(shape, result.type.element_type).result
         zeros = fill(filled.operands[0], empty)
         a, b, _ = contraction.operands
         folded = contract(a, b, zeros, maps)
-    transposed.replace_all_uses_with(folded)
-    users[0].erase()
-    contraction.erase()
+    if rounding is not None:
+        folded = _rounded(folded, rounding)
+    transpose.results[0].replace_all_uses_with(folded)
+    for op in (transpose, rounding, contraction):
+        if op is not None:
+            op.erase()
+
+
+def _only_user(value: Any) -> Any | None:
+    """The generic op that uses `value`, if it is the only use."""
+    users = [use.owner.operation for use in value.uses]
+    return users[0] if len(users) == 1 and is_generic_op(users[0]) else None
+
+
+def _is_rounding(op: Any) -> bool:
+    """Whether an op only converts the elements of a matrix."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return False
+    body = [inner.operation.name for inner in GenericOp(op).block.operations]
+    identity = ir.AffineMap.get_identity(2)
+    maps = [m.value for m in op.attributes["indexing_maps"]]
+    return body == ["arith.truncf", "linalg.yield"] and maps == [identity, identity]
+
+
+def _rounded(value: Any, rounding: Any) -> Any:
+    """`value` with its elements converted as `rounding` does."""
+    element = rounding.results[0].type.element_type
+    maps = [m.value for m in rounding.attributes["indexing_maps"]]
+    with ir.InsertionPoint.after(value.owner), rounding.location:
+        empty = tensor.EmptyOp(value.type.shape, element).result
+        op = generic_op([empty.type], [value], [empty], maps, ["parallel", "parallel"])
+        block = op.regions[0].blocks.append(value.type.element_type, element)
+        with ir.InsertionPoint(block):
+            yield_op([arith.truncf(element, block.arguments[0])])
+    return op.results[0]
 
 
 def _permutation(value: Any) -> list[int] | None:

@@ -25,3 +25,20 @@ func.func @others(%x: f32) -> f32 {
   %0 = math.erf %x : f32
   return %0 : f32
 }
+
+// An f32 is rounded to bf16 by an instruction, two elements of a vector by one.
+// CHECK-LABEL: func.func @rounded(
+// CHECK-SAME: %[[X:.*]]: f32, %[[V:.*]]: vector<3xf32>, %[[D:.*]]: f64)
+// CHECK: llvm.inline_asm "cvt.rn.bf16.f32 $0, $1;", "=h,f" %[[X]] : (f32) -> i16
+// CHECK-DAG: %[[FIRST:.*]] = vector.extract %[[V]][0] : f32
+// CHECK-DAG: %[[SECOND:.*]] = vector.extract %[[V]][1] : f32
+// CHECK-DAG: %[[THIRD:.*]] = vector.extract %[[V]][2] : f32
+// CHECK: llvm.inline_asm "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f" %[[SECOND]], %[[FIRST]]
+// CHECK: llvm.inline_asm "cvt.rn.bf16.f32 $0, $1;", "=h,f" %[[THIRD]]
+// CHECK: arith.truncf %[[D]] : f64 to f32
+func.func @rounded(%x: f32, %v: vector<3xf32>, %d: f64) -> (bf16, vector<3xbf16>, f32) {
+  %0 = arith.truncf %x : f32 to bf16
+  %1 = arith.truncf %v : vector<3xf32> to vector<3xbf16>
+  %2 = arith.truncf %d : f64 to f32
+  return %0, %1, %2 : bf16, vector<3xbf16>, f32
+}

@@ -280,3 +280,24 @@ func.func @erases_the_dead(%x: tensor<2xf32>) {
   %1 = "nova.log"(%0) : (tensor<2xf32>) -> tensor<2xf32>
   return
 }
+
+// --- widen_last, narrow_first
+
+// CHECK-LABEL: func.func @widens_last(
+// CHECK-SAME: %[[X:.*]]: tensor<2x3x8xbf16>
+// CHECK: %[[R:.*]] = nova.reshape{{.*}}%[[X]]{{.*}}tensor<6x8xbf16>
+// CHECK: nova.cast{{.*}}tensor<6x8xf32>
+func.func @widens_last(%x: tensor<2x3x8xbf16>) -> tensor<6x8xf32> {
+  %0 = "nova.cast"(%x) {dtype = f32} : (tensor<2x3x8xbf16>) -> tensor<2x3x8xf32>
+  %1 = "nova.reshape"(%0) {shape = array<i64: 6, 8>} : (tensor<2x3x8xf32>) -> tensor<6x8xf32>
+  return %1 : tensor<6x8xf32>
+}
+
+// CHECK-LABEL: func.func @narrows_first(
+// CHECK: nova.cast{{.*}}tensor<6x8xbf16>
+// CHECK: nova.reshape{{.*}}tensor<2x3x8xbf16>
+func.func @narrows_first(%x: tensor<6x8xf32>) -> tensor<2x3x8xbf16> {
+  %0 = "nova.reshape"(%x) {shape = array<i64: 2, 3, 8>} : (tensor<6x8xf32>) -> tensor<2x3x8xf32>
+  %1 = "nova.cast"(%0) {dtype = bf16} : (tensor<2x3x8xf32>) -> tensor<2x3x8xbf16>
+  return %1 : tensor<2x3x8xbf16>
+}

@@ -83,3 +83,28 @@ func.func @both(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>) -> (tensor<4x6xf32>, t
   } -> tensor<6x4xf32>
   return %2, %4 : tensor<4x6xf32>, tensor<6x4xf32>
 }
+
+// A matrix that is rounded and then transposed is computed transposed, and rounded there.
+// CHECK-LABEL: func.func @rounded_result
+// CHECK: %[[C:.*]] = linalg.contract {{.*}} -> tensor<6x4xf32>
+// CHECK: linalg.generic {{.*}} ins(%[[C]] : tensor<6x4xf32>) outs(%{{.*}} : tensor<6x4xbf16>)
+// CHECK: arith.truncf
+// CHECK-NOT: linalg.generic
+func.func @rounded_result(%a: tensor<4x8xbf16>, %b: tensor<8x6xbf16>) -> tensor<6x4xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %0 = tensor.empty() : tensor<4x6xf32>
+  %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%a, %b : tensor<4x8xbf16>, tensor<8x6xbf16>) outs(%1 : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %3 = tensor.empty() : tensor<4x6xbf16>
+  %4 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%2 : tensor<4x6xf32>) outs(%3 : tensor<4x6xbf16>) {
+  ^bb0(%in: f32, %out: bf16):
+    %8 = arith.truncf %in : f32 to bf16
+    linalg.yield %8 : bf16
+  } -> tensor<4x6xbf16>
+  %5 = tensor.empty() : tensor<6x4xbf16>
+  %6 = linalg.generic {indexing_maps = [#tr, #id], iterator_types = ["parallel", "parallel"]} ins(%4 : tensor<4x6xbf16>) outs(%5 : tensor<6x4xbf16>) {
+  ^bb0(%in: bf16, %out: bf16):
+    linalg.yield %in : bf16
+  } -> tensor<6x4xbf16>
+  return %6 : tensor<6x4xbf16>
+}

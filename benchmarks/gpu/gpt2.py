@@ -1,0 +1,283 @@
+"""GPT-2 on a GPU, compared with torch.compile from the same weights, on the same tokens.
+
+    python benchmarks/gpu/gpt2.py step [--config small|medium|tiny] [--steps N] [--trace]
+    python benchmarks/gpu/gpt2.py forward [--config small]
+
+`step` is a training step in bf16 with AdamW; parameters and moments are f32. It prints the seconds
+of a compile with an empty cache, the bytes on the device, the milliseconds of a step with steps in
+the queue, and the losses. With `--trace` it prints the time of each kernel of one step. `forward`
+is the forward pass of one sequence in bf16. `--only nova` leaves torch out. Both run on device
+`sim` too (`--device sim --config tiny --only nova`), which checks this script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+import nova
+from nova import optim
+
+CONFIGS = {  # sequences of a batch, vocabulary, context, width, heads, layers
+    "small": (8, 50304, 1024, 768, 12, 12),
+    "medium": (4, 50304, 1024, 1024, 16, 24),
+    "tiny": (2, 512, 64, 64, 2, 2),
+}
+RATE, DECAY = 3e-4, 0.01
+ROUNDS = 7
+
+
+def make_model(config: str) -> Any:
+    from gpt import GPT, Config
+
+    np.random.seed(0)
+    model = GPT(Config(*CONFIGS[config][1:]))
+    generator = np.random.default_rng(0)
+    for name, param in model.named_parameters():
+        if param.data.ndim == 2:
+            param.data[...] = 0.02 * generator.standard_normal(param.shape, np.float32)
+        elif name.endswith("bias"):
+            param.data[...] = 0
+    return model
+
+
+def make_batches(config: str, batch: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Random windows of tokens of which some are far more likely than others."""
+    _, vocabulary, context, *_ = CONFIGS[config]
+    generator = np.random.default_rng(1)
+    windows = []
+    for _ in range(count):
+        drawn = generator.random((batch, context + 1)) ** 3
+        tokens = (vocabulary * drawn).astype(np.int64)
+        windows.append((tokens[:, :-1].copy(), tokens[:, 1:].copy()))
+    return windows
+
+
+# --- torch ----------------------------------------------------------------------------------------
+
+
+def torch_scores(p: dict[str, Any], tokens: Any, config: str) -> Any:
+    from torch.nn import functional as f
+
+    _, _, _, width, heads, layers = CONFIGS[config]
+    batch, length = tokens.shape
+
+    def norm(name: str, x: Any) -> Any:
+        return f.layer_norm(x, (width,), p[f"{name}.weight"], p[f"{name}.bias"])
+
+    def linear(name: str, x: Any) -> Any:
+        return f.linear(x, p[f"{name}weight"], p[f"{name}bias"])
+
+    x = f.embedding(tokens, p["tokens.weight"]) + p["positions.weight"][:length]
+    for i in range(layers):
+        b = f"blocks.{i}"
+        qkv = linear(f"{b}.attention.in_proj_", norm(f"{b}.norm1", x))
+        q, k, v = qkv.view(batch, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+        mixed = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = mixed.transpose(1, 2).reshape(batch, length, width)
+        x = x + linear(f"{b}.attention.out_proj.", mixed)
+        hidden = f.gelu(linear(f"{b}.up.", norm(f"{b}.norm2", x)), approximate="tanh")
+        x = x + linear(f"{b}.down.", hidden)
+    return f.linear(norm("norm", x), p["tokens.weight"])
+
+
+def torch_step(config: str, model: Any, batches: Any) -> tuple[list[float], float, float, float]:
+    """Losses, milliseconds of a step, bytes, seconds of the first step."""
+    import torch
+    from torch.nn import functional as f
+
+    torch.set_float32_matmul_precision("high")
+    p = {n: torch.from_numpy(np.array(a.data)).cuda() for n, a in model.named_parameters()}
+    for value in p.values():
+        value.requires_grad_()
+    optimizer = torch.optim.AdamW(p.values(), RATE, weight_decay=DECAY, fused=True)
+
+    def loss_of(tokens: Any, following: Any) -> Any:
+        with torch.autocast("cuda", torch.bfloat16):
+            scores = torch_scores(p, tokens, config)
+        return f.cross_entropy(scores.float().view(-1, scores.shape[-1]), following.view(-1))
+
+    compiled = torch.compile(loss_of)
+
+    def step(tokens: Any, following: Any) -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = compiled(tokens, following)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    placed = [tuple(torch.from_numpy(a).cuda() for a in batch) for batch in batches]
+    start = time.perf_counter()
+    losses = [step(*placed[0])]
+    torch.cuda.synchronize()
+    cold = time.perf_counter() - start
+    losses += [step(*batch) for batch in placed[1:]]
+    values = [float(loss) for loss in losses]
+    torch.cuda.reset_peak_memory_stats()
+    step(*placed[0])
+    memory = torch.cuda.max_memory_allocated()
+    return values, timed(lambda: step(*placed[0]), torch.cuda.synchronize), memory, cold
+
+
+def torch_forward(config: str, model: Any, tokens: np.ndarray) -> tuple[np.ndarray, float]:
+    """The scores, and milliseconds of a run; the best of two modes."""
+    import torch
+
+    p = {
+        n: torch.from_numpy(np.array(a.data)).cuda().bfloat16() for n, a in model.named_parameters()
+    }
+    placed = torch.from_numpy(tokens).cuda()
+    best, scores = float("inf"), None
+    with torch.no_grad():
+        for mode in ("default", "reduce-overhead"):
+            compiled = torch.compile(lambda t: torch_scores(p, t, config), mode=mode)
+            for _ in range(3):
+                scores = compiled(placed).float()
+            best = min(best, timed(partial(compiled, placed), torch.cuda.synchronize))
+    return scores.cpu().numpy(), best
+
+
+# --- Nova -----------------------------------------------------------------------------------------
+
+
+def timed(run: Callable[[], Any], wait: Callable[[], Any]) -> float:
+    """The median milliseconds of a run, with runs in the queue."""
+    run()
+    wait()
+    start = time.perf_counter()
+    run()
+    wait()
+    count = max(3, int(0.2 / (time.perf_counter() - start)))
+    rounds = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        wait()
+        rounds.append((time.perf_counter() - start) / count * 1e3)
+    return statistics.median(rounds)
+
+
+def print_kernels(step: Any, batch: Any) -> None:
+    """The kernels of one step by time, with the number of their launches."""
+    with nova.trace() as trace:
+        step(*batch).numpy()
+    times: dict[str, list[float]] = defaultdict(list)
+    for run in trace.runs:
+        for span in run.spans:
+            if span.lane == "kernels":
+                times[span.name].append((span.end - span.start) / 1e3)
+    total = sum(map(sum, times.values()))
+    print(f"kernels: {total:.0f} us")
+    for name, spans in sorted(times.items(), key=lambda item: -sum(item[1]))[:60]:
+        print(f"  {sum(spans):9.1f} us {len(spans):4d} x {statistics.median(spans):8.1f}  {name}")
+
+
+def nova_step(args: Any, model: Any, batches: Any) -> tuple[list[float], float, float, float]:
+    """Losses, milliseconds of a step, bytes, seconds of the first step."""
+    optimizer = optim.AdamW(model.parameters(), RATE, weight_decay=DECAY)
+    step = nova.train_step(
+        model, lambda m, x, y: m.loss(x, y), optimizer, precision="bf16", **args.where
+    )
+    batches = [[nova.to_device(a, args.device) for a in batch] for batch in batches]
+    start = time.perf_counter()
+    lowered = step.lower(*batches[0])
+    print(f"Nova: compile {time.perf_counter() - start:.1f} s")
+    losses = [step(*batches[0])]
+    float(losses[0].numpy())
+    cold = time.perf_counter() - start
+    params = sum(p.data.nbytes for p in model.parameters())
+    moments = sum(a.nbytes for a in optimizer.init_state().values())
+    memory = lowered.workspace_size + params + moments
+    losses += [step(*batch) for batch in batches[1:]]
+    values = [float(loss.numpy()) for loss in losses]
+    batch = batches[0]
+    if args.trace:
+        print_kernels(step, batch)
+    milliseconds = 0.0
+    if args.device != "sim":
+        milliseconds = timed(lambda: step(*batch), lambda: step(*batch).numpy())
+    return values, milliseconds, memory, cold
+
+
+def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray, float]:
+    """The scores, and milliseconds of a run."""
+    x = nova.tensor(tokens, name="tokens")
+    program = nova.compile(
+        model.forward(x),
+        inputs=[x],
+        params=list(model.parameters()),
+        precision="bf16",
+        **args.where,
+    )
+    placed = nova.to_device(tokens, args.device)
+    scores = program(placed)
+    milliseconds = 0.0
+    if args.trace:
+        print_kernels(program, [placed])
+    if args.device != "sim":
+        milliseconds = timed(lambda: program(placed), lambda: program(placed).numpy()[..., 0])
+    return np.asarray(scores.numpy(), np.float32), milliseconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("workload", choices=("step", "forward"))
+    parser.add_argument("--config", choices=tuple(CONFIGS), default="small")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--only", choices=("nova", "torch"))
+    parser.add_argument("--device", default="cuda")
+    args = parser.parse_args()
+    simulated = {"target": "cuda:sm_90a", "run_mode": "sim"}
+    args.where = simulated if args.device == "sim" else {"target": "cuda"}
+    nova.knobs.cache = False
+    model = make_model(args.config)
+    if args.workload == "step":
+        compare_steps(args, model)
+    else:
+        compare_forward(args, model)
+
+
+def compare_steps(args: Any, model: Any) -> None:
+    batches = make_batches(args.config, CONFIGS[args.config][0], args.steps)
+    results = {}
+    # torch first: the step of Nova changes the parameters of the model.
+    if args.only != "nova":
+        results["torch.compile"] = torch_step(args.config, model, batches)
+    if args.only != "torch":
+        results["Nova"] = nova_step(args, model, batches)
+    for name, (losses, milliseconds, memory, cold) in results.items():
+        print(
+            f"{name}: {milliseconds:.2f} ms, {memory / 1e9:.2f} GB, first step {cold:.1f} s, "
+            f"losses {' '.join(f'{loss:.4f}' for loss in losses[:4])} ... {losses[-1]:.4f}"
+        )
+    if len(results) == 2:
+        expected, losses = (np.array(r[0]) for r in results.values())
+        print(f"losses differ by at most {np.abs(losses - expected).max():.4f}")
+
+
+def compare_forward(args: Any, model: Any) -> None:
+    ((tokens, _),) = make_batches(args.config, 1, 1)
+    scores, milliseconds = nova_forward(args, model, tokens)
+    print(f"Nova: {milliseconds * 1e3:.0f} us")
+    if args.only != "nova":
+        expected, milliseconds = torch_forward(args.config, model, tokens)
+        difference = np.abs(scores - expected).max() / np.abs(expected).max()
+        print(f"torch.compile: {milliseconds * 1e3:.0f} us, difference {difference:.4f}")
+
+
+if __name__ == "__main__":
+    main()
