@@ -44,7 +44,8 @@ class LowerDeviceKernels(Pass):
     work has no launch, and 0 blocks. `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
-    cores. `gpu_gemm` overrides the choice between `mma.sync` and `wgmma` (knob `gpu_gemm`).
+    cores. `gpu_gemm` and `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs
+    of the same names).
 
     In a program with symbolic sizes, the kernel gains the buffer of their values; those that the
     launch uses are loaded before it, and become parameters of the device function. `nova.symbolic`
@@ -55,6 +56,7 @@ class LowerDeviceKernels(Pass):
     target: str = "cuda:sm_80"
     tf32: bool = False
     gpu_gemm: str = "auto"
+    gpu_attention: str = "auto"
 
     def run(self, module: ir.Module) -> None:
         load_device_dialects(module.context)
@@ -139,7 +141,14 @@ class LowerDeviceKernels(Pass):
         old = [op.operation for op in kernel.entry_block.operations]
         returned = old.pop()
         ops = [op for op in old if not computes_size(op)]
-        schedule = DeviceSchedule(kernel, ops, target, tf32=self.tf32, gpu_gemm=self.gpu_gemm)
+        schedule = DeviceSchedule(
+            kernel,
+            ops,
+            target,
+            tf32=self.tf32,
+            gpu_gemm=self.gpu_gemm,
+            gpu_attention=self.gpu_attention,
+        )
         with ir.InsertionPoint(returned), kernel.location:
             shape = schedule.emit()
         flops = sum(GenericOp(op).flops for op in ops if is_generic_op(op))
