@@ -30,6 +30,7 @@ from nova.errors import KnobError, KnobWarning
 
 TOPICS = ("compile", "cache", "run", "load", "tune")
 SIM_SCHEDULES = ("late", "early", "random")
+DEVICE_LOOPS = ("auto", "nodes", "host")
 """In the order of the simulator's numbers."""
 
 
@@ -174,6 +175,12 @@ def _parse_gemm(value: Any) -> str:
     return str(value)
 
 
+def _parse_attention(value: Any) -> str:
+    if not re.fullmatch(r"auto|mma|wgmma(-\d+x\d+)?", str(value)):
+        raise ValueError
+    return str(value)
+
+
 def _one_of(*words: str) -> Kind:
     def parse(value: Any) -> str:
         if value not in words:
@@ -197,6 +204,7 @@ def _choose_output_pool() -> int:
 
 
 GEMM = Kind("auto, mma, wgmma, or wgmma-ROWSxCOLUMNS[xCLUSTER[xSPLIT]] of a tile", _parse_gemm)
+ATTENTION = Kind("auto, mma, wgmma, or wgmma-ROWSxKEYS of a tile", _parse_attention)
 FLAG = Kind("1, true, on, yes or 0, false, off, no", _parse_flag)
 COUNT = Kind("a whole number, at least 1", _parse_count)
 WORK = Kind(
@@ -268,6 +276,11 @@ KNOBS: dict[str, Knob] = {
              "Let devices round the factors of f32 matmuls to 11 bits, for tensor cores."),
         Knob("gpu_gemm", GEMM, "auto", "auto",
              "The GEMM of 16-bit floats on Hopper GPUs; auto estimates which is faster."),
+        Knob("device_loops", _one_of(*DEVICE_LOOPS), "auto", "auto",
+             "Who decides the loops and branches of programs that are loaded for a device: the "
+             "device (nodes; auto also unrolls short loops), or the host; see devices.md."),
+        Knob("gpu_attention", ATTENTION, "auto", "auto",
+             "The attention of 16-bit floats on Hopper GPUs: warpgroup matmuls or mma.sync."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
              "When asynchronous operations of programs that are loaded for device `sim` happen: as "
              "late as allowed, as early as allowed, or at random, the same in every run."),
@@ -310,6 +323,8 @@ target: str
 cpu_level: str
 tf32: bool
 gpu_gemm: str
+device_loops: str
+gpu_attention: str
 sim_schedule: str
 cubin: bool
 ptxas: str | None

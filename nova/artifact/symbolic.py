@@ -98,6 +98,11 @@ class SymbolicShapes:
     extents: tuple[Size, ...]
     value_count: int
 
+    def shapes(self, tensors: Sequence[TensorSpec]) -> tuple[tuple[Size, ...], ...]:
+        """The shape of each of `tensors`, which are the arguments, then the outputs."""
+        extents = iter(self.extents)
+        return tuple(tuple(next(extents) for _ in spec.shape) for spec in tensors)
+
 
 def pack_symbolic(tables: bytes, sizes: SymbolicSizes, tensors: Sequence[TensorSpec]) -> bytes:
     """The block; `tables` have placeholders, and `tensors` are the arguments, then the outputs."""

@@ -94,7 +94,10 @@ DEVICE_STAGES = _table(
     Stage(
         "buffers", lambda s: pipelines.kernels_to_device_buffers(s.max_workspace), is_shared=True
     ),
-    Stage("device", lambda s: pipelines.buffers_to_device(s.target, s.tf32, s.gpu_gemm)),
+    Stage(
+        "device",
+        lambda s: pipelines.buffers_to_device(s.target, s.tf32, s.gpu_gemm, s.gpu_attention),
+    ),
     Stage("outlined", lambda s: pipelines.device_to_outlined()),
     Stage("nvvm", lambda s: pipelines.outlined_to_nvvm(s.fast_math)),
     Stage("ll", generate="translate_kernels"),

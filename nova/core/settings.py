@@ -24,6 +24,7 @@ class Settings:
     tune         time limit in seconds for trying schedules on this machine; 0 for none.
     tf32         whether devices may round the operands of f32 matmuls to 11 bits (TF32).
     gpu_gemm     which GEMM devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
+    gpu_attention  which attention devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     cubin        whether device code is also assembled, which needs `ptxas`.
     specialize   combinations of sizes of a symbolic program that get code of their own, in the
                  order of its dims.
@@ -40,6 +41,7 @@ class Settings:
     cubin: bool = False
     tf32: bool = False
     gpu_gemm: str = "auto"
+    gpu_attention: str = "auto"
     specialize: tuple[tuple[int, ...], ...] = ()
 
     def items(self) -> dict[str, str]:
@@ -66,6 +68,7 @@ class Settings:
             str(items.get("cubin", False)) == "True",
             str(items.get("tf32", False)) == "True",
             str(items.get("gpu_gemm", "auto")),
+            str(items.get("gpu_attention", "auto")),
             tuple(
                 tuple(map(int, sizes.split(",")))
                 for sizes in str(items.get("specialize", "")).split()
@@ -94,4 +97,5 @@ def current_settings(
         cubin=knobs.get("cubin") if cubin is None else bool(cubin),
         tf32=knobs.get("tf32"),
         gpu_gemm=knobs.get("gpu_gemm"),
+        gpu_attention=knobs.get("gpu_attention"),
     )

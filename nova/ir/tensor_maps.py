@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from nova.core.sizes import is_multiple, known_less
+from nova.ir.symbolic.size_table import Extent, representative
+
 # The driver's numbers of element types (CUtensorMapDataType).
 ELEMENTS = {"i8": 0, "f16": 6, "f32": 7, "bf16": 9, "tf32": 11}
 _BYTES = {0: 1, 6: 2, 7: 4, 9: 2, 11: 4}
@@ -34,8 +37,8 @@ class TensorMap:
     argument: int
     offset: int
     element: str
-    dims: tuple[int, ...]
-    strides: tuple[int, ...]
+    dims: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
     box: tuple[int, ...]
 
     @property
@@ -43,9 +46,10 @@ class TensorMap:
         return prod(self.box) * _BYTES[ELEMENTS[self.element]]
 
     def row(self) -> tuple[int, ...]:
-        """The map as integers."""
+        """The map as integers: symbolic sizes are their representatives."""
         code, rank = ELEMENTS[self.element], len(self.dims)
-        return self.argument, self.offset, code, rank, *self.dims, *self.strides, *self.box
+        sizes = map(representative, (*self.dims, *self.strides))
+        return self.argument, self.offset, code, rank, *sizes, *self.box
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,8 @@ def parse_row(row: tuple[int, ...]) -> TensorMapRow:
     )
 
 
-def can_map(size: int, offset: int, strides: tuple[int, ...]) -> bool:
+def can_map(size: int, offset: Extent, strides: tuple[Extent, ...]) -> bool:
     """Whether a map can describe a tensor with these offset and strides, in elements of `size`."""
-    return all(value * size % ALIGNMENT == 0 for value in (offset, *strides)) and all(
-        stride > 0 for stride in strides
-    )
+    if not isinstance(offset, int) or not all(known_less(0, stride) for stride in strides):
+        return False
+    return all(is_multiple(value * size, ALIGNMENT) for value in (offset, *strides))

@@ -204,10 +204,10 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    # Loops of a device read values again: nothing is overwritten for them.
-    # The kernels of a device run in order: no memory is spared for concurrent ones.
-    plan = PlanWorkspace(max_workspace, overwrite=False, spare=0)
-    return [BufferizeKernels(), PinControlFlow(), plan, DedupKernels()]
+    # Loops that are inlined read values again: nothing is overwritten for them. The kernels of a
+    # device run in order: no memory is spared for concurrent ones.
+    plan = PlanWorkspace(max_workspace, overwrite=False, spare=0, on_device=True)
+    return [BufferizeKernels(), PinControlFlow(), plan, HoistRegions(), DedupKernels()]
 
 
 def buffers_to_loops(
@@ -270,11 +270,14 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
 
 
 def buffers_to_device(
-    target: str = "cuda:sm_80", tf32: bool = False, gpu_gemm: str = "auto"
+    target: str = "cuda:sm_80",
+    tf32: bool = False,
+    gpu_gemm: str = "auto",
+    gpu_attention: str = "auto",
 ) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32, gpu_gemm),
+        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention),
         UpstreamPass("canonicalize,cse"),
     ]
 

@@ -23,8 +23,9 @@ from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.core.log import enabled, log
 from nova.core.settings import Settings
+from nova.core.sizes import Size
 from nova.errors import DeviceArchitectureError, NovaError
-from nova.knobs import SIM_SCHEDULES
+from nova.knobs import DEVICE_LOOPS, SIM_SCHEDULES
 from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import explain_absent, is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
@@ -93,6 +94,7 @@ class DeviceExecutable(Executable):
             report_on_device,
             sizes or b"",
             self._loaded,
+            DEVICE_LOOPS.index(knobs.device_loops),
         )
 
     @property
@@ -112,6 +114,10 @@ class AbsentDevice(Executable):
         self.workspace_size, _ = read_header(artifact.file.tables(variant))
         self.error = error
         self.program: Any = _AbsentProgram(error)
+        symbolic = artifact.file.symbolic(variant)
+        if symbolic is not None:
+            tensors = (*self.manifest.args, *self.manifest.outputs)
+            self.program.shapes = unpack_symbolic(symbolic).shapes(tensors)
 
     @property
     def why(self) -> str:
@@ -123,6 +129,7 @@ class _AbsentProgram:
     """Stands in for a native program."""
 
     label: str | None = None
+    shapes: tuple[tuple[Size, ...], ...] | None = None  # those of a program with symbolic sizes
 
     def __init__(self, error: NovaError):
         self._error = error

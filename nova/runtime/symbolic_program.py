@@ -76,10 +76,7 @@ class SymbolicProgram:
         shapes = unpack_symbolic(block)
         self.dims: tuple[Dim, ...] = shapes.dims
         self._args, self._outputs, self._make = args, outputs, make
-        extents = iter(shapes.extents)
-        self.shapes: tuple[tuple[Size, ...], ...] = tuple(
-            tuple(next(extents) for _ in spec.shape) for spec in (*args, *outputs)
-        )
+        self.shapes: tuple[tuple[Size, ...], ...] = shapes.shapes((*args, *outputs))
         self._axes = [self._axis_of(dim) for dim in self.dims]
         self._programs: OrderedDict[tuple[int, ...], _native.Program] = OrderedDict()
         self._tables = dict(specialized)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -71,10 +72,7 @@ def _scattered(x: np.ndarray) -> np.ndarray:
 
 
 def _bf16(x: np.ndarray) -> np.ndarray:
-    """Rounded to bf16, to the nearest even."""
-    bits = x.astype("f4").view("u4").astype("u8")
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16
-    return rounded.astype("u4").view("f4")
+    return x.astype(ml_dtypes.bfloat16).astype("f4")
 
 
 FAMILIES: dict[str, Case] = {
@@ -98,17 +96,13 @@ OTHERS: dict[str, Case] = {
     "any rows": Case(((B, C),), lambda x: nova.softmax(x, axis=-1), _softmax),
     "layer norm": Case(
         ((B, 96),),
-        lambda x: (
-            (x - x.mean(axis=-1, keepdims=True)) / nova.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
-        ),
+        lambda x: nova.layer_norm(x),
         _norm,
         1e-4,
     ),
     "norm of any length": Case(
         ((3, C),),
-        lambda x: (
-            (x - x.mean(axis=-1, keepdims=True)) / nova.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
-        ),
+        lambda x: nova.layer_norm(x),
         _norm,
         1e-4,
     ),
@@ -196,6 +190,39 @@ def test_many_sizes(name: str, on_device: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", {**FAMILIES, **OTHERS})
 def test_on_a_gpu(name: str, on_device: dict[str, Any]) -> None:
     check({**FAMILIES, **OTHERS}[name], (1, 33, 64, 129), on_device)
+
+
+def test_classes_of_rows(on_device: dict[str, Any]) -> None:
+    """A GEMM has several kernels for different numbers of rows, and a call launches one of them."""
+    x, w = nova.input((B, 256), name="x"), nova.input((256, 256), name="w")
+    program = nova.compile(x @ w, inputs=[x, w], **on_device)
+    assert len(program.kernels) >= 2
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((256, 256)).astype("f4")
+    for n in (1, 63, 64, 1024):
+        a = rng.standard_normal((n, 256)).astype("f4")
+        np.testing.assert_allclose(program(a, weights), a @ weights, rtol=1e-3, atol=1e-3)
+        native = program._executable.program.program_of([a, weights])
+        assert native.counts()[:2] == (1, 1)
+
+
+def test_wgmma_takes_any_number_of_rows() -> None:
+    """The tensor maps of the copy engine are encoded for the sizes of a call."""
+    x, w = nova.input((B, 64), "bf16", name="x"), nova.input((64, 128), "bf16", name="w")
+    y = nova.relu(nova.cast(x @ w, "f4"))
+    with nova.knobs.override(gpu_gemm="wgmma-128x64"):
+        program = nova.compile(y, inputs=[x, w], target="cuda:sm_90a", run_mode="sim")
+    assert "wgmma.mma_async" in program.stages["ptx"]
+    rng = np.random.default_rng(0)
+    for n in (0, 1, 127, 129):
+        a, b = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((n, 64), (64, 128)))
+        expected = np.maximum(a.astype("f4") @ b.astype("f4"), 0)
+        np.testing.assert_allclose(program(a, b), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_signature_without_the_device() -> None:
+    program = _softmax_program(run_mode="native", target="cuda:sm_90a")
+    assert str(program.signature.inputs[0].type) == "f32[B,24]"
 
 
 # --- runs -----------------------------------------------------------------------------------------

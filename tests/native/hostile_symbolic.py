@@ -103,6 +103,7 @@ BLOCKS: list[tuple[str, str, bytes]] = [
     ("crooked patch", "symbolic-patch", block(patches=((17, 0, 0),))),
     ("patch outside", "symbolic-patch", block(patches=((1 << 62, 0, 0),))),
     ("patch by nothing", "symbolic-patch", block(patches=((16, 9, 0),))),
+    ("patch of two bytes", "symbolic-patch", block(patches=((16, 0, 2),))),
     ("extent by nothing", "symbolic-extent", block(extents=(~9, *EXTENTS[1:]))),
     ("extent of another size", "symbolic-extent", block(extents=(~0, 5, *EXTENTS[2:]))),
     ("too few extents", "symbolic-extent", block(extents=EXTENTS[:-1])),

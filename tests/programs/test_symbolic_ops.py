@@ -154,12 +154,12 @@ def compare(actual: Sequence[Any], expected: Sequence[Any], text: str, rtol: flo
         )
 
 
-def check_sizes(name: str, sizes: tuple[int, ...], low: int = 1) -> int:
+def check_sizes(name: str, sizes: tuple[int, ...], low: int = 1, **options: Any) -> int:
     """Run the symbolic program of a row for sizes; returns how many were compared."""
     row = find_symbolic(name, low)
     if row is None:
         return 0
-    program = nova.compile(list(row.outputs), inputs=list(row.inputs))
+    program = nova.compile(list(row.outputs), inputs=list(row.inputs), **options)
     compared = 0
     for size in sizes:
         expected = None if size < row.least else row.expected(size)
@@ -197,6 +197,12 @@ def test_every_row_with_symbolic_sizes(first: int) -> None:
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_symbolic_sizes_of_all_rows(name: str) -> None:
     assert check_sizes(name, SIZES) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_all_rows_on_a_device(name: str, on_device: dict[str, Any]) -> None:
+    assert check_sizes(name, (1, 5, 33, 64), **on_device) >= 1
 
 
 # Rows whose rules need an axis that is not empty: reductions without an identity, and indices.

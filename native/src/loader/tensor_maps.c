@@ -74,7 +74,11 @@ nova_status nova_tensor_maps_check(const nova_tables *tables, nova_error *error)
     const uint64_t *sizes = tables->interface_sizes;
     for (uint32_t i = 0; i < tables->header->kernel_count; i++) {
         const nova_interface *interface = &tables->interfaces[i];
+        /* A size of the program is 0: the kernel is not launched, and nothing is encoded. */
+        bool is_empty = tables->devices[i].grid[0] == 0;
         for (uint32_t k = 0; k < tables->devices[i].tensor_map_count; k++, map++) {
+            if (is_empty)
+                continue;
             if (!maps_is_valid(map) || map->operand >= interface->operand_count)
                 return REFUSE(error, "tables-tensor-map",
                               "tensor map %u of kernel %u is not one of the copy engine", k, i);

@@ -19,11 +19,14 @@ from nova.api.torch_backend.inference import trace_inference
 from nova.api.torch_backend.options import Options, read_options
 from nova.api.torch_backend.program import GraphProgram
 from nova.api.torch_backend.specialize import PerShape, has_symbols
+from nova.api.torch_backend.symbolic_graph import SymbolicGraph
 from nova.errors import (
     CodegenError,
     FallbackWarning,
     LoweringError,
     PassError,
+    ShapeError,
+    SymbolicSizeError,
     UnsupportedOpError,
     WorkspaceError,
 )
@@ -68,7 +71,11 @@ def nova_backend(
 def compile_graph(module: torch.fx.GraphModule, options: Options, stage: str) -> Any:
     """A function of a list of arguments, for a graph of ATen ops."""
     if has_symbols(module.graph):
-        return PerShape(module, lambda static: compile_static(static, options, stage))
+        per_shape = PerShape(module, lambda static: compile_static(static, options, stage))
+        try:
+            return SymbolicGraph(module, options, f"torch {stage}", per_shape)
+        except (*_REFUSALS, ShapeError, SymbolicSizeError):
+            return per_shape  # an op needs numbers, or has no row
     return compile_static(module, options, stage)
 
 

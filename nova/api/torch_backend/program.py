@@ -7,7 +7,7 @@ that the graph updates are written in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,21 +21,31 @@ from nova.api.torch_backend.options import Options
 from nova.core.dlpack import as_numpy
 from nova.frontends.torch.importer import graph_results, import_graph, returns_tuple, view_root
 from nova.frontends.torch.layout import Layout, layout_of
+from nova.frontends.torch.sizes import TorchSizes, number_of, strided
 from nova.ops import F
 from nova.plan import build_plan
 
 Run = Callable[[list[Any], list[Any]], None]
+ValueOf = Callable[[torch.fx.Node], Any]
 
 
 class GraphProgram:
     """A compiled graph; call it with a list of the graph's arguments, which it clears."""
 
-    def __init__(self, module: torch.fx.GraphModule, options: Options, name: str):
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        options: Options,
+        name: str,
+        sizes: TorchSizes | None = None,
+    ):
         self._boxed_call = True  # of the instance: torch's wrappers copy it from there
         self.options = options
         self.name = name
         self.is_tuple = returns_tuple(module.graph)
-        self._graph = import_graph(module)
+        self._module = module
+        self._sizes = sizes
+        self._graph = import_graph(module, sizes)
         self._arguments = [n for n in module.graph.nodes if n.op == "placeholder"]
         graph = self._graph
         self._layouts = {
@@ -45,15 +55,45 @@ class GraphProgram:
         self._in_place = [p for p in graph.updates if p not in self._copied]
         self._copied_back = [p for p in graph.updates if p in self._copied]
         self.program = self._compile()
-        self.plan = self._plan(module)
-        self.call = self.plan.function(boxed=True)
+        if sizes is None:
+            self.plan = self._plan(_fake_value, self._native_runner(self.program._program))
+            self.call = self.plan.function(boxed=True)
+
+    def call_for(self, symbols: Mapping[Any, int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+        """The function of calls with these values of the symbols of a graph."""
+        program = self.program._program
+        named = {str(symbol): value for symbol, value in symbols.items()}
+        native = program.program_for(tuple(named[d.name] for d in program.dims))
+
+        def value_of(node: torch.fx.Node) -> Any:
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                return strided(value, symbols)
+            return number_of(value, symbols) if isinstance(value, torch.SymInt) else value
+
+        return self._plan(value_of, self._native_runner(native)).function(boxed=True)
+
+    @property
+    def layouts(self) -> dict[int, Layout]:
+        """The layouts of tensors among the arguments, by position."""
+        return self._layouts
+
+    @property
+    def copied(self) -> list[int]:
+        """The positions of arguments with gaps."""
+        return self._copied
+
+    @property
+    def outputs(self) -> list[tuple[torch.fx.Node, Layout]]:
+        """The nodes whose values the program writes, with their layouts."""
+        return list(zip(self._graph.output_nodes, self._graph.output_layouts, strict=True))
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
         return self.call(args)
 
     def _has_gaps(self, position: int, layout: Layout) -> bool:
         value = self._arguments[position].meta["val"]
-        return _allocation(value, layout).has_gaps
+        return has_gaps(value if self._sizes is None else strided(value, self._sizes.hints), layout)
 
     # --- compiling ------------------------------------------------------------------------------
 
@@ -78,7 +118,8 @@ class GraphProgram:
 
     # --- calling --------------------------------------------------------------------------------
 
-    def _plan(self, module: torch.fx.GraphModule) -> CallPlan:
+    def _plan(self, value_of: ValueOf, run: Run) -> CallPlan:
+        """The steps of a call; `value_of` has the sizes and strides of nodes."""
         graph = self._graph
         order: list[Any] = [
             p if p >= 0 else graph.constants[-1 - p]
@@ -91,19 +132,19 @@ class GraphProgram:
             argument_count=len(self._arguments),
             order=[*order, *self._in_place],
             copied=self._copied,
-            copied_back=[(p, self._contiguous(p)) for p in self._copied_back],
-            allocations=[_output(node) for node in graph.output_nodes],
-            results=[self._result(module, r) for r in graph_results(module.graph)],
+            copied_back=[(p, self._contiguous(p, value_of)) for p in self._copied_back],
+            allocations=[_output(value_of(node)) for node in graph.output_nodes],
+            results=[self._result(r, value_of) for r in graph_results(self._module.graph)],
             seed_count=graph.seed_count,
-            run=self._runner(),
+            run=self._with_threads(run),
         )
 
-    def _contiguous(self, position: int) -> Allocation:
-        value = self._arguments[position].meta["val"]
-        layout = self._layouts[position]
-        return Allocation(layout.shape, layout.strides, layout.strides, value.dtype)
+    def _contiguous(self, position: int, value_of: ValueOf) -> Allocation:
+        value = value_of(self._arguments[position])
+        layout = layout_of(value.shape, value.stride())
+        return Allocation(_ints(layout.shape), layout.strides, layout.strides, value.dtype)
 
-    def _result(self, module: torch.fx.GraphModule, result: Any) -> Any:
+    def _result(self, result: Any, value_of: ValueOf) -> Any:
         """How a result comes about: an output, an argument, a view of one, or a value."""
         if not isinstance(result, torch.fx.Node):
             return result
@@ -111,22 +152,21 @@ class GraphProgram:
         if result in stored:
             return ("output", stored.index(result))
         root = view_root(result)
-        base: Any = root.meta.get("val")
+        base: Any = value_of(root)
         if root in stored:
             base = ("output", stored.index(root))
         elif root.op == "placeholder":
             base = ("argument", self._arguments.index(root))
         elif root.op == "get_attr":
-            base = getattr(module, str(root.target))
+            base = getattr(self._module, str(root.target))
         if result is root:
             return base
-        value, origin = result.meta["val"], root.meta["val"]
+        value, origin = value_of(result), value_of(root)
         offset = int(value.storage_offset()) - int(origin.storage_offset())
         return View(base, _ints(value.shape), _ints(value.stride()), offset)
 
-    def _runner(self) -> Run:
-        """Runs the native program on lists of tensors, with the threads of the options."""
-        run = self._native_runner()
+    def _with_threads(self, run: Run) -> Run:
+        """The same, with the threads of the options."""
         threads = self.options.threads
         if threads is None:
             return run
@@ -137,8 +177,8 @@ class GraphProgram:
 
         return with_threads
 
-    def _native_runner(self) -> Run:
-        native = self.program._program
+    def _native_runner(self, native: Any) -> Run:
+        """Runs a native program on lists of tensors."""
         fast: Run | None = getattr(native, "run_foreign", None)
         if fast is not None:
             return fast
@@ -170,10 +210,18 @@ def _ints(values: Any) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
-def _allocation(value: torch.Tensor, layout: Layout) -> Allocation:
+def _allocation(value: Any, layout: Layout) -> Allocation:
     return Allocation(_ints(value.shape), _ints(value.stride()), layout.strides, value.dtype)
 
 
-def _output(node: torch.fx.Node) -> Allocation:
-    value = node.meta["val"]
+def _fake_value(node: torch.fx.Node) -> Any:
+    return node.meta.get("val")
+
+
+def has_gaps(value: Any, layout: Layout) -> bool:
+    """Whether a tensor of these sizes and strides must be copied to have the layout."""
+    return _allocation(value, layout).has_gaps
+
+
+def _output(value: Any) -> Allocation:
     return _allocation(value, layout_of(value.shape, value.stride()))

@@ -37,7 +37,7 @@ class PerShape:
         self._programs: dict[Any, Any] = {}
 
     def __call__(self, args: list[Any]) -> Any:
-        key = tuple(map(_shape_key, args))
+        key = tuple(map(shape_key, args))
         program = self._programs.get(key)
         if program is None:
             examples = [_fresh(a) for a in args]
@@ -62,7 +62,8 @@ def _fresh(arg: Any) -> Any:
     return torch.empty_strided(arg.shape, arg.stride(), dtype=arg.dtype, device=arg.device)
 
 
-def _shape_key(arg: Any) -> Any:
+def shape_key(arg: Any) -> Any:
+    """Sizes and strides of a tensor; another argument itself."""
     if not isinstance(arg, torch.Tensor):
         return arg
     return (*arg.shape, *arg.stride())

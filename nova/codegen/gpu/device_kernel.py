@@ -45,11 +45,13 @@ class DeviceKernel:
         *,
         tf32: bool = False,
         gpu_gemm: str = "auto",
+        gpu_attention: str = "auto",
     ):
         self.function = function
         self.target = target
         self.tf32 = tf32
         self.gpu_gemm = gpu_gemm
+        self.gpu_attention = gpu_attention
         self.ops = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
         grid = decoded(Kernel(function).grid)
         structured = [op for op in self.ops if is_generic_op(op)]

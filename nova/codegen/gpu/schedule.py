@@ -24,6 +24,7 @@ from nova.codegen.gpu.scatter import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
 from nova.codegen.gpu.wgmma.kernel import WGMMA_GEMM, WgmmaKernelPlan
+from nova.codegen.gpu.wgmma_attention.kernel import WGMMA_ATTENTION, WgmmaAttentionKernel
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
@@ -33,6 +34,7 @@ from nova.ir.symbolic.size_values import load_size
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     WGMMA_GEMM,
     GEMM,
+    WGMMA_ATTENTION,
     ATTENTION,
     TRANSPOSE_TILE,
     SCATTER,
@@ -55,8 +57,11 @@ class DeviceSchedule:
         *,
         tf32: bool = False,
         gpu_gemm: str = "auto",
+        gpu_attention: str = "auto",
     ):
-        self.kernel = DeviceKernel(function, ops, target, tf32=tf32, gpu_gemm=gpu_gemm)
+        self.kernel = DeviceKernel(
+            function, ops, target, tf32=tf32, gpu_gemm=gpu_gemm, gpu_attention=gpu_attention
+        )
 
     @cached_property
     def selected(self) -> SelectedStrategy:
@@ -90,4 +95,6 @@ class DeviceSchedule:
             return replace(shape, cluster=plan.cluster)
         if isinstance(plan, WgmmaKernelPlan):
             return replace(shape, cluster=plan.cluster, tensor_maps=plan.tensor_maps)
+        if isinstance(plan, WgmmaAttentionKernel):
+            return replace(shape, tensor_maps=plan.tensor_maps)
         return shape

@@ -62,6 +62,7 @@ class ImportedGraph:
     constants: list[torch.Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
     output_nodes: list[torch.fx.Node] = field(default_factory=list)
+    output_layouts: list[Layout] = field(default_factory=list)
     updates: dict[int, Tensor] = field(default_factory=dict)
     seeds: Tensor | None = None
     seed_count: int = 0
@@ -93,6 +94,8 @@ class Values:
         if name in RANDOM:
             kwargs["seed"] = self._seed()
         if name in STRIDED:
+            if self.sizes is not None:
+                raise UnsupportedOpError(f"{name} with symbolic sizes")
             kwargs["memory"] = _memory(node.args[0].meta["val"])
         result = build(F, *args, **kwargs)
         return _conformed(name, result, node.meta["val"], self.sizes)
@@ -159,13 +162,17 @@ def _as_placeholder(value: Any) -> Any:
     return value
 
 
-def check_tensor(value: torch.Tensor) -> None:
+def _layout(value: torch.Tensor, sizes: TorchSizes | None) -> Layout:
+    return layout_of(value.shape, value.stride()) if sizes is None else sizes.layout(value)
+
+
+def check_tensor(value: torch.Tensor, symbolic: bool = False) -> None:
     """UnsupportedOpError unless Nova's programs for the CPU take such tensors."""
     if value.device.type != "cpu":
         raise UnsupportedOpError(f"a tensor on {value.device}")
     if value.layout is not torch.strided:
         raise UnsupportedOpError(f"a tensor of layout {value.layout}")
-    if any(not isinstance(n, int) for n in value.shape):
+    if not symbolic and any(not isinstance(n, int) for n in value.shape):
         raise UnsupportedOpError(f"symbolic sizes {tuple(value.shape)}")
 
 
@@ -211,12 +218,15 @@ def evaluate_graph(
     )
 
 
-def import_graph(module: torch.fx.GraphModule) -> ImportedGraph:
-    """The graph of Nova for a graph whose nodes are all supported."""
+def import_graph(module: torch.fx.GraphModule, sizes: TorchSizes | None = None) -> ImportedGraph:
+    """The graph of Nova for a graph whose nodes are all supported.
+
+    `sizes` has the dims of a graph with symbolic sizes.
+    """
     graph = module.graph
     imported = ImportedGraph()
     seed_count = sum(op_name(n.target) in RANDOM for n in graph.nodes if n.op == "call_function")
-    values = Values(seed_count)
+    values = Values(seed_count, sizes)
     position = 0
     for node in graph.nodes:
         if node.op == "placeholder":
@@ -233,21 +243,22 @@ def import_graph(module: torch.fx.GraphModule) -> ImportedGraph:
     if seed_count:
         imported.seeds, imported.seed_count = values.seeds, seed_count
     for node in stored_outputs(graph):
-        layout = layout_of(node.meta["val"].shape, node.meta["val"].stride())
+        layout = _layout(node.meta["val"], sizes)
         imported.outputs.append(layout.write(F, values.values[node]))
         imported.output_nodes.append(node)
+        imported.output_layouts.append(layout)
     return imported
 
 
 def _import_argument(
     imported: ImportedGraph, values: Values, node: torch.fx.Node, position: int
 ) -> None:
-    value = node.meta.get("val")
+    value, sizes = node.meta.get("val"), values.sizes
     if not isinstance(value, torch.Tensor):
-        values.values[node] = value
+        values.values[node] = value if sizes is None or value is None else sizes.size(value)
         return
-    check_tensor(value)
-    layout = layout_of(value.shape, value.stride())
+    check_tensor(value, symbolic=sizes is not None)
+    layout = _layout(value, sizes)
     array = placeholder(layout.shape, nova_dtype(value.dtype), node.name)
     values.values[node] = layout.read(F, array)
     imported.inputs.append(array)

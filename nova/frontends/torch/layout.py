@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nova.core.sizes import Shape
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -23,9 +25,9 @@ class Layout:
     strides  that a tensor must have to be used in place; a tensor with others is copied first.
     """
 
-    shape: tuple[int, ...]
+    shape: Shape
     axes: tuple[int, ...] | None
-    size: tuple[int, ...] | None
+    size: Shape | None
     strides: tuple[int, ...]
 
     def read(self, F: Any, array: Any) -> Any:

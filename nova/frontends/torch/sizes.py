@@ -6,7 +6,8 @@ of a `torch.SymInt`, whose expression is one of sympy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from typing import Any
@@ -17,6 +18,7 @@ from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod, Pyth
 
 from nova.core.sizes import MAX_SIZE, Shape, Size, dim, size_max, size_min
 from nova.errors import UnsupportedOpError
+from nova.frontends.torch.layout import Layout, layout_of
 
 
 class TorchSizes:
@@ -26,8 +28,13 @@ class TorchSizes:
     """
 
     def __init__(
-        self, ranges: Mapping[Any, Any], names: Mapping[str, str] | None = None, least: int = 2
+        self,
+        ranges: Mapping[Any, Any],
+        names: Mapping[str, str] | None = None,
+        least: int = 2,
+        hints: Mapping[Any, int] | None = None,
     ):
+        self.hints = hints or {}
         self._dims: dict[str, Size] = {}
         for symbol, span in ranges.items():
             low, high = _bound(span.lower, 0), _bound(span.upper, MAX_SIZE)
@@ -42,6 +49,18 @@ class TorchSizes:
 
     def shape(self, sizes: Iterable[Any]) -> Shape:
         return tuple(map(self.size, sizes))
+
+    def layout(self, value: torch.Tensor) -> Layout:
+        """The layout of a tensor, by the order of its strides for the sizes it was traced with."""
+        traced = strided(value, self.hints)
+        layout = layout_of(traced.shape, traced.strides)
+        full = self.shape(value.shape)
+        array: list[Size] = [0] * len(full)
+        for axis, (n, step) in enumerate(zip(full, traced.strides, strict=True)):
+            place = axis if layout.axes is None else layout.axes[axis]
+            array[place] = 1 if layout.size is not None and step == 0 else n
+        size = None if layout.size is None else full
+        return Layout(tuple(array), layout.axes, size, layout.strides)
 
     def _convert(self, expression: Any) -> Size:
         if expression.is_Integer:
@@ -96,3 +115,72 @@ def dim_names(exported: Any, dynamic: Any) -> dict[str, str]:
             if isinstance(declared, torch.export.Dim) and axis < len(shape):
                 names[str(shape[axis])] = declared.__name__
     return names
+
+
+# --- values of symbols ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Sizes and strides of a fake tensor as numbers."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def storage_offset(self) -> int:
+        return self.offset
+
+
+def number_of(value: Any, symbols: Mapping[Any, int]) -> int:
+    """An int or a `torch.SymInt` for values of the symbols; it adds no guard."""
+    if not isinstance(value, torch.SymInt):
+        return int(value)
+    result = value.node.expr.xreplace({s: sympy.Integer(n) for s, n in symbols.items()})
+    if not result.is_Integer:
+        raise UnsupportedOpError(f"the size {value}, which a run computes")
+    return int(result)
+
+
+def strided(value: torch.Tensor, symbols: Mapping[Any, int]) -> Strided:
+    """The sizes and strides of a fake tensor for values of its symbols."""
+    shape, strides = (
+        tuple(number_of(n, symbols) for n in numbers) for numbers in (value.shape, value.stride())
+    )
+    return Strided(shape, strides, number_of(value.storage_offset(), symbols), value.dtype)
+
+
+def graph_symbols(graph: torch.fx.Graph, arguments: Sequence[Any] | None = None) -> dict[Any, int]:
+    """The symbols of the arguments of a graph, with their values in a call.
+
+    Without arguments, the values are those that the graph was traced with.
+    """
+    nodes = [n for n in graph.nodes if n.op == "placeholder"]
+    symbols: dict[Any, int] = {}
+    for position, node in enumerate(nodes):
+        value = node.meta.get("val")
+        declared = value.shape if isinstance(value, torch.Tensor) else (value,)
+        actual: Any = (None,) * len(declared)
+        if arguments is not None:
+            argument = arguments[position]
+            actual = argument.shape if isinstance(argument, torch.Tensor) else (argument,)
+        for size, number in zip(declared, actual, strict=True):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                symbols[size.node.expr] = int(size.node.hint if number is None else number)
+    return symbols
+
+
+def ranges_of(graph: torch.fx.Graph) -> dict[Any, Any]:
+    """The ranges of the symbols of the arguments of a graph."""
+    symbols = graph_symbols(graph)
+    values = [n.meta.get("val") for n in graph.nodes if n.op == "placeholder"]
+    sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else (v,))]
+    spans: dict[Any, Any] = {}
+    for size in sizes:
+        if isinstance(size, torch.SymInt):
+            spans |= size.node.shape_env.var_to_range
+    return {symbol: spans[symbol] for symbol in symbols}

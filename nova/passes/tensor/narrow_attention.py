@@ -20,7 +20,8 @@ class NarrowAttention(Pass):
 
     A `linalg.generic` that is an attention computes in the accumulator's type. Where a result has
     one use, and that only rounds it to a narrower float type, the generic returns the narrow
-    result, and the other one is erased. For devices, on which attention is a kernel by itself: the
+    result, and the other one is erased. A reshape in between, which drops unit dimensions, comes
+    after the rounding then. For devices, on which attention is a kernel by itself: the
     wide result would go through memory. Host-pinned ops stay as they are.
     """
 
@@ -42,7 +43,9 @@ def _narrow(op: Any) -> None:
     if not any(roundings):
         return
     types = [
-        rounding.results[0].type if rounding else result.type
+        ir.RankedTensorType.get(result.type.shape, rounding.results[0].type.element_type)
+        if rounding
+        else result.type
         for rounding, result in zip(roundings, op.results, strict=True)
     ]
     count = len(op.operands) - len(types)
@@ -69,15 +72,27 @@ def _narrow(op: Any) -> None:
     for rounding, result, new in zip(roundings, op.results, generic.results, strict=True):
         if rounding is None:
             result.replace_all_uses_with(new)
-        else:
+            continue
+        (use,) = [use.owner.operation for use in result.uses]
+        if use == rounding:
             rounding.results[0].replace_all_uses_with(new)
             rounding.erase()
+            continue
+        type_ = rounding.results[0].type
+        attributes = {name: use.attributes[name] for name in use.attributes}
+        reshaped = ir.Operation.create(use.name, [type_], [new], attributes=attributes)
+        rounding.results[0].replace_all_uses_with(reshaped.result)
+        rounding.erase()
+        use.erase()
     op.erase()
 
 
 def _rounding(result: Any) -> Any | None:
-    """The single user of a result, if it is elementwise and only rounds it."""
+    """The single user of a result, or of its reshape, if it is elementwise and only rounds it."""
     uses = [use.owner.operation for use in result.uses]
+    if len(uses) == 1 and uses[0].name == "tensor.collapse_shape":
+        result = uses[0].results[0]
+        uses = [use.owner.operation for use in result.uses]
     if len(uses) != 1 or uses[0].name != "linalg.generic" or len(uses[0].operands) != 2:
         return None
     (op,) = uses

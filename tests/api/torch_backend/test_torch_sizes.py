@@ -12,6 +12,7 @@ from torch import nn
 from torch.export import Dim
 
 import nova
+from nova.api.compile import cache_statistics
 
 BATCH, TIME = Dim("batch", max=1024), Dim("time", min=3, max=512)
 
@@ -135,3 +136,67 @@ def test_ops_that_need_numbers_are_compiled_for_each_shape() -> None:
         np.testing.assert_array_equal(program(x).numpy(), x.sort(0).values.numpy())
     assert "a program for each shape, since symbolic sizes fail: " in program.explain()
     assert "axis 0" in program.explain()
+
+
+# --- torch.compile --------------------------------------------------------------------------------
+
+
+def compiled_programs() -> int:
+    return cache_statistics()["compiled"]
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_torch_compile_trains_with_any_batch(dynamic: bool | None) -> None:
+    """`dynamic=None`: dynamo makes the batch symbolic when it changes."""
+    torch.manual_seed(2)
+    torch._dynamo.reset()
+    module = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3))
+    run = torch.compile(module, backend="nova", dynamic=dynamic, options={"fallback": False})
+    before = compiled_programs()
+    for batch in (4, 7, 3, 33, 12):
+        x = torch.randn(batch, 8, requires_grad=True)
+        result, expected = run(x), module(x)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+        (gradient,) = torch.autograd.grad(result.square().sum(), x)
+        (right,) = torch.autograd.grad(expected.square().sum(), x)
+        torch.testing.assert_close(gradient, right, rtol=1e-3, atol=1e-5)
+    # Forward and backward; before it, those of the first size.
+    assert compiled_programs() - before <= (2 if dynamic else 4)
+
+
+def test_torch_compile_with_views_and_layouts() -> None:
+    torch._dynamo.reset()
+
+    def function(x: Any, y: Any) -> Any:
+        z = torch.cat([x, y])
+        return x.mean(0), (x.T @ x)[:, :2], z.sum(1), z.T, x[1:] * x.shape[0], z.view(-1)[::2]
+
+    run = torch.compile(function, backend="nova", dynamic=True, options={"fallback": False})
+    before = compiled_programs()
+    with torch.no_grad():
+        for rows in (4, 7, 3):
+            x, y = torch.randn(rows, 5), torch.randn(2 * rows, 5)
+            for actual, expected in zip(run(x, y), function(x, y), strict=True):
+                torch.testing.assert_close(actual, expected)
+                assert actual.stride() == expected.stride()
+        assert compiled_programs() - before == 1
+        # Another order of strides is another program, with the same results.
+        x, y = torch.randn(5, 6).T, torch.randn(5, 8).T
+        for actual, expected in zip(run(x, y), function(x, y), strict=True):
+            torch.testing.assert_close(actual, expected)
+
+
+def test_torch_compile_updates_arguments_of_any_size() -> None:
+    torch._dynamo.reset()
+
+    def step(x: Any, total: Any) -> Any:
+        total.add_(x.sum(0))
+        x.mul_(2)
+        return x + 1
+
+    run = torch.compile(step, backend="nova", dynamic=True, options={"fallback": False})
+    for rows in (3, 8, 5):
+        x = torch.randn(rows, 4)
+        mine, theirs = [x.clone(), torch.zeros(4)], [x.clone(), torch.zeros(4)]
+        torch.testing.assert_close(run(*mine), step(*theirs))
+        torch.testing.assert_close(mine, theirs)

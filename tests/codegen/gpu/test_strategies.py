@@ -18,7 +18,7 @@ from nova.core.targets import parse_target
 from nova.ir.bindings import ir
 from nova.ir.walk import kernels
 
-_TARGETS = {"wgmma_gemm": "cuda:sm_90a"}
+_TARGETS = {"wgmma_gemm": "cuda:sm_90a", "wgmma_attention": "cuda:sm_90a"}
 """Targets of strategies that not all GPUs have."""
 
 
@@ -44,6 +44,10 @@ Program = tuple[Callable[..., nova.Tensor], list[np.ndarray]]
 PROGRAMS: dict[str, Program] = {
     "wgmma_gemm": (lambda x, w: x @ w, [_array(1024, 1024, dtype=ml_dtypes.bfloat16)] * 2),
     "gemm": (lambda x, w, b: nova.relu(x @ w + b), [_array(128, 64), _array(64, 96), _array(96)]),
+    "wgmma_attention": (
+        nova.scaled_dot_product_attention,
+        [_array(2, 256, 32, dtype=ml_dtypes.bfloat16)] * 3,
+    ),
     "attention": (nova.scaled_dot_product_attention, [_array(2, 64, 32)] * 3),
     "transpose_tile": (lambda x, y: x.T + y, [_array(128, 300), _array(300, 128)]),
     "scatter": (_embedding_gradient, [_array(500, 64), np.zeros(128, "i8"), _array(128, 64)]),

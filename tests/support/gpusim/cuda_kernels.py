@@ -18,6 +18,8 @@ from nova.gpusim.tensor_map import TENSOR_DTYPES
 
 _BUFFER_POINTER, _BUFFER_SIZE, _END = c_void_p(1), c_void_p(2), c_void_p(0)
 _MAX_DYNAMIC_SHARED = 8
+_ERROR_LOG, _ERROR_LOG_BYTES, _LOG_BYTES = 5, 6, 1 << 12
+"""Options of the driver's JIT compiler: a buffer for its errors, and the bytes of it."""
 
 
 @cache
@@ -119,7 +121,14 @@ class CudaModule:
 
     def __init__(self, text: str):
         self._module = c_void_p()
-        _check(_driver().cuModuleLoadData(byref(self._module), c_char_p(text.encode())))
+        log = ctypes.create_string_buffer(_LOG_BYTES)
+        options = (c_int * 2)(_ERROR_LOG, _ERROR_LOG_BYTES)
+        values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
+        status = _driver().cuModuleLoadDataEx(
+            byref(self._module), c_char_p(text.encode()), c_uint(2), options, values
+        )
+        if status:
+            raise RuntimeError(f"the driver refuses the PTX ({status}): {log.value.decode()}")
 
     def launch(
         self,

@@ -16,7 +16,7 @@ from sim_programs import HEADER
 from nova.gpusim import SimMemory, SimModule, tensor_map
 
 REGISTERS = """.reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<60>; .reg .b64 %d<40>;
-.reg .f32 %f<260>;"""
+.reg .b32 %f<260>;"""
 
 
 def hopper_kernel(

@@ -12,6 +12,7 @@ from math import gcd
 
 from nova.codegen.common.builder import BITS, element_type, vector_type
 from nova.codegen.common.match_attention import Matrix
+from nova.codegen.gpu.attention.plan import AttentionPlan
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.gemm.epilogue import Core, parts
 from nova.codegen.gpu.gemm.fma import PlainCore
@@ -43,6 +44,7 @@ _LESS = arith.CmpIPredicate.slt
 class AttentionBlock(AttentionScores):
     """A block of threads at one point of the batch."""
 
+    plan: AttentionPlan
     thread: ir.Value
     shared: ir.Value
 

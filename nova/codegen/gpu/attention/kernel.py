@@ -5,22 +5,22 @@ Input: the ops of a kernel with their loop nests. Output: the strategy `ATTENTIO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from nova.codegen.common.match_attention import Attention, Matrix, find_attention
+from nova.codegen.common.match_attention import Attention, find_attention
 from nova.codegen.gpu.attention.block import AttentionBlock
 from nova.codegen.gpu.attention.flash_backward import emit_gradient
 from nova.codegen.gpu.attention.flash_forward import emit_forward
+from nova.codegen.gpu.attention.operands import batch_counters, matrices_at
 from nova.codegen.gpu.attention.plan import AttentionPlan, AttentionSizes, plan_attention
 from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.ptx_ops import shared_base
 from nova.codegen.gpu.strategy import Strategy
 from nova.errors import LoweringError
-from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.diagnostics import place_of
 from nova.ir.index import Index, add, compare, divide, modulo, mul, sub
@@ -58,7 +58,8 @@ class AttentionKernel:
 
         def emit_role(role: str, number: Index) -> None:
             point, block_number = self._order(role, number)
-            matrices = self._matrices(buffers, point)
+            counters = batch_counters(self.attention, point)
+            matrices = matrices_at(self.attention, buffers, counters)
             block = AttentionBlock(self.plan, self.attention, matrices, position.thread, shared)
             if self.attention.spec.op == "attend":
                 emit_forward(block, block_number)
@@ -96,25 +97,6 @@ class AttentionKernel:
         if role == "i":
             block_number = sub(count - 1, block_number)
         return add(mul(group, together), point), block_number
-
-    def _matrices(self, buffers: Sequence[Any], point: Index) -> dict[str, Matrix]:
-        """The operands and results at a point of the batch."""
-        attention, nest = self.attention, self.attention.nest
-        starts: list[Index] = list(nest.offsets)
-        for number in reversed(attention.batch):
-            loop = nest.loops[number]
-            counter, point = modulo(point, loop.size), divide(point, loop.size)
-            starts = [
-                add(start, mul(counter, stride))
-                for start, stride in zip(starts, loop.strides, strict=True)
-            ]
-        matrices = {}
-        for number, (name, buffer) in enumerate(zip(attention.names, buffers, strict=True)):
-            axes = AXES[name.removeprefix("to_")]
-            strides = [nest.loops[attention.roles[a]].strides[number] for a in axes]
-            element = str(buffer.type.element_type)
-            matrices[name] = Matrix(buffer, element, starts[number], strides[0], [*strides, 0][1])
-        return matrices
 
 
 def match_attention(kernel: DeviceKernel) -> Attention | None:

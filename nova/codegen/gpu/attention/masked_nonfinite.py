@@ -26,7 +26,7 @@ from nova.ir.index import Index, add, compare, divide, index, modulo, mul, offse
 
 
 @dataclass(frozen=True)
-class _Format:
+class WordFormat:
     """A word of one or two elements; an exponent of all ones plus `carry` carries into the sign."""
 
     bits: int
@@ -44,11 +44,11 @@ class _Format:
         return arith.addi(exponents, self.constant(self.carry))
 
 
-_FORMATS = {
-    "f64": _Format(64, 0x7FF << 52, 1 << 52, 1 << 63),
-    "f32": _Format(32, 0x7F800000, 0x00800000, 0x80000000),
-    "f16": _Format(32, 0x7C007C00, 0x04000400, 0x80008000),
-    "bf16": _Format(32, 0x7F807F80, 0x00800080, 0x80008000),
+FORMATS = {
+    "f64": WordFormat(64, 0x7FF << 52, 1 << 52, 1 << 63),
+    "f32": WordFormat(32, 0x7F800000, 0x00800000, 0x80000000),
+    "f16": WordFormat(32, 0x7C007C00, 0x04000400, 0x80008000),
+    "bf16": WordFormat(32, 0x7F807F80, 0x00800080, 0x80008000),
 }
 
 
@@ -77,7 +77,7 @@ def multiply_seen(
     types = [value.type for value in core.zeros()]
     either = scf.IfOp(look.results[0], types, has_else=True)
     with ir.InsertionPoint(either.then_block):
-        sums = matmul(_zeros_for_others(plan.element, plan.core_type == "tensor"))
+        sums = matmul(zeros_for_others(plan.element, plan.core_type == "tensor"))
         scf.YieldOp(_add_not_finite(block, core, values, (first, key), sums))
     with ir.InsertionPoint(either.else_block):
         scf.YieldOp(matmul(None))
@@ -86,7 +86,7 @@ def multiply_seen(
 
 def _any_not_finite(block: AttentionBlock, values: Index) -> ir.Value:
     """Whether any value of the tile is not finite, uniform over a warp."""
-    tile, form = block.tile("v"), _FORMATS[block.plan.element]
+    tile, form = block.tile("v"), FORMATS[block.plan.element]
     per_row, words = tile.row_bytes // CHUNK, CHUNK * 8 // form.bits
     chunk_type = ir.VectorType.get([words], ir.IntegerType.get_signless(form.bits))
     lane = index(modulo(block.thread, WARP))
@@ -103,11 +103,11 @@ def _any_not_finite(block: AttentionBlock, values: Index) -> ir.Value:
     return arith.cmpi(arith.CmpIPredicate.ne, everyone, splat(everyone.type, 0))
 
 
-def _zeros_for_others(element: str, pairs: bool) -> Clean:
+def zeros_for_others(element: str, pairs: bool) -> Clean:
     """Replace non-finite elements with zeros: of pairs in words, or of scalars."""
     if not pairs:
-        return lambda value: arith.select(_is_finite(value), value, splat(value.type, 0.0))
-    form = _FORMATS[element]
+        return lambda value: arith.select(is_finite(value), value, splat(value.type, 0.0))
+    form = FORMATS[element]
 
     def clean(word: ir.Value) -> ir.Value:
         signs = arith.andi(form.signs(word), form.constant(form.sign))
@@ -136,7 +136,7 @@ def _add_not_finite(
         for j, column in enumerate(core.columns()):
             value = _value(block, values, number, column)
             zero = splat(value.type, 0.0)
-            value = arith.select(_is_finite(value), zero, value)
+            value = arith.select(is_finite(value), zero, value)
             for i, is_visible in enumerate(visible):
                 n = core.number(i, j)
                 new_sums[n] = arith.addf(new_sums[n], arith.select(is_visible, value, zero))
@@ -159,5 +159,6 @@ def _value(block: AttentionBlock, values: Index, row: Index, column: Index) -> i
     return value if value.type == sums else arith.extf(sums, value)
 
 
-def _is_finite(value: ir.Value) -> ir.Value:
+def is_finite(value: ir.Value) -> ir.Value:
+    """Whether a float is neither infinite nor NaN."""
     return arith.cmpf(arith.CmpFPredicate.OLT, math.absf(value), splat(value.type, inf))

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import e, inf, log2
+from typing import Protocol
 
 from nova.codegen.common.builder import BITS, element_type, splat
 from nova.codegen.common.match_attention import Attention, Matrix
-from nova.codegen.gpu.attention.plan import AttentionPlan
+from nova.codegen.gpu.attention.plan import AttentionSizes
 from nova.codegen.gpu.gemm.epilogue import Core
 from nova.codegen.gpu.ptx_ops import GLOBAL, exponential2, fused, global_base, load
 from nova.core.sizes import is_multiple
@@ -20,11 +21,22 @@ from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import Index, add, compare, minimum, mul
 
 
+class ScoreTiles(Protocol):
+    """What scores depend on: the sizes, and the rows and keys of a block of scores."""
+
+    @property
+    def sizes(self) -> AttentionSizes: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def keys(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class AttentionScores:
     """The scores at one point of the batch; `matrices` are the operands and results there."""
 
-    plan: AttentionPlan
+    plan: ScoreTiles
     attention: Attention
     matrices: dict[str, Matrix]
 
@@ -61,7 +73,7 @@ class AttentionScores:
             scores = [arith.mulf(value, unit) for value in scores]
         if "mask" in self.matrices:
             for n, row, column in self._elements(core, first, key):
-                scores[n] = self._masked(scores[n], row, column)
+                scores[n] = self.with_mask(scores[n], row, column)
         edge = self._edge(first, key)
         if edge is None:
             return scores
@@ -114,7 +126,8 @@ class AttentionScores:
             conditions.append(compare(arith.CmpIPredicate.sgt, key, row))
         return conditions
 
-    def _masked(self, score: ir.Value, row: Index, key: Index) -> ir.Value:
+    def with_mask(self, score: ir.Value, row: Index, key: Index) -> ir.Value:
+        """A score in units of `power`, with the mask of its row and key."""
         mask, sizes = self.matrices["mask"], self.plan.sizes
         row, key = minimum(row, sizes.i - 1), minimum(key, sizes.j - 1)
         stored = mask.buffer.type.element_type

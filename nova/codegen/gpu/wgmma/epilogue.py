@@ -22,6 +22,7 @@ from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.mainloop import TilePosition
 from nova.codegen.gpu.wgmma.plan import CONSUMERS, PIECE_BYTES, PIECES, ROW_BYTES, WgmmaPlan
 from nova.codegen.gpu.wgmma.split_sums import ConsumerThread
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.buffers import buffer_root
 from nova.ir.index import (
@@ -36,6 +37,7 @@ from nova.ir.index import (
     mul,
     offset_by,
 )
+from nova.ir.symbolic.size_table import Extent, is_number
 from nova.ir.tensor_maps import TensorMap
 from nova.ir.walk import defining_op
 
@@ -55,10 +57,10 @@ class Output:
 
     root: Any
     size: int
-    offset: int
-    row_stride: int
-    column_stride: int
-    enclosing_strides: tuple[int, ...]
+    offset: Extent
+    row_stride: Extent
+    column_stride: Extent
+    enclosing_strides: tuple[Extent, ...]
     map: TensorMap | None = None
     loops: tuple[int, ...] = ()
 
@@ -142,7 +144,7 @@ class _TileCode:
                 column = add(own_column, first_column)
                 self._compute(row, column, sums[at : at + count // 2])
                 for output in self.store.outputs:
-                    if output.size not in (2, 4) or output.column_stride != 1:
+                    if output.size not in (2, 4) or not is_number(output.column_stride, 1):
                         self._store_direct(output, row, column)
                     else:
                         self._store_pieces(output, block * 64, first_column, count)
@@ -151,19 +153,19 @@ class _TileCode:
         """The elements of all outputs in up to 64 columns."""
         store, spec = self.store, self.store.plan.gemm.contraction
         self.values = {output.root: [] for output in store.outputs}
-        width = 2 if spec.n % 2 == 0 else 1
+        width = 2 if is_multiple(spec.n, 2) else 1
         last_row, last_column = spec.m - 1, spec.n - width
         plan = store.plan
         for group in range(len(sums) // 4):
             halves: dict[Any, list[list[Any]]] = {output.root: [] for output in store.outputs}
             for half in range(2):
                 at_row = add(row, 8 * half)
-                if spec.m % plan.tile.rows:
+                if not is_multiple(spec.m, plan.tile.rows):
                     at_row = minimum(at_row, last_row)
                 elements: dict[Any, list[Any]] = {output.root: [] for output in store.outputs}
                 for part in range(0, 2, width):
                     at_column = add(column, group * 8 + part)
-                    if spec.n % plan.tile.columns:
+                    if not is_multiple(spec.n, plan.tile.columns):
                         at_column = minimum(at_column, last_column)
                     at = group * 4 + half * 2 + part
                     code = store.make_code(width)

@@ -59,6 +59,18 @@ def arrive(address: ir.Value, rank: ir.Value | None = None) -> None:
     emit_ptx(text, [address, rank], "r,r")
 
 
+def arrive_where(address: ir.Value, condition: ir.Value) -> None:
+    """Arrive at a barrier of this block in threads where `condition` (i1) holds, by a predicate.
+
+    A branch would separate the threads of a warp between matmuls.
+    """
+    text = (
+        "{\n\t.reg .pred arrives;\n\tsetp.ne.b32 arrives, $1, 0;\n\t"
+        "@arrives mbarrier.arrive.shared::cta.b64 _, [$0];\n\t}"
+    )
+    emit_ptx(text, [address, arith.extui(_integer(32), condition)], "r,r")
+
+
 def await_phase(address: ir.Value, parity: ir.Value) -> None:
     """Wait until the phase of this parity (i32) has ended."""
     text = (
@@ -72,6 +84,11 @@ def await_phase(address: ir.Value, parity: ir.Value) -> None:
 def named_barrier(number: ir.Value, threads: int) -> None:
     """A barrier of some warps of the block."""
     emit_ptx("bar.sync $0, $1;", [number, word(threads)], "r,r")
+
+
+def arrive_at_named(number: ir.Value, threads: int) -> None:
+    """Arrive at a barrier that other warps of the block wait for."""
+    emit_ptx("bar.arrive $0, $1;", [number, word(threads)], "r,r")
 
 
 def set_registers(count: int, *, more: bool) -> None:
@@ -194,9 +211,51 @@ def multiply_stage(
     return _accumulate(lines, sums, [*lhs, rhs, adds], inputs)
 
 
-def await_sums(sums: Sequence[ir.Value]) -> list[ir.Value]:
-    """Wait for all matmuls of this warpgroup."""
-    return _accumulate(["wgmma.wait_group.sync.aligned 0;"], sums, [], [])
+def issue_matmul(
+    element: str,
+    sums: Sequence[ir.Value],
+    lhs: ir.Value | Sequence[ir.Value],
+    rhs: ir.Value,
+    steps: Sequence[tuple[int, int]],
+    *,
+    adds: bool,
+    rhs_transposed: bool,
+) -> list[ir.Value]:
+    """Start sums (+)= lhs rhs of 64 rows (m64nNk16), as one group; `await_sums` waits for it.
+
+    `lhs` is a descriptor, or words in registers: four per step. A step adds its offsets to the
+    descriptors. Without `adds` the first step overwrites the sums. `rhs_transposed` says that the
+    rows of rhs do not run along k.
+    """
+    count = len(sums)
+    fragments = [] if isinstance(lhs, ir.Value) else list(lhs)
+    operands = [*(fragments or [lhs]), rhs]
+    first = 2 * count
+    rhs_name = f"${first + len(operands) - 1}"
+    lines = [".reg .pred p, q;", ".reg .b64 a, b;", "setp.ne.b32 p, 0, 0;"]
+    lines += ["setp.eq.b32 q, 0, 0;", "wgmma.fence.sync.aligned;"]
+    registers = ", ".join(f"${k}" for k in range(count))
+    name = (
+        f"wgmma.mma_async.sync.aligned.m64n{2 * count}k{_DEPTHS[element]}.f32.{element}.{element}"
+    )
+    for number, (lhs_offset, rhs_offset) in enumerate(steps):
+        lines.append(f"add.s64 b, {rhs_name}, {rhs_offset};")
+        if fragments:
+            words = ", ".join(f"${first + 4 * number + i}" for i in range(4))
+            left, majors = f"{{{words}}}", f"{int(rhs_transposed)}"
+        else:
+            lines.append(f"add.s64 a, ${first}, {lhs_offset};")
+            left, majors = "a", f"0, {int(rhs_transposed)}"
+        scale = "q" if number or adds else "p"
+        lines.append(f"{name} {{{registers}}}, {left}, b, {scale}, 1, 1, {majors};")
+    lines.append("wgmma.commit_group.sync.aligned;")
+    inputs = ["r" if fragments else "l"] * (len(operands) - 1) + ["l"]
+    return _accumulate(lines, sums, operands, inputs)
+
+
+def await_sums(sums: Sequence[ir.Value], pending: int = 0) -> list[ir.Value]:
+    """Wait for all groups of matmuls of this warpgroup but the last `pending`."""
+    return _accumulate([f"wgmma.wait_group.sync.aligned {pending};"], sums, [], [])
 
 
 def _accumulate(

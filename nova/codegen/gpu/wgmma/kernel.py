@@ -27,10 +27,10 @@ from nova.codegen.gpu.wgmma.plan import (
     parse_tiles,
     plan_wgmma,
 )
-from nova.core.sizes import is_static_shape
 from nova.ir.bindings import arith, ir
 from nova.ir.buffers import buffer_root
 from nova.ir.index import Index, index
+from nova.ir.symbolic.size_table import Extent, is_number
 from nova.ir.tensor_maps import ELEMENTS, MOST_RANK, TensorMap, can_map
 
 ARCH = "sm_90a"
@@ -46,7 +46,7 @@ class WgmmaKernelPlan:
     outputs: tuple[Output, ...]
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Extent:
         return self.gemm.blocks
 
     @property
@@ -74,7 +74,7 @@ def plan_wgmma_kernel(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan
 
     The knob `gpu_gemm` may override the estimate.
     """
-    if kernel.target.cpu != ARCH or not _has_static_sizes(match):
+    if kernel.target.cpu != ARCH:
         return None
     numbers = {value: i for i, value in enumerate(kernel.function.entry_block.arguments)}
     operands = [buffer_root(value) for value in list(match.op.operands)[:2]]
@@ -154,14 +154,6 @@ def emit_wgmma_kernel(
 WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_kernel)
 
 
-def _has_static_sizes(match: GemmMatch) -> bool:
-    """Whether all sizes are numbers, which tensor maps and the split of k need."""
-    spec = match.gemm.contraction
-    sizes = [spec.m, spec.n, spec.k, *spec.a_strides, *spec.b_strides, *spec.c_strides]
-    sizes += [n for loop in match.gemm.enclosing for n in (loop.size, *loop.strides)]
-    return is_static_shape(sizes)
-
-
 def _map_address(number: int, buffer: Any) -> ir.Value:
     base = arith.index_cast(ir.IntegerType.get_signless(64), global_base(buffer))
     return ptx.tensor_map(number, base)
@@ -207,12 +199,14 @@ def _output(
     size, element = element_size(root), str(root.type.element_type)
     offset = nest.offsets[operand]
     dimensions = tuple(
-        i for i, loop in enumerate(plan.gemm.enclosing) if loop.parallel and loop.size > 1
+        i
+        for i, loop in enumerate(plan.gemm.enclosing)
+        if loop.parallel and not is_number(loop.size, 0, 1)
     )
     outer = (row_stride, *(strides[i] for i in dimensions))
     spec = plan.gemm.contraction
     output = Output(root, size, offset, row_stride, column_stride, strides)
-    fits = column_stride == 1 and len(outer) < MOST_RANK and can_map(size, offset, outer)
+    fits = is_number(column_stride, 1) and len(outer) < MOST_RANK and can_map(size, offset, outer)
     has_boxes = size in (2, 4) and plan.part_columns >= ROW_BYTES // size
     if not fits or element not in ELEMENTS or not has_boxes:
         return output

@@ -28,6 +28,7 @@ from nova.codegen.gpu.wgmma.plan import CONSUMERS, ROW_BYTES, WgmmaOperand, Wgmm
 from nova.codegen.gpu.wgmma.split_sums import ConsumerThread, reduce_split_sums
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul
+from nova.ir.symbolic.size_table import is_number
 
 _EQUAL = arith.CmpIPredicate.eq
 _PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, 232
@@ -226,7 +227,7 @@ class _Block:
         """The first step of k of a stage, and the positions of all enclosing loops."""
         plan = self.plan
         enclosing = list(tile.enclosing)
-        if plan.gemm.outer_steps == 1:
+        if is_number(plan.gemm.outer_steps, 1):
             return mul(stage, plan.depth), enclosing
         outer_number = divide(stage, plan.stages_of_k)
         for number in reversed(range(len(enclosing))):

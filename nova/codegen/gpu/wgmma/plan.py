@@ -16,6 +16,8 @@ from math import prod
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm, transposed
+from nova.core.sizes import ceildiv, is_static_shape, size_min
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 from nova.ir.tensor_maps import MOST_BOX, MOST_RANK, TensorMap, can_map
 
 CONSUMERS = 2
@@ -119,14 +121,14 @@ class WgmmaPlan:
         return ROW_BYTES * 8 // BITS[self.element]
 
     @property
-    def tiles(self) -> tuple[int, int]:
+    def tiles(self) -> tuple[Extent, Extent]:
         """Tiles along rows, of which a cluster has several, and along columns."""
         spec = self.gemm.contraction
         rows = self.tile.rows * self.tile.cluster
-        return -(-spec.m // rows), -(-spec.n // self.tile.columns)
+        return ceildiv(spec.m, rows), ceildiv(spec.n, self.tile.columns)
 
     @property
-    def work_items(self) -> int:
+    def work_items(self) -> Extent:
         """Tiles (or pairs of tiles) of all matmuls of the batch."""
         return prod(self.tiles) * self.gemm.batch
 
@@ -141,11 +143,11 @@ class WgmmaPlan:
         return self.processors * _CLUSTERS[self.cluster] // _CLUSTERS[1]
 
     @property
-    def clusters(self) -> int:
-        return min(self.work_items, self.concurrent)
+    def clusters(self) -> Extent:
+        return size_min(self.work_items, self.concurrent)
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Extent:
         return self.clusters * self.cluster
 
     @property
@@ -195,8 +197,9 @@ class WgmmaPlan:
         area = tile.rows * tile.columns
         copied = self.lhs_bytes + self.rhs.outer * ROW_BYTES
         rate = _MULTIPLY_ADDS[area >= _LARGE]
-        stage = max(area * self.depth / rate, copied * self.blocks / _CACHE_BYTES)
-        waves = -(-self.work_items // self.clusters)
+        blocks, items = typical(self.blocks), typical(self.work_items)
+        stage = max(area * self.depth / rate, copied * blocks / _CACHE_BYTES)
+        waves = -(-items // typical(self.clusters))
         # With more accumulators than this, a thread has few registers left for the epilogue.
         per_cycle = 18 if area > _LARGE else 24
         store = area / (per_cycle * tile.split)
@@ -212,7 +215,8 @@ def plan_wgmma(
     `arguments` are the numbers of A and B among the arguments of the kernel. `tiles` are those to
     choose from, by default all.
     """
-    swapped = gemm.contraction.c_strides[1] != 1 and gemm.contraction.c_strides[0] == 1
+    row, column = gemm.contraction.c_strides
+    swapped = is_number(row, 1) and not is_number(column, 1)
     if swapped:
         gemm, arguments = transposed(gemm), arguments[::-1]
     plans = [
@@ -249,18 +253,23 @@ def make_wgmma_plan(
     spec = gemm.contraction
     if spec.a_type != spec.b_type or spec.a_type not in ("bf16", "f16") or spec.acc_type != "f32":
         return None
-    if min(spec.m, spec.n, spec.k) < 2 or not gemm.batch or not gemm.outer_steps:
+    sizes = spec.m, spec.n, spec.k, gemm.batch, gemm.outer_steps
+    if min(map(typical, sizes[:3])) < 2 or any(is_number(size, 0) for size in sizes):
         return None
+    if not isinstance(spec.k * gemm.outer_steps, int):
+        return None  # an empty sum has no stages
+    if not is_static_shape(sizes) and (tile.cluster > 1 or tile.split > 1):
+        return None  # blocks of a cluster have tiles of their own, or all of k
     m_stride, a_step = spec.a_strides
     b_step, n_stride = spec.b_strides
     shared_columns = tile.columns // tile.cluster
-    if b_step != 1:
+    if not is_number(b_step, 1):
         shared_columns += -shared_columns % BOX_COLUMNS
     lhs = _operand(gemm, 0, arguments[0], spec.m, tile.rows, m_stride, a_step)
     rhs = _operand(gemm, 1, arguments[1], spec.n, shared_columns, n_stride, b_step)
     if lhs is None or rhs is None:
         return None
-    row_tiles = -(-spec.m // tile.rows)
+    row_tiles = typical(ceildiv(spec.m, tile.rows))
     if tile.cluster > 1 and row_tiles % tile.cluster:
         return None
     wide = tile.columns >= 192
@@ -275,16 +284,22 @@ def make_wgmma_plan(
 
 
 def _operand(
-    gemm: GpuGemm, number: int, argument: int, extent: int, outer: int, stride: int, step: int
+    gemm: GpuGemm,
+    number: int,
+    argument: int,
+    extent: Extent,
+    outer: int,
+    stride: Extent,
+    step: Extent,
 ) -> WgmmaOperand | None:
     """A or B, with rows (or columns) at `stride` and steps of k at `step`; None if not mappable."""
     spec = gemm.contraction
     element = (spec.a_type, spec.b_type)[number]
     size = BITS[element] // 8
     depth = ROW_BYTES // size
-    if 1 not in (stride, step):
+    if not is_number(stride, 1) and not is_number(step, 1):
         return None
-    along_k = step == 1
+    along_k = is_number(step, 1)
     inner, across = (spec.k, extent) if along_k else (extent, spec.k)
     loops = [i for i, loop in enumerate(gemm.enclosing) if _is_dimension(loop, number)]
     strides = (
@@ -308,4 +323,4 @@ def _operand(
 
 
 def _is_dimension(loop: EnclosingLoop, number: int) -> bool:
-    return loop.size > 1 and loop.strides[number] != 0
+    return not is_number(loop.size, 0, 1) and not is_number(loop.strides[number], 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nova.core.sizes import Size, known_equal, size_max, size_min
 from nova.frontends.torch.rows.table import axes_of, axis_of, cast, common_dtype, row
 
 
@@ -47,19 +48,27 @@ def _unsqueeze(F: Any, x: Any, dim: int) -> Any:
     return F.unsqueeze(x, dim % (len(x.shape) + 1))
 
 
-def _range(n: int, start: Any, end: Any) -> tuple[int, int]:
-    first = 0 if start is None else max(start + n, 0) if start < 0 else min(start, n)
-    last = n if end is None else max(end + n, 0) if end < 0 else min(end, n)
-    return first, max(last, first)
+def _range(n: Size, start: Any, end: Any) -> tuple[Size, Size]:
+    first, last = (
+        _bounded(n, 0 if start is None else start),
+        _bounded(n, n if end is None else end),
+    )
+    return first, size_max(last, first)
+
+
+def _bounded(n: Size, position: Size) -> Size:
+    """A position within an axis of size `n`; a negative one counts from the end."""
+    return size_max(position + n, 0) if position < 0 else size_min(position, n)
 
 
 @row("slice.Tensor")
 def _slice(F: Any, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     axis = axis_of(dim, len(x.shape))
     first, last = _range(x.shape[axis], start, end)
-    if (first, last, step) == (0, x.shape[axis], 1):
+    if step == 1 and known_equal(first, 0) and known_equal(last, x.shape[axis]):
         return x
-    starts, stops, steps = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
+    starts: list[Size] = [0] * len(x.shape)
+    stops, steps = list(x.shape), [1] * len(x.shape)
     starts[axis], stops[axis], steps[axis] = first, last, step
     return F.slice(x, starts, stops, steps)
 
@@ -67,7 +76,7 @@ def _slice(F: Any, x: Any, dim: int = 0, start: Any = None, end: Any = None, ste
 @row("select.int")
 def _select(F: Any, x: Any, dim: int, index: int) -> Any:
     axis = axis_of(dim, len(x.shape))
-    return F.select(x, axis, index % x.shape[axis])
+    return F.select(x, axis, index if index >= 0 else index + x.shape[axis])
 
 
 @row("narrow.default")

@@ -1,0 +1,421 @@
+"""The forward pass of warpgroup attention: the code of one block.
+
+Input: a `ForwardPlan`, its tensor maps and buffers. Output: code at the insertion point, inside a
+`gpu.launch` of the plan's blocks. `kernel.py` calls it.
+
+    producer      copy q | keys 0 | values 0 | keys 1 | values 1 | ...
+    consumer 0    scores 0 | softmax 0 | scores 1, out += weights 0 values 0 | softmax 1 | ...
+    consumer 1                | scores 0 | softmax 0 | scores 1, out += ...  | softmax 1
+
+The scores of a block of keys and the matmul of the weights of the block before it run on the tensor
+cores while this warpgroup, or the other one, computes a softmax. Consumers take turns to issue
+matmuls (named barriers). Blocks of keys are visited from the last to the first: those with hidden
+scores come first, so that the loop over the others has no tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, inf
+from typing import Any
+
+from nova.codegen.common.builder import BITS
+from nova.codegen.common.match_attention import Attention
+from nova.codegen.gpu.attention.operands import matrices_at
+from nova.codegen.gpu.block_ops import barrier, reduce_lanes, when
+from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, store, word
+from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.codegen.gpu.wgmma_attention import fragment as layout
+from nova.codegen.gpu.wgmma_attention.nonfinite_values import (
+    SCANNERS,
+    TileFlag,
+    add_visible_nonfinite,
+    clean_tile,
+)
+from nova.codegen.gpu.wgmma_attention.plan import GROUP_ROWS, REGISTERS, ROW_BYTES, ForwardPlan
+from nova.codegen.gpu.wgmma_attention.ring import (
+    Ring,
+    RingPosition,
+    TileCopy,
+    feature_steps,
+    row_steps,
+)
+from nova.codegen.gpu.wgmma_attention.softmax import RowScores, RowState, wide
+from nova.codegen.gpu.wgmma_attention.work import WorkItem, WorkOrder
+from nova.ir.bindings import arith, ir, math, scf
+from nova.ir.index import Index, add, compare, divide, divide_up, index, minimum, mul, sub
+
+_EQUAL = arith.CmpIPredicate.eq
+_LESS = arith.CmpIPredicate.slt
+
+
+@dataclass(frozen=True)
+class ForwardBlock:
+    """A block of threads; addresses of shared memory and thread numbers are i32."""
+
+    plan: ForwardPlan
+    attention: Attention
+    buffers: list[Any]
+    maps: dict[str, ir.Value]
+    block: ir.Value
+    thread: ir.Value
+    base: ir.Value
+
+    def emit(self) -> None:
+        plan = self.plan
+        # Addresses that all roles use are computed before they branch.
+        rings, flag = (self._queries, self._keys, self._values), self._flag
+        group = arith.shrui(self.thread, word(7))
+        number = arith.andi(self.thread, word(127))
+        with when(arith.cmpi(_EQUAL, self.thread, word(0))):
+            consumers = plan.tile.consumers
+            for ring in rings:
+                ring.init(1, consumers, SCANNERS)
+            if plan.cleans_values:
+                flag.set(word(0))
+            ptx.publish_barriers()
+        barrier()
+        few, many = REGISTERS[plan.tile.consumers]
+        roles = scf.IfOp(arith.cmpi(_EQUAL, group, word(0)), has_else=True)
+        with ir.InsertionPoint(roles.then_block):
+            ptx.set_registers(few, more=False)
+            with when(arith.cmpi(_EQUAL, number, word(0))):
+                self._produce()
+            if plan.cleans_values:
+                with when(arith.cmpi(arith.CmpIPredicate.uge, number, word(32))):
+                    self._scan(arith.subi(number, word(32)))
+            scf.YieldOp([])
+        with ir.InsertionPoint(roles.else_block):
+            ptx.set_registers(many, more=True)
+            _Consumer(self, arith.subi(group, word(1)), number).emit()
+            scf.YieldOp([])
+
+    # --- shared memory --------------------------------------------------------------------------
+
+    @cached_property
+    def _queries(self) -> Ring:
+        return self._ring(0, 0, self.plan.q_slots, "q")
+
+    @cached_property
+    def _keys(self) -> Ring:
+        plan = self.plan
+        return self._ring(plan.keys_offset, Ring.barrier_bytes(plan.q_slots), plan.stages, "k")
+
+    @cached_property
+    def _values(self) -> Ring:
+        plan = self.plan
+        barriers = Ring.barrier_bytes(plan.q_slots + plan.stages)
+        return self._ring(plan.values_offset, barriers, plan.stages, "v", plan.cleans_values)
+
+    def _ring(
+        self, offset: int, barriers: int, slots: int, name: str, has_third: bool = False
+    ) -> Ring:
+        start = arith.addi(self.base, word(offset))
+        at = arith.addi(self.base, word(self.plan.barriers_offset + barriers))
+        return Ring(start, slots, self.plan.operands[name].nbytes, at, has_third)
+
+    @cached_property
+    def _flag(self) -> TileFlag:
+        plan = self.plan
+        offset = plan.barriers_offset + Ring.barrier_bytes(plan.q_slots + 2 * plan.stages)
+        return TileFlag(arith.addi(self.base, word(offset)))
+
+    # --- tiles ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _order(self) -> WorkOrder:
+        return WorkOrder(self.attention, self.plan.work)
+
+    def key_blocks(self, first: Index) -> Index:
+        """Blocks of keys that a tile with this first row visits."""
+        plan = self.plan
+        count: Index = -(-plan.sizes.j // plan.keys)
+        if plan.causal:
+            count = minimum(count, divide_up(add(first, plan.rows), plan.keys))
+        return count
+
+    def plain_blocks(self, first: Index) -> Index:
+        """Blocks of keys without hidden scores: the first ones."""
+        plan = self.plan
+        if plan.masked:
+            return 0
+        count: Index = plan.sizes.j // plan.keys
+        if plan.causal:
+            count = minimum(count, divide(add(first, 1), plan.keys))
+        return count
+
+    # --- producer -------------------------------------------------------------------------------
+
+    def _produce(self) -> None:
+        plan = self.plan
+
+        def tile_copies(item: WorkItem, *state: Any) -> list[Any]:
+            queries, stage = RingPosition(*state[:2]), RingPosition(*state[2:])
+            first = mul(item.tile, plan.rows)
+            tiles = {n: [TileCopy(plan.operands[n], self.maps[n])] for n in "qkv"}
+            self._queries.copy(tiles["q"], queries, first, item.counters)
+            count = self.key_blocks(first)
+            op = scf.ForOp(index(0), index(count), index(1), stage.values)
+            with ir.InsertionPoint(op.body):
+                inner = RingPosition(*op.inner_iter_args)
+                number = sub(sub(count, 1), op.induction_variable)
+                key = mul(number, plan.keys)
+                self._keys.copy(tiles["k"], inner, key, item.counters)
+                self._values.copy(tiles["v"], inner, key, item.counters)
+                scf.YieldOp(self._keys.next(inner).values)
+            return [*self._queries.next(queries).values, *op.results]
+
+        self._order.each(self.block, [word(0), word(1), word(0), word(1)], tile_copies)
+
+    def _scan(self, thread: ir.Value) -> None:
+        """Look at the values of blocks with hidden scores, before consumers multiply them."""
+        plan = self.plan
+
+        def tile_scans(item: WorkItem, *state: Any) -> list[Any]:
+            first = mul(item.tile, plan.rows)
+            count, plain = self.key_blocks(first), self.plain_blocks(first)
+            hiding = sub(count, plain)
+            op = scf.ForOp(index(0), index(count), index(1), list(state))
+            with ir.InsertionPoint(op.body):
+                stage = RingPosition(*op.inner_iter_args)
+                self._values.await_full(stage)
+                with when(compare(_LESS, op.induction_variable, hiding)):
+                    clean_tile(
+                        self._values.address(stage.slot),
+                        plan.operands["v"].nbytes,
+                        plan.element,
+                        thread,
+                        lambda: self._flag.set(item.round),
+                    )
+                ptx.arrive(self._values.third(stage.slot))
+                scf.YieldOp(self._values.next(stage).values)
+            return list(op.results)
+
+        self._order.each(self.block, [word(0), word(0)], tile_scans)
+
+
+@dataclass(frozen=True)
+class _Consumer:
+    """A consumer warpgroup: 64 rows of the tiles of its block."""
+
+    owner: ForwardBlock
+    group: ir.Value
+    thread: ir.Value
+
+    @property
+    def plan(self) -> ForwardPlan:
+        return self.owner.plan
+
+    @property
+    def _is_ordered(self) -> bool:
+        return self.plan.tile.ordered
+
+    def emit(self) -> None:
+        owner = self.owner
+        if self._is_ordered:
+            # The last one lets the first one begin.
+            last = word(self.plan.tile.consumers - 1)
+            with when(arith.cmpi(_EQUAL, self.group, last)):
+                ptx.arrive_at_named(word(1), 256)
+        owner._order.each(owner.block, [word(0)] * 4, self._tile)
+
+    def _await_order(self) -> None:
+        if self._is_ordered:
+            ptx.named_barrier(arith.addi(self.group, word(1)), 256)
+
+    def _pass_on(self) -> None:
+        if self._is_ordered:
+            following = arith.addi(self.group, word(1))
+            wraps = arith.cmpi(_EQUAL, following, word(self.plan.tile.consumers))
+            number = arith.addi(arith.select(wraps, word(0), following), word(1))
+            ptx.arrive_at_named(number, 256)
+
+    # --- a tile ---------------------------------------------------------------------------------
+
+    def _tile(self, item: WorkItem, *state: Any) -> list[Any]:
+        owner, plan = self.owner, self.plan
+        keys, values = owner._keys, owner._values
+        queries, stage = RingPosition(*state[:2]), RingPosition(*state[2:])
+        first = mul(item.tile, plan.rows)
+        count, plain = owner.key_blocks(first), owner.plain_blocks(first)
+        matrices = matrices_at(owner.attention, owner.buffers, item.counters)
+        tile = RowScores.make(plan, owner.attention, matrices, first, self.group, self.thread)
+        owner._queries.await_full(queries)
+        offset = arith.muli(self.group, word(GROUP_ROWS * ROW_BYTES))
+        lhs = ptx.descriptor(arith.addi(owner._queries.address(queries.slot), offset), 0, 1024)
+        zero = tile.number(0.0)
+
+        keys.await_full(stage)
+        scores = ptx.await_sums(self._issue_scores(lhs, stage))
+        keys.release(stage, self.thread)
+        start = RowState([tile.number(-inf)] * 2, [zero] * 2)
+        last_key = mul(sub(count, 1), plan.keys)
+        weights, rows, _ = tile.softmax(scores, start, last_key, hides=plan.has_edges)
+        words = layout.pack_operand(weights, plan.element)
+        out = [zero] * (plan.value_columns // 2)
+        carried = [*stage.values, *rows.values, *words, *out]
+        # Blocks with hidden scores after the first one, then those without.
+        high: Index = sub(count, 1)
+        if self._has_several_edges:
+            low = minimum(high, plain)
+            carried = self._key_loop(tile, lhs, (low, high), carried, hides=True)
+            high = low
+        elif plan.causal:
+            high = minimum(high, plain)
+        if not plan.masked:
+            carried = self._key_loop(tile, lhs, (0, high), carried, hides=False)
+        owner._queries.release(queries, self.thread)
+        stage, rows, words, out = self._split(carried)
+        self._await_values(stage, None if plan.cleans_values else False)
+        out = ptx.await_sums(self._issue_values(out, words, stage))
+        values.release(stage, self.thread)
+        self._finish(tile, item, rows, out, (mul(plain, plan.keys), mul(count, plan.keys)))
+        return [*owner._queries.next(queries).values, *keys.next(stage).values]
+
+    @property
+    def _has_several_edges(self) -> bool:
+        """Whether a tile may have several blocks of keys with hidden scores."""
+        plan = self.plan
+        return plan.masked or (plan.causal and plan.keys % plan.rows != 0)
+
+    def _split(self, carried: Sequence[Any]) -> tuple[RingPosition, RowState, list[Any], list[Any]]:
+        words = self.plan.keys // 4
+        rows = RowState.of(carried[2:6])
+        return (
+            RingPosition(*carried[:2]),
+            rows,
+            list(carried[6 : 6 + words]),
+            list(carried[6 + words :]),
+        )
+
+    def _key_loop(
+        self,
+        tile: RowScores,
+        lhs: ir.Value,
+        blocks: tuple[Index, Index],
+        carried: list[Any],
+        *,
+        hides: bool,
+    ) -> list[Any]:
+        """Visit blocks of keys from the last to the first; the values are one block behind."""
+        owner, plan = self.owner, self.plan
+        low, high = blocks
+        op = scf.ForOp(index(low), index(high), index(1), carried)
+        with ir.InsertionPoint(op.body):
+            previous, rows, words, out = self._split(list(op.inner_iter_args))
+            step = op.induction_variable
+            key = mul(sub(sub(add(low, high), 1), step), plan.keys)
+            stage = owner._keys.next(previous)
+            owner._keys.await_full(stage)
+            self._await_order()
+            scores = self._issue_scores(lhs, stage)
+            is_hiding: ir.Value | bool | None = False
+            if plan.cleans_values:
+                is_hiding = None if hides else compare(_EQUAL, step, low)
+            self._await_values(previous, is_hiding)
+            out = self._issue_values(out, words, previous)
+            self._pass_on()
+            scores = ptx.await_sums(scores, pending=1)
+            owner._keys.release(stage, self.thread)
+            weights, rows, rescale = tile.softmax(scores, rows, key, hides=hides)
+            out = ptx.await_sums(out)
+            owner._values.release(previous, self.thread)
+            out = [arith.mulf(value, rescale[n // 2 % 2]) for n, value in enumerate(out)]
+            words = layout.pack_operand(weights, plan.element)
+            scf.YieldOp([*stage.values, *rows.values, *words, *out])
+        return list(op.results)
+
+    def _await_values(self, stage: RingPosition, is_hiding: ir.Value | bool | None) -> None:
+        """Wait for values; those of a block with hidden scores (None: always) have been cleaned."""
+        ring = self.owner._values
+        if is_hiding is False:
+            ring.await_full(stage)
+            return
+        barrier_ = ring.third(stage.slot)
+        if isinstance(is_hiding, ir.Value):
+            barrier_ = arith.select(is_hiding, barrier_, ring.full(stage.slot))
+        ptx.await_phase(barrier_, stage.parity)
+
+    # --- matmuls --------------------------------------------------------------------------------
+
+    def _issue_scores(self, lhs: ir.Value, stage: RingPosition) -> list[Any]:
+        plan = self.plan
+        rhs = ptx.descriptor(self.owner._keys.address(stage.slot), 0, 1024)
+        sums = ptx.undefined_sums(plan.keys // 2)
+        steps = feature_steps(plan.sizes.e, plan.rows, plan.keys)
+        return ptx.issue_matmul(
+            plan.element, sums, lhs, rhs, steps, adds=False, rhs_transposed=False
+        )
+
+    def _issue_values(
+        self, out: Sequence[Any], words: Sequence[Any], stage: RingPosition
+    ) -> list[Any]:
+        plan = self.plan
+        address = self.owner._values.address(stage.slot)
+        rhs = ptx.descriptor(address, plan.keys * ROW_BYTES, 1024)
+        steps = row_steps(plan.keys)
+        return ptx.issue_matmul(
+            plan.element, out, words, rhs, steps, adds=True, rhs_transposed=True
+        )
+
+    # --- results --------------------------------------------------------------------------------
+
+    def _finish(
+        self,
+        tile: RowScores,
+        item: WorkItem,
+        state: RowState,
+        out: list[Any],
+        hiding_keys: tuple[Index, Index],
+    ) -> None:
+        owner, plan = self.owner, self.plan
+        results = owner.attention.spec.results
+        column = wide(tile.fragment.first_column)
+        if plan.cleans_values:
+            spoiled = owner._flag.reaches(item.round)
+            either = scf.IfOp(spoiled, [value.type for value in out], has_else=True)
+            with ir.InsertionPoint(either.then_block):
+                keys = hiding_keys[0], minimum(hiding_keys[1], plan.sizes.j)
+                scf.YieldOp(
+                    add_visible_nonfinite(
+                        tile.matrices["v"], keys, tile.rows, column, plan.sizes.f, out
+                    )
+                )
+            with ir.InsertionPoint(either.else_block):
+                scf.YieldOp(out)
+            out = list(either.results)
+        totals = [reduce_lanes([value], arith.addf, 4)[0] for value in state.totals]
+        zero, unit = tile.number(0.0), tile.number(1.0)
+        empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
+        if "out" in results:
+            factors = [
+                arith.select(is_empty, zero, arith.divf(unit, total))
+                for is_empty, total in zip(empty, totals, strict=True)
+            ]
+            number = owner.attention.names.index("to_out")
+            nest = owner.attention.nest
+            strides = [nest.loops[i].strides[number] for i in owner.attention.batch]
+            matrix = tile.matrices["to_out"]
+            layout.write_rows(
+                matrix,
+                out,
+                tile.rows,
+                (plan.sizes.i, plan.sizes.f),
+                column,
+                factors,
+                [gcd(nest.offsets[number], matrix.row, *strides)],
+            )
+        if "logsumexp" in results:
+            is_first_lane = arith.cmpi(_EQUAL, arith.andi(self.thread, word(3)), word(0))
+            for half, row in enumerate(tile.rows):
+                scaled = arith.mulf(state.maxima[half], tile.number(tile.factor / tile.unit))
+                logarithm = math.log(arith.select(empty[half], unit, totals[half]))
+                value = arith.addf(scaled, logarithm)
+                value = arith.select(empty[half], tile.number(inf), value)
+                exists = compare(_LESS, row, plan.sizes.i)
+                with when(arith.andi(is_first_lane, exists)):
+                    matrix, size = tile.matrices["to_logsumexp"], BITS[owner.attention.type] // 8
+                    address = add(global_base(matrix.buffer), mul(matrix.at(row), size))
+                    store(value, address, GLOBAL, size)

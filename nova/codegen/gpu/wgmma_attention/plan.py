@@ -1,0 +1,269 @@
+"""Plans of warpgroup attention (Hopper's wgmma and TMA), as records: pure arithmetic, no code.
+
+Input: an `Attention` of a kernel. Output: a `ForwardPlan` (or the plan of `backward_plan.py`), or
+the reason why there is none: `mma.sync` computes the others. The design is that of FlashAttention-3
+(Shah et al.): a producer warpgroup copies blocks of keys and values into rings of stages, consumer
+warpgroups have 64 rows of q each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from nova.codegen.common.builder import BITS
+from nova.codegen.common.match_attention import Attention
+from nova.codegen.gpu.attention.plan import AttentionSizes
+from nova.codegen.gpu.wgmma_attention.balance import Work, balanced_work
+from nova.ir.attention_ops import AXES
+from nova.ir.tensor_maps import MOST_BOX, MOST_RANK, TensorMap, can_map
+
+ROW_BYTES = 128
+"""Bytes of a row of a box: the swizzle permutes chunks within them."""
+BOX_FEATURES = 64
+"""Features of a box: elements of two bytes."""
+GROUP_ROWS = 64
+"""Rows of a warpgroup."""
+ELEMENTS = ("bf16", "f16")
+MOST_FEATURES = 256
+MOST_SHARED = 227 << 10
+RESERVED = 2048
+"""Bytes of shared memory for barriers, and to align the tiles."""
+
+_TILE_OVERHEAD = 1.0
+"""The time to begin and end a tile of rows, in blocks of keys."""
+_SLOWNESS = {2: 1.2, 3: 1.0}
+"""Consumer warpgroups -> time of a score, measured on an H200 (benchmarks/gpu/attention.py)."""
+
+REGISTERS = {2: (40, 232), 3: (32, 160)}
+"""Consumer warpgroups -> registers of a thread of the producer, and of a consumer."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Consumer warpgroups, keys of a block, and whether consumers take turns to multiply."""
+
+    consumers: int
+    keys: int
+    ordered: bool = True
+
+
+def forward_tiles(features: int, long: bool = False) -> tuple[Tile, ...]:
+    """The tiles for heads of so many features, those of the largest throughput first.
+
+    A consumer has 64 x keys scores, the same weights in 16 bits, and 64 x features sums in its
+    registers. With `long` rows of scores, and none hidden, more keys are faster.
+    """
+    if features <= 64:
+        return (Tile(3, 128), Tile(2, 128))
+    if features <= 128:
+        return (Tile(2, 176 if long else 128),)
+    if features <= 192:
+        return (Tile(2, 112),)
+    return (Tile(2, 80),)
+
+
+@dataclass(frozen=True)
+class MappedOperand:
+    """Rows of an operand in shared memory: boxes of 64 features, one after the other."""
+
+    map: TensorMap
+    loops: tuple[int, ...]
+    """The batch loops, by their number among those, that are further dimensions of the map."""
+    rows: int
+    boxes: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * ROW_BYTES * self.boxes
+
+
+@dataclass(frozen=True)
+class ForwardPlan:
+    """Tiles of 64 rows of q per consumer; the maps of q, k and v."""
+
+    sizes: AttentionSizes
+    element: str
+    causal: bool
+    masked: bool
+    tile: Tile
+    operands: dict[str, MappedOperand]
+    q_slots: int
+    stages: int
+    processors: int
+
+    @property
+    def rows(self) -> int:
+        return self.tile.consumers * GROUP_ROWS
+
+    @property
+    def keys(self) -> int:
+        return self.tile.keys
+
+    @property
+    def threads(self) -> int:
+        return 128 * (1 + self.tile.consumers)
+
+    @property
+    def value_columns(self) -> int:
+        """Columns of the result that are computed: a multiple of 16."""
+        return -(-self.sizes.f // 16) * 16
+
+    @property
+    def row_tiles(self) -> int:
+        return -(-self.sizes.i // self.rows)
+
+    @property
+    def work_items(self) -> int:
+        return self.sizes.batch * self.row_tiles
+
+    @property
+    def blocks(self) -> int:
+        return min(self.work_items, self.processors)
+
+    def visited_blocks(self, tile: int) -> int:
+        """Blocks of keys that a tile of rows visits."""
+        count = -(-self.sizes.j // self.keys)
+        if self.causal:
+            count = min(count, -(-(tile + 1) * self.rows // self.keys))
+        return count
+
+    @cached_property
+    def work(self) -> Work:
+        """The order of the tiles."""
+        costs = tuple(self.visited_blocks(tile) + _TILE_OVERHEAD for tile in range(self.row_tiles))
+        return balanced_work(self.sizes.batch, costs, self.blocks, last_first=True)
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether some blocks of scores have hidden ones."""
+        return self.causal or self.masked or self.sizes.j % self.keys != 0
+
+    @property
+    def cleans_values(self) -> bool:
+        """Whether values that are not finite may be hidden from a row that multiplies them by 0."""
+        return self.causal
+
+    # --- shared memory --------------------------------------------------------------------------
+
+    @property
+    def keys_offset(self) -> int:
+        return self.q_slots * self.operands["q"].nbytes
+
+    @property
+    def values_offset(self) -> int:
+        return self.keys_offset + self.stages * self.operands["k"].nbytes
+
+    @property
+    def barriers_offset(self) -> int:
+        return self.values_offset + self.stages * self.operands["v"].nbytes
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.barriers_offset + RESERVED
+
+    @property
+    def cost(self) -> float:
+        """Estimated time, for the choice between tiles."""
+        # Three consumers overlap softmax and matmuls better than two.
+        return self.work.makespan * self.rows * self.keys * _SLOWNESS[self.tile.consumers]
+
+
+def why_not(attention: Attention, types: Sequence[str]) -> str | None:
+    """The reason why an attention has no warpgroup plan at all, whatever its tile."""
+    sizes = [attention.size(role) for role in "ijef"]
+    nest = attention.nest
+    numbers = [n for loop in nest.loops for n in (loop.size, *loop.strides)] + [*nest.offsets]
+    if any(not isinstance(number, int) for number in numbers):
+        return "it has symbolic sizes"
+    if len(set(types)) != 1 or types[0] not in ELEMENTS or attention.type != "f32":
+        return f"operands of {', '.join(types)} are not all bf16 or f16"
+    _, _, e, f = sizes
+    if max(e, f) > MOST_FEATURES:
+        return f"heads have {max(e, f)} features, and tiles at most {MOST_FEATURES}"
+    if e % 8 or f % 8:
+        return f"heads have {e} and {f} features, which are not multiples of 8"
+    if not prod(attention.nest.loops[i].size for i in attention.batch) or min(sizes) < 1:
+        return "it is empty"
+    return None
+
+
+def map_operand(
+    attention: Attention, name: str, argument: int, element: str, rows: int
+) -> MappedOperand | None:
+    """The map of boxes of `rows` rows of an operand; None if the copy engine cannot read it."""
+    number, nest = attention.names.index(name), attention.nest
+    row_loop, feature_loop = (nest.loops[attention.roles[role]] for role in AXES[name])
+    batch = [nest.loops[i] for i in attention.batch]
+    loops = [i for i, loop in enumerate(batch) if loop.size > 1 and loop.strides[number]]
+    if feature_loop.strides[number] != 1:
+        return None
+    # A single row may have any stride.
+    row_stride = row_loop.strides[number] if row_loop.size > 1 else feature_loop.size
+    strides = (row_stride, *(batch[i].strides[number] for i in loops))
+    size = BITS[element] // 8
+    if 1 + len(strides) > MOST_RANK or not can_map(size, nest.offsets[number], strides):
+        return None
+    tensor = TensorMap(
+        argument,
+        nest.offsets[number] * size,
+        element,
+        (feature_loop.size, row_loop.size, *(batch[i].size for i in loops)),
+        tuple(stride * size for stride in strides),
+        (BOX_FEATURES, rows, *(1,) * len(loops)),
+    )
+    return MappedOperand(tensor, tuple(loops), rows, -(-feature_loop.size // BOX_FEATURES))
+
+
+def plan_forward(
+    attention: Attention,
+    sizes: AttentionSizes,
+    element: str,
+    arguments: dict[str, int],
+    processors: int,
+    tiles: Sequence[Tile],
+) -> ForwardPlan | str:
+    """The plan with the least estimated cost; the reason where there is none.
+
+    `arguments` are the numbers of the operands among the arguments of the kernel.
+    """
+    plans = []
+    for tile in tiles:
+        if tile.keys % 16 or not 0 < tile.keys <= MOST_BOX:
+            return f"{tile.keys} keys of a tile are not a multiple of 16, at most {MOST_BOX}"
+        extents = {"q": tile.consumers * GROUP_ROWS, "k": tile.keys, "v": tile.keys}
+        operands = {}
+        for name, rows in extents.items():
+            mapped = map_operand(attention, name, arguments[name], element, rows)
+            if mapped is None:
+                return (
+                    f"the copy engine cannot read {name}: rows or offsets are not 16-byte aligned"
+                )
+            operands[name] = mapped
+        spec = attention.spec
+        fitting = (
+            plan
+            for q_slots, stages in ((2, 4), (2, 3), (2, 2), (1, 2))
+            if (
+                plan := ForwardPlan(
+                    sizes,
+                    element,
+                    spec.causal,
+                    spec.masked,
+                    tile,
+                    operands,
+                    q_slots,
+                    stages,
+                    processors,
+                )
+            ).shared_bytes
+            <= MOST_SHARED
+        )
+        plans += list(fitting)[:1]
+    return (
+        min(plans, key=lambda plan: plan.cost)
+        if plans
+        else "no tile of these rows fits into a block"
+    )

@@ -1,0 +1,123 @@
+"""The softmax of the scores of a consumer warpgroup: a block of keys at a time (online softmax).
+
+Input: the accumulators of scores of a thread. Output: code of the weights, and the state of its two
+rows: maxima and sums, which are rescaled from block to block (Milakov & Gimelshein).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import inf
+from typing import Any
+
+from nova.codegen.common.match_attention import Attention, Matrix
+from nova.codegen.gpu.attention.scores import AttentionScores, ScoreTiles
+from nova.codegen.gpu.block_ops import reduce_lanes
+from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.wgmma_attention import fragment as layout
+from nova.codegen.gpu.wgmma_attention.fragment import Fragment
+from nova.codegen.gpu.wgmma_attention.plan import GROUP_ROWS
+from nova.ir.bindings import arith, ir
+from nova.ir.index import Index, add, index, minimum, sub
+
+
+@dataclass(frozen=True)
+class RowState:
+    """Of the two rows of a thread: the maximum of the scores and this lane's sum of weights."""
+
+    maxima: list[ir.Value]
+    totals: list[ir.Value]
+
+    @property
+    def values(self) -> list[ir.Value]:
+        return [*self.maxima, *self.totals]
+
+    @staticmethod
+    def of(values: Sequence[ir.Value]) -> RowState:
+        return RowState(list(values[:2]), list(values[2:4]))
+
+
+@dataclass(frozen=True)
+class RowScores(AttentionScores):
+    """The scores of a consumer's rows of a tile."""
+
+    fragment: Fragment
+    rows: list[ir.Value]
+    """The two rows of the thread (index)."""
+
+    @staticmethod
+    def make(
+        plan: ScoreTiles,
+        attention: Attention,
+        matrices: dict[str, Matrix],
+        first: Index,
+        group: ir.Value,
+        thread: ir.Value,
+    ) -> RowScores:
+        """The scores of a thread of warpgroup `group` (both i32) in the tile with row `first`."""
+        fragment = Fragment(thread)
+        group_row = arith.muli(group, word(GROUP_ROWS))
+        row = add(first, wide(arith.addi(group_row, fragment.first_row)))
+        return RowScores(plan, attention, matrices, fragment, [index(row), index(add(row, 8))])
+
+    def softmax(
+        self, sums: list[ir.Value], state: RowState, key: Index, *, hides: bool
+    ) -> tuple[list[ir.Value], RowState, list[ir.Value]]:
+        """Weights of a block of keys, the new state, and the factors of the sums so far."""
+        scores = self._hide(sums, key) if hides else self._scaled(sums)
+        weights = list(scores)
+        maxima, totals, rescales = [], [], []
+        zero, unit = self.number(0.0), self.number(self.factor)
+        for half in range(2):
+            numbers = layout.numbers_of_row(len(scores), half)
+            largest = _tree(arith.maximumf, [state.maxima[half], *(scores[n] for n in numbers)])
+            (largest,) = reduce_lanes([largest], arith.maximumf, 4)
+            is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(-inf))
+            shift = arith.mulf(arith.select(is_empty, zero, largest), unit)
+            rescale = self.weight(state.maxima[half], shift)
+            total = arith.mulf(state.totals[half], rescale)
+            for n in numbers:
+                weights[n] = self.weight(scores[n], shift)
+            total = _tree(arith.addf, [total, *(weights[n] for n in numbers)])
+            maxima.append(largest)
+            totals.append(total)
+            rescales.append(rescale)
+        return weights, RowState(maxima, totals), rescales
+
+    def _scaled(self, sums: list[ir.Value]) -> list[ir.Value]:
+        if self.factor != 1.0:
+            return sums
+        unit = self.number(self.attention.spec.scale * self.unit)
+        return [arith.mulf(value, unit) for value in sums]
+
+    def _hide(self, sums: list[ir.Value], key: Index) -> list[ir.Value]:
+        """Scaled scores of keys from `key` on; -inf for a key that the row does not see."""
+        sizes = self.plan.sizes
+        scores = self._scaled(sums)
+        column = self.fragment.first_column
+        if "mask" in self.matrices:
+            first = add(key, wide(column))
+            scores = [
+                self.with_mask(score, self.rows[n // 2 % 2], add(first, layout.column_of(n)))
+                for n, score in enumerate(scores)
+            ]
+        limits = []
+        for row in self.rows:
+            limit: Index = sub(sizes.j - 1, key)
+            if self.attention.spec.causal:
+                limit = minimum(limit, sub(row, key))
+            limits.append(arith.subi(word(limit), column))
+        return layout.hide(scores, limits)
+
+
+def _tree(combine: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
+    """Values combined in four chains, so that latencies overlap."""
+    chains = [reduce(combine, values[start::4]) for start in range(min(4, len(values)))]
+    return reduce(combine, chains)
+
+
+def wide(value: ir.Value) -> ir.Value:
+    """An i32 as an index."""
+    return arith.index_castui(ir.IndexType.get(), value)

@@ -1,0 +1,76 @@
+"""The work of a persistent block of warpgroup attention: tiles of rows, point by point.
+
+Input: the `Work` of a plan. Output: code of a loop over the tiles of a block, in the order that
+`balance.py` describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nova.codegen.common.match_attention import Attention
+from nova.codegen.gpu.attention.operands import batch_counters
+from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.wgmma_attention.balance import Work
+from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, sub
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """A tile: the counters of the batch loops, its number among those of the point, and its
+    number among the tiles of the block, from 1 (i32)."""
+
+    counters: tuple[Index, ...]
+    tile: Index
+    round: ir.Value
+
+
+@dataclass(frozen=True)
+class WorkOrder:
+    """The order of the tiles of an attention."""
+
+    attention: Attention
+    work: Work
+
+    def each(
+        self, block: ir.Value, initial: Sequence[ir.Value], body: Callable[..., Sequence[Any]]
+    ) -> None:
+        """Emit `body` for each item of a block, with carried values."""
+        work = self.work
+        if work.items <= work.blocks:
+            body(self._item(block, word(1)), *initial)
+            return
+        op = scf.ForOp(block, index(work.items), index(work.blocks), [word(1), *initial])
+        with ir.InsertionPoint(op.body):
+            round_, *carried = op.inner_iter_args
+            number = op.induction_variable
+            if work.uneven:
+                number = self._reversed(number)
+            results = body(self._item(number, round_), *carried)
+            scf.YieldOp([arith.addi(round_, word(1)), *results])
+
+    def _reversed(self, number: ir.Value) -> Index:
+        """The item of a block in its round, from the end in every second one."""
+        blocks = self.work.blocks
+        round_, within = divide(number, blocks), modulo(number, blocks)
+        first = mul(round_, blocks)
+        count = minimum(blocks, sub(self.work.items, first))
+        opposite = add(first, sub(sub(count, 1), within))
+        is_odd = compare(arith.CmpIPredicate.eq, modulo(round_, 2), 1)
+        return arith.select(is_odd, index(opposite), number)
+
+    def _item(self, number: Index, round_: ir.Value) -> WorkItem:
+        work = self.work
+        if not work.uneven:
+            point, tile = divide(number, work.tiles), modulo(number, work.tiles)
+        else:
+            span = work.together * work.tiles
+            group, within = divide(number, span), modulo(number, span)
+            point = add(mul(group, work.together), modulo(within, work.together))
+            tile = divide(within, work.together)
+            if work.last_first:
+                tile = sub(work.tiles - 1, tile)
+        return WorkItem(tuple(batch_counters(self.attention, point)), tile, round_)

@@ -1,0 +1,90 @@
+"""The code of warpgroup attention: which kernels use it, and what NVIDIA's assembler says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from codegen.ptxas import assemble
+
+import nova
+from nova.codegen.gpu.wgmma_attention.balance import balanced_work
+from nova.errors import LoweringError
+
+
+def _ptx(
+    sizes: tuple[int, ...], choice: str = "auto", dtype: Any = ml_dtypes.bfloat16, **more: Any
+) -> str:
+    leaves = [nova.tensor(np.broadcast_to(np.zeros((), dtype), sizes)) for _ in range(3)]
+    out = nova.scaled_dot_product_attention(*leaves, **more)
+    target = "cuda:sm_90a"
+    with nova.knobs.override(gpu_attention=choice):
+        return nova.compile(out, inputs=leaves, target=target, run_mode="sim").stages["ptx"]
+
+
+@pytest.mark.parametrize(
+    ("features", "causal", "choice"),
+    [
+        (64, True, "wgmma-192x128"),
+        (128, True, "auto"),
+        pytest.param(64, False, "wgmma-128x128", marks=pytest.mark.slow),
+        pytest.param(128, False, "auto", marks=pytest.mark.slow),
+        pytest.param(192, True, "auto", marks=pytest.mark.slow),
+        pytest.param(256, True, "auto", marks=pytest.mark.slow),
+    ],
+)
+def test_accumulators_stay_in_registers(features: int, causal: bool, choice: str) -> None:
+    text = _ptx((2, 4, 4096, features), choice, causal=causal)
+    output = assemble(text, "sm_90a")
+    assert "0 bytes spill stores, 0 bytes spill loads" in output
+    assert "warning" not in output and "Potential Performance Loss" not in output
+    assert text.count("setmaxnreg") == 2
+
+
+@pytest.mark.parametrize(
+    ("features", "causal"),
+    [(128, True), *(pytest.param(n, True, marks=pytest.mark.slow) for n in (64, 192, 256))],
+)
+def test_gradients_stay_in_registers(features: int, causal: bool) -> None:
+    zeros = np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), (2, 4, 1024, features))
+    leaves = [nova.tensor(zeros) for _ in range(4)]
+    out = nova.scaled_dot_product_attention(*leaves[:3], causal=causal)
+    outputs = nova.graph.gradients(nova.sum(out * leaves[3]), leaves[:3])
+    program = nova.compile(outputs, inputs=leaves, target="cuda:sm_90a", run_mode="sim")
+    output = assemble(program.stages["ptx"], "sm_90a")
+    assert output.count("bytes spill stores") == output.count(" 0 bytes spill stores") > 1
+    assert "warning" not in output and "Potential Performance Loss" not in output
+
+
+@pytest.mark.parametrize(("rows", "name"), [(64, "mma.sync"), (256, "wgmma.mma_async")])
+def test_few_rows_use_mma(rows: int, name: str) -> None:
+    assert name in _ptx((4, rows, 64))
+
+
+@pytest.mark.parametrize(
+    ("features", "dtype", "choice", "reason"),
+    [
+        (64, np.float32, "wgmma", "not all bf16 or f16"),
+        (20, ml_dtypes.bfloat16, "wgmma", "not multiples of 8"),
+        (64, ml_dtypes.bfloat16, "wgmma-256x128", "no tile"),
+        (64, ml_dtypes.bfloat16, "wgmma-192x100", "multiple of 16"),
+        (256, ml_dtypes.bfloat16, "wgmma-128x256", "no tile"),
+    ],
+)
+def test_an_override_that_does_not_apply(
+    features: int, dtype: Any, choice: str, reason: str
+) -> None:
+    with pytest.raises(LoweringError, match=reason):
+        _ptx((2, 256, features), choice, dtype)
+
+
+def test_blocks_have_the_same_work() -> None:
+    """The largest share of a block is close to the average, or to one tile more than that."""
+    for batch, tiles, blocks in ((16, 64, 132), (96, 8, 132), (64, 11, 132), (3, 5, 4), (1, 7, 7)):
+        costs = [1.0 + tile for tile in range(tiles)]
+        work = balanced_work(batch, costs, min(blocks, batch * tiles), last_first=True)
+        average = batch * sum(costs) / work.blocks
+        assert work.makespan <= max(1.1 * average, average + tiles)
+        assert batch % work.together == 0
