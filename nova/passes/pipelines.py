@@ -206,9 +206,9 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    # Loops of a device read values again: nothing is overwritten for them.
-    plan = PlanWorkspace(max_workspace, overwrite=False, spare=_SPARE_DEVICE_MEMORY)
-    return [BufferizeKernels(), PinControlFlow(), plan, DedupKernels()]
+    # Loops that are inlined read values again: nothing is overwritten for them.
+    plan = PlanWorkspace(max_workspace, overwrite=False, spare=_SPARE_DEVICE_MEMORY, on_device=True)
+    return [BufferizeKernels(), PinControlFlow(), plan, HoistRegions(), DedupKernels()]
 
 
 def buffers_to_loops(
