@@ -57,7 +57,7 @@ def _size_table(plan: Plan) -> SizeTable:
             values += [v for v in step.attrs.values() if not isinstance(v, tuple)]
             values += [n for v in step.attrs.values() if isinstance(v, tuple) for n in v]
             literals = [a for a in step.args if isinstance(a, Literal) and a.array.size == 1]
-            values += [int(a.array) for a in literals if np.isfinite(a.array)]
+            values += [int(a.array.item()) for a in literals if np.isfinite(a.array).all()]
         values += [n for type_ in types for n in type_.shape]
     # A size that is never positive is written as the negative of a size.
     sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]

@@ -60,5 +60,6 @@ def test_every_example_is_tested() -> None:
         "digits",
         "gpt",
         "linear_regression",
+        "llama",  # tests/examples/test_llama.py
         "model_zoo",
     }

@@ -281,9 +281,8 @@ nova_status nova_control_run(const nova_program *program, const nova_launch_reco
     loop.region = program->regions[regions[chosen]];
     char *workspace = own + 64;
     if (control->construct != NOVA_SWITCH) {
-        loop.second =
-            workspace + (((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) &
-                         ~UINT64_C(63));
+        loop.second = workspace + (((launch->operand_count + UINT64_C(1)) * sizeof(void *) + 63) &
+                                   ~UINT64_C(63));
         workspace = control_second_end(&loop);
     }
     control_region region = {

@@ -157,8 +157,8 @@ static nova_status instantiate_patch(const nova_symbolic *symbolic, const int64_
 }
 
 /* Sets the size of the buffer that a control kernel has for itself, in its launch, interface and
- * tiling: the workspaces of its regions are laid out. `tables` are the checked ones, and `container`
- * is the patched copy of theirs. */
+ * tiling: the workspaces of its regions are laid out. `tables` are the checked ones, and
+ * `container` is the patched copy of theirs. */
 static nova_status instantiate_control(const nova_tables *tables, char *block,
                                        const char *container, const nova_launch_record *launch,
                                        nova_error *error)
@@ -233,8 +233,8 @@ nova_status nova_symbolic_instantiate(const nova_symbolic *symbolic, const nova_
     for (uint32_t i = 0; status == NOVA_OK && i < regions; i++) {
         nova_tables region;
         nova_tables_region(checked, i, &region);
-        status = instantiate_block(&region, block + checked->container.blocks[i].offset, block,
-                                   error);
+        status =
+            instantiate_block(&region, block + checked->container.blocks[i].offset, block, error);
     }
     char *last = block + ((const char *)checked->header - (const char *)symbolic->tables);
     if (status == NOVA_OK)

@@ -291,7 +291,11 @@ class KernelSchedule:
         self.flat = self.tile_local.allocate(self.part, self.block)
         if self.row_panels is not None:
             self._emit_row_panels(self.row_panels, ranges)
-            return
+        else:
+            self._emit_ops(ranges)
+
+    def _emit_ops(self, ranges: list[Range | None]) -> None:
+        """Emit the ops one after the other."""
         # Scalars that ops take as operands or capture: computed here, after the ops that define
         # them.
         mapping: dict[Any, Any] = {}

@@ -68,7 +68,7 @@ class _Marker:
                     self._mark_ops(self._steps(result))
 
     def _steps(self, value: Any) -> list[tuple[Any, Any]]:
-        """The ops that may overwrite `value` in turn, and the value after each."""
+        """The ops that may overwrite `value` one after the other, and the value after each."""
         steps: list[tuple[Any, Any]] = []
         while (step := self._step(value)) is not None:
             steps.append(step)

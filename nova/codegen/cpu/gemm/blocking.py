@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 from nova.codegen.common.builder import BITS
-from nova.codegen.common.match_contraction import Contraction
+from nova.codegen.common.match_contraction import Contraction, typical_contraction
 from nova.codegen.cpu.gemm.packed_layout import (
     ELEMENTS,
     TILE,
@@ -41,6 +42,9 @@ in four if each quarter has at least half the second."""
 
 _SHORT_ROW = 256
 """Columns of a task below which packing its rows of A takes too long: only two cores get less."""
+
+_SYMBOLIC_MR = 8
+"""Rows of a micropanel where the number of rows is symbolic, at most."""
 
 _MAX_IN_PLACE = 128
 """Rows of A up to which A is not packed where B is prepacked."""
@@ -135,6 +139,19 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     copying = pieces == 1 and _is_copied_in_use(spec)
     in_place = _is_read_in_place(spec, layout)
     return Tiling(vl, mr, nv, k_blocks, kc, mc, nc, rows, columns, copying, layout, in_place)
+
+
+def tiling_of(target: Target, spec: Contraction) -> Tiling:
+    """The tiling of a contraction that may have symbolic sizes.
+
+    A symbolic number of rows may be small, so its micropanels are short: few rows then waste
+    little, and many rows lose about 2 %.
+    """
+    tiling = choose_tiling(target, typical_contraction(spec))
+    few = isinstance(spec.m, int) or tiling.mr <= _SYMBOLIC_MR or tiling.nv == 1
+    if few or tiling.layout is not ELEMENTS or spec.overrides.mr is not None:
+        return tiling
+    return replace(tiling, mr=_SYMBOLIC_MR, mc=round_up(tiling.mc, _SYMBOLIC_MR))
 
 
 def _is_read_in_place(spec: Contraction, layout: PackedLayout) -> bool:

@@ -28,7 +28,7 @@ from nova.codegen.common.match_contraction import (
     with_unit_columns,
 )
 from nova.codegen.cpu.gemm.amx_microkernel import multiply_tiles
-from nova.codegen.cpu.gemm.blocking import Tiling, choose_tiling
+from nova.codegen.cpu.gemm.blocking import Tiling, choose_tiling, tiling_of
 from nova.codegen.cpu.gemm.microkernel import Microkernel
 from nova.codegen.cpu.gemm.packed_layout import ELEMENTS, PAIRS, TILES
 from nova.codegen.cpu.gemm.packing import Block, pack
@@ -153,7 +153,7 @@ class _Block:
 
     @functools.cached_property
     def tiling(self) -> Tiling:
-        return choose_tiling(self.target, typical_contraction(self.spec))
+        return tiling_of(self.target, self.spec)
 
     @property
     def has_one_k_block(self) -> bool:

@@ -50,7 +50,8 @@ def find_row_panels(
 ) -> RowPanels | None:
     """The row panels of a kernel that consists of one GEMM and its epilogue; None for others.
 
-    Also None where a tile has a single row panel, or where the GEMM has another schedule.
+    Also None where a tile has a single row panel, or where the GEMM has another schedule. A
+    symbolic number of rows may be small: its columns of B are packed while they are used.
     """
     active = [op for op in nests if op not in skipped]
     if len(contractions) != 1 or len(active) < 2 or active[0] not in contractions:
@@ -63,7 +64,7 @@ def find_row_panels(
     )
     if any(not is_number(nests[op].loops[i].size, 0, 1) for i in contraction.enclosing):
         return None
-    if loop >= len(grid) or column_loop >= len(grid):
+    if loop >= len(grid) or column_loop >= len(grid) or not isinstance(grid[loop], int):
         return None
     rows = row_panels_of(target, contraction.spec, tile[loop], tile[column_loop])
     if rows is None or rows >= tile[loop]:

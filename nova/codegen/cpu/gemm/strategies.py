@@ -17,7 +17,7 @@ from nova.codegen.common.match_contraction import (
     typical_contraction,
     with_unit_columns,
 )
-from nova.codegen.cpu.gemm.blocking import choose_tiling
+from nova.codegen.cpu.gemm.blocking import tiling_of
 from nova.codegen.cpu.gemm.packed_gemm import emit_packed
 from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked, has_static_strides
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
@@ -57,7 +57,7 @@ class GemmStrategy:
     takes  whether its code is for these symbolic sizes; always for static ones.
     match  whether the strategy computes a contraction, whose C has unit columns.
     pays   whether it is faster than plain loops then.
-    plan   the tiles.
+    plan   the tiles; `match` and `pays` get representatives of symbolic sizes, `plan` the sizes.
     emit   the code of a range of C, from the buffers of A, B and C and their offsets.
     """
 
@@ -82,12 +82,13 @@ def _packing_pays(target: Target, spec: Contraction) -> bool:
 
 
 def _unpacked_tiles(target: Target, spec: Contraction) -> GemmTiles:
+    spec = typical_contraction(spec)
     tile = unpacked_tile(target, spec)
     return GemmTiles((spec.m, tile.columns), (tile.mr, tile.nr))
 
 
 def _packed_tiles(target: Target, spec: Contraction) -> GemmTiles:
-    tiling = choose_tiling(target, spec)
+    tiling = tiling_of(target, spec)
     return GemmTiles((tiling.rows, tiling.columns), (tiling.mr, tiling.nr))
 
 
@@ -121,7 +122,7 @@ def is_worth_packing(target: Target, spec: Contraction) -> bool:
 def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that one task should compute: whole register tiles."""
     inner = with_unit_columns(spec)
-    tiles = select_gemm(target, inner).plan(target, typical_contraction(inner))
+    tiles = select_gemm(target, inner).plan(target, inner)
     rows, columns = tiles.task
     if not isinstance(inner.m, int):
         rows = min(rows, round_up(_SYMBOLIC_ROWS, tiles.register[0]))
@@ -131,7 +132,7 @@ def tile_shape(target: Target, spec: Contraction) -> tuple[int, int]:
 def register_shape(target: Target, spec: Contraction) -> tuple[int, int]:
     """Rows and columns of C that are held in registers: a tile is a multiple of both."""
     inner = with_unit_columns(spec)
-    rows, columns = select_gemm(target, inner).plan(target, typical_contraction(inner)).register
+    rows, columns = select_gemm(target, inner).plan(target, inner).register
     return (rows, columns) if inner is spec else (columns, rows)
 
 
