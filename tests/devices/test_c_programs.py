@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def build(name: str, folder: Path) -> Path:
-    """A C program of this folder."""
+    """A C program of the tests for devices."""
     path = folder / name
     flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-pedantic"]
     include = f"-I{ROOT / 'native/include'}"
-    source = Path(__file__).with_name(f"{name}.c")
+    source = next(ROOT.glob(f"tests/*/{name}.c"))
     subprocess.run(["cc", *flags, include, "-o", path, source, "-ldl"], check=True)
     return path
 
