@@ -221,3 +221,48 @@ def test_regions_that_only_move_values(name: str) -> None:
     expected = flatten(jax.jit(moving_cases(jax.lax, jnp)[name])(*arguments))[0]
     for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 2**31, 2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("traced", [True, False])
+def test_unsigned_indices_select_the_last_branch(index: int, traced: bool) -> None:
+    """As i64, an index of 2**63 or more would be negative, and select the first."""
+    branches = [lambda scale=scale: X * scale for scale in (1, 2, 3)]
+    number = np.uint64(index)
+    if traced:
+        result = nova.jit(lambda i: nova.switch(i, branches))(number)
+    else:
+        result = nova.switch(nova.tensor(number), branches).numpy()
+    np.testing.assert_array_equal(result, X * (min(index, 2) + 1))
+
+
+EMPTY_SCANS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((), (0, 3)),  # carry, xs
+    ((), (4, 0)),
+    ((2,), (4, 0, 3)),
+    ((0, 2), (3, 0)),
+    ((0,), (0, 0)),
+    ((3,), (4, 3)),
+]
+
+
+@pytest.mark.parametrize(("carry", "xs"), EMPTY_SCANS)
+def test_scans_of_empty_slices(carry: tuple[int, ...], xs: tuple[int, ...]) -> None:
+    def run(lib: Any) -> Program:
+        def body(c: Any, x: Any) -> Any:
+            return c * 2 + x.sum(), (x * 2, c)
+
+        return lambda c, xs: lib.scan(body, c, xs)
+
+    args = np.ones(carry, np.float32), np.ones(xs, np.float32)
+    expected = flatten(run(lax)(*args))[0]
+    for actual, right in zip(flatten(nova.jit(run(nova))(*args))[0], expected, strict=True):
+        assert actual.shape == right.shape
+        np.testing.assert_allclose(actual, right, rtol=1e-6)
+
+    def loss(lib: Any) -> Program:
+        return lambda c, xs: run(lib)(c, xs)[0].sum()
+
+    grads = nova.jit(nova.grad(loss(nova), argnums=(0, 1)))(*args)
+    for actual, right in zip(grads, jax.grad(loss(lax), argnums=(0, 1))(*args), strict=True):
+        np.testing.assert_allclose(actual, right, rtol=1e-6)
