@@ -212,6 +212,13 @@ static PyObject *program_is_inline(ProgramObject *self, void *closure)
     return PyBool_FromLong(self->program != NULL && nova_program_is_inline(self->program));
 }
 
+static PyObject *program_host_decides(ProgramObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(self->on_device != NULL &&
+                           nova_device_program_is_host_decided(self->on_device));
+}
+
 static PyObject *program_counts(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -242,6 +249,8 @@ static PyGetSetDef program_attributes[] = {
     {"tables", (getter)program_tables, NULL, "The block of tables that it was made from.", NULL},
     {"is_inline", (getter)program_is_inline, NULL,
      "Whether it is so short that the calling thread runs it alone.", NULL},
+    {"host_decides", (getter)program_host_decides, NULL,
+     "Whether it has loops or branches on a device that the host decides.", NULL},
     {0},
 };
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from math import isqrt, log2
@@ -67,6 +68,8 @@ class SizeTable:
     dims: tuple[Dim, ...]
     representatives: Mapping[str, int]
     sizes: tuple[SizeExpr, ...]
+    typical_dims: tuple[tuple[str, int], ...] = ()
+    """Dims that decisions take for other numbers, see `with_typical`."""
 
     # --- text -----------------------------------------------------------------------------------
 
@@ -110,7 +113,14 @@ class SizeTable:
 
     @cached_property
     def _powers(self) -> dict[str, int]:
-        return {name: 1 << round(log2(n)) for name, n in self.representatives.items()}
+        powers = {name: 1 << round(log2(n)) for name, n in self.representatives.items()}
+        return {**powers, **dict(self.typical_dims)}
+
+    def with_typical(self, size: SizeExpr, number: int) -> SizeTable:
+        """The same table, with decisions for sizes where `size` is about `number`."""
+        unit = evaluate(size, {dim.name: 1 for dim in self.dims})
+        each = max(1, round((number / max(1, unit)) ** (1 / len(size.symbols))))
+        return replace(self, typical_dims=tuple((dim.name, each) for dim in size.symbols))
 
     def size(self, number: int) -> Size:
         """The expression that a number of the IR stands for; static numbers unchanged."""
@@ -258,12 +268,17 @@ def typical(size: Size) -> int:
     return table.typical(size)
 
 
-def longest_size(size: Size) -> int:
-    """The greatest value of a size, by the upper bounds of the dims."""
+def bounds_of(size: Size) -> tuple[int, int]:
+    """The least and the greatest value of a size, by the bounds of the dims."""
     table = _ACTIVE.get()
     if isinstance(size, int) or table is None:
-        return bounds(size)[1]
-    return bounds(substitute(size, {d.name: size_of(d) for d in table.dims}))[1]
+        return bounds(size)
+    return bounds(substitute(size, {d.name: size_of(d) for d in table.dims}))
+
+
+def longest_size(size: Size) -> int:
+    """The greatest value of a size, by the upper bounds of the dims."""
+    return bounds_of(size)[1]
 
 
 def is_number(size: Size, *numbers: int) -> bool:
