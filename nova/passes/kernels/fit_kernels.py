@@ -23,8 +23,8 @@ class FitKernels(Pass):
     over the rows of all layers of a network keeps the values of every layer. So kernels are formed
     as `form-kernels` does, then with each matmul in a separate kernel, then also without one kernel
     for all small ops; the first alternative for which `plan-workspace` finds room is used, or the
-    one that needs the least. Each alternative is tried on a copy of the module. Regions have kernels
-    at this point, and are planned before the program that runs them.
+    one that needs the least. Each alternative is tried on a copy of the module. Regions have
+    kernels at this point, and are planned before the program that runs them.
     """
 
     name: ClassVar[str] = "fit-kernels"
