@@ -23,6 +23,7 @@ from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_blo
 from nova.codegen.gpu.wgmma.plan import (
     ROW_BYTES,
     THREADS,
+    TILES,
     WgmmaPlan,
     parse_tiles,
     plan_wgmma,
@@ -83,6 +84,8 @@ def plan_wgmma_kernel(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan
     arguments = numbers[operands[0]], numbers[operands[1]]
     processors, _ = limits(kernel.target.cpu)
     tiles = parse_tiles(kernel.gpu_gemm)
+    if _reads_results(kernel, match):
+        tiles = tuple(tile for tile in (TILES if tiles is None else tiles) if tile.split == 1)
     plan = plan_wgmma(match.gemm, arguments, processors, tiles)
     if plan is None:
         return None
@@ -157,6 +160,20 @@ WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_ke
 def _map_address(number: int, buffer: Any) -> ir.Value:
     base = arith.index_cast(ir.IntegerType.get_signless(64), global_base(buffer))
     return ptx.tensor_map(number, base)
+
+
+def _reads_results(kernel: DeviceKernel, match: GemmMatch) -> bool:
+    """Whether an op after the GEMM reads a buffer that the kernel writes, as an update in place.
+
+    The blocks of a cluster that divide k store their parts of a result at different times.
+    """
+    inputs = {
+        buffer_root(value)
+        for op in kernel.ops
+        if op not in (match.fill, match.op)
+        for value in kernel.nests[op].generic.inputs
+    }
+    return any(root in inputs for root in kernel.results if not is_tile_local(root))
 
 
 def _outputs(
