@@ -170,6 +170,13 @@ def timed(run: Callable[[], Any], wait: Callable[[], Any]) -> float:
     return statistics.median(rounds)
 
 
+def wait_for_device() -> None:
+    """Wait for all queues of the device; Nova uses its primary context, as torch does."""
+    import torch
+
+    torch.cuda.synchronize()
+
+
 def print_kernels(step: Any, batch: Any) -> None:
     """The kernels of one step by time, with the number of their launches."""
     with nova.trace() as trace:
@@ -194,7 +201,10 @@ def nova_step(args: Any, model: Any, batches: Any) -> tuple[list[float], float, 
     batches = [[nova.to_device(a, args.device) for a in batch] for batch in batches]
     start = time.perf_counter()
     lowered = step.lower(*batches[0])
-    print(f"Nova: compile {time.perf_counter() - start:.1f} s")
+    stages = " ".join(
+        f"{n} {m['seconds']:.2f}" for n, m in lowered.metrics.items() if m["seconds"] > 0.05
+    )
+    print(f"Nova: compile {time.perf_counter() - start:.1f} s: {stages}")
     losses = [step(*batches[0])]
     float(losses[0].numpy())
     cold = time.perf_counter() - start
@@ -208,7 +218,7 @@ def nova_step(args: Any, model: Any, batches: Any) -> tuple[list[float], float, 
         print_kernels(step, batch)
     milliseconds = 0.0
     if args.device != "sim":
-        milliseconds = timed(lambda: step(*batch), lambda: step(*batch).numpy())
+        milliseconds = timed(lambda: step(*batch), wait_for_device)
     return values, milliseconds, memory, cold
 
 
@@ -228,7 +238,7 @@ def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray,
     if args.trace:
         print_kernels(program, [placed])
     if args.device != "sim":
-        milliseconds = timed(lambda: program(placed), lambda: program(placed).numpy()[..., 0])
+        milliseconds = timed(lambda: program(placed), wait_for_device)
     return np.asarray(scores.numpy(), np.float32), milliseconds
 
 

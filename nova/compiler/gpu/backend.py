@@ -14,7 +14,7 @@ from nova.artifact.device_image import DeviceImage
 from nova.artifact.write import Variant
 from nova.compiler.cpu.backend import HostCompile
 from nova.compiler.gpu.device_tables import read_device_tables
-from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir
+from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir, join_ptx, split_kernels
 from nova.compiler.hybrid.split import pinned_functions, split_pinned
 from nova.compiler.result import TargetCode
 from nova.compiler.stages import SHARED_STAGES, Code, CompileSession, TargetCompile
@@ -46,7 +46,9 @@ class DeviceCompile(TargetCompile):
         self._host: HostCompile | None = None
         self._tables: Program | None = None
         self._text = ""
-        self._job: Pending[_DeviceCode] | None = None
+        self._jobs: list[Pending[Code]] = []
+        self._code: _DeviceCode | None = None
+        self._cubin = False
 
     def resume(self, text: str) -> None:
         """Use a text of the stage `ll`; `run` continues after it."""
@@ -123,9 +125,12 @@ class DeviceCompile(TargetCompile):
         return self._text
 
     def emit_ptx(self) -> Callable[[], Code]:
-        """The stage `ptx`, and `cubin` if it follows: the queue generates both."""
-        cubin = self.settings.cubin if self.until is None else self.until == "cubin"
-        self._job = self.session.queue.submit(partial(_compile, self._text, self.target, cubin))
+        """The stage `ptx`, and `cubin` if it follows: the queue compiles the kernels in parts."""
+        self._cubin = self.settings.cubin if self.until is None else self.until == "cubin"
+        self._jobs = [
+            self.session.queue.submit(partial(_compile, part, self.target))
+            for part in split_kernels(self._text)
+        ]
         return lambda: self._wait().ptx
 
     def emit_cubin(self) -> Callable[[], Code]:
@@ -133,8 +138,13 @@ class DeviceCompile(TargetCompile):
         return lambda: self._wait().cubin
 
     def _wait(self) -> _DeviceCode:
-        assert self._job is not None
-        return self._job.result()
+        if self._code is None:
+            parts = [job.result() for job in self._jobs]
+            ptx = join_ptx([str(part.data) for part in parts])
+            seconds = sum(part.seconds for part in parts)
+            cubin = _assemble(ptx, self.target) if self._cubin else Code((), 0.0)
+            self._code = _DeviceCode(Code(ptx, seconds), cubin)
+        return self._code
 
 
 @record
@@ -149,14 +159,15 @@ def _bytes(code: Code) -> bytes:
     return code.data.encode() if isinstance(code.data, str) else b"".join(code.data)
 
 
-def _compile(text: str, target: Target, cubin: bool) -> _DeviceCode:
+def _compile(text: str, target: Target) -> Code:
     started = time.perf_counter()
     ptx = compile_ptx(text, target)
-    compiled = time.perf_counter()
-    image: tuple[bytes, ...] = ()
-    if cubin:
-        from nova.compiler.gpu.ptxas import assemble  # only if cubins are requested
+    return Code(ptx, time.perf_counter() - started)
 
-        image = (assemble(ptx, target.cpu).cubin,)
-    seconds = time.perf_counter() - compiled
-    return _DeviceCode(Code(ptx, compiled - started), Code(image, seconds))
+
+def _assemble(ptx: str, target: Target) -> Code:
+    from nova.compiler.gpu.ptxas import assemble  # only if cubins are requested
+
+    started = time.perf_counter()
+    image = (assemble(ptx, target.cpu).cubin,)
+    return Code(image, time.perf_counter() - started)

@@ -30,7 +30,7 @@ class Group:
 
     A matmul inside may not lose the first `least` of them: see `_least_grid`. `size` is the
     approximate number of instructions. No op joins a group that is `alone`, or that is `formed`: a
-    call of an existing kernel.
+    call of an existing kernel. A `tensor_core` group has a matmul of 16-bit floats on a device.
     """
 
     index: int
@@ -41,6 +41,7 @@ class Group:
     tiled: bool = True
     formed: bool = False
     alone: bool = False
+    tensor_core: bool = False
     ops: list[Any] = field(default_factory=list)
 
 
@@ -113,7 +114,8 @@ class Grouping:
             group = self.groups[after]
             grid = self._shared_grid(group, structured)
             least = max(1, group.least, _least_grid(structured, self.row_operand))
-            if len(grid) >= least and _worth(group.grid, grid):
+            joins = not (group.tensor_core and _updates_wide(structured))
+            if joins and len(grid) >= least and _worth(group.grid, grid):
                 group.grid, group.least = grid, least
                 return group
         return self._new(structured)
@@ -136,6 +138,7 @@ class Grouping:
         # results.
         tiled = structured is not None and not structured.is_whole
         group = Group(len(self.groups), grid, least, tiled=tiled, formed=formed)
+        group.tensor_core = self.row_operand is None and least > 0 and _is_narrow(structured)
         self.groups.append(group)
         return group
 
@@ -197,6 +200,31 @@ def _least_grid(op: GenericOp, row_operand: int | None) -> int:
     if all(columns[rows:]) and right * element.width // 8 <= row_operand:
         return rows
     return grid
+
+
+def _is_narrow(op: GenericOp | None) -> bool:
+    """Whether all inputs are tensors of 16-bit floats."""
+    return op is not None and all(
+        isinstance(value.type, ir.RankedTensorType)
+        and isinstance(value.type.element_type, ir.F16Type | ir.BF16Type)
+        for value in op.inputs
+    )
+
+
+def _updates_wide(op: GenericOp) -> bool:
+    """Whether an op reads an f32 argument of main with an element for each point of its grid.
+
+    That is an update of a parameter or of its moments, with several times the bytes of the result
+    of a matmul of 16-bit floats. As its epilogue, it would wait for memory after the matmul, tile
+    by tile, and its divisions would take more registers than the accumulators leave.
+    """
+    return any(
+        not isinstance(buffer_root(value), ir.OpResult)
+        and isinstance(value.type, ir.RankedTensorType)
+        and isinstance(value.type.element_type, ir.F32Type)
+        and prod(value.type.shape) == prod(op.sizes) > 1
+        for value in op.inputs
+    )
 
 
 def is_init(op: Any) -> bool:
