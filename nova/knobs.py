@@ -30,6 +30,7 @@ from nova.errors import KnobError, KnobWarning
 
 TOPICS = ("compile", "cache", "run", "load", "tune")
 SIM_SCHEDULES = ("late", "early", "random")
+DEVICE_LOOPS = ("auto", "nodes", "host")
 """In the order of the simulator's numbers."""
 
 
@@ -275,6 +276,9 @@ KNOBS: dict[str, Knob] = {
              "Let devices round the factors of f32 matmuls to 11 bits, for tensor cores."),
         Knob("gpu_gemm", GEMM, "auto", "auto",
              "The GEMM of 16-bit floats on Hopper GPUs; auto estimates which is faster."),
+        Knob("device_loops", _one_of(*DEVICE_LOOPS), "auto", "auto",
+             "Who decides the loops and branches of programs that are loaded for a device: the "
+             "device (nodes; auto also unrolls short loops), or the host; see devices.md."),
         Knob("gpu_attention", ATTENTION, "auto", "auto",
              "The attention of 16-bit floats on Hopper GPUs: warpgroup matmuls or mma.sync."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
@@ -319,6 +323,7 @@ target: str
 cpu_level: str
 tf32: bool
 gpu_gemm: str
+device_loops: str
 gpu_attention: str
 sim_schedule: str
 cubin: bool

@@ -1,8 +1,9 @@
 """`nova.from_onnx`: an ONNX model, imported to Nova's graph and compiled when it is called.
 
 In: a path, bytes or a `ModelProto`. Out: an `OnnxProgram`, which is called with the model's inputs.
-Axes without a size, and inputs whose values decide shapes, specialize the program: each new
-combination is compiled once. The package `onnx` is optional, imported on the first call.
+Axes without a size are symbolic: one program takes all sizes. If an op needs numbers, or values of
+inputs decide shapes, the program is specialized: each new combination is compiled once. The
+package `onnx` is optional, imported on the first call.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import numpy as np
 
 from nova.api.compile import compile
 from nova.api.compiled import Compiled
+from nova.core.sizes.binding import bind_sizes
 from nova.core.user_facing import user_facing
+from nova.errors import NovaError, SignatureError
 from nova.frontends.onnx.element_types import is_constant
 from nova.frontends.onnx.importer import OnnxGraph
 from nova.frontends.onnx.read import read_model
@@ -42,6 +45,7 @@ class OnnxProgram:
         self._programs: OrderedDict[Any, tuple[OnnxGraph, Compiled]] = OrderedDict()
         # By the shapes of arguments: the inputs whose values decide shapes as well.
         self._deciding: dict[Any, tuple[str, ...]] = {}
+        self._reason = ""
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -52,12 +56,32 @@ class OnnxProgram:
     @cached_property
     def graph(self) -> OnnxGraph:
         """Nova's graph of the model, for its declared shapes: tensors to inspect, or to change."""
-        return self._specializer.graph()
+        return self._specializer.graph() if self._symbolic is None else self._symbolic[0]
 
     @cached_property
     def compiled(self) -> Compiled:
         """The program for the declared shapes; its arguments are the inputs of the model."""
-        return self._compile(self.graph)
+        return self._compile(self.graph) if self._symbolic is None else self._symbolic[1]
+
+    @cached_property
+    def _symbolic(self) -> tuple[OnnxGraph, Compiled] | None:
+        """The program for all sizes; None if the sizes are declared, or an op needs numbers."""
+        if not self._specializer.has_free_axes():
+            return None
+        try:
+            graph = self._specializer.symbolic_graph()
+            return graph, self._compile(graph)
+        except NovaError as error:
+            self._reason = str(error)
+            return None
+
+    def explain(self) -> str:
+        """Which sizes the programs take, and why they are static if they are."""
+        if self._symbolic is not None:
+            return f"one program for all sizes:\n{self._symbolic[1].signature}"
+        if self._reason:
+            return f"a program for each shape, since symbolic sizes fail: {self._reason}"
+        return "the sizes are static"
 
     @user_facing
     def specialize(self, *args: Any, **kwargs: Any) -> Compiled:
@@ -90,6 +114,8 @@ class OnnxProgram:
         return Source(self._specializer.model.name, text.encode())
 
     def _program(self, arguments: Mapping[str, Any]) -> tuple[OnnxGraph, Compiled]:
+        if self._symbolic is not None and self._takes(self._symbolic[0], arguments):
+            return self._symbolic
         shapes = tuple((name, _signature(value)) for name, value in arguments.items())
         key = (shapes, self._deciding_values(shapes, arguments))
         entry = self._programs.get(key)
@@ -104,6 +130,15 @@ class OnnxProgram:
             self._programs[key] = entry
         self._programs.move_to_end(key)
         return entry
+
+    def _takes(self, graph: OnnxGraph, arguments: Mapping[str, Any]) -> bool:
+        """Whether the sizes of a call are within the bounds of the program for all sizes."""
+        values = [(n, v) for n, v in graph.inputs if n in arguments and not is_constant(v)]
+        try:
+            bind_sizes([(n, v.shape, np.shape(arguments[n])) for n, v in values])
+        except SignatureError:
+            return False
+        return True
 
     def _deciding_values(self, shapes: Any, arguments: Mapping[str, Any]) -> tuple[bytes, ...]:
         names = self._deciding.get(shapes, ())
@@ -147,7 +182,8 @@ def from_onnx(
     """Import an ONNX model: a path, bytes or an `onnx.ModelProto`.
 
     `shapes` has sizes of dynamic axes, by the name of an input (`{"x": (1, 3, 224, 224)}`) or of an
-    axis (`{"batch": 8}`); without them the first call with new shapes compiles the program.
+    axis (`{"batch": 8}`); without them the sizes are symbolic, and one program takes all of them,
+    unless an op needs numbers (`OnnxProgram.explain`): then each new shape is compiled.
     `values` fixes inputs, such as the shape of a Reshape. With `freeze` the initializers become
     constants of the program, packed for its kernels; without it they are params, by name. `target`,
     `fast_math` and `tune` are those of `nova.compile`. See docs/onnx.md.

@@ -69,7 +69,7 @@ class CacheInfo(NamedTuple):
 
 
 @record
-class _Options:
+class Options:
     """Compile and run options of a jitted function, as `nova.compile` takes them."""
 
     target: str | None
@@ -112,7 +112,7 @@ class JitFunction(Sealed):
     __name__: str
     has_no_state = True  # of its own: `nova.graph.state` looks at the function inside
 
-    def __init__(self, function: Callable[..., Any], options: _Options):
+    def __init__(self, function: Callable[..., Any], options: Options):
         if not callable(function):
             raise ArgumentTypeError(
                 f"jit of a {type(function).__name__}, which is not a function",
@@ -395,10 +395,10 @@ class _JitMethod(JitFunction):
     """A jitted function with `self` bound: kept by the object; its copies create their own."""
 
     def __reduce__(self) -> Any:
-        return _Forgotten, ()
+        return Forgotten, ()
 
 
-class _Forgotten:
+class Forgotten:
     """Stands in, in a copy of an object, for a jitted method that was not used yet."""
 
     has_no_state = True
@@ -415,8 +415,13 @@ def jit(
     tune: float | None = None,
     dynamic: Any = False,
     specialize: Sequence[Any] | None = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
 ) -> Any:
     """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work.
+
+    `static_argnums` and `static_argnames` are arguments that are Python values, such as a mode or
+    a number of layers: they are hashable, and each value has its own programs.
 
     `tune` is the time limit in seconds per compile for trying schedules (docs/tuning.md). `dynamic`
     makes one program for arrays of many sizes: `{"x": {0: "B"}}` marks axes, True learns them from
@@ -430,12 +435,17 @@ def jit(
             where=str(user_location()),
             hint='mark axes with dynamic={"x": {0: "B"}}; other programs are static already',
         )
-    options = _Options(
+    options = Options(
         *(target, run_mode, sim_cores, sim_seed, tune, marks), specialize=tuple(specialize or ())
     )
-    if function is None:
-        return lambda f: JitFunction(f, options)
-    return JitFunction(function, options)
+    make: Callable[[Callable[..., Any]], Any] = partial(JitFunction, options=options)
+    if static_argnums is not None or static_argnames is not None:
+        from nova.api.jit_static import StaticJitFunction  # needs JitFunction
+
+        make = partial(
+            StaticJitFunction, options=options, argnums=static_argnums, argnames=static_argnames
+        )
+    return make if function is None else make(function)
 
 
 def _check_fields(before: dict[str, Snapshot], after: dict[str, Snapshot]) -> None:

@@ -126,7 +126,9 @@ class ProgramCache:
 
         build = partial(self._load_or_build, key, job, parts, name)
         try:
-            program, is_hit = self._programs.get((key, job.device), build)
+            program, is_hit = self._programs.get(
+                (key, job.device, knobs.get("device_loops")), build
+            )
         except KeyboardInterrupt:
             raise CompileInterrupted(
                 "the compile was interrupted: nothing was cached", hint="call again to compile"

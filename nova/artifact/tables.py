@@ -185,18 +185,27 @@ class Tables:
     @property
     def linked_symbols(self) -> list[str]:
         """The symbols of all linked kernels, also those of regions; each once."""
-        every = [k for tables in (*self.regions, self) for k in tables.kernels]
-        return list(dict.fromkeys(k.symbol for k in every if k.is_linked))
+        return list(dict.fromkeys(k.symbol for k in self._every_kernel if k.is_linked))
+
+    @property
+    def device_symbols(self) -> list[str]:
+        """The symbols of all kernels with code for a device, also those of regions; each once."""
+        return list(dict.fromkeys(k.symbol for k in self._every_kernel if k.device is not None))
+
+    @property
+    def _every_kernel(self) -> list[KernelSpec]:
+        return [k for tables in (*self.regions, self) for k in tables.kernels]
 
     @property
     def has_device(self) -> bool:
         """Whether any kernel needs a device."""
-        return any(k.device is not None or k.core in COPIES for k in self.kernels)
+        return any(k.core in ("device", *COPIES) for k in self.kernels)
 
     @property
     def has_tilings(self) -> bool:
         """Whether the runtime can derive tasks."""
-        linked = [k.tiling is not None for k in self.kernels if k.is_linked or k.control]
+        on_host = [k for k in self.kernels if k.is_linked or (k.control and k.core != "device")]
+        linked = [k.tiling is not None for k in on_host]
         return bool(linked) and all(linked)
 
 

@@ -230,7 +230,7 @@ def check_devices(variants: Iterable[Variant], images: Iterable[DeviceImage]) ->
         target_images = [image for image in images if image.arch == variant.cpu]
         if not target_images:
             raise CodegenError(f"no device image is for {variant.cpu}, the target of a variant")
-        symbols = [k.symbol for k in variant.tables.kernels if k.device is not None]
+        symbols = variant.tables.device_symbols
         for image in target_images:
             check_image(image, symbols)
 

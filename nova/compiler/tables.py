@@ -93,7 +93,7 @@ def _read(module: ir.Module) -> Program:
 
 
 def _read_program(module: ir.Module, sizes: Placeholders | None) -> Program:
-    constants = _Constants(module)
+    constants = Constants(module)
     hosts = list(host_functions(module))
     numbers = {f.name.value: i for i, f in enumerate(hosts)}
     called = {f.name.value: f for f in [*kernel_functions(module), *control_functions(module)]}
@@ -109,7 +109,7 @@ def _read_host(
     host: Any,
     called: Mapping[str, Any],
     numbers: Mapping[str, int],
-    constants: _Constants,
+    constants: Constants,
     sizes: Placeholders | None,
 ) -> Tables:
     """The tables of `main`, or of a region function."""
@@ -124,7 +124,7 @@ def _read_host(
         number = order[op.callee.value]
         launches.append(LaunchSpec(number, reader.operands(op), reads[number]))
     specs = [
-        _control_spec(f, numbers, sizes) if is_control(f) else _kernel_spec(f, sizes)
+        control_spec(f, numbers, sizes) if is_control(f) else _kernel_spec(f, sizes)
         for f in kernels.values()
     ]
     code = [f for f in kernels.values() if not is_control(f)]
@@ -147,7 +147,7 @@ def _total_work(
     return sizes.of(host_work(host))
 
 
-class _Constants:
+class Constants:
     """The bytes of the constants of a program and its regions."""
 
     def __init__(self, module: ir.Module):
@@ -184,7 +184,7 @@ class HostReader:
         self,
         module: ir.Module,
         host: Any = None,
-        constants: _Constants | None = None,
+        constants: Constants | None = None,
         sizes: Placeholders | None = None,
     ):
         self.sizes = sizes
@@ -194,7 +194,7 @@ class HostReader:
         self.main = main
         self.buffers: list[BufferSpec] = []
         self._numbers: dict[tuple[BufferSpec, str], int] = {}
-        self._constants = constants or _Constants(module)
+        self._constants = constants or Constants(module)
         outputs = Main(main).outputs
         arguments = list(main.entry_block.arguments)
         inputs = len(arguments) - outputs - 1
@@ -313,9 +313,10 @@ def _tiling(function: Any, footprint: Footprint) -> Tiling:
     return Tiling(grid, tile, ranges, read_task_ns(function))
 
 
-def _control_spec(
-    function: Any, numbers: Mapping[str, int], sizes: Placeholders | None
+def control_spec(
+    function: Any, numbers: Mapping[str, int], sizes: Placeholders | None = None
 ) -> KernelSpec:
+    """The record of a loop or branch; `numbers` has those of the tables of regions."""
     view, control = Kernel(function), Control.of(function)
     spec = KernelSpec(
         name=view.name,

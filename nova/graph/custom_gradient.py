@@ -3,12 +3,15 @@
 A call builds the graph of the function. Each result goes through a `custom_gradient` node, which
 has the value of the result and the arguments of the call as further operands: gradients flow from
 the node to the arguments by the user's rule, and not into the graph of the function. A plan does
-not contain the node.
+not contain the node. Inside of a loop or branch, tensors from outside that the rule uses are
+operands as well: they become parameters of the region like those of other nodes, and the rule is
+applied to the operands that the node has then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import update_wrapper
 from typing import Any
 
@@ -17,9 +20,13 @@ from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import GradientError
 from nova.graph.build import cast, make_node
-from nova.graph.tensor import Tensor
+from nova.graph.capture import current_region
+from nova.graph.control.regions import older_tensors, substitute
+from nova.graph.tensor import Tensor, next_serial
 from nova.graph.transforms import as_tensor
 from nova.ops import F, Op
+
+_capturing: ContextVar[bool] = ContextVar("nova_custom_gradient", default=False)
 
 CUSTOM_GRADIENT = Op(
     name="custom_gradient",
@@ -27,7 +34,7 @@ CUSTOM_GRADIENT = Op(
     operands=("*operands",),
     infer=lambda ins, attrs: ins[0],
     numpy=lambda *operands, rule: operands[0],
-    vjp=lambda F, g, out, *operands, rule: (None, *rule(g)),
+    vjp=lambda F, g, out, *operands, rule: (None, *rule(g, operands[1:])),
     tags=frozenset({"view", "structural"}),
 )
 """Not a row of the table: no plan and no dialect contains it."""
@@ -72,12 +79,15 @@ class CustomVJP:
             )
         tensors = [a for i, a in enumerate(args) if i not in self._nondiff]
         leaves, structure = flatten(tuple(tensors))
+        begin = next_serial()
         sources = [as_tensor(leaf) for leaf in leaves]
         replaced = iter(unflatten(structure, list(sources)))
         full = [a if i in self._nondiff else next(replaced) for i, a in enumerate(args)]
         results, shape = flatten(self._function(*full))
         outputs = [as_tensor(result) for result in results]
         call = _Call(self, full, structure, sources, outputs, shape)
+        if current_region() is not None and not _capturing.get():
+            call.capture(begin)
         return unflatten(shape, [call.node(i) for i in range(len(outputs))])
 
     @property
@@ -100,12 +110,47 @@ class _Call:
         self.owner, self.args, self.structure = owner, args, structure
         self.sources, self.outputs, self.shape = sources, outputs, shape
         self._residuals: tuple[Any] | None = None
+        self._captured: tuple[Tensor, ...] = ()
+        """Tensors from outside of the call that the rule uses: further operands of the nodes."""
+
+    def capture(self, begin: int) -> None:
+        """Find the tensors from before `begin` that the rule uses: apply it to any gradient."""
+        pieces: list[Tensor | None] = []
+        inner = list(self.sources)
+        token = _capturing.set(True)  # the forward function may call the function itself
+        try:
+            self._pull_all(inner, pieces)
+        except Exception:
+            return  # the rule is applied again, and fails again, when a gradient is computed
+        finally:
+            _capturing.reset(token)
+        present = [piece for piece in pieces if piece is not None]
+        self._captured = tuple(older_tensors(present, begin, inner))
+
+    def _pull_all(self, inner: list[Tensor], pieces: list[Tensor | None]) -> None:
+        """Add the gradients of the sources for a new gradient of each result."""
+        for position, output in enumerate(self.outputs):
+            if output.dtype.is_float:
+                seed = Tensor(output.type)
+                inner.append(seed)
+                pieces += self.pull(position, seed)
 
     def node(self, position: int) -> Tensor:
         output = self.outputs[position]
-        operands = (output, *self.sources)
+        operands = (output, *self.sources, *self._captured)
         attrs = {"rule": _Rule(self, position)}
         return make_node(CUSTOM_GRADIENT, operands, attrs, output.type)
+
+    def apply(self, position: int, grad: Tensor, operands: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradients of the operands after the first one of a node, which may be a copy."""
+        before = (*self.sources, *self._captured)
+        pieces = self.pull(position, grad)
+        changed = {id(a): b for a, b in zip(before, operands, strict=True) if a is not b}
+        present = [piece for piece in pieces if piece is not None]
+        if changed:
+            moved = iter(substitute(present, {**changed, id(grad): grad}))
+            pieces = [None if piece is None else next(moved) for piece in pieces]
+        return [*pieces, *[None] * len(self._captured)]
 
     def residuals(self) -> Any:
         """Those of the forward function; its graph is built when a gradient needs it."""
@@ -170,8 +215,8 @@ class _Rule:
     def __init__(self, call: _Call, position: int):
         self._call, self._position = call, position
 
-    def __call__(self, grad: Tensor) -> Sequence[Tensor | None]:
-        return self._call.pull(self._position, grad)
+    def __call__(self, grad: Tensor, operands: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        return self._call.apply(self._position, grad, operands)
 
 
 def _count(structure: TreeDef) -> int:
@@ -193,11 +238,11 @@ def batch_custom_gradient(
     if not flags[0]:
         value = F.expand(F.unsqueeze(value, 0), (size, *value.shape))
 
-    def rule(grad: Tensor) -> list[Tensor | None]:
+    def rule(grad: Tensor, operands: Sequence[Tensor]) -> list[Tensor | None]:
         seed = Tensor(node.type)
-        pieces = node.attrs["rule"](seed)
+        pieces = node.attrs["rule"](seed, examples)
         batch = {id(seed): grad}
-        batch |= {id(e): s for e, s, f in zip(examples, sources, flags[1:], strict=True) if f}
+        batch |= {id(e): s for e, s, f in zip(examples, operands, flags[1:], strict=True) if f}
         present = [piece for piece in pieces if piece is not None]
         rows = iter(batched(present, batch, size))
         results: list[Tensor | None] = []

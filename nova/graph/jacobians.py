@@ -15,6 +15,7 @@ from typing import Any
 
 from nova.core.location import user_location
 from nova.core.pytree import TreeDef, flatten, unflatten
+from nova.core.sizes import known_equal
 from nova.core.user_facing import user_facing
 from nova.errors import ArgumentCountError, GradientError, ShapeError
 from nova.graph.autodiff import gradients
@@ -212,10 +213,18 @@ def _basis(like: Tensor) -> Tensor:
     return F.cast(F.reshape(places, (count, *like.shape)), dtype=like.dtype)
 
 
+def _empty_block(output: Tensor, source: Tensor) -> Tensor:
+    """The derivative of an output, or with respect to a source, without elements."""
+    return F.full(shape=(*output.shape, *source.shape), value=0, dtype=source.dtype)
+
+
 def _by_rows(traced: _Traced) -> list[list[Tensor]]:
     """For each output, its derivative with respect to each source."""
     rows = []
     for output in traced.outputs:
+        if known_equal(output.size, 0):
+            rows.append([_empty_block(output, source) for source in traced.sources])
+            continue
         seed = Tensor(output.type)
         pulled = gradients(output, traced.sources, seed)
         batch = batched_graph(pulled, {id(seed): _basis(output)}, prod(output.shape))
@@ -226,6 +235,9 @@ def _by_rows(traced: _Traced) -> list[list[Tensor]]:
 def _by_columns(traced: _Traced) -> list[list[Tensor]]:
     columns = []
     for i, source in enumerate(traced.sources):
+        if known_equal(source.size, 0):
+            columns.append([_empty_block(output, source) for output in traced.outputs])
+            continue
         tangents = [
             Tensor(s.type) if s is source else F.full(shape=s.shape, value=0, dtype=s.dtype)
             for s in traced.sources

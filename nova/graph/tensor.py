@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
     """A value of the program: `op` applied to `inputs`, or a leaf when `op` is None."""
 
     __slots__ = (
+        "__weakref__",
         "_value",
         "attrs",
         "data",
@@ -111,6 +112,15 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         self.origin: tuple[Any, ...] = ()
         """Under NOVA_CHECK=1, the vjps that gave this gradient: see `gradients.Application`."""
         self._value: np.ndarray | None = None
+        for source in inputs:
+            if source.is_assignable:
+                source.note_reader(self)
+
+    is_assignable: ClassVar[bool] = False
+    """Whether its value may be set later, as that of a `nova.nn.Buffer`."""
+
+    def note_reader(self, node: Tensor) -> None:
+        """A node reads the value that this tensor has now."""
 
     if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
 

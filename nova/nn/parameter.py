@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -101,12 +102,15 @@ class Buffer(Parameter):
     """An array of a module that is saved with it and never trained.
 
     `assign` sets it: a running mean or a counter. In a function that is traced (`nova.jit`,
-    `nova.train_step`), every run of the compiled program sets it.
+    `nova.train_step`), every run of the compiled program sets it. A tensor that was computed from
+    the buffer before keeps the value of that time.
     """
 
-    __slots__ = ()
+    __slots__ = ("_readers",)
+    is_assignable: ClassVar[bool] = True
 
     def __init__(self, data: Any, *, dtype: Any = None, name: str | None = None):
+        self._readers: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
         super().__init__(data, requires_grad=False, dtype=dtype, name=name)
 
     @property
@@ -117,6 +121,27 @@ class Buffer(Parameter):
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         """`unfreeze` sets it for all parameters: a buffer stays as it is."""
+
+    def __getstate__(self) -> Any:
+        """Without the readers: a copy of a buffer has its own."""
+        state: Any = super().__getstate__()
+        slots = {name: value for name, value in state[1].items() if name != "_readers"}
+        return state[0], slots
+
+    def note_reader(self, node: Tensor) -> None:
+        if current_capture() is None:
+            if not hasattr(self, "_readers"):
+                self._readers = WeakValueDictionary()
+            self._readers[id(node)] = node
+
+    def _keep_old_value(self) -> None:
+        """Let nodes that read the buffer, and have a value without a run, read a copy of it."""
+        readers = [node for node in getattr(self, "_readers", {}).values() if has_values(node)]
+        if readers:
+            old = Tensor(self.type, data=self.data.copy())
+            for node in readers:
+                node.inputs = tuple(old if source is self else source for source in node.inputs)
+        self._readers = WeakValueDictionary()
 
     @property
     def latest(self) -> Tensor:
@@ -152,7 +177,9 @@ class Buffer(Parameter):
                 where=str(user_location()),
                 hint="call the module inside nova.jit or nova.train_step",
             )
-        self.data[...] = new.numpy()
+        values = new.numpy()
+        self._keep_old_value()
+        self.data[...] = values
 
 
 def has_values(value: Tensor) -> bool:

@@ -195,6 +195,13 @@ def _gradient(
     scale: float,
 ) -> Any:
     attrs = {"causal": causal, "scale": scale}
+    batches = [x.shape[:-2] for x in (g, q, k, v)]
+    if len(set(batches)) > 1 and _fits(*(x.type for x in (g, q, k, v))):
+        # Heads that share keys: the gradients of each are one op, and their sum another.
+        batch = broadcast_shapes(*batches)
+        operands = [F.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (g, q, k, v)]
+        each = F.attention_gradient(*operands, logsumexp, delta, mask, of=of, **attrs)
+        return F.sum_to(each, {"q": q, "k": k, "v": v}[of].shape)
     weights, by_score = _score_gradient(F, g, q, k, v, logsumexp, delta, mask, attrs)
     wide_g, wide_q, wide_k = widened(F, g, q, k)
     if of == "q":
@@ -241,7 +248,7 @@ def _logsumexp_has_kernel(ins: Types, attrs: Attrs) -> bool:
 
 
 def _gradient_has_kernel(ins: Types, attrs: Attrs) -> bool:
-    # Keys that several heads share would need a sum of gradients: those are decomposed.
+    # Keys that several heads share need a sum of gradients: `_gradient` adds it.
     return _fits(*ins[:4]) and len({t.shape[:-2] for t in ins[:4]}) == 1
 
 

@@ -19,10 +19,15 @@ LN2, LN10 = math.log(2.0), math.log(10.0)
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 _erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def numpy_erf(x: np.ndarray) -> np.ndarray:
     return np.asarray(_erf(x.astype(np.float64))).astype(x.dtype)
+
+
+def numpy_erfc(x: np.ndarray) -> np.ndarray:
+    return np.asarray(_erfc(x.astype(np.float64))).astype(x.dtype)
 
 
 def smooth(
@@ -80,6 +85,12 @@ EXPONENTIAL = (
         "The error function.",
         numpy_erf,
         lambda F, out, x: TWO_OVER_SQRT_PI * F.exp(-(x * x)),
+    ),
+    smooth(
+        "erfc",
+        "1 - erf(x), accurate for large x too.",
+        numpy_erfc,
+        lambda F, out, x: -TWO_OVER_SQRT_PI * F.exp(-(x * x)),
     ),
 )
 

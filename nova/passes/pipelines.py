@@ -70,8 +70,6 @@ _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
-# Bytes of device memory that kernels may take so that independent ones run concurrently.
-_SPARE_DEVICE_MEMORY = 128 << 20
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
 
@@ -206,9 +204,10 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    # Loops of a device read values again: nothing is overwritten for them.
-    plan = PlanWorkspace(max_workspace, overwrite=False, spare=_SPARE_DEVICE_MEMORY)
-    return [BufferizeKernels(), PinControlFlow(), plan, DedupKernels()]
+    # Loops that are inlined read values again: nothing is overwritten for them. The kernels of a
+    # device run in order: no memory is spared for concurrent ones.
+    plan = PlanWorkspace(max_workspace, overwrite=False, spare=0, on_device=True)
+    return [BufferizeKernels(), PinControlFlow(), plan, HoistRegions(), DedupKernels()]
 
 
 def buffers_to_loops(

@@ -7,14 +7,19 @@ made of them to `gather_arrays`: .npy files by name or in order, values of the f
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from nova.core.sizes import SizeExpr
 from nova.errors import ArgumentCountError, ArgumentNameError
 from nova.runtime.model import Model
 from nova.tools.describe import describe_signature
 from nova.tools.npy import draw_array, read_npy
+
+_USUAL_SIZE = 16
+"""Of a dim, where no array tells it."""
 
 
 def add_array_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +78,25 @@ def gather_arrays(program: Model, args: argparse.Namespace) -> list[np.ndarray]:
     for name, path in zip(free, unnamed, strict=False):
         arrays[name] = read_npy(Path(path), tensors[name])
     random = np.random.default_rng(args.seed)
+    known = [(name, arrays[name].shape) for name in arrays]
+    sizes = _choose_sizes(program, [*known, *((n, a.shape) for n, a in carried.items())])
     for name in missing:
-        arrays[name] = draw_array(tensors[name], random)
+        shape = [n if isinstance(n, int) else sizes[n] for n in tensors[name]["shape"]]
+        arrays[name] = draw_array({**tensors[name], "shape": shape}, random)
     return [arrays[name] if name in arrays else carried[name] for name in tensors]
+
+
+def _choose_sizes(program: Model, known: Sequence[tuple[str, Sequence[int]]]) -> dict[str, int]:
+    """A number for each symbolic size of the arguments, by its text.
+
+    Dims have the sizes of the arrays that are there, else a small size within their bounds.
+    """
+    signature = program.signature
+    declared = {argument.name: argument.shape for argument in signature.arguments}
+    values = {dim.name: min(max(_USUAL_SIZE, dim.min), dim.max) for dim in signature.dims}
+    for name, shape in known:
+        for size, actual in zip(declared[name], shape, strict=False):
+            if isinstance(size, SizeExpr) and size.symbol is not None:
+                values[size.symbol.name] = actual
+    every = [n for shape in declared.values() for n in shape if isinstance(n, SizeExpr)]
+    return {str(size): size.evaluate(values) for size in every}

@@ -30,6 +30,8 @@ _HELPERS = {
 # Properties and methods of views that are more than one attribute.
 _DERIVED = {
     "updates": ("UPDATES",),
+    "carried": ("CARRIED",),
+    "in_place": ("IN_PLACE",),
     "output_arguments": ("INS", "OUTS"),
     "intermediate_arguments": ("INS", "OUTS"),
 }

@@ -20,9 +20,11 @@ from nova.artifact.choose_target import explain_variant, find_device, find_varia
 from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import TensorSpec, VariantSpec
 from nova.artifact.sign import KEY_BYTES, check_trust, is_signed
+from nova.artifact.symbolic import SymbolicShapes, unpack_symbolic
 from nova.artifact.tables import TaskSpec
 from nova.artifact.task_plan import plan_tasks
 from nova.core.dtypes import array_dtype
+from nova.core.sizes import Dim, Size, SizeExpr
 from nova.errors import ArtifactError, TrustError
 
 # Compute capabilities of the GPUs that are around: which code would they take?
@@ -53,6 +55,7 @@ def describe(artifact: Artifact) -> dict[str, Any]:
         "sha256": sha256(artifact.data).hexdigest(),
         "arch": manifest.arch,
         "signed": describe_signer(artifact),
+        "dims": [asdict(dim) for dim in describe_dims(artifact)],
         "signature": describe_signature(artifact),
         "chosen": describe_choice(artifact),
         "variants": describe_variants(artifact),
@@ -66,17 +69,51 @@ def describe(artifact: Artifact) -> dict[str, Any]:
     }
 
 
+def describe_dims(artifact: Artifact) -> tuple[Dim, ...]:
+    """The dims of a program with symbolic sizes."""
+    symbolic = _symbolic(artifact)
+    return () if symbolic is None else symbolic.dims
+
+
 def describe_signature(artifact: Artifact) -> list[dict[str, Any]]:
-    """Arguments in the order of a call, then results."""
+    """Arguments in the order of a call, then results; a symbolic size is a text."""
     manifest = artifact.manifest
-    return [_tensor(spec) for spec in (*manifest.args, *manifest.outputs)]
+    specs = (*manifest.args, *manifest.outputs)
+    return [_tensor(*pair) for pair in zip(specs, _shapes(artifact), strict=True)]
 
 
 def signature_text(artifact: Artifact) -> str:
     """The signature on one line."""
-    manifest = artifact.manifest
-    arguments = ", ".join(f"{a.name}: {_type_text(a)}" for a in manifest.args)
-    return f"({arguments}) -> ({', '.join(_type_text(o) for o in manifest.outputs)})"
+    texts = [_type_text(t["dtype"], t["shape"]) for t in describe_signature(artifact)]
+    args = artifact.manifest.args
+    arguments = ", ".join(f"{a.name}: {text}" for a, text in zip(args, texts, strict=False))
+    return f"({arguments}) -> ({', '.join(texts[len(args) :])})"
+
+
+def _symbolic(artifact: Artifact) -> SymbolicShapes | None:
+    blocks = map(artifact.file.symbolic, range(len(artifact.manifest.variants)))
+    block = next((block for block in blocks if block is not None), None)
+    return None if block is None else unpack_symbolic(block)
+
+
+def _shapes(artifact: Artifact) -> list[tuple[Size, ...]]:
+    """The shapes of arguments and results, with symbolic sizes."""
+    manifest, symbolic = artifact.manifest, _symbolic(artifact)
+    specs = (*manifest.args, *manifest.outputs)
+    if symbolic is None:
+        return [tuple(spec.shape) for spec in specs]
+    extents = iter(symbolic.extents)
+    return [tuple(next(extents) for _ in spec.shape) for spec in specs]
+
+
+def _representatives(artifact: Artifact) -> dict[str, int]:
+    """The sizes of the dims for which the numbers of the tables are."""
+    return {
+        size.symbol.name: number
+        for spec, shape in zip(artifact.manifest.args, _shapes(artifact), strict=False)
+        for size, number in zip(shape, spec.shape, strict=True)
+        if isinstance(size, SizeExpr) and size.symbol is not None
+    }
 
 
 def describe_choice(artifact: Artifact) -> dict[str, Any]:
@@ -109,7 +146,7 @@ def describe_devices(artifact: Artifact) -> list[dict[str, Any]]:
     """The device code in the file: whose kernels it holds, and which devices would take it."""
     manifest = artifact.manifest
     kernels = {
-        spec.cpu: [k.symbol for k in artifact.tables(n).kernels if k.device is not None]
+        spec.cpu: artifact.tables(n).device_symbols
         for n, spec in enumerate(manifest.variants)
         if spec.is_device
     }
@@ -144,6 +181,8 @@ def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, An
         "features": list(spec.features),
         "fits": not missing,
         "missing": missing.split(", ") if missing else [],
+        "representative": _representatives(artifact),
+        "specialized": [list(sizes) for sizes, _ in artifact.file.specialized(number)],
         "workspace": tables.workspace_size,
         "constants": spec.constants[1],
         "flops": sum(kernel["flops"] * kernel["launches"] for kernel in kernels),
@@ -185,20 +224,21 @@ def _task_graph(tasks: Sequence[TaskSpec]) -> dict[str, int]:
     }
 
 
-def _tensor(spec: TensorSpec) -> dict[str, Any]:
+def _tensor(spec: TensorSpec, shape: tuple[Size, ...]) -> dict[str, Any]:
+    is_static = not any(isinstance(size, SizeExpr) for size in shape)
     return {
         "role": spec.role,
         "name": spec.name,
         "dtype": spec.dtype,
-        "shape": list(spec.shape),
-        "nbytes": prod(spec.shape) * array_dtype(spec.dtype).itemsize,
+        "shape": [str(size) if isinstance(size, SizeExpr) else size for size in shape],
+        "nbytes": prod(spec.shape) * array_dtype(spec.dtype).itemsize if is_static else None,
         "donated": spec.donated,
         "alias": spec.alias,
     }
 
 
-def _type_text(spec: TensorSpec) -> str:
-    return f"{spec.dtype}[{','.join(map(str, spec.shape))}]"
+def _type_text(dtype: str, shape: Sequence[Any]) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"
 
 
 def _sections(artifact: Artifact) -> list[dict[str, Any]]:
@@ -219,11 +259,11 @@ def _sections(artifact: Artifact) -> list[dict[str, Any]]:
 
 def _weights(artifact: Artifact) -> dict[str, Any]:
     """Values of params that came with the file, or that it names another file for."""
-    spec = artifact.manifest.weights
+    spec, args = artifact.manifest.weights, artifact.manifest.args
     tensors = [
         {
-            "name": artifact.manifest.args[weight.arg].name,
-            "type": _type_text(artifact.manifest.args[weight.arg]),
+            "name": args[weight.arg].name,
+            "type": _type_text(args[weight.arg].dtype, args[weight.arg].shape),
             "offset": weight.offset,
             "nbytes": weight.nbytes,
         }

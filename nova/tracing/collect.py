@@ -154,7 +154,12 @@ class _Builder:
     ) -> DeviceRun:
         tables = self._tables_of(program)
         decoded = read_spans(
-            tables, program.names, np.frombuffer(spans, SPAN), np.frombuffer(values, "<u4"), base
+            tables,
+            program.names,
+            np.frombuffer(spans, SPAN),
+            np.frombuffer(values, "<u4"),
+            base,
+            program.host_decides,
         )
         label = program.label or "program"
         device = program.device

@@ -8,7 +8,7 @@ creates them; the summary, the timeline file and the page use them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -52,7 +52,9 @@ class Span:
     """An activity from `start` to `end` in nanoseconds, in one of LANES.
 
     `tensors` are those that a copy of `bytes` moves. `kernels` are those of one launch, or of
-    several consecutive host launches, with the index of the first.
+    several consecutive host launches, with the index of the first. For a loop or branch,
+    `decided_by` is `device` or `host`: on the device it is one span, and the host has a span for
+    each kernel of each iteration, and for each condition that it reads.
     """
 
     lane: str
@@ -64,6 +66,7 @@ class Span:
     tensors: tuple[str, ...] = ()
     kernels: tuple[KernelSpec, ...] = ()
     launch: int | None = None
+    decided_by: str = ""
 
     @property
     def duration(self) -> int:
@@ -95,6 +98,8 @@ class Span:
             entries["tensors"] = ", ".join(self.tensors)
         if self.lane == "copies":
             entries["bytes"] = self.bytes
+        if self.decided_by:
+            entries["decided by"] = self.decided_by
         if not self.kernels:
             return entries
         shape = self.kernels[0].device
@@ -146,10 +151,20 @@ Names = tuple[Sequence[str], Sequence[str]]
 
 
 def read_spans(
-    tables: Tables, names: Names, spans: np.ndarray, values: np.ndarray, base: int
+    tables: Tables,
+    names: Names,
+    spans: np.ndarray,
+    values: np.ndarray,
+    base: int,
+    host_decides: bool = False,
 ) -> tuple[Span, ...]:
     """The spans of a run by their start, with times relative to `base`."""
-    decoded = [_read_span(tables, names, span, values, base) for span in spans]
+    decoded = [
+        _read_control(span, tables.kernels[tables.launches[span.launch].kernel], host_decides)
+        if span.launch is not None
+        else span
+        for span in (_read_span(tables, names, row, values, base) for row in spans)
+    ]
     return tuple(sorted(decoded, key=lambda span: (span.start, span.end)))
 
 
@@ -175,6 +190,18 @@ def _read_span(tables: Tables, names: Names, span: Any, values: np.ndarray, base
     lane = "kernels" if activity == "kernel" else "host"
     name = _listed([kernel.name for kernel in kernels])
     return Span(lane, activity, name, *times, kernels=kernels, launch=launch)
+
+
+def _read_control(span: Span, kernel: KernelSpec, host_decides: bool) -> Span:
+    """The span of a launch of `kernel`, if that is a loop or branch; else `span`."""
+    if kernel.control is None:
+        return span
+    if span.activity in _COPIES:
+        name = f"{_COPIES[span.activity]}: condition of {kernel.name}"
+        return replace(span, name=name, tensors=(), decided_by="host")
+    # The work of the loop is not that of one of its kernels.
+    kernels = (replace(kernel, flops=0, bytes=0),) if host_decides else span.kernels
+    return replace(span, kernels=kernels, decided_by="host" if host_decides else "device")
 
 
 def _name_buffer(buffer: BufferSpec, names: Names) -> str:

@@ -179,7 +179,7 @@ def _launch_times(runs: Sequence[DeviceRun]) -> tuple[LaunchTime, ...]:
             LaunchTime(
                 program,
                 name,
-                spans[0].kernels[0].core,
+                _core(spans[0]),
                 spans[0].location,
                 len(spans),
                 sum(span.duration for span in spans),
@@ -188,6 +188,11 @@ def _launch_times(runs: Sequence[DeviceRun]) -> tuple[LaunchTime, ...]:
             )
         )
     return tuple(sorted(rows, key=lambda row: -row.time))
+
+
+def _core(span: Span) -> str:
+    core = span.kernels[0].core
+    return f"{core}, the host decides" if span.decided_by == "host" else core
 
 
 def _copy_times(spans: Sequence[Span]) -> tuple[CopyTime, ...]:

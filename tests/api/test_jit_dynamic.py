@@ -134,3 +134,19 @@ def test_marks_that_no_argument_has(dynamic, message):
 
     with pytest.raises(AttributeValueError, match=message):
         nova.jit(f, dynamic=dynamic)(rows(2))
+
+
+def test_halves_of_a_symbolic_axis():
+    """`n // 2` is at most `n`, so both halves are slices of known sizes."""
+
+    @nova.jit(dynamic={"x": {0: nova.dim("n", min=0)}})
+    def halves(x):
+        n = x.shape[0]
+        return x[: n // 2], x[n // 2 :], x[: n - n // 3], x[n // 3 : n // 2]
+
+    for n in (0, 1, 2, 7, 40):
+        x = np.arange(n * 3, dtype="f4").reshape(n, 3)
+        parts = (x[: n // 2], x[n // 2 :], x[: n - n // 3], x[n // 3 : n // 2])
+        for actual, expected in zip(halves(x), parts, strict=True):
+            np.testing.assert_array_equal(actual, expected)
+    assert halves.cache_info().misses == 1

@@ -205,3 +205,26 @@ def test_a_value_for_every_symbol():
         (B + S).evaluate({"B": 1})
     with pytest.raises(SymbolicSizeError, match="divides by zero"):
         (S // B).evaluate({"B": 0, "S": 1})
+
+
+def test_quotients_are_compared_with_their_dividends():
+    n, m = dim("n", min=0, max=100), dim("m", min=3, max=7)
+    assert str(size_min(n, n // 2)) == "n // 2" and str(size_max(n // 2, n)) == "n"
+    assert str(size_min(n // 3 * 3, n)) == str(n // 3 * 3)
+    assert str(size_min(n // 2, n - n // 2)) == "n // 2"
+    assert (n // 2) * 2 <= n and n - n // 2 >= 0 and (n + m) // 4 + 1 <= n + m + 1
+    assert str(size_min(n, n // 2 + 1)).startswith("min(")  # n = 0 and n = 1 differ
+
+
+def test_bounds_of_quotients_hold():
+    """Random expressions with quotients: no value is out of their bounds."""
+    rng = random.Random(5)
+    n, m = dim("n", min=0, max=9), dim("m", min=1, max=5)
+    for _ in range(200):
+        size = n * rng.randint(-3, 3) + m * rng.randint(-2, 2) + rng.randint(-3, 3)
+        for _ in range(rng.randint(1, 3)):
+            dividend = n * rng.randint(-2, 3) + m * rng.randint(-2, 3) + rng.randint(-4, 4)
+            size += (dividend // rng.randint(1, 5)) * rng.randint(-3, 3)
+        low, high = bounds(size)
+        values = [evaluate(size, {"n": a, "m": b}) for a in range(10) for b in range(1, 6)]
+        assert low <= min(values) and max(values) <= high, size

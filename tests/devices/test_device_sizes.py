@@ -192,6 +192,20 @@ def test_on_a_gpu(name: str, on_device: dict[str, Any]) -> None:
     check({**FAMILIES, **OTHERS}[name], (1, 33, 64, 129), on_device)
 
 
+def test_classes_of_rows(on_device: dict[str, Any]) -> None:
+    """A GEMM has several kernels for different numbers of rows, and a call launches one of them."""
+    x, w = nova.input((B, 256), name="x"), nova.input((256, 256), name="w")
+    program = nova.compile(x @ w, inputs=[x, w], **on_device)
+    assert len(program.kernels) >= 2
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((256, 256)).astype("f4")
+    for n in (1, 63, 64, 1024):
+        a = rng.standard_normal((n, 256)).astype("f4")
+        np.testing.assert_allclose(program(a, weights), a @ weights, rtol=1e-3, atol=1e-3)
+        native = program._executable.program.program_of([a, weights])
+        assert native.counts()[:2] == (1, 1)
+
+
 def test_wgmma_takes_any_number_of_rows() -> None:
     """The tensor maps of the copy engine are encoded for the sizes of a call."""
     x, w = nova.input((B, 64), "bf16", name="x"), nova.input((64, 128), "bf16", name="w")

@@ -121,6 +121,14 @@ PROGRAMS: dict[str, Program] = {
     "cond_grad": (jax.grad(_grad_cond), (f(6),)),
     "around": (_around, (f(32, 64), f(64, 64) * np.float32(0.2))),
     "associative_scan": (lambda x: lax.associative_scan(jnp.add, x), (f(37),)),
+    "scatter_in_fori": (
+        lambda x, i, n: lax.fori_loop(0, n, lambda _, a: a.at[i].add(a[0]), x),
+        (f(8), np.array([1, 2, 2, 5], "i4"), np.int32(3)),
+    ),
+    "sort_in_fori": (
+        lambda x, n: lax.fori_loop(0, n, lambda _, a: jnp.sort(a) * 0.5 + x, x),
+        (f(90), np.int32(3)),
+    ),
     "map": (lambda x: lax.map(lambda a: jnp.sort(a).cumsum(), x), (f(12, 5),)),
 }
 
@@ -141,6 +149,7 @@ def assert_close(results: tuple[Any, ...], wanted: Any) -> None:
 
 
 _SAMPLE = (
+    "scatter_in_fori",
     "while_several",
     "associative_scan",
     "nested",
@@ -159,8 +168,11 @@ def test_control_flow_on_the_cpu_and_on_devices(name: str, tmp_path: Any) -> Non
     expected = jax.jit(function)(*arguments)
     both = nova.translate(module, targets=["x86_64", "cuda:sm_80"])
     both.save(tmp_path / "both.nova")
-    for device in ("cpu", "sim"):
-        assert_close(run(nova.load(tmp_path / "both.nova", device=device), arguments), expected)
+    assert_close(run(nova.load(tmp_path / "both.nova", device="cpu"), arguments), expected)
+    for loops in knobs.DEVICE_LOOPS:
+        with knobs.override(device_loops=loops):
+            program = nova.load(tmp_path / "both.nova", device="sim")
+        assert_close(run(program, arguments), expected)
 
 
 def test_control_flow_on_the_newest_devices(tmp_path: Any) -> None:
@@ -169,8 +181,8 @@ def test_control_flow_on_the_newest_devices(tmp_path: Any) -> None:
     nova.translate(module, targets="cuda:sm_90a").save(tmp_path / "p.nova")
     program = nova.load(tmp_path / "p.nova", device="sim")
     assert_close(run(program, arguments), jax.jit(function)(*arguments))
-    cores = [kernel.core for kernel in program.kernels]
-    assert "host" in cores and "device" in cores, "the loop is the host's, the rest is not"
+    assert {kernel.core for kernel in program.kernels} == {"device"}
+    assert [k.control.construct for k in program.kernels if k.control] == ["while"]
 
 
 def test_a_loop_updates_a_donated_argument(tmp_path: Any) -> None:
@@ -185,15 +197,6 @@ def test_a_loop_updates_a_donated_argument(tmp_path: Any) -> None:
     result = nova.load(tmp_path / "p.nova", device="sim")(inputs, x)
     assert result is inputs
     np.testing.assert_allclose(inputs, expected, rtol=1e-5)
-
-
-def test_the_log_names_kernels_that_stay_on_the_host(capfd: pytest.CaptureFixture[str]) -> None:
-    function, arguments = PROGRAMS["fori_swap"]
-    module = export.export(jax.jit(function))(*arguments).mlir_module()
-    with knobs.override(log="compile"):
-        nova.translate(module, targets="cuda:sm_80")
-    output = capfd.readouterr().err
-    assert "@kernel_0 runs on the host: it holds scf.while" in output
 
 
 # The second region gets more values than the first one, or the same in another order.
@@ -251,6 +254,14 @@ def _swapped(x: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     for _ in range(n):
         a, b = b, b + a
     return b, a
+
+
+def test_the_log_names_kernels_that_stay_on_the_host(capfd: pytest.CaptureFixture[str]) -> None:
+    """A loop that carries a number, and not only tensors, is code of one kernel."""
+    with knobs.override(log="compile"):
+        nova.translate(UNEQUAL, targets="cuda:sm_80")
+    output = capfd.readouterr().err
+    assert "@kernel_0 runs on the host: it holds scf.while" in output
 
 
 @pytest.mark.parametrize("target", ["x86_64", "cuda:sm_80"])

@@ -57,6 +57,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     },
 }
 
+LONG = [draw(2, 260, 64, seed=s, dtype=HALF["bf16"]) for s in range(3)]
+PROGRAMS["long attention"] = (attend, LONG)
+PROGRAMS["long attention gradients"] = (attend_gradients, LONG)
+"""Long enough for warpgroup matmuls on a Hopper GPU."""
+
 
 def _matmul_operands(m: int, n: int, k: int) -> list[np.ndarray]:
     return [draw(m, k, dtype=HALF["bf16"]), draw(k, n, dtype=HALF["bf16"])]

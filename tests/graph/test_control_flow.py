@@ -5,11 +5,24 @@ Results are compared with the numpy interpreter, and with `jax.lax`, whose signa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from control_programs import (
+    PROGRAMS,
+    XS,
+    Asarray,
+    Program,
+    W,
+    X,
+    as_jax,
+    as_nova,
+    moving_cases,
+    nested,
+    random_program,
+    rows,
+)
 
 import nova
 from nova.core.pytree import flatten
@@ -27,60 +40,6 @@ from nova.plan.text import parse_plan, print_plan
 
 jax = pytest.importorskip("jax")
 lax, jnp = jax.lax, jax.numpy
-
-Program = Callable[..., Any]
-RNG = np.random.default_rng(7)
-X = RNG.normal(size=4).astype(np.float32)
-XS = RNG.normal(size=(5, 4)).astype(np.float32)
-W = (RNG.normal(size=(4, 4)) / 2).astype(np.float32)
-
-
-def rows(f: Any, tanh: Any, x: Any, xs: Any, w: Any) -> Any:
-    def body(carry: Any, row: Any) -> Any:
-        new = tanh(carry @ w + row)
-        return new, (new * row).sum()
-
-    last, ys = f.scan(body, x, xs)
-    return (last * last).sum() + (ys * ys).sum()
-
-
-def backwards(f: Any, tanh: Any, x: Any, xs: Any, w: Any) -> Any:
-    """Matrices as carries, a dict of results, from the last row to the first."""
-
-    def body(carry: Any, row: Any) -> Any:
-        new = tanh(carry["h"] @ w + row)
-        return {"h": new, "n": carry["n"] + 1}, {"y": new, "z": row * 2}
-
-    init = {"h": xs[:3], "n": 0}
-    last, ys = f.scan(body, init, xs.reshape(5, 1, 4), reverse=True)
-    return (last["h"] * last["h"]).sum() + (ys["y"] * ys["y"] * ys["z"]).sum()
-
-
-def branches(f: Any, tanh: Any, x: Any, xs: Any, w: Any) -> Any:
-    a = f.cond(x.sum() > 0, lambda: tanh(x @ w), lambda: x * xs[0])
-    b = f.switch(2, [lambda v: v, lambda v: v + 1, lambda v: v * v * a], a)
-    return f.cond(b.sum() > 100, lambda v, u: v * u, lambda v, u: v - tanh(u), a, b).sum()
-
-
-def nested(f: Any, tanh: Any, x: Any, xs: Any, w: Any) -> Any:
-    def inner(v: Any) -> Any:
-        return f.fori_loop(0, 3, lambda j, u: tanh(u * x + v) + j * 0.1, v @ w)
-
-    def outer(i: Any, v: Any) -> Any:
-        return f.cond(i % 2 == 0, inner, lambda u: u * xs[0], v)
-
-    return f.fori_loop(2, 6, outer, x).sum()
-
-
-PROGRAMS = [rows, backwards, branches, nested]
-
-
-def as_nova(program: Program) -> Program:
-    return lambda *args: program(nova, nova.tanh, *args)
-
-
-def as_jax(program: Program) -> Program:
-    return lambda *args: program(lax, jnp.tanh, *args)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -198,33 +157,8 @@ def test_constant_conditions_and_invariant_work_leave_the_loop() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_random_nested_programs_equal_the_interpreter(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-
-    def expression(depth: int, v: Any, w: Any) -> Any:
-        choice = int(rng.integers(8 if depth else 3))
-        a, b = float(rng.normal()), int(rng.integers(1, 5))
-        if choice < 3:
-            return [nova.tanh(v * a), nova.tanh(v @ w) + a, nova.sin(v + a)][choice]
-
-        def deeper(u: Any) -> Any:
-            return expression(depth - 1, u, w)
-
-        if choice < 5:
-            return nova.cond(v.sum() > a, deeper, lambda u: deeper(u * a), v)
-        if choice == 5:
-            return nova.fori_loop(0, b + 1, lambda i, u: deeper(u + i * 0.1), v)
-        if choice == 6:
-            rows = nova.stack([v, v * 0.5, v + 1.0])
-            last, ys = nova.scan(lambda c, r: (deeper(c + r), c * r), v, rows, reverse=bool(b % 2))
-            return last + ys.sum(axis=0) * 0.1
-
-        def advance(state: Any) -> Any:
-            return state[0] + 1, deeper(state[1])
-
-        return nova.while_loop(lambda s: s[0] < b, advance, (0, v))[1]
-
     x, w = nova.tensor(X), nova.tensor(W)
-    result = expression(3, x, w)
+    result = random_program(seed)(x, w)
     [expected] = evaluate([result])
     computed = nova.compile(result, inputs=[x, w])(X, W)
     np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-4)
@@ -279,43 +213,56 @@ def test_an_infinite_loop_stops_by_a_timeout() -> None:
             program.run([zeros], timeout=0.05)
 
 
-def moving_cases(lib: Any, np_: Any) -> dict[str, Any]:
-    """Regions that only move values: carried, constant, or from outside."""
-    three = np.full(3, 3, "f4")
-    return {
-        "shift": lambda a, b: lib.scan(lambda c, s: (s, c), a[0], a),
-        "same": lambda a, b: lib.scan(lambda c, s: (c, c), a[0], a),
-        "reverse": lambda a, b: lib.scan(lambda c, s: (s, c), a[0], a, reverse=True),
-        "constant row": lambda a, b: lib.scan(lambda c, s: (c, np_.asarray(three) * 1), a[0], a),
-        "outer carry": lambda a, b: lib.scan(lambda c, s: (b, c), a[0], a),
-        "outer row": lambda a, b: lib.scan(lambda c, s: (c + s, b), b, a),
-        "invariant row": lambda a, b: lib.scan(lambda c, s: (c + s, b * 2), b, a),
-        "swap": lambda a, b: lib.scan(lambda c, _: ((c[1], c[0]), c[0]), (a[1], b), None, length=3),
-        "choice": lambda a, b: lib.cond(a.sum() > 0, lambda: (a[0], b), lambda: (b, a[0])),
-        "numbers": lambda a, b: lib.cond(
-            a.sum() > 0, lambda: (np.float32(1), b), lambda: (np.float32(2), -b)
-        ),
-        "masked step": lambda a, b: lib.fori_loop(
-            0, 4, lambda i, h: lib.cond(i < 2, lambda n: n, lambda n: h, np_.tanh(h + b)), b
-        ),
-        "outer in while": lambda a, b: lib.while_loop(
-            lambda v: v[1].sum() < 3, lambda v: (b, v[1] + 1), (a[0], np.zeros(1, "f4"))
-        ),
-    }
-
-
-class _Asarray:
-    """`np_.asarray` of a region in Nova: a tensor."""
-
-    tanh = staticmethod(nova.tanh)
-    asarray = staticmethod(nova.tensor)
-
-
-@pytest.mark.parametrize("name", moving_cases(nova, _Asarray))
+@pytest.mark.parametrize("name", moving_cases(nova, Asarray))
 def test_regions_that_only_move_values(name: str) -> None:
-    rows = np.arange(12, dtype="f4").reshape(4, 3)
-    arguments = (rows, rows[0] + 1)
-    actual = flatten(nova.jit(moving_cases(nova, _Asarray)[name])(*arguments))[0]
+    stack = np.arange(12, dtype="f4").reshape(4, 3)
+    arguments = (stack, stack[0] + 1)
+    actual = flatten(nova.jit(moving_cases(nova, Asarray)[name])(*arguments))[0]
     expected = flatten(jax.jit(moving_cases(jax.lax, jnp)[name])(*arguments))[0]
     for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 2**31, 2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("traced", [True, False])
+def test_unsigned_indices_select_the_last_branch(index: int, traced: bool) -> None:
+    """As i64, an index of 2**63 or more would be negative, and select the first."""
+    branches = [lambda scale=scale: X * scale for scale in (1, 2, 3)]
+    number = np.uint64(index)
+    if traced:
+        result = nova.jit(lambda i: nova.switch(i, branches))(number)
+    else:
+        result = nova.switch(nova.tensor(number), branches).numpy()
+    np.testing.assert_array_equal(result, X * (min(index, 2) + 1))
+
+
+EMPTY_SCANS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((), (0, 3)),  # carry, xs
+    ((), (4, 0)),
+    ((2,), (4, 0, 3)),
+    ((0, 2), (3, 0)),
+    ((0,), (0, 0)),
+    ((3,), (4, 3)),
+]
+
+
+@pytest.mark.parametrize(("carry", "xs"), EMPTY_SCANS)
+def test_scans_of_empty_slices(carry: tuple[int, ...], xs: tuple[int, ...]) -> None:
+    def run(lib: Any) -> Program:
+        def body(c: Any, x: Any) -> Any:
+            return c * 2 + x.sum(), (x * 2, c)
+
+        return lambda c, xs: lib.scan(body, c, xs)
+
+    args = np.ones(carry, np.float32), np.ones(xs, np.float32)
+    expected = flatten(run(lax)(*args))[0]
+    for actual, right in zip(flatten(nova.jit(run(nova))(*args))[0], expected, strict=True):
+        assert actual.shape == right.shape
+        np.testing.assert_allclose(actual, right, rtol=1e-6)
+
+    def loss(lib: Any) -> Program:
+        return lambda c, xs: run(lib)(c, xs)[0].sum()
+
+    grads = nova.jit(nova.grad(loss(nova), argnums=(0, 1)))(*args)
+    for actual, right in zip(grads, jax.grad(loss(lax), argnums=(0, 1))(*args), strict=True):
+        np.testing.assert_allclose(actual, right, rtol=1e-6)

@@ -119,3 +119,60 @@ def test_mistakes(forward: Any, backward: Any, message: str) -> None:
     f.defvjp(forward, backward)
     with pytest.raises(GradientError, match=message):
         nova.grad(lambda x: f(x).sum())(X)
+
+
+LOOPS: dict[str, Any] = {
+    "scan": lambda lib, f, x: lib.scan(lambda c, _: (f(c), None), x, None, length=3)[0],
+    "fori": lambda lib, f, x: lib.fori_loop(0, 3, lambda i, c: f(c), x),
+    "cond": lambda lib, f, x: lib.cond(x.sum() > -1e9, lambda: f(f(x)), lambda: x),
+    "nested": lambda lib, f, x: lib.scan(
+        lambda c, _: (lib.cond(c.sum() > -1e9, lambda: f(c), lambda: c), None), x, None, length=2
+    )[0],
+}
+
+
+@pytest.mark.parametrize("place", ["residuals", "backward", "forward"])
+@pytest.mark.parametrize("loop", LOOPS)
+def test_inside_of_loops_with_tensors_from_outside(loop: str, place: str):
+    """The functions of the gradient use an argument of the jitted function around the loop."""
+
+    def loss(lib: Any, control: Any, np_: Any, a: Any, x: Any) -> Any:
+        b = a * 2
+
+        @lib.custom_vjp
+        def f(c):
+            return np_.sin(c) * b
+
+        if place == "residuals":
+            f.defvjp(lambda c: (f(c), (c, b)), lambda r, g: (g * np_.cos(r[0]) * r[1] / 2,))
+        elif place == "backward":
+            f.defvjp(lambda c: (f(c), c), lambda c, g: (g * np_.cos(c) * b / 2,))
+        else:
+            f.defvjp(lambda c: (f(c), np_.cos(c) * b), lambda r, g: (g * r / 2,))
+        return LOOPS[loop](control, f, x).sum()
+
+    def right(a: Any, x: Any) -> Any:
+        return loss(jax, jax.lax, jnp, a, x)
+
+    args = np.float32(0.7), X
+    expected = jax.grad(right, argnums=1)(*args)
+    actual = nova.jit(nova.grad(lambda a, x: loss(nova, nova, nova, a, x), argnums=1))(*args)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_rule_that_fails_in_a_loop_fails_when_it_is_used():
+    @nova.custom_vjp
+    def f(c):
+        return c * 2
+
+    def refuse(residuals: Any, g: Any) -> Any:
+        raise GradientError("not differentiable here")
+
+    f.defvjp(lambda c: (f(c), ()), refuse)
+
+    def run(x: Any) -> Any:
+        return nova.scan(lambda c, _: (f(c), None), x, length=2)[0]
+
+    np.testing.assert_array_equal(nova.jit(run)(X), X * 4)
+    with pytest.raises(GradientError, match="not differentiable here"):
+        nova.jit(nova.grad(lambda x: run(x).sum()))(X)

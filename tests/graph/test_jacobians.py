@@ -122,3 +122,25 @@ def test_mistakes(use: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as caught:
         use()
     assert __file__ in caught.value.where  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x[:0] * 2,
+        lambda x, y: y * 2,
+        lambda x, y: (x * 3, x[:0], y),
+        lambda x, y: (x.sum() + y.sum()) * x,
+    ],
+)
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1)])
+def test_results_and_arguments_without_elements(function: Any, argnums: Any):
+    args = X, np.zeros((0, 2))
+    for name in ("jacrev", "jacfwd"):
+        expected = jax.tree.leaves(getattr(jax, name)(function, argnums)(*args))
+        actual = jax.tree.leaves(
+            nova.jit(getattr(nova, name)(function, argnums))(*args), is_leaf=lambda v: v is None
+        )
+        for a, b in zip(actual, expected, strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_allclose(a, b, rtol=1e-6)

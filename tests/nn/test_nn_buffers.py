@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -174,3 +176,43 @@ def test_an_empty_batch_leaves_the_statistics() -> None:
     norm = nn.BatchNorm1d(3)
     norm(np.zeros((0, 3), "f4"))
     assert not norm.running_mean.data.any() and int(norm.num_batches_tracked.data) == 0
+
+
+def test_tensors_keep_the_value_that_a_buffer_had():
+    """Graphs are computed late; `assign` does not change what was computed from the old value."""
+    buffer = nn.Buffer(np.zeros(3, "f4"))
+    w = nova.tensor(np.full(3, 2, "f4"), requires_grad=True)
+    first = (buffer + 1) * w
+    later = first * 10
+    buffer.assign(buffer + 5)
+    second = buffer * w
+    buffer.assign(np.full(3, 7))
+    np.testing.assert_array_equal(first.numpy(), [2, 2, 2])
+    np.testing.assert_array_equal(later.numpy(), [20, 20, 20])
+    np.testing.assert_array_equal(second.numpy(), [10, 10, 10])
+    np.testing.assert_array_equal((buffer * w).numpy(), [14, 14, 14])
+    nova.backward((first + second).sum())
+    np.testing.assert_array_equal(w.grad.numpy(), [6, 6, 6])
+    looped = nova.scan(lambda c, _: (c + buffer, None), buffer, length=2)[0]
+    buffer.assign(np.zeros(3))
+    np.testing.assert_array_equal(looped.numpy(), [21, 21, 21])
+
+
+def test_buffers_stay_arguments_of_programs():
+    """A program of a graph with inputs reads the buffer, also one that was assigned since."""
+    buffer, x = nn.Buffer(np.ones(2, "f4")), nova.input((2,), name="x")
+    y = x * buffer
+    buffer.assign(np.full(2, 3))
+    program = nova.compile(y, inputs=[x], params=[buffer])
+    np.testing.assert_array_equal(program(np.ones(2, "f4")), [3, 3])
+
+
+def test_copies_of_buffers_that_were_read():
+    buffer = nn.Buffer(np.ones(2, "f4"))
+    read = buffer + 1
+    for copied in (copy.deepcopy(buffer), pickle.loads(pickle.dumps(buffer))):
+        twice = copied * 2
+        copied.assign(np.full(2, 5))
+        np.testing.assert_array_equal(twice.numpy(), [2, 2])
+        np.testing.assert_array_equal(copied.numpy(), [5, 5])
+    np.testing.assert_array_equal(read.numpy(), [2, 2])

@@ -60,6 +60,22 @@ MISTAKES: list[tuple[Callable[[], Any], type[NovaError], str]] = [
     (lambda: nova.interpolate(IMAGE, size=3, mode="cubic"), AttributeValueError, "unknown"),
     (lambda: nova.interpolate(IMAGE, size=3, mode="linear"), ShapeError, "for mode 'linear'"),
     (lambda: nova.interpolate(IMAGE), AttributeValueError, "needs size or scale_factor"),
+    (lambda: nova.grid_sample(IMAGE, IMAGE), ShapeError, "grid_sample: a grid of"),
+    (
+        lambda: nova.grid_sample(IMAGE, np.zeros((7, 2, 2, 2), "f4")),
+        ShapeError,
+        "images and 7 grids",
+    ),
+    (
+        lambda: nova.grid_sample(IMAGE, IMAGE, padding_mode="mirror"),
+        AttributeValueError,
+        "padding_mode 'mirror' is unknown",
+    ),
+    (
+        lambda: nova.affine_grid(np.zeros((1, 2, 2), "f4"), (1, 1, 2, 2)),
+        ShapeError,
+        "affine_grid: maps of",
+    ),
     (lambda: nova.fold(X, 4, 2), ShapeError, "fold: (1, 3, 4)"),
     (lambda: nova.batch_norm(IMAGE), ShapeError, "needs running_mean and running_var"),
     (lambda: nova.group_norm(IMAGE, 3), ShapeError, "4 channels in 3 groups"),

@@ -88,3 +88,21 @@ def test_gamma_functions() -> None:
     for got, want, rtol in zip(program.run([x]), expected, (1e-13, 1e-12, 1e-6), strict=True):
         finite = np.isfinite(x) if rtol == 1e-6 else slice(None)
         assert np.allclose(got[finite], want.numpy()[finite], rtol=rtol, atol=rtol, equal_nan=True)
+
+
+def test_error_functions() -> None:
+    """Relative accuracy in the tail, where 1 - erf(x) is 0; derivatives of second order."""
+    x = np.concatenate([np.linspace(-6, 26, 201), [np.inf, -np.inf, np.nan]])
+    near_one = 1 - np.logspace(-16, -1, 50)
+    y = np.concatenate([np.linspace(-1, 1, 101), near_one, [1.5, np.nan]])
+    second = nova.grad(lambda v: nova.grad(lambda w: nova.erfinv(w).sum())(v).sum())
+    run = nova.jit(lambda x, y, z: (nova.erfc(x), nova.erfinv(y), second(z)))
+    z = np.linspace(-0.9, 0.99, 7)
+    wide, inverse, curvature = run(x, y, z)
+    np.testing.assert_allclose(wide, torch.special.erfc(torch.tensor(x)), rtol=2e-13, atol=1e-300)
+    # torch's own inverse is rounded less carefully near 1.
+    np.testing.assert_allclose(inverse, torch.special.erfinv(torch.tensor(y)), rtol=1e-12)
+    t = torch.tensor(z, requires_grad=True)
+    (first,) = torch.autograd.grad(torch.special.erfinv(t).sum(), t, create_graph=True)
+    (expected,) = torch.autograd.grad(first.sum(), t)
+    np.testing.assert_allclose(curvature, expected, rtol=1e-11, atol=1e-11)

@@ -20,7 +20,7 @@ FOLDER = "TESTS_BUILD_FOLDER"
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 MEMORY, THREADS = "address,undefined", "thread"
 """Sanitizers that the C tests are built with."""
-RUNTIME_FOLDERS = ("base", "loader", "exec", "scheduler", "gpu", "api")
+RUNTIME_FOLDERS = ("base", "loader", "exec", "scheduler", "gpu", "gpu/control", "gpu/cuda", "api")
 """Folders of native/src that are the runtime, as in native/CMakeLists.txt."""
 WRAP = ["-Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc,--wrap=realloc"]
 """For those that count allocations: native/tests/support/allocations.h."""

@@ -289,3 +289,33 @@ def test_numbers_for_people() -> None:
         "2 h",
         "2 d",
     ]
+
+
+def test_symbolic_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sizes have their names, and numbers of the tables say which sizes they are for."""
+    n, m = nova.dim("n", min=1, max=4096), nova.dim("m")
+    x, w = nova.input((n, m, 8), name="x"), nova.tensor(np.ones((8, 4), "f4"), name="w")
+    y = nova.concat([x @ w, x @ w])
+    path = tmp_path / "symbolic.nova"
+    nova.compile(y, inputs=[x], params=[w], specialize=[{"n": 5, "m": 7}]).save(path)
+    text = inspect(path, capsys)
+    assert "f32[n,m,8]" in text and "f32[n*2,m,4]" in text and "by sizes" in text
+    lines = [line.split() for line in text.splitlines()]
+    assert ["n", "1", "4096"] in lines and ["cpu", "7", "5"] in lines
+    result = json.loads(inspect(path, capsys, "--json"))
+    assert [d["name"] for d in result["dims"]] == ["m", "n"]
+    assert [(t["shape"], t["nbytes"]) for t in result["signature"]] == [
+        (["n", "m", 8], None),
+        ([8, 4], 128),
+        (["n*2", "m", 4], None),
+    ]
+    (variant,) = result["variants"]
+    assert variant["specialized"] == [[7, 5]] and set(variant["representative"]) == {"m", "n"}
+    for number in variant["representative"].values():
+        titles = [line for line in text.splitlines() if str(number) in line]
+        assert titles and all("representative sizes" in line for line in titles)
+    assert main(["run", str(path), "--random", "--repeat", "2"]) == 0
+    assert "[32,16,4]" in capsys.readouterr().out
+    np.save(tmp_path / "x.npy", np.ones((3, 2, 8), "f4"))
+    assert main(["run", str(path), "--random", "--input", f"x={tmp_path / 'x.npy'}"]) == 0
+    assert "[6,2,4]" in capsys.readouterr().out

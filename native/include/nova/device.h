@@ -95,6 +95,15 @@ nova_status nova_device_download(nova_device *device, void *to, uint64_t from, u
 
 typedef struct nova_device_program nova_device_program;
 
+/* Who decides how often loops run, and which branches: the device, which also gets short loops
+ * unrolled; the device, without unrolled loops; or the host, as always if the driver has no nodes
+ * for it. */
+typedef enum nova_device_loops {
+    NOVA_LOOPS_AUTO = 0,
+    NOVA_LOOPS_NODES = 1,
+    NOVA_LOOPS_HOST = 2,
+} nova_device_loops;
+
 /* The parts of a program: checked tables, code for the device, and the values of the constants. In
  * a hybrid program (host kernels between device kernels) `image` has the host code, else it may be
  * NULL. A program for other sizes of the same symbolic program `shares` the code and constants of
@@ -112,6 +121,7 @@ typedef struct nova_device_source {
     const nova_tensor_info *outputs;
     size_t argument_count;
     size_t output_count;
+    nova_device_loops loops;
 } nova_device_source;
 
 /* Loads code and constants; the caller owns *program. Thread-safe. */
@@ -121,9 +131,12 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
 /* Waits for its runs first. NULL is fine. */
 void nova_device_program_destroy(nova_device_program *program);
 
-/* Whether kernels of the host are between those of the device, which the calling thread and those
- * of the pool run. Thread-safe. */
+/* Whether a run needs the host between kernels of the device: for kernels of the host, or to decide
+ * loops and branches. Thread-safe. */
 bool nova_device_program_is_mixed(const nova_device_program *program);
+
+/* Whether it has loops or branches that the host decides. Thread-safe. */
+bool nova_device_program_is_host_decided(const nova_device_program *program);
 
 /* What a run did and when; see below. */
 typedef struct nova_device_trace nova_device_trace;

@@ -46,6 +46,26 @@ typedef struct nova_kernel_call {
     const nova_device_range *ranges;
 } nova_kernel_call;
 
+/* A copy between two addresses of the device. In a loop with positions, each address moves by its
+ * stride from one position to the next. */
+typedef struct nova_flow_copy {
+    uint64_t to, from, size;
+    int64_t to_stride, from_stride;
+} nova_flow_copy;
+
+/* A loop that the device decides. With a `condition`, it runs while the byte there is not 0; else
+ * once for each position from 0 to `length` - 1, or in reverse, and the position is at `position`
+ * as an int64_t. `enters` are done before the loop, `loads` before each iteration at its position,
+ * `stores` after each iteration. No copy overlaps another one of the same list. */
+typedef struct nova_flow_loop {
+    uint64_t condition; /* 0: a loop with positions */
+    uint64_t position;
+    int64_t length;
+    bool is_reverse;
+    const nova_flow_copy *enters, *loads, *stores;
+    uint32_t enter_count, load_count, store_count;
+} nova_flow_loop;
+
 typedef struct nova_driver nova_driver;
 
 struct nova_driver {
@@ -113,6 +133,26 @@ struct nova_driver {
     int (*graph_update)(nova_driver *driver, void *graph, uint32_t index,
                         const nova_kernel_call *call);
     int (*graph_launch)(nova_driver *driver, void *graph, void *stream);
+
+    /* Flows: graphs with branches and loops that the device decides. Whether the device of the
+     * entered context can run them; the calls below are made only if it can. */
+    bool (*flow_is_supported)(nova_driver *driver);
+    /* A flow that does nothing yet, and its body. Bodies belong to the flow. Work is added at the
+     * end of a body; every body is ended after all that it contains. */
+    int (*flow_create)(nova_driver *driver, void **flow, void **body);
+    int (*flow_add_launch)(nova_driver *driver, void *body, const nova_kernel_call *call);
+    int (*flow_add_copies)(nova_driver *driver, void *body, const nova_flow_copy *copies,
+                           uint32_t count);
+    int (*flow_add_loop)(nova_driver *driver, void *body, const nova_flow_loop *loop, void **inner);
+    /* Runs one of `count` branches: the selector, of 1 or 8 bytes, is its number; one out of range
+     * selects the first or the last. */
+    int (*flow_add_switch)(nova_driver *driver, void *body, uint64_t selector, uint64_t size,
+                           uint32_t count, void **branches);
+    int (*flow_end_body)(nova_driver *driver, void *body);
+    /* Completes a flow whose bodies have ended: from now on it can be launched. */
+    int (*flow_finish)(nova_driver *driver, void *flow);
+    int (*flow_launch)(nova_driver *driver, void *flow, void *stream);
+    void (*flow_destroy)(nova_driver *driver, void *flow);
 };
 
 /* The driver of the GPUs in this machine: `path` is that of libcuda, NULL for the default search.

@@ -298,4 +298,8 @@ nova_status nova_control_bookkeeping(const nova_tables *tables, const nova_launc
 /* For each of the first `count` outputs of a block, whether a buffer is that output. Pure. */
 void nova_tables_mark_outputs(const nova_tables *tables, unsigned char *has_output, uint64_t count);
 
+/* Bytes of it for one slice of an operand or result of a loop on a device. Pure. */
+uint64_t nova_control_slice(const nova_tables *tables, const nova_launch_record *launch,
+                            const nova_control_record *control, uint32_t operand);
+
 #endif

@@ -1,12 +1,13 @@
 /* The launches of a run. The first run of an execution launches kernel by kernel. Later runs launch
  * one CUDA graph, or one for each device step of a hybrid program (hybrid_run.c); other pointers
  * than those of the last run update the nodes of the graph, which costs far less than a new graph.
- * A traced run launches kernel by kernel. Loops wait for their conditions: the body is enqueued
- * once an iteration. */
+ * A traced run launches kernel by kernel. Loops written by hand wait for their conditions: the body
+ * is enqueued once an iteration. Control kernels are graphs of their own from the first run on
+ * (device_control.c), which are created again for other pointers. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/device_run.h"
+#include "gpu/control/device_control.h"
 
 uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer)
 {
@@ -34,17 +35,15 @@ static int launch_by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The memory ranges of a launch, sorted, with overlapping ones merged. Read-only operands precede
- * the others; constants are always read-only. */
-static uint32_t launch_find_ranges(const nova_device_run *r, const nova_launch_record *launch,
-                                   nova_device_range *ranges)
+/* Read-only operands precede the others; constants are always read-only. */
+uint32_t nova_launch_find_ranges(const nova_tables *tables, const nova_launch_record *launch,
+                                 const uint64_t *pointers, nova_device_range *ranges)
 {
-    const nova_tables *tables = &r->program->tables;
     for (uint32_t k = 0; k < launch->operand_count; k++) {
         uint32_t operand = launch->first_operand + k;
         const nova_buffer *buffer = &tables->buffers[tables->operands[operand]];
         ranges[k] = (nova_device_range){
-            .address = r->execution->pointers[operand],
+            .address = pointers[k],
             .size = buffer->kind == NOVA_SIZES ? 0 : buffer->nbytes,
             .is_read_only = k < launch->reads || buffer->kind == NOVA_CONSTANT,
         };
@@ -104,7 +103,10 @@ static nova_status launch_bind(nova_device_run *r)
             .maps = execution->maps + map,
             .argument_count = launch->operand_count,
             .ranges = ranges,
-            .range_count = checks ? launch_find_ranges(r, launch, ranges) : 0,
+            .range_count = checks ? nova_launch_find_ranges(
+                                        tables, launch, execution->pointers + launch->first_operand,
+                                        ranges)
+                                  : 0,
         };
         result =
             launch_encode_maps(r, launch, execution->maps + map, execution->map_addresses + map);
@@ -141,9 +143,31 @@ void nova_graph_free(const nova_device_program *program, nova_device_graph *grap
     for (uint32_t i = 0; graph->graphs != NULL && i < program->device_count; i++)
         if (graph->graphs[i] != NULL)
             driver->graph_destroy(driver, graph->graphs[i]);
+    for (uint32_t i = 0; graph->flows != NULL && i < program->control_count; i++)
+        if (graph->flows[i] != NULL)
+            driver->flow_destroy(driver, graph->flows[i]);
     free(graph->graphs);
+    free(graph->flows);
     free(graph->slots);
     free(graph->pointers);
+}
+
+/* Replaces the flows of a graph by ones with the pointers of this run. */
+static nova_status launch_make_flows(nova_device_run *r, const nova_device_graph *graph)
+{
+    nova_driver *driver = r->device->driver;
+    nova_status status = NOVA_OK;
+    for (uint32_t i = 0; status == NOVA_OK && i < r->program->step_count; i++) {
+        const nova_device_step *step = &r->program->steps[i];
+        if (step->type != NOVA_CONTROL_STEP || r->program->loops == NOVA_LOOPS_HOST)
+            continue;
+        void **flow = &graph->flows[step->number];
+        if (*flow != NULL)
+            driver->flow_destroy(driver, *flow);
+        *flow = NULL;
+        status = nova_control_make_flow(r, step, flow);
+    }
+    return status;
 }
 
 static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **graph)
@@ -153,10 +177,13 @@ static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **gra
     size_t pointers = r->program->tables.header->operand_count * sizeof *execution->pointers;
     nova_device_graph created = {.graphs =
                                      calloc(r->program->device_count + 1, sizeof *created.graphs),
+                                 .flows =
+                                     calloc(r->program->control_count + 1, sizeof *created.flows),
                                  .slots = malloc(launch_slots_size(r)),
                                  .pointers = malloc(pointers + 8)};
     nova_status status = NOVA_OK;
-    if (created.graphs == NULL || created.slots == NULL || created.pointers == NULL)
+    if (created.graphs == NULL || created.flows == NULL || created.slots == NULL ||
+        created.pointers == NULL)
         status = nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a graph");
     for (uint32_t i = 0; status == NOVA_OK && i < r->program->step_count; i++) {
         const nova_device_step *step = &r->program->steps[i];
@@ -167,6 +194,8 @@ static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **gra
         status = nova_run_check(r, result, "the launches cannot be made into a graph");
         r->counts.graphs += status == NOVA_OK;
     }
+    if (status == NOVA_OK)
+        status = launch_make_flows(r, &created);
     if (status != NOVA_OK) {
         nova_graph_free(r->program, &created);
         return status;
@@ -218,6 +247,9 @@ static nova_status launch_update_graph(nova_device_run *r, nova_device_graph **g
                 return status;
         }
     }
+    nova_status status = launch_make_flows(r, oldest);
+    if (status != NOVA_OK)
+        return status;
     memcpy(oldest->slots, execution->slots, launch_slots_size(r));
     *graph = oldest;
     return NOVA_OK;
@@ -228,7 +260,7 @@ static nova_status launch_step(nova_device_run *r, const nova_device_graph *grap
                                const nova_device_step *step)
 {
     nova_driver *driver = r->device->driver;
-    if (graph != NULL && launch_has_graph(step)) {
+    if (graph != NULL && launch_has_graph(step) && r->trace == NULL) {
         r->counts.graph_launches++;
         return nova_run_check(r,
                               driver->graph_launch(driver, graph->graphs[step->number], r->stream),
@@ -248,17 +280,18 @@ static nova_status launch_step(nova_device_run *r, const nova_device_graph *grap
 static nova_status launch_prepare_graph(nova_device_run *r, nova_device_graph **graph)
 {
     nova_device_execution *execution = r->execution;
-    *graph = r->trace == NULL ? launch_find_graph(r) : NULL;
+    bool has_flows = r->program->control_count > 0 && r->program->loops != NOVA_LOOPS_HOST;
+    *graph = r->trace == NULL || has_flows ? launch_find_graph(r) : NULL;
     nova_status status = NOVA_OK;
     if (*graph == NULL) {
         status = launch_bind(r);
         /* One that is never used again costs. */
-        if (status != NOVA_OK || !r->program->has_graphs || execution->runs == 0 ||
-            r->trace != NULL)
+        bool is_worth = r->program->has_graphs && execution->runs > 0 && r->trace == NULL;
+        if (status != NOVA_OK || (!has_flows && !is_worth))
             return status;
         status = execution->graph_count < NOVA_DEVICE_GRAPHS ? launch_make_graph(r, graph)
                                                              : launch_update_graph(r, graph);
-    } else if (r->program->has_single) {
+    } else if (r->program->has_single || r->trace != NULL) {
         status = launch_bind(r);
     }
     if (status == NOVA_OK)
@@ -300,6 +333,8 @@ static nova_status launch_run_steps(nova_device_run *r, nova_device_graph *graph
             status = nova_run_copies(r, step);
         else if (step->type == NOVA_HOST_STEP)
             status = nova_run_host_region(r, step);
+        else if (step->type == NOVA_CONTROL_STEP)
+            status = nova_run_control(r, graph, step);
         else {
             bool holds = false;
             status = launch_read_condition(r, step, &holds);

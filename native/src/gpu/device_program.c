@@ -1,5 +1,5 @@
 /* Programs of a device: their kernels, and the executions of their runs. */
-#include "gpu/device_state.h"
+#include "gpu/control/device_control.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +111,13 @@ void nova_device_execution_give(nova_device_program *program, nova_device_execut
 
 bool nova_device_program_is_mixed(const nova_device_program *program)
 {
-    return program->hybrid.copy_count + program->hybrid.host_region_count > 0;
+    return program->hybrid.copy_count + program->hybrid.host_region_count > 0 ||
+           nova_device_program_is_host_decided(program);
+}
+
+bool nova_device_program_is_host_decided(const nova_device_program *program)
+{
+    return program->control_count > 0 && program->loops == NOVA_LOOPS_HOST;
 }
 
 nova_device_counts nova_device_program_counts(nova_device_program *program)
@@ -124,16 +130,17 @@ nova_device_counts nova_device_program_counts(nova_device_program *program)
 
 /* --- kernels ----------------------------------------------------------------------------------- */
 
-static nova_status program_find_kernel(nova_device_program *program, uint32_t index,
+static nova_status program_find_kernel(const nova_device_program *program,
+                                       const nova_device_region *region, uint32_t index,
                                        nova_error *error)
 {
     nova_driver *driver = program->device->driver;
-    const nova_tables *tables = &program->tables;
+    const nova_tables *tables = &region->tables;
     const nova_kernel_record *kernel = &tables->kernels[index];
     const char *symbol = tables->strings + kernel->symbol;
     if (kernel->core != NOVA_DEVICE)
-        return NOVA_OK; /* code of the host, or a copy */
-    void **function = &program->functions[index];
+        return NOVA_OK; /* code of the host, a copy or a loop */
+    void **function = &region->functions[index];
     int result = driver->function_find(driver, program->code->module, symbol, function);
     if (result != 0) {
         char action[160];
@@ -148,14 +155,23 @@ static nova_status program_find_kernel(nova_device_program *program, uint32_t in
                              "a kernel needs more shared memory than the device has", error);
 }
 
+nova_status nova_device_find_kernels(const nova_device_program *program,
+                                     const nova_device_region *region, nova_error *error)
+{
+    const nova_tables *tables = &region->tables;
+    nova_status status = NOVA_OK;
+    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++) {
+        status = program_find_kernel(program, region, i, error);
+        region->first_maps[i + 1] = region->first_maps[i] + tables->devices[i].tensor_map_count;
+    }
+    return status;
+}
+
 static nova_status program_find_kernels(nova_device_program *program, nova_error *error)
 {
     const nova_tables *tables = &program->tables;
-    nova_status status = NOVA_OK;
-    for (uint32_t i = 0; status == NOVA_OK && i < tables->header->kernel_count; i++) {
-        status = program_find_kernel(program, i, error);
-        program->first_maps[i + 1] = program->first_maps[i] + tables->devices[i].tensor_map_count;
-    }
+    const nova_device_region main = {*tables, program->functions, program->first_maps, NULL};
+    nova_status status = nova_device_find_kernels(program, &main, error);
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
         uint32_t kernel = tables->launches[i].kernel;
         const uint32_t *grid = tables->devices[kernel].grid;
@@ -242,6 +258,8 @@ static nova_status program_build(nova_device_program *program, const nova_device
         status = program_find_kernels(program, error);
     if (status == NOVA_OK)
         status = nova_steps_prepare(program, source, error);
+    if (status == NOVA_OK)
+        status = nova_control_prepare(program, source, error);
     return status;
 }
 
@@ -296,6 +314,7 @@ void nova_device_program_destroy(nova_device_program *program)
     free(program->sizes);
     pthread_mutex_destroy(&program->mutex);
     nova_steps_free(program);
+    nova_control_free(program);
     free(program->nbytes);
     free(program->alias);
     free(program->donated);

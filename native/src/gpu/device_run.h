@@ -45,6 +45,11 @@ nova_status nova_run_copy_out(nova_device_run *r);
  * hybrid program, it returns when the last host region has run. */
 nova_status nova_run_launch(nova_device_run *r);
 
+/* The memory ranges of a launch with these pointers, sorted, with overlapping ones merged: returns
+ * their number. */
+uint32_t nova_launch_find_ranges(const nova_tables *tables, const nova_launch_record *launch,
+                                 const uint64_t *pointers, nova_device_range *ranges);
+
 /* The address of a buffer on the device, in this run. */
 uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer);
 

@@ -132,8 +132,15 @@ void nova_loaded_code_release(nova_loaded_code *code);
 
 /* Consecutive launches that execute together: device kernels, as one graph; copies between device
  * and host, followed by an event; host kernels, on the task scheduler. A loop is a step of one
- * launch, and the steps up to `end` are its body. */
-typedef enum { NOVA_DEVICE_STEP, NOVA_COPY_STEP, NOVA_HOST_STEP, NOVA_LOOP_STEP } nova_step_type;
+ * launch, and the steps up to `end` are its body; a control kernel is one, too, and runs regions
+ * (device_control.c). */
+typedef enum {
+    NOVA_DEVICE_STEP,
+    NOVA_COPY_STEP,
+    NOVA_HOST_STEP,
+    NOVA_LOOP_STEP,
+    NOVA_CONTROL_STEP
+} nova_step_type;
 
 typedef struct {
     nova_step_type type;
@@ -145,6 +152,7 @@ typedef struct {
 /* Launches with one set of pointers that the driver runs as a graph. */
 typedef struct {
     void **graphs; /* one for each step of the device; NULL for a step of one launch */
+    void **flows;  /* one for each control step, unless the host decides */
     /* of arguments, outputs and workspace: the pointers are computed from them */
     uint64_t *slots;
     uint64_t *pointers; /* one for each operand of the tables */
@@ -218,6 +226,15 @@ typedef struct {
     uint64_t first_constant;
 } nova_hybrid_layout;
 
+/* The tables of a region of a loop or branch, and the functions of its kernels. */
+typedef struct {
+    nova_tables tables;
+    void **functions;
+    uint32_t *first_maps; /* of each kernel, in the tables */
+    /* of each output: 0 for a carry that the region updates in place; NULL for the program */
+    unsigned char *has_output;
+} nova_device_region;
+
 struct nova_device_program {
     nova_device *device;
     nova_tables tables;   /* pointers into the caller's block */
@@ -232,6 +249,10 @@ struct nova_device_program {
     nova_device_step *steps;
     uint32_t step_count;
     uint32_t device_count; /* steps of the device */
+    nova_device_region *regions;
+    uint32_t control_count;       /* control steps */
+    nova_device_loops loops;      /* who decides them */
+    nova_device_block *positions; /* the numbers from 0 on; NULL: no loop needs them */
     bool has_graphs;       /* whether any of them is worth a graph */
     bool has_single;       /* whether any of them is not */
     int64_t *nbytes; /* of arguments, then outputs */
@@ -242,6 +263,11 @@ struct nova_device_program {
     nova_device_execution *idle;
     nova_device_counts counts;
 };
+
+/* Finds the functions of a block of tables in the module of the program, and sets the first tensor
+ * map of each kernel; device_program.c. */
+nova_status nova_device_find_kernels(const nova_device_program *program,
+                                     const nova_device_region *region, nova_error *error);
 
 nova_status nova_device_execution_take(nova_device_program *program,
                                        nova_device_execution **execution, nova_error *error);

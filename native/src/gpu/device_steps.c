@@ -8,7 +8,10 @@
 
 static nova_step_type steps_type(const nova_device_program *program, uint32_t index)
 {
-    uint32_t core = nova_launch_core(program, &program->tables.launches[program->launches[index]]);
+    const nova_launch_record *launch = &program->tables.launches[program->launches[index]];
+    uint32_t core = nova_launch_core(program, launch);
+    if ((program->tables.kernels[launch->kernel].core & NOVA_CONTROL) != 0)
+        return NOVA_CONTROL_STEP;
     if (core == NOVA_WHILE)
         return NOVA_LOOP_STEP;
     return core == NOVA_DEVICE  ? NOVA_DEVICE_STEP
@@ -21,7 +24,7 @@ static nova_step_type steps_type(const nova_device_program *program, uint32_t in
 static bool steps_extends(const nova_device_program *program, uint32_t index)
 {
     nova_step_type type = steps_type(program, index);
-    if (index == 0 || type == NOVA_LOOP_STEP || steps_type(program, index - 1) != type)
+    if (index == 0 || type >= NOVA_LOOP_STEP || steps_type(program, index - 1) != type)
         return false;
     for (uint32_t i = program->launches[index - 1] + 1;
          type == NOVA_HOST_STEP && i < program->launches[index]; i++)
@@ -41,7 +44,7 @@ static bool steps_is_after(const nova_device_program *program, uint32_t index,
 
 static nova_status steps_make(nova_device_program *program, nova_error *error)
 {
-    uint32_t numbers[4] = {0}, loops[NOVA_MOST_LOOPS], depth = 0;
+    uint32_t numbers[NOVA_CONTROL_STEP + 1] = {0}, loops[NOVA_MOST_LOOPS], depth = 0;
     program->steps = calloc(program->launch_count + 1, sizeof *program->steps);
     if (program->steps == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
@@ -67,6 +70,7 @@ static nova_status steps_make(nova_device_program *program, nova_error *error)
         program->has_single |= step->type == NOVA_DEVICE_STEP && step->count == 1;
     }
     program->device_count = numbers[NOVA_DEVICE_STEP];
+    program->control_count = numbers[NOVA_CONTROL_STEP];
     program->hybrid.copy_count = numbers[NOVA_COPY_STEP];
     program->hybrid.host_region_count = numbers[NOVA_HOST_STEP];
     return NOVA_OK;

@@ -208,17 +208,18 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
     const nova_kernel_record *kernel = &tables->kernels[index];
     bool is_device = (kernel->core & NOVA_CORE_MASK) == NOVA_DEVICE;
     bool is_linked = nova_kernel_is_linked(kernel);
-    if ((kernel->core & NOVA_CONTROL) != 0)
-        return tables->devices == NULL
-                   ? NOVA_OK
-                   : REFUSE(error, "tables-control", "kernel %u is a loop on a device", index);
+    bool is_control = (kernel->core & NOVA_CONTROL) != 0;
+    if (is_control && is_device != (tables->devices != NULL))
+        return REFUSE(error, "tables-control",
+                      "kernel %u is a loop or branch of another processor than the block", index);
+    is_device &= !is_control; /* it is not launched itself */
     if (tables->devices == NULL)
-        return !is_linked ? REFUSE(error, "tables-device",
+        return !is_linked && !is_control ? REFUSE(error, "tables-device",
                                    "kernel %u is for a device, and the block "
                                    "does not say how to launch it",
                                    index)
                           : NOVA_OK;
-    if (!is_linked && !is_device && (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
+    if (!is_linked && !is_device && !is_control && (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
         return REFUSE(error, "tables-device",
                       "kernel %u is a copy or a loop, and has code or flags", index);
     static const nova_device_launch NONE;
@@ -253,7 +254,8 @@ static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
     if ((kernel->core & NOVA_CORE_MASK) > NOVA_WHILE ||
         (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH &&
-         kernel->core != (NOVA_VECTOR | NOVA_CONTROL)))
+         kernel->core != (NOVA_VECTOR | NOVA_CONTROL) &&
+         kernel->core != (NOVA_DEVICE | NOVA_CONTROL)))
         return REFUSE(error, "tables-kernel-core", "kernel %u is for core %u", index, kernel->core);
     if (flags == NOVA_CONTROL && (kernel->grid != 1 || kernel->code != 0))
         return REFUSE(error, "tables-control", "kernel %u is a loop or branch, and has code",

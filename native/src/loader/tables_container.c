@@ -117,7 +117,20 @@ static uint64_t container_bookkeeping(const nova_tables *tables, const nova_laun
         if (has_output[i] != 0)
             size +=
                 (container_operand_size(tables, launch, launch->reads + i) + 63) & ~UINT64_C(63);
+    if (control->construct != NOVA_LOOP_FOR || control->length == 0 ||
+        (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) != NOVA_DEVICE)
+        return size;
+    for (uint32_t i = control->constants + control->carries; i + 1 < launch->operand_count; i++)
+        if (i < launch->reads || i >= launch->reads + control->carries)
+            size += nova_control_slice(tables, launch, control, i);
     return size;
+}
+
+uint64_t nova_control_slice(const nova_tables *tables, const nova_launch_record *launch,
+                            const nova_control_record *control, uint32_t operand)
+{
+    uint64_t slice = container_operand_size(tables, launch, operand) / (uint64_t)control->length;
+    return (slice + 63) & ~UINT64_C(63);
 }
 
 nova_status nova_control_bookkeeping(const nova_tables *tables, const nova_launch_record *launch,
@@ -231,6 +244,17 @@ static nova_status container_check_control(const nova_tables *tables,
     return NOVA_OK;
 }
 
+/* Whether all kernels of a region are for a device, or all for the host. */
+static bool container_is_for(const nova_tables *region, bool on_device)
+{
+    for (uint32_t i = 0; i < region->header->kernel_count; i++) {
+        uint32_t core = region->kernels[i].core & NOVA_CORE_MASK;
+        if (on_device ? core != NOVA_DEVICE : core >= NOVA_DEVICE)
+            return false;
+    }
+    return true;
+}
+
 /* A region writes only those of its arguments that are carries without an output buffer. */
 static nova_status container_check_writes(const nova_tables *region,
                                           const nova_control_record *control,
@@ -240,6 +264,8 @@ static nova_status container_check_writes(const nova_tables *region,
     uint64_t first = control->constants + (control->construct == NOVA_LOOP_FOR ? UINT64_C(1) : 0);
     for (uint32_t i = 0; i < region->header->launch_count; i++) {
         const nova_launch_record *launch = &region->launches[i];
+        if (region->kernels[launch->kernel].core == NOVA_DEVICE)
+            continue; /* what it writes is not known */
         for (uint32_t k = launch->reads; k < launch->operand_count; k++) {
             const nova_buffer *buffer =
                 &region->buffers[region->operands[launch->first_operand + k]];
@@ -298,6 +324,9 @@ static nova_status container_check_regions(const nova_tables *tables,
 {
     if (launch->operand_count < 2 || launch->reads < 1)
         return REFUSE(error, "a control kernel has %u operands", launch->operand_count);
+    bool on_device = (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) == NOVA_DEVICE;
+    if (control->construct == NOVA_CALL && on_device)
+        return REFUSE(error, "a kernel of a device calls a file");
     if (control->construct == NOVA_CALL)
         return container_check_call(tables, launch, control, error);
     nova_status status = container_check_control(tables, launch, control, error);
@@ -323,6 +352,8 @@ static nova_status container_check_regions(const nova_tables *tables,
         nova_tables region;
         status = nova_tables_check_one((const char *)tables->container.header + contained->offset,
                                        (size_t)contained->size, &inner, &region, error);
+        if (status == NOVA_OK && !container_is_for(&region, on_device))
+            status = REFUSE(error, "region %u has kernels for another processor", number);
         if (status == NOVA_OK)
             status = container_check_memory(tables, launch, control, &region,
                                             signature.output_count, error);

@@ -109,7 +109,7 @@ static nova_status tilings_check_kernel(const nova_tables *tables, uint32_t inde
         return REFUSE(error, "tables-tiling",
                       "the words of kernel %u end at %" PRIu64 " of %" PRIu64, index, *word,
                       tables->tiling_word_count);
-    bool is_host = nova_kernel_is_linked(kernel) || (kernel->core & NOVA_CONTROL) != 0;
+    bool is_host = (kernel->core & NOVA_CORE_MASK) < NOVA_DEVICE;
     if (!is_host)
         return tiling->rank == 0 && tiling->range_count == 0 && tiling->task_ns == 0
                    ? NOVA_OK

@@ -193,7 +193,10 @@ static void program_dealloc(ProgramObject *self)
 static PyObject *program_workspace_size(ProgramObject *self, void *closure)
 {
     (void)closure;
+    /* The tables of a device have one block; those of the host may be a container. */
     const nova_tables_header *header = self->tables.buf;
+    if (self->program != NULL)
+        header = nova_program_tables(self->program)->header;
     return PyLong_FromUnsignedLongLong(header->workspace_size);
 }
 
@@ -207,6 +210,13 @@ static PyObject *program_is_inline(ProgramObject *self, void *closure)
 {
     (void)closure;
     return PyBool_FromLong(self->program != NULL && nova_program_is_inline(self->program));
+}
+
+static PyObject *program_host_decides(ProgramObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(self->on_device != NULL &&
+                           nova_device_program_is_host_decided(self->on_device));
 }
 
 static PyObject *program_counts(PyObject *object, PyObject *unused)
@@ -239,6 +249,8 @@ static PyGetSetDef program_attributes[] = {
     {"tables", (getter)program_tables, NULL, "The block of tables that it was made from.", NULL},
     {"is_inline", (getter)program_is_inline, NULL,
      "Whether it is so short that the calling thread runs it alone.", NULL},
+    {"host_decides", (getter)program_host_decides, NULL,
+     "Whether it has loops or branches on a device that the host decides.", NULL},
     {0},
 };
 

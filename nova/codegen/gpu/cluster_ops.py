@@ -12,7 +12,7 @@ from typing import Any
 
 from nova.codegen.common.combine import Combine
 from nova.codegen.gpu.block_ops import is_equal, when
-from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.ptx_ops import warp_barrier, word
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.gpu_bindings import llvm
 from nova.ir.index import index
@@ -21,9 +21,14 @@ _LOADS = {32: ("b32", "=r"), 64: ("b64", "=l")}
 
 
 def cluster_barrier() -> None:
-    """A barrier of all threads of the cluster; they see the writes of the others."""
-    text = "barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;"
-    llvm.inline_asm(None, [], text, "~{memory}", has_side_effects=True)
+    """A barrier of all threads of the cluster; they see the writes of the others.
+
+    All lanes of a warp have to execute it together: those that took another branch are waited for,
+    and the intrinsics are neither duplicated nor moved into a branch by LLVM.
+    """
+    warp_barrier()
+    for name in ("nvvm.cluster.arrive", "nvvm.cluster.wait"):
+        ir.Operation.create(name, attributes={"aligned": ir.UnitAttr.get()})
 
 
 def cluster_rank() -> ir.Value:

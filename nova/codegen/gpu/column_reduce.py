@@ -18,6 +18,7 @@ from typing import Any
 from nova.codegen.common.cascade_sum import Cascade
 from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
 from nova.codegen.common.elements import Elements
+from nova.codegen.common.index_math import shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import (
     WARP,
@@ -49,6 +50,8 @@ from nova.ir.symbolic.size_table import Extent, is_number, typical
 _MAX_PARTS = 32
 _MIN_ROWS = 4
 """Minimum rows per thread, if there are that many."""
+_UNROLLED = 4
+"""Rows whose loads are independent of each other."""
 _MAX_CLUSTER, _MAX_BLOCKS, _MIN_CLUSTER_ROWS = 8, 2 * 132, 16
 """Blocks of a cluster and of the launch, which is one wave of a large device, and minimum rows per
 thread of a cluster."""
@@ -146,10 +149,15 @@ def _can_exchange(kernel: DeviceKernel) -> bool:
 
 
 def _reads_rows(nest: LoopNest, rank: int) -> bool:
-    """Whether adjacent columns are contiguous in memory, in each row."""
+    """Whether adjacent columns are contiguous in memory, in each row; others are one per row."""
     last, row = nest.loops[rank - 1], along_row(nest, rank)[0]
-    return any(is_number(s, 1) for s in last.strides) and not any(
-        is_number(s, 1) for s in row.strides
+    contiguous_rows = [
+        column_stride
+        for column_stride, row_stride in zip(last.strides, row.strides, strict=True)
+        if is_number(row_stride, 1)
+    ]
+    return any(is_number(stride, 1) for stride in last.strides) and all(
+        is_number(stride, 0) for stride in contiguous_rows
     )
 
 
@@ -222,10 +230,22 @@ class ColumnReduceCode(ElementwiseCode):
             results = self._apply(elements, where, [[value] for value in values], row_ivs)
             return [value for (value,) in results]
 
-        def part_iteration(number: Any, values: list[Any]) -> list[Any]:
-            return iteration(arith.addi(arith.muli(number, index(parts)), self.part), values)
+        count = size // parts
+        unrolled = _UNROLLED if isinstance(count, int) and count % _UNROLLED == 0 else 1
 
-        partials = Cascade(names).emit_loop(size // parts, 1, units, part_iteration)
+        def part_iteration(number: Any, values: list[Any]) -> list[Any]:
+            row = arith.addi(arith.muli(number, index(parts * unrolled)), self.part)
+            for k in range(unrolled):
+                values = iteration(shifted(row, k * parts), values)
+            return values
+
+        partials = Cascade(names).emit_loop(
+            count if unrolled == 1 else count // unrolled,
+            1,
+            units,
+            part_iteration,
+            terms_per_iteration=unrolled,
+        )
         remaining = size % parts
         if not is_number(remaining, 0):
             more = scf.IfOp(
@@ -254,8 +274,8 @@ class ColumnReduceCode(ElementwiseCode):
         first = memref.extract_aligned_pointer_as_index(slots)
         return load_over_cluster(first, self.lane, value.type, combiner(name), self.plan.cluster)
 
-    def finish(self) -> None:
-        """End the code: other blocks may still read the shared memory of this one."""
+    def leave_cluster(self) -> None:
+        """After the last reduction: wait until no block reads the shared memory of another."""
         if self.plan.cluster > 1:
             cluster_barrier()
 
@@ -300,10 +320,10 @@ def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadP
     last = kernel.ops.index(list(kernel.nests)[plan.shared_ops - 1])
     for op in kernel.ops[: last + 1]:
         kernel.emit_op(op, flat, mapping, emit_nest)
+    code.leave_cluster()
     with code.emit_in_owners():
         for op in kernel.ops[last + 1 :]:
             kernel.emit_op(op, flat, mapping, emit_nest)
-    code.finish()
 
 
 COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns)

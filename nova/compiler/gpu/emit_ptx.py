@@ -7,6 +7,9 @@ of an undefined function. Both are checked first.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from nova.artifact.device_image import check_calls
@@ -28,6 +31,11 @@ from nova.ir.diagnostics import place_of
 from nova.ir.walk import every_op
 
 _SHARED = "__dynamic_shmem__"
+_DEFINITION = re.compile(r"^define ", re.MULTILINE)
+_KERNEL = "define ptx_kernel "
+_SHARED_DECLARATION = re.compile(r"^\.extern \.shared .*;$", re.MULTILINE)
+_PART = 150_000
+"""Characters of LLVM IR that one thread compiles: about a tenth of a second."""
 # MLIR's translation aborts on intrinsics that it does not know; Nova itself calls these.
 _DEVICE_INTRINSICS = frozenset(("llvm.nvvm.ex2.approx.ftz.f", "llvm.nvvm.vote.ballot.sync"))
 # Library calls of LLVM for integers wider than 64 bits, which devices do not have.
@@ -114,3 +122,34 @@ def compile_ptx(text: str, target: Target) -> str:
     ptx = emit(machine, module, ASSEMBLY).decode()
     check_calls(ptx, target.cpu)
     return ptx
+
+
+def split_kernels(text: str) -> list[str]:
+    """Modules with some kernels each, in order, of LLVM IR with many: threads compile them.
+
+    The cut depends on the text alone. A text with functions other than kernels stays whole.
+    """
+    starts = [match.start() for match in _DEFINITION.finditer(text)]
+    if len(text) < 2 * _PART or not all(text.startswith(_KERNEL, at) for at in starts):
+        return [text]
+    end = text.index("\n}\n", starts[-1]) + 3
+    bounds = [starts[0]]
+    for at in starts[1:]:
+        if at - bounds[-1] >= _PART:
+            bounds.append(at)
+    pieces = [text[a:b] for a, b in pairwise([*bounds, end])]
+    return [text[: starts[0]] + piece + text[end:] for piece in pieces]
+
+
+def join_ptx(parts: Sequence[str]) -> str:
+    """One PTX module of several: their headers and declarations are the same."""
+    if len(parts) == 1:
+        return parts[0]
+    declared: dict[str, None] = {}
+    bodies = []
+    for part in parts:
+        header, _, body = part.partition(".address_size 64\n")
+        declared.update(dict.fromkeys(_SHARED_DECLARATION.findall(body)))
+        bodies.append(_SHARED_DECLARATION.sub("", body))
+    declarations = "".join(f"{line}\n" for line in declared)
+    return f"{header}.address_size 64\n\n{declarations}{''.join(bodies)}"

@@ -8,7 +8,7 @@ constant becomes an `int`. Use it through `nova/core/sizes`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import gcd, prod
 from typing import Any, NoReturn, TypeAlias, Union
@@ -26,6 +26,7 @@ MAX_SIZE = 2**31 - 1
 """The upper bound of a symbol that was declared without one."""
 
 
+_MOST_QUOTIENTS = 3
 _MOST_CORNER_ATOMS = 6
 
 
@@ -162,11 +163,36 @@ class SizeExpr:
         """The least and the greatest value: may be wider than exact.
 
         A polynomial that is linear in each atom has its extrema at corners of the bounds of the
-        atoms; for the others, interval arithmetic.
+        atoms; for the others, interval arithmetic. A floor quotient next to other terms is also
+        compared with its dividend: `n // 2 - n` is never positive.
         """
         if self._bounds is None:
-            self._bounds = self._corner_bounds() or self._interval_bounds()
+            low, high = self._corner_bounds() or self._interval_bounds()
+            for least, greatest in self._quotient_bounds():
+                low, high = max(low, least), min(high, greatest)
+            self._bounds = low, high
         return self._bounds
+
+    def _quotient_bounds(self) -> Iterator[Bounds]:
+        """Bounds by `a - d + 1 <= (a // d) * d <= a`, for each term that is such a quotient."""
+        quotients = [
+            (atom, n)
+            for monomial, n in self._terms
+            for atom, power in monomial
+            if len(monomial) == 1 and power == 1 and isinstance(atom, Compound)
+        ]
+        if len(self._terms) == 1 or len(quotients) > _MOST_QUOTIENTS:
+            return
+        for atom, n in quotients:
+            if atom.function != "floordiv" or not isinstance(atom.second, int) or atom.second < 1:
+                continue
+            rest = (self - n * SizeExpr((((((atom, 1),), 1)),))) * atom.second
+            ends = (n * atom.first, n * (atom.first - atom.second + 1))
+            least, greatest = ends if n < 0 else ends[::-1]
+            yield (
+                -(-bounds(rest + least)[0] // atom.second),
+                bounds(rest + greatest)[1] // atom.second,
+            )
 
     def _corner_bounds(self) -> Bounds | None:
         powers: dict[Atom, int] = {}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import TensorType
+from nova.core.sizes import Size, SizeExpr, known_less
 from nova.errors import NovaError, OnnxError, UnsupportedOpError
 from nova.frontends.onnx.element_types import (
     ELEMENT_TYPES,
@@ -29,6 +30,7 @@ from nova.frontends.onnx.node import EMPTY, Node
 from nova.frontends.onnx.package import onnx_package
 from nova.frontends.onnx.read import OnnxModel
 from nova.frontends.onnx.rows import load_rows
+from nova.frontends.onnx.sized import SizedTensors
 from nova.frontends.onnx.table import ROWS, Row
 from nova.graph.interpret import evaluate
 from nova.graph.order import topological
@@ -110,6 +112,7 @@ class Importer:
     def __init__(self, model: OnnxModel):
         load_rows()
         self.model = model
+        self.sizes = SizedTensors()
         self.nodes = 0
         self.depth = 0
         self.functions = {(f.domain, f.name): f for f in model.proto.functions}
@@ -195,6 +198,9 @@ class Importer:
         node = Node(
             proto.op_type, version or 1, inputs, attrs, len(proto.output), self, scope, title
         )
+        sized = self.sizes.evaluate(node)
+        if sized is not None:
+            return [sized]
         results = entry.build(node)
         if results is NotImplemented:
             return self._expand(proto, domain, version, inputs, attrs, scope)
@@ -360,13 +366,13 @@ def input_shape(info: Any, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
     return tuple(shape)
 
 
-def make_placeholder(element: int, shape: Sequence[int], name: str) -> Any:
+def make_placeholder(element: int, shape: Sequence[Size], name: str) -> Any:
     """A tensor, or the codes of a narrow type, whose value a run supplies."""
-    sizes = tuple(int(n) for n in shape)
+    sizes = tuple(n if isinstance(n, SizeExpr) else int(n) for n in shape)
     if element in NARROW:
         return Coded(Tensor(TensorType(sizes, NARROW[element].code), name=name), element)
     dtype = dtype_of(element)
-    if prod(sizes) < 0:
+    if known_less(prod(sizes), 0):
         raise OnnxError(f"input {name!r} has the shape {sizes}")
     return Tensor(TensorType(sizes, dtype), name=name)
 

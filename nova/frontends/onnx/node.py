@@ -98,8 +98,11 @@ class Node:
             hint="pass their values at import: values={name: array}",
         )
 
-    def ints(self, position: int) -> tuple[int, ...]:
-        """The value of an input of integers, flat."""
+    def ints(self, position: int) -> tuple[Any, ...]:
+        """The value of an input of integers, flat; elements of a shape may be symbolic sizes."""
+        sizes = self.importer.sizes.find(self.value(position))
+        if sizes is not None:
+            return tuple(sizes.reshape(-1))
         array = self.array(position)
         if array.dtype.kind not in "iub":
             raise OnnxError(f"input {position} of {self.op} has {array.dtype} instead of integers")
@@ -112,7 +115,7 @@ class Node:
             raise OnnxError(f"input {position} of {self.op} has {array.size} elements, not one")
         return array.reshape(()).item()
 
-    def axes(self, position: int, name: str = "axes") -> tuple[int, ...] | None:
+    def axes(self, position: int, name: str = "axes") -> tuple[Any, ...] | None:
         """Axes from an attribute (older versions) or an input; None if there are none."""
         if name in self.attrs:
             return tuple(self.attrs[name])

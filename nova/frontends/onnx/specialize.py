@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dlpack import as_numpy, is_array
+from nova.core.sizes import Shape
 from nova.errors import (
     ArgumentDTypeError,
     ArgumentNameError,
@@ -38,6 +39,7 @@ from nova.frontends.onnx.importer import (
     make_placeholder,
 )
 from nova.frontends.onnx.read import OnnxModel
+from nova.frontends.onnx.sized import is_symbolic, symbolic_shape
 from nova.graph.tensor import Tensor
 
 # A larger argument is data and not a shape: its value is never made a constant.
@@ -95,6 +97,28 @@ class Specializer:
 
     def _inputs(self, arguments: Mapping[str, Any] | None, fixed: Any) -> dict[str, Any]:
         return {info.name: self._input(info, arguments, fixed) for info in self.inputs}
+
+    def has_free_axes(self) -> bool:
+        """Whether an input has an axis without a size."""
+        return any(is_symbolic(self._all_sizes(info) or ()) for info in self._free_inputs())
+
+    def symbolic_graph(self) -> OnnxGraph:
+        """The graph for all sizes of the axes without one."""
+        inputs: dict[str, Any] = {n: constant(v) for n, v in self.values.items()}
+        for info in self._free_inputs():
+            shape = self._all_sizes(info)
+            if shape is None:
+                raise OnnxError(f"input {info.name!r} is not a tensor of a declared rank")
+            inputs[info.name] = make_placeholder(info.type.tensor_type.elem_type, shape, info.name)
+        return Importer(self.model).build({name: inputs[name] for name in self.names})
+
+    def _free_inputs(self) -> list[Any]:
+        return [info for info in self.inputs if info.name not in self.values]
+
+    def _all_sizes(self, info: Any) -> Shape | None:
+        if info.type.WhichOneof("value") != "tensor_type":
+            return None
+        return self.shapes.get(info.name) or symbolic_shape(info, self.sizes)
 
     def _fixable(
         self, error: OnnxValueError, arguments: Mapping[str, Any] | None, fixed: Mapping[str, Any]

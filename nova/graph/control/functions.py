@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nova.core.dtypes import TensorType, bool_, i64
+from nova.core.dtypes import TensorType, bool_, i64, u64
 from nova.core.location import user_location
 from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.sizes import Size, SizeExpr, at_most, known_equal
@@ -61,6 +61,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     number = _scalar("switch", "the index", index)
     if not (number.dtype.is_integer or number.dtype is bool_):
         raise _fail(f"switch: the index is {number.type}", "pass an integer, or cast it to i64")
+    if number.dtype is u64:  # indices of 2**63 and more are negative as i64
+        number = F.minimum(number, len(functions) - 1)
     return _branches("switch", cast(number, i64), functions, operands)
 
 

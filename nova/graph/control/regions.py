@@ -73,7 +73,7 @@ def close(traced: Sequence[Traced]) -> tuple[list[Tensor], list[list[Tensor]], l
     """
     captures: dict[int, Tensor] = {}
     for one in traced:
-        for captured in _captured(one):
+        for captured in older_tensors(one.region.results, one.begin, one.region.params):
             captures.setdefault(id(captured), captured)
     outer = list(captures.values())
     params: list[list[Tensor]] = []
@@ -87,12 +87,16 @@ def close(traced: Sequence[Traced]) -> tuple[list[Tensor], list[list[Tensor]], l
     return outer, params, regions
 
 
-def _captured(traced: Traced) -> list[Tensor]:
-    """Tensors from outside that a trace uses: older nodes, and leaves that are not literals."""
-    params = {id(p) for p in traced.region.params}
+def older_tensors(
+    results: Sequence[Tensor], begin: int, stop: Sequence[Tensor] = ()
+) -> list[Tensor]:
+    """Tensors from outside that a trace uses: older nodes, and leaves that are not literals.
+
+    `begin` is the serial number of the first tensor of the trace; those in `stop` are its own.
+    """
     captured: dict[int, Tensor] = {}
-    visited: set[int] = set(params)
-    stack = list(reversed(traced.region.results))
+    visited: set[int] = {id(t) for t in stop}
+    stack = list(reversed(results))
     while stack:
         node = stack.pop()
         if id(node) in visited:
@@ -101,7 +105,7 @@ def _captured(traced: Traced) -> list[Tensor]:
         if node.op is None:
             if not (node.fixed and node.data is not None):
                 captured[id(node)] = node
-        elif node.serial < traced.begin:
+        elif node.serial < begin:
             captured[id(node)] = node
         else:
             stack.extend(reversed(node.inputs))

@@ -127,12 +127,16 @@ def _row_type(stacked: Any) -> Any:
 
 def read_rows(stacked: Any, position: Any, type_: Any) -> Any:
     """The slice of a value at a position along the first axis, which `type_` may keep."""
+    if 0 in type_.shape:  # MLIR takes no offset in an axis of size 0
+        return tensor.empty(list(type_.shape), type_.element_type)
     shape = list(stacked.type.shape)
     return _slice_op("tensor.extract_slice", [type_], [stacked], shape, position)
 
 
 def write_rows(row: Any, into: Any, position: Any) -> Any:
     """`into` with the slice at a position along the first axis replaced by `row`."""
+    if 0 in into.type.shape:
+        return into
     return _slice_op(
         "tensor.insert_slice", [into.type], [row, into], list(into.type.shape), position
     )

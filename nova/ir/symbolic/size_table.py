@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from math import isqrt, log2
@@ -49,6 +50,9 @@ products must fit into 64 bits: code is generated for large sizes, with tails.""
 _LEAST_MARKER = 67
 """Smallest prime that marks the value of an expression: it divides no static number."""
 
+_MOST_ELEMENTS = 1 << 40
+"""Elements of a tensor of representative sizes, roughly."""
+
 _ATTEMPTS = 64
 """Primes that are tried before larger ones."""
 
@@ -64,6 +68,8 @@ class SizeTable:
     dims: tuple[Dim, ...]
     representatives: Mapping[str, int]
     sizes: tuple[SizeExpr, ...]
+    typical_dims: tuple[tuple[str, int], ...] = ()
+    """Dims that decisions take for other numbers, see `with_typical`."""
 
     # --- text -----------------------------------------------------------------------------------
 
@@ -107,7 +113,14 @@ class SizeTable:
 
     @cached_property
     def _powers(self) -> dict[str, int]:
-        return {name: 1 << round(log2(n)) for name, n in self.representatives.items()}
+        powers = {name: 1 << round(log2(n)) for name, n in self.representatives.items()}
+        return {**powers, **dict(self.typical_dims)}
+
+    def with_typical(self, size: SizeExpr, number: int) -> SizeTable:
+        """The same table, with decisions for sizes where `size` is about `number`."""
+        unit = evaluate(size, {dim.name: 1 for dim in self.dims})
+        each = max(1, round((number / max(1, unit)) ** (1 / len(size.symbols))))
+        return replace(self, typical_dims=tuple((dim.name, each) for dim in size.symbols))
 
     def size(self, number: int) -> Size:
         """The expression that a number of the IR stands for; static numbers unchanged."""
@@ -255,12 +268,17 @@ def typical(size: Size) -> int:
     return table.typical(size)
 
 
-def longest_size(size: Size) -> int:
-    """The greatest value of a size, by the upper bounds of the dims."""
+def bounds_of(size: Size) -> tuple[int, int]:
+    """The least and the greatest value of a size, by the bounds of the dims."""
     table = _ACTIVE.get()
     if isinstance(size, int) or table is None:
-        return bounds(size)[1]
-    return bounds(substitute(size, {d.name: size_of(d) for d in table.dims}))[1]
+        return bounds(size)
+    return bounds(substitute(size, {d.name: size_of(d) for d in table.dims}))
+
+
+def longest_size(size: Size) -> int:
+    """The greatest value of a size, by the upper bounds of the dims."""
+    return bounds_of(size)[1]
 
 
 def is_number(size: Size, *numbers: int) -> bool:
@@ -289,10 +307,11 @@ def static_size(number: int, construct: str) -> int:
 
 
 def choose_representatives(
-    dims: Sequence[Dim], sizes: Iterable[Size], numbers: Iterable[int]
+    dims: Sequence[Dim], sizes: Iterable[Size], numbers: Iterable[int], degree: int = 1
 ) -> SizeTable:
     """Representatives for `dims`: `sizes` are the expressions, `numbers` the static numbers.
 
+    `degree` is that of the number of elements of the largest tensor, which must be in memory.
     Every expression has large prime factors, none divides a static number, and all differ.
     """
     every = dict.fromkeys(s for s in sizes if isinstance(s, SizeExpr))
@@ -300,6 +319,7 @@ def choose_representatives(
     static = {abs(n) + k for n in numbers if abs(n) >= _LEAST_MARKER for k in (-1, 0, 1)}
     values: dict[str, int] = {}
     candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
+    candidate = min(candidate, max(_LEAST_MARKER, int(_MOST_ELEMENTS ** (1 / degree))))
     for dim in dims:
         for attempt in count(1):
             candidate = _next_prime(max(candidate, dim.min))

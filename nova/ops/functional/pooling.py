@@ -11,6 +11,7 @@ from nova.core.dtypes import TensorType, accumulator, bool_
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.functional.common import as_floats, as_tensor, choice, function, number, to_dtype
 from nova.ops.functional.convolution import Sizes, pad_spatial, spatial_sizes, with_batch
+from nova.ops.functional.sampling import cubic_weights
 from nova.ops.reductions import lowest
 from nova.ops.table import Op, register
 
@@ -198,8 +199,8 @@ def _lp_pool(rank: int) -> Any:
 
 # --- interpolate ----------------------------------------------------------------------------------
 
-_LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
-_MODES = ("nearest", "nearest-exact", *_LINEAR)
+_RANKS = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+_MODES = ("nearest", "nearest-exact", *_RANKS, "area")
 
 
 def _interpolate(
@@ -213,7 +214,7 @@ def _interpolate(
     (x,) = as_floats(F, x)
     choice("interpolate", "mode", mode, _MODES)
     rank = len(x.shape) - 2
-    if rank < 1 or _LINEAR.get(mode, rank) != rank:
+    if rank < 1 or _RANKS.get(mode, rank) != rank:
         raise ShapeError(f"interpolate: {x.shape} for mode {mode!r}")
     if (size is None) == (scale_factor is None):
         raise AttributeValueError("interpolate: needs size or scale_factor, not both")
@@ -231,6 +232,8 @@ def _interpolate(
         sizes = spatial_sizes(
             "interpolate", "size", tuple(floor(n * f) for n, f in scaled if f is not None), rank
         )
+    if mode == "area":
+        return _adaptive_pool(rank, True)(F, x, sizes)
     wide = to_dtype(F, x, accumulator(x.dtype))
     for axis, (count, factor) in enumerate(zip(sizes, factors, strict=True), 2):
         wide = _resize_axis(F, wide, axis, count, factor, mode, align_corners)
@@ -251,13 +254,30 @@ def _resize_axis(
     if corners:
         place = at * ((n - 1) / (count - 1) if count > 1 else 0.0)
     else:
-        place = np.maximum((at + 0.5) * scale - 0.5, 0.0)
+        place = (at + 0.5) * scale - 0.5
+    if mode == "bicubic":
+        return _resize_cubic(F, x, axis, place)
+    place = np.maximum(place, 0.0)
     low = np.minimum(np.floor(place).astype(np.int64), n - 1)
     high = np.minimum(low + 1, n - 1)
     shape = [count if i == axis else 1 for i in range(len(x.shape))]
     weight = (place - low).reshape(shape).astype(x.dtype.numpy)
     first, second = F.take(x, low, axis=axis), F.take(x, high, axis=axis)
     return first * (1 - weight) + second * weight
+
+
+def _resize_cubic(F: Any, x: Any, axis: int, place: np.ndarray) -> Any:
+    """Four elements each, by Keys's cubic convolution; those outside are the nearest inside."""
+    low = np.floor(place).astype(np.int64)
+    share = place - low
+    shape = [len(place) if i == axis else 1 for i in range(len(x.shape))]
+    total = None
+    for offset, distance in ((-1, share + 1), (0, share), (1, 1 - share), (2, 2 - share)):
+        weight = cubic_weights(distance, outer=offset in (-1, 2))
+        index = np.clip(low + offset, 0, x.shape[axis] - 1)
+        term = F.take(x, index, axis=axis) * weight.reshape(shape).astype(x.dtype.numpy)
+        total = term if total is None else total + term
+    return total
 
 
 def _ranks(make: Any, name: str, doc: str) -> tuple[Op, ...]:
@@ -286,8 +306,8 @@ ROWS: tuple[Op, ...] = (
     *_ranks(_lp_pool, "lp_pool", "The p-norm of each window of {rank} spatial axes.")[:2],
     function(
         "interpolate",
-        "The spatial axes resized: mode 'nearest', 'nearest-exact', 'linear', 'bilinear' or "
-        "'trilinear'.",
+        "The spatial axes resized: mode 'nearest', 'nearest-exact', 'linear', 'bilinear', "
+        "'trilinear', 'bicubic' or 'area'.",
         _interpolate,
     ),
 )

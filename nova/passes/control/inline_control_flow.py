@@ -1,12 +1,13 @@
-"""`inline-control-flow`: control functions become scf ops in `main` again."""
+"""`inline-control-flow`: control functions that need the host become scf ops in `main` again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import UnsupportedOpError
+from nova.ir.attributes import DEVICE
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.clone import clone_into
 from nova.ir.control_flow.emit_scf import read_rows, write_rows
@@ -19,45 +20,92 @@ from nova.ir.control_flow.functions import (
 )
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
-from nova.ir.walk import main_function
+from nova.ir.walk import every_op, functions, main_function
 from nova.passes.base import Pass, UpstreamPass
+from nova.passes.control.scalar_loops import emit_scalar_loop, is_scalar_loop
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
+from nova.passes.kernels.form_host_regions import inline_host_regions
 
 
 @record
 class InlineControlFlow(Pass):
-    """Undo `outline-control-flow`: write every call of a control function as a scf op.
+    """Undo `outline-control-flow` for loops and branches that a device cannot run.
 
-    For devices, which run a loop or branch in one kernel (see `pin-control-flow`). The passes
-    before have lowered the regions as programs of their own.
+    These have a region with ops that are pinned to the host, or with loops over single elements,
+    which are not programs of their own. Their calls become scf ops, with all control functions
+    inside of them: one kernel, which runs on the host (see `pin-control-flow`). Loops over single
+    numbers become scalar code of a device kernel (`scalar_loops.py`).
     """
 
     name: ClassVar[str] = "inline-control-flow"
     reads_regions: ClassVar[bool] = True
 
     def run(self, module: ir.Module) -> None:
-        main = main_function(module)
-        controls = {name_of(f): f for f in control_functions(module)}
-        regions = {name_of(m): m for m in region_modules(module)}
-        for op in list(main.entry_block.operations):
-            op = op.operation
-            if not is_call(op) or op.attributes["callee"].value not in controls:
-                continue
-            control = Control.of(controls[op.attributes["callee"].value])
-            bodies = [main_function(regions[name]).entry_block for name in control.regions]
-            with ir.InsertionPoint(op), op.location:
-                results = _emit(control, op, bodies)
-            for old, new in zip(op.results, results, strict=True):
-                old.replace_all_uses_with(new)
-            op.erase()
-        for function in controls.values():
-            function.operation.erase()
-        for region in regions.values():
-            region.operation.erase()
-        if controls:
+        if _inline_controls(module, needs_host):
             # Constants move out of the loops, and slices become structured ops.
             UpstreamPass("canonicalize,cse", verify=False).run(module)
             ConvertTensorToLinalg().run(module)
+
+
+def needs_host(region: Any) -> bool:
+    """Whether the module of a region has ops that cannot be kernels of a device.
+
+    Regions inside of it come first: their control functions are scf ops by now if they need it.
+    """
+    if any(DEVICE.has(f) for f in functions(region)):
+        return True
+    operations = [op.operation for op in main_function(region).entry_block.operations]
+    return any(DEVICE.has(op) or _is_host_flow(op) for op in operations)
+
+
+def _is_host_flow(op: Any) -> bool:
+    """Whether an op is a loop or branch that one thread of a device cannot run (pin-control-flow).
+
+    Loops over elements that load and store them are left (scatters and sorts), and over numbers.
+    """
+    inside = every_op(op) if op.name.startswith("scf.") else []
+    return any(
+        inner.name.startswith("linalg.")
+        or inner.name == "tensor.empty"
+        or (inner.name == "scf.while" and any(map(_is_tensor, inner.results)))
+        for inner in inside
+    )
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def _inline_controls(module: Any, is_inlined: Callable[[Any], bool]) -> bool:
+    """Inline the control functions with a region for which `is_inlined`; whether there is one."""
+    main = main_function(module)
+    controls = {name_of(f): f for f in control_functions(module)}
+    regions = {name_of(m): m for m in region_modules(module)}
+    changed = False
+    for op in list(main.entry_block.operations):
+        op = op.operation
+        if not is_call(op) or op.attributes["callee"].value not in controls:
+            continue
+        function = controls[op.attributes["callee"].value]
+        control = Control.of(function)
+        modules = [regions[name] for name in control.regions]
+        is_scalar = is_scalar_loop(control, op, modules)
+        if not is_scalar and control.construct != "call" and not any(map(is_inlined, modules)):
+            continue
+        changed = True
+        for region in modules:
+            inline_host_regions(region, main_function(region))
+            _inline_controls(region, lambda _: True)
+        with ir.InsertionPoint(op), op.location:
+            if is_scalar:
+                results: Sequence[Any] = emit_scalar_loop(control, op, modules)
+            else:
+                results = _emit(control, op, [main_function(m).entry_block for m in modules])
+        for old, new in zip(op.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        for gone in (op, function.operation, *(m.operation for m in modules)):
+            gone.erase()
+    return changed
 
 
 def _emit(control: Control, call: Any, bodies: list[Any]) -> Sequence[Any]:

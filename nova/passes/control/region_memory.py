@@ -3,7 +3,8 @@
 A control function has one buffer for itself, after its results. `native/src/exec/control.c` divides
 it the same way: a header, one pointer for each argument and result of a region, a second buffer for
 each carry (an iteration reads one and writes the other) that the region does not update in place,
-and the workspace of the regions.
+and the workspace of the regions. On a device, loops over slices also have a buffer for one slice of
+each operand and result: kernels need their addresses fixed and aligned.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WHILE_ITERATIONS = 16
 """Estimated iterations of a loop that ends by its condition."""
 
 
-def control_memory(function: Any, regions: list[Any]) -> int:
+def control_memory(function: Any, regions: list[Any], on_device: bool = False) -> int:
     """The bytes of the buffer of a control function."""
     control = Control.of(function)
     if control.construct == "call":
@@ -40,6 +41,9 @@ def control_memory(function: Any, regions: list[Any]) -> int:
             for i, t in enumerate(_carries(function, control, first))
             if i not in in_place
         )
+        if on_device and control.construct == "for" and control.length:
+            slices = _slices(function, control, first)
+            size += sum(_aligned(nbytes(t) // control.length) for t in slices)
     return size + max((_aligned(Main(r).workspace) for r in regions), default=0)
 
 
@@ -56,6 +60,12 @@ def control_work(function: Any, regions: list[Any]) -> int:
 
 def _carries(function: Any, control: Control, first: int) -> list[Any]:
     return list(function.type.inputs)[first : first + control.carries]
+
+
+def _slices(function: Any, control: Control, first: int) -> list[Any]:
+    """The operands and results of which an iteration has one slice."""
+    types = list(function.type.inputs)
+    return types[control.consts + control.carries : first] + types[first + control.carries :]
 
 
 def _work(region: Any) -> int:

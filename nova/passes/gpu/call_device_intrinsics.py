@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from nova.codegen.gpu.ptx_ops import narrow_pair
 from nova.core.records import record
-from nova.ir.bindings import ir, vector
+from nova.ir.bindings import arith, ir, vector
 from nova.ir.gpu_bindings import llvm
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
@@ -25,6 +25,13 @@ _INTRINSICS = {
     "math.trunc": "llvm.trunc",
 }
 
+_FOLLOWED = {
+    f"arith.{name}"
+    for name in ("addf", "subf", "mulf", "divf", "negf", "select", "maximumf", "minimumf")
+}
+_MAX_FOLLOWED = 32
+"""Ops on f32 between a quotient and the roundings that it is used for."""
+
 
 @record
 class CallDeviceIntrinsics(Pass):
@@ -34,11 +41,21 @@ class CallDeviceIntrinsics(Pass):
     and would round an f32 to bf16 with seven integer instructions. LLVM has instructions for each
     of these on every device; one rounds two elements of a vector to bf16. That is inline PTX,
     because bf16 is not an arithmetic type on this path through LLVM (`compiler/llvm/compat.py`).
+    A quotient that is only used for results of 16 bits is computed with an error of 2 ulp of an
+    f32: a correctly rounded one takes several times as many instructions, and a branch.
     """
 
     name: ClassVar[str] = "call-device-intrinsics"
 
     def run(self, module: ir.Module) -> None:
+        for op in find_ops(module, "arith.divf"):
+            if isinstance(op.results[0].type, ir.F32Type) and _is_rounded_later(op):
+                with op.location, ir.InsertionPoint(op):
+                    quotient = llvm.inline_asm(
+                        op.results[0].type, list(op.operands), "div.full.f32 $0, $1, $2;", "=f,f,f"
+                    )
+                op.results[0].replace_all_uses_with(quotient)
+                op.erase()
         for op in find_ops(module, *_INTRINSICS, "arith.truncf"):
             with op.location, ir.InsertionPoint(op):
                 if op.name in _INTRINSICS:
@@ -62,6 +79,31 @@ def _call(name: str, type_: Any, operands: list[Any]) -> Any:
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
         },
     ).results[0]
+
+
+def _is_rounded_later(op: Any) -> bool:
+    """Whether everything that depends on a result, in f32, is rounded to a 16-bit float."""
+    waiting, visited = [op], set()
+    while waiting:
+        op = waiting.pop()
+        if op in visited:
+            continue
+        visited.add(op)
+        users = [use.owner.operation for use in op.results[0].uses]
+        if not users or len(visited) > _MAX_FOLLOWED:
+            return False
+        for user in users:
+            if user.name in _FOLLOWED and isinstance(user.results[0].type, ir.F32Type):
+                waiting.append(user)
+            elif not _rounds_to_16_bits(user):
+                return False
+    return True
+
+
+def _rounds_to_16_bits(op: Any) -> bool:
+    if op.name == "llvm.inline_asm":
+        return op.attributes["asm_string"].value.startswith("cvt.rn.bf16x2.f32")
+    return op.name == "arith.truncf" and isinstance(op.results[0].type, ir.F16Type | ir.BF16Type)
 
 
 def _rounds_to_bf16(op: Any) -> bool:
@@ -90,6 +132,8 @@ def _round_to_bf16(value: Any) -> Any:
 
 
 def _round_element(value: Any) -> Any:
-    bits = ir.IntegerType.get_signless(16)
-    word = llvm.inline_asm(bits, [value], "cvt.rn.bf16.f32 $0, $1;", "=h,f")
-    return llvm.bitcast(ir.BF16Type.get(), word)
+    """One element, by the instruction for two: that for one takes many times as long."""
+    f32, i16 = ir.F32Type.get(), ir.IntegerType.get_signless(16)
+    zero = arith.ConstantOp(f32, ir.FloatAttr.get(f32, 0.0)).result
+    word = narrow_pair(value, zero, "bf16")
+    return llvm.bitcast(ir.BF16Type.get(), arith.trunci(i16, word))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nova.codegen.common.size_loads import (
     check_constants,
@@ -11,11 +11,13 @@ from nova.codegen.common.size_loads import (
     load_sizes,
     moved_sizes,
     size_texts,
+    symbolic_numbers,
 )
 from nova.core.records import record
+from nova.core.sizes import Size
 from nova.core.targets import Target, parse_target
 from nova.errors import LoweringError, SymbolicSizeError
-from nova.ir.attributes import CONTAINER_MODULE, LAUNCH
+from nova.ir.attributes import CONTAINER_MODULE, LAUNCH, SYMBOLIC
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
@@ -28,6 +30,9 @@ from nova.ir.walk import every_op, find_ops, kernels, main_function, require_buf
 from nova.passes.base import Pass
 from nova.passes.kernels.bools_as_bytes import store_bools_as_bytes
 from nova.passes.kernels.pin_control_flow import find_host_flow
+
+if TYPE_CHECKING:
+    from nova.codegen.gpu.size_classes import SizeClass
 
 
 @record
@@ -73,11 +78,41 @@ class LowerDeviceKernels(Pass):
         CONTAINER_MODULE.set(module.operation)
         table = SizeTable.of(main)
         numbers: dict[str, int] | None = None if table is None else {}
+        classes = {} if table is None else self._make_classes(module, main, table, target)
         for kernel in kernels(module):
-            with table.active() if table is not None else nullcontext():
+            size_class = classes.get(kernel.name.value)
+            with size_class.table.active() if size_class is not None else nullcontext():
                 self._lower(kernel, target, numbers)
+                if size_class is not None:
+                    _limit_to_class(kernel, size_class.indicator)
         if numbers is not None:
             _pass_sizes(main, declare_sizes(module, main, numbers))
+
+    def _make_classes(
+        self, module: ir.Module, main: Any, table: SizeTable, target: Target
+    ) -> dict[str, SizeClass]:
+        """Copy kernels that are compiled for several classes of sizes; the class of each, by name.
+
+        `main` calls all of them, and the sizes of a call leave one of them with blocks.
+        """
+        from nova.codegen.gpu.size_classes import find_classes  # loads the device dialects
+
+        options = {"target": target, "tf32": self.tf32, "gpu_gemm": self.gpu_gemm}
+        classes: dict[str, SizeClass] = {}
+        for kernel in kernels(module):
+            *others, last = find_classes(kernel, table, options)
+            name = kernel.name.value
+            classes[name] = last
+            for number, size_class in enumerate(others):
+                copy = kernel.operation.clone(ir.InsertionPoint(kernel.operation))
+                copy.attributes["sym_name"] = ir.StringAttr.get(f"{name}_class{number}")
+                classes[f"{name}_class{number}"] = size_class
+            for call in [op for op in main.entry_block.operations if _calls(op, name)]:
+                for number in range(len(others)):
+                    with ir.InsertionPoint(call.operation), call.location:
+                        callee = ir.FlatSymbolRefAttr.get(f"{name}_class{number}")
+                        func.CallOp([], callee, list(call.operation.operands))
+        return classes
 
     def _lower(self, kernel: Any, target: Target, numbers: dict[str, int] | None) -> None:
         """Lower a kernel; `numbers` are the positions of the sizes that kernels take."""
@@ -132,6 +167,19 @@ class LowerDeviceKernels(Pass):
             numbers = {"blocks": shape.blocks, "flops": flops, "bytes": moved_sizes(kernel)}
             texts = {name: size_texts([size]) for name, size in numbers.items()}
             view.symbolic = ir.DictAttr.get(texts)
+
+
+def _calls(op: Any, name: str) -> bool:
+    return op.operation.name == "func.call" and op.callee.value == name
+
+
+def _limit_to_class(kernel: Any, indicator: Size) -> None:
+    """Let a kernel have no blocks for sizes of another class, where `indicator` is 0."""
+    entries = {
+        entry.name: size_texts([symbolic_numbers(kernel, entry.name)[0] * indicator])
+        for entry in SYMBOLIC.get(kernel)
+    }
+    SYMBOLIC.set(kernel, ir.DictAttr.get(entries))
 
 
 def _pass_sizes(main: Any, sizes: Any) -> None:

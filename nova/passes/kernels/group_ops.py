@@ -30,7 +30,8 @@ class Group:
 
     A matmul inside may not lose the first `least` of them: see `_least_grid`. `size` is the
     approximate number of instructions. No op joins a group that is `alone`, or that is `formed`: a
-    call of an existing kernel.
+    call of an existing kernel. A `tensor_core` group has a matmul of 16-bit floats on a device;
+    `updates` is the index of the group of updates with its result.
     """
 
     index: int
@@ -41,6 +42,8 @@ class Group:
     tiled: bool = True
     formed: bool = False
     alone: bool = False
+    tensor_core: bool = False
+    updates: int | None = None
     ops: list[Any] = field(default_factory=list)
 
 
@@ -114,9 +117,20 @@ class Grouping:
             grid = self._shared_grid(group, structured)
             least = max(1, group.least, _least_grid(structured, self.row_operand))
             if len(grid) >= least and _worth(group.grid, grid):
+                if group.tensor_core and _updates_wide(structured):
+                    return self._update_group(group, structured, size)
                 group.grid, group.least = grid, least
                 return group
         return self._new(structured)
+
+    def _update_group(self, group: Group, op: GenericOp, size: int) -> Group:
+        """The group of the updates that read the result of a matmul; the first one creates it."""
+        updates = None if group.updates is None else self.groups[group.updates]
+        if updates is not None and self._fits(updates, size) and updates.grid == _own_grid(op):
+            return updates
+        updates = self._new(op)
+        group.updates = updates.index
+        return updates
 
     def _fits(self, group: Group, size: int) -> bool:
         """Whether an op of this size may join a group."""
@@ -136,6 +150,7 @@ class Grouping:
         # results.
         tiled = structured is not None and not structured.is_whole
         group = Group(len(self.groups), grid, least, tiled=tiled, formed=formed)
+        group.tensor_core = self.row_operand is None and least > 0 and _is_narrow(structured)
         self.groups.append(group)
         return group
 
@@ -197,6 +212,31 @@ def _least_grid(op: GenericOp, row_operand: int | None) -> int:
     if all(columns[rows:]) and right * element.width // 8 <= row_operand:
         return rows
     return grid
+
+
+def _is_narrow(op: GenericOp | None) -> bool:
+    """Whether all inputs are tensors of 16-bit floats."""
+    return op is not None and all(
+        isinstance(value.type, ir.RankedTensorType)
+        and isinstance(value.type.element_type, ir.F16Type | ir.BF16Type)
+        for value in op.inputs
+    )
+
+
+def _updates_wide(op: GenericOp) -> bool:
+    """Whether an op reads an f32 argument of main with an element for each point of its grid.
+
+    That is an update of a parameter or of its moments, with several times the bytes of the result
+    of a matmul of 16-bit floats. As its epilogue, it would wait for memory after the matmul, tile
+    by tile, and its divisions would take more registers than the accumulators leave.
+    """
+    return any(
+        not isinstance(buffer_root(value), ir.OpResult)
+        and isinstance(value.type, ir.RankedTensorType)
+        and isinstance(value.type.element_type, ir.F32Type)
+        and prod(value.type.shape) == prod(op.sizes) > 1
+        for value in op.inputs
+    )
 
 
 def is_init(op: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.core.log import log
 from nova.core.records import record
+from nova.errors import LoweringError
 from nova.ir.attributes import DEVICE
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
@@ -14,7 +15,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.walk import every_op, kernels
 from nova.passes.base import Pass
 
-_TENSOR_OPS = ("linalg.generic", "memref.alloca", "memref.copy", "scf.while")
+_TENSOR_OPS = ("linalg.generic", "memref.alloca", "memref.copy")
 
 
 @record
@@ -22,9 +23,11 @@ class PinControlFlow(Pass):
     """Set `nova.device` to the host on kernels over buffers whose control flow a device cannot run.
 
     On a device, one thread runs an unstructured op, and it has no memory except the kernel's
-    arguments. So loops that load and store elements of those stay there: scatters and sorts. A
-    `scf.while`, a branch or loop that computes whole tensors, and one that needs private buffers go
-    to the host, with the small ops that share their kernel. `NOVA_LOG=compile` names each.
+    arguments. So loops that load and store elements of those stay there, scatters and sorts, and
+    loops over numbers. A branch or loop that computes whole tensors, and one that needs private
+    buffers go to the host, with the small ops that share their kernel. `NOVA_LOG=compile` names
+    each. Regions of loops on the device, which are modules with a name, have none (see
+    `inline-control-flow`).
     """
 
     name: ClassVar[str] = "pin-control-flow"
@@ -34,6 +37,12 @@ class PinControlFlow(Pass):
             if DEVICE.has(kernel):
                 continue
             flow = find_host_flow(kernel)
+            if flow is not None and "sym_name" in module.operation.attributes:
+                raise LoweringError(
+                    f"a loop or branch on a device holds {flow.name} that computes whole tensors",
+                    where=place_of(flow.location),
+                    hint="compile it for the CPU, or keep that op outside of the loop",
+                )
             if flow is not None:
                 DEVICE.set(kernel, "cpu")
                 where = place_of(flow.location)

@@ -66,6 +66,7 @@ class PlanWorkspace(Pass):
     max_workspace: int | None = None
     overwrite: bool = True
     spare: int | None = None
+    on_device: bool = False
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -73,7 +74,7 @@ class PlanWorkspace(Pass):
             raise LoweringError("@main has a workspace already", where=place_of(main.location))
         _require_buffer_results(main)
         limit = self.max_workspace if SizeTable.of(main) is None else None
-        _Planner(module, main, limit, self.spare).plan(self.overwrite)
+        _Planner(module, main, limit, self.spare, self.on_device).plan(self.overwrite)
 
 
 def _require_buffer_results(main: Any) -> None:
@@ -102,9 +103,12 @@ def _require_buffer_results(main: Any) -> None:
 
 
 class _Planner:
-    def __init__(self, module: ir.Module, main: Any, limit: int | None, spare: int | None):
+    def __init__(
+        self, module: ir.Module, main: Any, limit: int | None, spare: int | None, on_device: bool
+    ):
         self.limit = limit
         self.spare = spare
+        self.on_device = on_device
         self.module = module
         self.main = main
         self.block = main.entry_block
@@ -145,9 +149,10 @@ class _Planner:
             self._keep_old_values(returned, ordinary, [self.arguments[u] for u in updates])
             for i, argument in enumerate(updates):
                 self._update(self.arguments[argument], returned.operands[ordinary + i])
-            func.ReturnOp([])
+            end = func.ReturnOp([])
         returned.operation.erase()
-        self._reuse_large_buffers()
+        with ir.InsertionPoint(end), self.main.location:
+            self._reuse_large_buffers()
         size = self._place_buffers()
         set_argument_types(self.main, [])
         self._set_argument_attributes(len(self.block.arguments))
@@ -168,7 +173,8 @@ class _Planner:
                     IN_PLACE.set(function, in_place)
             Kernel(function).work = control_work(function, regions)
             i8 = ir.IntegerType.get_signless(8)
-            type_ = ir.MemRefType.get([control_memory(function, regions)], i8)
+            size = control_memory(function, regions, self.on_device)
+            type_ = ir.MemRefType.get([size], i8)
             with ir.InsertionPoint(op), op.location:
                 memory = memref.AllocOp(type_, [], []).result
                 func.CallOp([], op.attributes["callee"], [*op.operands, memory])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from nova.core.dtypes import TensorType
 from nova.core.records import record
 from nova.graph.autodiff import expand_composite
 from nova.graph.order import topological
@@ -13,6 +14,7 @@ from nova.ir.dialect import create_op, op_type
 from nova.ir.emit import emit_constant
 from nova.ir.walk import function_ops
 from nova.ops import OPS
+from nova.ops.table import Op
 from nova.passes.base import Pass
 
 
@@ -36,17 +38,21 @@ class DecomposeComposites(Pass):
             if row is None or row.kind != "composite":
                 continue
             result_type, attrs, types = op_type(row, op)
-            if self.keep_whole and row.has_kernel is not None and row.has_kernel(types, attrs):
+            if self.keep_whole and _has_kernel(row, types, attrs):
                 continue
             leaves = [Tensor(t) for t in types]
             node = Tensor(result_type, op=row, inputs=tuple(leaves), attrs=attrs)
             values = dict(zip(leaves, list(op.operands), strict=True))
             with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(_emit(node, values))
+                op.results[0].replace_all_uses_with(_emit(node, values, self.keep_whole))
             op.erase()
 
 
-def _emit(node: Tensor, values: dict[Tensor, Any]) -> Any:
+def _has_kernel(row: Op, types: tuple[TensorType, ...], attrs: dict[str, Any]) -> bool:
+    return row.has_kernel is not None and row.has_kernel(types, attrs)
+
+
+def _emit(node: Tensor, values: dict[Tensor, Any], keep_whole: bool) -> Any:
     """The value of a graph node, emitted at the insertion point; operands are in `values`.
 
     `values` holds the tensors themselves, which keeps the traced expansion alive.
@@ -55,11 +61,12 @@ def _emit(node: Tensor, values: dict[Tensor, Any]) -> Any:
     if op is None:
         assert node.data is not None
         return emit_constant(node.data, node.type, ir.Location.current)
-    if op.kind == "composite":
+    types = tuple(value.type for value in node.inputs)
+    if op.kind == "composite" and not (keep_whole and _has_kernel(op, types, node.attrs)):
         expanded = expand_composite(node, node.inputs)
         inner = topological([expanded], stop=node.inputs)
         for part in inner:
             if part not in values:
-                values[part] = _emit(part, values)
+                values[part] = _emit(part, values, keep_whole)
         return values[expanded]
     return create_op(op, [values[i] for i in node.inputs], node.type, node.attrs)

@@ -44,8 +44,10 @@ def make_tables(description: dict[str, Any]) -> list[Table]:
     """The description of a file as tables."""
     tables = [
         _summary(description),
+        _dims(description),
         _signature(description),
         _variants(description),
+        _specialized(description),
         _tasks(description),
     ]
     tables += [_kernels(variant) for variant in description["variants"]]
@@ -109,6 +111,11 @@ def _choice(chosen: dict[str, Any]) -> str:
     return chosen["why"] if chosen["variant"] is not None else f"nothing: {chosen['why']}"
 
 
+def _dims(description: dict[str, Any]) -> Table:
+    rows = [(d["name"], d["min"], d["max"]) for d in description["dims"]]
+    return Table("symbolic sizes", ("dim", "min", "max"), rows)
+
+
 def _signature(description: dict[str, Any]) -> Table:
     rows = []
     for tensor in description["signature"]:
@@ -116,7 +123,7 @@ def _signature(description: dict[str, Any]) -> Table:
         notes = "updated in place" if tensor["donated"] else ""
         if tensor["alias"] >= 0:
             notes = f"written into {description['signature'][tensor['alias']]['name']}"
-        size = format_bytes(tensor["nbytes"])
+        size = "by sizes" if tensor["nbytes"] is None else format_bytes(tensor["nbytes"])
         rows.append((tensor["role"], tensor["name"], f"{tensor['dtype']}[{shape}]", size, notes))
     return Table("signature", ("role", "name", "type", "size", ""), rows)
 
@@ -139,13 +146,21 @@ def _variants(description: dict[str, Any]) -> Table:
                 len(variant["tasks"]),
             )
         )
-    return Table("variants", header, rows)
+    return Table(f"variants{_at_sizes(description['variants'][0])}", header, rows)
+
+
+def _specialized(description: dict[str, Any]) -> Table:
+    """The sizes that have code of their own in each variant."""
+    names = [dim["name"] for dim in description["dims"]]
+    rows = [(v["target"], *sizes) for v in description["variants"] for sizes in v["specialized"]]
+    return Table("sizes with code of their own", ("target", *names), rows)
 
 
 def _tasks(description: dict[str, Any]) -> Table:
     graphs = [(v["target"], v["task_graph"]) for v in description["variants"] if v["tasks"]]
     rows = [(t, g["tasks"], g["edges"], g["levels"], g["widest"]) for t, g in graphs]
-    return Table("task graphs", ("target", "tasks", "edges", "levels", "widest"), rows)
+    title = f"task graphs{_at_sizes(description['variants'][0])}"
+    return Table(title, ("target", "tasks", "edges", "levels", "widest"), rows)
 
 
 def _kernels(variant: dict[str, Any]) -> Table:
@@ -154,7 +169,16 @@ def _kernels(variant: dict[str, Any]) -> Table:
         (k["name"], k["core"], _tiles(k), k["flops"], k["bytes"], k["launches"], k["location"])
         for k in variant["kernels"]
     ]
-    return Table(f"kernels for {variant['target']}", header, rows)
+    return Table(f"kernels for {variant['target']}{_at_sizes(variant)}", header, rows)
+
+
+def _at_sizes(variant: dict[str, Any]) -> str:
+    """The sizes that the numbers of a program with symbolic sizes are for."""
+    sizes = variant["representative"]
+    if not sizes:
+        return ""
+    text = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return f", at the representative sizes {text}"
 
 
 def _tiles(kernel: dict[str, Any]) -> str:

@@ -143,13 +143,15 @@ def _measure(run_once: Callable[[], Any], warmup: int, repeat: int) -> list[floa
 
 def _summarize_times(times: list[float], variant: dict[str, Any]) -> dict[str, Any]:
     median = statistics.median(times)
+    # The work of a program with symbolic sizes is that for other sizes than those of the arrays.
+    is_static = not variant["representative"]
     return {
         "repeat": len(times),
         "min": times[0],
         "median": median,
         "p90": times[math.ceil(0.9 * len(times)) - 1],
-        "gflops": variant["flops"] / median / 1e9,
-        "gbytes": variant["bytes"] / median / 1e9,
+        "gflops": variant["flops"] / median / 1e9 if is_static else None,
+        "gbytes": variant["bytes"] / median / 1e9 if is_static else None,
     }
 
 
@@ -169,7 +171,8 @@ def _make_tables(answer: dict[str, Any]) -> list[Table]:
     if "timing" in answer:
         timing = answer["timing"]
         row = [format_seconds(timing[part]) for part in ("min", "median", "p90")]
-        row += [f"{timing['gflops']:.2f}", f"{timing['gbytes']:.2f}"]
+        rates = (timing["gflops"], timing["gbytes"])
+        row += ["" if rate is None else f"{rate:.2f}" for rate in rates]
         tables.append(
             Table(f"{timing['repeat']} runs", ("min", "median", "p90", "GFLOP/s", "GB/s"), [row])
         )

@@ -91,6 +91,15 @@ func.func @erf(%arg0: tensor<4xf32>) -> tensor<4xf32> {
   return %0 : tensor<4xf32>
 }
 
+// CHECK-LABEL: func.func @erfc(
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
+// CHECK: math.erfc
+// CHECK-NOT: nova.
+func.func @erfc(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "nova.erfc"(%arg0) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
 // CHECK-LABEL: func.func @sin(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
 // CHECK: math.sin

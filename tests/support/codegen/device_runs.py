@@ -15,7 +15,7 @@ import numpy as np
 
 import nova
 from nova.artifact.tables import KernelSpec, Tables
-from nova.compiler.gpu.backend import read_device_tables
+from nova.compiler.gpu.device_tables import read_device_tables
 from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir
 from nova.compiler.recorder import Recorder
 from nova.compiler.stages import run_stages, start_from_plan

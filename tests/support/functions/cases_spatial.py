@@ -48,6 +48,28 @@ POOLS = (
     case("interpolate", (2, 3, 5), size=8, mode="linear"),
     case("interpolate", (2, 3, 5), size=8, mode="nearest-exact"),
     case("interpolate", (1, 2, 3, 4, 2), scale_factor=2, mode="trilinear"),
+    case("interpolate", (2, 3, 4, 5), size=(7, 3), mode="bicubic"),
+    case("interpolate", (2, 3, 4, 5), scale_factor=1.6, mode="bicubic", align_corners=True),
+    case("interpolate", (2, 3, 4, 5), size=(2, 3), mode="area"),
 )
 
-CASES = (*CONVOLUTIONS, *POOLS)
+SAMPLES = (
+    *(
+        case(
+            "grid_sample",
+            (2, 3, 4, 5),
+            (2, 3, 2, 2),
+            mode=mode,
+            padding_mode=padding,
+            align_corners=corners,
+        )
+        for mode in ("bilinear", "bicubic", "nearest")
+        for padding in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    ),
+    case("grid_sample", (1, 2, 3, 4, 2), (1, 2, 2, 3, 3), align_corners=False),
+    case("affine_grid", (2, 2, 3), args=((2, 1, 3, 4),), align_corners=False),
+    case("affine_grid", (1, 3, 4), args=((1, 1, 2, 3, 2),), align_corners=True),
+)
+
+CASES = (*CONVOLUTIONS, *POOLS, *SAMPLES)

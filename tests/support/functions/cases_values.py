@@ -56,6 +56,7 @@ VALUES = (
     # torch's trigamma is less accurate: `test_functions.py` compares it.
     case("digamma", X, grad=False),
     case("digamma", (X, "positive"), grad=False),
+    case("erfinv", (X, "probability")),
     case("masked_fill", X, (X, "bool"), args=(-1.5,), torch=torch.masked_fill),
     case("linspace", args=(-1.0, 3.0, 7)),
     case("logspace", args=(-1.0, 1.0, 5)),

@@ -113,7 +113,7 @@ MISTAKES: tuple[Mistake, ...] = (
     M("cast", "2xf32", "2xf64", "1 is not an element type of Nova", "dtype = 1 : i64"),
     M("cast", "2xf32", "2xf64", "result type is f64[2], must be f16[2]", "dtype = f16"),
     *_each(
-        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt erf sin cos tan asin acos atan "
+        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt erf erfc sin cos tan asin acos atan "
         "sinh cosh tanh asinh acosh atanh leaky_relu elu gelu sigmoid silu softplus mish",
         "2xi32",
         "2xf32",

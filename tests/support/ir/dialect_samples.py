@@ -101,8 +101,8 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "cast_to_unsigned": Sample("cast", "i32[4]", {"dtype": u8}),
     },
     "transcendental": _all(
-        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt erf sin cos tan asin acos atan sinh cosh "
-        "tanh asinh acosh atanh",
+        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt erf erfc sin cos tan asin acos atan "
+        "sinh cosh tanh asinh acosh atanh",
         "f32[4]",
     )
     | _all("atan2", "f64[4] f64[4]")

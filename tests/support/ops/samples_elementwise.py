@@ -118,6 +118,7 @@ TRANSCENDENTAL = {
     n: unary(getattr(torch, n))
     for n in (
         *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "erf"),
+        "erfc",
         *("sin", "cos", "tan", "asin", "acos", "atan"),
         *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
     )

@@ -239,6 +239,16 @@ static const nova_driver DRIVER_TABLE = {
     .graph_destroy = nova_sim_graph_destroy,
     .graph_update = nova_sim_graph_update,
     .graph_launch = nova_sim_graph_launch,
+    .flow_is_supported = nova_sim_flow_is_supported,
+    .flow_create = nova_sim_flow_create,
+    .flow_add_launch = nova_sim_flow_add_launch,
+    .flow_add_copies = nova_sim_flow_add_copies,
+    .flow_add_loop = nova_sim_flow_add_loop,
+    .flow_add_switch = nova_sim_flow_add_switch,
+    .flow_end_body = nova_sim_flow_end_body,
+    .flow_finish = nova_sim_flow_finish,
+    .flow_launch = nova_sim_flow_launch,
+    .flow_destroy = nova_sim_flow_destroy,
 };
 
 nova_status nova_sim_open(nova_driver **driver, nova_error *error)

@@ -44,6 +44,8 @@ static int queue_do_work(simulator *s, const work *w)
     switch (w->operation) {
     case LAUNCH:
         return sim_launch_now(s, w);
+    case FLOW:
+        return sim_flow_now(s, w->flow);
     case WAIT:
         return queue_is_recorded(w->recorded, w->event, w->ticket)
                    ? SIM_OK
@@ -176,7 +178,7 @@ static uint32_t queue_parameter_words(const nova_kernel_call *call)
 }
 
 /* What the driver of a GPU would refuse. */
-static int queue_check_launch(simulator *s, const nova_kernel_call *call)
+int sim_check_launch(simulator *s, const nova_kernel_call *call)
 {
     const function *f = call->function;
     const uint32_t *grid = call->shape->grid, *size = call->shape->block;
@@ -204,7 +206,7 @@ static int queue_check_launch(simulator *s, const nova_kernel_call *call)
     return SIM_BAD_LAUNCH;
 }
 
-static work *queue_make_launch(const nova_kernel_call *call)
+work *sim_make_launch(const nova_kernel_call *call)
 {
     size_t words = sizeof(nova_device_range) / sizeof(uint64_t);
     size_t map_words = call->shape->tensor_map_count * sizeof *call->maps / sizeof(uint64_t);
@@ -227,8 +229,8 @@ static work *queue_make_launch(const nova_kernel_call *call)
 
 int nova_sim_launch(nova_driver *driver, const nova_kernel_call *call, void *stream)
 {
-    int result = queue_check_launch(sim_of(driver), call);
-    return result != SIM_OK ? result : queue_push(sim_of(driver), stream, queue_make_launch(call));
+    int result = sim_check_launch(sim_of(driver), call);
+    return result != SIM_OK ? result : queue_push(sim_of(driver), stream, sim_make_launch(call));
 }
 
 void nova_sim_graph_destroy(nova_driver *driver, void *handle)
@@ -246,8 +248,8 @@ int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, ui
     graph *object = calloc(1, sizeof *object + number * sizeof object->calls[0]);
     int result = object == NULL ? SIM_NO_MEMORY : SIM_OK;
     for (uint32_t i = 0; result == SIM_OK && i < number; i++) {
-        result = queue_check_launch(sim_of(driver), &calls[i]);
-        object->calls[i] = result == SIM_OK ? queue_make_launch(&calls[i]) : NULL;
+        result = sim_check_launch(sim_of(driver), &calls[i]);
+        object->calls[i] = result == SIM_OK ? sim_make_launch(&calls[i]) : NULL;
         if (result == SIM_OK && object->calls[i] == NULL)
             result = SIM_NO_MEMORY;
         object->count = i + 1;
@@ -264,7 +266,7 @@ int nova_sim_graph_update(nova_driver *driver, void *handle, uint32_t index,
 {
     (void)driver;
     graph *in = handle;
-    work *object = queue_make_launch(call);
+    work *object = sim_make_launch(call);
     if (object == NULL)
         return SIM_NO_MEMORY;
     free(in->calls[index]);
@@ -286,6 +288,11 @@ int nova_sim_graph_launch(nova_driver *driver, void *handle, void *stream)
         result = queue_push(sim_of(driver), stream, object);
     }
     return result;
+}
+
+int sim_push_flow(simulator *s, void *handle, const flow *pushed)
+{
+    return queue_push(s, handle, queue_make_work((work){.operation = FLOW, .flow = pushed}, 0));
 }
 
 /* --- streams and events ----------------------------------------------------------------------- */

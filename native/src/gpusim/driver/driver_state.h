@@ -52,8 +52,10 @@ struct module {
 
 typedef struct event event;
 typedef struct stream stream;
+typedef struct flow flow; /* both: driver_flow.c */
+typedef struct flow_body flow_body;
 
-typedef enum { COPY_IN, COPY_OUT, COPY_WITHIN, FORGET, RECORD, WAIT, LAUNCH } operation;
+typedef enum { COPY_IN, COPY_OUT, COPY_WITHIN, FORGET, RECORD, WAIT, LAUNCH, FLOW } operation;
 
 /* One work item; a launch has its arguments and ranges after it. */
 typedef struct work {
@@ -64,6 +66,7 @@ typedef struct work {
     event *event;
     stream *recorded; /* of a wait: the ticket of its event when the wait was enqueued */
     const function *function;
+    const flow *flow;
     nova_device_launch shape;
     uint32_t argument_count, range_count;
     uint64_t data[];
@@ -116,10 +119,31 @@ block *sim_find_block(const simulator *s, uint64_t address, uint64_t size);
 /* Runs a launch, with the lock; driver_launch.c. */
 int sim_launch_now(simulator *s, const work *w);
 
+/* Checks a launch as the driver of a GPU would, and copies it; driver_queue.c. */
+int sim_check_launch(simulator *s, const nova_kernel_call *call);
+work *sim_make_launch(const nova_kernel_call *call);
+
+/* Enqueues a flow; driver_queue.c. Runs one, with the lock; driver_flow.c. */
+int sim_push_flow(simulator *s, void *handle, const flow *pushed);
+int sim_flow_now(simulator *s, const flow *in);
+
 /* Runs all streams to their ends. With the lock; driver_queue.c. */
 int sim_drain_all(simulator *s);
 
-/* Calls of the table: driver_code.c, driver_queue.c. */
+/* Calls of the table: driver_code.c, driver_flow.c, driver_queue.c. */
+bool nova_sim_flow_is_supported(nova_driver *driver);
+int nova_sim_flow_create(nova_driver *driver, void **created, void **body);
+int nova_sim_flow_add_launch(nova_driver *driver, void *body, const nova_kernel_call *call);
+int nova_sim_flow_add_copies(nova_driver *driver, void *body, const nova_flow_copy *copies,
+                             uint32_t count);
+int nova_sim_flow_add_loop(nova_driver *driver, void *body, const nova_flow_loop *loop,
+                           void **inner);
+int nova_sim_flow_add_switch(nova_driver *driver, void *body, uint64_t selector, uint64_t size,
+                             uint32_t count, void **branches);
+int nova_sim_flow_end_body(nova_driver *driver, void *handle);
+int nova_sim_flow_finish(nova_driver *driver, void *handle);
+int nova_sim_flow_launch(nova_driver *driver, void *handle, void *stream);
+void nova_sim_flow_destroy(nova_driver *driver, void *handle);
 void nova_sim_module_unload(nova_driver *driver, void *handle);
 int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
                          char *log, size_t log_size, void **loaded);

@@ -9,7 +9,7 @@ typedef struct {
 
 static bool device_program_load(ProgramObject *self, const Signature *signature,
                                 nova_device_code code, const Py_buffer *constants,
-                                const Sizes *sizes)
+                                const Sizes *sizes, int loops)
 {
     nova_error error;
     nova_tables tables;
@@ -28,6 +28,7 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
         .outputs = signature->tensors + signature->arg_count,
         .argument_count = signature->arg_count,
         .output_count = signature->output_count,
+        .loops = (nova_device_loops)loops,
     };
     const DeviceObject *device = (const DeviceObject *)self->device;
     nova_status status;
@@ -43,17 +44,19 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"device",    "tables", "kind",    "arch",    "code",
                             "constants", "args",   "outputs", "convert", "input_count",
-                            "image",     "report", "sizes",   "shares",  NULL};
+                            "image",     "report", "sizes",   "shares",  "loops",
+                            NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
     Py_ssize_t input_count;
     PyObject *shares = NULL;
     Sizes sizes = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*O:on_device", names,
+    int loops = NOVA_LOOPS_AUTO;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*Oi:on_device", names,
                                      device_type, &device, &tables, &kind, &arch, &code, &constants,
                                      &arg_rows, &output_rows, &convert, &input_count, &host,
-                                     &report, &sizes.values, &shares))
+                                     &report, &sizes.values, &shares, &loops))
         return NULL;
     if (host == Py_None)
         host = NULL;
@@ -67,6 +70,8 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_TypeError, "shares is neither a Program nor None");
     else if ((uintptr_t)sizes.values.buf % sizeof(int64_t) != 0)
         PyErr_SetString(PyExc_ValueError, "sizes are not 8-byte aligned");
+    else if (loops < NOVA_LOOPS_AUTO || loops > NOVA_LOOPS_HOST)
+        PyErr_SetString(PyExc_ValueError, "loops is not one of 0, 1 and 2");
     else
         self = program_allocate((PyTypeObject *)type, convert, report);
     sizes.shares = (const ProgramObject *)shares;
@@ -85,7 +90,7 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         Signature signature = {0};
         created = read_signature(self, arg_rows, output_rows, &signature) &&
                   hold_tables(self, tables) &&
-                  device_program_load(self, &signature, image, &constants, &sizes);
+                  device_program_load(self, &signature, image, &constants, &sizes, loops);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);

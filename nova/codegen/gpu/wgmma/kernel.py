@@ -21,14 +21,19 @@ from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.epilogue import FragmentCode, Output, TileStore, element_size
 from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_block
 from nova.codegen.gpu.wgmma.plan import (
+    ELEMENTS_16,
     ROW_BYTES,
     THREADS,
+    TILES,
     WgmmaPlan,
     parse_tiles,
     plan_wgmma,
+    why_not_wgmma,
 )
+from nova.errors import LoweringError
 from nova.ir.bindings import arith, ir
 from nova.ir.buffers import buffer_root
+from nova.ir.diagnostics import place_of
 from nova.ir.index import Index, index
 from nova.ir.symbolic.size_table import Extent, is_number
 from nova.ir.tensor_maps import ELEMENTS, MOST_RANK, TensorMap, can_map
@@ -72,26 +77,48 @@ class WgmmaKernelPlan:
 def plan_wgmma_kernel(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | None:
     """The plan, if the target has wgmma and it is estimated to be faster than `mma.sync`.
 
-    The knob `gpu_gemm` may override the estimate.
+    The knob `gpu_gemm` may override the estimate; a matmul of 16-bit floats that the override does
+    not apply to is an error.
     """
     if kernel.target.cpu != ARCH:
         return None
+    plan = _choose_plan(kernel, match)
+    if not isinstance(plan, str):
+        return plan
+    spec = match.gemm.contraction
+    if not kernel.gpu_gemm.startswith("wgmma") or spec.a_type not in ELEMENTS_16:
+        return None
+    function = kernel.function
+    raise LoweringError(
+        f"@{function.name.value}: no warpgroup GEMM ({kernel.gpu_gemm}) of {spec.m} x {spec.n} x "
+        f"{spec.k}: {plan}",
+        where=place_of(function.location),
+        hint="set the knob gpu_gemm to auto or mma",
+    )
+
+
+def _choose_plan(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | str:
+    """The plan, or the reason why `mma.sync` computes this GEMM."""
     numbers = {value: i for i, value in enumerate(kernel.function.entry_block.arguments)}
     operands = [buffer_root(value) for value in list(match.op.operands)[:2]]
     if any(root not in numbers for root in operands):
-        return None
+        return "an operand is not an argument of the kernel"
     arguments = numbers[operands[0]], numbers[operands[1]]
     processors, _ = limits(kernel.target.cpu)
     tiles = parse_tiles(kernel.gpu_gemm)
+    if _reads_results(kernel, match):
+        tiles = tuple(tile for tile in (TILES if tiles is None else tiles) if tile.split == 1)
     plan = plan_wgmma(match.gemm, arguments, processors, tiles)
     if plan is None:
-        return None
+        return why_not_wgmma(match.gemm, arguments, tiles)
     if kernel.gpu_gemm == "auto":
         other = plan_gemm(match.gemm, kernel.target.cpu, tf32=kernel.tf32)
         if estimated_cycles(other, processors) <= plan.cycles:
-            return None
+            return "it is estimated to be slower"
     outputs = _outputs(kernel, match, plan, numbers)
-    return None if outputs is None else WgmmaKernelPlan(match, plan, outputs)
+    if outputs is None:
+        return "a result is written with two different accesses"
+    return WgmmaKernelPlan(match, plan, outputs)
 
 
 def emit_wgmma_kernel(
@@ -157,6 +184,20 @@ WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_ke
 def _map_address(number: int, buffer: Any) -> ir.Value:
     base = arith.index_cast(ir.IntegerType.get_signless(64), global_base(buffer))
     return ptx.tensor_map(number, base)
+
+
+def _reads_results(kernel: DeviceKernel, match: GemmMatch) -> bool:
+    """Whether an op after the GEMM reads a buffer that the kernel writes, as an update in place.
+
+    The blocks of a cluster that divide k store their parts of a result at different times.
+    """
+    inputs = {
+        buffer_root(value)
+        for op in kernel.ops
+        if op not in (match.fill, match.op)
+        for value in kernel.nests[op].generic.inputs
+    }
+    return any(root in inputs for root in kernel.results if not is_tile_local(root))
 
 
 def _outputs(

@@ -20,6 +20,7 @@ from nova.core.sizes import ceildiv, is_static_shape, size_min
 from nova.ir.symbolic.size_table import Extent, is_number, typical
 from nova.ir.tensor_maps import MOST_BOX, MOST_RANK, TensorMap, can_map
 
+ELEMENTS_16 = ("bf16", "f16")
 CONSUMERS = 2
 """Warpgroups that multiply."""
 THREADS = 128 * (1 + CONSUMERS)
@@ -227,6 +228,18 @@ def plan_wgmma(
     return min(plans, key=lambda plan: plan.cycles, default=None)
 
 
+def why_not_wgmma(gemm: GpuGemm, arguments: tuple[int, int], tiles: Sequence[Tile] | None) -> str:
+    """The reason why `plan_wgmma` has no plan with these tiles."""
+    spec = gemm.contraction
+    if tiles is not None and not tiles:
+        return "there is no such tile"
+    if spec.a_type != spec.b_type or spec.a_type not in ELEMENTS_16 or spec.acc_type != "f32":
+        return f"operands are {spec.a_type} and {spec.b_type}, with sums of {spec.acc_type}"
+    if plan_wgmma(gemm, arguments, 1) is None:
+        return "the copy engine cannot read an operand: rows or offsets are not 16-byte aligned"
+    return "the tile does not fit: its cluster does not divide the rows, or k is too short to split"
+
+
 def parse_tiles(choice: str) -> tuple[Tile, ...] | None:
     """The tiles that the knob `gpu_gemm` allows: none with `mma`; None for all.
 
@@ -251,7 +264,7 @@ def make_wgmma_plan(
 ) -> WgmmaPlan | None:
     """The plan with this tile, if there is one."""
     spec = gemm.contraction
-    if spec.a_type != spec.b_type or spec.a_type not in ("bf16", "f16") or spec.acc_type != "f32":
+    if spec.a_type != spec.b_type or spec.a_type not in ELEMENTS_16 or spec.acc_type != "f32":
         return None
     sizes = spec.m, spec.n, spec.k, gemm.batch, gemm.outer_steps
     if min(map(typical, sizes[:3])) < 2 or any(is_number(size, 0) for size in sizes):

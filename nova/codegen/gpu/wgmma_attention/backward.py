@@ -205,9 +205,10 @@ class _Part:
                     shift = arith.select(exists, shift, scores.number(inf))
                     delta = arith.select(exists, delta, scores.number(0.0))
                     address = arith.addi(to, arith.shli(within, word(2)))
-                    for number, value in enumerate((shift, delta)):
-                        at = arith.addi(address, word(4 * part.passing * number))
-                        store(value, wide(at), SHARED, 4)
+                    with when(arith.cmpi(arith.CmpIPredicate.ult, within, word(part.passing))):
+                        for number, value in enumerate((shift, delta)):
+                            at = arith.addi(address, word(4 * part.passing * number))
+                            store(value, wide(at), SHARED, 4)
                 ptx.arrive(self.stages.full(stage.slot))
                 scf.YieldOp(self.stages.next(stage).values)
             return list(op.results)

@@ -220,6 +220,10 @@ class _Consumer:
             with when(arith.cmpi(_EQUAL, self.group, last)):
                 ptx.arrive_at_named(word(1), 256)
         owner._order.each(owner.block, [word(0)] * 4, self._tile)
+        if self._is_ordered:
+            # No arrival is left over when the block ends.
+            with when(arith.cmpi(_EQUAL, self.group, word(0))):
+                self._await_order()
 
     def _await_order(self) -> None:
         if self._is_ordered:

@@ -30,6 +30,7 @@ from nova.codegen.gpu.wgmma_attention.gradient_plan import (
     plan_gradient,
 )
 from nova.codegen.gpu.wgmma_attention.plan import (
+    ELEMENTS,
     GROUP_ROWS,
     ForwardPlan,
     Tile,
@@ -43,7 +44,7 @@ from nova.ir.buffers import buffer_root
 from nova.ir.diagnostics import place_of
 from nova.ir.tensor_maps import TensorMap
 
-_LEAST_ROWS = 128
+_LEAST_ROWS = {"attend": 128, "attend_gradient": 256}
 """With fewer rows or keys most of a tile would be empty."""
 _LONG = 2048
 
@@ -84,7 +85,8 @@ def plan_wgmma_attention(kernel: DeviceKernel, attention: Attention) -> WgmmaAtt
         return None
     plan = _plan(kernel, attention, choice)
     if isinstance(plan, str):
-        if choice == "auto":
+        # The override is for 16-bit floats.
+        if choice == "auto" or not _element_types(kernel, attention) <= set(ELEMENTS):
             return None
         function = kernel.function
         raise LoweringError(
@@ -95,6 +97,12 @@ def plan_wgmma_attention(kernel: DeviceKernel, attention: Attention) -> WgmmaAtt
     return WgmmaAttentionKernel(attention, plan)
 
 
+def _element_types(kernel: DeviceKernel, attention: Attention) -> set[str]:
+    """The element types of q, k, v and g."""
+    operands = zip(attention.spec.operands, kernel.ops[0].operands, strict=False)
+    return {str(value.type.element_type) for name, value in operands if name in "gqkv"}
+
+
 def _plan(
     kernel: DeviceKernel, attention: Attention, choice: str
 ) -> ForwardPlan | GradientPlan | str:
@@ -103,24 +111,26 @@ def _plan(
     numbers = {value: i for i, value in enumerate(kernel.function.entry_block.arguments)}
     operands = dict(zip(attention.spec.operands, op.operands, strict=False))
     tensors = {name: value for name, value in operands.items() if name in "gqkv"}
-    types = [str(value.type.element_type) for value in tensors.values()]
+    types = _element_types(kernel, attention)
     if reason := why_not(attention, types):
         return reason
+    (element,) = types
     roots = {name: buffer_root(value) for name, value in tensors.items()}
     if any(root not in numbers for root in roots.values()):
         return "an operand is not an argument of the kernel"
     arguments = {name: numbers[root] for name, root in roots.items()}
     batch = prod(attention.nest.loops[i].size for i in attention.batch)
     sizes = AttentionSizes(batch, *(attention.size(role) for role in "ijef"))
-    if choice == "auto" and min(sizes.i, sizes.j) < _LEAST_ROWS:
-        return f"it has fewer than {_LEAST_ROWS} rows or keys"
+    least = _LEAST_ROWS[attention.spec.op]
+    if choice == "auto" and min(sizes.i, sizes.j) < least:
+        return f"it has fewer than {least} rows or keys"
     processors, _ = limits(kernel.target.cpu)
     if attention.spec.op == "attend_gradient":
         parts = gradient_parts(max(sizes.e, sizes.f))
-        return plan_gradient(attention, sizes, types[0], arguments, processors, parts)
+        return plan_gradient(attention, sizes, element, arguments, processors, parts)
     long = not attention.spec.causal and not attention.spec.masked and sizes.j >= _LONG
     tiles = _parse_tiles(choice, forward_tiles(max(sizes.e, sizes.f), long))
-    return plan_forward(attention, sizes, types[0], arguments, processors, tiles)
+    return plan_forward(attention, sizes, element, arguments, processors, tiles)
 
 
 def _parse_tiles(choice: str, tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:

@@ -171,15 +171,15 @@ class ForwardPlan:
         return self.work.makespan * self.rows * self.keys * _SLOWNESS[self.tile.consumers]
 
 
-def why_not(attention: Attention, types: Sequence[str]) -> str | None:
+def why_not(attention: Attention, types: set[str]) -> str | None:
     """The reason why an attention has no warpgroup plan at all, whatever its tile."""
     sizes = [attention.size(role) for role in "ijef"]
     nest = attention.nest
     numbers = [n for loop in nest.loops for n in (loop.size, *loop.strides)] + [*nest.offsets]
     if any(not isinstance(number, int) for number in numbers):
         return "it has symbolic sizes"
-    if len(set(types)) != 1 or types[0] not in ELEMENTS or attention.type != "f32":
-        return f"operands of {', '.join(types)} are not all bf16 or f16"
+    if len(types) != 1 or not types <= set(ELEMENTS) or attention.type != "f32":
+        return f"operands of {', '.join(sorted(types))} are not all bf16 or f16"
     _, _, e, f = sizes
     if max(e, f) > MOST_FEATURES:
         return f"heads have {max(e, f)} features, and tiles at most {MOST_FEATURES}"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import product
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import i64
 from nova.errors import OnnxError
 from nova.frontends.onnx.element_types import constant
 from nova.frontends.onnx.node import Node
@@ -17,94 +14,15 @@ from nova.frontends.onnx.rows.convolution import bilinear
 from nova.frontends.onnx.table import row
 from nova.ops import F
 
-_LINEAR = ("linear", "bilinear")
-_CUBIC = ("cubic", "bicubic")
-
 
 @row("GridSample", since=16)
 def _grid_sample(node: Node) -> Any:
     x, grid = node.tensor(0), wide(node.tensor(1))
-    rank = x.ndim - 2
-    if rank < 1 or grid.ndim != x.ndim or grid.shape[-1] != rank:
-        raise OnnxError(f"GridSample: grid {grid.shape} for {x.shape}")
     mode = node.attr("mode", "linear")
     padding = node.attr("padding_mode", "zeros")
     corners = bool(node.attr("align_corners", 0))
-    if padding not in ("zeros", "border", "reflection"):
-        raise OnnxError(f"GridSample: padding_mode {padding!r}")
-    sizes = x.shape[2:]
-    # The last axis of the grid is (x, y, ...): the innermost axis of the image first.
-    coordinates = []
-    for axis, n in enumerate(sizes):
-        g = grid[..., rank - 1 - axis]
-        coordinates.append((g + 1) * ((n - 1) / 2) if corners else ((g + 1) * n - 1) * 0.5)
-    if mode == "nearest":
-        taps = [[(F.round(coordinate), None)] for coordinate in coordinates]
-    elif mode in _LINEAR:
-        taps = [_linear_taps(coordinate) for coordinate in coordinates]
-    elif mode in _CUBIC:
-        taps = [_cubic_taps(coordinate) for coordinate in coordinates]
-    else:
-        raise OnnxError(f"GridSample: mode {mode!r}")
-    return cast(_weighted_taps(wide(x), taps, sizes, padding, corners), x.dtype)
-
-
-def _linear_taps(coordinate: Any) -> list[tuple[Any, Any]]:
-    low = F.floor(coordinate)
-    share = coordinate - low
-    return [(low, 1 - share), (low + 1, share)]
-
-
-def _cubic_taps(coordinate: Any, a: float = -0.75) -> list[tuple[Any, Any]]:
-    low = F.floor(coordinate)
-    t = coordinate - low
-    taps = []
-    for offset in (-1, 0, 1, 2):
-        d = F.abs(t - offset)
-        if offset in (0, 1):
-            weight = ((a + 2) * d - (a + 3)) * d * d + 1
-        else:
-            weight = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        taps.append((low + offset, weight))
-    return taps
-
-
-def _weighted_taps(x: Any, taps: list[Any], sizes: Any, padding: str, corners: bool) -> Any:
-    batch, channels = x.shape[:2]
-    flat = F.reshape(x, (batch, channels, prod(sizes)))
-    total = None
-    for chosen in product(*taps):
-        position: Any = None
-        weight: Any = None
-        inside: Any = None
-        for (coordinate, share), n in zip(chosen, sizes, strict=True):
-            if padding == "zeros":
-                matches = F.ge(coordinate, 0) & F.le(coordinate, n - 1)
-                inside = matches if inside is None else inside & matches
-            elif padding == "reflection":
-                coordinate = _reflected(coordinate, n, corners)
-            at = cast(F.clamp(coordinate, min=0, max=n - 1), i64)
-            position = at if position is None else position * n + at
-            if share is not None:
-                weight = share if weight is None else weight * share
-        shape = position.shape[1:]
-        index = F.reshape(position, (batch, 1, prod(shape)))
-        gathered = F.gather(flat, F.expand(index, (batch, channels, prod(shape))), axis=2)
-        gathered = F.reshape(gathered, (batch, channels, *shape))
-        gathered = gathered if weight is None else gathered * F.unsqueeze(weight, 1)
-        gathered = gathered if inside is None else F.where(F.unsqueeze(inside, 1), gathered, 0.0)
-        total = gathered if total is None else total + gathered
-    return total
-
-
-def _reflected(coordinate: Any, n: int, corners: bool) -> Any:
-    low, high = (0.0, n - 1.0) if corners else (-0.5, n - 0.5)
-    span = high - low
-    if span <= 0:
-        return coordinate * 0.0
-    distance = F.abs(coordinate - low)
-    remainder = F.mod(distance, 2 * span)
-    return F.where(F.gt(remainder, span), 2 * span - remainder, remainder) + low
+    result = F.grid_sample(wide(x), grid, mode=mode, padding_mode=padding, align_corners=corners)
+    return cast(result, x.dtype)
 
 
 @row("RoiAlign", since=10)

@@ -8,10 +8,12 @@ from typing import Any, Literal
 import numpy as np
 
 from nova.core.dtypes import f32, i64
+from nova.core.sizes import is_static_shape
 from nova.errors import OnnxError
 from nova.frontends.onnx.element_types import Coded, constant, dtype_of
 from nova.frontends.onnx.node import Node
 from nova.frontends.onnx.rows.common import cast, counting, narrow, pad
+from nova.frontends.onnx.sized import broadcast_sizes
 from nova.frontends.onnx.table import row
 from nova.ops import F
 
@@ -55,13 +57,13 @@ def _shape(node: Node) -> Any:
     start, end = node.attr("start", 0), node.attr("end", rank)
     start = min(max(start + rank if start < 0 else start, 0), rank)
     end = min(max(end + rank if end < 0 else end, 0), rank)
-    return constant(np.asarray(shape[start:end], np.int64))
+    return node.importer.sizes.make(shape[start:end])
 
 
 @row("Size", lazy=True)
 def _size(node: Node) -> Any:
     value = node.value(0)
-    return constant(np.asarray(prod(value.shape), np.int64))
+    return node.importer.sizes.make(prod(value.shape))
 
 
 @row("Reshape")
@@ -72,7 +74,7 @@ def _reshape(node: Node) -> Any:
         if any(n == 0 and i >= x.ndim for i, n in enumerate(shape)):
             raise OnnxError(f"Reshape: {tuple(shape)} of {x.shape}")
         shape = [x.shape[i] if n == 0 else n for i, n in enumerate(shape)]
-    if -1 in shape:
+    if -1 in shape and is_static_shape(shape) and x.type.is_static:
         others = prod(n for n in shape if n != -1)
         if not others or x.size % others:
             raise OnnxError(f"Reshape: {tuple(shape)} of {x.shape}")
@@ -170,7 +172,7 @@ def _slice(node: Node) -> Any:
 @row("Expand")
 def _expand(node: Node) -> Any:
     x = node.tensor(0)
-    return F.expand(x, np.broadcast_shapes(x.shape, node.ints(1)))
+    return F.expand(x, broadcast_sizes(x.shape, node.ints(1)))
 
 
 @row("Tile")

@@ -16,7 +16,20 @@ UNARY = {
     name: name
     for name in (
         *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "cos"),
-        *("cosh", "digamma", "erf", "exp", "exp2", "expm1", "floor", "isfinite", "isinf", "isnan"),
+        *(
+            "cosh",
+            "digamma",
+            "erf",
+            "erfc",
+            "erfinv",
+            "exp",
+            "exp2",
+            "expm1",
+            "floor",
+            "isfinite",
+            "isinf",
+            "isnan",
+        ),
         *("lgamma", "log", "log10", "log1p", "log2", "logical_not", "neg", "reciprocal", "relu"),
         *("round", "rsqrt", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "sqrt", "tan"),
         *("tanh", "trunc", "relu6", "hardsigmoid", "hardswish", "mish", "frac", "deg2rad"),
@@ -34,12 +47,6 @@ def _unary(name: str) -> Any:
 
 for _aten, _nova in UNARY.items():
     row(f"{_aten}.default")(_unary(_nova))
-
-
-@row("erfc.default")
-def _erfc(F: Any, x: Any) -> Any:
-    # 1 - erf(x) loses the tail: it is not what torch computes beyond x = 3.
-    raise unsupported("Nova has no complementary error function")
 
 
 @row("signbit.default")

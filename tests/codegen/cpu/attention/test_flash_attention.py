@@ -164,14 +164,27 @@ def test_what_is_kept_whole(shapes, whole):
     assert ("nova.attend_point" in program.stages["linalg"]) == whole
 
 
-def test_gradients_of_shared_keys_are_decomposed():
-    tensors = [
-        nova.tensor(np.ones(s, np.float32), requires_grad=True)
-        for s in ((2, 3, 5, 4), (2, 1, 7, 4), (2, 1, 7, 4))
+def test_gradients_of_shared_keys_are_summed():
+    """The gradients of each head are one op; those of keys that heads share are added."""
+    rng = np.random.default_rng(4)
+    arrays = [
+        rng.standard_normal(s, np.float32) for s in ((2, 3, 5, 4), (2, 1, 7, 4), (2, 1, 7, 4))
     ]
-    out = nova.scaled_dot_product_attention(*tensors)
-    program = nova.compile(gradients(nova.sum(out), tensors), inputs=tensors)
-    assert "nova.attend_gradient_point" not in program.stages["linalg"]
+    weight = rng.standard_normal((2, 3, 5, 4), np.float32)
+
+    def run(operands):
+        tensors = [nova.tensor(a, requires_grad=True) for a in operands]
+        out = nova.scaled_dot_product_attention(*tensors, causal=True)
+        outputs = gradients(nova.sum(out * weight), tensors)
+        program = nova.compile(outputs, inputs=tensors)
+        assert "nova.attend_gradient_point" in program.stages["linalg"]
+        return program.run(operands)
+
+    shared = run(arrays)
+    q, k, v = run([np.broadcast_to(a, (2, 3, *a.shape[2:])).copy() for a in arrays])
+    np.testing.assert_allclose(shared[0], q, atol=1e-6)
+    for actual, each in zip(shared[1:], (k, v), strict=True):
+        np.testing.assert_allclose(actual, each.sum(1, keepdims=True), atol=2e-6)
 
 
 @pytest.mark.parametrize("rows", [65, 300])

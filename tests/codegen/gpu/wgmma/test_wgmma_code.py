@@ -11,6 +11,7 @@ import pytest
 from codegen.ptxas import assemble
 
 import nova
+from nova.errors import LoweringError
 
 Epilogue = Callable[[nova.Tensor, list[nova.Tensor]], nova.Tensor]
 
@@ -84,3 +85,30 @@ def test_small_matmuls_use_mma(size: int, name: str) -> None:
         leaves[0] @ leaves[1], inputs=leaves, target="cuda:sm_90a", run_mode="sim"
     )
     assert name in program.stages["ptx"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "choice", "reason"),
+    [
+        ((128, 128, 100), "wgmma", "copy engine cannot read"),
+        ((128, 128, 128), "wgmma-128x250", "no such tile"),
+        ((128, 256, 64), "wgmma-128x256x2", "does not divide the rows"),
+        ((128, 128, 64), "wgmma-128x128x1x4", "too short to split"),
+    ],
+)
+def test_an_override_that_does_not_apply(
+    sizes: tuple[int, int, int], choice: str, reason: str
+) -> None:
+    m, n, k = sizes
+    leaves = [nova.tensor(np.zeros(shape, ml_dtypes.bfloat16)) for shape in ((m, k), (k, n))]
+    with nova.knobs.override(gpu_gemm=choice), pytest.raises(LoweringError, match=reason):
+        nova.compile(leaves[0] @ leaves[1], inputs=leaves, target="cuda:sm_90a", run_mode="sim")
+
+
+def test_an_override_leaves_other_types_alone() -> None:
+    leaves = [nova.tensor(np.zeros((64, 64), np.float32)) for _ in range(2)]
+    with nova.knobs.override(gpu_gemm="wgmma"):
+        program = nova.compile(
+            leaves[0] @ leaves[1], inputs=leaves, target="cuda:sm_90a", run_mode="sim"
+        )
+    assert "wgmma" not in program.stages["ptx"]

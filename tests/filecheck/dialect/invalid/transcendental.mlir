@@ -152,9 +152,25 @@ func.func @erf_result(%arg0: tensor<4xf32>) {
 
 // -----
 
+func.func @erfc_result(%arg0: tensor<4xf32>) {
+  // expected-error @+1 {{'nova.erfc' op result type is bf16[7,7], must be f32[4]}}
+  %0 = "nova.erfc"(%arg0) : (tensor<4xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
 func.func @erf_operands() {
   // expected-error @+1 {{'nova.erf' op takes (x), has 0 operands}}
   %0 = "nova.erf"() : () -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @erfc_operands() {
+  // expected-error @+1 {{'nova.erfc' op takes (x), has 0 operands}}
+  %0 = "nova.erfc"() : () -> tensor<4xf32>
   return
 }
 
@@ -443,6 +459,14 @@ func.func @rsqrt_1(%arg0: tensor<2xi32>) {
 func.func @erf_1(%arg0: tensor<2xi32>) {
   // expected-error @+1 {{'nova.erf' op operand types are (i32), must be (f32)}}
   %0 = "nova.erf"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @erfc_1(%arg0: tensor<2xi32>) {
+  // expected-error @+1 {{'nova.erfc' op operand types are (i32), must be (f32)}}
+  %0 = "nova.erfc"(%arg0) : (tensor<2xi32>) -> tensor<2xf32>
   return
 }
 

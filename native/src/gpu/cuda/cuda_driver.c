@@ -4,104 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nova/driver.h"
+#include "gpu/cuda/cuda_state.h"
 #include "nova/file.h"
-
-/* Numbers of the driver API used here; they never change. */
-enum {
-    OUT_OF_MEMORY = 2,
-    NO_DEVICE = 100,
-    INVALID_DEVICE = 101,
-    INVALID_IMAGE = 200,
-    NO_BINARY_FOR_GPU = 209,
-    INVALID_PTX = 218,
-    UNSUPPORTED_PTX_VERSION = 222,
-    NOT_FOUND = 500,
-    NOT_SUPPORTED = 801,
-};
-enum { ATTRIBUTE_MULTIPROCESSORS = 16, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
-enum { FUNCTION_MOST_DYNAMIC_SHARED = 8 };
-enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
-enum { STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2, HOST_PORTABLE = 1 };
-
-/* Older drivers lack the functions for graphs. */
-enum { LEAST_VERSION = 11040 };
-
-/* The parameters of a kernel node, in the layout that all versions since 10 take. */
-typedef struct {
-    void *function;
-    unsigned grid[3], block[3], shared;
-    void **parameters;
-    void **extra;
-} node_params;
-
-/* Name of a function of the driver, how it is called here, and its parameters. */
-#define FUNCTIONS(F)                                                                               \
-    F(cuInit, init, (unsigned))                                                                    \
-    F(cuDriverGetVersion, version, (int *))                                                        \
-    F(cuGetErrorName, error_name, (int, const char **))                                            \
-    F(cuGetErrorString, error_string, (int, const char **))                                        \
-    F(cuDeviceGetCount, device_count, (int *))                                                     \
-    F(cuDeviceGet, device_get, (int *, int))                                                       \
-    F(cuDeviceGetName, device_name, (char *, int, int))                                            \
-    F(cuDeviceGetAttribute, device_attribute, (int *, int, int))                                   \
-    F(cuDeviceTotalMem_v2, device_memory, (size_t *, int))                                         \
-    F(cuDevicePrimaryCtxRetain, context_retain, (void **, int))                                    \
-    F(cuDevicePrimaryCtxRelease_v2, context_release, (int))                                        \
-    F(cuCtxPushCurrent_v2, context_push, (void *))                                                 \
-    F(cuCtxPopCurrent_v2, context_pop, (void **))                                                  \
-    F(cuModuleLoadDataEx, module_load, (void **, const void *, unsigned, int *, void **))          \
-    F(cuModuleUnload, module_unload, (void *))                                                     \
-    F(cuModuleGetFunction, module_function, (void **, void *, const char *))                       \
-    F(cuFuncSetAttribute, function_set, (void *, int, int))                                        \
-    F(cuMemGetInfo_v2, memory_info, (size_t *, size_t *))                                          \
-    F(cuMemAlloc_v2, memory_take, (uint64_t *, size_t))                                            \
-    F(cuMemFree_v2, memory_free, (uint64_t))                                                       \
-    F(cuMemHostAlloc, pinned_take, (void **, size_t, unsigned))                                    \
-    F(cuMemFreeHost, pinned_free, (void *))                                                        \
-    F(cuMemcpyHtoDAsync_v2, copy_in, (uint64_t, const void *, size_t, void *))                     \
-    F(cuMemcpyDtoHAsync_v2, copy_out, (void *, uint64_t, size_t, void *))                          \
-    F(cuMemcpyDtoDAsync_v2, copy_within, (uint64_t, uint64_t, size_t, void *))                     \
-    F(cuStreamCreate, stream_create, (void **, unsigned))                                          \
-    F(cuStreamDestroy_v2, stream_destroy, (void *))                                                \
-    F(cuStreamSynchronize, stream_synchronize, (void *))                                           \
-    F(cuStreamWaitEvent, stream_wait, (void *, void *, unsigned))                                  \
-    F(cuEventCreate, event_create, (void **, unsigned))                                            \
-    F(cuEventDestroy_v2, event_destroy, (void *))                                                  \
-    F(cuEventRecord, event_record, (void *, void *))                                               \
-    F(cuEventSynchronize, event_synchronize, (void *))                                             \
-    F(cuEventElapsedTime, event_elapsed, (float *, void *, void *))                                \
-    F(cuLaunchKernel, launch,                                                                      \
-      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,       \
-       void **, void **))                                                                          \
-    F(cuGraphCreate, graph_create, (void **, unsigned))                                            \
-    F(cuGraphDestroy, graph_destroy, (void *))                                                     \
-    F(cuGraphAddKernelNode, graph_add,                                                             \
-      (void **, void *, void *const *, size_t, const node_params *))                               \
-    F(cuGraphInstantiateWithFlags, graph_instantiate, (void **, void *, unsigned long long))       \
-    F(cuGraphExecDestroy, exec_destroy, (void *))                                                  \
-    F(cuGraphExecKernelNodeSetParams, exec_set, (void *, void *, const node_params *))             \
-    F(cuGraphLaunch, graph_launch, (void *, void *))
-
-#define MEMBER(symbol, name, parameters) int(*name) parameters;
-typedef struct {
-    nova_driver driver; /* first: callers have a pointer to it */
-    FUNCTIONS(MEMBER)
-    /* NULL in drivers before 12.0, which have no device with a copy engine either */
-    int (*map_encode)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
-                      const uint32_t *, const uint32_t *, int, int, int, int);
-} cuda;
 
 /* Nodes of one chain, and its executable graph. */
 typedef struct {
     void *graph, *exec;
     void *nodes[];
 } chain;
-
-static cuda *cuda_context_of(nova_driver *driver)
-{
-    return (cuda *)driver;
-}
 
 /* --- error numbers ---------------------------------------------------------------------------- */
 
@@ -352,17 +262,6 @@ static int cuda_event_elapsed(nova_driver *driver, void *from, void *to, float *
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-/* The parameters of a launch: one buffer with all of them; or, with tensor maps, a pointer to each,
- * because only the driver knows where a map is aligned among them. */
-enum { MOST_PARAMETERS = 256 };
-
-typedef struct {
-    size_t size;
-    void *list[5];
-    void *each[MOST_PARAMETERS];
-    bool has_maps;
-} packed;
-
 static int cuda_pack(packed *out, const nova_kernel_call *call)
 {
     enum { BUFFER_POINTER = 1, BUFFER_SIZE = 2 };
@@ -399,7 +298,7 @@ static int cuda_launch(nova_driver *driver, const nova_kernel_call *call, void *
         parameters.has_maps ? parameters.each : NULL, parameters.has_maps ? NULL : parameters.list);
 }
 
-static int cuda_params_of(const nova_kernel_call *call, packed *parameters, node_params *params)
+int cuda_params_of(const nova_kernel_call *call, packed *parameters, node_params *params)
 {
     int result = cuda_pack(parameters, call);
     *params = (node_params){.function = call->function, .shared = call->shape->shared};
@@ -504,6 +403,16 @@ static const nova_driver CUDA_TABLE = {
     .graph_destroy = cuda_graph_destroy,
     .graph_update = cuda_graph_update,
     .graph_launch = cuda_graph_launch,
+    .flow_is_supported = nova_cuda_flow_is_supported,
+    .flow_create = nova_cuda_flow_create,
+    .flow_add_launch = nova_cuda_flow_add_launch,
+    .flow_add_copies = nova_cuda_flow_add_copies,
+    .flow_add_loop = nova_cuda_flow_add_loop,
+    .flow_add_switch = nova_cuda_flow_add_switch,
+    .flow_end_body = nova_cuda_flow_end_body,
+    .flow_finish = nova_cuda_flow_finish,
+    .flow_launch = nova_cuda_flow_launch,
+    .flow_destroy = nova_cuda_flow_destroy,
 };
 
 static nova_status cuda_find_functions(cuda *c, void *library, nova_error *error)
@@ -525,6 +434,12 @@ static nova_status cuda_find_functions(cuda *c, void *library, nova_error *error
     FUNCTIONS(KEEP)
     void *encode = dlsym(library, "cuTensorMapEncodeTiled");
     memcpy(&c->map_encode, &encode, sizeof c->map_encode);
+    void *current = dlsym(library, "cuCtxGetCurrent");
+    memcpy(&c->context_current, &current, sizeof c->context_current);
+    void *condition = dlsym(library, "cuGraphConditionalHandleCreate");
+    memcpy(&c->condition_create, &condition, sizeof c->condition_create);
+    void *add_node = dlsym(library, "cuGraphAddNode");
+    memcpy(&c->graph_add_node, &add_node, sizeof c->graph_add_node);
     return NOVA_OK;
 }
 
@@ -533,7 +448,8 @@ static nova_status cuda_start(cuda *c, nova_error *error)
     int version = 0;
     int result = c->init(0);
     if (result == 0)
-        result = c->version(&version);
+        result = c->driver_version(&version);
+    c->version = version;
     if (result == NO_DEVICE)
         return nova_fail(error, NOVA_NO_DRIVER, "",
                          "the CUDA driver is installed, but there is no GPU");
@@ -566,11 +482,15 @@ nova_status nova_cuda_open(const char *path, nova_driver **driver, nova_error *e
     if (created == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the driver");
     created->driver = CUDA_TABLE;
+    if (pthread_mutex_init(&created->mutex, NULL) != 0) {
+        free(created);
+        return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
+    }
     nova_status status = cuda_find_functions(created, library, error);
     if (status == NOVA_OK)
         status = cuda_start(created, error);
     if (status != NOVA_OK) {
-        free(created);
+        nova_cuda_close(&created->driver);
         return status;
     }
     *driver = &created->driver;
@@ -579,5 +499,7 @@ nova_status nova_cuda_open(const char *path, nova_driver **driver, nova_error *e
 
 void nova_cuda_close(nova_driver *driver)
 {
+    if (driver != NULL)
+        pthread_mutex_destroy(&cuda_context_of(driver)->mutex);
     free(driver);
 }

@@ -1,0 +1,180 @@
+"""`nova.jit(static_argnums=..., static_argnames=...)`: arguments that are Python values.
+
+A static argument is part of the program: the function is jitted once for each combination of
+values, with these arguments bound. The programs of a combination are those of its `JitFunction`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any
+
+from nova import knobs
+from nova.api.compiled import Compiled
+from nova.api.jit import CacheInfo, Forgotten, JitFunction, Options
+from nova.core.frozen_attributes import Sealed
+from nova.core.location import user_location
+from nova.core.single_flight import SingleFlight
+from nova.core.user_facing import user_facing_class
+from nova.errors import ArgumentTypeError, AttributeValueError
+
+if TYPE_CHECKING:
+    from nova.runtime.futures import RunFuture
+
+
+@user_facing_class
+class StaticJitFunction(Sealed):
+    """A function compiled per signature and per combination of values of its static arguments."""
+
+    __name__: str
+    has_no_state = True  # of its own: `nova.graph.state` looks at the function inside
+
+    def __init__(self, function: Callable[..., Any], options: Options, argnums: Any, argnames: Any):
+        self._parameters = list(inspect.signature(function).parameters.values())
+        self._positions, self._names = _resolve(self._parameters, argnums, argnames)
+        update_wrapper(self, function)
+        self._function, self._options = function, options
+        self._jitted: SingleFlight[JitFunction] = SingleFlight(knobs.get("jit_programs"))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As an attribute of a class: the function with `self` bound, kept by the object."""
+        if instance is None:
+            return self
+        name = f"jit of {getattr(self, '__qualname__', self.__name__)}"
+        bound = vars(instance).get(name)
+        if not isinstance(bound, _StaticJitMethod):
+            method = self._function.__get__(instance, owner)
+            bound = _StaticJitMethod(method, self._options, None, tuple(self._names))
+            vars(instance)[name] = bound
+        return bound
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        jitted, args, kwargs = self._bound(args, kwargs)
+        return jitted(*args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Compiled:
+        """The program for such arguments, compiled and not run."""
+        jitted, args, kwargs = self._bound(args, kwargs)
+        return jitted.lower(*args, **kwargs)
+
+    def submit(self, *args: Any, **kwargs: Any) -> RunFuture:
+        """Start a run and return its future."""
+        jitted, args, kwargs = self._bound(args, kwargs)
+        return jitted.submit(*args, **kwargs)
+
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses and programs, of all values of the static arguments together."""
+        infos = [jitted.cache_info() for jitted in self._jitted.values()]
+        return CacheInfo(
+            hits=sum(i.hits for i in infos),
+            misses=sum(i.misses for i in infos),
+            size=sum(i.size for i in infos),
+            bound=knobs.get("jit_programs"),
+            evictions=sum(i.evictions for i in infos),
+            symbolic=sum(i.symbolic for i in infos),
+            specialized=sum(i.specialized for i in infos),
+        )
+
+    def explain(self) -> str:
+        """Why programs were compiled, for each combination of static values."""
+        return "\n".join(jitted.explain() for jitted in self._jitted.values())
+
+    def __repr__(self) -> str:
+        names = ", ".join(sorted(self._names))
+        return f"<jitted {self.__name__}, static {names}>"
+
+    def _bound(self, args: Any, kwargs: Any) -> tuple[JitFunction, Any, Any]:
+        """The function for the static values of a call, and the other arguments."""
+        fixed = {i: a for i, a in enumerate(args) if i in self._positions}
+        named = {n: v for n, v in kwargs.items() if n in self._names}
+        key = tuple(
+            (where, type(value), value) for where, value in (*fixed.items(), *named.items())
+        )
+        try:
+            hash(key)
+        except TypeError:
+            where, value = next((w, v) for w, v in (*fixed.items(), *named.items()) if _fails(v))
+            name = self._parameters[where].name if isinstance(where, int) else where
+            raise ArgumentTypeError(
+                f"{self.__name__}: the static argument {name!r} is a {type(value).__name__}, "
+                "which is not hashable",
+                where=str(user_location()),
+                hint="pass a tuple, a string or a number, or an object with __hash__ and __eq__",
+            ) from None
+        jitted, _ = self._jitted.get(key, lambda: self._jit(fixed, named))
+        others = tuple(a for i, a in enumerate(args) if i not in fixed)
+        return jitted, others, {n: v for n, v in kwargs.items() if n not in named}
+
+    def _jit(self, fixed: dict[int, Any], named: dict[str, Any]) -> JitFunction:
+        function = self._function
+
+        def bound(*args: Any, **kwargs: Any) -> Any:
+            feed = iter(args)
+            count = len(args) + len(fixed)
+            full = [fixed[i] if i in fixed else next(feed) for i in range(count)]
+            return function(*full, **kwargs, **named)
+
+        update_wrapper(bound, function)
+        remaining = [
+            p
+            for i, p in enumerate(self._parameters)
+            if i not in self._positions and p.name not in self._names
+        ]
+        vars(bound)["__signature__"] = inspect.Signature(remaining)
+        return JitFunction(bound, self._options)
+
+
+class _StaticJitMethod(StaticJitFunction):
+    """A jitted method: kept by the object; its copies create their own."""
+
+    def __reduce__(self) -> Any:
+        return Forgotten, ()
+
+
+def _fails(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return True
+    return False
+
+
+def _resolve(
+    parameters: list[inspect.Parameter], argnums: Any, argnames: Any
+) -> tuple[frozenset[int], frozenset[str]]:
+    """The positions and the names of the static arguments; each follows from the other."""
+    positions = set()
+    for number in _items(argnums, int, "static_argnums"):
+        position = number + len(parameters) if number < 0 else number
+        if not 0 <= position < len(parameters):
+            raise AttributeValueError(
+                f"static_argnums {number}: the function has {len(parameters)} parameters",
+                where=str(user_location()),
+            )
+        positions.add(position)
+    names = set(_items(argnames, str, "static_argnames"))
+    known = [p.name for p in parameters]
+    for name in names:
+        if name not in known:
+            raise AttributeValueError(
+                f"static_argnames {name!r}: the function has no such parameter",
+                where=str(user_location()),
+                hint=f"it has {', '.join(known) or 'none'}",
+            )
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positions |= {i for i, p in enumerate(parameters) if p.name in names and p.kind in positional}
+    return frozenset(positions), frozenset(names | {parameters[i].name for i in positions})
+
+
+def _items(value: Any, type_: type, option: str) -> Iterable[Any]:
+    items = () if value is None else value if isinstance(value, tuple | list) else (value,)
+    for item in items:
+        if not isinstance(item, type_) or isinstance(item, bool):
+            raise AttributeValueError(
+                f"{option} {value!r}: a {type(item).__name__} is not a parameter",
+                where=str(user_location()),
+                hint="pass ints for static_argnums, strings for static_argnames",
+            )
+    return items
