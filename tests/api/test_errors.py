@@ -143,6 +143,7 @@ MISTAKES = [
     (errors.PipelineError, lambda: run_pipeline(parse(""), [UpstreamPass("csee")]), "csee", None),
     (errors.LoweringError, lambda: evaluate([mystery()]), "'mystery' has no numpy", "test_errors"),
     (errors.ScheduleError, lambda: parse_overrides("nr=2"), "a schedule has no 'nr'", None),
+    (errors.CallError, lambda: nova.call(abs, A), "what nova.compile", "test_errors.py"),
     (errors.WorkspaceError, lambda: cramped(), "max_workspace=.* is the least", "test_errors.py"),
     (errors.CodegenError, lambda: check_text("declare float @sinf(float)\n"), "sinf", None),
     (errors.PtxError, lambda: SimModule("int main;"), "no .target", None),
@@ -239,7 +240,8 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.DriverMissingError, errors.DeviceArchitectureError}
     elsewhere |= {errors.DeviceMemoryError, errors.DeviceFaultError, errors.DeviceCallError}
     # In tests/graph, tests/frontends/onnx_models and the tests of symbolic sizes.
-    elsewhere |= {errors.CarryError, errors.BranchError, errors.ControlFlowError}
+    # CallError is in tests/api/test_call.py.
+    elsewhere |= {errors.CarryError, errors.BranchError, errors.ControlFlowError, errors.CallError}
     elsewhere |= {errors.OnnxError, errors.OnnxValueError, errors.SymbolicSizeError}
     assert {case[0] for case in MISTAKES} == classes - bases - elsewhere
     for c in classes:
