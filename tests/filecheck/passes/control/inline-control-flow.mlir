@@ -1,6 +1,6 @@
 // RUN: %nova-opt %s --inline-control-flow | %filecheck %s
 
-// The inverse of outline-control-flow: for devices, a loop is code of one kernel.
+// The inverse of outline-control-flow, for loops with ops of the host: one kernel on the host.
 // CHECK-NOT: module @
 // CHECK: func.func @main(%[[X:.*]]: tensor<4xf32>, %[[XS:.*]]: tensor<3x4xf32>) -> tensor<4xf32>
 // CHECK: scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step %{{.*}} iter_args(%[[C:.*]] = %[[X]])
@@ -11,7 +11,7 @@ module {
   module @loop_0_0 {
     func.func @main(%i: tensor<i64>, %c: tensor<4xf32>, %x: tensor<4xf32>) -> tensor<4xf32> attributes {nova.inputs = 3 : i64} {
       %init = tensor.empty() : tensor<4xf32>
-      %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%c, %x : tensor<4xf32>, tensor<4xf32>) outs(%init : tensor<4xf32>) {
+      %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%c, %x : tensor<4xf32>, tensor<4xf32>) outs(%init : tensor<4xf32>) attrs = {nova.device = "cpu"} {
       ^bb0(%a: f32, %b: f32, %out: f32):
         %s = arith.addf %a, %b : f32
         linalg.yield %s : f32

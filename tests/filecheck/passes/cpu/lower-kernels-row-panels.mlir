@@ -3,7 +3,7 @@
 // What is done with the results of a product is done a strip of rows at a time: both blocks of k of
 // the columns are packed once for a tile, and the bias is added to 102 rows when these are finished.
 // CHECK-LABEL: func.func private @relu_of_product
-// CHECK-SAME: nova.tile = array<i64: 204, 128>
+// CHECK-SAME: nova.tile = array<i64: 200, 128>
 // CHECK: scf.for
 // CHECK: call @nova_pack_lanes_f32_f32_16
 // CHECK: call @nova_pack_lanes_f32_f32_16

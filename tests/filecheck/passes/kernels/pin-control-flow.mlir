@@ -1,10 +1,10 @@
 // RUN: %nova-opt %s --pin-control-flow | %filecheck %s
 
-// Loops that load and store elements of arguments are one thread's work.
+// Loops that load and store elements of arguments, and loops over numbers, are one thread's work.
 // CHECK-LABEL: func.func private @scatter(
 // CHECK-NOT: nova.device
 // CHECK-LABEL: func.func private @loop(
-// CHECK-SAME: nova.device = "cpu"
+// CHECK-NOT: nova.device
 // CHECK-LABEL: func.func private @branch(
 // CHECK-SAME: nova.device = "cpu"
 // CHECK-LABEL: func.func private @buffer(
