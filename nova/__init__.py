@@ -76,6 +76,7 @@ _LAZY = {
     "jacrev": "nova.graph.jacobians:jacrev",
     "jvp": "nova.graph.jacobians:jvp",
     "linalg": "nova.linalg",
+    "linear_cross_entropy": "nova.nn.losses:linear_cross_entropy",
     "linearize": "nova.graph.jacobians:linearize",
     "nn": "nova.nn",
     "optim": "nova.optim",

@@ -60,6 +60,10 @@ def loops(options: dict[str, Any]) -> dict[str, Run]:
     """Loops with a number of iterations that only the run knows."""
     matrix = RNG.normal(size=(256, 256)).astype(np.float32) / 16
     count = nova.jit(lambda n: nova.while_loop(lambda c: c < n, lambda c: c + 1, 0), **options)
+    pair = nova.jit(
+        lambda n: nova.while_loop(lambda c: c[0] < n, lambda c: c + 1, np.zeros(2, np.int64)),
+        **options,
+    )
     vector = nova.jit(
         lambda n, x: nova.while_loop(
             lambda c: c[0] < n, lambda c: (c[0] + 1, nova.tanh(c[1]) + 1), (0, x)
@@ -83,7 +87,8 @@ def loops(options: dict[str, Any]) -> dict[str, Run]:
     )
     small = np.ones(64, np.float32)
     return {
-        "empty while": lambda n: count(n),
+        "empty while, a number": lambda n: count(100 * n),
+        "empty while, two numbers": lambda n: pair(n),
         "while, 16384 floats": lambda n: vector(n, np.ones(16384, np.float32)),
         "while, matmul 256": lambda n: product(n, matrix),
         "while with cond": lambda n: branch(n, small),
@@ -123,11 +128,12 @@ def main() -> None:
     for mode in arguments.modes.split(","):
         with knobs.override(device_loops=mode):
             for name, run in loops(options).items():
-                rows.setdefault(name, []).append(slope(run, few, many, repeats))
+                scale = 100 if name.endswith("a number") else 1
+                rows.setdefault(name, []).append(slope(run, few, many, repeats) / scale)
             for name, call in scans(options, steps, hidden).items():
                 rows.setdefault(name, []).append(best(call, repeats) / steps)
     for name, values in rows.items():
-        print(f"{name:<28}" + "".join(f"{value:>10.2f}" for value in values), flush=True)
+        print(f"{name:<28}" + "".join(f"{value:>10.3f}" for value in values), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
     python benchmarks/gpu/gpt2.py step [--config small|medium|tiny] [--steps N] [--trace]
     python benchmarks/gpu/gpt2.py forward [--config small]
+    python benchmarks/gpu/gpt2.py loss
 
 `step` is a training step in bf16 with AdamW; parameters and moments are f32. It prints the seconds
 of a compile with an empty cache, the bytes on the device, the milliseconds of a step with steps in
 the queue, and the losses. With `--trace` it prints the time of each kernel of one step. `forward`
-is the forward pass of one sequence in bf16. `--only nova` leaves torch out. Both run on device
+is the forward pass of one sequence in bf16. `loss` is the linear layer to the vocabulary with its
+cross entropy and gradients. `--only nova` leaves torch out. Both run on device
 `sim` too (`--device sim --config tiny --only nova`), which checks this script.
 """
 
@@ -180,7 +182,7 @@ def wait_for_device() -> None:
 def print_kernels(step: Any, batch: Any) -> None:
     """The kernels of one step by time, with the number of their launches."""
     with nova.trace() as trace:
-        step(*batch).numpy()
+        np.asarray(step(*batch).numpy())
     times: dict[str, list[float]] = defaultdict(list)
     for run in trace.runs:
         for span in run.spans:
@@ -223,37 +225,36 @@ def nova_step(args: Any, model: Any, batches: Any) -> tuple[list[float], float, 
 
 
 def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray, float]:
-    """The scores, and milliseconds of a run."""
+    """The scores, and milliseconds of a run; converts the parameters of the model."""
+    model.to("bf16")
     x = nova.tensor(tokens, name="tokens")
     program = nova.compile(
-        model.forward(x),
-        inputs=[x],
-        params=list(model.parameters()),
-        precision="bf16",
-        **args.where,
+        model.forward(x), inputs=[x], params=list(model.parameters()), **args.where
     )
     placed = nova.to_device(tokens, args.device)
     scores = program(placed)
-    milliseconds = 0.0
     if args.trace:
         print_kernels(program, [placed])
-    if args.device != "sim":
-        milliseconds = timed(lambda: program(placed), wait_for_device)
+    milliseconds = timed(lambda: program(placed), wait_for_device) if args.timed else 0.0
     return np.asarray(scores.numpy(), np.float32), milliseconds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("workload", choices=("step", "forward"))
+    parser.add_argument("workload", choices=("step", "forward", "loss"))
     parser.add_argument("--config", choices=tuple(CONFIGS), default="small")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--only", choices=("nova", "torch"))
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
+    args.timed = args.device != "sim"
     simulated = {"target": "cuda:sm_90a", "run_mode": "sim"}
     args.where = simulated if args.device == "sim" else {"target": "cuda"}
     nova.knobs.cache = False
+    if args.workload == "loss":
+        compare_losses(args)
+        return
     model = make_model(args.config)
     if args.workload == "step":
         compare_steps(args, model)
@@ -279,14 +280,70 @@ def compare_steps(args: Any, model: Any) -> None:
         print(f"losses differ by at most {np.abs(losses - expected).max():.4f}")
 
 
+def compare_losses(args: Any) -> None:
+    import ml_dtypes
+
+    rows, width, vocabulary = (8192, 768, 50304) if args.device != "sim" else (256, 64, 512)
+    generator = np.random.default_rng(0)
+    x, weight = (
+        (0.05 * generator.standard_normal(shape, np.float32)).astype(ml_dtypes.bfloat16)
+        for shape in ((rows, width), (vocabulary, width))
+    )
+    target = generator.integers(0, vocabulary, rows)
+    X, W = (nova.tensor(a, requires_grad=True) for a in (x, weight))
+    T = nova.tensor(target)
+    for name, function in (
+        ("linear_cross_entropy", nova.linear_cross_entropy),
+        ("cross_entropy(linear)", lambda x, w, t: nova.cross_entropy(nova.linear(x, w), t)),
+    ):
+        loss = function(X, W, T)
+        gradients = nova.grad(lambda a, b, f=function: f(a, b, T), argnums=(0, 1))(X, W)
+        program = nova.compile([loss, *gradients], inputs=[X, W, T], **args.where)
+        placed = [nova.to_device(a, args.device) for a in (x, weight, target)]
+        value = float(np.asarray(program(*placed)[0].numpy(), np.float32))
+        milliseconds = timed(partial(program, *placed), wait_for_device) if args.timed else 0.0
+        size = program.workspace_size / 1e6
+        print(f"Nova {name}: {milliseconds * 1e3:.0f} us, {size:.0f} MB, loss {value:.4f}")
+    if args.only != "nova":
+        print_torch_loss(x, weight, target)
+
+
+def print_torch_loss(x: np.ndarray, weight: np.ndarray, target: np.ndarray) -> None:
+    import torch
+    from torch.nn import functional as f
+
+    tx, tw = (torch.from_numpy(a.astype(np.float32)).cuda().bfloat16() for a in (x, weight))
+    tx.requires_grad_()
+    tw.requires_grad_()
+    tt = torch.from_numpy(target).cuda()
+    compiled = torch.compile(lambda a, b: f.cross_entropy(f.linear(a, b).float(), tt))
+
+    def run() -> Any:
+        tx.grad = tw.grad = None
+        loss = compiled(tx, tw)
+        loss.backward()
+        return loss
+
+    value = float(run())
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    run()
+    size = (torch.cuda.max_memory_allocated() - before) / 1e6
+    milliseconds = timed(run, torch.cuda.synchronize)
+    print(f"torch.compile: {milliseconds * 1e3:.0f} us, {size:.0f} MB, loss {value:.4f}")
+
+
 def compare_forward(args: Any, model: Any) -> None:
     ((tokens, _),) = make_batches(args.config, 1, 1)
-    scores, milliseconds = nova_forward(args, model, tokens)
-    print(f"Nova: {milliseconds * 1e3:.0f} us")
+    expected = None
     if args.only != "nova":
         expected, milliseconds = torch_forward(args.config, model, tokens)
+        print(f"torch.compile: {milliseconds * 1e3:.0f} us")
+    scores, milliseconds = nova_forward(args, model, tokens)
+    print(f"Nova: {milliseconds * 1e3:.0f} us")
+    if expected is not None:
         difference = np.abs(scores - expected).max() / np.abs(expected).max()
-        print(f"torch.compile: {milliseconds * 1e3:.0f} us, difference {difference:.4f}")
+        print(f"largest difference {difference:.4f} of the largest score")
 
 
 if __name__ == "__main__":

@@ -67,8 +67,15 @@ class StaticJitFunction(Sealed):
     def cache_info(self) -> CacheInfo:
         """Hits, misses and programs, of all values of the static arguments together."""
         infos = [jitted.cache_info() for jitted in self._jitted.values()]
-        totals = [sum(column) for column in zip(*infos, strict=True)] or [0] * 7
-        return CacheInfo(*totals[:3], knobs.get("jit_programs"), *totals[4:])
+        return CacheInfo(
+            hits=sum(i.hits for i in infos),
+            misses=sum(i.misses for i in infos),
+            size=sum(i.size for i in infos),
+            bound=knobs.get("jit_programs"),
+            evictions=sum(i.evictions for i in infos),
+            symbolic=sum(i.symbolic for i in infos),
+            specialized=sum(i.specialized for i in infos),
+        )
 
     def explain(self) -> str:
         """Why programs were compiled, for each combination of static values."""

@@ -10,11 +10,9 @@ from nova.api.compiled import Compiled
 from nova.core.user_facing import user_facing
 from nova.errors import OptionTypeError, UnsupportedOpError
 from nova.frontends.onnx.export.writer import write_model
-from nova.graph.build import make_node
 from nova.graph.tensor import Tensor
-from nova.ops import op
 from nova.plan import Plan
-from nova.plan.plan import Input, Literal, Param
+from nova.plan.inline import inline_plan
 
 
 @user_facing
@@ -32,6 +30,13 @@ def to_onnx(program: Any, path: str | os.PathLike[str] | None = None) -> Any:
             hint="pass what nova.compile or nova.load gave",
         )
     plan = compiled.plan
+    for step in plan.steps:
+        if step.results:
+            raise UnsupportedOpError(
+                f"{step.op} is not exported to ONNX",
+                where=None if step.location is None else str(step.location),
+                hint="export the program without the loop, branch or called file",
+            )
     if plan.updates:
         raise UnsupportedOpError(
             "the program updates its params, which an ONNX model cannot",
@@ -57,18 +62,4 @@ def graph_of(plan: Plan) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """The inputs, params and outputs of a plan, as a graph."""
     inputs = [Tensor(spec.type, name=spec.name) for spec in plan.signature.inputs]
     params = [Tensor(spec.type, name=spec.name) for spec in plan.signature.params]
-    slots: list[Tensor] = []
-
-    def value(arg: Any) -> Tensor:
-        if isinstance(arg, Input):
-            return inputs[arg.index]
-        if isinstance(arg, Param):
-            return params[arg.index]
-        if isinstance(arg, Literal):
-            return Tensor(arg.type, data=arg.array, fixed=True)
-        return slots[arg.index]
-
-    for step in plan.steps:
-        operands = tuple(value(arg) for arg in step.args)
-        slots.append(make_node(op(step.op), operands, dict(step.attrs), step.out_type))
-    return inputs, params, [value(arg) for arg in plan.results]
+    return inputs, params, inline_plan(plan, [*inputs, *params])

@@ -29,6 +29,7 @@ from nova.debug.compare import (
     Spread,
     collect_spread,
     find_difference,
+    find_result_difference,
     find_step_difference,
 )
 from nova.debug.derivatives import all_derivations, alone, find_wrong_vjp
@@ -42,7 +43,7 @@ from nova.debug.finding import (
 from nova.debug.nonfinite import find_nonfinite
 from nova.debug.observe import compile_unchecked, run_copy
 from nova.debug.oracle import Noise, Oracle, arg_value
-from nova.debug.plan_transforms import Program, all_slots, prefix
+from nova.debug.plan_transforms import Program, all_slots, prefix, producer
 from nova.errors import NovaError
 from nova.plan import Arg, Derivation, Plan, Slot, parse_plan
 from nova.runtime.device_arrays import copy_to_host
@@ -78,12 +79,13 @@ class Checker:
     def _compile(self, plan: Plan) -> Compiled:
         return compile_unchecked(plan, self.settings, self.device)
 
-    def slots(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The compiled value of every slot."""
+    def slots(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """The compiled value of every slot; None for a loop, branch or call."""
         if not self.plan.steps:
             return []
         outcome = run_copy(self.observed, self.observed.plan, arrays)
-        return [value for _, value in outcome.values[: len(self.plan.steps)]]
+        values = iter([value for _, value in outcome.values])
+        return [None if step.results else next(values) for step in self.plan.steps]
 
     # --- NOVA_CHECK=1 ---------------------------------------------------------------------------
 
@@ -93,8 +95,15 @@ class Checker:
         rng = np.random.default_rng(0)
         slots = self.slots(arrays)
         for step in self.plan.steps:
-            operands = [arg_value(self.plan, a, arrays, slots) for a in step.args]
-            difference = find_step_difference(step, operands, slots[step.out_slot], rng)
+            if step.results:
+                continue
+            source, value = producer(self.plan, step), slots[step.out_slot]
+            operands = [arg_value(self.plan, a, arrays, slots) for a in source.args]
+            if source is step:
+                difference = find_step_difference(step, operands, value, rng)
+            else:
+                index = step.attrs["index"]
+                difference = find_result_difference(source, index, operands, value, rng)
             if difference is not None:
                 kernels = self.observed.kernels
                 return step_finding("step", program, step, str(difference), kernels)
@@ -157,12 +166,12 @@ class _Judge:
         self.rng = rng
 
     @cached_property
-    def _spreads(self) -> list[Spread]:
+    def _spreads(self) -> list[Spread | None]:
         plan, arrays = self.program.plan, self.program.arrays
         calm = Oracle(plan, arrays).run()
         noisy = [Oracle(plan, arrays, Noise(self.rng)).run() for _ in range(_NOISY_RUNS)]
         return [
-            collect_spread(value, samples)
+            None if isinstance(value, list) else collect_spread(value, samples)
             for value, samples in zip(calm, zip(*noisy, strict=True), strict=True)
         ]
 

@@ -92,6 +92,23 @@ def find_difference(
     return _worst(bad, excess, actual, expected)
 
 
+def find_result_difference(
+    step: Step,
+    index: int,
+    arrays: Sequence[np.ndarray],
+    actual: np.ndarray,
+    rng: np.random.Generator,
+) -> Difference | None:
+    """The difference of one result of a loop, branch or call from the oracle's."""
+    expected = step_value(step, arrays)[index]
+    first = find_difference(actual, expected, relative=_UNITS)
+    if first is None:
+        return None
+    spread = measure_spread(expected, lambda noise: _noisy(step, arrays, noise)[index], rng)
+    factor = _SPREADS + 2 * sqrt(_terms(arrays, expected))
+    return find_difference(actual, expected, relative=_UNITS, spread=spread, factor=factor)
+
+
 def find_step_difference(
     step: Step, arrays: Sequence[np.ndarray], actual: np.ndarray, rng: np.random.Generator
 ) -> Difference | None:
@@ -134,7 +151,7 @@ def collect_spread(expected: np.ndarray, samples: Sequence[np.ndarray]) -> Sprea
     return Spread(distance, unsure)
 
 
-def _noisy(step: Step, arrays: Sequence[np.ndarray], noise: Noise) -> np.ndarray:
+def _noisy(step: Step, arrays: Sequence[np.ndarray], noise: Noise) -> Any:
     moved = [noise.move(a, dtype(a.dtype)) for a in arrays]
     return step_value(step, moved, noise)
 

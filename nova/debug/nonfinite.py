@@ -15,7 +15,7 @@ import numpy as np
 
 from nova.debug.finding import Finding, step_finding, title_of_argument
 from nova.debug.oracle import arg_value
-from nova.debug.plan_transforms import Program
+from nova.debug.plan_transforms import Program, producer
 
 
 def find_nonfinite(
@@ -30,7 +30,7 @@ def find_nonfinite(
             return Finding("nonfinite", None, None, title, None, detail, program=program)
     for step in plan.steps:
         value = slots[step.out_slot]
-        if not step.out_type.dtype.is_float:
+        if step.results or not step.out_type.dtype.is_float:
             continue
         nans = is_nan(value)
         if nans.any():
@@ -38,7 +38,8 @@ def find_nonfinite(
         infinite = np.isinf(value.astype(np.float64))
         if not infinite.any() or any(_is_infinite(v) for v in step.attrs.values()):
             continue
-        operands = [arg_value(plan, a, program.arrays, slots) for a in step.args]
+        source = producer(plan, step)
+        operands = [arg_value(plan, a, program.arrays, slots) for a in source.args]
         if all(np.isfinite(o.astype(np.float64)).all() for o in operands):
             detail = _count(infinite, "infinite") + ", from finite operands"
             return step_finding("nonfinite", program, step, detail, kernels)

@@ -22,8 +22,18 @@ class Program:
 
 
 def all_slots(plan: Plan) -> Plan:
-    """The plan that returns every slot and updates nothing."""
-    return replace(plan, results=tuple(Slot(s.out_slot) for s in plan.steps), updates=())
+    """The plan that returns every slot and updates nothing.
+
+    Loops, branches and calls have several results: the slots of their `result` steps.
+    """
+    slots = tuple(Slot(s.out_slot) for s in plan.steps if not s.results)
+    return replace(plan, results=slots, updates=())
+
+
+def producer(plan: Plan, step: Step) -> Step:
+    """The loop, branch or call that a `result` step selects a result of; other steps themselves."""
+    source = step.args[0] if step.op == "result" else None
+    return plan.steps[source.index] if isinstance(source, Slot) else step
 
 
 def prefix(plan: Plan, steps: int) -> Plan:
@@ -39,7 +49,7 @@ def prefix(plan: Plan, steps: int) -> Plan:
     updates = tuple((i, v) for i, v in plan.updates if _is_available(v, steps))
     later = [v for _, v in plan.updates if not _is_available(v, steps)]
     used |= {a.index for a in later if isinstance(a, Slot) and a.index < steps}
-    results: tuple[Arg, ...] = tuple(Slot(i) for i in sorted(used))
+    results: tuple[Arg, ...] = tuple(Slot(i) for i in sorted(used) if not plan.steps[i].results)
     if steps == len(plan.steps):
         results = plan.results
     return Plan(plan.signature, plan.steps[:steps], results, updates)

@@ -50,6 +50,7 @@ def emit_module(plan: Plan, context: ir.Context) -> ir.Module:
 def _size_table(plan: Plan) -> SizeTable:
     """Representatives for the symbolic sizes in the types and attributes of a plan."""
     values: list[Any] = []
+    degree = 1
     for part in _with_regions(plan):
         types = [a.type for a in part.signature.arguments]
         for step in part.steps:
@@ -59,6 +60,7 @@ def _size_table(plan: Plan) -> SizeTable:
             literals = [a for a in step.args if isinstance(a, Literal) and a.array.size == 1]
             values += [int(a.array.item()) for a in literals if np.isfinite(a.array).all()]
         values += [n for type_ in types for n in type_.shape]
+        degree = max([degree, *(sum(map(_degree, type_.shape)) for type_ in types)])
     # A size that is never positive is written as the negative of a size.
     sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]
     expressions = {size: size for size in sizes if not _is_product(size)}
@@ -68,7 +70,7 @@ def _size_table(plan: Plan) -> SizeTable:
         numbers |= code_constants(step.attrs["stream"])
     for size in expressions:
         _refuse_choices(size, plan)
-    return choose_representatives(plan.dims, expressions, numbers)
+    return choose_representatives(plan.dims, expressions, numbers, degree)
 
 
 def _with_regions(plan: Plan) -> Iterator[Plan]:
@@ -97,6 +99,16 @@ def _refuse_choices(size: Size, plan: Plan) -> None:
         f"code generation does not take the size {size}: {choice} is not a polynomial of the dims",
         where=None if location is None else str(location),
         hint="narrow the bounds of nova.dim until they decide it, e.g. min=128 for x[:128]",
+    )
+
+
+def _degree(size: Size) -> int:
+    """The degree of a size as a polynomial of the dims; a quotient counts as its dividend."""
+    if isinstance(size, int):
+        return 0
+    return max(
+        sum(power * (1 if isinstance(atom, Dim) else _degree(atom.parts()[0])) for atom, power in m)
+        for m, _ in size.terms
     )
 
 

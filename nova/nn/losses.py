@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
+from nova.core.dtypes import accumulator
+from nova.errors import AttributeValueError
 from nova.graph import Tensor
+from nova.graph.autodiff import gradients
+from nova.graph.custom_gradient import CustomVJP
 from nova.nn.module import Module
 from nova.ops import F
 
@@ -87,6 +93,85 @@ class NLLLoss(Module):
 
     def forward(self, x: Any, target: Any) -> Tensor:
         return F.nll_loss(x, target, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+def linear_cross_entropy(
+    x: Any,
+    weight: Any,
+    target: Any,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    chunk_bytes: int = 256 << 20,
+) -> Tensor:
+    """The cross entropy of the scores x @ weight.T, of which only a part is stored at a time.
+
+    `x` is (..., features), `weight` (classes, features), `target` (...) has class indices. The rows
+    of x are divided into chunks whose scores take at most `chunk_bytes` each. The backward pass
+    computes the scores of a chunk again, and adds its gradients to those of the chunks before, so
+    that neither the scores nor their gradient exist as a whole.
+    """
+    if reduction not in ("mean", "sum"):
+        raise AttributeValueError(
+            f"reduction {reduction!r} of linear_cross_entropy", hint="it is 'mean' or 'sum'"
+        )
+    rows, features, wide = prod(x.shape[:-1]), x.shape[-1], accumulator(x.dtype)
+    x, target = F.reshape(x, (rows, features)), F.reshape(target, (rows,))
+    score_bytes = max(1, weight.shape[0] * x.dtype.bits // 8)
+    chunks = max(1, -(-rows * score_bytes // max(chunk_bytes, score_bytes)))
+    size = max(1, -(-rows // chunks))
+    parts = [slice(start, min(start + size, rows)) for start in range(0, max(rows, 1), size)]
+
+    def chunk_loss(scores: Any, target: Any) -> Tensor:
+        loss = F.cross_entropy(
+            scores,
+            target,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            reduction="sum",
+        )
+        return F.cast(loss, dtype=wide)
+
+    if len(parts) == 1:
+        total = chunk_loss(F.linear(x, weight), target)
+    else:
+        total = _in_chunks(chunk_loss, parts)(x, weight, target)
+    if reduction == "mean":
+        total = total / F.sum(F.cast(F.ne(target, ignore_index), dtype=wide))
+    return F.cast(total, dtype=x.dtype)
+
+
+def _in_chunks(chunk_loss: Callable[[Any, Any], Tensor], parts: list[slice]) -> CustomVJP:
+    """The sum of the losses of chunks of rows; each chunk waits for the one before."""
+
+    def loss_of(x: Any, weight: Any, target: Any) -> Tensor:
+        total: Tensor | None = None
+        for part in parts:
+            rows = x[part] if total is None else F.barrier(x[part], total, region=0)
+            loss = chunk_loss(F.linear(rows, weight), target[part])
+            total = loss if total is None else total + loss
+        assert total is not None
+        return total
+
+    def backward(residuals: Any, g: Any) -> tuple[Tensor, Tensor, None]:
+        x, weight, target = residuals
+        row_gradients = []
+        total: Tensor | None = None
+        for part in parts:
+            rows = F.barrier(x[part], g if total is None else total, region=0)
+            scores = F.linear(rows, weight)
+            (gradient,) = gradients(chunk_loss(scores, target[part]), [scores], g, partial=True)
+            row_gradients.append(F.matmul(gradient, weight))
+            piece = F.matmul(F.swapaxes(gradient, 0, 1), rows)
+            piece = F.cast(piece, dtype=accumulator(piece.dtype))
+            total = piece if total is None else total + piece
+        assert total is not None
+        return F.concat(*row_gradients, axis=0), F.cast(total, dtype=weight.dtype), None
+
+    function = CustomVJP(loss_of)
+    function.defvjp(lambda *args: (loss_of(*args), args), backward)
+    return function
 
 
 class CrossEntropyLoss(Module):

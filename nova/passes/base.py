@@ -182,14 +182,14 @@ def _run_one(
     for region in regions:
         _run_one(step, region, diagnostics, verify, between)
     if regions and not step.reads_regions:
-        with _without(module, regions):
+        with without_regions(module, regions):
             _run_alone(step, module, diagnostics, verify, between)
     else:
         _run_alone(step, module, diagnostics, verify, between)
 
 
 @contextmanager
-def _without(module: ir.Module, regions: Sequence[Any]) -> Iterator[None]:
+def without_regions(module: ir.Module, regions: Sequence[Any]) -> Iterator[None]:
     """Inside, the modules of regions are not in the module."""
     for region in regions:
         region.operation.detach_from_parent()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import nova
-from nova import errors, nn, optim
+from nova import errors, knobs, nn, optim
 from nova.api.compiled import Compiled
 from nova.graph.interpret import evaluate
 from nova.plan import parse_plan
@@ -278,6 +278,39 @@ def test_a_program_with_symbolic_sizes_calls_a_file(loaded: Compiled):
             np.testing.assert_allclose(actual, right, rtol=1e-4, atol=1e-5)
 
 
+def test_vmap_runs_the_file_for_each_example(use: Callable, opaque: Compiled):
+    batch = RNG.normal(size=(4, 3, 8)).astype("f4")
+    y, sums = nova.jit(nova.vmap(lambda x, w: use(x, w), in_axes=(0, None)))(batch, W)
+    expected = np.tanh(batch @ W)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sums, expected.sum(axis=1), rtol=1e-5, atol=1e-5)
+    doubled = nova.jit(nova.vmap(lambda x: nova.call(opaque, x)))(batch)
+    np.testing.assert_array_equal(doubled, 2 * batch)
+    grad = nova.jit(nova.vmap(nova.grad(lambda x: use(x)[0].sum())))(batch)
+    np.testing.assert_allclose(grad, (1 - expected**2) @ W.T, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("check", ["1", "nan"])
+def test_checked_runs(use: Callable, check: str):
+    with knobs.override(check=check):
+        run = nova.jit(lambda x: nova.cond(x.sum() > 1e9, lambda: x, lambda: use(x)[0]) + 1)
+        np.testing.assert_allclose(run(X), reference(X)[0] + 1, rtol=1e-5, atol=1e-6)
+
+
+def test_programs_for_several_targets(loaded: Compiled, tmp_path: Path):
+    program = nova.jit(lambda x: nova.call(loaded, x)[0] + 1).lower(X)
+    nova.translate(program, targets=["x86_64-v2", "cpu"]).save(tmp_path / "p.nova")
+    np.testing.assert_allclose(
+        nova.load(tmp_path / "p.nova")(X), reference(X)[0] + 1, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_calls_are_not_exported_to_onnx(loaded: Compiled):
+    program = nova.jit(lambda x: nova.call(loaded, x)[0] + 1).lower(X)
+    with pytest.raises(errors.UnsupportedOpError, match="call is not exported to ONNX"):
+        nova.to_onnx(program)
+
+
 # --- devices --------------------------------------------------------------------------------------
 
 
@@ -289,6 +322,13 @@ def test_on_a_device(loaded: Compiled, layer: Compiled):
     with pytest.raises(errors.UnsupportedOpError, match="for a device calls a file") as raised:
         nova.jit(lambda x: nova.call(loaded, x)[0], **options)(X)
     assert "test_call.py" in str(raised.value) and "inline=True" in str(raised.value)
+
+    def on_the_host(x):
+        with nova.device("cpu"):
+            return nova.call(loaded, x)[0]
+
+    with pytest.raises(errors.UnsupportedOpError, match="pinned to the host"):
+        nova.jit(on_the_host, **options)(X)
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -199,3 +199,29 @@ def test_check_plan() -> None:
     with pytest.raises(ArgumentShapeError):
         check_plan(plan, [np.ones(3, "f4")])
     assert issubclass(CheckError, ArithmeticError)
+
+
+def looped(x):
+    """A loop, a branch and a scan, nested, and ops around them."""
+    rows = nova.scan(lambda c, row: (nova.tanh(c + row), c * 2), x[0], x)[1]
+    total = nova.while_loop(lambda s: s.sum() < 40, lambda s: s * 1.5 + 1, nova.exp(x[0]))
+    chosen = nova.cond(total.sum() > 0, lambda: rows + total, lambda: rows)
+    return chosen.sum(axis=0) * 2
+
+
+@pytest.mark.parametrize("check", ["1", "nan"])
+def test_loops_and_branches(check):
+    x = np.random.default_rng(3).normal(size=(5, 4)).astype("f4")
+    expected = nova.jit(looped)(x)
+    with checked(check):
+        np.testing.assert_array_equal(nova.jit(looped)(x), expected)
+        nova.jit(nova.grad(lambda x: nova.scan(lambda c, r: (c * r, c), x[0], x)[0].sum()))(x)
+
+
+def test_a_nan_of_a_loop_names_its_line():
+    def run(x):
+        return nova.fori_loop(0, 3, lambda i, c: nova.log(c - 1), x) + 1
+
+    with checked("nan"), pytest.raises(nova.errors.NonFiniteError) as raised:
+        nova.jit(run)(np.ones(4, "f4"))
+    assert "test_checked_runs.py" in str(raised.value)

@@ -9,6 +9,7 @@ import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from nova import _native
 from nova.artifact.device_image import DeviceImage
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
+from nova.artifact.symbolic import Placeholders, SymbolicSizes
 from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import FileSpec, Variant, write_artifact
+from nova.core.sizes import Dim, ceildiv, size_of
 from nova.core.targets import parse_target
 from nova.errors import DriverMissingError
 from nova.runtime import devices
@@ -32,6 +35,7 @@ PTX = """.version 8.0
 .visible .entry scale(.param .u64 .ptr x, .param .u64 .ptr y) { ret; }
 .visible .entry add(.param .u64 .ptr x, .param .u64 .ptr y, .param .u64 .ptr z) { ret; }
 .visible .entry step(.param .u64 .ptr x, .param .u64 .ptr w) { ret; }
+.visible .entry masked(.param .u64 .ptr x, .param .u64 .ptr y, .param .u64 n) { ret; }
 """
 SIZE = 96
 NBYTES = 4 * SIZE
@@ -165,3 +169,29 @@ def step_contents() -> FileSpec:
         TensorSpec("w", (SIZE,), "f32", "output", alias=1),
     ]
     return make_contents(tables, args, outputs)
+
+
+def sized_contents() -> FileSpec:
+    """y = 2 (2 x) of vectors of any length B, by two launches and a workspace."""
+    dim = Dim("B", 1, 4096)
+    size, representative = size_of(dim), 4099
+    places = Placeholders((str(size),))
+    nbytes, blocks = places.of(size * 4), places.short(ceildiv(size, 32))
+    tables = Tables(
+        buffers=(
+            BufferSpec("arg", 0, nbytes),
+            BufferSpec("output", 0, nbytes),
+            BufferSpec("workspace", 0, nbytes),
+            BufferSpec("sizes", 0, 8),
+        ),
+        kernels=(kernel("masked", DeviceLaunch((blocks, 1, 1), (32, 1, 1))),),
+        launches=(LaunchSpec(0, (0, 2, 3), 1), LaunchSpec(0, (2, 1, 3), 1)),
+        workspace_size=4 * representative,
+        work=100,
+    )
+    numbers = {representative: places.number(size)}
+    sizes = SymbolicSizes((dim,), {"B": representative}, 1, places.expressions, numbers)
+    shape = (representative,)
+    args, outputs = TensorSpec("x", shape, "f32", "input"), TensorSpec("y", shape, "f32", "output")
+    contents = make_contents(tables, [args], [outputs])
+    return replace(contents, variants=(replace(contents.variants[0], sizes=sizes),))

@@ -282,10 +282,15 @@ static void step(void **p, size_t n) /* w = w + x, in place */
     for (size_t i = 0; i < n; i++)
         ((float *)p[1])[i] += ((const float *)p[0])[i];
 }
+static void masked(void **p, size_t n) /* y = 2 x, of as many elements as the last parameter says */
+{
+    for (size_t i = 0; i < n && i < (size_t)p[2]; i++)
+        ((float *)p[1])[i] = 2 * ((const float *)p[0])[i];
+}
 static const struct {
     const char *name;
     kernel *code;
-} kernels[] = {{"scale", scale}, {"add", add}, {"step", step}};
+} kernels[] = {{"scale", scale}, {"add", add}, {"step", step}, {"masked", masked}};
 
 API int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options,
                            void **values)

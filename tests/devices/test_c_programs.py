@@ -8,21 +8,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device_samples import SIZE, step_contents, without_driver
+from device_samples import SIZE, sized_contents, step_contents, without_driver
 
 from nova.artifact.write import write_artifact
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("c") / "run_on_device"
+def build(name: str, folder: Path) -> Path:
+    """A C program of the tests for devices."""
+    path = folder / name
     flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-pedantic"]
     include = f"-I{ROOT / 'native/include'}"
-    source = Path(__file__).with_name("run_on_device.c")
+    source = next(ROOT.glob(f"tests/*/{name}.c"))
     subprocess.run(["cc", *flags, include, "-o", path, source, "-ldl"], check=True)
     return path
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("run_on_device", tmp_path_factory.mktemp("c"))
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +53,17 @@ def run(program: Path, file: Path, device: str, driver: Path | None) -> tuple[in
     )
     assert done.stderr == ""
     return done.returncode, done.stdout.splitlines()
+
+
+def test_symbolic_sizes(runtime: bytes, driver: Path, tmp_path: Path) -> None:
+    """y = 4 x of 5, 64, 5 and 100 elements, and nothing after them; a size out of bounds."""
+    path = tmp_path / "any.nova"
+    path.write_bytes(write_artifact(replace(sized_contents(), runtime=runtime)))
+    status, lines = run(build("run_sizes", tmp_path), path, "cuda", driver)
+    assert status == 0
+    assert lines[0] == "the model has symbolic sizes: nova_open_sizes gives one to run"
+    assert lines[1:5] == ["5 16 -1", "64 252 -1", "5 16 20", "100 396 -1"]
+    assert lines[5] == "B is 5000, the program is for 1 to 4096"
 
 
 @pytest.mark.parametrize("device", ["-", "cuda", "cuda:0"])

@@ -23,7 +23,17 @@ def scan_rows(x: Any, w: Any) -> Any:
     return nova.cond(rows.sum() > 100, lambda v: v + w, lambda v: v * 2, rows)
 
 
-@pytest.fixture(scope="module", params=["softmax", "control flow", "specialized"])
+def scan_calls(folder: Path) -> Any:
+    """The same with a file that computes one step, and its values of the weights."""
+    c, row = (nova.input((COLUMNS,), name=name) for name in ("c", "row"))
+    half = nova.tensor(np.full(COLUMNS, 0.5, "f4"), name="half")
+    step = nova.compile([c * half + row, c + row], inputs=[c, row], params=[half])
+    step.save(folder / "step.nova", weights="embed")
+    loaded = nova.load(folder / "step.nova")
+    return lambda x, w: nova.scan(lambda c, row: nova.call(loaded, c, row), w, x)[1] * 2
+
+
+@pytest.fixture(scope="module", params=["softmax", "control flow", "specialized", "called file"])
 def path(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sizes")
     if request.param == "softmax":
@@ -33,7 +43,8 @@ def path(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         x = nova.input((nova.dim("B", min=0), COLUMNS), name="x")
         w = nova.input((COLUMNS,), name="w")
         sizes = [3, 7, 70] if request.param == "specialized" else []
-        program = nova.compile(scan_rows(x, w), inputs=[x, w], specialize=sizes)
+        body = scan_rows if request.param != "called file" else scan_calls(folder)
+        program = nova.compile(body(x, w), inputs=[x, w], specialize=sizes)
         program.save(folder / "symbolic.nova")
     return folder / "symbolic.nova"
 

@@ -32,7 +32,7 @@ READER = (
     "elf",
     "elf_dynamic",
     "file",
-    "json",
+    "../base/json",
     "manifest",
     "seal",
     "../exec/symbolic",

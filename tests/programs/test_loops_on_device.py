@@ -164,6 +164,32 @@ def test_ops_of_the_host_inside_a_loop_keep_the_loop_there() -> None:
     np.testing.assert_allclose(last, h, rtol=1e-5)
 
 
+def newton(a: Any) -> Any:
+    def step(state: Any) -> Any:
+        new = (state[0] + a / state[0]) / 2
+        return new, abs(new - state[0])
+
+    return nova.while_loop(lambda state: state[1] > 1e-6, step, (a, a))[0]
+
+
+@pytest.mark.parametrize(
+    ("run", "argument", "expected"),
+    [
+        (lambda n: nova.while_loop(lambda c: c < n, lambda c: c + 1, 0), np.int64(5), 5),
+        (newton, np.float32(2), np.sqrt(2)),
+        (lambda x: nova.fori_loop(2, 5000, lambda i, v: v * 0.5 + i, x), np.float32(1), 9996),
+        (lambda x: nova.fori_loop(0, 3, lambda i, v: (v[1], v[0] + i), (x, x * 0))[0],
+         np.float32(4), 1),
+    ],
+)  # fmt: skip
+def test_loops_over_numbers_are_code_of_one_kernel(
+    run: Program, argument: Any, expected: float
+) -> None:
+    program = compiled(run, argument)
+    assert [(k.core, k.control) for k in program.kernels] == [("device", None)]
+    np.testing.assert_allclose(program(argument), expected, rtol=1e-6)
+
+
 # --- how they run ---------------------------------------------------------------------------------
 
 

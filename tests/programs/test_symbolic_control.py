@@ -15,7 +15,14 @@ import torch
 
 import nova
 from nova import nn, optim
-from nova.errors import ArgumentShapeError, BranchError, CarryError, ControlFlowError
+from nova.errors import (
+    ArgumentShapeError,
+    BranchError,
+    CarryError,
+    ControlFlowError,
+    GradientError,
+    WorkspaceError,
+)
 from nova.graph.interpret import evaluate
 from nova.plan import build_plan, parse_plan
 from nova.plan.text import print_plan
@@ -160,6 +167,27 @@ def test_while_loops_carry_symbolic_sizes() -> None:
         np.testing.assert_allclose(values, expected, rtol=1e-5)
 
 
+def test_the_workspace_of_a_call_has_that_of_its_loops() -> None:
+    """As many bytes as the static program of the same sizes."""
+
+    def build(steps: Any, batch: Any, **options: Any) -> Any:
+        xs, h = nova.input((steps, batch, 64), name="xs"), nova.input((batch, 64), name="h")
+        w = nova.input((64, 64), name="w")
+        result = nova.scan(lambda c, x: (nova.tanh(c @ w + x), None), h * 2, xs)[0]
+        return nova.compile(result, inputs=[xs, h, w], **options)
+
+    program = build(nova.dim("T"), nova.dim("B"))
+    for steps, batch in ((5, 300), (2, 7)):
+        static = build(steps, batch).workspace_size
+        assert 0 < program.workspace_for(T=steps, B=batch) <= static * 1.1 + 4096
+    small = build(nova.dim("T"), nova.dim("B"), max_workspace=100_000)
+    arrays = [np.zeros(s, "f4") for s in ((5, 8, 64), (8, 64), (64, 64))]
+    assert small(*arrays).shape == (8, 64)
+    arrays[:2] = [np.zeros(s, "f4") for s in ((5, 900, 64), (900, 64))]
+    with pytest.raises(WorkspaceError, match="B=900"):
+        small(*arrays)
+
+
 def test_large_regions_run_as_tasks() -> None:
     """Bodies that are not inline: products in every iteration, several threads."""
 
@@ -292,3 +320,114 @@ def test_errors_name_the_sizes(build: Any, error: Any, text: str) -> None:
     with pytest.raises(error) as caught:
         build(x, y)
     assert text in str(caught.value)
+
+
+# --- random programs ------------------------------------------------------------------------------
+
+
+def random_program(seed: int, x: Any, w: Any) -> Any:
+    """Nested loops and branches over (N, 4), in which N is a length, a carry and a number."""
+    rng = np.random.default_rng(seed)
+
+    def simple(v: Any) -> Any:
+        a = float(rng.normal())
+        return [
+            lambda: nova.tanh(v * a),
+            lambda: nova.tanh(v @ w) + a,
+            lambda: nova.softmax(v, axis=0) * v.shape[0],
+            lambda: v - v.mean(axis=0),
+            lambda: nova.flip(v, 0) * a,
+            lambda: nova.concat([v[1:], v[:1]]) + v.sum() * 0.01,
+            lambda: nova.tanh(v @ v.transpose((1, 0)) @ v),
+        ][int(rng.integers(7))]()
+
+    def expression(depth: int, v: Any) -> Any:
+        choice = int(rng.integers(9 if depth else 3))
+        if choice < 3:
+            return simple(v)
+        a, b = float(rng.normal()), int(rng.integers(1, 4))
+
+        def deeper(u: Any) -> Any:
+            return nova.tanh(expression(depth - 1, u))
+
+        if choice < 5:
+            return nova.cond(v.sum() > a, deeper, lambda u: deeper(u * a), v)
+        if choice == 5:
+            number = nova.cast(abs(v[0, 0]) * 3, "i64")
+            return nova.switch(number, [deeper, simple, lambda u: u * a], v)
+        if choice == 6:
+            count = v.shape[0] if b > 2 else b
+            return nova.fori_loop(0, count, lambda i, u: deeper(u + i * 0.1), v)
+        if choice == 7:
+            scan = nova.scan(
+                lambda c, row: (nova.tanh(c + row), deeper(v * row) * 0.1), v[0], v, reverse=b > 1
+            )
+            return v * scan[0] + scan[1].sum(axis=0)
+
+        def advance(state: Any) -> Any:
+            return state[0] + 1, deeper(state[1])
+
+        return nova.while_loop(lambda s: s[0] < b, advance, (0, v))[1]
+
+    return expression(3, x)
+
+
+def check_random_program(seed: int) -> None:
+    x, w = nova.input((nova.dim("N"), 4), name="x"), nova.input((4, 4), name="w")
+    result = random_program(seed, x, w)
+    plan = build_plan([result], [x, w])
+    assert print_plan(parse_plan(print_plan(plan))) == print_plan(plan)
+    program = nova.compile(result, inputs=[x, w])
+    rng = np.random.default_rng(seed)
+    for size in (1, 2, 3, 7, 16, 17, 33):
+        arrays = [rng.uniform(-1, 1, shape).astype("f4") for shape in ((size, 4), (4, 4))]
+        [expected] = evaluate([result], dict(zip((x, w), arrays, strict=True)))
+        message = f"seed {seed}, size {size}"
+        np.testing.assert_allclose(program(*arrays), expected, 2e-3, 2e-4, err_msg=message)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_nested_programs(seed: int) -> None:
+    check_random_program(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3, 80))
+def test_more_random_nested_programs(seed: int) -> None:
+    check_random_program(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_gradients_of_random_programs_equal_static_ones(seed: int) -> None:
+    """Against the static program and, along one direction, against finite differences."""
+
+    def loss(x: Any, w: Any) -> Any:
+        return (random_program(seed, x, w) ** 2).sum()
+
+    gradient = nova.value_and_grad(loss, argnums=(0, 1))
+    symbolic = nova.jit(gradient, dynamic={"x": {0: "N"}})
+    rng = np.random.default_rng(seed)
+    arrays = [rng.uniform(-1, 1, shape) for shape in ((3, 4), (4, 4))]
+    try:
+        symbolic(*arrays)
+    except GradientError as error:
+        assert "while_loop has no gradient" in str(error)
+        return
+    for size in (3, 1, 8, 19):
+        arrays = [rng.uniform(-1, 1, shape) for shape in ((size, 4), (4, 4))]
+        value, grads = symbolic(*arrays)
+        right, right_grads = nova.jit(gradient)(*arrays)
+        np.testing.assert_allclose(value, right, rtol=1e-8, err_msg=str(size))
+        for mine, theirs in zip(grads, right_grads, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-8, err_msg=str(size))
+        direction = [rng.normal(size=a.shape) for a in arrays]
+        ends = [
+            symbolic(*(a + s * 1e-6 * d for a, d in zip(arrays, direction, strict=True)))[0]
+            for s in (1, -1)
+        ]
+        slope = sum(float((g * d).sum()) for g, d in zip(grads, direction, strict=True))
+        numeric = float(ends[0] - ends[1]) / 2e-6
+        # A step over the edge of a branch has no slope.
+        if abs(numeric) < 1e3:
+            np.testing.assert_allclose(slope, numeric, rtol=1e-3, atol=1e-5, err_msg=str(size))

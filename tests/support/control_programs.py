@@ -68,16 +68,15 @@ def as_jax(program: Program) -> Program:
 
 def random_program(seed: int) -> Program:
     """Nested loops and branches over a vector and a matrix."""
-    rng = np.random.default_rng(seed)
 
-    def expression(depth: int, v: Any, w: Any) -> Any:
+    def expression(rng: np.random.Generator, depth: int, v: Any, w: Any) -> Any:
         choice = int(rng.integers(8 if depth else 3))
         a, b = float(rng.normal()), int(rng.integers(1, 5))
         if choice < 3:
             return [nova.tanh(v * a), nova.tanh(v @ w) + a, nova.sin(v + a)][choice]
 
         def deeper(u: Any) -> Any:
-            return expression(depth - 1, u, w)
+            return expression(rng, depth - 1, u, w)
 
         if choice < 5:
             return nova.cond(v.sum() > a, deeper, lambda u: deeper(u * a), v)
@@ -93,7 +92,7 @@ def random_program(seed: int) -> Program:
 
         return nova.while_loop(lambda s: s[0] < b, advance, (0, v))[1]
 
-    return lambda v, w: expression(3, v, w)
+    return lambda v, w: expression(np.random.default_rng(seed), 3, v, w)
 
 
 def moving_cases(lib: Any, np_: Any) -> dict[str, Any]:

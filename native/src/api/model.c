@@ -93,9 +93,10 @@ static nova_status model_prepare_device(nova_model *model, int number, nova_erro
     size_t variant;
     nova_status status =
         nova_model_device_open(model->file, number, &variant, &model->device, error);
-    if (status == NOVA_OK)
-        model->variant = &nova_file_variants(model->file)[variant];
-    return status;
+    if (status != NOVA_OK)
+        return status;
+    model->variant = &nova_file_variants(model->file)[variant];
+    return model->variant->symbolic.header != NULL ? nova_sized_create(model, error) : NOVA_OK;
 }
 
 /* Everything between a checked file and the first run. */
@@ -352,6 +353,9 @@ nova_status nova_run_on(nova_model *model, const nova_device_value *arguments,
     if (model->device == NULL)
         return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                          "the model is on the CPU: run it with nova_run");
+    if (model->sized != NULL)
+        return nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                         "the model has symbolic sizes: nova_open_sizes gives one to run");
     atomic_fetch_add_explicit(&model->runs, 1, memory_order_relaxed);
     nova_status status = nova_model_device_run(model->device, arguments, outputs, stream, error);
     atomic_fetch_sub_explicit(&model->runs, 1, memory_order_release);

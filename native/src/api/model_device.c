@@ -17,6 +17,7 @@ struct nova_model_device {
     const nova_tensor_info *arguments;
     const nova_tensor_info *outputs;
     size_t argument_count, output_count;
+    bool is_shared; /* all but the program is that of another model */
 };
 
 /* --- devices of the process ------------------------------------------------------------------- */
@@ -106,18 +107,28 @@ static nova_status model_device_load_program(nova_model_device *created, const n
             if (status != NOVA_OK)
                 return status;
         }
+    /* A program with symbolic sizes has the code that those for sizes share; it does not run. */
+    size_t sizes = chosen->symbolic.header != NULL ? chosen->symbolic.header->value_count : 0;
+    int64_t *zeros = calloc(sizes + 1, sizeof *zeros);
+    if (zeros == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the model");
     const nova_device_source source = {
         .tables = &chosen->tables,
         .code = code,
         .image = created->image,
         .constants = constants,
         .constants_size = chosen->constants_size,
+        .sizes = zeros,
+        .size_count = sizes,
         .arguments = created->arguments,
         .outputs = created->outputs,
         .argument_count = created->argument_count,
         .output_count = created->output_count,
     };
-    return nova_device_program_create(created->device, &source, &created->program, error);
+    nova_status status =
+        nova_device_program_create(created->device, &source, &created->program, error);
+    free(zeros);
+    return status;
 }
 
 /* All values in one block, as they lie in the file. */
@@ -165,6 +176,11 @@ void nova_model_device_close(nova_model_device *device)
 {
     if (device == NULL)
         return;
+    if (device->is_shared) {
+        nova_device_program_destroy(device->program);
+        free(device);
+        return;
+    }
     if (device->device != NULL) {
         nova_device_program_destroy(device->program);
         nova_device_give(device->device, device->weights);
@@ -172,6 +188,29 @@ void nova_model_device_close(nova_model_device *device)
     }
     nova_image_destroy(device->image);
     free(device);
+}
+
+nova_status nova_model_device_share(const nova_model_device *parent,
+                                    const nova_device_source *source, nova_model_device **device,
+                                    nova_error *error)
+{
+    nova_model_device *created = calloc(1, sizeof *created);
+    if (created == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the model");
+    *created = *parent;
+    created->is_shared = true;
+    created->program = NULL;
+    created->arguments = source->arguments;
+    created->outputs = source->outputs;
+    nova_device_source shared = *source;
+    shared.shares = parent->program;
+    nova_status status =
+        nova_device_program_create(created->device, &shared, &created->program, error);
+    if (status != NOVA_OK)
+        nova_model_device_close(created);
+    else
+        *device = created;
+    return status;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */

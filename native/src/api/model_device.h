@@ -2,6 +2,7 @@
 #ifndef NOVA_API_MODEL_DEVICE_H
 #define NOVA_API_MODEL_DEVICE_H
 
+#include "nova/device.h"
 #include "nova/error.h"
 #include "nova/file.h"
 #include "nova/tensor.h"
@@ -12,6 +13,12 @@ typedef struct nova_model_device nova_model_device;
  * The caller owns *device; the file must outlive it. Thread-safe. */
 nova_status nova_model_device_open(const nova_file *file, int number, size_t *variant,
                                    nova_model_device **device, nova_error *error);
+
+/* A model for sizes: it has the program of `source`, and shares the device, code and weights of
+ * `parent`, which must outlive it. The caller owns *device. Thread-safe. */
+nova_status nova_model_device_share(const nova_model_device *parent,
+                                    const nova_device_source *source, nova_model_device **device,
+                                    nova_error *error);
 
 /* NULL is fine. */
 void nova_model_device_close(nova_model_device *device);

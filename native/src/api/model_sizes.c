@@ -84,6 +84,7 @@ nova_status nova_sized_create(nova_model *model, nova_error *error)
 
 static void sized_free(entry *entry)
 {
+    nova_model_device_close(entry->model.device);
     nova_pool_destroy(entry->model.pool);
     nova_program_destroy(entry->model.program);
     free(entry->tables);
@@ -137,6 +138,23 @@ static nova_status sized_find_tables(const nova_variant *variant, entry *entry, 
     return status;
 }
 
+/* The program of an entry on the device of its parent. */
+static nova_status sized_share_device(const nova_model *parent, entry *entry,
+                                      const nova_tables *tables, const int64_t *values,
+                                      nova_error *error)
+{
+    const nova_device_source source = {
+        .tables = tables,
+        .sizes = values,
+        .size_count = parent->variant->symbolic.header->value_count,
+        .arguments = entry->model.arguments,
+        .outputs = entry->model.outputs,
+        .argument_count = parent->argument_count,
+        .output_count = parent->output_count,
+    };
+    return nova_model_device_share(parent->device, &source, &entry->model.device, error);
+}
+
 /* Everything but the dims; *entry is valid to free in any case. */
 static nova_status sized_prepare(nova_model *parent, entry *entry, const int64_t *dims,
                                  const int64_t *values, nova_error *error)
@@ -160,6 +178,8 @@ static nova_status sized_prepare(nova_model *parent, entry *entry, const int64_t
         status = sized_find_tables(variant, entry, dims, values, &block, &size, error);
     if (status == NOVA_OK)
         status = sized_check_tables(entry, block, size, &tables, error);
+    if (status == NOVA_OK && parent->device != NULL)
+        return sized_share_device(parent, entry, &tables, values, error);
     if (status == NOVA_OK)
         status = nova_program_create(&tables, parent->image, variant->constants_vaddr,
                                      &entry->model.program, error);

@@ -1,7 +1,7 @@
 #include "exec/loop_threads.h"
 
 /* Iterations before the first trial, of a trial (the first does not count), and between trials. */
-enum { THREADS_BEGINNING = 8, THREADS_TRIAL = 5, THREADS_LEAST = 64, THREADS_MOST = 8192 };
+enum { THREADS_BEGINNING = 8, THREADS_TRIAL = 5, THREADS_LEAST = 64, THREADS_MOST = 2048 };
 
 /* A mode must save more than this part of the time: measurements vary. */
 static const double THREADS_GAIN = 0.97;

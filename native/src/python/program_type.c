@@ -193,7 +193,10 @@ static void program_dealloc(ProgramObject *self)
 static PyObject *program_workspace_size(ProgramObject *self, void *closure)
 {
     (void)closure;
+    /* The tables of a device have one block; those of the host may be a container. */
     const nova_tables_header *header = self->tables.buf;
+    if (self->program != NULL)
+        header = nova_program_tables(self->program)->header;
     return PyLong_FromUnsignedLongLong(header->workspace_size);
 }
 

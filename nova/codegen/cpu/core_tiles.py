@@ -29,13 +29,17 @@ of a common server, even where packing takes a tenth of the time; more for a lar
 
 _LEAST_SIDE = 64
 
+_FEW_TILES = 64
+"""Tiles up to which a core of a common server gets so few that unequal ones do not even out."""
+
 
 def tile_for_cores(
-    grid: Sequence[int], block: Sequence[int], units: Sequence[int], work: int
+    grid: Sequence[int], block: Sequence[int], units: Sequence[int], work: int, rows: int
 ) -> tuple[int, ...]:
     """A part of `block` so that the grid, of two dimensions and `work` operations, has more tiles.
 
-    The sides are multiples of `units`, the register tile.
+    The sides are multiples of `units`, the register tile. If there are few tiles, those along
+    dimension `rows` are equal instead: a shorter last one would leave its core idle.
     """
     tile = list(block)
     for most, least in _TILES_AND_WORK:
@@ -48,6 +52,8 @@ def tile_for_cores(
                 break
             longest = max(shorter, key=lambda i: tile[i])
             tile[longest] = shorter[longest]
+    if tuple(tile) != tuple(block) and _count(grid, tile) <= _FEW_TILES:
+        tile[rows] = ceil(grid[rows] / ceil(grid[rows] / tile[rows]))
     return tuple(tile)
 
 

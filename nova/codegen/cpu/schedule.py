@@ -107,7 +107,10 @@ class KernelSchedule:
         self.units = self._find_units()
         self.tile = self.block_tile
         if self.units and self.overrides.tile is None:
-            self.tile = tile_for_cores(self.grid, self.block_tile, self.units, self.work)
+            (contraction,) = self.contractions.values()
+            swapped = with_unit_columns(contraction.spec) is not contraction.spec
+            rows = contraction.n if swapped else contraction.m
+            self.tile = tile_for_cores(self.grid, self.block_tile, self.units, self.work, rows)
         self.tiles = _count(self.grid, self.tile)
         self.row_panels = self._find_row_panels(self.block_tile)
         self.part = self.row_panels.tile if self.row_panels else self.block_tile

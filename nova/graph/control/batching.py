@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nova.core.dtypes import TensorType, bool_, i64
-from nova.errors import ControlFlowError
+from nova.graph.control.call import call_node
 from nova.graph.control.regions import Region, control_node, substitute
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import F
-from nova.ops.loops.control import COND, SCAN, WHILE
+from nova.ops.loops.control import CALL, COND, SCAN, WHILE
 
 BatchedGraph = Callable[[Sequence[Tensor], dict[int, Tensor], int], list[Tensor]]
 """(outputs, replacements of tensors of one example by id, size) -> outputs of the batch."""
@@ -35,14 +35,9 @@ def batch_control(
         return rule.select() if flags[0] else rule.branch()
     if node.op is SCAN:
         return rule.scan()
-    if node.op is WHILE:
-        return rule.loop()
-    assert node.op is not None
-    raise ControlFlowError(
-        f"vmap of {node.op.name} over values of the examples is not supported",
-        where=str(node.location),
-        hint="map the function before it is compiled",
-    )
+    if node.op is CALL:
+        return rule.call()
+    return rule.loop()
 
 
 class _Batch:
@@ -91,6 +86,25 @@ class _Batch:
         results = substitute(region.results, fresh)
         batch = {id(fresh[id(p)]): o for p, o, f in pairs if f}
         return self.batched_graph(results, batch, self.size)
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def call(self) -> list[Tensor]:
+        """A scan over the examples: the code of a file is for one of them."""
+        file = self.node.inputs[0].data
+        assert file is not None
+        params = [Tensor(i.type) for i in self.node.inputs[1:]]
+        results = call_node(file, params, self.node.result_types, self.node.attrs["memory"])
+        triples = list(zip(params, self.operands[1:], self.flags[1:], strict=True))
+        ordered = sorted(triples, key=lambda triple: triple[2])  # the slices come last
+        body = Region((Tensor(TensorType((), i64)), *(p for p, _, _ in ordered)), tuple(results))
+        attrs = {
+            "consts": sum(not flag for _, _, flag in triples),
+            "carries": 0,
+            "length": self.size,
+            "reverse": False,
+        }
+        return control_node(SCAN, [operand for _, operand, _ in ordered], [body], attrs)
 
     # --- loops --------------------------------------------------------------------------------
 

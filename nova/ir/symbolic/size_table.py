@@ -50,6 +50,9 @@ products must fit into 64 bits: code is generated for large sizes, with tails.""
 _LEAST_MARKER = 67
 """Smallest prime that marks the value of an expression: it divides no static number."""
 
+_MOST_ELEMENTS = 1 << 40
+"""Elements of a tensor of representative sizes, roughly."""
+
 _ATTEMPTS = 64
 """Primes that are tried before larger ones."""
 
@@ -304,10 +307,11 @@ def static_size(number: int, construct: str) -> int:
 
 
 def choose_representatives(
-    dims: Sequence[Dim], sizes: Iterable[Size], numbers: Iterable[int]
+    dims: Sequence[Dim], sizes: Iterable[Size], numbers: Iterable[int], degree: int = 1
 ) -> SizeTable:
     """Representatives for `dims`: `sizes` are the expressions, `numbers` the static numbers.
 
+    `degree` is that of the number of elements of the largest tensor, which must be in memory.
     Every expression has large prime factors, none divides a static number, and all differ.
     """
     every = dict.fromkeys(s for s in sizes if isinstance(s, SizeExpr))
@@ -315,6 +319,7 @@ def choose_representatives(
     static = {abs(n) + k for n in numbers if abs(n) >= _LEAST_MARKER for k in (-1, 0, 1)}
     values: dict[str, int] = {}
     candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
+    candidate = min(candidate, max(_LEAST_MARKER, int(_MOST_ELEMENTS ** (1 / degree))))
     for dim in dims:
         for attempt in count(1):
             candidate = _next_prime(max(candidate, dim.min))

@@ -22,6 +22,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.index import index
 from nova.ir.walk import every_op, functions, main_function
 from nova.passes.base import Pass, UpstreamPass
+from nova.passes.control.scalar_loops import emit_scalar_loop, is_scalar_loop
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.kernels.form_host_regions import inline_host_regions
 
@@ -32,7 +33,8 @@ class InlineControlFlow(Pass):
 
     These have a region with ops that are pinned to the host, or with loops over single elements,
     which are not programs of their own. Their calls become scf ops, with all control functions
-    inside of them: one kernel, which runs on the host (see `pin-control-flow`).
+    inside of them: one kernel, which runs on the host (see `pin-control-flow`). Loops over single
+    numbers become scalar code of a device kernel (`scalar_loops.py`).
     """
 
     name: ClassVar[str] = "inline-control-flow"
@@ -59,10 +61,19 @@ def needs_host(region: Any) -> bool:
 def _is_host_flow(op: Any) -> bool:
     """Whether an op is a loop or branch that one thread of a device cannot run (pin-control-flow).
 
-    Loops over elements that load and store them are left: scatters and sorts.
+    Loops over elements that load and store them are left (scatters and sorts), and over numbers.
     """
-    names = {inner.name for inner in every_op(op)} if op.name.startswith("scf.") else set()
-    return any(n.startswith("linalg.") or n in ("scf.while", "tensor.empty") for n in names)
+    inside = every_op(op) if op.name.startswith("scf.") else []
+    return any(
+        inner.name.startswith("linalg.")
+        or inner.name == "tensor.empty"
+        or (inner.name == "scf.while" and any(map(_is_tensor, inner.results)))
+        for inner in inside
+    )
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
 
 
 def _inline_controls(module: Any, is_inlined: Callable[[Any], bool]) -> bool:
@@ -78,14 +89,18 @@ def _inline_controls(module: Any, is_inlined: Callable[[Any], bool]) -> bool:
         function = controls[op.attributes["callee"].value]
         control = Control.of(function)
         modules = [regions[name] for name in control.regions]
-        if control.construct != "call" and not any(map(is_inlined, modules)):
+        is_scalar = is_scalar_loop(control, op, modules)
+        if not is_scalar and control.construct != "call" and not any(map(is_inlined, modules)):
             continue
         changed = True
         for region in modules:
             inline_host_regions(region, main_function(region))
             _inline_controls(region, lambda _: True)
         with ir.InsertionPoint(op), op.location:
-            results = _emit(control, op, [main_function(m).entry_block for m in modules])
+            if is_scalar:
+                results: Sequence[Any] = emit_scalar_loop(control, op, modules)
+            else:
+                results = _emit(control, op, [main_function(m).entry_block for m in modules])
         for old, new in zip(op.results, results, strict=True):
             old.replace_all_uses_with(new)
         for gone in (op, function.operation, *(m.operation for m in modules)):

@@ -28,7 +28,7 @@ from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
 
-_LEAST_WORK, _LEAST_ROWS = 1 << 30, 768
+_LEAST_WORK, _LEAST_ROWS = 1 << 29, 512
 """Multiply-adds, and rows that read each panel, from which packing once pays: a smaller matmul
 packs while it multiplies, which hides the stores."""
 

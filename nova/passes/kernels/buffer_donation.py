@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from math import prod
 from typing import Any
 
 from nova.ir.attributes import IN_PLACE, WORK
 from nova.ir.bindings import ir
-from nova.ir.buffers import TENSOR_VIEWS, VIEWS, buffer_root
+from nova.ir.buffers import TENSOR_VIEWS, VIEWS, buffer_root, element_bytes
 from nova.ir.control_flow.functions import Control, is_control
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.walk import functions_by_name
 
 _VIEWS = VIEWS | TENSOR_VIEWS
+_LARGE = 128 << 20
+"""Bytes of a tensor whose lifetime matters more than the order of ops."""
 
 
 def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, Any]]) -> None:
@@ -46,7 +49,8 @@ def delay_updates(module: ir.Module, block: Any, updates: Iterable[tuple[Any, An
 def sink_producers(block: Any, updates: int, old: Iterable[Any]) -> None:
     """Sink producers that only the last `updates` returned values need to their first use.
 
-    Readers of an `old` value stay: after its update, the update could not be in place.
+    Readers of an `old` value stay: after its update, the update could not be in place. So do ops
+    that read a large tensor, such as the gradient of scores: it would stay alive for them.
     """
     readers = {op for argument in old for op in users(argument)}
     operations = [op.operation for op in block.operations]
@@ -57,6 +61,8 @@ def sink_producers(block: Any, updates: int, old: Iterable[Any]) -> None:
         uses = [(_in_block(use), use.operand_number) for r in op.results for use in r.uses]
         if any(o not in producers if o != returned else n < outputs for o, n in uses):
             continue
+        if _reads_large(op):
+            continue
         producers.add(op)
         needed = [user for user, _ in uses if user != returned]
         if needed and op not in readers:
@@ -64,6 +70,19 @@ def sink_producers(block: Any, updates: int, old: Iterable[Any]) -> None:
             for user in needed:
                 first = user if user.is_before_in_block(first) else first
             op.move_before(first)
+
+
+def _reads_large(op: Any) -> bool:
+    """Whether an op reads a tensor that is large, and larger than its results."""
+    results = sum(_tensor_bytes(r.type) for r in op.results)
+    return any(_tensor_bytes(value.type) >= max(_LARGE, results) for value in op.operands)
+
+
+def _tensor_bytes(type_: Any) -> int:
+    """The bytes of a tensor of static sizes; 0 for other types."""
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        return 0
+    return prod(type_.shape) * element_bytes(type_)
 
 
 def _in_block(use: Any) -> Any:

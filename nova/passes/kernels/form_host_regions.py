@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from nova.errors import UnsupportedOpError
 from nova.ir.attributes import DEVICE
 from nova.ir.bindings import func, ir
 from nova.ir.clone import clone_into
+from nova.ir.control_flow.functions import control_functions, is_call, name_of
+from nova.ir.diagnostics import place_of
 from nova.ir.dialect import CONSTANT
 from nova.ir.kernel import is_kernel
 from nova.ir.walk import functions, main_function
@@ -40,11 +43,23 @@ class FormHostRegions(Pass):
         operations = [op.operation for op in main.entry_block.operations]
         pinned = {op for op in operations if DEVICE.has(op)}
         if self.split and pinned:
+            _refuse_control_flow(module, pinned)
             for number, ops in enumerate(_order(operations, pinned)):
                 _outline(module, main, f"host_region_{number}", ops)
         else:
             for op in pinned:
                 DEVICE.remove(op)
+
+
+def _refuse_control_flow(module: ir.Module, pinned: set[Any]) -> None:
+    controls = {name_of(f): f for f in control_functions(module)}
+    for op in pinned:
+        if is_call(op) and op.attributes["callee"].value in controls:
+            raise UnsupportedOpError(
+                "a loop, branch or called file is pinned to the host, in a program for a device",
+                where=place_of(op.location),
+                hint="leave nova.device('cpu') before it, or compile the program for the CPU",
+            )
 
 
 def host_regions(module: ir.Module) -> list[Any]:

@@ -30,7 +30,8 @@ class Group:
 
     A matmul inside may not lose the first `least` of them: see `_least_grid`. `size` is the
     approximate number of instructions. No op joins a group that is `alone`, or that is `formed`: a
-    call of an existing kernel. A `tensor_core` group has a matmul of 16-bit floats on a device.
+    call of an existing kernel. A `tensor_core` group has a matmul of 16-bit floats on a device;
+    `updates` is the index of the group of updates with its result.
     """
 
     index: int
@@ -42,6 +43,7 @@ class Group:
     formed: bool = False
     alone: bool = False
     tensor_core: bool = False
+    updates: int | None = None
     ops: list[Any] = field(default_factory=list)
 
 
@@ -114,11 +116,21 @@ class Grouping:
             group = self.groups[after]
             grid = self._shared_grid(group, structured)
             least = max(1, group.least, _least_grid(structured, self.row_operand))
-            joins = not (group.tensor_core and _updates_wide(structured))
-            if joins and len(grid) >= least and _worth(group.grid, grid):
+            if len(grid) >= least and _worth(group.grid, grid):
+                if group.tensor_core and _updates_wide(structured):
+                    return self._update_group(group, structured, size)
                 group.grid, group.least = grid, least
                 return group
         return self._new(structured)
+
+    def _update_group(self, group: Group, op: GenericOp, size: int) -> Group:
+        """The group of the updates that read the result of a matmul; the first one creates it."""
+        updates = None if group.updates is None else self.groups[group.updates]
+        if updates is not None and self._fits(updates, size) and updates.grid == _own_grid(op):
+            return updates
+        updates = self._new(op)
+        group.updates = updates.index
+        return updates
 
     def _fits(self, group: Group, size: int) -> bool:
         """Whether an op of this size may join a group."""

@@ -15,7 +15,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.walk import every_op, kernels
 from nova.passes.base import Pass
 
-_TENSOR_OPS = ("linalg.generic", "memref.alloca", "memref.copy", "scf.while")
+_TENSOR_OPS = ("linalg.generic", "memref.alloca", "memref.copy")
 
 
 @record
@@ -23,10 +23,11 @@ class PinControlFlow(Pass):
     """Set `nova.device` to the host on kernels over buffers whose control flow a device cannot run.
 
     On a device, one thread runs an unstructured op, and it has no memory except the kernel's
-    arguments. So loops that load and store elements of those stay there: scatters and sorts. A
-    `scf.while`, a branch or loop that computes whole tensors, and one that needs private buffers go
-    to the host, with the small ops that share their kernel. `NOVA_LOG=compile` names each. Regions
-    of loops on the device, which are modules with a name, have none (see `inline-control-flow`).
+    arguments. So loops that load and store elements of those stay there, scatters and sorts, and
+    loops over numbers. A branch or loop that computes whole tensors, and one that needs private
+    buffers go to the host, with the small ops that share their kernel. `NOVA_LOG=compile` names
+    each. Regions of loops on the device, which are modules with a name, have none (see
+    `inline-control-flow`).
     """
 
     name: ClassVar[str] = "pin-control-flow"

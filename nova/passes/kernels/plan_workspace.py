@@ -149,9 +149,10 @@ class _Planner:
             self._keep_old_values(returned, ordinary, [self.arguments[u] for u in updates])
             for i, argument in enumerate(updates):
                 self._update(self.arguments[argument], returned.operands[ordinary + i])
-            func.ReturnOp([])
+            end = func.ReturnOp([])
         returned.operation.erase()
-        self._reuse_large_buffers()
+        with ir.InsertionPoint(end), self.main.location:
+            self._reuse_large_buffers()
         size = self._place_buffers()
         set_argument_types(self.main, [])
         self._set_argument_attributes(len(self.block.arguments))

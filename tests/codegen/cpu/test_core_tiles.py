@@ -21,8 +21,8 @@ from nova.plan import Plan, build_plan
     ("sizes", "block", "tile"),
     [
         ((4096, 4096, 4096), (1036, 512), (266, 512)),
-        ((1024, 1024, 1024), (266, 512), (140, 256)),
-        ((256, 1024, 1024), (256, 256), (70, 128)),
+        ((1024, 1024, 1024), (266, 512), (128, 256)),
+        ((256, 1024, 1024), (256, 256), (64, 128)),
         ((256, 256, 256), (140, 256), (140, 256)),
     ],
 )
@@ -30,7 +30,7 @@ def test_tiles_are_parts_of_blocks(
     sizes: tuple[int, ...], block: tuple[int, ...], tile: tuple[int, ...]
 ) -> None:
     work = 2 * int(np.prod(sizes))
-    assert tile_for_cores(sizes[:2], block, (14, 32), work) == tile
+    assert tile_for_cores(sizes[:2], block, (14, 32), work, 0) == tile
 
 
 def product_plan() -> Plan:

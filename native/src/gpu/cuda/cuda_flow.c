@@ -15,7 +15,7 @@ enum { NODE_CONDITIONAL = 13, CONDITION_IF = 0, CONDITION_WHILE = 1, CONDITION_S
 enum { FLOW_OUT_OF_MEMORY = 2, FLOW_NOT_SUPPORTED = 801 };
 
 /* Threads of the kernels of flows; bytes that one block copies well. */
-enum { THREADS = 256, MOST_SMALL = 16 << 10, MOST_COPY_BLOCKS = 512 };
+enum { WARP = 32, THREADS = 256, MOST_SMALL = 16 << 10, MOST_COPY_BLOCKS = 512 };
 
 typedef struct cuda_flow cuda_flow;
 
@@ -98,12 +98,22 @@ static int flow_add_kernel(cuda *c, cuda_body *body, const nova_kernel_call *cal
     return result;
 }
 
+/* Whether one warp makes the copies of `begin` or `next` as fast as more. */
+static bool flow_fits(const uint64_t *words)
+{
+    for (uint64_t i = 0; i < words[5] + words[6]; i++)
+        if (words[7 + 5 * i + 2] > WARP * UINT64_C(16))
+            return false;
+    return true;
+}
+
 /* A kernel of the flow itself. */
 static int flow_add_own(cuda *c, cuda_body *body, int kernel, const uint64_t *words, uint32_t count,
                         uint32_t width, uint32_t rows)
 {
+    bool is_small = kernel == CUDA_FLOW_SELECT || (kernel != CUDA_FLOW_COPY && flow_fits(words));
     const nova_device_launch shape = {.grid = {width, rows, 1},
-                                      .block = {kernel == CUDA_FLOW_SELECT ? 32 : THREADS, 1, 1}};
+                                      .block = {is_small ? WARP : THREADS, 1, 1}};
     const nova_kernel_call call = {.function = body->of->code->functions[kernel],
                                    .shape = &shape,
                                    .arguments = words,

@@ -265,6 +265,13 @@ static int flow_add_bodies(item *to, flow *of, uint32_t count, void **bodies)
     return result;
 }
 
+/* A list without entries may be NULL. */
+static void flow_append(nova_flow_copy *to, const nova_flow_copy *from, uint64_t count)
+{
+    if (count > 0)
+        memcpy(to, from, count * sizeof *to);
+}
+
 int nova_sim_flow_add_loop(nova_driver *driver, void *body, const nova_flow_loop *loop,
                            void **inner)
 {
@@ -280,9 +287,9 @@ int nova_sim_flow_add_loop(nova_driver *driver, void *body, const nova_flow_loop
     added->copies = malloc((enters + loads + stores + 1) * sizeof *added->copies);
     if (added->copies == NULL)
         return SIM_NO_MEMORY;
-    memcpy(added->copies, loop->enters, enters * sizeof *added->copies);
-    memcpy(added->copies + enters, loop->loads, loads * sizeof *added->copies);
-    memcpy(added->copies + enters + loads, loop->stores, stores * sizeof *added->copies);
+    flow_append(added->copies, loop->enters, enters);
+    flow_append(added->copies + enters, loop->loads, loads);
+    flow_append(added->copies + enters + loads, loop->stores, stores);
     return flow_add_bodies(added, ((flow_body *)body)->of, 1, inner);
 }
 

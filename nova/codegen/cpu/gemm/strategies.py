@@ -31,7 +31,7 @@ Values3 = tuple[ir.Value, ir.Value, ir.Value]
 Ranges = tuple[ir.Value, ir.Value, ir.Value, ir.Value]
 """First row, one past the last row, first column, one past the last column."""
 
-_FEW_ROWS = 2
+_FEW_ROWS = 4
 """Where the number of rows is symbolic, each of up to this many is a GEMV."""
 
 _SYMBOLIC_ROWS = 256

@@ -24,6 +24,7 @@ from nova.codegen.gpu.wgmma.plan import (
     ELEMENTS_16,
     ROW_BYTES,
     THREADS,
+    TILES,
     WgmmaPlan,
     parse_tiles,
     plan_wgmma,
@@ -105,6 +106,8 @@ def _choose_plan(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | st
     arguments = numbers[operands[0]], numbers[operands[1]]
     processors, _ = limits(kernel.target.cpu)
     tiles = parse_tiles(kernel.gpu_gemm)
+    if _reads_results(kernel, match):
+        tiles = tuple(tile for tile in (TILES if tiles is None else tiles) if tile.split == 1)
     plan = plan_wgmma(match.gemm, arguments, processors, tiles)
     if plan is None:
         return why_not_wgmma(match.gemm, arguments, tiles)
@@ -181,6 +184,20 @@ WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_ke
 def _map_address(number: int, buffer: Any) -> ir.Value:
     base = arith.index_cast(ir.IntegerType.get_signless(64), global_base(buffer))
     return ptx.tensor_map(number, base)
+
+
+def _reads_results(kernel: DeviceKernel, match: GemmMatch) -> bool:
+    """Whether an op after the GEMM reads a buffer that the kernel writes, as an update in place.
+
+    The blocks of a cluster that divide k store their parts of a result at different times.
+    """
+    inputs = {
+        buffer_root(value)
+        for op in kernel.ops
+        if op not in (match.fill, match.op)
+        for value in kernel.nests[op].generic.inputs
+    }
+    return any(root in inputs for root in kernel.results if not is_tile_local(root))
 
 
 def _outputs(

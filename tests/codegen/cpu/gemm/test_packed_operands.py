@@ -23,7 +23,7 @@ def packs(program: nova.Compiled) -> int:
 
 
 @pytest.mark.parametrize("target", LEVELS)
-@pytest.mark.parametrize("shape", [(1024, 1024, 1024), (771, 1401, 1056)])
+@pytest.mark.parametrize("shape", [(1024, 1024, 1024), (571, 1401, 1056)])
 def test_results_are_those_of_torch(shape, target) -> None:
     m, k, n = shape
     a, b, c = normal(m, k), normal(k, n), normal(n)
@@ -61,9 +61,9 @@ def test_threads_give_the_same_bits() -> None:
 
 
 def test_small_matmuls_and_other_layouts_stay() -> None:
-    x, y = nova.input((512, 1024)), nova.input((1024, 1024))
+    x, y = nova.input((384, 2048)), nova.input((2048, 1024))
     assert packs(nova.compile(x @ y, inputs=[x, y])) == 0
-    x = nova.input((1024, 1024))
+    x, y = nova.input((1024, 1024)), nova.input((1024, 1024))
     assert packs(nova.compile(x @ y.T, inputs=[x, y])) == 0
 
 

@@ -27,8 +27,8 @@ func.func private @large(%x: memref<1024x1024xf32>, %w: memref<1024x1024xf32>, %
 // Packing does not pay for few rows.
 // CHECK-LABEL: func.func private @few_rows(
 // CHECK-NOT: nova.packed
-func.func private @few_rows(%x: memref<512x1024xf32>, %w: memref<1024x2048xf32>, %y: memref<512x2048xf32>) attributes {nova.grid = array<i64: 512, 2048>, nova.ins = 2 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 2147483648 : i64} {
-  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<512x1024xf32>, memref<1024x2048xf32>) outs(%y : memref<512x2048xf32>) {
+func.func private @few_rows(%x: memref<384x1024xf32>, %w: memref<1024x2048xf32>, %y: memref<384x2048xf32>) attributes {nova.grid = array<i64: 384, 2048>, nova.ins = 2 : i64, nova.kernel, nova.outs = 1 : i64, nova.work = 1610612736 : i64} {
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : memref<384x1024xf32>, memref<1024x2048xf32>) outs(%y : memref<384x2048xf32>) {
   ^bb0(%p: f32, %q: f32, %r: f32):
     %0 = arith.mulf %p, %q : f32
     %1 = arith.addf %r, %0 : f32
@@ -54,8 +54,8 @@ func.func private @few_rows(%x: memref<512x1024xf32>, %w: memref<1024x2048xf32>,
 // CHECK: call @pack_0(
 // CHECK: %[[PACKED:.*]] = memref.view %[[S]][%{{.*}}][] : memref<{{[0-9]+}}xi8> to memref<1048576xf32>
 // CHECK: call @large(%{{.*}}, %[[PACKED]], %{{.*}})
-func.func @main(%x: memref<1024x1024xf32>, %w: memref<1024x1024xf32>, %u: memref<512x1024xf32>, %v: memref<1024x2048xf32>, %y: memref<1024x1024xf32>, %z: memref<512x2048xf32>, %s: memref<100xi8>) attributes {nova.inputs = 4 : i64, nova.outputs = 2 : i64, nova.workspace = 100 : i64} {
+func.func @main(%x: memref<1024x1024xf32>, %w: memref<1024x1024xf32>, %u: memref<384x1024xf32>, %v: memref<1024x2048xf32>, %y: memref<1024x1024xf32>, %z: memref<384x2048xf32>, %s: memref<100xi8>) attributes {nova.inputs = 4 : i64, nova.outputs = 2 : i64, nova.workspace = 100 : i64} {
   call @large(%x, %w, %y) : (memref<1024x1024xf32>, memref<1024x1024xf32>, memref<1024x1024xf32>) -> ()
-  call @few_rows(%u, %v, %z) : (memref<512x1024xf32>, memref<1024x2048xf32>, memref<512x2048xf32>) -> ()
+  call @few_rows(%u, %v, %z) : (memref<384x1024xf32>, memref<1024x2048xf32>, memref<384x2048xf32>) -> ()
   return
 }
