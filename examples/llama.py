@@ -353,7 +353,9 @@ def _threshold(values: Any, enough: Any) -> Any:
 # --- programs -------------------------------------------------------------------------------------
 
 
-def compile_generator(model: Llama, context: int = 256, chunk: int = 32) -> nova.Compiled:
+def compile_generator(
+    model: Llama, context: int = 256, chunk: int = 32, target: str | None = None
+) -> nova.Compiled:
     """One program: tokens and how to go on -> tokens, and the position after the last.
 
     Its inputs are tokens, length, limit, temperature, top_k, top_p, seed and stop.
@@ -365,7 +367,9 @@ def compile_generator(model: Llama, context: int = 256, chunk: int = 32) -> nova
     }
     length, limit, *sampling, stop = scalars.values()
     outputs = model.generate(tokens, length, limit, Sampling(*sampling), stop, chunk)
-    return nova.compile(list(outputs), inputs=[tokens, *scalars.values()])
+    inputs = [tokens, *scalars.values()]
+    params = list(model.parameters())
+    return nova.compile(list(outputs), inputs=inputs, params=params, target=target)
 
 
 def generate(

@@ -22,6 +22,7 @@ MARKDOWN = {
     "benchmarks/RESULTS-H200.md": "benchmarks/results-h200.md",
     "benchmarks/RESULTS-CORES.md": "benchmarks/results-cores.md",
     "benchmarks/RESULTS-TORCH.md": "benchmarks/results-torch.md",
+    "benchmarks/RESULTS-LLAMA.md": "benchmarks/results-llama.md",
     "benchmarks/SUMS.md": "benchmarks/sums.md",
     "native/README.md": "native.md",
 }

@@ -143,6 +143,7 @@ MISTAKES = [
     (errors.PipelineError, lambda: run_pipeline(parse(""), [UpstreamPass("csee")]), "csee", None),
     (errors.LoweringError, lambda: evaluate([mystery()]), "'mystery' has no numpy", "test_errors"),
     (errors.ScheduleError, lambda: parse_overrides("nr=2"), "a schedule has no 'nr'", None),
+    (errors.CallError, lambda: nova.call(abs, A), "what nova.compile", "test_errors.py"),
     (errors.WorkspaceError, lambda: cramped(), "max_workspace=.* is the least", "test_errors.py"),
     (errors.CodegenError, lambda: check_text("declare float @sinf(float)\n"), "sinf", None),
     (errors.PtxError, lambda: SimModule("int main;"), "no .target", None),

@@ -59,3 +59,32 @@ def test_a_block_with_regions_reads_back() -> None:
 def test_damaged_control_kernels_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(Exception, match="the file failed a check"):
         check(changed(loops(), **fields))
+
+
+def device_loops() -> Tables:
+    x = nova.tensor(np.ones(4, np.float32))
+    looped = nova.fori_loop(0, 5, lambda i, v: nova.tanh(v) + i, x)
+    program = nova.compile(looped, inputs=[x], target="cuda:sm_80", run_mode="sim")
+    return program._executable.tables
+
+
+def test_a_block_with_regions_for_a_device_reads_back() -> None:
+    tables = device_loops()
+    assert [k.core for k in tables.kernels if k.control] == ["device"]
+    assert tables.device_symbols and not tables.linked_symbols
+    assert unpack_tables(pack_tables(tables)) == tables
+
+
+def test_loops_of_a_device_with_kernels_of_a_cpu_are_refused() -> None:
+    tables = device_loops()
+    kernels = tuple(replace(k, core="vector", device=None) for k in tables.regions[0].kernels)
+    region = replace(tables.regions[0], kernels=kernels)
+    with pytest.raises(Exception, match="another processor"):
+        check(replace(tables, regions=(region,)))
+
+
+def test_a_loop_of_a_device_in_a_program_of_a_cpu_is_refused() -> None:
+    tables = loops()
+    kernels = tuple(k if k.control is None else replace(k, core="device") for k in tables.kernels)
+    with pytest.raises(Exception, match="the file failed a check"):
+        check(replace(tables, kernels=kernels))

@@ -22,6 +22,7 @@ from device_samples import (
 import nova
 from nova import _native, errors
 from nova._native import DeviceArray
+from nova.artifact.container import ControlSpec
 from nova.artifact.device_image import DeviceImage
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
@@ -54,7 +55,53 @@ def large_contents(count: int = 1) -> FileSpec:
     return make_contents(tables, args, [TensorSpec("y", (LARGE // 4,), "f32", "output")])
 
 
+def loop_contents(length: int) -> FileSpec:
+    """y = 2 ** length x, by a loop on the device."""
+    nbytes = 4 * SIZE
+    shape = DeviceLaunch((3, 1, 1), (32, 1, 1))
+    region = Tables(
+        buffers=(BufferSpec("arg", 1, nbytes), BufferSpec("output", 0, nbytes)),
+        kernels=(KernelSpec("scale", "scale", 1, "device", 0, 0, "", device=shape),),
+        launches=(LaunchSpec(0, (0, 1)),),
+        workspace_size=0,
+        work=SIZE,
+    )
+    control = ControlSpec("for", (0,), carries=1, length=length)
+    own = 64 + 64 + nbytes  # a header, pointers, and a second buffer of the carry
+    tables = Tables(
+        buffers=(
+            BufferSpec("arg", 0, nbytes),
+            BufferSpec("output", 0, nbytes),
+            BufferSpec("workspace", 0, own),
+        ),
+        kernels=(KernelSpec("loop", "", 1, "device", 0, 0, "", control=control),),
+        launches=(LaunchSpec(0, (0, 1, 2), 1),),
+        workspace_size=own,
+        work=SIZE * length,
+        regions=(region,),
+    )
+    args = [TensorSpec("x", (SIZE,), "f32", "input")]
+    return make_contents(tables, args, [TensorSpec("y", (SIZE,), "f32", "output")])
+
+
 # --- results --------------------------------------------------------------------------------------
+
+
+def test_the_host_decides_loops_if_the_driver_has_no_conditional_nodes(
+    device: _native.Device,
+) -> None:
+    for length in (1, 2, 5):
+        model = model_of(loop_contents(length), device)
+        assert model._executable.program.host_decides
+        for _ in range(2):
+            np.testing.assert_array_equal(model(x), 2**length * x)
+        assert counts(model) == {
+            "runs": 2,
+            "launches": 2 * length,
+            "graphs": 0,
+            "graph_launches": 0,
+            "graph_updates": 0,
+        }
 
 
 def test_arrays_of_the_host(device: _native.Device) -> None:

@@ -31,7 +31,7 @@ jax = pytest.importorskip("jax")
 lax, jnp = jax.lax, jax.numpy
 
 RNG = np.random.default_rng(11)
-SIZES = [(1, 1), (2, 3), (7, 5), (17, 33)]
+SIZES = [(1, 1), (2, 3), (17, 33)]
 """Steps and rows of the calls."""
 DYNAMIC = {"xs": {0: "T", 1: "B"}, "h": {0: "B"}}
 
@@ -90,7 +90,13 @@ def counted(f: Any, m: Any, h: Any, xs: Any, w: Any) -> Any:
     return f.fori_loop(0, count, lambda i, v: m.tanh(v @ w) + xs.sum() * 0.01 * i, h).sum()
 
 
-PROGRAMS = [rows, backwards, branches, nested, counted]
+PROGRAMS = [
+    rows,
+    pytest.param(backwards, marks=pytest.mark.slow),
+    branches,
+    nested,
+    pytest.param(counted, marks=pytest.mark.slow),
+]
 
 
 def arrays_of(steps: int, batch: int) -> list[np.ndarray]:

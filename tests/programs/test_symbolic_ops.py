@@ -253,7 +253,7 @@ STATIC_GRADIENTS = {"prod"}
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param(n, marks=[pytest.mark.slow] if n > GROUP else [])
+        pytest.param(n, marks=[pytest.mark.slow] if n else [])
         for n in range(0, len(GRADIENTS), GROUP)
     ],
 )

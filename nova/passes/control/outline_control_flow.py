@@ -22,6 +22,10 @@ from nova.passes.control.tensor_selects import lower_tensor_selects
 _LOCAL = ("arith.constant", CONSTANT, "tensor.empty")
 """Ops that every region which needs their result has a copy of."""
 
+_REARRANGING = ("nova.permute", "nova.reshape")
+"""Ops that `while` loops have copies of, too: they are fused with their readers, and outside they
+would write a copy, which pays only for many iterations."""
+
 Build = Callable[[list[Any]], Sequence[Any]]
 """Emits the ops of a region over the arguments of its main; returns its results."""
 
@@ -137,7 +141,7 @@ class _Outliner:
         The loop carries what the condition forwards: the arguments of the body, and the results.
         """
         before, after = (region.blocks[0] for region in self.op.regions)
-        captures = _Captures([before, after])
+        captures = _Captures([before, after], local=(*_LOCAL, *_REARRANGING))
         types = [r.type for r in self.op.results]
 
         def step(inner: dict[Any, Any], carried: list[Any]) -> list[Any]:
@@ -266,7 +270,13 @@ _OUTLINED = {
 class _Captures:
     """The tensors from outside that blocks use; scalars and constants are computed inside."""
 
-    def __init__(self, blocks: Sequence[Any], skipped: Sequence[Any] = ()):
+    def __init__(
+        self,
+        blocks: Sequence[Any],
+        skipped: Sequence[Any] = (),
+        local: tuple[str, ...] = _LOCAL,
+    ):
+        self._names = local
         self._skipped = set(skipped)
         self._local: dict[Any, None] = {}
         tensors: dict[Any, None] = {}
@@ -295,7 +305,7 @@ class _Captures:
     def _add(self, value: Any, tensors: dict[Any, None]) -> None:
         op = value.owner.operation if isinstance(value, ir.OpResult) else None
         is_tensor = isinstance(value.type, ir.RankedTensorType)
-        if is_tensor and (op is None or op.name not in _LOCAL):
+        if is_tensor and (op is None or op.name not in self._names):
             tensors[value] = None
             return
         assert op is not None, "functions take tensors only"

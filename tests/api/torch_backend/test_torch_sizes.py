@@ -78,7 +78,9 @@ def tensors(shapes: Any, element: str, batch: int, time: int) -> list[Any]:
     return [torch.randn(batch, 3), torch.randn(time, 3)]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "images" else []) for n in CASES]
+)
 def test_one_program_takes_all_sizes(name: str) -> None:
     torch.manual_seed(1)
     module, shapes, element, dynamic = CASES[name]
@@ -145,7 +147,7 @@ def compiled_programs() -> int:
     return cache_statistics()["compiled"]
 
 
-@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("dynamic", [True, pytest.param(None, marks=pytest.mark.slow)])
 def test_torch_compile_trains_with_any_batch(dynamic: bool | None) -> None:
     """`dynamic=None`: dynamo makes the batch symbolic when it changes."""
     torch.manual_seed(2)
