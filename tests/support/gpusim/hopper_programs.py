@@ -222,6 +222,7 @@ end:""",
         pointers=1,
         maps=3,
         bounds=".maxntid 160",
+        shared=48 << 10,
     )
 
 

@@ -106,7 +106,7 @@ def _choose_plan(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | st
     arguments = numbers[operands[0]], numbers[operands[1]]
     processors, _ = limits(kernel.target.cpu)
     tiles = parse_tiles(kernel.gpu_gemm)
-    if _reads_results(kernel, match):
+    if _reads_results(kernel):
         tiles = tuple(tile for tile in (TILES if tiles is None else tiles) if tile.split == 1)
     plan = plan_wgmma(match.gemm, arguments, processors, tiles)
     if plan is None:
@@ -186,18 +186,18 @@ def _map_address(number: int, buffer: Any) -> ir.Value:
     return ptx.tensor_map(number, base)
 
 
-def _reads_results(kernel: DeviceKernel, match: GemmMatch) -> bool:
-    """Whether an op after the GEMM reads a buffer that the kernel writes, as an update in place.
+def _reads_results(kernel: DeviceKernel) -> bool:
+    """Whether an op reads the old contents of a buffer that the kernel writes: updates in place.
 
     The blocks of a cluster that divide k store their parts of a result at different times.
     """
-    inputs = {
-        buffer_root(value)
-        for op in kernel.ops
-        if op not in (match.fill, match.op)
-        for value in kernel.nests[op].generic.inputs
-    }
-    return any(root in inputs for root in kernel.results if not is_tile_local(root))
+    written: set[Any] = set()
+    for op in kernel.ops:
+        generic = kernel.nests[op].generic
+        if any(root in kernel.results - written for root in map(buffer_root, generic.inputs)):
+            return True
+        written.update(map(buffer_root, generic.outputs))
+    return False
 
 
 def _outputs(

@@ -173,7 +173,7 @@ def gradient_parts(features: int) -> dict[tuple[str, ...], int]:
     A thread has 64 x features sums of each result, and two blocks of 64 x rows scores.
     """
     if features <= 64:
-        return {("k", "v"): 80, ("q",): 128}
+        return {("k", "v"): 64, ("q",): 128}
     if features <= 128:
         return {("k", "v"): 64, ("q",): 64}
     if features <= 192:

@@ -28,7 +28,7 @@ def _ptx(
     ("features", "causal", "choice"),
     [
         (64, True, "wgmma-192x128"),
-        (128, True, "auto"),
+        pytest.param(128, True, "auto", marks=pytest.mark.slow),
         pytest.param(64, False, "wgmma-128x128", marks=pytest.mark.slow),
         pytest.param(128, False, "auto", marks=pytest.mark.slow),
         pytest.param(192, True, "auto", marks=pytest.mark.slow),
