@@ -13,6 +13,7 @@ from nova.graph.autodiff import gradients
 from nova.graph.custom_gradient import CustomVJP
 from nova.nn.module import Module
 from nova.ops import F
+from nova.ops.functional.common import as_tensor
 
 
 class MSELoss(Module):
@@ -116,6 +117,7 @@ def linear_cross_entropy(
         raise AttributeValueError(
             f"reduction {reduction!r} of linear_cross_entropy", hint="it is 'mean' or 'sum'"
         )
+    x, weight, target = (as_tensor(F, operand) for operand in (x, weight, target))
     rows, features, wide = prod(x.shape[:-1]), x.shape[-1], accumulator(x.dtype)
     x, target = F.reshape(x, (rows, features)), F.reshape(target, (rows,))
     score_bytes = max(1, weight.shape[0] * x.dtype.bits // 8)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -78,3 +81,12 @@ def test_other_reductions_are_refused() -> None:
     X, W = nova.tensor(np.zeros((4, 2), np.float32)), nova.tensor(np.zeros((3, 2), np.float32))
     with pytest.raises(AttributeValueError, match="'none' of linear_cross_entropy"):
         nova.linear_cross_entropy(X, W, nova.tensor(np.zeros(4, np.int64)), reduction="none")
+
+
+@pytest.mark.parametrize("convert", [list, np.asarray], ids=["lists", "arrays"])
+def test_operands_that_are_not_tensors(convert: Callable[[Any], Any]) -> None:
+    x, weight, target = [[1.0, 2.0], [0.5, -1.0]], [[1.0, 2.0], [3.0, 4.0]], [0, 1]
+    loss = nova.linear_cross_entropy(convert(x), convert(weight), convert(target))
+    scores = torch.tensor(x) @ torch.tensor(weight).T
+    expected = torch.nn.functional.cross_entropy(scores, torch.tensor(target))
+    np.testing.assert_allclose(loss.numpy(), expected.numpy(), rtol=1e-6)
