@@ -20,6 +20,9 @@ from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import Index, add, compare, minimum, mul
 
+_LARGEST_MASK = 2.0**127
+"""Larger mask values are limited to it: times log2(e), it is a finite f32."""
+
 
 class ScoreTiles(Protocol):
     """What scores depend on: the sizes, and the rows and keys of a block of scores."""
@@ -141,4 +144,15 @@ class AttentionScores:
         if BITS[mask.type] != BITS[self.attention.type]:
             narrower = BITS[mask.type] < BITS[self.attention.type]
             value = (arith.extf if narrower else arith.truncf)(wide, value)
+        if self.unit != 1.0 and mask.type != "f16":
+            value = self._bounded(value)
         return arith.addf(score, arith.mulf(value, self.number(self.unit)))
+
+    def _bounded(self, value: ir.Value) -> ir.Value:
+        """A mask value that stays finite in units of `power` if it is finite; -inf stays -inf.
+
+        A row that is masked with the lowest finite number has equal weights, as in torch.
+        """
+        visible = arith.cmpf(arith.CmpFPredicate.OGT, value, self.number(-inf))
+        bounded = arith.maximumf(value, self.number(-_LARGEST_MASK))
+        return arith.select(visible, bounded, value)

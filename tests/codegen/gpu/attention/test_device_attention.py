@@ -125,6 +125,36 @@ def test_masks(type_: str, mode: str) -> None:
     _check(type_, (2,), (33, 65, 32, 32), mask=mask)
 
 
+@pytest.mark.parametrize("type_", ["f32", "bf16"])
+@pytest.mark.parametrize("gpu_attention", ["mma", "wgmma"])
+def test_masks_with_the_lowest_number(type_: str, gpu_attention: str) -> None:
+    """A row masked entirely with the lowest finite number is the mean of the values, as in torch;
+    one masked with -inf has zeros."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(6)
+    q, k, v, mask = (
+        rng.standard_normal(shape).astype(TYPES[type_])
+        for shape in ((2, 33, 32), (2, 65, 32), (2, 65, 32), (33, 65))
+    )
+    lowest = ml_dtypes.finfo(TYPES[type_]).min
+    mask[4], mask[7, :60], mask[9, 3:], mask[11] = lowest, lowest, -np.inf, -np.inf
+    inputs = [nova.tensor(array) for array in (q, k, v, mask)]
+    out = nova.scaled_dot_product_attention(*inputs[:3], mask=inputs[3])
+    with nova.knobs.override(gpu_attention=gpu_attention):
+        program = nova.compile(out, inputs=inputs, target="cuda:sm_90a", run_mode="sim")
+    is_wgmma = "wgmma.mma_async" in program.stages["ptx"]
+    assert is_wgmma == (gpu_attention == "wgmma" and type_ == "bf16")
+    actual = np.asarray(program(q, k, v, mask)).astype("f4")
+    tensors = [torch.from_numpy(array.astype("f4")) for array in (q, k, v, mask)]
+    attend = torch.nn.functional.scaled_dot_product_attention
+    expected = attend(*tensors[:3], attn_mask=tensors[3]).numpy()
+    expected[:, 11] = 0
+    tolerance = 1e-5 if type_ == "f32" else 1e-2
+    np.testing.assert_allclose(actual, expected, atol=tolerance, rtol=tolerance)
+    means = v.astype("f4").mean(axis=1)
+    np.testing.assert_allclose(actual[:, 4], means, atol=tolerance, rtol=tolerance)
+
+
 def test_heads_in_one_product() -> None:
     """Heads are read where they lie, and results written there."""
     x = np.random.default_rng(2).standard_normal((2, 20, 3 * 2 * 16)).astype(np.float32)
