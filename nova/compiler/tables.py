@@ -276,10 +276,16 @@ class HostReader:
 
 
 def _count_reads(function: Any) -> int:
-    """The number of arguments before the first one that the kernel writes."""
+    """The number of arguments before the first one that the kernel writes; 0 if not known.
+
+    A kernel with empty results writes no byte: what it writes is what `nova.ins` says.
+    """
     if is_control(function):
         return Kernel(function).ins
-    return next((i for i, ranges in enumerate(WRITES.find(function) or ()) if ranges), 0)
+    ranges_of = WRITES.find(function)
+    if ranges_of is None:
+        return 0
+    return next((i for i, ranges in enumerate(ranges_of) if ranges), Kernel(function).ins)
 
 
 def _kernel_spec(function: Any, sizes: Placeholders | None) -> KernelSpec:

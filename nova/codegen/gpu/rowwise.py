@@ -40,10 +40,10 @@ from nova.codegen.gpu.rowwise_plan import (
     row_key,
 )
 from nova.codegen.gpu.strategy import Strategy
-from nova.core.sizes import at_most, is_multiple
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import index
-from nova.ir.symbolic.size_table import Extent, is_number
+from nova.ir.symbolic.size_table import Extent, is_number, least_size
 
 Values = list[list[Any]]
 """This thread's part of each of some rows: a list of adjacent elements for each."""
@@ -317,7 +317,7 @@ class RowwiseCode:
     def _guard(self, chunk: int, start: Any) -> Any:
         """Whether the thread has elements in a chunk; None where every thread has."""
         end = (chunk + 1) * self.plan.threads_per_row * self.plan.vector_width
-        if at_most(end, self.plan.length):
+        if end <= least_size(self.plan.length):
             return self.active
         inside = is_less(start, index(self.plan.length))
         return inside if self.active is None else arith.andi(inside, self.active)

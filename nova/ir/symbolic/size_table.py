@@ -276,6 +276,14 @@ def bounds_of(size: Size) -> tuple[int, int]:
     return bounds(substitute(size, {d.name: size_of(d) for d in table.dims}))
 
 
+def least_size(size: Size) -> int:
+    """The least value of a size, by the lower bounds of the dims.
+
+    Bounds checks depend on it: the generic dims are 2 or more, a dim of a call may be 0 or 1.
+    """
+    return bounds_of(size)[0]
+
+
 def longest_size(size: Size) -> int:
     """The greatest value of a size, by the upper bounds of the dims."""
     return bounds_of(size)[1]

@@ -30,10 +30,9 @@ from nova.codegen.gpu.ptx_ops import (
     shared_base,
     wait_for_copies,
 )
-from nova.core.sizes import at_most
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, offset_by
-from nova.ir.symbolic.size_table import Extent, is_number
+from nova.ir.symbolic.size_table import Extent, is_number, least_size
 
 _LESS = arith.CmpIPredicate.slt
 
@@ -134,7 +133,7 @@ class _Block:
                 side.copy(to, start, k, further)
 
         for number in range(ahead):
-            if at_most(number + 1, stages):
+            if number < least_size(stages):
                 copy(number, number * plan.stage_bytes)
             elif not isinstance(stages, int):
                 with when(compare(_LESS, number, stages)):

@@ -20,8 +20,8 @@ from math import gcd, prod
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
-from nova.core.sizes import at_most, ceildiv, common_factor, is_multiple
-from nova.ir.symbolic.size_table import Extent, is_number, typical
+from nova.core.sizes import ceildiv, common_factor, is_multiple
+from nova.ir.symbolic.size_table import Extent, is_number, least_size, typical
 
 TENSOR_TYPES = ("bf16", "f16", "tf32")
 
@@ -84,7 +84,7 @@ class Operand:
         """
         row_bytes = self.size * (BITS[self.type] // 8)
         odd = not self.tile.along_k and self.copied and not is_multiple(row_bytes, self.copied)
-        fits = at_most(self.tile.outer, self.size) and not odd
+        fits = self.tile.outer <= least_size(self.size) and not odd
         return self.may_shift and self.ragged and fits
 
 
