@@ -126,7 +126,7 @@ class StaticJitFunction(Sealed):
 
 
 def _typed(value: Any) -> Any:
-    """A key of a value that tells 1, 1.0 and True apart, inside of tuples and dataclasses too."""
+    """A key of a value: 1, 1.0 and True differ, inside of tuples and dataclasses too."""
     if isinstance(value, tuple):
         return type(value), tuple(map(_typed, value))
     if isinstance(value, float):

@@ -309,7 +309,7 @@ def _is_chosen(F: Any, index: Any, shape: tuple[int, ...], axis: int) -> Any:
 def _log_sum(F: Any, wide: Any, axis: int) -> tuple[Any, Any]:
     """The largest score of each row, and the logarithm of the sum of exp(score - largest).
 
-    Their sum is the logsumexp. Apart, they keep the digits that a large offset of all scores takes.
+    Their sum is the logsumexp. Two numbers keep the digits that a large offset of all scores takes.
     """
     top = F.detach(F.max(wide, axis=axis, keepdims=True))
     # An infinite maximum would give inf - inf; unshifted, exp and log have the right limits.
