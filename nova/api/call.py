@@ -16,13 +16,15 @@ import numpy as np
 
 from nova.api.compiled import Compiled
 from nova.api.jit import JitFunction
+from nova.api.jit_arguments import NUMBERS
+from nova.api.jit_static import StaticJitFunction
 from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.tables import ALIGN
 from nova.core.dtypes import TensorType, array_dtype
 from nova.core.location import user_location
 from nova.core.pytree import flatten, unflatten
 from nova.core.signature import Argument
-from nova.core.sizes import Size, SizeExpr, same_shape, substitute
+from nova.core.sizes import MAX_SIZE, Dim, Size, SizeExpr, bounds, same_shape, substitute
 from nova.core.user_facing import user_facing
 from nova.errors import (
     ArgumentCountError,
@@ -54,13 +56,10 @@ def call(program: Any, *args: Any, inline: bool | None = None) -> Any:
     compiles the graph of a file with the caller instead, and `inline=False` calls a compiled
     program as it is. Gradients need the graph, which a file has in its texts.
     """
+    if isinstance(program, StaticJitFunction):
+        program, args, _ = program._bound(args, {})
     if isinstance(program, JitFunction):
-        leaves, structure = flatten(args, sort_keys=True)
-        if inline is False:
-            arrays = [np.empty(t.shape, t.dtype.numpy) for t in map(as_tensor, leaves)]
-            program = program.lower(*unflatten(structure, arrays))
-            return call(program, *leaves, inline=False)
-        return program(*unflatten(structure, [as_tensor(leaf) for leaf in leaves]))
+        return _call_jitted(program, args, inline)
     if not isinstance(program, Compiled):
         raise CallError(
             f"call of a {type(program).__name__}, which is not a program",
@@ -69,6 +68,27 @@ def call(program: Any, *args: Any, inline: bool | None = None) -> Any:
         )
     results = _Call(program, args).build(inline)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _call_jitted(function: JitFunction, args: Sequence[Any], inline: bool | None) -> Any:
+    """The result of a jitted function, a pytree: its nodes, or a call of its program."""
+    leaves, structure = flatten(tuple(args), sort_keys=True)
+    if inline is not False:
+        return function(*unflatten(structure, [as_tensor(leaf) for leaf in leaves]))
+    examples = [leaf if type(leaf) in NUMBERS else _example(as_tensor(leaf)) for leaf in leaves]
+    program, result = function._lowered(unflatten(structure, examples), {})
+    return unflatten(result, _Call(program, leaves).build(inline=False))
+
+
+def _example(tensor: Tensor) -> np.ndarray:
+    """An array of the type of a tensor; its values do not matter."""
+    if not tensor.type.is_static:
+        raise CallError(
+            f"call with inline=False of {tensor.type}: code is called with static sizes",
+            where=str(user_location()),
+            hint="call it without inline=False: its graph is compiled with the caller",
+        )
+    return np.empty(tensor.shape, tensor.dtype.numpy)
 
 
 class _Call:
@@ -94,6 +114,8 @@ class _Call:
         self.passes_params = len(args) == counts[1]
         declared = signature.arguments[: len(args)]
         self.tensors = [self._argument(d, a) for d, a in zip(declared, args, strict=True)]
+        for argument, tensor in zip(declared, self.tensors, strict=True):
+            self._check_rank(argument, tensor)
         self.sizes = self._sizes(declared)
         for argument, tensor in zip(declared, self.tensors, strict=True):
             self._check_shape(argument, tensor)
@@ -118,28 +140,54 @@ class _Call:
         """The sizes of the program's dims: those of the axes that have a dim as their size."""
         sizes: dict[str, Size] = {}
         for argument, tensor in zip(declared, self.tensors, strict=True):
-            for size, actual in zip(argument.shape, tensor.shape, strict=False):
+            for size, actual in zip(argument.shape, tensor.shape, strict=True):
                 if isinstance(size, SizeExpr) and size.symbol is not None:
                     sizes.setdefault(size.symbol.name, actual)
         for dim in self.program.signature.dims:
-            actual = sizes[dim.name]
-            if isinstance(actual, int) and not dim.min <= actual <= dim.max:
+            if dim.name not in sizes:
                 raise ArgumentShapeError(
-                    f"call: {dim.name} of {self.program.name} is {dim.min} to {dim.max}, and the "
-                    f"arguments make it {actual}",
+                    f"call: the shapes of the arguments of {self.program.name} do not determine "
+                    f"{dim.name}",
                     where=self.where,
+                    hint=None if self.passes_params else "pass the params after the inputs",
                 )
+            self._check_bounds(dim, sizes[dim.name])
         return sizes
+
+    def _check_bounds(self, dim: Dim, actual: Size) -> None:
+        """Refuse a size that may be outside of the bounds: the program's graph relies on them."""
+        low, high = bounds(actual)
+        if dim.min <= low and (high <= dim.max or dim.max == MAX_SIZE):
+            return
+        is_static = isinstance(actual, int)
+        extent = "" if is_static else f", which is {low} to {high}"
+        raise ArgumentShapeError(
+            f"call: {dim.name} of {self.program.name} is {dim.min} to {dim.max}, and the "
+            f"arguments make it {actual}{extent}",
+            where=self.where,
+            hint=None
+            if is_static
+            else f"declare the dims of {actual} with bounds that keep it in {dim.min} to {dim.max}",
+        )
+
+    def _check_rank(self, declared: Argument, tensor: Tensor) -> None:
+        if len(declared.shape) != tensor.ndim:
+            raise self._shape_error(declared, tensor, f", with {tensor.ndim} axes")
 
     def _check_shape(self, declared: Argument, tensor: Tensor) -> None:
         shape = tuple(substitute(size, self.sizes) for size in declared.shape)
-        if len(shape) != tensor.ndim or not same_shape(shape, tensor.shape):
-            raise ArgumentShapeError(
-                f"call: {declared.name!r} of {self.program.name} is {declared.type}, and "
-                f"{tensor.type} is passed",
-                where=self.where,
-                hint=f"it was created at {tensor.location}",
-            )
+        if not same_shape(shape, tensor.shape):
+            raise self._shape_error(declared, tensor)
+
+    def _shape_error(
+        self, declared: Argument, tensor: Tensor, detail: str = ""
+    ) -> ArgumentShapeError:
+        return ArgumentShapeError(
+            f"call: {declared.name!r} of {self.program.name} is {declared.type}, and "
+            f"{tensor.type} is passed{detail}",
+            where=self.where,
+            hint=f"it was created at {tensor.location}",
+        )
 
     def _params(self) -> list[Tensor]:
         """The params: arguments of the call, or the values that the program carries."""

@@ -199,10 +199,15 @@ class JitFunction(Sealed):
 
         Its params are the tensors and arrays that the function closes over; it carries them.
         """
+        return self._lowered(args, kwargs)[0]
+
+    def _lowered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Compiled, TreeDef]:
+        """The program for these arguments, and the structure of the function's result."""
         leaves, structure = flatten((args, kwargs), sort_keys=True)
         entry = self._entry(leaves, structure)[0]
         arrays = entry.captured.read()
-        return carrying(entry.compiled, arrays) if arrays else entry.compiled
+        compiled = carrying(entry.compiled, arrays) if arrays else entry.compiled
+        return compiled, entry.result
 
     def _entry(self, leaves: list[Any], structure: TreeDef) -> tuple[_Entry, list[Any]]:
         names = structure.names()

@@ -24,6 +24,9 @@ from nova.errors import ArgumentTypeError, AttributeValueError
 if TYPE_CHECKING:
     from nova.runtime.futures import RunFuture
 
+Transform = Callable[[Callable[..., Any], tuple[int, ...]], Callable[..., Any]]
+"""(function without its static arguments, the positions that these had) -> a function for it."""
+
 
 @user_facing_class
 class StaticJitFunction(Sealed):
@@ -32,11 +35,18 @@ class StaticJitFunction(Sealed):
     __name__: str
     has_no_state = True  # of its own: `nova.graph.state` looks at the function inside
 
-    def __init__(self, function: Callable[..., Any], options: Options, argnums: Any, argnames: Any):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        argnums: Any,
+        argnames: Any,
+        transform: Transform | None = None,
+    ):
         self._parameters = list(inspect.signature(function).parameters.values())
         self._positions, self._names = _resolve(self._parameters, argnums, argnames)
         update_wrapper(self, function)
-        self._function, self._options = function, options
+        self._function, self._options, self._transform = function, options, transform
         self._jitted: SingleFlight[JitFunction] = SingleFlight(knobs.get("jit_programs"))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -47,7 +57,9 @@ class StaticJitFunction(Sealed):
         bound = vars(instance).get(name)
         if not isinstance(bound, _StaticJitMethod):
             method = self._function.__get__(instance, owner)
-            bound = _StaticJitMethod(method, self._options, None, tuple(self._names))
+            bound = _StaticJitMethod(
+                method, self._options, None, tuple(self._names), self._transform
+            )
             vars(instance)[name] = bound
         return bound
 
@@ -122,7 +134,18 @@ class StaticJitFunction(Sealed):
             if i not in self._positions and p.name not in self._names
         ]
         vars(bound)["__signature__"] = inspect.Signature(remaining)
-        return JitFunction(bound, self._options)
+        transform = self._transform
+        final = bound if transform is None else transform(bound, tuple(sorted(fixed)))
+        return JitFunction(final, self._options)
+
+    def _transformed(self, transform: Transform) -> StaticJitFunction:
+        """The function whose programs are those of the transform, with the same options."""
+        inner = self._transform
+
+        def both(function: Callable[..., Any], positions: tuple[int, ...]) -> Callable[..., Any]:
+            return transform(function if inner is None else inner(function, positions), positions)
+
+        return StaticJitFunction(self._function, self._options, None, tuple(self._names), both)
 
 
 def _typed(value: Any) -> Any:

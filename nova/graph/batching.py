@@ -38,10 +38,16 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
     """A function that applies `function` to every example along an axis of its arguments.
 
     `in_axes` is the axis of the examples: one for all arguments, or a tuple with an axis or None
-    (shared by all examples) for each. `out_axes` is the axis of the examples in the results.
+    (shared by all examples) for each. `out_axes` is the axis of the examples in the results. Static
+    arguments of a jitted function have no axis: their items of the tuple are None.
     """
     if (jitted := rejit(function, lambda f: vmap(f, in_axes, out_axes))) is not None:
         return jitted
+    if (transformed := getattr(function, "_transformed", None)) is not None:
+        result: Callable[..., Any] = transformed(
+            lambda f, static: vmap(f, _without_static(in_axes, static), out_axes)
+        )
+        return result
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -341,6 +347,20 @@ def _axes_of(args: tuple[Any, ...], kwargs: dict[str, Any], in_axes: Any) -> lis
     for value, axis in zip(args, each, strict=True):
         axes += [axis] * len(flatten(value)[0])
     return axes + [0] * len(flatten(kwargs)[0])
+
+
+def _without_static(in_axes: Any, positions: tuple[int, ...]) -> Any:
+    """`in_axes` of the arguments that are not static; `positions` are those of the others."""
+    if not isinstance(in_axes, list | tuple):
+        return in_axes
+    for position in positions:
+        if position < len(in_axes) and in_axes[position] is not None:
+            raise AxisError(
+                f"vmap: argument {position} is static and has no axis {in_axes[position]!r}",
+                where=str(user_location()),
+                hint="its item of in_axes is None",
+            )
+    return tuple(axis for i, axis in enumerate(in_axes) if i not in positions)
 
 
 def _axis(value: Tensor, axis: Any, title: str) -> int:

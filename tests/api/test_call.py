@@ -108,6 +108,35 @@ def test_jitted_functions_are_inlined():
     assert np.array_equal(outer(X)["sum"], X + X) and np.array_equal(outer(X)["product"], X * 3)
 
 
+@pytest.mark.parametrize("inline", [None, True, False])
+def test_jitted_functions_keep_the_structure_of_their_results(inline: bool | None):
+    w = nova.tensor(W)
+    inner = nova.jit(lambda pair, k: {"y": pair["x"] @ w * k, "rest": [pair["x"], (k + 1,)]})
+    outer = nova.jit(lambda x: nova.call(inner, {"x": x}, 2, inline=inline))
+    results = outer(X)
+    assert list(results) == ["y", "rest"] and isinstance(results["rest"], list)
+    np.testing.assert_allclose(results["y"], X @ W * 2, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(results["rest"][0], X)
+    assert results["rest"][1][0] == 3
+    assert results["y"].dtype == np.float32
+
+
+@pytest.mark.parametrize("inline", [None, False])
+def test_static_arguments_are_bound(inline: bool | None):
+    inner = nova.jit(lambda x, mode, k: x * k if mode == "times" else x + k, static_argnums=(1, 2))
+    outer = nova.jit(
+        lambda x: [nova.call(inner, x, m, 3, inline=inline) for m in ("times", "plus")]
+    )
+    for actual, expected in zip(outer(X), (X * 3, X + 3), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_code_is_not_called_with_symbolic_sizes():
+    y = nova.input((nova.dim("n", min=1, max=64), 4), name="y")
+    with pytest.raises(errors.CallError, match="code is called with static sizes"):
+        nova.call(nova.jit(lambda x: x + 1), y, inline=False)
+
+
 def test_gradients_against_torch(use: Callable):
     def loss(x, w):
         y, sums = use(x, w)
@@ -257,6 +286,55 @@ def test_programs_with_symbolic_sizes_are_inlined(tmp_path: Path):
     assert "inline=True" in str(raised.value)
     with pytest.raises(errors.ArgumentShapeError, match=r"n of p\.nova is 1 to 64"):
         nova.call(program, nova.tensor(np.zeros((65, 4), "f4")))
+
+
+def compiled_sum(name: str = "B") -> Compiled:
+    """The sum of the first 128 of `name` elements, which are 128 to 200."""
+    x = nova.input((nova.dim(name, min=128, max=200),), name="x")
+    return nova.compile(x[:128].sum(), inputs=[x])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "fits"),
+    [(1, 4000, False), (128, 201, False), (127, 200, False), (128, 200, True), (130, 140, True)],
+)
+@pytest.mark.parametrize("name", ["B", "C"])
+def test_bounds_of_a_symbolic_caller_are_inside_of_those_of_the_program(
+    low: int, high: int, fits: bool, name: str
+):
+    program = compiled_sum()
+    y = nova.input((nova.dim(name, min=low, max=high),), name="y")
+    if fits:
+        outer = nova.compile(nova.call(program, y), inputs=[y])
+        assert outer(np.ones(low, "f4")) == 128
+        return
+    text = f"B of .* is 128 to 200, and the arguments make it {name}, which is {low} to {high}"
+    with pytest.raises(errors.ArgumentShapeError, match=text) as raised:
+        nova.call(program, y)
+    assert "with bounds that keep it in 128 to 200" in str(raised.value)
+
+
+def test_bounds_of_expressions():
+    n = nova.dim("n", min=64, max=100)
+    y = nova.input((n,), name="y")
+    outer = nova.compile(nova.call(compiled_sum(), nova.concat([y, y])), inputs=[y])
+    assert outer(np.ones(70, "f4")) == 128
+    with pytest.raises(errors.ArgumentShapeError, match=r"make it n\*3, which is 192 to 300"):
+        nova.call(compiled_sum(), nova.concat([y, y, y]))
+    unbounded = nova.input((nova.dim("m"),), name="m")
+    program = nova.compile(unbounded.sum(), inputs=[unbounded])
+    assert (
+        nova.compile(nova.call(program, nova.concat([unbounded] * 3)), inputs=[unbounded])(
+            np.ones(5, "f4")
+        )
+        == 15
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (130, 2)])
+def test_the_rank_is_checked_before_the_sizes(shape: tuple[int, ...]):
+    with pytest.raises(errors.ArgumentShapeError, match=rf"'x' of .*, with {len(shape)} axes"):
+        nova.call(compiled_sum(), np.ones(shape, "f4"))
 
 
 def test_a_program_with_symbolic_sizes_calls_a_file(loaded: Compiled):

@@ -12,7 +12,7 @@ import pytest
 
 import nova
 from nova import nn
-from nova.errors import ArgumentTypeError, AttributeValueError
+from nova.errors import ArgumentTypeError, AttributeValueError, AxisError
 
 X = np.linspace(-1, 1, 12, dtype="f4").reshape(3, 4)
 
@@ -96,6 +96,30 @@ def test_gradients_pass_through():
     jitted = nova.jit(power, static_argnums=1)
     actual = nova.grad(lambda x: jitted(x, 2).sum())(X)
     np.testing.assert_allclose(actual, jax.grad(lambda x: jnp.sum(power(x, 2)))(X), rtol=1e-5)
+
+
+def test_vmap_leaves_static_arguments_alone():
+    jitted = nova.jit(power, static_argnames=("n", "mode", "scale"))
+    mapped = nova.vmap(jitted)
+    expected = jax.vmap(lambda x: power(x, 2, "negative", scale=3.0))(X)
+    for _ in range(2):
+        actual = mapped(X, 2, "negative", scale=3.0)
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    assert mapped.cache_info().misses == 1
+    np.testing.assert_allclose(mapped(X, n=1), X * X, rtol=1e-6)
+    np.testing.assert_allclose(nova.vmap(mapped)(X, 1, "plain"), X * X, rtol=1e-6)
+
+
+def test_axes_of_vmap_have_an_item_for_each_static_argument():
+    def scaled(x: Any, mode: str, factor: Any) -> Any:
+        return (x if mode == "plain" else -x).sum() * factor
+
+    jitted = nova.jit(scaled, static_argnums=1)
+    actual = nova.vmap(jitted, in_axes=(1, None, None))(X, "negative", np.float32(2))
+    expected = jax.vmap(lambda x, f: scaled(x, "negative", f), (1, None))(X, np.float32(2))
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    with pytest.raises(AxisError, match="argument 1 is static and has no axis 0"):
+        nova.vmap(jitted, in_axes=(1, 0, None))(X, "negative", np.float32(2))
 
 
 @pytest.mark.parametrize(

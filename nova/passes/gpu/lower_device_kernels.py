@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nova.codegen.common.size_loads import (
     check_constants,
     computes_size,
+    guard_empty_buffers,
     load_sizes,
     moved_sizes,
     size_texts,
@@ -133,6 +134,7 @@ class LowerDeviceKernels(Pass):
             load_sizes(kernel, values)
             with values.active():
                 self._emit_launch(kernel, target)
+                guard_empty_buffers(kernel)
         except SymbolicSizeError as error:
             raise LoweringError(
                 f"@{kernel.name.value} has symbolic sizes that no schedule of a device supports: "
