@@ -342,6 +342,11 @@ PREPACKED = Rows(
     "kernels",
     "Arguments in the packed layout of a GEMM: argument, columns per panel, blocks of k.",
 )
+MAY_BE_EMPTY = Flag(
+    "nova.may_be_empty",
+    "loads at computed positions",
+    "The buffer has no elements for some sizes: the lowering of the kernel guards the load.",
+)
 TILES = Integer("nova.tiles", "kernels", "The number of tiles; set by the lowering to loops.")
 CORE = Text(
     "nova.core",

@@ -82,6 +82,14 @@ func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
     assert "arith.addf" in row(report, "stablehlo.composite", "supported").replaced_by
 
 
+def test_a_loop_whose_body_calls_a_function():
+    def function(x):
+        return jax.lax.fori_loop(0, 3, lambda i, a: jax.jit(lambda q: q * 2 + 1)(a), x)
+
+    report = nova.import_report(function, X)
+    assert report.is_supported and row(report, "stablehlo.while", "supported").count == 1
+
+
 def test_sizes_of_arguments_replace_question_marks():
     text = """
 func.func @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {

@@ -12,14 +12,14 @@ from typing import Any
 from nova.codegen.common.flat_buffers import flatten
 from nova.core.sizes import Size, SizeExpr, parse_size
 from nova.errors import LoweringError
-from nova.ir.attributes import SLICED, SYMBOLIC
-from nova.ir.bindings import arith, ir, memref
+from nova.ir.attributes import MAY_BE_EMPTY, SLICED, SYMBOLIC
+from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.buffers import buffer_root, element_bytes
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import SIZE
-from nova.ir.index import Index, add, index, mul
+from nova.ir.index import Index, add, compare, index, mul
 from nova.ir.linalg.generic import shape_of
-from nova.ir.symbolic.size_table import SizeTable, active_table
+from nova.ir.symbolic.size_table import SizeTable, active_table, least_size
 from nova.ir.symbolic.size_values import SizeValues
 from nova.ir.walk import find_ops
 
@@ -53,7 +53,10 @@ def _stands_for_size(table: SizeTable, value: float) -> bool:
 
 
 def load_sizes(kernel: Any, values: SizeValues) -> None:
-    """Replace size ops and constants that stand for sizes by loads, and make accesses flat."""
+    """Replace size ops and constants that stand for sizes by loads, and make accesses flat.
+
+    Loads of buffers that may be empty are marked for `guard_empty_buffers`.
+    """
     table = active_table()
     assert table is not None
     for op in find_ops(kernel, SIZE):
@@ -75,6 +78,39 @@ def load_sizes(kernel: Any, values: SizeValues) -> None:
             op.erase()
     with values.active():
         _flatten_accesses(kernel)
+    for op in find_ops(kernel, "memref.load"):
+        sizes = shape_of(op.operands[0])
+        if not isinstance(op.results[0].type, ir.IndexType) and any(map(_may_be_zero, sizes)):
+            MAY_BE_EMPTY.set(op, True)
+
+
+def _may_be_zero(size: Size) -> bool:
+    return isinstance(size, SizeExpr) and least_size(size) <= 0
+
+
+def guard_empty_buffers(kernel: Any) -> None:
+    """Let marked loads of a lowered kernel be 0 if their buffer has no elements.
+
+    Ops such as `pad` load at a clamped position and select afterwards, and an empty buffer has no
+    position. Called after the schedules, which match the bodies of ops without the guards.
+    """
+    for op in find_ops(kernel, "memref.load"):
+        if not MAY_BE_EMPTY.has(op):
+            continue
+        MAY_BE_EMPTY.remove(op)
+        size, type_ = prod(shape_of(op.operands[0])), op.results[0].type
+        if not _may_be_zero(size):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            exists = compare(arith.CmpIPredicate.ne, size, 0)
+            guarded = scf.IfOp(exists, [type_], has_else=True)
+            op.results[0].replace_all_uses_with(guarded.results[0])
+            with ir.InsertionPoint(guarded.then_block):
+                scf.YieldOp([op.clone().results[0]])
+            with ir.InsertionPoint(guarded.else_block):
+                zero = ir.FloatAttr if isinstance(type_, ir.FloatType) else ir.IntegerAttr
+                scf.YieldOp([arith.constant(type_, zero.get(type_, 0))])
+        op.erase()
 
 
 def computes_size(op: Any) -> bool:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from nova.codegen.common.footprint import store_footprint
-from nova.codegen.common.size_loads import check_constants, load_sizes
+from nova.codegen.common.size_loads import check_constants, guard_empty_buffers, load_sizes
 from nova.codegen.cpu.loops import index
 from nova.codegen.cpu.schedule import KernelSchedule
 from nova.codegen.cpu.symbolic_kernel import store_symbolic
@@ -126,6 +126,8 @@ def _emit_tiles(kernel: Any, target: Any, tile_work: int) -> int:
     end = block.add_argument(index_type, kernel.location)
     with ir.InsertionPoint(returned), kernel.location:
         schedule.emit(begin, end)
+    if active_table() is not None:
+        guard_empty_buffers(kernel)
     for op in reversed(old):
         if not any(True for r in op.results for _ in r.uses):
             op.erase()

@@ -62,3 +62,39 @@ def test_softmax_of_short_rows(on_device: dict[str, Any]) -> None:
         powers = np.exp(a.reshape(3, -1))
         expected = powers / powers.sum(-1, keepdims=True)
         np.testing.assert_allclose(program(a), expected, rtol=1e-4, atol=1e-6)
+
+
+PADDED: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
+    "pad": ((B, 4), lambda x: nova.pad(x, ((1, 0), (0, 2))), lambda x: np.pad(x, ((1, 0), (0, 2)))),
+    "pad 1-D": ((B,), lambda x: nova.pad(x, ((3, 1),)), lambda x: np.pad(x, (3, 1))),
+    "pad columns": ((5, B), lambda x: nova.pad(x, 1), lambda x: np.pad(x, 1)),
+    "concat": (
+        (B, 4),
+        lambda x: nova.exp(nova.concat([x, np.ones((2, 4), "f4"), x * 2], axis=0)),
+        lambda x: np.exp(np.concatenate([x, np.ones((2, 4), "f4"), x * 2])),
+    ),
+    "intermediate": (
+        (B, 4),
+        lambda x: nova.sum(nova.pad(nova.flip(x, 0), ((2, 1), (0, 0))), axis=0),
+        lambda x: x.sum(0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_empty_operand(name: str, dtype: str, on_device: dict[str, Any]) -> None:
+    shape, function, reference = PADDED[name]
+    x = nova.input(shape, "f16" if dtype == "f2" else "f32", name="x")
+    for options in (on_device, {}):
+        program = nova.compile(function(x), inputs=[x], **options)
+        for size in (0, 1, 7):
+            a = _random(*(n if isinstance(n, int) else size for n in shape)).astype(dtype)
+            np.testing.assert_allclose(program(a), reference(a), rtol=5e-3, atol=5e-3)
+
+
+def test_only_loads_of_empty_buffers_are_guarded() -> None:
+    for dim, guards in ((B, 1), (C, 0)):
+        x = nova.input((dim, 4), name="x")
+        program = nova.compile(nova.pad(x, ((1, 0), (0, 0))), inputs=[x])
+        assert program.stages["loops"].count("scf.if") == guards
