@@ -10,11 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from nova.api.translate.request import argument_shapes
 from nova.core.user_facing import user_facing
-from nova.errors import ArgumentTypeError
+from nova.errors import ArgumentTypeError, OptionTypeError
 from nova.frontends.report.table import ImportReport
 from nova.frontends.source import read_source
 
@@ -37,6 +38,7 @@ def import_report(
     takes their shapes. `shapes` and `values` are those of `nova.from_onnx`, `entry` is that of
     `nova.translate`. See docs/importing.md.
     """
+    _check_options(shapes, values, entry)
     package = type(model).__module__.partition(".")[0]
     if _is_onnx(model, package):
         from nova.frontends.onnx.read import read_model
@@ -56,6 +58,20 @@ def import_report(
 
     sizes = argument_shapes(args) if args else None
     return report_mlir(read_source(model), entry, shapes=sizes)
+
+
+def _check_options(shapes: Any, values: Any, entry: Any) -> None:
+    names = "None or a dict with names of inputs"
+    for option, value, types, description in (
+        ("shapes", shapes, (Mapping, NoneType), f"{names} or axes, and their sizes"),
+        ("values", values, (Mapping, NoneType), f"{names} and their values"),
+        ("entry", entry, (str,), "the name of the function to start from"),
+    ):
+        if not isinstance(value, types):
+            raise OptionTypeError(
+                f"import_report(): {option} is {value!r}, of type {type(value).__name__}",
+                hint=f"it takes {description}",
+            )
 
 
 def _is_onnx(model: Any, package: str) -> bool:

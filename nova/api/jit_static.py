@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
@@ -101,9 +102,7 @@ class StaticJitFunction(Sealed):
         """The function for the static values of a call, and the other arguments."""
         fixed = {i: a for i, a in enumerate(args) if i in self._positions}
         named = {n: v for n, v in kwargs.items() if n in self._names}
-        key = tuple(
-            (where, type(value), value) for where, value in (*fixed.items(), *named.items())
-        )
+        key = tuple((where, _typed(value)) for where, value in (*fixed.items(), *named.items()))
         try:
             hash(key)
         except TypeError:
@@ -147,6 +146,17 @@ class StaticJitFunction(Sealed):
             return transform(function if inner is None else inner(function, positions), positions)
 
         return StaticJitFunction(self._function, self._options, None, tuple(self._names), both)
+
+
+def _typed(value: Any) -> Any:
+    """A key of a value: 1, 1.0 and True differ, inside of tuples and dataclasses too."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_typed, value))
+    if isinstance(value, float):
+        return float, value.hex()  # -0.0 is not 0.0, and NaN is NaN
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value), value, tuple(_typed(getattr(value, f.name)) for f in fields(value))
+    return type(value), value
 
 
 class _StaticJitMethod(StaticJitFunction):

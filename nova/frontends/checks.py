@@ -118,13 +118,13 @@ _REFUSED = {
 def explain_type(type_: Any) -> tuple[str, str | None] | None:
     """What is wrong with a type (and how to fix it); None for supported types."""
     if isinstance(type_, ir.UnrankedTensorType):
-        return f"{type_} has no rank", "Nova compiles static shapes only"
+        return f"{type_} has no rank", "a program of MLIR has static shapes"
     if isinstance(type_, ir.RankedTensorType):
         if not type_.has_static_shape:
             return (
                 f"{type_} has a size that is not known",
-                "Nova compiles static shapes only: give example arguments with args= (--shape), or "
-                "export it for the sizes it will run with",
+                "a program of MLIR has static shapes: give example arguments with args= (--shape), "
+                "or export it for the sizes it will run with",
             )
         if type_.encoding is not None:
             return f"{type_} has an encoding", "only plain dense tensors are compiled"

@@ -49,13 +49,19 @@ def read_source(program: str | os.PathLike[str] | bytes) -> Source:
         return Source("<bytes>", bytes(program))
     if isinstance(program, str) and ("\n" in program or "{" in program):
         return Source("<text>", program.encode())
+    if not os.fspath(program):
+        raise ImportedProgramError(
+            "the program is an empty string", hint="pass MLIR text, or the path of a file"
+        )
     if "\0" in os.fspath(program):
         raise ImportedProgramError(f"a path has no NUL character: {os.fspath(program)!r}")
     try:
         source = Source(os.fspath(program), Path(program).read_bytes())
     except OSError as error:
         raise ImportedProgramError(
-            f"cannot read the program: {error.strerror}", where=os.fspath(program)
+            f"cannot read the program: {error.strerror}",
+            where=os.fspath(program),
+            hint="pass MLIR text, or the path of a file",
         ) from None
     if source.data.startswith(_ELF):
         raise ImportedProgramError(

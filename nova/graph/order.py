@@ -52,6 +52,7 @@ def dependents(order: list[Tensor], sources: Iterable[Tensor]) -> set[int]:
         if (
             node.op is not None
             and not node.stopped
+            and node.op.name != "detach"
             and (node.dtype.is_float or node.result_types)
             and any(id(i) in ids for i in node.inputs)
         ):

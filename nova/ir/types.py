@@ -121,7 +121,7 @@ def _read_type(type_: ir.Type) -> TensorType:
         raise DTypeError(f"{type_} is not a tensor")
     shaped = ir.ShapedType(type_)
     if not shaped.has_rank or not shaped.has_static_shape:
-        raise DTypeError(f"{type_} has no static shape", hint="Nova compiles static shapes only")
+        raise DTypeError(f"{type_} has no static shape", hint="a program of MLIR has static shapes")
     return TensorType(tuple(shaped.shape), nova_dtype(shaped.element_type))
 
 

@@ -9,8 +9,10 @@ from math import prod
 from typing import Any
 
 from nova.core.dtypes import DType, bf16, f16, f32, float_of, i64, promote_all
+from nova.core.location import user_location
 from nova.core.sizes import is_static
-from nova.errors import ShapeError, SymbolicSizeError
+from nova.errors import GradientError, ShapeError, SymbolicSizeError
+from nova.graph.custom_gradient import custom_vjp
 from nova.graph.transforms import as_tensor
 from nova.ops import F
 from nova.ops.rules import broadcast_shapes
@@ -54,6 +56,21 @@ def flat(x: Any) -> Any:
 def restored(x: Any, batch: tuple[int, ...], type_: DType) -> Any:
     """A result of a batch with the user's leading axes and type."""
     return cast(F.reshape(x, (*batch, *x.shape[1:])), type_)
+
+
+def without_gradient(message: str, hint: str, a: Any, *values: Any) -> tuple[Any, ...]:
+    """Values that are computed from `a`; a gradient of them is a GradientError."""
+
+    def forward(a: Any, value: Any) -> Any:
+        return value, ()
+
+    def backward(residuals: Any, grad: Any) -> Any:
+        raise GradientError(message, where=str(location), hint=hint)
+
+    location = user_location()
+    marked = custom_vjp(lambda a, value: value)
+    marked.defvjp(forward, backward)
+    return tuple(marked(a, value) for value in values)
 
 
 def transposed(x: Any) -> Any:

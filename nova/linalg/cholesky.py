@@ -44,7 +44,9 @@ def cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
 
 
 def _factorize(a: Any) -> Any:
-    n = a.shape[1]
+    batch, n = a.shape[:2]
+    if not batch or not n:
+        return a
     rows = F.reshape(F.arange(n), (1, n, 1))
 
     def step(j: Any, factor: Any) -> Any:

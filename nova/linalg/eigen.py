@@ -19,7 +19,14 @@ from nova.linalg.batches import (
     transposed,
     upper,
 )
-from nova.linalg.jacobi import orthonormal, rotate_columns, rotation, sweep_until, tournament
+from nova.linalg.jacobi import (
+    orthonormal,
+    rotate_columns,
+    rotation,
+    scales,
+    sweep_until,
+    tournament,
+)
 from nova.ops import F
 
 
@@ -33,9 +40,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
     if UPLO not in ("L", "U"):
         raise AttributeValueError(f"eigh: UPLO {UPLO!r}", hint="it is 'L' or 'U'")
     (a,) = as_matrices("eigh", a, square=True)
-    triangle = lower(a) if UPLO == "L" else upper(a)
-    strict = lower(a, -1) if UPLO == "L" else upper(a, 1)
-    values, vectors = decompose(flat(triangle + transposed(strict)))
+    values, vectors = decompose(symmetric(flat(a), UPLO))
     batch = a.shape[:-2]
     return restored(values, batch, a.dtype), restored(vectors, batch, a.dtype)
 
@@ -46,8 +51,24 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     return eigh(a, UPLO)[0]
 
 
+def _symmetric(a: Any, uplo: str) -> Any:
+    """The symmetric matrices of one triangle."""
+    if uplo == "L":
+        return lower(a) + transposed(lower(a, -1))
+    return upper(a) + transposed(upper(a, 1))
+
+
+symmetric = custom_vjp(_symmetric, nondiff_argnums=(1,))
+"""Its gradient passes: that of a symmetric matrix is symmetric, as torch has it."""
+symmetric.defvjp(lambda a, uplo: (symmetric(a, uplo), ()), lambda uplo, residuals, grad: (grad,))
+
+
 def _decompose(a: Any) -> tuple[Any, Any]:
     batch, n = a.shape[:2]
+    if not batch or not n:
+        return F.zeros((batch, n), dtype=a.dtype), F.zeros((batch, n, n), dtype=a.dtype)
+    scale = scales(a)
+    a = a / scale
     size = max(n + n % 2, 2)
     # A row and a column of zeros make the number of columns even: nothing rotates into them.
     padded = F.pad(a, [(0, 0), (0, size - n), (0, size - n)])
@@ -80,7 +101,7 @@ def _decompose(a: Any) -> tuple[Any, Any]:
     state = sweep_until(state, size - 1, one_round, residual, tolerance)
     vectors = orthonormal(F.narrow(F.narrow(state[1], 1, 0, n), 2, 0, n))
     # Rayleigh quotients are right to twice as many digits as the vectors.
-    values = F.sum(vectors * F.matmul(a, vectors), axis=1)
+    values = F.sum(vectors * F.matmul(a, vectors), axis=1) * F.squeeze(scale, 2)
     ascending = F.argsort(values, axis=1)
     index = F.expand(F.unsqueeze(ascending, 1), (batch, n, n))
     return F.gather(values, ascending, axis=1), F.gather(vectors, index, axis=2)

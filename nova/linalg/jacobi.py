@@ -66,16 +66,29 @@ def sweep_until(
 
     def unfinished(value: Any) -> Any:
         count, largest, _ = value
-        # A matrix with NaN does not converge: it stops at once.
         return (count < _MOST_SWEEPS) & (largest > tolerance)
+
+    def largest_residual(current: Any) -> Any:
+        # A matrix with NaN does not converge, and does not stop the others.
+        values = residual(current)
+        return F.max(F.where(F.isnan(values), 0.0, values))
 
     def sweep(value: Any) -> Any:
         count, _, current = value
         current = fori_loop(0, rounds, lambda _, s: round_function(s), before(current))
-        return count + 1, F.max(residual(current)), current
+        return count + 1, largest_residual(current), current
 
-    start = (F.full((), 0, dtype="i64"), F.max(residual(state)), state)
+    start = (F.full((), 0, dtype="i64"), largest_residual(state), state)
     return while_loop(unfinished, sweep, start)[2]
+
+
+def scales(x: Any) -> Any:
+    """The largest magnitude of each matrix, 1 if it is 0 or not finite: (batch, 1, 1).
+
+    Squares of elements of a scaled matrix neither overflow nor vanish.
+    """
+    largest = F.max(F.abs(x), axis=(1, 2), keepdims=True)
+    return F.where(F.isfinite(largest) & (largest > 0.0), largest, 1.0)
 
 
 def orthonormal(vectors: Any) -> Any:

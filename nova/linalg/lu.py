@@ -101,6 +101,8 @@ def factorize(a: Any) -> tuple[Any, Any]:
     """L below and U from the diagonal on, in one matrix, and the order of the rows of A."""
     a = F.detach(a)
     batch, n = a.shape[:2]
+    if not batch or not n:
+        return a, F.zeros((batch, n), dtype="i64")
     rows = F.arange(n)
 
     def step(k: Any, state: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,8 @@ def matrix_norm(a: Any, ord: Any = "fro", keepdims: bool = False) -> Any:
         )
     (a,) = as_matrices("matrix_norm", a)
     if ord == "fro":
-        return F.sqrt(F.sum(a * a, axis=(-2, -1), keepdims=keepdims))
+        value = F.norm(F.reshape(a, (*a.shape[:-2], prod(a.shape[-2:]))), p=2, axis=-1)
+        return F.unsqueeze(F.unsqueeze(value, -1), -1) if keepdims else value
     if ord in ("nuc", 2, -2):
         values = svdvals(a)
         reduce = {"nuc": F.sum, 2: F.max, -2: F.min}[ord]
@@ -64,6 +65,8 @@ def matrix_rank(a: Any, rtol: float | None = None) -> Any:
     """The number of singular values above `rtol` times the largest one."""
     (a,) = as_matrices("matrix_rank", a)
     values = svdvals(a)
+    if not values.shape[-1]:
+        return F.zeros(values.shape[:-1], dtype="i64")
     limit = max(a.shape[-2:]) * float(np.finfo(a.dtype.numpy).eps) if rtol is None else rtol
     above = values > F.max(values, axis=-1, keepdims=True) * limit
     return F.sum(F.cast(above, dtype="i64"), axis=-1)

@@ -19,7 +19,9 @@ from nova.linalg.batches import (
     row,
     transposed,
     upper,
+    without_gradient,
 )
+from nova.linalg.jacobi import scales
 from nova.linalg.triangular import substitute
 from nova.ops import F
 
@@ -38,7 +40,13 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     (a,) = as_matrices("qr", a)
     batch = a.shape[:-2]
     if mode == "complete" and a.shape[-2] > a.shape[-1]:
-        q, r = reflect(F.detach(flat(a)))
+        matrices = flat(a)
+        q, r = without_gradient(
+            "qr: mode 'complete' of more rows than columns has no gradient",
+            "use mode='reduced': the further columns of Q are not determined by the matrix",
+            matrices,
+            *reflect(F.detach(matrices)),
+        )
     else:
         q, r = factorize(flat(a))
     if mode == "r":
@@ -49,11 +57,15 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 def reflect(a: Any) -> tuple[Any, Any]:
     """Square Q, and R in the shape of A."""
     batch, m, n = a.shape
+    if not batch or not m or not n:
+        return identities(batch, m, a.dtype), a
     rows = F.reshape(F.arange(m), (1, m, 1))
 
     def step(k: Any, state: Any) -> Any:
         q, r = state
         x = F.where(rows >= k, column(r, k), 0.0)
+        # The reflection does not depend on the scale of the column.
+        x = x / scales(x)
         alpha = row(x, k)
         tail = F.sum(F.where(rows > k, x * x, 0.0), axis=1, keepdims=True)
         norm = F.sqrt(alpha * alpha + tail)

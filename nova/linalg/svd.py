@@ -8,8 +8,23 @@ import numpy as np
 
 from nova.core.user_facing import user_facing
 from nova.graph.custom_gradient import custom_vjp
-from nova.linalg.batches import as_matrices, diagonals, flat, identities, restored, transposed
-from nova.linalg.jacobi import orthonormal, rotate_columns, rotation, sweep_until, tournament
+from nova.linalg.batches import (
+    as_matrices,
+    diagonals,
+    flat,
+    identities,
+    restored,
+    transposed,
+    without_gradient,
+)
+from nova.linalg.jacobi import (
+    orthonormal,
+    rotate_columns,
+    rotation,
+    scales,
+    sweep_until,
+    tournament,
+)
 from nova.linalg.qr import reflect
 from nova.ops import F
 
@@ -18,14 +33,22 @@ from nova.ops import F
 def svd(a: Any, full_matrices: bool = True) -> Any:
     """U, the singular values in descending order, and V^T, with A = U diag(S) V^T.
 
-    With `full_matrices` U and V are square, and have no gradient unless A is. The signs of
-    a pair of singular vectors are not defined.
+    With `full_matrices`, the default, U and V are square, and have no gradient unless A is square.
+    The signs of a pair of singular vectors are not defined.
     """
     (a,) = as_matrices("svd", a)
     batch, (m, n) = a.shape[:-2], a.shape[-2:]
     matrices = flat(a)
     if full_matrices and m != n:
-        u, s, v = _decompose_any(F.detach(matrices), full=True)
+        parts = _decompose_any(F.detach(matrices), full=True)
+        u, v = without_gradient(
+            "svd: the square U and V of a matrix that is not square have no gradient",
+            "use full_matrices=False: the further columns are not determined by the matrix",
+            matrices,
+            parts[0],
+            parts[2],
+        )
+        s = singular_values(matrices, *parts)
     else:
         u, s, v = decompose(matrices)
     return (
@@ -58,6 +81,8 @@ def lstsq(a: Any, b: Any, rtol: float | None = None) -> Any:
 
 
 def _inverse(s: Any, a: Any, rtol: float | None) -> Any:
+    if not s.shape[-1]:
+        return s
     largest = F.max(s, axis=-1, keepdims=True)
     limit = max(a.shape[-2:]) * float(np.finfo(s.dtype.numpy).eps) if rtol is None else rtol
     is_small = s <= largest * limit
@@ -76,7 +101,11 @@ def _decompose_any(a: Any, full: bool) -> tuple[Any, Any, Any]:
 
 def _decompose_tall(a: Any, full: bool) -> tuple[Any, Any, Any]:
     """Columns are rotated until they are orthogonal: A V = U S."""
-    batch, _, n = a.shape
+    batch, m, n = a.shape
+    if not batch or not n:
+        square = identities(batch, m, a.dtype)
+        u = square if full else F.narrow(square, 2, 0, n)
+        return u, F.zeros((batch, n), dtype=a.dtype), F.zeros((batch, n, n), dtype=a.dtype)
     size = max(n + n % 2, 2)
     padded = F.pad(a, [(0, 0), (0, 0), (0, size - n)])
     order = tournament(size)
@@ -96,7 +125,7 @@ def _decompose_tall(a: Any, full: bool) -> tuple[Any, Any, Any]:
         return (
             F.take(rotate_columns(columns, *angles), order, axis=2),
             F.take(rotate_columns(vectors, *angles), order, axis=2),
-            F.maximum(largest, F.max(cosine)),
+            F.maximum(largest, F.max(F.where(F.isnan(cosine), 0.0, cosine))),
         )
 
     def residual(state: Any) -> Any:
@@ -106,8 +135,7 @@ def _decompose_tall(a: Any, full: bool) -> tuple[Any, Any, Any]:
         return state[0], state[1], F.zeros_like(state[2])
 
     # The residual is the largest cosine of a pair before its rotation, within one sweep.
-    scale = F.max(F.abs(padded), axis=(1, 2), keepdims=True)
-    scale = F.where(F.eq(scale, 0.0), 1.0, scale)  # squares neither overflow nor vanish
+    scale = scales(padded)
     start = (padded / scale, identities(batch, size, a.dtype), F.full((), 1.0, dtype=a.dtype))
     tolerance = float(np.finfo(a.dtype.numpy).eps) * 4
     _, vectors, _ = sweep_until(start, size - 1, one_round, residual, tolerance, before=sweep_start)
@@ -161,6 +189,23 @@ def _backward(residuals: Any, grads: Any) -> Any:
         outside = grad_v - F.matmul(v, F.matmul(transposed(v), grad_v))
         total = total + F.matmul(u, transposed(outside / row))
     return (total,)
+
+
+singular_values = custom_vjp(lambda a, u, s, v: s)
+"""The singular values of square factors that were computed before: dA = U diag(ds) V^T."""
+
+
+def _values_forward(a: Any, u: Any, s: Any, v: Any) -> Any:
+    k = s.shape[1]
+    return s, (F.narrow(u, 2, 0, k), F.narrow(v, 2, 0, k))
+
+
+def _values_backward(residuals: Any, grad: Any) -> Any:
+    u, v = residuals
+    return F.matmul(u * F.unsqueeze(grad, 1), transposed(v)), None, None, None
+
+
+singular_values.defvjp(_values_forward, _values_backward)
 
 
 def _skew(x: Any) -> Any:

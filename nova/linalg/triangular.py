@@ -44,6 +44,8 @@ def solve_triangular(
 
 def _substitute(a: Any, b: Any, is_upper: bool, unit: bool) -> Any:
     """The solutions of batches of systems; an upper triangle is a lower one from its end."""
+    if 0 in b.shape:
+        return b
     if is_upper:
         return F.flip(_substitute(F.flip(a, (1, 2)), F.flip(b, 1), False, unit), 1)
     triangle = lower(a)

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from nova.core.dtypes import accumulator
+from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError
 from nova.graph import Tensor
 from nova.graph.autodiff import gradients
@@ -96,6 +97,7 @@ class NLLLoss(Module):
         return F.nll_loss(x, target, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
+@user_facing
 def linear_cross_entropy(
     x: Any,
     weight: Any,

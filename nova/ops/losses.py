@@ -259,7 +259,7 @@ def _cross_entropy_vjp(
     ignore_index: int,
     reduction: str,
 ) -> Any:
-    """softmax(x) minus the target distribution, from the scores and their logsumexp alone.
+    """softmax(x) minus the target distribution, from the scores and two numbers a row.
 
     The expansion's own gradient would keep a mask and the probabilities of all classes.
     """
@@ -272,11 +272,11 @@ def _cross_entropy_vjp(
     if reduction == "mean":
         wide_g = wide_g / F.sum(counted)
     each = F.unsqueeze(F.where(valid, F.expand(wide_g, target.shape), 0.0), axis)
-    logsumexp = F.logsumexp(wide, axis=axis, keepdims=True)
+    shift, log_sum = _log_sum(F, wide, axis)
     expected = as_type(F, _is_chosen(F, index, x.shape, axis), wide.dtype)
     if label_smoothing:
         expected = expected * (1.0 - label_smoothing) + label_smoothing / x.shape[axis]
-    return as_type(F, (F.exp(wide - logsumexp) - expected) * each, x.dtype), None
+    return as_type(F, (F.exp(wide - shift - log_sum) - expected) * each, x.dtype), None
 
 
 def _nll(
@@ -306,6 +306,17 @@ def _is_chosen(F: Any, index: Any, shape: tuple[int, ...], axis: int) -> Any:
     return F.eq(F.unsqueeze(index, axis), classes)
 
 
+def _log_sum(F: Any, wide: Any, axis: int) -> tuple[Any, Any]:
+    """The largest score of each row, and the logarithm of the sum of exp(score - largest).
+
+    Their sum is the logsumexp. Two numbers keep the digits that a large offset of all scores takes.
+    """
+    top = F.detach(F.max(wide, axis=axis, keepdims=True))
+    # An infinite maximum would give inf - inf; unshifted, exp and log have the right limits.
+    shift = F.where(F.isfinite(top), top, 0.0)
+    return shift, F.log(F.sum(F.exp(wide - shift), axis=axis, keepdims=True))
+
+
 def _score_terms(
     F: Any, x: Any, wide: Any, target: Any, smoothing: float, ignore_index: int
 ) -> tuple[Any, Any]:
@@ -314,9 +325,11 @@ def _score_terms(
     index, valid = _class_index(F, target, x.shape[axis], ignore_index)
     score = F.squeeze(F.gather(x, F.unsqueeze(index, axis), axis=axis), axis)
     (score,) = widened(F, score)
+    shift, log_sum = _log_sum(F, wide, axis)
+    score = score - F.squeeze(shift, axis)
     if smoothing:
-        score = score * (1.0 - smoothing) + F.mean(wide, axis=axis) * smoothing
-    loss = F.logsumexp(wide, axis=axis) - score
+        score = score * (1.0 - smoothing) + F.mean(wide - shift, axis=axis) * smoothing
+    loss = F.squeeze(log_sum, axis) - score
     return F.where(valid, loss, 0.0), as_type(F, valid, wide.dtype)
 
 

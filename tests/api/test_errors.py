@@ -240,8 +240,7 @@ def test_every_class_has_a_mistake():
     elsewhere |= {errors.DriverMissingError, errors.DeviceArchitectureError}
     elsewhere |= {errors.DeviceMemoryError, errors.DeviceFaultError, errors.DeviceCallError}
     # In tests/graph, tests/frontends/onnx_models and the tests of symbolic sizes.
-    # CallError is in tests/api/test_call.py.
-    elsewhere |= {errors.CarryError, errors.BranchError, errors.ControlFlowError, errors.CallError}
+    elsewhere |= {errors.CarryError, errors.BranchError, errors.ControlFlowError}
     elsewhere |= {errors.OnnxError, errors.OnnxValueError, errors.SymbolicSizeError}
     assert {case[0] for case in MISTAKES} == classes - bases - elsewhere
     for c in classes:

@@ -50,6 +50,10 @@ def test_each_value_has_its_programs():
 def test_true_and_one_are_different_values():
     jitted = nova.jit(lambda x, flag: x + 1 if flag is True else x - 1, static_argnums=-1)
     assert np.allclose(jitted(X, True), X + 1) and np.allclose(jitted(X, 1), X - 1)
+    nested = nova.jit(lambda x, m: x + 1 if m[0] is True else x - 1, static_argnums=1)
+    assert np.allclose(nested(X, (1,)), X - 1) and np.allclose(nested(X, (True,)), X + 1)
+    scaled = nova.jit(lambda x, m: nova.ones_like(x) * m, static_argnums=1)
+    assert not np.signbit(scaled(X, 0.0)).any() and np.signbit(scaled(X, -0.0)).all()
 
 
 def test_axes_are_marked_by_the_names_that_remain():

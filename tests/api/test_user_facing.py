@@ -52,7 +52,7 @@ def test_an_unknown_keyword_is_an_error_of_nova(name: str, function) -> None:
 
 # Called by Nova only; and the keywords of `workspace_for` are names of dims.
 INTERNAL = {("Compiled", "with_values"), ("Compiled", "simulated"), ("NovaStream", "note")}
-INTERNAL |= {("Compiled", "workspace_for")}
+INTERNAL |= {("Compiled", "workspace_for"), ("Tensor", "note_reader")}
 
 
 def methods() -> list[tuple[str, object, str]]:

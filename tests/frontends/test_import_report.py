@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from onnx import TensorProto
 from onnx import helper as make
 
 import nova
-from nova.errors import ArgumentTypeError, ImportedProgramError
+from nova.errors import ArgumentTypeError, ImportedProgramError, OnnxError, OptionTypeError
 from nova.frontends.report.table import ImportReport, OpRow
 from nova.tools.nova import main
 
@@ -79,6 +80,14 @@ func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
     report = nova.import_report(text)
     assert report.is_supported
     assert "arith.addf" in row(report, "stablehlo.composite", "supported").replaced_by
+
+
+def test_a_loop_whose_body_calls_a_function():
+    def function(x):
+        return jax.lax.fori_loop(0, 3, lambda i, a: jax.jit(lambda q: q * 2 + 1)(a), x)
+
+    report = nova.import_report(function, X)
+    assert report.is_supported and row(report, "stablehlo.while", "supported").count == 1
 
 
 def test_sizes_of_arguments_replace_question_marks():
@@ -187,3 +196,35 @@ def test_every_node_test_of_a_supported_op_is_supported():
 def test_other_objects():
     with pytest.raises(ArgumentTypeError, match="a int is not a model"):
         nova.import_report(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"entry": None}, "entry is None, of type NoneType"),
+        ({"entry": 5}, "entry is 5, of type int"),
+        ({"shapes": 5}, "shapes is 5, of type int"),
+        ({"values": "x"}, "values is 'x', of type str"),
+    ],
+)
+@pytest.mark.parametrize("model", ["mlir", "onnx"])
+def test_options_of_other_types(model: str, options: dict[str, Any], says: str):
+    source = "func.func @main() { return }" if model == "mlir" else onnx_model()
+    with pytest.raises(OptionTypeError, match=says) as raised:
+        nova.import_report(source, **options)
+    assert __file__ in str(raised.value.where) and raised.value.hint is not None
+    if model == "onnx" and "entry" not in options:
+        with pytest.raises(OptionTypeError, match=says):
+            nova.from_onnx(source, **options)
+
+
+@pytest.mark.parametrize("read", [nova.import_report, nova.translate])
+def test_a_source_that_is_not_a_file(read: Any, tmp_path: Path):
+    with pytest.raises(ImportedProgramError, match="the program is an empty string") as raised:
+        read("")
+    assert __file__ in str(raised.value.where)
+    with pytest.raises(ImportedProgramError, match="Is a directory") as raised:
+        read(tmp_path)
+    assert "the path of a file" in str(raised.value)
+    with pytest.raises(OnnxError, match="the path of the model is empty"):
+        nova.from_onnx("")

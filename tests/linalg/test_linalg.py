@@ -16,7 +16,7 @@ import torch
 
 import nova
 from nova import linalg
-from nova.errors import AttributeValueError, ShapeError, SymbolicSizeError
+from nova.errors import AttributeValueError, GradientError, ShapeError, SymbolicSizeError
 
 RNG = np.random.default_rng(3)
 
@@ -325,3 +325,54 @@ ERRORS = [
 def test_errors(call: Callable[[], Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         call()
+
+
+def test_factors_without_a_gradient() -> None:
+    """Columns that the matrix does not determine; the singular values have their gradient."""
+    a = draw(4, 3)
+    for part in (0, 1):
+        with pytest.raises(GradientError, match="mode 'complete' of more rows") as caught:
+            nova.grad(lambda x, i=part: linalg.qr(x, "complete")[i].sum())(a)
+        assert __file__ in str(caught.value.where)
+    with pytest.raises(GradientError, match="the square U and V"):
+        nova.grad(lambda x: linalg.svd(x)[0].sum())(a)
+    actual = nova.jit(nova.grad(lambda x: (linalg.svd(x)[1] * np.arange(3)).sum()))(a)
+    truth = torch.tensor(a, requires_grad=True)
+    (torch.linalg.svdvals(truth) * torch.arange(3)).sum().backward()
+    np.testing.assert_allclose(actual, truth.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_a_matrix_of_nan_leaves_the_others() -> None:
+    good = symmetric(draw(3, 4, 4))
+    mixed = good.copy()
+    mixed[1, 2, 3] = mixed[1, 3, 2] = np.nan
+    values, singular = nova.jit(lambda a: (linalg.eigvalsh(a), linalg.svdvals(a)))(mixed)
+    assert np.allclose(values[[0, 2]], np.linalg.eigvalsh(good[[0, 2]]))
+    assert np.allclose(singular[[0, 2]], np.linalg.svd(good[[0, 2]])[1])
+    assert np.isnan(values[1]).any()
+
+
+def test_scales() -> None:
+    """Squares of the elements would overflow or vanish in f32."""
+    run = nova.jit(lambda a: (linalg.eigvalsh(a), linalg.svdvals(a), linalg.qr(a)))
+    base = np.array([[2, 1], [1, 2]], "f4")
+    for scale in (np.float32(1e-25), np.float32(1e19), np.float32(1e30)):
+        values, singular, (q, r) = run(base * scale)
+        assert np.allclose(values / scale, [1, 3], rtol=1e-5)
+        assert np.allclose(singular / scale, [3, 1], rtol=1e-5)
+        assert np.allclose(q @ (r / scale), base, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cholesky", "inv", "det", "qr", "eigh", "svd", "matrix_rank"])
+def test_matrices_of_no_rows(name: str) -> None:
+    values = as_tuple(getattr(linalg, name)(np.zeros((2, 0, 0))))
+    truths = as_tuple(getattr(torch.linalg, name)(torch.zeros(2, 0, 0)))
+    assert [tuple(v.shape) for v in values] == [tuple(t.shape) for t in truths]
+
+
+def test_gradients_at_edges() -> None:
+    """That of a symmetric matrix is symmetric; the Frobenius norm has one at zero."""
+    a = symmetric(draw(3, 3))
+    actual = nova.jit(nova.grad(lambda x: (linalg.eigvalsh(x) ** 2).sum()))(a)
+    np.testing.assert_allclose(actual, 2 * a, rtol=1e-9)
+    assert not nova.jit(nova.grad(linalg.matrix_norm))(np.zeros((2, 2))).any()

@@ -7,16 +7,19 @@ integers wrap around and never trap. Where torch loses a result, mpmath is the j
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
+import torch
 from op_cases import Built, build, case
 from op_programs import interpret, run_all
 from op_reference import TOLERANCE, reference
 from op_samples import SAMPLES
 
+import nova
 from nova.core.dtypes import ALL, FLOATS, INTEGERS, DType, bool_, dtype, f32, i8
 from nova.ops import OPS
 
@@ -142,3 +145,23 @@ def test_division_by_zero_is_zero() -> None:
     built = [build(n, case((5,), (5,)), i8, arrays) for n in ("floor_div", "mod")]
     for results in run_all(built):
         assert not results[0].any()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_of_scores_with_a_large_offset(smoothing: float) -> None:
+    """The digits of a row are those of its differences."""
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((16, 10)) + 1e7).astype("f4")
+    target = rng.integers(0, 10, 16)
+
+    def loss(x: Any) -> Any:
+        return nova.cross_entropy(x, target, label_smoothing=smoothing)
+
+    value, gradient = nova.jit(nova.value_and_grad(loss))(x)
+    truth = torch.tensor(x.astype("f8"), requires_grad=True)
+    expected = torch.nn.functional.cross_entropy(
+        truth, torch.tensor(target), label_smoothing=smoothing
+    )
+    expected.backward()
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-6)
+    np.testing.assert_allclose(gradient, truth.grad, atol=1e-7)

@@ -107,7 +107,8 @@ typedef enum nova_device_loops {
 /* The parts of a program: checked tables, code for the device, and the values of the constants. In
  * a hybrid program (host kernels between device kernels) `image` has the host code, else it may be
  * NULL. A program for other sizes of the same symbolic program `shares` the code and constants of
- * that one, and needs neither. Only the image and the memory of the tables must outlive the call. */
+ * that one, and needs neither. Only the image and the memory of the tables must outlive the call.
+ */
 typedef struct nova_device_source {
     const nova_tables *tables;
     const nova_device_code *code;

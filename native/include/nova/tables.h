@@ -47,8 +47,8 @@ typedef struct nova_tables_header {
     uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
 } nova_tables_header;
 
-/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). A kernel of a device
- * has 8 bytes of it, at `value`, as a parameter. */
+/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). A kernel of a
+ * device has 8 bytes of it, at `value`, as a parameter. */
 enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3, NOVA_SIZES = 4 };
 
 typedef struct nova_buffer {

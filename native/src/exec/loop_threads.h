@@ -1,10 +1,10 @@
 /* How many threads run an iteration of a loop: the better of one and all, by measured times.
  *
- * The tasks of a short iteration are a few dozen microseconds long. Whether a second thread shortens
- * them depends on the machine at this time: a thread that has lost its core to another process
- * delays every iteration. So a loop measures both. It runs a number of iterations in the better mode
- * so far, then a few in the other mode, and compares the means; the trials become rare while they do
- * not change the mode. All modes give the same bits. */
+ * The tasks of a short iteration are a few dozen microseconds long. Whether a second thread
+ * shortens them depends on the machine at this time: a thread that has lost its core to another
+ * process delays every iteration. So a loop measures both. It runs a number of iterations in the
+ * better mode so far, then a few in the other mode, and compares the means; the trials become rare
+ * while they do not change the mode. All modes give the same bits. */
 #ifndef NOVA_EXEC_LOOP_THREADS_H
 #define NOVA_EXEC_LOOP_THREADS_H
 

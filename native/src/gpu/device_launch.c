@@ -103,10 +103,10 @@ static nova_status launch_bind(nova_device_run *r)
             .maps = execution->maps + map,
             .argument_count = launch->operand_count,
             .ranges = ranges,
-            .range_count = checks ? nova_launch_find_ranges(
-                                        tables, launch, execution->pointers + launch->first_operand,
-                                        ranges)
-                                  : 0,
+            .range_count =
+                checks ? nova_launch_find_ranges(
+                             tables, launch, execution->pointers + launch->first_operand, ranges)
+                       : 0,
         };
         result =
             launch_encode_maps(r, launch, execution->maps + map, execution->map_addresses + map);
@@ -175,12 +175,11 @@ static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **gra
     nova_device_execution *execution = r->execution;
     nova_driver *driver = r->device->driver;
     size_t pointers = r->program->tables.header->operand_count * sizeof *execution->pointers;
-    nova_device_graph created = {.graphs =
-                                     calloc(r->program->device_count + 1, sizeof *created.graphs),
-                                 .flows =
-                                     calloc(r->program->control_count + 1, sizeof *created.flows),
-                                 .slots = malloc(launch_slots_size(r)),
-                                 .pointers = malloc(pointers + 8)};
+    nova_device_graph created = {
+        .graphs = calloc(r->program->device_count + 1, sizeof *created.graphs),
+        .flows = calloc(r->program->control_count + 1, sizeof *created.flows),
+        .slots = malloc(launch_slots_size(r)),
+        .pointers = malloc(pointers + 8)};
     nova_status status = NOVA_OK;
     if (created.graphs == NULL || created.flows == NULL || created.slots == NULL ||
         created.pointers == NULL)

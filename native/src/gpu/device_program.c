@@ -128,7 +128,8 @@ nova_device_counts nova_device_program_counts(nova_device_program *program)
     return counts;
 }
 
-/* --- kernels ----------------------------------------------------------------------------------- */
+/* --- kernels -----------------------------------------------------------------------------------
+ */
 
 static nova_status program_find_kernel(const nova_device_program *program,
                                        const nova_device_region *region, uint32_t index,
@@ -235,9 +236,10 @@ static nova_status program_keep_sizes(nova_device_program *program,
     for (uint32_t i = 0; i < tables->header->buffer_count; i++)
         if (tables->buffers[i].kind == NOVA_SIZES &&
             tables->buffers[i].value / sizeof *source->sizes >= source->size_count)
-            return nova_fail(error, NOVA_INVALID_ARGUMENT, "", "%zu sizes, and buffer %u is size %llu",
-                             source->size_count, i,
-                             (unsigned long long)(tables->buffers[i].value / sizeof *source->sizes));
+            return nova_fail(
+                error, NOVA_INVALID_ARGUMENT, "", "%zu sizes, and buffer %u is size %llu",
+                source->size_count, i,
+                (unsigned long long)(tables->buffers[i].value / sizeof *source->sizes));
     program->sizes = program_array(source->size_count, sizeof *program->sizes);
     if (program->sizes == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");

@@ -253,11 +253,11 @@ struct nova_device_program {
     uint32_t control_count;       /* control steps */
     nova_device_loops loops;      /* who decides them */
     nova_device_block *positions; /* the numbers from 0 on; NULL: no loop needs them */
-    bool has_graphs;       /* whether any of them is worth a graph */
-    bool has_single;       /* whether any of them is not */
-    int64_t *nbytes; /* of arguments, then outputs */
-    int32_t *alias;  /* of outputs: the donated argument, or -1 */
-    bool *donated;   /* of arguments */
+    bool has_graphs;              /* whether any of them is worth a graph */
+    bool has_single;              /* whether any of them is not */
+    int64_t *nbytes;              /* of arguments, then outputs */
+    int32_t *alias;               /* of outputs: the donated argument, or -1 */
+    bool *donated;                /* of arguments */
     size_t argument_count, output_count;
     pthread_mutex_t mutex; /* guards the two below */
     nova_device_execution *idle;

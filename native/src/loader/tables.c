@@ -215,11 +215,12 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
     is_device &= !is_control; /* it is not launched itself */
     if (tables->devices == NULL)
         return !is_linked && !is_control ? REFUSE(error, "tables-device",
-                                   "kernel %u is for a device, and the block "
-                                   "does not say how to launch it",
-                                   index)
-                          : NOVA_OK;
-    if (!is_linked && !is_device && !is_control && (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
+                                                  "kernel %u is for a device, and the block "
+                                                  "does not say how to launch it",
+                                                  index)
+                                         : NOVA_OK;
+    if (!is_linked && !is_device && !is_control &&
+        (kernel->code != 0 || kernel->core > NOVA_CORE_MASK))
         return REFUSE(error, "tables-device",
                       "kernel %u is a copy or a loop, and has code or flags", index);
     static const nova_device_launch NONE;

@@ -130,6 +130,8 @@ def read_model(source: Any) -> OnnxModel:
             hint="pass a path, bytes or an onnx.ModelProto",
         )
     name = os.fspath(source)
+    if not name:
+        raise OnnxError("the path of the model is empty", hint="pass the path of an .onnx file")
     if "\0" in name:
         raise OnnxError(f"a path has no NUL character: {name!r}")
     try:

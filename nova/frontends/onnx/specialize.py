@@ -7,7 +7,7 @@ is an argument), the graph is built again with the value of that argument as a c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from nova.errors import (
     ArgumentTypeError,
     OnnxError,
     OnnxValueError,
+    OptionTypeError,
 )
 from nova.frontends.onnx.element_types import (
     NARROW,
@@ -57,7 +58,7 @@ class Specializer:
         self.sizes: dict[str, int] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         axes = self._axis_names()
-        for name, size in (shapes or {}).items():
+        for name, size in _items("shapes", shapes):
             if name in self.names:
                 self.shapes[name] = _shape(name, size)
             elif name in axes:
@@ -67,7 +68,7 @@ class Specializer:
                     f"the model has no input or axis {name!r}",
                     hint=f"inputs: {', '.join(self.names)}; axes: {', '.join(axes) or 'none'}",
                 )
-        self.values = {name: np.asarray(value) for name, value in (values or {}).items()}
+        self.values = {name: np.asarray(value) for name, value in _items("values", values)}
         for name in self.values:
             if name not in self.names:
                 raise ArgumentNameError(
@@ -213,6 +214,15 @@ class Specializer:
                     f"input {name!r} has the shape {array.shape}, the model takes {declared}"
                 )
         return array
+
+
+def _items(option: str, entries: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
+    if entries is not None and not isinstance(entries, Mapping):
+        raise OptionTypeError(
+            f"{option} is {entries!r}, of type {type(entries).__name__}",
+            hint=f"it takes a dict: {option}={{name: ...}}",
+        )
+    return (entries or {}).items()
 
 
 def _shape(name: str, value: Any) -> tuple[int, ...]:

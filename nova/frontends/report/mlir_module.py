@@ -100,7 +100,7 @@ def isolated(module: ir.Module, op: Any) -> str:
     with module.context, ir.Location.unknown():
         program = ir.Module.create()
         with ir.InsertionPoint(program.body):
-            if any("@" in str(op.attributes[name]) for name in op.attributes):
+            if any(_names_function(nested) for nested in _with_nested(op)):
                 _copy_callees(module, op)
             copied = [v for v in captured if _is_small_constant(v)]
             arguments = [v for v in captured if v not in copied]
@@ -152,6 +152,10 @@ def _is_small_constant(value: Any) -> bool:
     if isinstance(owner, ir.Block) or owner.operands or owner.regions or len(owner.results) > 1:
         return False
     return len(str(owner)) <= _MOST_COPIED
+
+
+def _names_function(op: Any) -> bool:
+    return any("@" in str(op.attributes[name]) for name in op.attributes)
 
 
 def _copy_callees(module: ir.Module, op: Any) -> None:

@@ -38,7 +38,8 @@ def _newton(F: Any, y: Any, x: Any, complement: Any) -> Any:
 def _erfinv(F: Any, x: Any) -> Any:
     (x,) = as_floats(F, x)
     wide = to_dtype(F, x, f64)
-    size = F.abs(wide)
+    sign = F.where(wide < 0.0, -1.0, 1.0)
+    size = wide * sign
     inside = size < 1.0
     size = F.where(inside, size, 0.5)
     complement = 1.0 - size
@@ -53,7 +54,7 @@ def _erfinv(F: Any, x: Any) -> Any:
     y = F.detach(y)
     for _ in range(2):
         y = _newton(F, y, size, complement)
-    result = F.where(wide < 0.0, -y, y)
+    result = y * sign
     edge = F.where(F.eq(wide, 1.0), inf, F.where(F.eq(wide, -1.0), -inf, nan))
     return to_dtype(F, F.where(inside, result, edge), x.dtype)
 

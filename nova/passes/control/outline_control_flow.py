@@ -11,7 +11,7 @@ from nova.ir.attributes import CARRIED, INPUTS
 from nova.ir.bindings import arith, builtin, func, ir, tensor
 from nova.ir.clone import clone_into
 from nova.ir.control_flow.functions import Control, control_functions, is_call, name_of
-from nova.ir.dialect import CONSTANT
+from nova.ir.dialect import CONSTANT, full_name
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import copy_sizes
 from nova.ir.walk import every_op, main_function
@@ -22,7 +22,7 @@ from nova.passes.control.tensor_selects import lower_tensor_selects
 _LOCAL = ("arith.constant", CONSTANT, "tensor.empty")
 """Ops that every region which needs their result has a copy of."""
 
-_REARRANGING = ("nova.permute", "nova.reshape")
+_REARRANGING = (full_name("permute"), full_name("reshape"))
 """Ops that `while` loops have copies of, too: they are fused with their readers, and outside they
 would write a copy, which pays only for many iterations."""
 

@@ -22,6 +22,7 @@ from nova.ir.attributes import CONTAINER_MODULE, LAUNCH, SYMBOLIC
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
+from nova.ir.control_flow.functions import control_functions, name_of
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op
@@ -75,6 +76,13 @@ class LowerDeviceKernels(Pass):
                     where=place_of(flow.location),
                     hint="run pin-control-flow first: it gives the kernel to the host",
                 )
+        if SizeTable.of(main) is not None and (flows := control_functions(module)):
+            raise LoweringError(
+                f"@{name_of(flows[0])} is a loop or branch, in a program for a device with "
+                "symbolic sizes",
+                where=place_of(flows[0].location),
+                hint="keep its sizes static, or compile the program for the CPU",
+            )
         store_bools_as_bytes(module)
         CONTAINER_MODULE.set(module.operation)
         table = SizeTable.of(main)

@@ -36,7 +36,7 @@ typedef struct {
     const nova_launch_record *launch;
     const nova_control_record *control;
     uint64_t *operands;
-    uint64_t *arguments, *outputs; /* of its regions */
+    uint64_t *arguments, *outputs;    /* of its regions */
     const nova_device_region *region; /* of a loop */
     uint64_t position, condition;     /* these are parts of its own buffer */
     uint64_t second;
@@ -99,8 +99,8 @@ static nova_status control_add_launch(const control_sink *sink, const control_fr
     uint64_t *pointers = calloc(launch->operand_count + UINT64_C(1), sizeof *pointers);
     nova_device_range *ranges = calloc(launch->operand_count + UINT64_C(1), sizeof *ranges);
     uint32_t map_count = shape->tensor_map_count;
-    nova_encoded_map *maps = aligned_alloc(_Alignof(nova_encoded_map),
-                                           (map_count + UINT64_C(1)) * sizeof *maps);
+    nova_encoded_map *maps =
+        aligned_alloc(_Alignof(nova_encoded_map), (map_count + UINT64_C(1)) * sizeof *maps);
     nova_status status = NOVA_OK;
     int result = 0;
     if (pointers == NULL || ranges == NULL || maps == NULL) {
@@ -110,8 +110,7 @@ static nova_status control_add_launch(const control_sink *sink, const control_fr
         const nova_tensor_map *map = region->tables.tensor_maps;
         for (uint32_t i = 0; result == 0 && i < map_count; i++) {
             const nova_tensor_map *layout = &map[region->first_maps[launch->kernel] + i];
-            result =
-                driver->tensor_map_encode(driver, layout, pointers[layout->operand], &maps[i]);
+            result = driver->tensor_map_encode(driver, layout, pointers[layout->operand], &maps[i]);
         }
         const nova_kernel_call call = {
             .function = region->functions[launch->kernel],
@@ -200,7 +199,7 @@ static nova_status control_run_switch(const control_sink *sink, control_call *ca
         nova_status status = control_read(sink, call->operands[0], size, &selected);
         if (status != NOVA_OK)
             return status;
-        uint32_t number = selected < 0                 ? 0
+        uint32_t number = selected < 0                ? 0
                           : selected < (int64_t)count ? (uint32_t)selected
                                                       : count - 1;
         const control_frame frame = control_region_frame(sink, call, number);
@@ -374,8 +373,8 @@ static nova_status control_add_loop(const control_sink *sink, control_call *call
            control->carries * sizeof *results);
     void *inner = NULL;
     const char *action = "a loop cannot be made into a graph";
-    nova_status status = nova_run_check(
-        sink->r, driver->flow_add_loop(driver, sink->body, &loop, &inner), action);
+    nova_status status =
+        nova_run_check(sink->r, driver->flow_add_loop(driver, sink->body, &loop, &inner), action);
     const control_frame frame = control_region_frame(sink, call, 0);
     const control_sink body = {.r = sink->r, .body = inner, .launch = sink->launch};
     if (status == NOVA_OK)
@@ -485,8 +484,7 @@ static nova_status control_run_call(const control_sink *sink, const control_fram
             .frame = frame,
             .launch = launch,
             .control = control,
-            .region =
-                &sink->r->program->regions[tables->container.regions[control->first_region]],
+            .region = &sink->r->program->regions[tables->container.regions[control->first_region]],
             .operands = memory,
             .arguments = memory + operands,
             .position = own,
@@ -497,10 +495,9 @@ static nova_status control_run_call(const control_sink *sink, const control_fram
         call.slices = call.second;
         for (uint32_t i = 0; control->construct != NOVA_SWITCH && i < control->carries; i++)
             call.slices += control_second_size(&call, i);
-        status = control->construct == NOVA_SWITCH ? control_run_switch(sink, &call)
-                 : control->construct == NOVA_LOOP_WHILE
-                     ? control_run_while(sink, &call, copies)
-                     : control_run_for(sink, &call, copies);
+        status = control->construct == NOVA_SWITCH       ? control_run_switch(sink, &call)
+                 : control->construct == NOVA_LOOP_WHILE ? control_run_while(sink, &call, copies)
+                                                         : control_run_for(sink, &call, copies);
     }
     free(memory);
     free(copies);

@@ -153,9 +153,9 @@ static int flow_add_large(cuda *c, cuda_body *body, uint64_t position, const nov
         }
         if (rows == NOVA_FLOW_COPIES || (i == count && rows > 0)) {
             uint64_t blocks = largest / (UINT64_C(64) * THREADS) + 1;
-            result = flow_add_own(c, body, CUDA_FLOW_COPY, words, NOVA_FLOW_COPY_WORDS,
-                                  blocks < MOST_COPY_BLOCKS ? (uint32_t)blocks : MOST_COPY_BLOCKS,
-                                  rows);
+            result =
+                flow_add_own(c, body, CUDA_FLOW_COPY, words, NOVA_FLOW_COPY_WORDS,
+                             blocks < MOST_COPY_BLOCKS ? (uint32_t)blocks : MOST_COPY_BLOCKS, rows);
             rows = 0;
             largest = 0;
         }
@@ -186,11 +186,9 @@ static void flow_fill_words(uint64_t *words, const nova_flow_loop *loop, uint64_
 static int flow_add_conditional(cuda *c, cuda_body *body, uint64_t handle, int type, unsigned count,
                                 void ***graphs)
 {
-    conditional_params params = {.type = NODE_CONDITIONAL,
-                                 .node = {.handle = handle,
-                                          .type = type,
-                                          .count = count,
-                                          .context = body->of->context}};
+    conditional_params params = {
+        .type = NODE_CONDITIONAL,
+        .node = {.handle = handle, .type = type, .count = count, .context = body->of->context}};
     void *node;
     int result = c->graph_add_node(&node, body->graph, body->last != NULL ? &body->last : NULL,
                                    body->last != NULL, &params);

@@ -68,13 +68,13 @@
 
 #define REGISTERS                                                                                  \
     "    .reg .pred %p<4>;\n"                                                                      \
-    "    .reg .b32 %word, %thread, %value;\n"                                                         \
+    "    .reg .b32 %word, %thread, %value;\n"                                                      \
     "    .reg .b64 %to, %from, %size, %a, %b, %x, %y, %at, %step, %first, %threads;\n"             \
     "    .reg .b64 %entry, %count, %position, %handle, %pointer, %length, %new, %rest;\n"
 
 /* `%value` of the handle of the node is set by the first thread. */
 #define SET_CONDITION(id)                                                                          \
-    "    setp.ne.u32 %p2, %thread, 0;\n"                                                              \
+    "    setp.ne.u32 %p2, %thread, 0;\n"                                                           \
     "    @%p2 bra set_" id ";\n"                                                                   \
     "    {\n"                                                                                      \
     "    .param .b64 handle;\n"                                                                    \
@@ -94,8 +94,8 @@
     "    ld.param.u64 %length, [%entry+32];\n"                                                     \
     "    ld.param.u64 %count, [%entry+40];\n"                                                      \
     "    ld.param.u64 %rest, [%entry+48];\n"                                                       \
-    "    mov.u32 %thread, %tid.x;\n"                                                                  \
-    "    cvt.u64.u32 %first, %thread;\n"                                                              \
+    "    mov.u32 %thread, %tid.x;\n"                                                               \
+    "    cvt.u64.u32 %first, %thread;\n"                                                           \
     "    mov.u32 %word, %ntid.x;\n"                                                                \
     "    cvt.u64.u32 %threads, %word;\n"                                                           \
     "    setp.eq.u64 %p3, %pointer, 0;\n"                                                          \
@@ -115,14 +115,13 @@
 
 /* After the copies and a barrier: the new position, and the copies for it if the loop goes on. */
 #define ENTER_POSITION(id)                                                                         \
-    "    setp.ne.u32 %p2, %thread, 0;\n"                                                              \
+    "    setp.ne.u32 %p2, %thread, 0;\n"                                                           \
     "    or.pred %p2, %p2, %p3;\n"                                                                 \
     "    @!%p2 st.global.u64 [%pointer], %new;\n"                                                  \
     "    setp.eq.u32 %p2, %value, 0;\n"                                                            \
     "    @%p2 ret;\n"                                                                              \
     "    mov.u64 %position, %new;\n"                                                               \
     "    mov.u64 %count, %rest;\n" COPIES(id) "    ret;\n"
-
 
 const char nova_cuda_flow_code[] =
     ".version 7.0\n"
@@ -137,82 +136,121 @@ const char nova_cuda_flow_code[] =
     ".visible .entry nova_flow_begin(\n"
     "    .param .align 8 .b8 begin_words[696]\n"
     ")\n"
-    "{\n" REGISTERS LOOP_WORDS("begin_words") "    add.s64 %entry, %entry, 56;\n" COPIES("enter")
-    "    bar.sync 0;\n"
-    "    @%p3 bra begin_condition;\n"
-    "    mov.b64 %a, begin_words;\n"
-    "    ld.param.u64 %new, [%a+24];\n" CHECK_POSITION
-    "    bra begin_set;\n"
-    "begin_condition:\n"
-    "    mov.u64 %new, 0;\n" READ_CONDITION("begin_words")
-    "begin_set:\n" SET_CONDITION("begin") ENTER_POSITION("begin")
-    "}\n"
+    "{\n" REGISTERS LOOP_WORDS("begin_words") "    add.s64 %entry, %entry, 56;\n" COPIES(
+        "enter") "    bar.sync 0;\n"
+                 "    @%p3 bra begin_condition;\n"
+                 "    mov.b64 %a, begin_words;\n"
+                 "    ld.param.u64 %new, [%a+24];\n" CHECK_POSITION "    bra begin_set;\n"
+                 "begin_condition:\n"
+                 "    mov.u64 %new, 0;\n" READ_CONDITION(
+                     "begin_words") "begin_set:\n" SET_CONDITION("begin")
+                     ENTER_POSITION(
+                         "begin") "}\n"
 
-    ".visible .entry nova_flow_next(\n"
-    "    .param .align 8 .b8 next_words[696]\n"
-    ")\n"
-    "{\n" REGISTERS LOOP_WORDS("next_words")
-    "    @%p3 bra next_condition;\n"
-    "    ld.global.u64 %position, [%pointer];\n"
-    "    ld.param.u64 %new, [%entry+24];\n"
-    "    add.s64 %new, %new, %position;\n" CHECK_POSITION
-    "    bra next_set;\n"
-    "next_condition:\n"
-    "    mov.u64 %new, 0;\n" READ_CONDITION("next_words")
-    "next_set:\n" SET_CONDITION("next")
-    "    add.s64 %entry, %entry, 56;\n" COPIES("store")
-    "    bar.sync 0;\n" ENTER_POSITION("load")
-    "}\n"
+                                  ".visible .entry nova_flow_next(\n"
+                                  "    .param .align 8 .b8 next_words[696]\n"
+                                  ")\n"
+                                  "{\n" REGISTERS LOOP_WORDS(
+                                      "next_words") "    @%p3 bra next_condition;\n"
+                                                    "    ld.global.u64 %position, [%pointer];\n"
+                                                    "    ld.param.u64 %new, [%entry+24];\n"
+                                                    "    add.s64 %new, %new, "
+                                                    "%position;\n" CHECK_POSITION
+                                                    "    bra next_set;\n"
+                                                    "next_condition:\n"
+                                                    "    mov.u64 %new, 0;\n" READ_CONDITION("next_"
+                                                                                            "words") "next_set:\n" SET_CONDITION("next") "    add.s64 %entry, %entry, 56;\n" COPIES("store") "    bar.sync 0;\n" ENTER_POSITION(
+                                                        "load") "}\n"
 
-    /* 0: the address of the position or 0, 1: the copies, one for each row of blocks */
-    ".visible .entry nova_flow_copy(\n"
-    "    .param .align 8 .b8 copy_words[648]\n"
-    ")\n"
-    "{\n" REGISTERS
-    "    .reg .b32 %block, %blocks, %row;\n"
-    "    mov.b64 %entry, copy_words;\n"
-    "    ld.param.u64 %pointer, [%entry];\n"
-    "    mov.u64 %position, 0;\n"
-    "    setp.eq.u64 %p3, %pointer, 0;\n"
-    "    @!%p3 ld.global.u64 %position, [%pointer];\n"
-    "    mov.u32 %row, %ctaid.y;\n"
-    "    mul.wide.u32 %a, %row, 40;\n"
-    "    add.s64 %entry, %entry, %a;\n"
-    "    add.s64 %entry, %entry, 8;\n"
-    "    mov.u32 %thread, %tid.x;\n"
-    "    mov.u32 %word, %ntid.x;\n"
-    "    mov.u32 %block, %ctaid.x;\n"
-    "    mov.u32 %blocks, %nctaid.x;\n"
-    "    cvt.u64.u32 %a, %thread;\n"
-    "    mul.wide.u32 %first, %block, %word;\n"
-    "    add.s64 %first, %first, %a;\n"
-    "    mul.wide.u32 %threads, %blocks, %word;\n"
-    "    mov.u64 %count, 1;\n" COPIES("copy") "    ret;\n"
-    "}\n"
+                                                                /* 0: the address of the position or
+                                                                   0, 1: the copies, one for each
+                                                                   row of blocks */
+                                                                ".visible .entry nova_flow_copy(\n"
+                                                                "    .param .align 8 .b8 "
+                                                                "copy_words[648]\n"
+                                                                ")\n"
+                                                                "{\n" REGISTERS
+                                                                "    .reg .b32 %block, %blocks, "
+                                                                "%row;\n"
+                                                                "    mov.b64 %entry, copy_words;\n"
+                                                                "    ld.param.u64 %pointer, "
+                                                                "[%entry];\n"
+                                                                "    mov.u64 %position, 0;\n"
+                                                                "    setp.eq.u64 %p3, %pointer, "
+                                                                "0;\n"
+                                                                "    @!%p3 ld.global.u64 "
+                                                                "%position, [%pointer];\n"
+                                                                "    mov.u32 %row, %ctaid.y;\n"
+                                                                "    mul.wide.u32 %a, %row, 40;\n"
+                                                                "    add.s64 %entry, %entry, %a;\n"
+                                                                "    add.s64 %entry, %entry, 8;\n"
+                                                                "    mov.u32 %thread, %tid.x;\n"
+                                                                "    mov.u32 %word, %ntid.x;\n"
+                                                                "    mov.u32 %block, %ctaid.x;\n"
+                                                                "    mov.u32 %blocks, %nctaid.x;\n"
+                                                                "    cvt.u64.u32 %a, %thread;\n"
+                                                                "    mul.wide.u32 %first, %block, "
+                                                                "%word;\n"
+                                                                "    add.s64 %first, %first, %a;\n"
+                                                                "    mul.wide.u32 %threads, "
+                                                                "%blocks, %word;\n"
+                                                                "    mov.u64 %count, 1;\n" COPIES(
+                                                                    "copy") "    ret;\n"
+                                                                            "}\n"
 
-    /* 0 handle, 1 selector, 2 its size, 3 number of branches, 4: the branch whose node this is, or
-     * -1: the node has all */
-    ".visible .entry nova_flow_select(\n"
-    "    .param .align 8 .b8 select_words[40]\n"
-    ")\n"
-    "{\n" REGISTERS
-    "    mov.b64 %entry, select_words;\n"
-    "    ld.param.u64 %handle, [%entry];\n"
-    "    ld.param.u64 %pointer, [%entry+8];\n"
-    "    ld.param.u64 %size, [%entry+16];\n"
-    "    ld.param.u64 %count, [%entry+24];\n"
-    "    ld.param.u64 %rest, [%entry+32];\n"
-    "    mov.u32 %thread, %tid.x;\n"
-    "    setp.eq.u64 %p1, %size, 8;\n"
-    "    @%p1 ld.global.u64 %a, [%pointer];\n"
-    "    @!%p1 ld.global.u8 %a, [%pointer];\n"
-    "    max.s64 %a, %a, 0;\n"
-    "    sub.s64 %b, %count, 1;\n"
-    "    min.s64 %a, %a, %b;\n"
-    "    cvt.u32.u64 %value, %a;\n"
-    "    setp.lt.s64 %p1, %rest, 0;\n"
-    "    @%p1 bra select_set;\n"
-    "    setp.eq.s64 %p1, %a, %rest;\n"
-    "    selp.u32 %value, 1, 0, %p1;\n"
-    "select_set:\n" SET_CONDITION("select") "    ret;\n"
-    "}\n";
+                                                                            /* 0 handle, 1 selector,
+                                                                             * 2 its size, 3 number
+                                                                             * of branches, 4: the
+                                                                             * branch whose node
+                                                                             * this is, or -1: the
+                                                                             * node has all */
+                                                                            ".visible .entry "
+                                                                            "nova_flow_select(\n"
+                                                                            "    .param .align 8 "
+                                                                            ".b8 select_words[40]\n"
+                                                                            ")\n"
+                                                                            "{\n" REGISTERS
+                                                                            "    mov.b64 %entry, "
+                                                                            "select_words;\n"
+                                                                            "    ld.param.u64 "
+                                                                            "%handle, [%entry];\n"
+                                                                            "    ld.param.u64 "
+                                                                            "%pointer, "
+                                                                            "[%entry+8];\n"
+                                                                            "    ld.param.u64 "
+                                                                            "%size, [%entry+16];\n"
+                                                                            "    ld.param.u64 "
+                                                                            "%count, [%entry+24];\n"
+                                                                            "    ld.param.u64 "
+                                                                            "%rest, [%entry+32];\n"
+                                                                            "    mov.u32 %thread, "
+                                                                            "%tid.x;\n"
+                                                                            "    setp.eq.u64 %p1, "
+                                                                            "%size, 8;\n"
+                                                                            "    @%p1 "
+                                                                            "ld.global.u64 %a, "
+                                                                            "[%pointer];\n"
+                                                                            "    @!%p1 "
+                                                                            "ld.global.u8 %a, "
+                                                                            "[%pointer];\n"
+                                                                            "    max.s64 %a, %a, "
+                                                                            "0;\n"
+                                                                            "    sub.s64 %b, "
+                                                                            "%count, 1;\n"
+                                                                            "    min.s64 %a, %a, "
+                                                                            "%b;\n"
+                                                                            "    cvt.u32.u64 "
+                                                                            "%value, %a;\n"
+                                                                            "    setp.lt.s64 %p1, "
+                                                                            "%rest, 0;\n"
+                                                                            "    @%p1 bra "
+                                                                            "select_set;\n"
+                                                                            "    setp.eq.s64 %p1, "
+                                                                            "%a, %rest;\n"
+                                                                            "    selp.u32 %value, "
+                                                                            "1, 0, %p1;\n"
+                                                                            "select_set:"
+                                                                            "\n" SET_CONDITION(
+                                                                                "select") "    "
+                                                                                          "ret;\n"
+                                                                                          "}\n";

@@ -70,7 +70,7 @@ typedef struct {
 /* Name of a function of the driver, how it is called here, and its parameters. */
 #define FUNCTIONS(F)                                                                               \
     F(cuInit, init, (unsigned))                                                                    \
-    F(cuDriverGetVersion, driver_version, (int *))                                                        \
+    F(cuDriverGetVersion, driver_version, (int *))                                                 \
     F(cuGetErrorName, error_name, (int, const char **))                                            \
     F(cuGetErrorString, error_string, (int, const char **))                                        \
     F(cuDeviceGetCount, device_count, (int *))                                                     \

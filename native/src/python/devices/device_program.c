@@ -42,10 +42,9 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
 
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"device",    "tables", "kind",    "arch",    "code",
-                            "constants", "args",   "outputs", "convert", "input_count",
-                            "image",     "report", "sizes",   "shares",  "loops",
-                            NULL};
+    static char *names[] = {"device", "tables",  "kind",    "arch",        "code",  "constants",
+                            "args",   "outputs", "convert", "input_count", "image", "report",
+                            "sizes",  "shares",  "loops",   NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
