@@ -276,7 +276,9 @@ def _cross_entropy_vjp(
     expected = as_type(F, _is_chosen(F, index, x.shape, axis), wide.dtype)
     if label_smoothing:
         expected = expected * (1.0 - label_smoothing) + label_smoothing / x.shape[axis]
-    return as_type(F, (F.exp(wide - shift - log_sum) - expected) * each, x.dtype), None
+    # Not `wide - shift`, which the forward pass has: it would be stored for both.
+    probabilities = F.exp(-(shift - wide) - log_sum)
+    return as_type(F, (probabilities - expected) * each, x.dtype), None
 
 
 def _nll(
