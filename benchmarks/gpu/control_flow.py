@@ -38,7 +38,7 @@ def best(run: Callable[[], Any], repeats: int) -> float:
 
 def slope(run: Run, few: int, many: int, repeats: int) -> float:
     """Microseconds an iteration."""
-    short, long = (best(lambda n=n: run(n), repeats) for n in (few, many))  # type: ignore[misc]
+    short, long = best(lambda: run(few), repeats), best(lambda: run(many), repeats)
     return (long - short) / (many - few)
 
 

@@ -78,20 +78,6 @@ def transposed(x: Any) -> Any:
     return F.swapaxes(x, -1, -2)
 
 
-def lower(x: Any, diagonal: int = 0) -> Any:
-    """The lower triangles of matrices; elements above are 0, also where they are not finite."""
-    rows, columns = x.shape[-2:]
-    inside = F.reshape(F.arange(rows), (rows, 1)) + diagonal >= F.reshape(
-        F.arange(columns), (1, columns)
-    )
-    return F.where(inside, x, 0.0)
-
-
-def upper(x: Any, diagonal: int = 0) -> Any:
-    """The upper triangles of matrices."""
-    return transposed(lower(transposed(x), -diagonal))
-
-
 def identities(batch: int, n: int, type_: DType) -> Any:
     """A batch of identity matrices."""
     return F.expand(F.eye(n, dtype=type_), (batch, n, n))

@@ -12,7 +12,6 @@ from nova.linalg.batches import (
     column,
     diagonals,
     flat,
-    lower,
     restored,
     row,
     transposed,
@@ -67,7 +66,7 @@ def _forward(a: Any) -> Any:
 
 
 def _backward(factor: Any, grad: Any) -> Any:
-    product = lower(F.matmul(transposed(factor), grad))
+    product = F.tril(F.matmul(transposed(factor), grad))
     half = product - F.diag_embed(diagonals(product) * 0.5)
     # L^-T P L^-1, by two systems.
     left = substitute(transposed(factor), half, True, False)

@@ -14,10 +14,8 @@ from nova.linalg.batches import (
     diagonals,
     flat,
     identities,
-    lower,
     restored,
     transposed,
-    upper,
 )
 from nova.linalg.jacobi import (
     orthonormal,
@@ -54,8 +52,8 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 def _symmetric(a: Any, uplo: str) -> Any:
     """The symmetric matrices of one triangle."""
     if uplo == "L":
-        return lower(a) + transposed(lower(a, -1))
-    return upper(a) + transposed(upper(a, 1))
+        return F.tril(a) + transposed(F.tril(a, k=-1))
+    return F.triu(a) + transposed(F.triu(a, k=1))
 
 
 symmetric = custom_vjp(_symmetric, nondiff_argnums=(1,))

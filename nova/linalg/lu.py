@@ -15,11 +15,9 @@ from nova.linalg.batches import (
     diagonals,
     flat,
     identities,
-    lower,
     restored,
     row,
     transposed,
-    upper,
 )
 from nova.linalg.triangular import substitute
 from nova.ops import F
@@ -212,8 +210,8 @@ log_determinant.defvjp(_log_forward, _log_backward)
 def _triangles(a: Any) -> Any:
     """L and U of matrices that need no pivoting: rows are in the order of their pivots."""
     factors, _ = factorize(a)
-    unit = lower(factors, -1) + identities(a.shape[0], a.shape[1], a.dtype)
-    return unit, upper(factors)
+    unit = F.tril(factors, k=-1) + identities(a.shape[0], a.shape[1], a.dtype)
+    return unit, F.triu(factors)
 
 
 triangles = custom_vjp(_triangles)
@@ -228,8 +226,8 @@ def _triangles_backward(residuals: Any, grads: Any) -> Any:
     """dA = L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T."""
     left, right = residuals
     grad_left, grad_right = grads
-    inner = lower(F.matmul(transposed(left), grad_left), -1)
-    inner = inner + upper(F.matmul(grad_right, transposed(right)))
+    inner = F.tril(F.matmul(transposed(left), grad_left), k=-1)
+    inner = inner + F.triu(F.matmul(grad_right, transposed(right)))
     inner = substitute(transposed(left), inner, True, True)
     # X U^-T is the transpose of U^-1 X^T.
     return (transposed(substitute(right, transposed(inner), True, False)),)

@@ -14,11 +14,9 @@ from nova.linalg.batches import (
     diagonals,
     flat,
     identities,
-    lower,
     restored,
     row,
     transposed,
-    upper,
     without_gradient,
 )
 from nova.linalg.jacobi import scales
@@ -80,7 +78,7 @@ def reflect(a: Any) -> tuple[Any, Any]:
         return q, r
 
     q, r = fori_loop(0, min(m, n), step, (identities(batch, m, a.dtype), a))
-    return q, upper(r)
+    return q, F.triu(r)
 
 
 def _factorize(a: Any) -> tuple[Any, Any]:
@@ -114,7 +112,7 @@ def _backward(residuals: Any, grads: Any) -> Any:
 def _square_backward(q: Any, r: Any, grad_q: Any, grad_r: Any) -> Any:
     """(dQ + Q copyltu(R dR^T - dQ^T Q)) R^-T, where copyltu mirrors the lower triangle."""
     m = F.matmul(r, transposed(grad_r)) - F.matmul(transposed(grad_q), q)
-    below = lower(m, -1)
+    below = F.tril(m, k=-1)
     mirrored = below + transposed(below) + F.diag_embed(diagonals(m))
     left = grad_q + F.matmul(q, mirrored)
     return transposed(substitute(r, transposed(left), True, False))

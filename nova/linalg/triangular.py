@@ -12,11 +12,9 @@ from nova.linalg.batches import (
     as_matrices,
     broadcast_batches,
     flat,
-    lower,
     restored,
     row,
     transposed,
-    upper,
     with_row,
 )
 from nova.ops import F
@@ -48,7 +46,7 @@ def _substitute(a: Any, b: Any, is_upper: bool, unit: bool) -> Any:
         return b
     if is_upper:
         return F.flip(_substitute(F.flip(a, (1, 2)), F.flip(b, 1), False, unit), 1)
-    triangle = lower(a)
+    triangle = F.tril(a)
 
     def step(i: Any, x: Any) -> Any:
         factors = row(triangle, i)
@@ -77,7 +75,7 @@ def _backward(is_upper: bool, unit: bool, residuals: Any, grad: Any) -> Any:
     right = substitute(transposed(a), grad, not is_upper, unit)
     outer = -F.matmul(right, transposed(x))
     diagonal = 1 if unit else 0
-    return (upper(outer, diagonal) if is_upper else lower(outer, -diagonal)), right
+    return (F.triu(outer, k=diagonal) if is_upper else F.tril(outer, k=-diagonal)), right
 
 
 substitute.defvjp(_forward, _backward)

@@ -13,22 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from control_programs import PROGRAMS, XS, Program, W, X, as_nova, random_program
+from gpu_samples import has_gpu
 
 import nova
-from nova import errors, knobs
+from nova import knobs
 from nova.core.pytree import flatten
 from nova.errors import RunTimeoutError
 from nova.graph.interpret import evaluate
-from nova.runtime.devices import open_device
-
-
-def has_gpu() -> bool:
-    try:
-        open_device("cuda")
-    except errors.DriverMissingError:
-        return False
-    return True
-
 
 pytestmark = [
     pytest.mark.gpu,

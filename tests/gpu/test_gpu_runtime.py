@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu_samples import PTX, chain, load, looped, one, training
+from gpu_samples import PTX, chain, has_gpu, load, looped, one, training
 from hybrid_samples import compile_host, hybrid_contents, make_ptx
 
 import nova
@@ -25,14 +25,6 @@ from nova.runtime.devices import open_device
 
 SIZE = 1 << 12
 LARGE = 9 << 20  # elements: 36 MiB
-
-
-def has_gpu() -> bool:
-    try:
-        open_device("cuda")
-    except errors.DriverMissingError:
-        return False
-    return True
 
 
 pytestmark = [

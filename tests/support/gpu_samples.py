@@ -10,6 +10,7 @@ from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import FileSpec, Variant, write_artifact
 from nova.core.targets import parse_target
+from nova.errors import DriverMissingError
 from nova.runtime.devices import open_device
 from nova.runtime.gpu_executor import DeviceExecutable
 from nova.runtime.model import Model
@@ -30,6 +31,15 @@ ENTRY = """.visible .entry {name}({params})
   ret;
 }}
 """
+
+
+def has_gpu() -> bool:
+    """Whether a CUDA driver with a device is here."""
+    try:
+        open_device("cuda")
+    except DriverMissingError:
+        return False
+    return True
 
 
 def entry(name: str, count: int, body: str) -> str:

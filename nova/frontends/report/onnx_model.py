@@ -13,7 +13,13 @@ from typing import Any
 
 from nova.errors import NovaError, OnnxValueError
 from nova.frontends.onnx.element_types import is_constant
-from nova.frontends.onnx.importer import Importer, Scope, declared_inputs, make_placeholder
+from nova.frontends.onnx.importer import (
+    Importer,
+    Scope,
+    declared_inputs,
+    flat_tensors,
+    make_placeholder,
+)
 from nova.frontends.onnx.package import onnx_package
 from nova.frontends.onnx.read import OnnxModel
 from nova.frontends.onnx.specialize import Specializer
@@ -27,7 +33,6 @@ from nova.frontends.report.table import (
     ImportReport,
     Survey,
     one_line,
-    tensors_in,
 )
 
 _DEFAULT_SIZE = 1
@@ -71,7 +76,7 @@ class _Surveyor(Importer):
             self._give_up(proto, scope, f"{proto.op_type} {location}")
             return
         results = [scope.values[n] for n in proto.output if n in scope.values]
-        ops = self.survey.new_ops(tensors_in(results))
+        ops = self.survey.new_ops(flat_tensors(results))
         if results and all(map(is_constant, results)):
             self.survey.add(name, CONSTANT, location=location)
         else:
@@ -127,7 +132,7 @@ def report_onnx(
     try:
         surveyor = _Surveyor(model, survey)
         inputs = specializer.placeholders()
-        survey.new_ops([t for value in inputs.values() for t in tensors_in(value)])
+        survey.new_ops(flat_tensors(list(inputs.values())))
         surveyor.build(inputs)
     except NovaError as reason:
         error = one_line(reason)

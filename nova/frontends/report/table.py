@@ -134,11 +134,10 @@ class Survey:
 
 
 def tensors_in(value: Any) -> list[Tensor]:
-    """The tensors of a value of an importer: a tensor, or lists of them."""
+    """The tensors of a result: a tensor, or lists of them."""
     if isinstance(value, list | tuple):
         return [t for item in value for t in tensors_in(item)]
-    codes = getattr(value, "codes", value)
-    return [codes] if isinstance(codes, Tensor) else []
+    return [value] if isinstance(value, Tensor) else []
 
 
 def one_line(error: BaseException) -> str:

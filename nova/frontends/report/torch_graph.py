@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from nova.errors import NovaError
 from nova.frontends.report.table import (
     FALLBACK,
     SUPPORTED,
@@ -19,7 +18,7 @@ from nova.frontends.report.table import (
     one_line,
     tensors_in,
 )
-from nova.frontends.torch.importer import COPY_INTO, Values, fake_value
+from nova.frontends.torch.importer import COPY_INTO, REFUSALS, run_alone
 from nova.frontends.torch.source import location_of, op_name
 
 
@@ -30,13 +29,9 @@ def report_torch(exported: Any, name: str) -> ImportReport:
         if node.op != "call_function" or node.target in (operator.getitem, COPY_INTO):
             continue
         op, location = op_name(node.target), str(location_of(node))
-        values = Values()
         try:
-            for operand in node.all_input_nodes:
-                values.values[operand] = fake_value(operand)
-            survey.new_ops(tensors_in(list(values.values.values())))
-            result = values.run(node)
-        except (NovaError, TypeError, ValueError, NotImplementedError) as error:
+            result = run_alone(node)
+        except REFUSALS as error:
             survey.add(op, FALLBACK, location=location, reason=one_line(error))
             continue
         ops = survey.new_ops(tensors_in(result))

@@ -176,16 +176,23 @@ def check_tensor(value: torch.Tensor, symbolic: bool = False) -> None:
         raise UnsupportedOpError(f"symbolic sizes {tuple(value.shape)}")
 
 
+REFUSALS = (NovaError, TypeError, ValueError, NotImplementedError)
+"""What `run_alone` raises for a node that Nova does not compute."""
+
+
+def run_alone(node: torch.fx.Node) -> Any:
+    """The result of a node for placeholders of the types of its operands; one of `REFUSALS`."""
+    values = Values()
+    for operand in node.all_input_nodes:
+        values.values[operand] = fake_value(operand)
+    return None if node.target is COPY_INTO else values.run(node)
+
+
 def explain_unsupported(node: torch.fx.Node) -> str | None:
     """Why Nova does not compute a node; None if it does."""
-    values = Values()
     try:
-        for operand in node.all_input_nodes:
-            values.values[operand] = fake_value(operand)
-        if node.target is COPY_INTO:
-            return None
-        values.run(node)
-    except (NovaError, TypeError, ValueError, NotImplementedError) as error:
+        run_alone(node)
+    except REFUSALS as error:
         return str(error).splitlines()[0]
     return None
 

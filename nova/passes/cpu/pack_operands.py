@@ -51,9 +51,10 @@ class PackOperands(Pass):
     Without it every task packs the columns of B that it reads, so each column is packed once for
     every range of rows. The kernel that packs is an elementwise kernel like others: the task graph
     orders its tiles before the tasks that read them. The panels are at the end of the workspace,
-    in `_SLOTS` buffers by turns. An operand qualifies if its rows are contiguous, and its columns
-    fill all panels. The layout is that of constants (`pack-constants`), and so is the attribute,
-    `nova.packed`. Programs with symbolic sizes, and regions of control flow, stay as they are.
+    in `_SLOTS` buffers, one after the other. An operand qualifies if its rows are contiguous, and
+    its columns fill all panels. The layout is that of constants (`pack-constants`), and so is the
+    attribute, `nova.packed`. Programs with symbolic sizes, and regions of control flow, stay as
+    they are.
     """
 
     name: ClassVar[str] = "pack-operands"

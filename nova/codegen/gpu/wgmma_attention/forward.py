@@ -303,7 +303,7 @@ class _Consumer:
         *,
         hides: bool,
     ) -> list[Any]:
-        """Visit blocks of keys from the last to the first; the values are one block behind."""
+        """Visit blocks of keys from last to first; the values are those of the previous block."""
         owner, plan = self.owner, self.plan
         low, high = blocks
         op = scf.ForOp(index(low), index(high), index(1), carried)

@@ -17,6 +17,7 @@ from nova.frontends.onnx.node import Node
 from nova.frontends.onnx.rows.common import cast, counting, wide
 from nova.frontends.onnx.table import row
 from nova.ops import F
+from nova.ops.functional.sampling import cubic_weights
 
 
 @row("Upsample")
@@ -203,6 +204,6 @@ def _neighbors(
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     """Keys' cubic convolution kernel (1981)."""
-    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    near = cubic_weights(distance, outer=False, a=a)
+    far = cubic_weights(distance, outer=True, a=a)
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))

@@ -101,7 +101,7 @@ def test_masks(on_hopper: Where, mode: str) -> None:
 
 @pytest.mark.parametrize("of", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_single_results(of: int) -> None:
-    """A part of the launch for a result that nobody uses is left out."""
+    """A part of the launch for a result without a use is left out."""
     arrays = _arrays(1, 140, 140, 32, 32)
     leaves = [nova.tensor(array) for array in arrays]
     out = nova.scaled_dot_product_attention(*leaves[:3], causal=True)
