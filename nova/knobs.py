@@ -32,6 +32,7 @@ TOPICS = ("compile", "cache", "run", "load", "tune")
 SIM_SCHEDULES = ("late", "early", "random")
 DEVICE_LOOPS = ("auto", "nodes", "host")
 """In the order of the simulator's numbers."""
+LAUNCHES = ("graph", "persistent")
 
 
 class Kind(NamedTuple):
@@ -279,6 +280,9 @@ KNOBS: dict[str, Knob] = {
         Knob("device_loops", _one_of(*DEVICE_LOOPS), "auto", "auto",
              "Who decides the loops and branches of programs that are loaded for a device: the "
              "device (nodes; auto also unrolls short loops), or the host; see devices.md."),
+        Knob("launch", _one_of(*LAUNCHES), "graph", "graph",
+             "How the launches of programs for devices run: as nodes of a graph, or as tasks of "
+             "one resident kernel; see persistent-kernels.md."),
         Knob("gpu_attention", ATTENTION, "auto", "auto",
              "The attention of 16-bit floats on Hopper GPUs: warpgroup matmuls or mma.sync."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
@@ -324,6 +328,7 @@ cpu_level: str
 tf32: bool
 gpu_gemm: str
 device_loops: str
+launch: str
 gpu_attention: str
 sim_schedule: str
 cubin: bool

@@ -67,6 +67,7 @@ def compile(
     sim_cores: int = 64,
     sim_seed: int = 0,
     specialize: Sequence[Any] | None = None,
+    launch: str | None = None,
 ) -> Compiled:
     """Compile a program that computes `outputs` from `inputs` and `params`.
 
@@ -86,7 +87,9 @@ def compile(
     sequentially, in the order in which `sim_cores` cores would start them; its `simulation` is
     their timeline (docs/tracing.md). `specialize` lists sizes of the dims of a program with
     symbolic sizes that get code of their own in it, such as `[128]` or `[{"B": 1, "S": 128}]`
-    (docs/dynamic-shapes.md).
+    (docs/dynamic-shapes.md). `launch` says how a program for a GPU runs its kernels: "graph", as
+    nodes of a CUDA graph, or "persistent", as tasks of one resident kernel
+    (docs/persistent-kernels.md).
     """
     check_run_mode(run_mode)
     if freeze and updates:
@@ -124,6 +127,7 @@ def compile(
         tune=tune,
         run_mode=run_mode,
         specialize=specialize,
+        launch=launch,
     )
     if run_mode == "sim" and not program.is_on_device:
         program = program.simulated(sim_cores, sim_seed)
@@ -163,10 +167,11 @@ def compile_plan(
     run_mode: str = "native",
     device: str | None = None,
     specialize: Sequence[Any] | None = None,
+    launch: str | None = None,
 ) -> Compiled:
     """Compile a plan, or the text of a plan. `name` is its name in log lines.
 
-    `specialize` is that of `nova.compile`. With `run_mode="sim"` a device program runs on the
+    `specialize` and `launch` are those of `nova.compile`. With `run_mode="sim"` a device program runs on the
     simulator. `device` is the name of the device to run on; without a target the program is
     compiled for that device.
     """
@@ -175,7 +180,9 @@ def compile_plan(
         plan = parse_plan(plan)
     if target is None and device is not None:
         target = f"cuda:{local_architecture(device)}"
-    settings = current_settings(local_target(target), fast_math, max_workspace, tune)
+    settings = current_settings(
+        local_target(target), fast_math, max_workspace, tune, launch=launch
+    )
     if specialize is not None:
         settings = replace(settings, specialize=read_specialize(specialize, plan.dims))
         if settings.specialize and parse_target(settings.target).is_device:

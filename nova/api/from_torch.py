@@ -6,6 +6,7 @@ differentiate and save. torch is an optional package, imported on the first call
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -280,9 +281,22 @@ def exported_module(module: Any, args: Any, kwargs: Any = None, dynamic: Any = N
             f"from_torch takes a torch.nn.Module, not a {type(module).__name__}",
             hint="put a function into the forward of a module",
         )
+    _check_call(module, args, kwargs or {})
     with _export_warnings():
         exported = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic)
         return decomposed(exported)
+
+
+def _check_call(module: Any, args: Any, kwargs: Any) -> None:
+    """Check that `forward` can be called with these arguments."""
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"the example arguments do not fit {type(module).__name__}.forward{signature}: {error}",
+            hint="pass arguments like those of a call: nova.from_torch(model, x)",
+        ) from None
 
 
 def load_exported(path: str) -> Any:

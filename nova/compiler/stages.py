@@ -96,10 +96,12 @@ DEVICE_STAGES = _table(
     ),
     Stage(
         "device",
-        lambda s: pipelines.buffers_to_device(s.target, s.tf32, s.gpu_gemm, s.gpu_attention),
+        lambda s: pipelines.buffers_to_device(
+            s.target, s.tf32, s.gpu_gemm, s.gpu_attention, s.launch
+        ),
     ),
     Stage("outlined", lambda s: pipelines.device_to_outlined()),
-    Stage("nvvm", lambda s: pipelines.outlined_to_nvvm(s.fast_math)),
+    Stage("nvvm", lambda s: pipelines.outlined_to_nvvm(s.fast_math, s.launch)),
     Stage("ll", generate="translate_kernels"),
     Stage("ptx", generate="emit_ptx"),
     Stage("cubin", generate="emit_cubin", is_required=False, is_enabled=lambda s: s.cubin),

@@ -25,6 +25,7 @@ class Settings:
     tf32         whether devices may round the operands of f32 matmuls to 11 bits (TF32).
     gpu_gemm     which GEMM devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     gpu_attention  which attention devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
+    launch       how the launches of a device program run: `graph` or `persistent`.
     cubin        whether device code is also assembled, which needs `ptxas`.
     specialize   combinations of sizes of a symbolic program that get code of their own, in the
                  order of its dims.
@@ -43,13 +44,16 @@ class Settings:
     gpu_gemm: str = "auto"
     gpu_attention: str = "auto"
     specialize: tuple[tuple[int, ...], ...] = ()
+    launch: str = "graph"
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
         values = {f.name: str(getattr(self, f.name)) for f in fields(self)}
         values["schedules"] = " ".join(self.schedules)
         values["specialize"] = " ".join(",".join(map(str, sizes)) for sizes in self.specialize)
-        return values if self.specialize else {k: v for k, v in values.items() if k != "specialize"}
+        # Defaults of newer settings are left out: files and cache keys stay as they were.
+        unset = {"specialize": "", "launch": "graph"}
+        return {k: v for k, v in values.items() if k not in unset or v != unset[k]}
 
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:
@@ -73,6 +77,7 @@ class Settings:
                 tuple(map(int, sizes.split(",")))
                 for sizes in str(items.get("specialize", "")).split()
             ),
+            str(items.get("launch", "graph")),
         )
 
 
@@ -82,6 +87,7 @@ def current_settings(
     max_workspace: int | str | None = None,
     tune: float | None = None,
     cubin: bool | None = None,
+    launch: str | None = None,
 ) -> Settings:
     """The settings from arguments and knobs; None takes the value of the knob."""
     if max_workspace is None:
@@ -98,4 +104,5 @@ def current_settings(
         tf32=knobs.get("tf32"),
         gpu_gemm=knobs.get("gpu_gemm"),
         gpu_attention=knobs.get("gpu_attention"),
+        launch=knobs.KNOBS["launch"].check(launch or knobs.get("launch"), "launch"),
     )

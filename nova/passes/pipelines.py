@@ -21,6 +21,7 @@ from nova.passes.cpu.lower_kernels import LowerKernels
 from nova.passes.cpu.pack_constants import PackConstants
 from nova.passes.cpu.pack_operands import PackOperands
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
+from nova.passes.gpu.link_persistent_kernel import LinkPersistentKernel
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.pass_tensor_maps import PassTensorMaps
@@ -274,10 +275,11 @@ def buffers_to_device(
     tf32: bool = False,
     gpu_gemm: str = "auto",
     gpu_attention: str = "auto",
+    launch: str = "graph",
 ) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention),
+        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention, launch),
         UpstreamPass("canonicalize,cse"),
     ]
 
@@ -290,7 +292,7 @@ def device_to_outlined() -> list[Pass]:
     ]
 
 
-def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
+def outlined_to_nvvm(fast_math: bool = False, launch: str = "graph") -> list[Pass]:
     """Device functions to the LLVM and NVVM dialects."""
     return [
         *([ApplyFastMath()] if fast_math else []),
@@ -307,6 +309,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
             "convert-arith-to-llvm,convert-index-to-llvm,reconcile-unrealized-casts)"
         ),
         PassTensorMaps(),
+        *([LinkPersistentKernel()] if launch == "persistent" else []),
     ]
 
 

@@ -44,6 +44,7 @@ typedef struct nova_kernel_call {
     uint32_t argument_count;
     uint32_t range_count;
     const nova_device_range *ranges;
+    bool is_cooperative; /* all blocks run at once: see function_resident */
 } nova_kernel_call;
 
 /* A copy between two addresses of the device. In a loop with positions, each address moves by its
@@ -96,6 +97,9 @@ struct nova_driver {
     int (*function_find)(nova_driver *driver, void *module, const char *name, void **function);
     /* Lets it have so many bytes of dynamic shared memory. */
     int (*function_allow_shared)(nova_driver *driver, void *function, uint32_t bytes);
+    /* The most blocks of a cooperative launch on the device of the entered context. */
+    int (*function_resident)(nova_driver *driver, void *function, uint32_t threads, uint32_t shared,
+                             uint32_t *blocks);
 
     /* Encodes a tensor map for the operand at `address`, for launches by this driver. */
     int (*tensor_map_encode)(nova_driver *driver, const nova_tensor_map *map, uint64_t address,

@@ -48,9 +48,14 @@ uint32_t nova_launch_find_ranges(const nova_tables *tables, const nova_launch_re
             .is_read_only = k < launch->reads || buffer->kind == NOVA_CONSTANT,
         };
     }
-    qsort(ranges, launch->operand_count, sizeof *ranges, launch_by_address);
+    return nova_ranges_merge(ranges, launch->operand_count);
+}
+
+uint32_t nova_ranges_merge(nova_device_range *ranges, uint32_t all)
+{
+    qsort(ranges, all, sizeof *ranges, launch_by_address);
     uint32_t count = 0;
-    for (uint32_t k = 0; k < launch->operand_count; k++) {
+    for (uint32_t k = 0; k < all; k++) {
         nova_device_range *last = count > 0 ? &ranges[count - 1] : NULL;
         if (last != NULL && ranges[k].address < last->address + last->size) {
             uint64_t end = ranges[k].address + ranges[k].size;
@@ -350,6 +355,9 @@ static nova_status launch_run_steps(nova_device_run *r, nova_device_graph *graph
 
 nova_status nova_run_launch(nova_device_run *r)
 {
+    /* A trace has the times of kernels: they are launched one by one. */
+    if (r->program->persistent != NULL && r->trace == NULL)
+        return nova_run_persistent(r, 1);
     nova_device_graph *graph;
     nova_status status = launch_prepare_graph(r, &graph);
     if (status == NOVA_OK)

@@ -24,6 +24,7 @@ static void program_execution_destroy(nova_device_program *program,
         driver->pinned_free(driver, execution->pinned);
     nova_pooled_stream_give(program->device, execution->pooled_stream);
     nova_host_shadow_free(program, execution);
+    nova_persistent_free_state(program->device, execution->persistent);
     free(execution->slots);
     free(execution->pointers);
     free(execution->staging_offsets);
@@ -262,6 +263,8 @@ static nova_status program_build(nova_device_program *program, const nova_device
         status = nova_steps_prepare(program, source, error);
     if (status == NOVA_OK)
         status = nova_control_prepare(program, source, error);
+    if (status == NOVA_OK)
+        status = nova_persistent_prepare(program, error);
     return status;
 }
 
@@ -317,6 +320,7 @@ void nova_device_program_destroy(nova_device_program *program)
     pthread_mutex_destroy(&program->mutex);
     nova_steps_free(program);
     nova_control_free(program);
+    nova_persistent_free(program->persistent);
     free(program->nbytes);
     free(program->alias);
     free(program->donated);

@@ -161,6 +161,10 @@ typedef struct {
 
 enum { NOVA_DEVICE_GRAPHS = 4 };
 
+/* Persistent execution: persistent.c. */
+typedef struct nova_persistent_plan nova_persistent_plan;
+typedef struct nova_persistent_state nova_persistent_state;
+
 /* What a run needs, reused from run to run. */
 typedef struct nova_device_execution {
     struct nova_device_execution *next;
@@ -186,6 +190,7 @@ typedef struct nova_device_execution {
     void **copies;              /* events, one for each step of copies: they have ended */
     void *host_shadow_released; /* event: the copies of the last run have ended */
     bool host_shadow_is_busy;   /* whether that was recorded and not waited for */
+    nova_persistent_state *persistent; /* NULL: not used yet */
     unsigned graph_count;
     nova_device_graph graphs[NOVA_DEVICE_GRAPHS];
 } nova_device_execution;
@@ -253,6 +258,7 @@ struct nova_device_program {
     uint32_t control_count;       /* control steps */
     nova_device_loops loops;      /* who decides them */
     nova_device_block *positions; /* the numbers from 0 on; NULL: no loop needs them */
+    nova_persistent_plan *persistent; /* NULL: launches run as a graph */
     bool has_graphs;              /* whether any of them is worth a graph */
     bool has_single;              /* whether any of them is not */
     int64_t *nbytes;              /* of arguments, then outputs */
@@ -276,6 +282,15 @@ void nova_device_execution_give(nova_device_program *program, nova_device_execut
 
 /* Destroys its driver objects and frees its arrays; device_launch.c. */
 void nova_graph_free(const nova_device_program *program, nova_device_graph *graph);
+
+/* --- persistent.c ----------------------------------------------------------------------------- */
+
+/* Plans the tasks of a program that has a persistent kernel; `steps` must be set. */
+nova_status nova_persistent_prepare(nova_device_program *program, nova_error *error);
+
+/* Both take NULL. */
+void nova_persistent_free(nova_persistent_plan *plan);
+void nova_persistent_free_state(nova_device *device, nova_persistent_state *state);
 
 /* --- host_shadow.c: host copies of the values that host kernels use -------------------------- */
 

@@ -1,10 +1,12 @@
-/* A launch: clusters in sequence, the warps of a cluster round-robin from wait to wait. */
+/* A launch: clusters in sequence, the warps of a cluster round-robin from wait to wait. The blocks
+ * of a cooperative launch take turns as those of a cluster do. */
 #include <stdlib.h>
 
 #include "gpusim/memory/shadow_memory.h"
 
-/* Rounds in which all warps only poll mbarriers, until that counts as a deadlock. */
-enum { MOST_IDLE_ROUNDS = 1 << 16 };
+/* Rounds in which all warps only poll mbarriers, until that counts as a deadlock; and those of a
+ * cooperative launch, in which nothing else can change what they poll. */
+enum { MOST_IDLE_ROUNDS = 1 << 16, MOST_RESIDENT_ROUNDS = 1 << 10 };
 
 /* Runs the warps of a block that can run; counts those that did more than poll. */
 static int launch_run_warps(sim_block *block, uint32_t *live, uint32_t *advanced, uint32_t *polled,
@@ -38,15 +40,47 @@ static void launch_start_cluster(sim_cluster *cluster)
         sim_start_block(cluster->blocks + b);
 }
 
+static int launch_is_live(const sim_block *block)
+{
+    for (uint32_t w = 0; w < block->warp_count; w++)
+        if (block->warps[w].live)
+            return 1;
+    return 0;
+}
+
+/* The block that runs as the `turn`-th of a round of a cooperative launch: in order, in reverse, or
+ * pseudo-randomly, where some blocks do not run at all. NULL: none. */
+static sim_block *launch_choose_block(sim_cluster *cluster, uint32_t turn)
+{
+    const sim_launch *launch = cluster->blocks->launch;
+    if (!launch->is_cooperative || launch->schedule == 0)
+        return cluster->blocks + turn;
+    if (launch->schedule == 1)
+        return cluster->blocks + (cluster->size - 1 - turn);
+    /* Marsaglia's xorshift64 */
+    cluster->random ^= cluster->random << 13;
+    cluster->random ^= cluster->random >> 7;
+    cluster->random ^= cluster->random << 17;
+    return cluster->random >> 40 & 1 ? cluster->blocks + (cluster->random >> 41) % cluster->size
+                                     : NULL;
+}
+
 static int launch_run_cluster(sim_cluster *cluster)
 {
+    int is_cooperative = cluster->blocks->launch->is_cooperative;
     launch_start_cluster(cluster);
     for (uint32_t idle = 0;;) {
         uint32_t live = 0, advanced = 0, polled = 0, released = 0, spinning = 0;
         int failed = 0;
-        for (uint32_t b = 0; b < cluster->size; b++)
-            if (launch_run_warps(cluster->blocks + b, &live, &advanced, &polled, &spinning))
+        for (uint32_t b = 0; b < cluster->size; b++) {
+            sim_block *block = launch_choose_block(cluster, b);
+            if (block == NULL)
+                polled = 1;
+            else if (launch_run_warps(block, &live, &advanced, &polled, &spinning))
                 return 1;
+        }
+        for (uint32_t b = 0; is_cooperative && b < cluster->size; b++)
+            live |= (uint32_t)launch_is_live(cluster->blocks + b);
         if (live == 0)
             return sim_bulk_finish(cluster);
         for (uint32_t b = 0; b < cluster->size; b++)
@@ -59,7 +93,8 @@ static int launch_run_cluster(sim_cluster *cluster)
         if (sim_bulk_advance(cluster, &failed)) {
             if (failed)
                 return 1;
-        } else if (!polled || (!spinning && ++idle == MOST_IDLE_ROUNDS)) {
+        } else if (!polled || (is_cooperative ? ++idle == MOST_RESIDENT_ROUNDS
+                                              : !spinning && ++idle == MOST_IDLE_ROUNDS)) {
             return sim_report_deadlock(cluster);
         }
     }
@@ -126,6 +161,7 @@ static void launch_free(sim_cluster *cluster, sim_block *common)
     for (uint32_t rank = 0; cluster->blocks != NULL && rank < cluster->size; rank++)
         sim_free_block(cluster->blocks + rank);
     sim_bulk_free(cluster);
+    sim_free_syncs(cluster);
     free(cluster->blocks);
     free(cluster->arriving);
     free(cluster->completed);
@@ -138,7 +174,7 @@ static void launch_free(sim_cluster *cluster, sim_block *common)
 /* The index of each block of the cluster at a place of the grid; numbers go by the grid. */
 static void launch_place_cluster(sim_cluster *cluster, const uint32_t *corner)
 {
-    const uint32_t *grid = cluster->blocks->launch->grid, *size = cluster->blocks->launch->cluster;
+    const uint32_t *grid = cluster->blocks->launch->grid, *size = cluster->extent;
     for (uint32_t rank = 0; rank < cluster->size; rank++) {
         sim_block *block = cluster->blocks + rank;
         block->index[0] = corner[0] + rank % size[0];
@@ -151,7 +187,7 @@ static void launch_place_cluster(sim_cluster *cluster, const uint32_t *corner)
 
 static int launch_run_clusters(sim_cluster *cluster, uint64_t *steps)
 {
-    const uint32_t *grid = cluster->blocks->launch->grid, *size = cluster->blocks->launch->cluster;
+    const uint32_t *grid = cluster->blocks->launch->grid, *size = cluster->extent;
     uint32_t corner[3];
     for (corner[2] = 0; corner[2] < grid[2]; corner[2] += size[2])
         for (corner[1] = 0; corner[1] < grid[1]; corner[1] += size[1])
@@ -170,8 +206,10 @@ static int launch_run_clusters(sim_cluster *cluster, uint64_t *steps)
 int nova_sim_run(const sim_kernel *kernel, const sim_launch *launch, sim_fault *fault)
 {
     memset(fault, 0, sizeof *fault);
-    const uint32_t *size = launch->cluster;
-    sim_cluster cluster = {.size = size[0] * size[1] * size[2], .random = launch->schedule};
+    const uint32_t *size = launch->is_cooperative ? launch->grid : launch->cluster;
+    sim_cluster cluster = {.size = size[0] * size[1] * size[2],
+                           .extent = {size[0], size[1], size[2]},
+                           .random = launch->schedule};
     cluster.clock_words = cluster.size * CLOCK_ROW;
     sim_block common = {.kernel = kernel, .launch = launch, .fault = fault, .cluster = &cluster};
     common.threads = launch->block[0] * launch->block[1] * launch->block[2];

@@ -16,6 +16,7 @@ enum {
     MOST_BLOCKS = 1 << 25,
     MOST_MOMENTS = 1 << 22,
     MOST_CLUSTER = 16,       /* blocks of a cluster */
+    MOST_RESIDENT = 16,      /* blocks of a cooperative launch */
     FILE_REGISTERS = 1 << 16 /* registers of a multiprocessor */
 };
 
@@ -315,6 +316,9 @@ typedef struct {
     uint32_t dynamic_shared;
     uint64_t most_steps; /* instructions of a warp; more is reported as a loop without end */
     uint8_t check_races;
+    /* Whether all blocks run at once: then they may wait for each other. There are at most
+     * MOST_RESIDENT of them. */
+    uint8_t is_cooperative;
     /* When asynchronous operations happen: 0 as late as allowed, 1 as early as allowed, another
      * number chooses for each of them, pseudo-randomly. */
     uint32_t schedule;

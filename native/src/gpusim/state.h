@@ -168,9 +168,18 @@ typedef struct sim_block {
     uint32_t last_range;
 } sim_block;
 
+/* What releases at an address have published, in a cooperative launch. */
+typedef struct {
+    uint64_t address;
+    uint32_t *vector_clock; /* NULL: a free entry */
+} sim_sync;
+
+/* Blocks that run at once: a cluster, or all blocks of a cooperative launch. */
 struct sim_cluster {
     sim_block *blocks;
-    uint32_t size;
+    uint32_t size, extent[3]; /* blocks: of all, and by dimension */
+    sim_sync *syncs;          /* a hash table */
+    uint32_t sync_count, sync_capacity;
     uint32_t clock_words; /* of a vector clock */
     sim_bulk *copies;     /* pending ones, oldest first */
     uint32_t copy_count, copy_capacity;
@@ -326,6 +335,11 @@ int sim_bad_access(sim_block *block, sim_fault_kind fault_type, const sim_instru
 
 /* races.c */
 void sim_fence(sim_block *block, uint32_t flags);
+
+/* Release and acquire at an address, or of a fence (0): the order of a cooperative launch.
+ * vector_clocks.c */
+int sim_synchronize(const sim_block *block, sim_warp *warp, uint64_t address, uint32_t flags);
+void sim_free_syncs(sim_cluster *cluster);
 
 /* atomics.c */
 uint64_t sim_atomic_combine(uint32_t operation, sim_type type, uint64_t old, uint64_t by,

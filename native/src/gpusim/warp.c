@@ -172,7 +172,7 @@ static int warp_run_plain(sim_block *block, sim_warp *warp, const sim_instructio
         return 0;
     case OP_FENCE:
         sim_fence(block, at->flags);
-        return 0;
+        return sim_synchronize(block, warp, 0, at->flags);
     case OP_ACTIVE:
         warp_run_active(block, warp, at, mask);
         return 0;

@@ -120,7 +120,7 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
     """Twice as many warps per column while there are rows for them, and the device is not full."""
     columns, parts = kernel.num_points, 1
     while (
-        parts < _MAX_PARTS
+        parts < min(_MAX_PARTS, kernel.max_threads // WARP)
         and parts * _MIN_ROWS < match.rows
         and typical(columns) * parts < 4 * BUSY
     ):
@@ -139,7 +139,7 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
 
 def _can_exchange(kernel: DeviceKernel) -> bool:
     """Whether the blocks of a cluster can combine the results of all reductions."""
-    return kernel.target.has_clusters and all(
+    return kernel.has_clusters and all(
         can_exchange(
             [a.type for a in list(nest.generic.block.arguments)[nest.generic.num_inputs :]]
         )

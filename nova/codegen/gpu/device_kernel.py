@@ -25,10 +25,12 @@ from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.clone import clone_into
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import is_generic_op, shape_of
+from nova.ir.persistent import TASK_THREADS
 from nova.ir.symbolic.size_table import decoded, is_number, typical
 from nova.ir.walk import every_op
 
 SHARED_LIMIT = 48 << 10
+MAX_THREADS = 1024
 _PARTIALS = 1 << 10
 """Bytes of shared memory that the block reductions need."""
 _INDEXED_ACCESSES = ("memref.load", "memref.store")
@@ -46,12 +48,15 @@ class DeviceKernel:
         tf32: bool = False,
         gpu_gemm: str = "auto",
         gpu_attention: str = "auto",
+        is_task: bool = False,
     ):
         self.function = function
         self.target = target
         self.tf32 = tf32
         self.gpu_gemm = gpu_gemm
         self.gpu_attention = gpu_attention
+        self.has_clusters = target.has_clusters and not is_task
+        self.max_threads = TASK_THREADS if is_task else MAX_THREADS
         self.ops = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
         grid = decoded(Kernel(function).grid)
         structured = [op for op in self.ops if is_generic_op(op)]

@@ -40,8 +40,6 @@ from nova.ir.clone import clone_into
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, typical
 
-_MAX_THREADS = 1024
-
 
 @dataclass(frozen=True)
 class _NestPoint:
@@ -286,7 +284,7 @@ def match_generic(kernel: DeviceKernel) -> bool:
 def plan_generic(kernel: DeviceKernel, _: bool) -> GenericPlan:
     """About four iterations of the longest op per thread."""
     threads = max(WARP, round_up(ceil(kernel.inner_size / 4), WARP))
-    return GenericPlan(kernel.num_points, min(_MAX_THREADS, threads))
+    return GenericPlan(kernel.num_points, min(kernel.max_threads, threads))
 
 
 def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPosition) -> None:

@@ -17,7 +17,7 @@ from nova.codegen.common.combine import find_combiners
 from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.gpu.block_ops import WARP
 from nova.codegen.gpu.cluster_ops import can_exchange
-from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.device_kernel import MAX_THREADS, DeviceKernel
 from nova.codegen.gpu.memory import divides, widest
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
 from nova.core.sizes import ceildiv, same_shape
@@ -28,7 +28,6 @@ from nova.ir.walk import every_op, find_ops
 
 _BLOCK = 128
 """Threads of a block whose rows are shorter than that."""
-_MAX_THREADS = 1024
 _REGISTER_HUNGRY = ("math.sin", "math.cos", "math.tan")
 """Functions whose code needs more registers than each of 1024 threads can have."""
 _MAX_LIVE_ELEMENTS = 64
@@ -128,10 +127,11 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
     vectors = -(-match.longest // width)
     elements = min(_MAX_ELEMENTS, max(width, _MAX_LIVE_ELEMENTS // max(1, live_rows)))
     large = any(find_ops(nest.generic.op, *_REGISTER_HUNGRY) for nest in nests)
-    max_threads = _MAX_THREADS // 2 if large else _MAX_THREADS
+    max_threads = min(kernel.max_threads, MAX_THREADS // 2 if large else MAX_THREADS)
     max_vectors = max(1, elements // width)
     threads = 1
-    while (threads < _WIDE and vectors > threads * min(_FEW, max_vectors)) or (
+    wide = min(_WIDE, max_threads)
+    while (threads < wide and vectors > threads * min(_FEW, max_vectors)) or (
         threads < max_threads and vectors > threads * max_vectors
     ):
         threads *= 2
@@ -157,7 +157,7 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
 
 def _cluster(kernel: DeviceKernel, vectors: int, max_vectors: int) -> int:
     """Blocks of a cluster that together hold a row of so many vectors in registers; 0 for none."""
-    if not kernel.target.has_clusters:
+    if not kernel.has_clusters:
         return 0
     for nest in kernel.loop_nests:
         arguments = list(nest.generic.block.arguments)[nest.generic.num_inputs :]

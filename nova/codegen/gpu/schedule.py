@@ -58,9 +58,16 @@ class DeviceSchedule:
         tf32: bool = False,
         gpu_gemm: str = "auto",
         gpu_attention: str = "auto",
+        is_task: bool = False,
     ):
         self.kernel = DeviceKernel(
-            function, ops, target, tf32=tf32, gpu_gemm=gpu_gemm, gpu_attention=gpu_attention
+            function,
+            ops,
+            target,
+            tf32=tf32,
+            gpu_gemm="mma" if is_task else gpu_gemm,
+            gpu_attention="mma" if is_task else gpu_attention,
+            is_task=is_task,
         )
 
     @cached_property

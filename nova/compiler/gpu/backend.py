@@ -115,7 +115,7 @@ class DeviceCompile(TargetCompile):
 
     def _read_tables(self) -> None:
         host = None if self._host is None else self._host.variant
-        self._tables = read_device_tables(self.module, host)
+        self._tables = read_device_tables(self.module, host, self.settings.launch)
 
     # --- code stages ----------------------------------------------------------------------------
 

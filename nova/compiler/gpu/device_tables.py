@@ -35,18 +35,36 @@ from nova.ir.control_flow.functions import control_functions, host_functions, is
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.launches import find_constant, read_launch
+from nova.ir.persistent import (
+    PERSISTENT_KERNEL,
+    TASK_THREADS,
+    check_persistent,
+    persistent_launches,
+)
 from nova.ir.symbolic.size_table import SizeTable, decoded
 from nova.ir.tensor_maps import parse_row
 from nova.ir.walk import find_function, find_ops, kernels
 from nova.passes.kernels.plan_tasks import moved_bytes
 
 
-def read_device_tables(module: ir.Module, host: Variant | None = None) -> Program:
+def read_device_tables(
+    module: ir.Module, host: Variant | None = None, launch: str = "graph"
+) -> Program:
     """The tables, constants and symbolic sizes of a module at the stage `outlined`.
 
     `host` has the host-pinned kernels. Its launches are merged in order with those of the device,
-    with copies in between.
+    with copies in between. With `launch` "persistent" the last kernel is the one that runs the
+    tasks of all others.
     """
+    if launch == "persistent":
+        if host is not None:
+            raise LoweringError(
+                "kernels that run on the host in a program with launch='persistent'",
+                hint="compile the program with launch='graph'",
+            )
+        program = read_device_tables(module)
+        kernels = (*program.tables.kernels, _persistent_spec(module))
+        return replace(program, tables=replace(program.tables, kernels=kernels))
     try:
         main = find_function(module, "main")
         table = None if main is None else SizeTable.of(main)
@@ -182,6 +200,22 @@ class _HostTables:
         self._add_spec(_loop_spec(0, loop), 0)
         self._read_block(body)
         self.specs[self.launches[row].kernel] = _loop_spec(len(self.launches) - row - 1, loop)
+
+
+def _persistent_spec(module: ir.Module) -> KernelSpec:
+    """The kernel of `link-persistent-kernel`; the runtime chooses the blocks of its launch."""
+    check_persistent(module)
+    shared = max((launch.shared for launch in persistent_launches(module)), default=0)
+    return KernelSpec(
+        name=PERSISTENT_KERNEL,
+        symbol=PERSISTENT_KERNEL,
+        grid=1,
+        core="device",
+        flops=0,
+        bytes=0,
+        location="",
+        device=DeviceLaunch((1, 1, 1), (TASK_THREADS, 1, 1), shared, ()),
+    )
 
 
 def _placed(size: Size, sizes: Placeholders | None) -> int:

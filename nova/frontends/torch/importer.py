@@ -87,7 +87,7 @@ class Values:
         name = op_name(node.target)
         build = ROWS.get(name)
         if build is None:
-            raise UnsupportedOpError(f"{name} has no row")
+            raise UnsupportedOpError(f"Nova does not implement {name}")
         args = torch.fx.map_arg(node.args, self._value)
         kwargs = dict(torch.fx.map_arg(node.kwargs, self._value))
         args, kwargs = _converted(args), {k: _converted(v) for k, v in kwargs.items()}

@@ -47,7 +47,8 @@ class LowerDeviceKernels(Pass):
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores. `gpu_gemm` and `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs
-    of the same names).
+    of the same names). With `launch` "persistent" the kernels are tasks of one resident kernel:
+    they use neither clusters nor `wgmma`, and at most 256 threads.
 
     In a program with symbolic sizes, the kernel gains the buffer of their values; those that the
     launch uses are loaded before it, and become parameters of the device function. `nova.symbolic`
@@ -59,6 +60,7 @@ class LowerDeviceKernels(Pass):
     tf32: bool = False
     gpu_gemm: str = "auto"
     gpu_attention: str = "auto"
+    launch: str = "graph"
 
     def run(self, module: ir.Module) -> None:
         load_device_dialects(module.context)
@@ -106,7 +108,12 @@ class LowerDeviceKernels(Pass):
         """
         from nova.codegen.gpu.size_classes import find_classes  # loads the device dialects
 
-        options = {"target": target, "tf32": self.tf32, "gpu_gemm": self.gpu_gemm}
+        options = {
+            "target": target,
+            "tf32": self.tf32,
+            "gpu_gemm": self.gpu_gemm,
+            "is_task": self.launch == "persistent",
+        }
         classes: dict[str, SizeClass] = {}
         for kernel in kernels(module):
             *others, last = find_classes(kernel, table, options)
@@ -158,6 +165,7 @@ class LowerDeviceKernels(Pass):
             tf32=self.tf32,
             gpu_gemm=self.gpu_gemm,
             gpu_attention=self.gpu_attention,
+            is_task=self.launch == "persistent",
         )
         with ir.InsertionPoint(returned), kernel.location:
             shape = schedule.emit()

@@ -160,6 +160,20 @@ static int cuda_function_allow_shared(nova_driver *driver, void *function, uint3
                                                  (int)bytes);
 }
 
+static int cuda_function_resident(nova_driver *driver, void *function, uint32_t threads,
+                                  uint32_t shared, uint32_t *blocks)
+{
+    const cuda *c = cuda_context_of(driver);
+    int device = 0, multiprocessors = 0, per_multiprocessor = 0;
+    int result = c->context_device(&device);
+    if (result == 0)
+        result = c->device_attribute(&multiprocessors, ATTRIBUTE_MULTIPROCESSORS, device);
+    if (result == 0)
+        result = c->occupancy(&per_multiprocessor, function, (int)threads, shared);
+    *blocks = (uint32_t)(multiprocessors * per_multiprocessor);
+    return result == 0 && *blocks == 0 ? LAUNCH_RESOURCES : result;
+}
+
 static int cuda_tensor_map_encode(nova_driver *driver, const nova_tensor_map *map, uint64_t address,
                                   nova_encoded_map *encoded)
 {
@@ -292,6 +306,14 @@ static int cuda_launch(nova_driver *driver, const nova_kernel_call *call, void *
     if (result != 0)
         return result;
     const nova_device_launch *shape = call->shape;
+    if (call->is_cooperative) {
+        void *each[MOST_PARAMETERS];
+        for (uint32_t i = 0; i < call->argument_count && i < MOST_PARAMETERS; i++)
+            each[i] = (void *)(uintptr_t)&call->arguments[i];
+        return cuda_context_of(driver)->launch_cooperative(
+            call->function, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
+            shape->block[1], shape->block[2], shape->shared, stream, each);
+    }
     return cuda_context_of(driver)->launch(
         call->function, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
         shape->block[1], shape->block[2], shape->shared, stream,
@@ -381,6 +403,7 @@ static const nova_driver CUDA_TABLE = {
     .module_unload = cuda_module_unload,
     .function_find = cuda_function_find,
     .function_allow_shared = cuda_function_allow_shared,
+    .function_resident = cuda_function_resident,
     .tensor_map_encode = cuda_tensor_map_encode,
     .memory_take = cuda_memory_take,
     .memory_free = cuda_memory_free,

@@ -16,6 +16,7 @@ enum {
     INVALID_PTX = 218,
     UNSUPPORTED_PTX_VERSION = 222,
     NOT_FOUND = 500,
+    LAUNCH_RESOURCES = 701,
     NOT_SUPPORTED = 801,
 };
 enum { ATTRIBUTE_MULTIPROCESSORS = 16, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
@@ -106,6 +107,11 @@ typedef struct {
     F(cuLaunchKernel, launch,                                                                      \
       (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,       \
        void **, void **))                                                                          \
+    F(cuLaunchCooperativeKernel, launch_cooperative,                                               \
+      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,       \
+       void **))                                                                                   \
+    F(cuOccupancyMaxActiveBlocksPerMultiprocessor, occupancy, (int *, void *, int, size_t))        \
+    F(cuCtxGetDevice, context_device, (int *))                                                     \
     F(cuGraphCreate, graph_create, (void **, unsigned))                                            \
     F(cuGraphDestroy, graph_destroy, (void *))                                                     \
     F(cuGraphAddKernelNode, graph_add,                                                             \

@@ -216,6 +216,7 @@ static const nova_driver DRIVER_TABLE = {
     .module_unload = nova_sim_module_unload,
     .function_find = nova_sim_function_find,
     .function_allow_shared = nova_sim_function_allow_shared,
+    .function_resident = nova_sim_function_resident,
     .tensor_map_encode = driver_tensor_map_encode,
     .memory_take = driver_memory_take,
     .memory_free = driver_memory_free,

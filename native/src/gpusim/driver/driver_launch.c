@@ -39,7 +39,8 @@ static void launch_remember(simulator *s, const function *f, const sim_fault *fa
 }
 
 /* A launch sees its buffers far apart, wherever they are: an access past the end of one buffer
- * never hits another one. Addresses keep their offset in a page, and so their alignment. */
+ * never hits another one. Addresses keep their offset in a page, and so their alignment. A
+ * cooperative launch reads addresses from memory: it sees its buffers where they are. */
 enum { PAGE = 4096 };
 #define SPACING (UINT64_C(1) << 36)
 
@@ -51,7 +52,9 @@ static int launch_find_ranges(const simulator *s, const work *w, sim_range *rang
         const block *in = sim_find_block(s, allowed[i].address, allowed[i].size);
         if (in == NULL)
             return SIM_BAD_ADDRESS;
-        uint64_t start = (end + SPACING) / PAGE * PAGE + allowed[i].address % PAGE;
+        uint64_t start = w->is_cooperative
+                             ? allowed[i].address
+                             : (end + SPACING) / PAGE * PAGE + allowed[i].address % PAGE;
         ranges[i] = (sim_range){.start = start,
                                 .size = allowed[i].size,
                                 .state = in->state + (allowed[i].address - in->address),
@@ -87,6 +90,7 @@ static int launch_run(simulator *s, const work *w, const sim_range *ranges,
         .dynamic_shared = w->shape.shared,
         .most_steps = MOST_STEPS,
         .check_races = 1,
+        .is_cooperative = w->is_cooperative,
         .schedule = w->function->of->schedule,
     };
     sim_fault fault;

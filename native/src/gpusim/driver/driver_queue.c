@@ -194,6 +194,8 @@ int sim_check_launch(simulator *s, const nova_kernel_call *call)
         wrong = "has a grid that is not a multiple of its clusters";
     else if (blocks == 0 || blocks >= MOST_BLOCKS)
         wrong = "has more blocks than the simulator can run";
+    else if (call->is_cooperative && blocks > MOST_RESIDENT)
+        wrong = "is cooperative and has more blocks than run at once";
     else if (call->shape->shared > MOST_SHARED - f->kernel.shared_bytes)
         wrong = "has more shared memory than a block can get";
     else if (queue_parameter_words(call) * sizeof *call->arguments != f->param_bytes)
@@ -214,6 +216,7 @@ work *sim_make_launch(const nova_kernel_call *call)
     work *object = queue_make_work((work){.operation = LAUNCH,
                                           .function = call->function,
                                           .shape = *call->shape,
+                                          .is_cooperative = call->is_cooperative,
                                           .argument_count = parameters,
                                           .range_count = call->range_count},
                                    parameters + call->range_count * words);

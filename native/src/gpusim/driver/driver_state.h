@@ -68,6 +68,7 @@ typedef struct work {
     const function *function;
     const flow *flow;
     nova_device_launch shape;
+    bool is_cooperative;
     uint32_t argument_count, range_count;
     uint64_t data[];
 } work;
@@ -149,6 +150,8 @@ int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, ui
                          char *log, size_t log_size, void **loaded);
 int nova_sim_function_find(nova_driver *driver, void *handle, const char *name, void **function);
 int nova_sim_function_allow_shared(nova_driver *driver, void *handle, uint32_t bytes);
+int nova_sim_function_resident(nova_driver *driver, void *handle, uint32_t threads, uint32_t shared,
+                               uint32_t *blocks);
 int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
                      void *stream);
 int nova_sim_copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream);

@@ -76,6 +76,8 @@ int sim_atomic(sim_block *block, sim_warp *warp, const sim_instruction *at, uint
         if (!(mask >> lane & 1))
             continue;
         uint64_t address = sim_address(block, warp, operand(block, at, at->results), lane);
+        if (sim_synchronize(block, warp, address, at->flags))
+            return 1;
         uint8_t *target = sim_reach(block, warp, at, lane, at->space, address, size * at->count,
                                     ACCESS_ATOMIC, NULL);
         if (target == NULL)

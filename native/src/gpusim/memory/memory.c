@@ -279,6 +279,16 @@ static const uint8_t *memory_reach_local(sim_block *block, sim_warp *warp,
     return start;
 }
 
+/* The synchronization of the lanes' accesses, in a cooperative launch. */
+static int memory_synchronize(const sim_block *block, sim_warp *warp, uint32_t mask,
+                              const uint64_t *addresses, uint32_t flags)
+{
+    for (int lane = 0; flags && lane < LANES; lane++)
+        if (mask >> lane & 1 && sim_synchronize(block, warp, addresses[lane], flags))
+            return 1;
+    return 0;
+}
+
 int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
 {
     uint32_t size = bytes_of(at->type) * at->count;
@@ -308,7 +318,7 @@ int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32
         if (!(at->ignored >> i & 1))
             memory_take_element(block, warp, at, mask, i, from);
     sim_fence(block, at->flags & ACCESS_ACQUIRE);
-    return 0;
+    return memory_synchronize(block, warp, mask, addresses, at->flags & ACCESS_ACQUIRE);
 }
 
 int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
@@ -318,6 +328,8 @@ int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint3
     uint8_t values[LANES][32];
     memory_find_addresses(block, warp, operand(block, at, 0), addresses);
     sim_fence(block, at->flags & ACCESS_RELEASE);
+    if (memory_synchronize(block, warp, mask, addresses, at->flags & ACCESS_RELEASE))
+        return 1;
     for (uint32_t i = 0; i < at->count; i++) {
         const sim_operand *o = operand(block, at, 1 + i);
         for (int lane = 0; lane < LANES; lane++) {

@@ -6,7 +6,9 @@
  * their own. Each word of shared and of global memory has a stamp of its last
  * write and its last two readers, so a race with any of those three is found. Two blocks of
  * different clusters are ordered only if the first has released and the second acquired (a fence,
- * or an access with that semantics); which accesses precede the release is not tracked. A store
+ * or an access with that semantics); which accesses precede the release is not tracked. In a
+ * cooperative launch it is: what an acquire makes visible are the vector clocks that releases at the
+ * same address have published, or fences anywhere. A store
  * that does not change the value does not race with the previous store. */
 #ifndef NOVA_GPUSIM_MEMORY_RACES_H
 #define NOVA_GPUSIM_MEMORY_RACES_H
@@ -85,7 +87,7 @@ static inline int is_ordered(const sim_block *block, const sim_warp *warp, uint3
     if (rank == block->rank && author == warp->number)
         return clock_in(stamp) < warp->clock || (other == thread && !(stamp & STAMP_SEVERAL));
     return warp->vector_clock[rank * CLOCK_ROW + author] >= clock_in(stamp) ||
-           (space == SPACE_GLOBAL && block->acquired &&
+           (space == SPACE_GLOBAL && block->acquired && !block->launch->is_cooperative &&
             block->released[block_in(stamp) - block->first_serial]);
 }
 
