@@ -224,6 +224,7 @@ class Program:
         sizes: Buffer = b"",
         shares: Program | None = None,
         loops: int = 0,
+        repeats: int = 1,
     ) -> Program: ...
     @property
     def image(self) -> Image: ...

@@ -79,6 +79,7 @@ class Options:
     tune: float | None
     dynamic: Marks | bool = False
     specialize: tuple[Any, ...] = ()
+    launch: str | None = None
 
 
 class _Key(NamedTuple):
@@ -316,6 +317,7 @@ class JitFunction(Sealed):
             run_mode=options.run_mode,
             device=key.device,
             specialize=self._specialize(plan.dims),
+            launch=options.launch,
         )
         if options.run_mode == "sim" and not compiled.is_on_device:
             compiled = compiled.simulated(options.sim_cores, options.sim_seed)
@@ -422,6 +424,7 @@ def jit(
     specialize: Sequence[Any] | None = None,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Sequence[str] | None = None,
+    launch: str | None = None,
 ) -> Any:
     """Compile a function of arrays, once per signature. `@nova.jit` and `@nova.jit(...)` work.
 
@@ -431,7 +434,8 @@ def jit(
     `tune` is the time limit in seconds per compile for trying schedules (docs/tuning.md). `dynamic`
     makes one program for arrays of many sizes: `{"x": {0: "B"}}` marks axes, True learns them from
     the second size that an axis has (docs/dynamic-shapes.md). `specialize` lists sizes that get
-    code of their own in these programs, as `nova.compile` takes them.
+    code of their own in these programs, and `launch` says how programs for GPUs run their kernels,
+    both as in `nova.compile`.
     """
     marks = read_dynamic(dynamic)
     if specialize and marks is False:
@@ -441,7 +445,9 @@ def jit(
             hint='mark axes with dynamic={"x": {0: "B"}}; other programs are static already',
         )
     options = Options(
-        *(target, run_mode, sim_cores, sim_seed, tune, marks), specialize=tuple(specialize or ())
+        *(target, run_mode, sim_cores, sim_seed, tune, marks),
+        specialize=tuple(specialize or ()),
+        launch=launch,
     )
     make: Callable[[Callable[..., Any]], Any] = partial(JitFunction, options=options)
     if static_argnums is not None or static_argnames is not None:

@@ -7,6 +7,8 @@ LLVM.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -68,23 +70,49 @@ class DeviceExecutable(Executable):
             )
         self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
 
+    def repeated(self, repeats: int) -> _native.Program | None:
+        """The program that runs so many times in one launch; None for one that cannot.
+
+        Its inputs, and its outputs that are not params, have a leading axis of this size. Kernels
+        access up to 16 bytes at once: each part has to be aligned for that.
+        """
+        tensors = [spec for spec in self.manifest.args if spec.role == "input"]
+        tensors += [spec for spec in self.manifest.outputs if spec.alias < 0]
+        sizes = [prod(t.shape) * array_dtype(t.dtype).numpy.itemsize for t in tensors]
+        is_persistent = Settings.of(self.spec.options).launch == "persistent"
+        if not is_persistent or not isinstance(self.program, _native.Program):
+            return None
+        if any(size % 16 and size not in (1, 2, 4, 8) for size in sizes):
+            return None
+
+        def stacked(spec: TensorSpec) -> TensorSpec:
+            return replace(spec, shape=(repeats, *spec.shape)) if spec in tensors else spec
+
+        args = [stacked(spec) for spec in self.manifest.args]
+        outputs = [stacked(spec) for spec in self.manifest.outputs]
+        block = self.artifact.file.tables(self.variant)
+        program = self._make_program(block, None, args, outputs, repeats)
+        program.names = self.program.names
+        return program
+
     def _make_program(
         self,
         block: bytes | memoryview,
         sizes: bytes | None,
         args: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
+        repeats: int = 1,
     ) -> _native.Program:
         """The native program of a block of tables, with the values of `sizes` if it takes any."""
         image = self.manifest.devices[self.choice.image]
         offset, size = self.spec.constants
-        shares = self._loaded is not None
+        shares = self._loaded if repeats == 1 else self.program
         return _native.Program.on_device(
             self.device,
             block,
             image.kind,
             image.arch,
-            b"" if shares else _read_code(self.artifact, image, self.device),
+            b"" if shares is not None else _read_code(self.artifact, image, self.device),
             self.artifact.section(".nova.const")[offset : offset + size],
             [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in args],
             [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
@@ -93,8 +121,9 @@ class DeviceExecutable(Executable):
             self._host_image,
             report_on_device,
             sizes or b"",
-            self._loaded,
+            shares,
             DEVICE_LOOPS.index(knobs.device_loops),
+            repeats,
         )
 
     @property

@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from nova import knobs
 from nova.api.translate import EMITS, STARTS, Translation, translate
 from nova.api.translate.request import KERNELS_ONLY
 from nova.artifact.elf.runtime_object import why_no_runtime
@@ -121,6 +122,11 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="try schedules on this machine for so long (docs/tuning.md)",
     )
+    add(
+        "--launch",
+        choices=knobs.LAUNCHES,
+        help="how GPUs run the kernels of the program (docs/persistent-kernels.md)",
+    )
     return parser
 
 
@@ -188,6 +194,7 @@ def _translate(source: Source, args: argparse.Namespace) -> Translation:
             tune=args.tune,
             cubin=args.cubin,
             recorder=recorder,
+            launch=args.launch,
         )
     except NovaError as error:
         try:

@@ -58,6 +58,8 @@ from nova.optim.several import as_optimizer
 from nova.runtime.device_arrays import type_on_device
 from nova.train.device_params import DeviceParams
 
+_MOST_REPEATED = 8
+"""Programs of `run_many` that a step keeps."""
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
 # The stride of seeds between runs: they stay far from each other for any number of random ops per
 # run (2**64 / golden ratio, as a signed number).
@@ -82,6 +84,7 @@ def train_step(
     tune: float | None = None,
     run_mode: str = "native",
     dynamic: Any = False,
+    launch: str | None = None,
 ) -> TrainStep:
     """A compiled training step of `model`: `step(*batch)` gives the loss.
 
@@ -96,6 +99,8 @@ def train_step(
     schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
     stay there between calls; `run_mode="sim"` uses the simulator. `dynamic` makes one program for
     batches of many sizes, as in `nova.jit`: the last batch may be smaller (docs/dynamic-shapes.md).
+    With `launch="persistent"` a step on a device is one resident kernel, and `step.run_many(...)`
+    runs many steps in one launch (docs/persistent-kernels.md).
     """
     return TrainStep(
         model,
@@ -111,6 +116,7 @@ def train_step(
         tune=tune,
         run_mode=run_mode,
         dynamic=dynamic,
+        launch=launch,
     )
 
 
@@ -150,6 +156,7 @@ class TrainStep(Sealed):
         tune: float | None,
         run_mode: str,
         dynamic: Any,
+        launch: str | None,
     ):
         if precision not in _PRECISIONS:
             raise AttributeValueError(
@@ -172,6 +179,8 @@ class TrainStep(Sealed):
         self._target = target
         self._tune = tune
         self._run_mode = run_mode
+        self._launch = launch
+        self._repeated: dict[tuple[Compiled, int], Any] = {}
         self._params = all_params(model, self.optimizer.params)
         self._roots = find_roots(loss).extended((model, self.optimizer), ())
         self._leaves = {
@@ -248,6 +257,47 @@ class TrainStep(Sealed):
             self._device_params.changed = True
         result = program(*arrays)
         return result if self._aux is None else self._with_aux(result)
+
+    def run_many(self, *batches: Any) -> Any:
+        """Run a step on each part of arrays along their first axis; returns the losses.
+
+        `step.run_many(xs, ys)` is `[step(x, y) for x, y in zip(xs, ys)]` as arrays. On a device, in
+        a step with `launch="persistent"`, it is one launch: batches are on the device before it
+        starts, and the host does not take part (docs/persistent-kernels.md).
+        """
+        arrays = [self._narrowed(a) for a in batches]
+        types = [_type_of(a) for a in arrays]
+        lengths = {type_.shape[0] if type_.shape else None for type_ in types}
+        count = next(iter(lengths), None)
+        if len(lengths) != 1 or not isinstance(count, int) or count < 1:
+            raise GraphError(
+                f"run_many takes arrays with one part for each step, not {', '.join(map(str, types))}",
+                where=str(user_location()),
+                hint="stack the batches along a first axis, which has the same size in all arrays",
+            )
+        entry = self._entry_of([TensorType(type_.shape[1:], type_.dtype) for type_ in types])
+        program = self._repeat(entry, count)
+        if program is None:
+            results = [self(*(array[i] for array in arrays)) for i in range(count)]
+            return _stacked(results)
+        self._bind(entry, generation[0], program)
+        bound, self._program = self._program, None
+        assert bound is not None
+        if self._device_params is not None:
+            self._device_params.changed = True
+        result = bound(*arrays)
+        return result if self._aux is None else self._with_aux(result)
+
+    def _repeat(self, entry: _Entry, count: int) -> Any:
+        """The program that runs `count` steps in one launch; None if there is none."""
+        key = entry.compiled, count
+        if key not in self._repeated:
+            while len(self._repeated) >= _MOST_REPEATED:
+                del self._repeated[next(iter(self._repeated))]
+            executable = entry.compiled._executable
+            repeated = getattr(executable, "repeated", None)
+            self._repeated[key] = None if repeated is None or count == 1 else repeated(count)
+        return self._repeated[key]
 
     def _with_aux(self, results: Any) -> tuple[Any, Any]:
         """The loss, and the auxiliary results as the loss function returns them."""
@@ -326,10 +376,13 @@ class TrainStep(Sealed):
         self.compiled.save(path, weights, key=key)
 
     def _entry(self, batch: Sequence[Any]) -> _Entry:
+        return self._entry_of([_type_of(array) for array in batch])
+
+    def _entry_of(self, types: Sequence[TensorType]) -> _Entry:
         try:
             version = generation[0]
-            leaves = tuple((_type_of(array), False) for array in batch)
-            names = [f"x{i}" for i in range(len(batch))]
+            leaves = tuple((type_, False) for type_ in types)
+            names = [f"x{i}" for i in range(len(types))]
             entry = self._axes.find(None, names, leaves, self._find)
         except NovaError as error:
             raise error.located(str(user_location())) from None
@@ -354,7 +407,7 @@ class TrainStep(Sealed):
         while len(self._entries) > knobs.get("jit_programs"):
             del self._entries[next(iter(self._entries))]
 
-    def _bind(self, entry: _Entry, version: int) -> None:
+    def _bind(self, entry: _Entry, version: int, program: Any = None) -> None:
         """The fast path of later calls."""
         arrays: tuple[Any, ...] = ()
         if self._device_params is not None:
@@ -362,7 +415,7 @@ class TrainStep(Sealed):
             arrays = self._device_params.upload(entry.placed)
             version += generation[0] - before  # parameters that are on the device from now on
         self._program = BoundProgram(
-            entry.compiled._program, entry.captured, self._roots, entry.state, version, None, arrays
+            program or entry.compiled._program, entry.captured, self._roots, entry.state, version, None, arrays
         )
 
     def _check_params(self) -> None:
@@ -442,6 +495,7 @@ class TrainStep(Sealed):
                 target=self._target,
                 tune=self._tune,
                 run_mode=self._run_mode,
+                launch=self._launch,
             )
         device = compiled.native_device
         if device is None:
@@ -556,6 +610,15 @@ def _evaluated(loss: Loss, model: Module, *batch: Any) -> Any:
     """The loss function with the model bound: what `evaluate` compiles."""
     with no_grad():
         return loss(model, *batch)
+
+
+def _stacked(results: Sequence[Any]) -> Any:
+    """The results of several steps as arrays with a first axis for the steps."""
+    if isinstance(results[0], tuple):
+        flat = [flatten(result) for result in results]
+        leaves = [np.stack(column) for column in zip(*(f[0] for f in flat), strict=True)]
+        return unflatten(flat[0][1], leaves)
+    return np.stack(results)
 
 
 def _type_of(array: Any) -> TensorType:

@@ -123,6 +123,10 @@ typedef struct nova_device_source {
     size_t argument_count;
     size_t output_count;
     nova_device_loops loops;
+    /* A run of a program with a persistent kernel repeats it: its first `stacked_count` arguments,
+     * and its outputs that alias none, have a part for each repetition. 0: once. */
+    uint64_t repeats;
+    size_t stacked_count;
 } nova_device_source;
 
 /* Loads code and constants; the caller owns *program. Thread-safe. */

@@ -356,8 +356,8 @@ static nova_status launch_run_steps(nova_device_run *r, nova_device_graph *graph
 nova_status nova_run_launch(nova_device_run *r)
 {
     /* A trace has the times of kernels: they are launched one by one. */
-    if (r->program->persistent != NULL && r->trace == NULL)
-        return nova_run_persistent(r, 1);
+    if (r->program->persistent != NULL && (r->trace == NULL || r->program->repeats > 1))
+        return nova_run_persistent(r);
     nova_device_graph *graph;
     nova_status status = launch_prepare_graph(r, &graph);
     if (status == NOVA_OK)

@@ -204,6 +204,8 @@ static nova_status program_keep_signature(nova_device_program *program,
     if (!program->nbytes || !program->alias || !program->donated || !program->functions ||
         !program->launches || !program->first_maps)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
+    program->repeats = source->repeats > 0 ? source->repeats : 1;
+    program->stacked_count = source->stacked_count;
     program->argument_count = arguments;
     program->output_count = outputs;
     for (size_t i = 0; i < arguments; i++) {

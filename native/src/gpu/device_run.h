@@ -53,8 +53,8 @@ uint32_t nova_launch_find_ranges(const nova_tables *tables, const nova_launch_re
 /* Sorts ranges and merges overlapping ones: returns their number. */
 uint32_t nova_ranges_merge(nova_device_range *ranges, uint32_t count);
 
-/* persistent.c: runs all launches as tasks of the persistent kernel, `steps` times in a row. */
-nova_status nova_run_persistent(nova_device_run *r, uint64_t steps);
+/* persistent.c: runs all launches as tasks of the persistent kernel. */
+nova_status nova_run_persistent(nova_device_run *r);
 
 /* The address of a buffer on the device, in this run. */
 uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer);

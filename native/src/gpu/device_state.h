@@ -264,6 +264,8 @@ struct nova_device_program {
     int64_t *nbytes;              /* of arguments, then outputs */
     int32_t *alias;               /* of outputs: the donated argument, or -1 */
     bool *donated;                /* of arguments */
+    uint64_t repeats; /* of the program in a run */
+    size_t stacked_count; /* arguments with a part for each repetition: the first ones */
     size_t argument_count, output_count;
     pthread_mutex_t mutex; /* guards the two below */
     nova_device_execution *idle;

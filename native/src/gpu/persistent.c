@@ -23,6 +23,12 @@ typedef struct {
     uint32_t row, count; /* tasks of that row which must have run */
 } persistent_wait;
 
+/* An argument of a launch: a pointer, or the value of a size. In each repetition of the program it
+ * moves on by the stride. */
+typedef struct {
+    uint64_t value, stride;
+} persistent_argument;
+
 struct nova_persistent_plan {
     uint32_t kernel, blocks; /* number in the tables; of the resident launch */
     uint32_t row_count, wait_count;
@@ -152,8 +158,8 @@ static nova_status persistent_fill(const nova_device_program *program, nova_pers
     }
     free(reached);
     plan->waits_at = plan->row_count * sizeof *plan->rows;
-    plan->arguments_at = plan->waits_at + plan->wait_count * sizeof *plan->waits;
-    plan->counters_at = plan->arguments_at + tables->header->operand_count * sizeof(uint64_t);
+    plan->arguments_at = (plan->waits_at + plan->wait_count * sizeof *plan->waits + 15) / 16 * 16;
+    plan->counters_at = plan->arguments_at + tables->header->operand_count * sizeof(persistent_argument);
     plan->size = plan->counters_at + (plan->row_count + UINT64_C(2)) * sizeof(uint32_t);
     return NOVA_OK;
 }
@@ -162,8 +168,11 @@ nova_status nova_persistent_prepare(nova_device_program *program, nova_error *er
 {
     const nova_tables *tables = &program->tables;
     uint32_t kernel = persistent_find_kernel(tables), rows = program->launch_count;
-    if (kernel == tables->header->kernel_count || rows == 0)
-        return NOVA_OK;
+    if (rows == 0 || kernel == tables->header->kernel_count)
+        return program->repeats == 1 || rows == 0
+                   ? NOVA_OK
+                   : nova_fail(error, NOVA_INVALID_ARGUMENT, "",
+                               "a program without a persistent kernel cannot be repeated");
     if (program->step_count != 1 || program->steps[0].type != NOVA_DEVICE_STEP)
         return nova_fail(error, NOVA_REFUSED, "tables-persistent",
                          "a persistent kernel in a program with host kernels or loops");
@@ -263,19 +272,34 @@ static nova_status persistent_choose(nova_device_run *r, persistent_binding **bi
     return NOVA_OK;
 }
 
+/* Bytes from the part of a buffer for one repetition to the next: 0 for what all share. */
+static uint64_t persistent_stride(const nova_device_program *program, const nova_buffer *buffer)
+{
+    size_t slot = buffer->value;
+    if (buffer->kind == NOVA_OUTPUT && program->alias[slot] >= 0)
+        slot = (size_t)program->alias[slot];
+    else if (buffer->kind == NOVA_OUTPUT)
+        return (uint64_t)program->nbytes[program->argument_count + slot] / program->repeats;
+    else if (buffer->kind != NOVA_ARGUMENT)
+        return 0;
+    return slot < program->stacked_count ? (uint64_t)program->nbytes[slot] / program->repeats : 0;
+}
+
 static nova_status persistent_upload(nova_device_run *r, persistent_binding *binding)
 {
     const nova_persistent_plan *plan = r->program->persistent;
     const nova_tables *tables = &r->program->tables;
     nova_persistent_state *state = r->execution->persistent;
-    uint64_t *arguments = r->execution->pointers;
-    uint32_t count = tables->header->operand_count;
+    persistent_argument *arguments = (void *)(state->image + plan->arguments_at);
     memset(binding->slots, 0xff, persistent_slots_size(r->program)); /* invalid until it succeeds */
-    for (uint32_t i = 0; i < count; i++)
-        arguments[i] = nova_run_address(r, &tables->buffers[tables->operands[i]]);
+    for (uint32_t i = 0; i < tables->header->operand_count; i++) {
+        const nova_buffer *buffer = &tables->buffers[tables->operands[i]];
+        arguments[i] = (persistent_argument){
+            nova_run_address(r, buffer),
+            r->program->repeats > 1 ? persistent_stride(r->program, buffer) : 0};
+    }
     memcpy(state->image, plan->rows, plan->waits_at);
-    memcpy(state->image + plan->waits_at, plan->waits, plan->arguments_at - plan->waits_at);
-    memcpy(state->image + plan->arguments_at, arguments, count * sizeof *arguments);
+    memcpy(state->image + plan->waits_at, plan->waits, plan->wait_count * sizeof *plan->waits);
     memset(state->image + plan->counters_at, 0, plan->size - plan->counters_at);
     nova_status status =
         nova_double_buffer_upload(r->device, state->buffer, binding->block->address, state->image,
@@ -317,7 +341,8 @@ static uint32_t persistent_find_ranges(const nova_device_run *r, const persisten
             if (buffer->kind != NOVA_SIZES)
                 ranges[count++] = (nova_device_range){
                     .address = nova_run_address(r, buffer),
-                    .size = buffer->nbytes,
+                    .size = buffer->nbytes +
+                            (r->program->repeats - 1) * persistent_stride(r->program, buffer),
                     .is_read_only = !persistent_is_written(launch, buffer, k),
                 };
         }
@@ -327,7 +352,7 @@ static uint32_t persistent_find_ranges(const nova_device_run *r, const persisten
     return nova_ranges_merge(ranges, count);
 }
 
-nova_status nova_run_persistent(nova_device_run *r, uint64_t steps)
+nova_status nova_run_persistent(nova_device_run *r)
 {
     nova_driver *driver = r->device->driver;
     const nova_persistent_plan *plan = r->program->persistent;
@@ -341,7 +366,7 @@ nova_status nova_run_persistent(nova_device_run *r, uint64_t steps)
     uint64_t tables = binding->block->address;
     const uint64_t arguments[] = {
         tables,          tables + plan->arguments_at, tables + plan->waits_at, tables + plan->counters_at,
-        plan->row_count, steps};
+        plan->row_count, r->program->repeats};
     const nova_kernel_call call = {
         .function = r->program->functions[plan->kernel],
         .shape = &shape,

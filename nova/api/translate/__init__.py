@@ -55,6 +55,7 @@ def translate(
     tune: float | None = None,
     cubin: bool | None = None,
     recorder: Recorder | None = None,
+    launch: str | None = None,
 ) -> Translation:
     """Compile a program for one or several targets, to one file.
 
@@ -71,7 +72,8 @@ def translate(
     `asm`, `obj`). With `cubin`, the file holds device code as cubins as well as PTX
     (docs/devices.md). `tune` is the time limit in seconds for trying schedules on this machine
     (docs/tuning.md). `recorder` receives each stage when it is reached, and keeps them if one
-    fails. See docs/importing.md.
+    fails. `launch` says how GPUs run the kernels of the program, as in `nova.compile`. See
+    docs/importing.md.
     """
     if not isinstance(source, Compiled):
         # A training step stands for its most recently used program.
@@ -90,7 +92,7 @@ def translate(
     }
     check_types(options)
     names = [targets] if isinstance(targets, str) else list(targets)
-    settings = settings_of(names, fast_math, tune, cubin)
+    settings = settings_of(names, fast_math, tune, cubin, launch)
     emit = checked_stage(emit or "so", EMITS, "emit")
     start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
     carried = None

@@ -94,7 +94,11 @@ def _argument_shape(value: Any) -> ArgumentShape:
 
 
 def settings_of(
-    targets: Sequence[str], fast_math: bool | None, tune: float | None, cubin: bool | None
+    targets: Sequence[str],
+    fast_math: bool | None,
+    tune: float | None,
+    cubin: bool | None,
+    launch: str | None = None,
 ) -> list[Settings]:
     if not targets:
         raise TargetError("no target to compile for", hint="targets=('cpu',) is this machine")
@@ -113,7 +117,9 @@ def settings_of(
             f"cubins are code for devices, and there is none for {', '.join(targets)}",
             hint="give a target such as cuda:sm_90a",
         )
-    settings = [current_settings(name, fast_math, tune=tune, cubin=cubin) for name in targets]
+    settings = [
+        current_settings(name, fast_math, tune=tune, cubin=cubin, launch=launch) for name in targets
+    ]
     return [replace(entry, tune=entry.tune / len(targets)) for entry in settings]
 
 

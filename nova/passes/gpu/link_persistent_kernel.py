@@ -211,19 +211,24 @@ def _case_text(number: int, launch: Launch, types: list[str]) -> str:
     """The code that runs one task of a launch: loads its parameters, and calls its function."""
     lines, names = [], []
     for i, kind in enumerate(types):
-        at, value = f"%at{number}_{i}", f"%p{number}_{i}"
-        lines.append(
-            f"{at} = llvm.getelementptr %row_arguments[{i}] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i64"
-        )
+        name = f"{number}_{i}"
+        lines += [
+            f"%at{name} = llvm.getelementptr %row_arguments[{i}] : (!llvm.ptr<1>) -> "
+            "!llvm.ptr<1>, vector<2xi64>",
+            f"%pair{name} = llvm.load %at{name} {{alignment = 16 : i64}} : "
+            "!llvm.ptr<1> -> vector<2xi64>",
+            f"%base{name} = llvm.extractelement %pair{name}[%c0 : i32] : vector<2xi64>",
+        ]
         if kind == "!llvm.ptr":
-            # A pointer to global memory: LLVM then knows it of the accesses of the task.
-            lines.append(f"%g{number}_{i} = llvm.load {at} : !llvm.ptr<1> -> !llvm.ptr<1>")
-            lines.append(
-                f"{value} = llvm.addrspacecast %g{number}_{i} : !llvm.ptr<1> to !llvm.ptr"
-            )
-        else:
-            lines.append(f"{value} = llvm.load {at} : !llvm.ptr<1> -> {kind}")
-        names.append(value)
+            lines += [
+                f"%stride{name} = llvm.extractelement %pair{name}[%c1 : i32] : vector<2xi64>",
+                f"%offset{name} = llvm.mul %stride{name}, %wide_step : i64",
+                f"%address{name} = llvm.add %base{name}, %offset{name} : i64",
+                # A pointer to global memory: LLVM then knows it of the accesses of the task.
+                f"%global{name} = llvm.inttoptr %address{name} : i64 to !llvm.ptr<1>",
+                f"%p{name} = llvm.addrspacecast %global{name} : !llvm.ptr<1> to !llvm.ptr",
+            ]
+        names.append(f"%{'p' if kind == '!llvm.ptr' else 'base'}{name}")
     call = (
         f"llvm.call @{_task_name(number)}({', '.join([*names, '%task'])}) : "
         f"({', '.join([*types, 'i32'])}) -> ()"
@@ -262,6 +267,7 @@ gpu.module @{name} {{
       llvm.br ^step(%c0 : i32)
     ^step(%step: i32):
       %epoch = llvm.add %step, %c1 : i32
+      %wide_step = llvm.zext %step : i32 to i64
       llvm.br ^row(%c0 : i32)
     ^row(%row: i32):
       %row_at = llvm.getelementptr %rows[%row, 0] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, !llvm.array<8 x i32>
@@ -305,7 +311,7 @@ gpu.module @{name} {{
       nvvm.barrier
       %at3 = llvm.getelementptr %row_at[3] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
       %argument_first = llvm.load %at3 : !llvm.ptr<1> -> i32
-      %row_arguments = llvm.getelementptr %arguments[%argument_first] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i64
+      %row_arguments = llvm.getelementptr %arguments[%argument_first] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, vector<2xi64>
       llvm.br ^run(%first_task, %c0 : i32, i32)
     ^run(%task: i32, %ran: i32):
       llvm.switch %kernel : i32, ^ran [{targets}]{cases}

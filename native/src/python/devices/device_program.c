@@ -9,10 +9,14 @@ typedef struct {
 
 static bool device_program_load(ProgramObject *self, const Signature *signature,
                                 nova_device_code code, const Py_buffer *constants,
-                                const Sizes *sizes, int loops)
+                                const Sizes *sizes, int loops, Py_ssize_t repeats)
 {
     nova_error error;
     nova_tables tables;
+    size_t stacked = repeats > 1 ? (size_t)self->input_count : 0;
+    for (size_t i = 0; repeats > 1 && i < signature->arg_count + signature->output_count; i++)
+        if (i < stacked || (i >= signature->arg_count && signature->tensors[i].alias < 0))
+            signature->nbytes[i] /= repeats; /* that of one repetition, for the tables */
     if (!check_tables(self, signature, (uint64_t)constants->len, &tables))
         return false;
     const nova_device_source source = {
@@ -29,6 +33,8 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
         .argument_count = signature->arg_count,
         .output_count = signature->output_count,
         .loops = (nova_device_loops)loops,
+        .repeats = (uint64_t)repeats,
+        .stacked_count = stacked,
     };
     const DeviceObject *device = (const DeviceObject *)self->device;
     nova_status status;
@@ -44,7 +50,7 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"device", "tables",  "kind",    "arch",        "code",  "constants",
                             "args",   "outputs", "convert", "input_count", "image", "report",
-                            "sizes",  "shares",  "loops",   NULL};
+                            "sizes",  "shares",  "loops",   "repeats",     NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
@@ -52,10 +58,11 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
     PyObject *shares = NULL;
     Sizes sizes = {0};
     int loops = NOVA_LOOPS_AUTO;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*Oi:on_device", names,
+    Py_ssize_t repeats = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*Oin:on_device", names,
                                      device_type, &device, &tables, &kind, &arch, &code, &constants,
                                      &arg_rows, &output_rows, &convert, &input_count, &host,
-                                     &report, &sizes.values, &shares, &loops))
+                                     &report, &sizes.values, &shares, &loops, &repeats))
         return NULL;
     if (host == Py_None)
         host = NULL;
@@ -71,6 +78,8 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_ValueError, "sizes are not 8-byte aligned");
     else if (loops < NOVA_LOOPS_AUTO || loops > NOVA_LOOPS_HOST)
         PyErr_SetString(PyExc_ValueError, "loops is not one of 0, 1 and 2");
+    else if (repeats < 1)
+        PyErr_SetString(PyExc_ValueError, "repeats is less than 1");
     else
         self = program_allocate((PyTypeObject *)type, convert, report);
     sizes.shares = (const ProgramObject *)shares;
@@ -89,7 +98,7 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         Signature signature = {0};
         created = read_signature(self, arg_rows, output_rows, &signature) &&
                   hold_tables(self, tables) &&
-                  device_program_load(self, &signature, image, &constants, &sizes, loops);
+                  device_program_load(self, &signature, image, &constants, &sizes, loops, repeats);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);
