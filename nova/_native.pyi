@@ -69,6 +69,7 @@ def sim_run(
     most_steps: int,
     check_races: bool,
     schedule: int,
+    is_cooperative: bool,
     /,
 ) -> tuple[int, tuple[Any, ...] | None]: ...
 

@@ -171,18 +171,16 @@ def compile_plan(
 ) -> Compiled:
     """Compile a plan, or the text of a plan. `name` is its name in log lines.
 
-    `specialize` and `launch` are those of `nova.compile`. With `run_mode="sim"` a device program runs on the
-    simulator. `device` is the name of the device to run on; without a target the program is
-    compiled for that device.
+    `specialize` and `launch` are those of `nova.compile`. With `run_mode="sim"` a device program
+    runs on the simulator. `device` is the name of the device to run on; without a target the
+    program is compiled for that device.
     """
     is_text = isinstance(plan, str)
     if isinstance(plan, str):
         plan = parse_plan(plan)
     if target is None and device is not None:
         target = f"cuda:{local_architecture(device)}"
-    settings = current_settings(
-        local_target(target), fast_math, max_workspace, tune, launch=launch
-    )
+    settings = current_settings(local_target(target), fast_math, max_workspace, tune, launch=launch)
     if specialize is not None:
         settings = replace(settings, specialize=read_specialize(specialize, plan.dims))
         if settings.specialize and parse_target(settings.target).is_device:

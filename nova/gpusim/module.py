@@ -18,6 +18,7 @@ MOST_SHARED = 227 << 10
 """The limit on shared memory of a block, in bytes."""
 MOST_STEPS = 200_000_000
 """The limit on instructions of a warp; beyond it a loop counts as infinite."""
+_MOST_RESIDENT = 16
 _MOST_BLOCKS = 1 << 25
 
 
@@ -52,18 +53,21 @@ class SimModule:
         most_steps: int = MOST_STEPS,
         check_races: bool = True,
         schedule: int = 0,
+        cooperative: bool = False,
     ) -> int:
         """Run a kernel to its end; returns the number of instructions of all warps.
 
         `shared_bytes` is the size of dynamic shared memory; `arguments` are the parameters, packed
         in PTX layout; `cluster` are the blocks of a cluster, unless the kernel has a
         `.reqnctapercluster`. `schedule` says when asynchronous operations happen: 0 as late as
-        allowed, 1 as early, another number picks for each of them pseudo-randomly. The first error
-        of the kernel is a `SimulationError`; its writes until then stay.
+        allowed, 1 as early, another number picks for each of them pseudo-randomly. With
+        `cooperative` all blocks run at once, in an order that `schedule` chooses too, and may wait
+        for each other; their memory is ordered by release and acquire. The first error of the
+        kernel is a `SimulationError`; its writes until then stay.
         """
         kernel = self.kernel(name)
         sizes = _three(grid), _three(block), _three(cluster or kernel.cluster or (1,))
-        _check_launch(kernel, *sizes, shared_bytes, arguments)
+        _check_launch(kernel, *sizes, shared_bytes, arguments, cooperative)
         ranges = memory.ranges
         if self.addresses:
             ranges = np.sort(np.concatenate([ranges, self._globals.ranges]), order="start")
@@ -84,6 +88,7 @@ class SimModule:
             most_steps,
             check_races,
             schedule,
+            cooperative,
         )
         if record is not None:
             raise fault_error(read_fault(record, name, self.lines), memory)
@@ -108,6 +113,7 @@ def _check_launch(
     cluster: tuple[int, int, int],
     shared_bytes: int,
     arguments: bytes,
+    cooperative: bool,
 ) -> None:
     """Refuse launches that the driver would refuse."""
     threads, blocks = math.prod(block), math.prod(grid)
@@ -116,6 +122,8 @@ def _check_launch(
         wrong = f"a block of {block} threads"
     elif min(grid) < 1 or blocks >= _MOST_BLOCKS or max(grid[1:]) > 65535:
         wrong = f"a grid of {grid} blocks"
+    elif cooperative and blocks > _MOST_RESIDENT:
+        wrong = f"a cooperative grid of {grid} blocks"
     elif kernel.required is not None and kernel.required != block:
         wrong = f"a block of {block} threads where {kernel.required} are required"
     elif kernel.most_threads is not None and threads > kernel.most_threads:

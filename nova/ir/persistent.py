@@ -16,11 +16,6 @@ from nova.ir.diagnostics import place_of
 from nova.ir.launches import Launch, read_launch
 from nova.ir.walk import find_ops, kernels, main_function
 
-PERSISTENT_KERNEL = "nova_persistent"
-"""The symbol of the kernel; the runtime finds it by this name."""
-TASK_THREADS = 256
-"""Threads of its blocks: the most that a task can have."""
-
 
 def check_persistent(module: ir.Module) -> None:
     """Raise LoweringError for a program at the stage `outlined` that needs launches of its own."""
@@ -38,10 +33,7 @@ def persistent_launches(module: ir.Module) -> list[Launch]:
     launches = []
     for kernel in kernels(module):
         for op in find_ops(kernel, "gpu.launch_func") if kernel.name.value in called else ():
-            launch = read_launch(op, 1)
-            if launch.block[0] > TASK_THREADS or launch.block[1:] != (1, 1):
-                raise _refusal(f"@{kernel.name.value}, of {launch.block} threads,", kernel)
-            launches.append(launch)
+            launches.append(read_launch(op, 1))
     return launches
 
 

@@ -270,8 +270,9 @@ class TrainStep(Sealed):
         lengths = {type_.shape[0] if type_.shape else None for type_ in types}
         count = next(iter(lengths), None)
         if len(lengths) != 1 or not isinstance(count, int) or count < 1:
+            listed = ", ".join(map(str, types))
             raise GraphError(
-                f"run_many takes arrays with one part for each step, not {', '.join(map(str, types))}",
+                f"run_many takes arrays with one part for each step, not {listed}",
                 where=str(user_location()),
                 hint="stack the batches along a first axis, which has the same size in all arrays",
             )
@@ -415,7 +416,13 @@ class TrainStep(Sealed):
             arrays = self._device_params.upload(entry.placed)
             version += generation[0] - before  # parameters that are on the device from now on
         self._program = BoundProgram(
-            program or entry.compiled._program, entry.captured, self._roots, entry.state, version, None, arrays
+            program or entry.compiled._program,
+            entry.captured,
+            self._roots,
+            entry.state,
+            version,
+            None,
+            arrays,
         )
 
     def _check_params(self) -> None:

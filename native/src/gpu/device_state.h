@@ -185,11 +185,11 @@ typedef struct nova_device_execution {
     /* of launches with tensor maps, and the address that each is encoded for */
     nova_encoded_map *maps;
     uint64_t *map_addresses;
-    nova_device_range *ranges;  /* one for each operand, if the driver checks accesses */
-    char *host_shadow;          /* pinned: see nova_hybrid_layout; NULL when there is none */
-    void **copies;              /* events, one for each step of copies: they have ended */
-    void *host_shadow_released; /* event: the copies of the last run have ended */
-    bool host_shadow_is_busy;   /* whether that was recorded and not waited for */
+    nova_device_range *ranges;         /* one for each operand, if the driver checks accesses */
+    char *host_shadow;                 /* pinned: see nova_hybrid_layout; NULL when there is none */
+    void **copies;                     /* events, one for each step of copies: they have ended */
+    void *host_shadow_released;        /* event: the copies of the last run have ended */
+    bool host_shadow_is_busy;          /* whether that was recorded and not waited for */
     nova_persistent_state *persistent; /* NULL: not used yet */
     unsigned graph_count;
     nova_device_graph graphs[NOVA_DEVICE_GRAPHS];
@@ -255,16 +255,16 @@ struct nova_device_program {
     uint32_t step_count;
     uint32_t device_count; /* steps of the device */
     nova_device_region *regions;
-    uint32_t control_count;       /* control steps */
-    nova_device_loops loops;      /* who decides them */
-    nova_device_block *positions; /* the numbers from 0 on; NULL: no loop needs them */
+    uint32_t control_count;           /* control steps */
+    nova_device_loops loops;          /* who decides them */
+    nova_device_block *positions;     /* the numbers from 0 on; NULL: no loop needs them */
     nova_persistent_plan *persistent; /* NULL: launches run as a graph */
-    bool has_graphs;              /* whether any of them is worth a graph */
-    bool has_single;              /* whether any of them is not */
-    int64_t *nbytes;              /* of arguments, then outputs */
-    int32_t *alias;               /* of outputs: the donated argument, or -1 */
-    bool *donated;                /* of arguments */
-    uint64_t repeats; /* of the program in a run */
+    bool has_graphs;                  /* whether any of them is worth a graph */
+    bool has_single;                  /* whether any of them is not */
+    int64_t *nbytes;                  /* of arguments, then outputs */
+    int32_t *alias;                   /* of outputs: the donated argument, or -1 */
+    bool *donated;                    /* of arguments */
+    uint64_t repeats;                 /* of the program in a run */
     size_t stacked_count; /* arguments with a part for each repetition: the first ones */
     size_t argument_count, output_count;
     pthread_mutex_t mutex; /* guards the two below */

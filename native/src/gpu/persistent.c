@@ -159,7 +159,8 @@ static nova_status persistent_fill(const nova_device_program *program, nova_pers
     free(reached);
     plan->waits_at = plan->row_count * sizeof *plan->rows;
     plan->arguments_at = (plan->waits_at + plan->wait_count * sizeof *plan->waits + 15) / 16 * 16;
-    plan->counters_at = plan->arguments_at + tables->header->operand_count * sizeof(persistent_argument);
+    plan->counters_at =
+        plan->arguments_at + tables->header->operand_count * sizeof(persistent_argument);
     plan->size = plan->counters_at + (plan->row_count + UINT64_C(2)) * sizeof(uint32_t);
     return NOVA_OK;
 }
@@ -244,8 +245,7 @@ static nova_status persistent_make_state(nova_device_run *r)
     if (state == NULL)
         return nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     state->image = calloc(1, plan->size);
-    state->ranges =
-        calloc(r->program->tables.header->operand_count + 1, sizeof *state->ranges);
+    state->ranges = calloc(r->program->tables.header->operand_count + 1, sizeof *state->ranges);
     if (state->image == NULL || state->ranges == NULL)
         return nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
     return nova_double_buffer_take(r->device, &state->buffer, r->error);
@@ -364,9 +364,12 @@ nova_status nova_run_persistent(nova_device_run *r)
     nova_device_launch shape = r->program->tables.devices[plan->kernel];
     shape.grid[0] = plan->blocks;
     uint64_t tables = binding->block->address;
-    const uint64_t arguments[] = {
-        tables,          tables + plan->arguments_at, tables + plan->waits_at, tables + plan->counters_at,
-        plan->row_count, r->program->repeats};
+    const uint64_t arguments[] = {tables,
+                                  tables + plan->arguments_at,
+                                  tables + plan->waits_at,
+                                  tables + plan->counters_at,
+                                  plan->row_count,
+                                  r->program->repeats};
     const nova_kernel_call call = {
         .function = r->program->functions[plan->kernel],
         .shape = &shape,

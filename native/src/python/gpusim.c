@@ -47,7 +47,7 @@ static bool gpusim_fits(const Arguments *arguments, const sim_launch *launch)
            gpusim_is_array_of(&arguments->constants, sizeof(uint64_t)) &&
            gpusim_is_array_of(&arguments->ranges, sizeof(sim_range)) &&
            (size_t)arguments->params.len < UINT32_MAX && threads > 0 && threads <= 1024 &&
-           blocks > 0 && blocks < MOST_BLOCKS;
+           blocks > 0 && blocks < (launch->is_cooperative ? MOST_RESIDENT + 1 : MOST_BLOCKS);
 }
 
 PyObject *describe_fault(const sim_fault *fault)
@@ -68,15 +68,17 @@ PyObject *module_sim_run(PyObject *module, PyObject *args)
     sim_kernel kernel = {0};
     sim_launch launch = {0};
     unsigned long long most_steps;
-    int check_races;
-    if (!PyArg_ParseTuple(args, "y*y*y*(IIII)y*y*(III)(III)(III)IKpI:sim_run", &arguments.code,
+    int check_races, is_cooperative;
+    if (!PyArg_ParseTuple(args, "y*y*y*(IIII)y*y*(III)(III)(III)IKpIp:sim_run", &arguments.code,
                           &arguments.operands, &arguments.constants, &kernel.register_words,
                           &kernel.shared_bytes, &kernel.local_bytes, &kernel.thread_registers,
                           &arguments.ranges, &arguments.params, &launch.grid[0], &launch.grid[1],
                           &launch.grid[2], &launch.block[0], &launch.block[1], &launch.block[2],
                           &launch.cluster[0], &launch.cluster[1], &launch.cluster[2],
-                          &launch.dynamic_shared, &most_steps, &check_races, &launch.schedule))
+                          &launch.dynamic_shared, &most_steps, &check_races, &launch.schedule,
+                          &is_cooperative))
         return NULL;
+    launch.is_cooperative = (uint8_t)is_cooperative;
     PyObject *result = NULL;
     if (!gpusim_fits(&arguments, &launch)) {
         PyErr_SetString(PyExc_ValueError, "these arrays are not a launch");

@@ -18,6 +18,7 @@ from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
 from nova.codegen.common.tile_local import is_tile_local_alloca, static_part
 from nova.codegen.gpu.block_ops import SharedMemory, element_bytes
+from nova.codegen.gpu.persistent_kernel import TASK_THREADS
 from nova.core.sizes import SizeExpr
 from nova.core.targets import Target
 from nova.ir.bindings import ir, memref
@@ -25,7 +26,6 @@ from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.clone import clone_into
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import is_generic_op, shape_of
-from nova.ir.persistent import TASK_THREADS
 from nova.ir.symbolic.size_table import decoded, is_number, typical
 from nova.ir.walk import every_op
 

@@ -21,6 +21,7 @@ from nova.artifact.tables import (
 )
 from nova.artifact.write import Variant
 from nova.codegen.common.size_loads import symbolic_numbers
+from nova.codegen.gpu.persistent_kernel import PERSISTENT_KERNEL, TASK_THREADS
 from nova.compiler.hybrid.copies import Step
 from nova.compiler.hybrid.split import join_host, pinned_functions
 from nova.compiler.symbolic_tables import read_sizes
@@ -35,12 +36,7 @@ from nova.ir.control_flow.functions import control_functions, host_functions, is
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.launches import find_constant, read_launch
-from nova.ir.persistent import (
-    PERSISTENT_KERNEL,
-    TASK_THREADS,
-    check_persistent,
-    persistent_launches,
-)
+from nova.ir.persistent import check_persistent, persistent_launches
 from nova.ir.symbolic.size_table import SizeTable, decoded
 from nova.ir.tensor_maps import parse_row
 from nova.ir.walk import find_function, find_ops, kernels

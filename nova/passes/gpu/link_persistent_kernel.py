@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from nova.codegen.gpu.persistent_kernel import TASK_THREADS, Task, kernel_text, task_name
 from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
 from nova.ir.launches import Launch
-from nova.ir.persistent import (
-    PERSISTENT_KERNEL,
-    TASK_THREADS,
-    check_persistent,
-    persistent_launches,
-)
+from nova.ir.persistent import check_persistent, persistent_launches
 from nova.ir.walk import every_op, find_ops
 from nova.passes.base import Pass
 
@@ -50,7 +46,7 @@ class LinkPersistentKernel(Pass):
                 part.attributes["sym_name"].value: part for part in find_ops(module, "gpu.module")
             }
             functions = [_device_function(parts, launch) for launch in launches]
-            parsed = ir.Module.parse(_module_text(launches, functions))
+            parsed = ir.Module.parse(kernel_text(list(map(_task, launches, functions))))
             with ir.InsertionPoint(module.body):
                 linked = parsed.body.operations[0].operation.clone()
             kernel, *declarations = [op.operation for op in linked.regions[0].blocks[0].operations]
@@ -68,6 +64,13 @@ def _device_function(parts: dict[str, Any], launch: Launch) -> Any:
         if op.operation.name == "llvm.func" and op.attributes["sym_name"].value == name:
             return op.operation
     raise LoweringError(f"the module has no device function @{name}")
+
+
+def _task(launch: Launch, function: Any) -> Task:
+    if launch.block[0] > TASK_THREADS or (*launch.grid[1:], *launch.block[1:]) != (1, 1, 1, 1):
+        raise _not_a_task(launch.op, f"{launch.grid} blocks of {launch.block} threads")
+    types = (str(argument.type) for argument in function.regions[0].blocks[0].arguments)
+    return Task(tuple(types), launch.block[0])
 
 
 def _copy_variables(parts: dict[str, Any], launches: list[Launch]) -> None:
@@ -88,7 +91,7 @@ def _copy_variables(parts: dict[str, Any], launches: list[Launch]) -> None:
 
 def _make_task(function: Any, number: int, launch: Launch) -> None:
     """Turn a copy of a device function into a task: its last parameter is its block."""
-    function.attributes["sym_name"] = ir.StringAttr.get(_task_name(number))
+    function.attributes["sym_name"] = ir.StringAttr.get(task_name(number))
     for name in list(function.attributes):
         name = getattr(name, "name", name)
         if name.startswith(("gpu.", "nvvm.")):
@@ -138,9 +141,9 @@ def _reread_thread_index(op: Any, launch: Launch) -> None:
         ).results[0]
         if threads & (threads - 1) == 0:  # LLVM learns its range
             mask = _constant(threads - 1)
-            index = ir.Operation.create(
-                "llvm.and", results=[i32], operands=[index, mask]
-            ).results[0]
+            index = ir.Operation.create("llvm.and", results=[i32], operands=[index, mask]).results[
+                0
+            ]
     op.results[0].replace_all_uses_with(index)
     op.erase()
 
@@ -179,193 +182,3 @@ def _not_a_task(op: Any, what: str) -> LoweringError:
         where=place_of(op.location),
         hint="compile the program with launch='graph'",
     )
-
-
-# --- the kernel -----------------------------------------------------------------------------------
-
-
-def _task_name(number: int) -> str:
-    return f"nova_task_{number}"
-
-
-def _module_text(launches: list[Launch], functions: list[Any]) -> str:
-    """The text of the device module with the persistent kernel and declarations of its tasks."""
-    types = [
-        [str(argument.type) for argument in function.regions[0].blocks[0].arguments]
-        for function in functions
-    ]
-    cases = "".join(
-        _case_text(number, launch, types[number]) for number, launch in enumerate(launches)
-    )
-    targets = ", ".join(f"{number}: ^case{number}" for number in range(len(launches)))
-    tasks = "\n  ".join(
-        f"llvm.func @{_task_name(number)}({', '.join([*parameters, 'i32'])})"
-        for number, parameters in enumerate(types)
-    )
-    return _KERNEL.format(
-        name=PERSISTENT_KERNEL, threads=TASK_THREADS, cases=cases, targets=targets, tasks=tasks
-    )
-
-
-def _case_text(number: int, launch: Launch, types: list[str]) -> str:
-    """The code that runs one task of a launch: loads its parameters, and calls its function."""
-    lines, names = [], []
-    for i, kind in enumerate(types):
-        name = f"{number}_{i}"
-        lines += [
-            f"%at{name} = llvm.getelementptr %row_arguments[{i}] : (!llvm.ptr<1>) -> "
-            "!llvm.ptr<1>, vector<2xi64>",
-            f"%pair{name} = llvm.load %at{name} {{alignment = 16 : i64}} : "
-            "!llvm.ptr<1> -> vector<2xi64>",
-            f"%base{name} = llvm.extractelement %pair{name}[%c0 : i32] : vector<2xi64>",
-        ]
-        if kind == "!llvm.ptr":
-            lines += [
-                f"%stride{name} = llvm.extractelement %pair{name}[%c1 : i32] : vector<2xi64>",
-                f"%offset{name} = llvm.mul %stride{name}, %wide_step : i64",
-                f"%address{name} = llvm.add %base{name}, %offset{name} : i64",
-                # A pointer to global memory: LLVM then knows it of the accesses of the task.
-                f"%global{name} = llvm.inttoptr %address{name} : i64 to !llvm.ptr<1>",
-                f"%p{name} = llvm.addrspacecast %global{name} : !llvm.ptr<1> to !llvm.ptr",
-            ]
-        names.append(f"%{'p' if kind == '!llvm.ptr' else 'base'}{name}")
-    call = (
-        f"llvm.call @{_task_name(number)}({', '.join([*names, '%task'])}) : "
-        f"({', '.join([*types, 'i32'])}) -> ()"
-    )
-    body = "\n      ".join([*lines, call, "llvm.br ^ran"])
-    if launch.block[0] == TASK_THREADS:
-        return f"\n    ^case{number}:\n      {body}"
-    return f"""
-    ^case{number}:
-      %n{number} = llvm.mlir.constant({launch.block[0]} : i32) : i32
-      %has{number} = llvm.icmp "ult" %thread, %n{number} : i32
-      llvm.cond_br %has{number}, ^run{number}, ^ran
-    ^run{number}:
-      {body}"""
-
-
-_KERNEL = """
-gpu.module @{name} {{
-  llvm.func @{name}(%rows_: !llvm.ptr, %arguments_: !llvm.ptr, %waits_: !llvm.ptr,
-                    %counters_: !llvm.ptr, %row_count_: i64, %steps_: i64)
-      attributes {{gpu.kernel, nvvm.kernel, nvvm.maxntid = array<i32: {threads}, 1, 1>,
-                  nvvm.minctasm = 2 : i32}} {{
-      %c0 = llvm.mlir.constant(0 : i32) : i32
-      %c1 = llvm.mlir.constant(1 : i32) : i32
-      %c2 = llvm.mlir.constant(2 : i32) : i32
-      %rows = llvm.addrspacecast %rows_ : !llvm.ptr to !llvm.ptr<1>
-      %arguments = llvm.addrspacecast %arguments_ : !llvm.ptr to !llvm.ptr<1>
-      %waits = llvm.addrspacecast %waits_ : !llvm.ptr to !llvm.ptr<1>
-      %counters = llvm.addrspacecast %counters_ : !llvm.ptr to !llvm.ptr<1>
-      %row_count = llvm.trunc %row_count_ : i64 to i32
-      %steps = llvm.trunc %steps_ : i64 to i32
-      %thread = nvvm.read.ptx.sreg.tid.x : i32
-      %block = nvvm.read.ptx.sreg.ctaid.x : i32
-      %blocks = nvvm.read.ptx.sreg.nctaid.x : i32
-      %leads = llvm.icmp "eq" %thread, %c0 : i32
-      llvm.br ^step(%c0 : i32)
-    ^step(%step: i32):
-      %epoch = llvm.add %step, %c1 : i32
-      %wide_step = llvm.zext %step : i32 to i64
-      llvm.br ^row(%c0 : i32)
-    ^row(%row: i32):
-      %row_at = llvm.getelementptr %rows[%row, 0] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, !llvm.array<8 x i32>
-      %kernel = llvm.load %row_at : !llvm.ptr<1> -> i32
-      %at1 = llvm.getelementptr %row_at[1] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
-      %task_count = llvm.load %at1 : !llvm.ptr<1> -> i32
-      %at2 = llvm.getelementptr %row_at[2] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
-      %first_block = llvm.load %at2 : !llvm.ptr<1> -> i32
-      %is_after = llvm.icmp "uge" %block, %first_block : i32
-      %distance = llvm.sub %block, %first_block : i32
-      %wrapped = llvm.add %distance, %blocks : i32
-      %first_task = llvm.select %is_after, %distance, %wrapped : i1, i32
-      %has_task = llvm.icmp "ult" %first_task, %task_count : i32
-      llvm.cond_br %has_task, ^enter, ^next
-    ^enter:
-      llvm.cond_br %leads, ^wait, ^ready
-    ^wait:
-      %at4 = llvm.getelementptr %row_at[4] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
-      %wait_first = llvm.load %at4 : !llvm.ptr<1> -> i32
-      %at5 = llvm.getelementptr %row_at[5] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
-      %wait_count = llvm.load %at5 : !llvm.ptr<1> -> i32
-      %wait_end = llvm.add %wait_first, %wait_count : i32
-      llvm.br ^waits(%wait_first : i32)
-    ^waits(%w: i32):
-      %more = llvm.icmp "ult" %w, %wait_end : i32
-      llvm.cond_br %more, ^await, ^ready
-    ^await:
-      %wait_at = llvm.getelementptr %waits[%w, 0] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, !llvm.array<2 x i32>
-      %awaited = llvm.load %wait_at : !llvm.ptr<1> -> i32
-      %count_at = llvm.getelementptr %wait_at[1] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
-      %count = llvm.load %count_at : !llvm.ptr<1> -> i32
-      %needed = llvm.mul %count, %epoch : i32
-      %counter_at = llvm.getelementptr %counters[%awaited] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-      llvm.br ^poll
-    ^poll:
-      %value = llvm.inline_asm has_side_effects "ld.acquire.gpu.global.u32 $0, [$1];", "=r,l,~{{memory}}" %counter_at : (!llvm.ptr<1>) -> i32
-      %is_complete = llvm.icmp "uge" %value, %needed : i32
-      %next_wait = llvm.add %w, %c1 : i32
-      llvm.cond_br %is_complete, ^waits(%next_wait : i32), ^poll
-    ^ready:
-      nvvm.barrier
-      %at3 = llvm.getelementptr %row_at[3] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
-      %argument_first = llvm.load %at3 : !llvm.ptr<1> -> i32
-      %row_arguments = llvm.getelementptr %arguments[%argument_first] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, vector<2xi64>
-      llvm.br ^run(%first_task, %c0 : i32, i32)
-    ^run(%task: i32, %ran: i32):
-      llvm.switch %kernel : i32, ^ran [{targets}]{cases}
-    ^ran:
-      nvvm.barrier
-      %next_task = llvm.add %task, %blocks : i32
-      %ran_now = llvm.add %ran, %c1 : i32
-      %has_more = llvm.icmp "ult" %next_task, %task_count : i32
-      llvm.cond_br %has_more, ^run(%next_task, %ran_now : i32, i32), ^signal
-    ^signal:
-      llvm.cond_br %leads, ^add, ^next
-    ^add:
-      %own_at = llvm.getelementptr %counters[%row] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-      llvm.inline_asm has_side_effects "red.release.gpu.global.add.u32 [$0], $1;", "l,r,~{{memory}}" %own_at, %ran_now : (!llvm.ptr<1>, i32) -> ()
-      llvm.br ^next
-    ^next:
-      %next_row = llvm.add %row, %c1 : i32
-      %has_row = llvm.icmp "ult" %next_row, %row_count : i32
-      llvm.cond_br %has_row, ^row(%next_row : i32), ^end_step
-    ^end_step:
-      %has_step = llvm.icmp "ult" %epoch, %steps : i32
-      %grid_at = llvm.getelementptr %counters[%row_count] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-      llvm.cond_br %has_step, ^meet, ^leave
-    ^meet:
-      llvm.cond_br %leads, ^arrive, ^met
-    ^arrive:
-      llvm.inline_asm has_side_effects "red.release.gpu.global.add.u32 [$0], $1;", "l,r,~{{memory}}" %grid_at, %c1 : (!llvm.ptr<1>, i32) -> ()
-      %all = llvm.mul %blocks, %epoch : i32
-      llvm.br ^gather
-    ^gather:
-      %here = llvm.inline_asm has_side_effects "ld.acquire.gpu.global.u32 $0, [$1];", "=r,l,~{{memory}}" %grid_at : (!llvm.ptr<1>) -> i32
-      %are_here = llvm.icmp "uge" %here, %all : i32
-      llvm.cond_br %are_here, ^met, ^gather
-    ^met:
-      nvvm.barrier
-      llvm.br ^step(%epoch : i32)
-    ^leave:
-      llvm.cond_br %leads, ^depart, ^end
-    ^depart:
-      %gone_at = llvm.getelementptr %grid_at[1] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
-      %gone = llvm.inline_asm has_side_effects "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;", "=r,l,r,~{{memory}}" %gone_at, %c1 : (!llvm.ptr<1>, i32) -> i32
-      %gone_now = llvm.add %gone, %c1 : i32
-      %is_last = llvm.icmp "eq" %gone_now, %blocks : i32
-      llvm.cond_br %is_last, ^reset(%c0 : i32), ^end
-    ^reset(%i: i32):
-      %reset_at = llvm.getelementptr %counters[%i] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-      llvm.inline_asm has_side_effects "st.relaxed.gpu.global.u32 [$0], $1;", "l,r,~{{memory}}" %reset_at, %c0 : (!llvm.ptr<1>, i32) -> ()
-      %next_i = llvm.add %i, %c1 : i32
-      %reset_end = llvm.add %row_count, %c2 : i32
-      %resets = llvm.icmp "ult" %next_i, %reset_end : i32
-      llvm.cond_br %resets, ^reset(%next_i : i32), ^end
-    ^end:
-      llvm.return
-  }}
-  {tasks}
-}}
-"""

@@ -7,9 +7,9 @@
  * write and its last two readers, so a race with any of those three is found. Two blocks of
  * different clusters are ordered only if the first has released and the second acquired (a fence,
  * or an access with that semantics); which accesses precede the release is not tracked. In a
- * cooperative launch it is: what an acquire makes visible are the vector clocks that releases at the
- * same address have published, or fences anywhere. A store
- * that does not change the value does not race with the previous store. */
+ * cooperative launch it is: what an acquire makes visible are the vector clocks that releases at
+ * the same address have published, or fences anywhere. A store that does not change the value does
+ * not race with the previous store. */
 #ifndef NOVA_GPUSIM_MEMORY_RACES_H
 #define NOVA_GPUSIM_MEMORY_RACES_H
 
