@@ -67,7 +67,9 @@ def build_model(model: str) -> Path:
     return build_program(sources, flags("-O2", standard="gnu11"))
 
 
-@pytest.mark.parametrize("model", ["model_deque", "model_eventcount", "model_run"])
+@pytest.mark.parametrize(
+    "model", ["model_deque", "model_eventcount", "model_persistent", "model_run"]
+)
 def test_model_finds_nothing(model: str):
     output = run(build_model(model))
     assert "orders" in output and "failed" not in output and "not tried" not in output
@@ -80,6 +82,11 @@ def test_model_finds_nothing(model: str):
         ("model_eventcount", "weak", "failed: deadlock"),
         ("model_eventcount", "no-look", "failed: deadlock"),
         ("model_eventcount", "outside", "failed: ends == 1"),
+        ("model_persistent", "no-wait", "== written"),
+        ("model_persistent", "early", "== written"),
+        ("model_persistent", "no-meeting", "== written"),
+        ("model_persistent", "backward", "failed: no end"),
+        ("model_persistent", "no-reset", "failed: "),
         ("model_run", "planted", "failed: deadlock"),
     ],
 )

@@ -159,15 +159,13 @@ def _limit_barrier(op: Any, launch: Launch) -> None:
     """Let a barrier wait for the threads of the task only."""
     if len(op.operands) or len(op.results):
         raise _not_a_task(op, "a barrier of some threads")
+    from nova.ir.gpu_bindings import nvvm  # only a compile for a device loads them
+
     threads = launch.block[0]
     if threads == TASK_THREADS:
         return
     with ir.InsertionPoint(op), op.location:
-        ir.Operation.create(
-            "nvvm.barrier",
-            operands=[_constant(_TASK_BARRIER), _constant(threads)],
-            attributes={"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 0])},
-        )
+        nvvm.BarrierOp(barrierId=_constant(_TASK_BARRIER), numberOfThreads=_constant(threads))
     op.erase()
 
 
