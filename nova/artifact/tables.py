@@ -22,13 +22,26 @@ from nova.core.records import record
 TILED_MAGIC = b"NOVATBL5"
 TILED_DEVICE_MAGIC = b"NOVATBL6"
 """Magic of blocks with the tilings of kernels, from which the runtime derives tasks."""
+TASKS_MAGIC = b"NOVATBL7"
+TASKS_DEVICE_MAGIC = b"NOVATBL8"
+"""Magic of blocks whose kernels of a device have tilings and flags, too. Blocks without any are
+still those above; the first is reserved."""
 MAGIC = b"NOVATBL3"
 DEVICE_MAGIC = b"NOVATBL4"
 """Magic of a block with device kernels: the shapes of their launches are an extra array."""
 OLD_MAGIC = b"NOVATBL1"
 OLD_DEVICE_MAGIC = b"NOVATBL2"
 """Magic of blocks from an older Nova, without the interfaces of kernels."""
-MAGICS = (OLD_MAGIC, OLD_DEVICE_MAGIC, MAGIC, DEVICE_MAGIC, TILED_MAGIC, TILED_DEVICE_MAGIC)
+MAGICS = (
+    OLD_MAGIC,
+    OLD_DEVICE_MAGIC,
+    MAGIC,
+    DEVICE_MAGIC,
+    TILED_MAGIC,
+    TILED_DEVICE_MAGIC,
+    TASKS_MAGIC,
+    TASKS_DEVICE_MAGIC,
+)
 """In the order of their age; every second one is for devices."""
 ALIGN = 64
 """The alignment of blocks, and of the buffers in workspace and constants."""
@@ -62,6 +75,11 @@ TAKES_SCRATCH = 0x200
 """Flag in the core number: the kernel's fourth argument is scratch memory."""
 CONTROL = 0x400
 """Flag in the core number: the kernel is a loop or branch, which runs regions."""
+MATRIX_CORES = 0x800
+"""Flag in the core number of a kernel of a device: its code has matrix instructions."""
+DEPENDENT = 0x1000
+"""Flag in the core number of a kernel of a device: it waits by itself for the launches before it
+(programmatic dependent launch)."""
 _CORE = 0xFF
 
 
@@ -96,12 +114,23 @@ class TensorMapSpec:
 
 @record
 class DeviceLaunch:
-    """The launch of a kernel of core `device`; `shared` is dynamic shared memory, in bytes."""
+    """The launch of a kernel of core `device`; `shared` is dynamic shared memory, in bytes.
+
+    `core` is `matrix` where the code has matrix instructions. With `dependent`, the kernel waits by
+    itself for the launches before it: it may start before they end.
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int = 0
     tensor_maps: tuple[TensorMapSpec, ...] = ()
+    core: str = "vector"
+    dependent: bool = False
+
+    @property
+    def flags(self) -> int:
+        """The flags of the core number."""
+        return (MATRIX_CORES if self.core == "matrix" else 0) | (DEPENDENT if self.dependent else 0)
 
 
 @record
@@ -208,6 +237,11 @@ class Tables:
         linked = [k.tiling is not None for k in on_host]
         return bool(linked) and all(linked)
 
+    @property
+    def has_device_tasks(self) -> bool:
+        """Whether kernels of a device have tilings or flags."""
+        return any(k.device is not None and (k.tiling or k.device.flags) for k in self.kernels)
+
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     """Encode the block; `code` has the kernel addresses by symbol, which are 0 until the link."""
@@ -269,14 +303,14 @@ def _pack_rows(
     if tables.has_device:
         body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
         body += b"".join([_pack_tensor_maps(kernel.device) for kernel in tables.kernels])
-    if tables.has_tilings:
+    if tables.has_tilings or tables.has_device_tasks:
         body += pack_tilings(_checkable_tilings(tables))
     body += _pack_interfaces(tables, strings)
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
     sizes = (len(body), tables.workspace_size, tables.work)
-    magics = MAGICS[-2:] if tables.has_tilings else (MAGIC, DEVICE_MAGIC)
-    magic = magics[tables.has_device]
+    magics = (TILED_MAGIC, TILED_DEVICE_MAGIC) if tables.has_tilings else (MAGIC, DEVICE_MAGIC)
+    magic = TASKS_DEVICE_MAGIC if tables.has_device_tasks else magics[tables.has_device]
     HEADER.pack_into(body, 0, magic, *sizes, *counts, tables.scratch_size)
     return bytes(body)
 
@@ -284,6 +318,7 @@ def _pack_rows(
 def _core_number(kernel: KernelSpec) -> int:
     flags = (REPORTS if kernel.reports else 0) | (TAKES_SCRATCH if kernel.takes_scratch else 0)
     flags |= CONTROL if kernel.control is not None else 0
+    flags |= 0 if kernel.device is None else kernel.device.flags
     return CORES.index(kernel.core) | flags
 
 
@@ -529,7 +564,9 @@ class _View:
                 continue
             words = DEVICE.unpack_from(self.block, self._devices_at + number * DEVICE.size)
             maps = tuple(map(self._tensor_map, range(*first_maps[number : number + 2])))
-            every.append(DeviceLaunch(words[:3], words[3:6], words[6], maps))
+            core = "matrix" if kernel[4] & MATRIX_CORES else "vector"
+            dependent = bool(kernel[4] & DEPENDENT)
+            every.append(DeviceLaunch(words[:3], words[3:6], words[6], maps, core, dependent))
         return every
 
     def _map_counts(self) -> list[int]:

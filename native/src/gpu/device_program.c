@@ -139,7 +139,7 @@ static nova_status program_find_kernel(const nova_device_program *program,
     const nova_tables *tables = &region->tables;
     const nova_kernel_record *kernel = &tables->kernels[index];
     const char *symbol = tables->strings + kernel->symbol;
-    if (kernel->core != NOVA_DEVICE)
+    if (!nova_kernel_is_device(kernel))
         return NOVA_OK; /* code of the host, a copy or a loop */
     void **function = &region->functions[index];
     int result = driver->function_find(driver, program->code->module, symbol, function);
@@ -176,7 +176,7 @@ static nova_status program_find_kernels(nova_device_program *program, nova_error
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
         uint32_t kernel = tables->launches[i].kernel;
         const uint32_t *grid = tables->devices[kernel].grid;
-        bool does_anything = tables->kernels[kernel].core == NOVA_DEVICE
+        bool does_anything = nova_kernel_is_device(&tables->kernels[kernel])
                                  ? grid[0] != 0 && grid[1] != 0 && grid[2] != 0
                                  : tables->kernels[kernel].grid > 0;
         if (!does_anything)

@@ -30,6 +30,7 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
+from nova.codegen.gpu.block_tiles import BlockDim, adjacent_points
 from nova.codegen.gpu.cluster_ops import can_exchange, cluster_barrier, load_over_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
@@ -326,4 +327,8 @@ def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadP
             kernel.emit_op(op, flat, mapping, emit_nest)
 
 
-COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns)
+def _tiles(kernel: DeviceKernel, plan: ColumnReducePlan) -> list[BlockDim] | None:
+    return adjacent_points(kernel.grid, WARP)
+
+
+COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns, _tiles)

@@ -11,6 +11,7 @@ from typing import Any
 
 from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.gpu.block_ops import WARP, ThreadPosition, is_less, split, when
+from nova.codegen.gpu.block_tiles import BlockDim, adjacent_points
 from nova.codegen.gpu.device_kernel import SHARED_LIMIT, DeviceKernel, is_tile_local
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, widest_vector
 from nova.codegen.gpu.rowwise_plan import SHORT
@@ -113,4 +114,8 @@ def emit_elementwise(kernel: DeviceKernel, plan: ElementwisePlan, position: Thre
         emit_points()
 
 
-ELEMENTWISE = Strategy("elementwise", match_elementwise, plan_elementwise, emit_elementwise)
+def _tiles(kernel: DeviceKernel, plan: ElementwisePlan) -> list[BlockDim] | None:
+    return adjacent_points(kernel.grid, plan.threads * (plan.vector.width if plan.vector else 1))
+
+
+ELEMENTWISE = Strategy("elementwise", match_elementwise, plan_elementwise, emit_elementwise, _tiles)

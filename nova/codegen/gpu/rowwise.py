@@ -28,6 +28,7 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
+from nova.codegen.gpu.block_tiles import BlockDim, adjacent_points
 from nova.codegen.gpu.cluster_ops import cluster_barrier, reduce_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, store_run
@@ -362,4 +363,8 @@ def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition)
     code.finish()
 
 
-ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows)
+def _tiles(kernel: DeviceKernel, plan: RowwisePlan) -> list[BlockDim] | None:
+    return adjacent_points(kernel.grid, plan.rows_per_block)
+
+
+ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows, _tiles)

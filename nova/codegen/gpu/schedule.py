@@ -11,8 +11,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from nova.codegen.common.footprint import Footprint
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
+from nova.codegen.gpu.block_tiles import block_footprint
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
@@ -29,6 +31,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import active_table, typical
 from nova.ir.symbolic.size_values import load_size
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
@@ -70,6 +73,16 @@ class DeviceSchedule:
             if selected := strategy.select(self.kernel):
                 return selected
         raise AssertionError("the last strategy has a plan for every kernel")
+
+    def footprint(self) -> Footprint | None:
+        """What the blocks of the launch touch; None with symbolic sizes, and without blocks.
+
+        To be called before `emit`, which takes the ops apart.
+        """
+        if self.kernel.is_empty or active_table() is not None:
+            return None
+        dims = self.selected.tiles(self.kernel)
+        return block_footprint(self.kernel, typical(self.selected.plan.blocks), dims)
 
     def emit(self) -> LaunchShape:
         """Emit the launch at the insertion point; an empty grid is not launched at all."""

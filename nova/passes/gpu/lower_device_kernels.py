@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nova.codegen.common.footprint import store_footprint
 from nova.codegen.common.size_loads import (
     check_constants,
     computes_size,
@@ -43,7 +44,9 @@ class LowerDeviceKernels(Pass):
 
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
     shared memory, `nova.flops` its floating-point operations, which traces report; a kernel without
-    work has no launch, and 0 blocks. `nova.min_blocks_per_sm` is
+    work has no launch, and 0 blocks. `nova.core` says whether its code has matrix instructions, and
+    `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` what each block touches: a tile is a
+    block. `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores. `gpu_gemm` and `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs
@@ -146,7 +149,9 @@ class LowerDeviceKernels(Pass):
         set_argument_types(kernel, [])
 
     def _emit_launch(self, kernel: Any, target: Target) -> None:
-        from nova.codegen.gpu.schedule import DeviceSchedule  # loads the device dialects
+        # they load the device dialects
+        from nova.codegen.gpu.block_tiles import uses_tensor_cores
+        from nova.codegen.gpu.schedule import DeviceSchedule
 
         old = [op.operation for op in kernel.entry_block.operations]
         returned = old.pop()
@@ -159,6 +164,7 @@ class LowerDeviceKernels(Pass):
             gpu_gemm=self.gpu_gemm,
             gpu_attention=self.gpu_attention,
         )
+        footprint = schedule.footprint()
         with ir.InsertionPoint(returned), kernel.location:
             shape = schedule.emit()
         flops = sum(GenericOp(op).flops for op in ops if is_generic_op(op))
@@ -167,6 +173,9 @@ class LowerDeviceKernels(Pass):
         view = Kernel(kernel)
         view.flops = typical(flops)
         view.launch = (typical(shape.blocks), shape.threads, shape.shared)
+        view.core = "matrix" if uses_tensor_cores(kernel) else "vector"
+        if footprint is not None:
+            store_footprint(kernel, footprint)
         if shape.min_blocks_per_sm:
             view.min_blocks_per_sm = shape.min_blocks_per_sm
         if shape.cluster > 1:

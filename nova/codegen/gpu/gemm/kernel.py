@@ -14,6 +14,7 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction, match_contraction
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.gpu.block_ops import ThreadPosition
+from nova.codegen.gpu.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
 from nova.codegen.gpu.gemm.epilogue import Fragment
@@ -124,7 +125,14 @@ def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: Threa
     kernel.shared.size = gemm.shared_bytes
 
 
-GEMM = Strategy("gemm", match_gemm, plan_gemm_kernel, emit_gemm_kernel)
+def _tiles(kernel: DeviceKernel, plan: GemmKernelPlan) -> list[BlockDim] | None:
+    gemm = plan.gemm
+    if gemm.lhs.shifted or gemm.rhs.shifted:  # the last tile overlaps the one before it
+        return None
+    return gemm_tiles(gemm, plan.match.contraction, gemm.shape.rows, gemm.shape.columns)
+
+
+GEMM = Strategy("gemm", match_gemm, plan_gemm_kernel, emit_gemm_kernel, _tiles)
 
 
 def _elements(value: Any, count: int) -> list[Any]:

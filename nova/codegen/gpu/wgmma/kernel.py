@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.gpu.block_ops import ThreadPosition
+from nova.codegen.gpu.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
 from nova.codegen.gpu.elementwise import ThreadVector
 from nova.codegen.gpu.gemm.kernel import GemmMatch, match_gemm
@@ -178,7 +179,14 @@ def emit_wgmma_kernel(
     kernel.shared.size = gemm.shared_bytes
 
 
-WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_kernel)
+def _tiles(kernel: DeviceKernel, plan: WgmmaKernelPlan) -> list[BlockDim] | None:
+    gemm = plan.gemm
+    if gemm.cluster > 1:  # the blocks of a cluster share a tile, or have tiles of one column
+        return None
+    return gemm_tiles(gemm, plan.match.contraction, gemm.tile.rows, gemm.tile.columns)
+
+
+WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_kernel, _tiles)
 
 
 def _map_address(number: int, buffer: Any) -> ir.Value:
