@@ -356,6 +356,11 @@ CORE = Text(
 )
 LOOPS = Integers("nova.loops", "kernels", "The extents of the loops over tiles: the merged grid.")
 TILE = Integers("nova.tile", "kernels", "The extents of a tile, along each loop over tiles.")
+DEPENDENT = Flag(
+    "nova.dependent",
+    "kernels",
+    "Its code waits by itself for the launches before it (programmatic dependent launch).",
+)
 READS = RowsPerArgument(
     "nova.reads",
     "kernels",

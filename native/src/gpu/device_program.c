@@ -128,6 +128,14 @@ nova_device_counts nova_device_program_counts(nova_device_program *program)
     return counts;
 }
 
+nova_graph_shape nova_device_program_graph(const nova_device_program *program)
+{
+    return (nova_graph_shape){.launches = program->launch_count,
+                              .edges = program->edges.count,
+                              .dependent = program->edges.dependent_count,
+                              .branches = program->edges.branch_count};
+}
+
 /* --- kernels -----------------------------------------------------------------------------------
  */
 
@@ -261,6 +269,8 @@ static nova_status program_build(nova_device_program *program, const nova_device
     if (status == NOVA_OK)
         status = nova_steps_prepare(program, source, error);
     if (status == NOVA_OK)
+        status = nova_graph_edges_prepare(program, source->overlap, error);
+    if (status == NOVA_OK)
         status = nova_control_prepare(program, source, error);
     return status;
 }
@@ -316,6 +326,7 @@ void nova_device_program_destroy(nova_device_program *program)
     free(program->sizes);
     pthread_mutex_destroy(&program->mutex);
     nova_steps_free(program);
+    nova_graph_edges_free(&program->edges);
     nova_control_free(program);
     free(program->nbytes);
     free(program->alias);

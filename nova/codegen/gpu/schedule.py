@@ -20,6 +20,7 @@ from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
 from nova.codegen.gpu.generic import GENERIC
+from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
 from nova.codegen.gpu.rowwise import ROWWISE
 from nova.codegen.gpu.rowwise_plan import RowwisePlan
 from nova.codegen.gpu.scatter import SCATTER
@@ -98,6 +99,10 @@ class DeviceSchedule:
         )
         body = launch.regions[0].blocks[0]
         with ir.InsertionPoint(body):
+            if self.kernel.target.has_clusters:
+                # First of all: a launch that starts now is not waited for by its own dependents.
+                start_dependents()
+                wait_for_launches()
             position = ThreadPosition(body.arguments[0], body.arguments[3], plan.threads)
             self.selected.emit(self.kernel, position)
             gpu.TerminatorOp()

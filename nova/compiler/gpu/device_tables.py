@@ -31,7 +31,7 @@ from nova.compiler.tables import Constants, HostReader, Program, control_spec, l
 from nova.core.records import record
 from nova.core.sizes import Size
 from nova.errors import LoweringError
-from nova.ir.attributes import CORE, FLOPS, INS, SIZE_VALUES, TENSOR_MAPS, WRITES
+from nova.ir.attributes import CORE, DEPENDENT, FLOPS, INS, SIZE_VALUES, TENSOR_MAPS, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.control_flow.functions import control_functions, host_functions, is_control
@@ -298,7 +298,12 @@ def _launch_of(
         bytes=moved_bytes(function) if moved is None else _placed(moved, sizes),
         location=location_text(function.location),
         device=DeviceLaunch(
-            grid, launch.block, launch.shared, maps, core=CORE.find(function) or "vector"
+            grid,
+            launch.block,
+            launch.shared,
+            maps,
+            core=CORE.find(function) or "vector",
+            dependent=DEPENDENT.has(function),
         ),
         tiling=tiling,
     )

@@ -19,7 +19,7 @@ from nova.core.records import record
 from nova.core.sizes import Size
 from nova.core.targets import Target, parse_target
 from nova.errors import LoweringError, SymbolicSizeError
-from nova.ir.attributes import CONTAINER_MODULE, LAUNCH, SYMBOLIC
+from nova.ir.attributes import CONTAINER_MODULE, DEPENDENT, LAUNCH, SYMBOLIC
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
@@ -46,7 +46,8 @@ class LowerDeviceKernels(Pass):
     shared memory, `nova.flops` its floating-point operations, which traces report; a kernel without
     work has no launch, and 0 blocks. `nova.core` says whether its code has matrix instructions, and
     `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` what each block touches: a tile is a
-    block. `nova.min_blocks_per_sm` is
+    block. On Hopper and later every thread begins with `griddepcontrol`, so that a launch may start
+    before the one before it has ended (`nova.dependent`). `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores. `gpu_gemm` and `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs
@@ -173,6 +174,7 @@ class LowerDeviceKernels(Pass):
         view = Kernel(kernel)
         view.flops = typical(flops)
         view.launch = (typical(shape.blocks), shape.threads, shape.shared)
+        DEPENDENT.set(kernel, target.has_clusters)
         view.core = "matrix" if uses_tensor_cores(kernel) else "vector"
         if footprint is not None:
             store_footprint(kernel, footprint)
