@@ -32,10 +32,8 @@ def is_mapped(array: np.ndarray) -> bool:
     owner: Any = array
     while isinstance(owner, np.ndarray):
         owner = owner.base
-    return (
-        (isinstance(owner, memoryview)
-        and isinstance(owner.obj, mmap.mmap))
-        or (isinstance(owner, mmap.mmap))
+    return (isinstance(owner, memoryview) and isinstance(owner.obj, mmap.mmap)) or (
+        isinstance(owner, mmap.mmap)
     )
 
 
