@@ -3,7 +3,8 @@
     python -m pytest tests/gpusim --on-gpu -q
 
 Left out: tests of faults, of damaged programs, of approximate functions (the device's are), and of
-what only the simulator has; and those of LLVM's code where there is no LLVM. Without a driver it is refused.
+what only the simulator has; and those of LLVM's code where there is no LLVM. Without a driver it is
+refused.
 
 Values that PTX leaves open are compared with the simulator's own choice there, and not on a GPU
 (`is_specified` in sim_integers.py); `ex2.approx` may be two units in the last place off.

@@ -1,7 +1,7 @@
 """PTX on a real GPU, with the same calls as the simulator's: `CudaModule` and `CudaMemory`.
 
-For `pytest tests/gpusim --on-gpu`, which asks the device whether the tests of the simulator are right.
-Over the driver alone, by ctypes.
+For `pytest tests/gpusim --on-gpu`, which asks the device whether the tests of the simulator are
+right. Over the driver alone, by ctypes.
 """
 
 from __future__ import annotations
