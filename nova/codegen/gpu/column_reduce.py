@@ -30,7 +30,6 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
-from nova.codegen.gpu.block_tiles import BlockDim, adjacent_points
 from nova.codegen.gpu.cluster_ops import can_exchange, cluster_barrier, load_over_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
@@ -43,6 +42,7 @@ from nova.codegen.gpu.rowwise_plan import (
     last_writes,
 )
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.sizes import ceildiv, is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import index

@@ -30,10 +30,10 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
-from nova.codegen.gpu.block_tiles import BlockDim, adjacent_points
 from nova.codegen.gpu.device_kernel import DeviceKernel, computes_scalars
 from nova.codegen.gpu.hazards import Hazards
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.rounding import round_up
 from nova.core.sizes import at_most
 from nova.ir.bindings import arith, ir, scf

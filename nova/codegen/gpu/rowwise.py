@@ -28,7 +28,6 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
-from nova.codegen.gpu.block_tiles import BlockDim, adjacent_points
 from nova.codegen.gpu.cluster_ops import cluster_barrier, reduce_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, store_run
@@ -41,6 +40,7 @@ from nova.codegen.gpu.rowwise_plan import (
     row_key,
 )
 from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import index

@@ -14,7 +14,6 @@ from typing import Any
 from nova.codegen.common.footprint import Footprint
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
-from nova.codegen.gpu.block_tiles import block_footprint
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
@@ -25,6 +24,7 @@ from nova.codegen.gpu.rowwise import ROWWISE
 from nova.codegen.gpu.rowwise_plan import RowwisePlan
 from nova.codegen.gpu.scatter import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
+from nova.codegen.gpu.tasks.block_tiles import block_footprint
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
 from nova.codegen.gpu.wgmma.kernel import WGMMA_GEMM, WgmmaKernelPlan
 from nova.codegen.gpu.wgmma_attention.kernel import WGMMA_ATTENTION, WgmmaAttentionKernel

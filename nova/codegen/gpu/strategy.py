@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from nova.codegen.gpu.block_ops import ThreadPosition
-from nova.codegen.gpu.block_tiles import BlockDim
 from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.tasks.block_tiles import BlockDim
 from nova.ir.symbolic.size_table import Extent, typical
 
 FEW_BLOCKS = 64

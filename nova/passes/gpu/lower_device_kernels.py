@@ -147,8 +147,8 @@ class LowerDeviceKernels(Pass):
 
     def _emit_launch(self, kernel: Any, target: Target) -> None:
         # they load the device dialects
-        from nova.codegen.gpu.block_tiles import uses_tensor_cores
         from nova.codegen.gpu.schedule import DeviceSchedule
+        from nova.codegen.gpu.tasks.block_tiles import uses_tensor_cores
 
         old = [op.operation for op in kernel.entry_block.operations]
         returned = old.pop()

@@ -14,7 +14,6 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction, match_contraction
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.gpu.block_ops import ThreadPosition
-from nova.codegen.gpu.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
 from nova.codegen.gpu.gemm.epilogue import Fragment
@@ -22,6 +21,7 @@ from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm
 from nova.codegen.gpu.gemm.select_plan import plan_gemm
 from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.ir.bindings import vector
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.gpu.block_ops import ThreadPosition
-from nova.codegen.gpu.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
 from nova.codegen.gpu.elementwise import ThreadVector
 from nova.codegen.gpu.gemm.kernel import GemmMatch, match_gemm
 from nova.codegen.gpu.gemm.select_plan import estimated_cycles, limits, plan_gemm
 from nova.codegen.gpu.ptx_ops import global_base, word
 from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.epilogue import FragmentCode, Output, TileStore, element_size
 from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_block
