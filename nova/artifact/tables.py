@@ -16,6 +16,17 @@ from struct import Struct
 
 from nova.artifact.check import Buffer, fail, storable
 from nova.artifact.container import Container, ControlSpec, pack_container
+from nova.artifact.device_launch import (
+    DEPENDENT,
+    DEVICE,
+    MATRIX_CORES,
+    TENSOR_MAP,
+    DeviceLaunch,
+    TensorMapSpec,
+    pack_device,
+    pack_tensor_maps,
+    read_tensor_map,
+)
 from nova.artifact.tilings import Tiling, pack_tilings, unpack_tilings
 from nova.core.records import record
 
@@ -53,8 +64,6 @@ LAUNCH = Struct("<IIII")
 OPERAND = Struct("<I")
 TASK = Struct("<IIqqII")
 SUCCESSOR = Struct("<I")
-DEVICE = Struct("<8I")
-TENSOR_MAP = Struct("<4IQ5Q4Q5I4x")
 INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
 # In the order of the block; device launches and their tensor maps, tilings, the interfaces of
@@ -75,11 +84,6 @@ TAKES_SCRATCH = 0x200
 """Flag in the core number: the kernel's fourth argument is scratch memory."""
 CONTROL = 0x400
 """Flag in the core number: the kernel is a loop or branch, which runs regions."""
-MATRIX_CORES = 0x800
-"""Flag in the core number of a kernel of a device: its code has matrix instructions."""
-DEPENDENT = 0x1000
-"""Flag in the core number of a kernel of a device: it waits by itself for the launches before it
-(programmatic dependent launch)."""
 _CORE = 0xFF
 
 
@@ -93,44 +97,6 @@ class BufferSpec:
     kind: str  # of BUFFER_KINDS
     value: int
     nbytes: int
-
-
-@record
-class TensorMapSpec:
-    """A tensor in an operand of a launch, which the kernel gets as an encoded tensor map.
-
-    `operand` is the number of the operand, `offset` and `strides` are in bytes, `element` is the
-    driver's number of the element type. Dimensions are from the innermost to the outermost, and
-    `strides` those of all but the innermost.
-    """
-
-    operand: int
-    offset: int
-    element: int
-    dims: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-
-
-@record
-class DeviceLaunch:
-    """The launch of a kernel of core `device`; `shared` is dynamic shared memory, in bytes.
-
-    `core` is `matrix` where the code has matrix instructions. With `dependent`, the kernel waits by
-    itself for the launches before it: it may start before they end.
-    """
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared: int = 0
-    tensor_maps: tuple[TensorMapSpec, ...] = ()
-    core: str = "vector"
-    dependent: bool = False
-
-    @property
-    def flags(self) -> int:
-        """The flags of the core number."""
-        return (MATRIX_CORES if self.core == "matrix" else 0) | (DEPENDENT if self.dependent else 0)
 
 
 @record
@@ -301,8 +267,8 @@ def _pack_rows(
         body += b"".join([row_format.pack(*row) for row in table])
         body += bytes(-len(body) % 8)
     if tables.has_device:
-        body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
-        body += b"".join([_pack_tensor_maps(kernel.device) for kernel in tables.kernels])
+        body += b"".join([pack_device(kernel.device) for kernel in tables.kernels])
+        body += b"".join([pack_tensor_maps(kernel.device) for kernel in tables.kernels])
     if tables.has_tilings or tables.has_device_tasks:
         body += pack_tilings(_checkable_tilings(tables))
     body += _pack_interfaces(tables, strings)
@@ -320,50 +286,6 @@ def _core_number(kernel: KernelSpec) -> int:
     flags |= CONTROL if kernel.control is not None else 0
     flags |= 0 if kernel.device is None else kernel.device.flags
     return CORES.index(kernel.core) | flags
-
-
-def _pack_device(device: DeviceLaunch | None) -> bytes:
-    if device is None:
-        return bytes(DEVICE.size)
-    blocks, *grid = device.grid
-    if blocks >= 1 << 32:  # a placeholder: it takes the place of the next number, which is 1
-        blocks, grid[0] = blocks % (1 << 32), blocks >> 32
-    return DEVICE.pack(blocks, *grid, *device.block, device.shared, len(device.tensor_maps))
-
-
-def _pack_tensor_maps(device: DeviceLaunch | None) -> bytes:
-    return b"".join(
-        TENSOR_MAP.pack(
-            tensor.operand,
-            tensor.element,
-            len(tensor.dims),
-            0,
-            tensor.offset,
-            *_padded(tensor.dims, 5),
-            *_padded(tensor.strides, 4),
-            *_padded(tensor.box, 5),
-        )
-        for tensor in (() if device is None else device.tensor_maps)
-    )
-
-
-def _padded(numbers: tuple[int, ...], count: int) -> tuple[int, ...]:
-    return numbers + (0,) * (count - len(numbers))
-
-
-def _tensor_map(row: tuple[int, ...]) -> TensorMapSpec:
-    operand, element, rank, _, offset, *numbers = row
-    if not 1 <= rank <= 5:
-        fail("tables-tensor-map", f"a tensor map of {rank} dimensions")
-    dims, strides, box = numbers[:5], numbers[5:9], numbers[9:]
-    return TensorMapSpec(
-        operand,
-        offset,
-        element,
-        tuple(dims[:rank]),
-        tuple(strides[: rank - 1]),
-        tuple(box[:rank]),
-    )
 
 
 def _checkable_tilings(tables: Tables) -> list[Tiling | None]:
@@ -577,7 +499,7 @@ class _View:
 
     def _tensor_map(self, number: int) -> TensorMapSpec:
         offset = self._maps_at + number * TENSOR_MAP.size
-        return _tensor_map(TENSOR_MAP.unpack_from(self.block, offset))
+        return read_tensor_map(TENSOR_MAP.unpack_from(self.block, offset))
 
     def string(self, offset: int) -> str:
         text = self._texts.get(offset)

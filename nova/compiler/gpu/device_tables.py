@@ -11,15 +11,9 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from nova.artifact.device_launch import DeviceLaunch, TensorMapSpec
 from nova.artifact.symbolic import SIZE_BYTES, Placeholders
-from nova.artifact.tables import (
-    BufferSpec,
-    DeviceLaunch,
-    KernelSpec,
-    LaunchSpec,
-    Tables,
-    TensorMapSpec,
-)
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.artifact.tilings import DEVICE_TASK_NS, OperandRange, Tiling
 from nova.artifact.write import Variant
 from nova.codegen.common.footprint import load_footprint

@@ -11,10 +11,10 @@ from device_samples import SIZE, FakeCuda, chain_contents, make_contents, model_
 
 import nova
 from nova import _native, knobs
+from nova.artifact.device_launch import DeviceLaunch
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.tables import (
     BufferSpec,
-    DeviceLaunch,
     KernelSpec,
     LaunchSpec,
     Tables,
@@ -66,7 +66,7 @@ def edges(fake: FakeCuda, contents: FileSpec, device: _native.Device) -> tuple[i
     model = model_of(contents, device)
     for _ in range(3):
         model(x)
-    return fake.library.fake_full_edges(), fake.count("cuGraphAddDependencies")
+    return fake.count("full edge"), fake.count("cuGraphAddDependencies")
 
 
 def test_a_chain_waits_with_full_edges(fake: FakeCuda, device: _native.Device) -> None:
