@@ -31,6 +31,7 @@ PASS_MODULES: dict[str, str] = {
     "export-kernels": "nova.passes.cpu.export_kernels",
     "fit-kernels": "nova.passes.kernels.fit_kernels",
     "fold-transposes": "nova.passes.tensor.fold_transposes",
+    "fold-unit-contract-dims": "nova.passes.tensor.fold_unit_contract_dims",
     "form-attention": "nova.passes.tensor.form_attention",
     "form-host-regions": "nova.passes.kernels.form_host_regions",
     "form-kernels": "nova.passes.kernels.form_kernels",
