@@ -48,6 +48,7 @@ from nova.passes.kernels.form_kernels import FormKernels
 from nova.passes.kernels.pin_control_flow import PinControlFlow
 from nova.passes.kernels.plan_tasks import PlanTasks
 from nova.passes.kernels.plan_workspace import PlanWorkspace
+from nova.passes.kernels.unpack_attention import UnpackAttention
 from nova.passes.math.apply_fast_math import ApplyFastMath
 from nova.passes.math.expand_math import ExpandMath
 from nova.passes.math.legalize_conversions import LegalizeConversions
@@ -89,7 +90,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         CanonicalizeNova(),
         UpstreamPass("cse"),
         # Forward and backward have the same operands at this point.
-        *([FormAttention(), UpstreamPass("cse")] if attention else []),
+        *([FormAttention(pack=host_regions), UpstreamPass("cse")] if attention else []),
         *([] if host_regions else [MarkInPlace()]),
         ConvertNovaToLinalg(),
         *linalg_fusion(sink_conversions=host_regions),
@@ -210,7 +211,14 @@ def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     # Loops that are inlined read values again: nothing is overwritten for them. The kernels of a
     # device run in order: no memory is spared for concurrent ones.
     plan = PlanWorkspace(max_workspace, overwrite=False, spare=0, on_device=True)
-    return [BufferizeKernels(), PinControlFlow(), plan, HoistRegions(), DedupKernels()]
+    return [
+        BufferizeKernels(),
+        UnpackAttention(),
+        PinControlFlow(),
+        plan,
+        HoistRegions(),
+        DedupKernels(),
+    ]
 
 
 def buffers_to_loops(

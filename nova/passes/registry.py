@@ -67,6 +67,7 @@ PASS_MODULES: dict[str, str] = {
     "split-reductions": "nova.passes.tensor.split_reductions",
     "trim-windows": "nova.passes.importing.trim_windows",
     "unfold-convolutions": "nova.passes.importing.unfold_convolutions",
+    "unpack-attention": "nova.passes.kernels.unpack_attention",
     "widen-sums": "nova.passes.importing.widen_sums",
     "wrap-attention": "nova.passes.tensor.wrap_attention",
 }
