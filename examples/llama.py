@@ -22,7 +22,7 @@ import numpy as np
 
 import nova
 from nova import nn
-from nova.frontends.safetensors import read_safetensors
+from nova.frontends.weights import map_folder
 
 
 class Sampling(NamedTuple):
@@ -97,19 +97,6 @@ class Config:
 
 
 # --- weights --------------------------------------------------------------------------------------
-
-
-def read_weights(folder: str | Path) -> dict[str, np.ndarray]:
-    """The weights of a Hugging Face folder: `model.safetensors`, or parts with an index."""
-    folder = Path(folder)
-    index = folder / "model.safetensors.index.json"
-    if not index.exists():
-        return read_safetensors(folder / "model.safetensors")
-    parts = json.loads(index.read_text())["weight_map"]
-    weights: dict[str, np.ndarray] = {}
-    for name in sorted(set(parts.values())):
-        weights.update(read_safetensors(folder / name))
-    return weights
 
 
 def random_weights(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
@@ -218,7 +205,7 @@ class Llama(nn.Module):
     @staticmethod
     def read(folder: str | Path, dtype: Any = None) -> Llama:
         """The model of a Hugging Face folder, in the dtype of its weights or another."""
-        weights = read_weights(folder)
+        weights = map_folder(folder)
         dtype = dtype or nova.tensor(weights["model.norm.weight"]).dtype
         return Llama(Config.read(Path(folder) / "config.json"), weights, dtype)
 
