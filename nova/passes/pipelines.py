@@ -20,6 +20,7 @@ from nova.passes.cpu.export_kernels import ExportKernels
 from nova.passes.cpu.lower_kernels import LowerKernels
 from nova.passes.cpu.pack_constants import PackConstants
 from nova.passes.cpu.pack_operands import PackOperands
+from nova.passes.gpu.approximate_exp import ApproximateExp
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
@@ -305,6 +306,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
     """Device functions to the LLVM and NVVM dialects."""
     return [
         *([ApplyFastMath()] if fast_math else []),
+        ApproximateExp(),
         ExpandMath(native_exp2=True),
         ShareReciprocals(),
         LegalizeConversions(),

@@ -15,6 +15,7 @@ from nova.passes.base import Pass
 PASS_MODULES: dict[str, str] = {
     "allocate-scratch": "nova.passes.cpu.allocate_scratch",
     "apply-fast-math": "nova.passes.math.apply_fast_math",
+    "approximate-exp": "nova.passes.gpu.approximate_exp",
     "bufferize-kernels": "nova.passes.kernels.bufferize_kernels",
     "call-device-intrinsics": "nova.passes.gpu.call_device_intrinsics",
     "canonicalize-nova": "nova.passes.tensor.canonicalize_nova",

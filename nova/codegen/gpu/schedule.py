@@ -21,7 +21,7 @@ from nova.codegen.gpu.generic import GENERIC
 from nova.codegen.gpu.row_reduce import ROW_REDUCE
 from nova.codegen.gpu.rowwise import ROWWISE
 from nova.codegen.gpu.rowwise_plan import RowwisePlan
-from nova.codegen.gpu.scatter import SCATTER
+from nova.codegen.gpu.scatter.kernel import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
 from nova.codegen.gpu.wgmma.kernel import WGMMA_GEMM, WgmmaKernelPlan
