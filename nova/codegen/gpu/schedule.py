@@ -80,7 +80,7 @@ class DeviceSchedule:
     def footprint(self) -> Footprint | None:
         """What the blocks of the launch touch; None with symbolic sizes, and without blocks.
 
-        To be called before `emit`, which takes the ops apart.
+        To be called before `emit`, after which the ops are erased.
         """
         if self.kernel.is_empty or active_table() is not None:
             return None
