@@ -31,6 +31,7 @@ from nova.errors import KnobError, KnobWarning
 TOPICS = ("compile", "cache", "run", "load", "tune")
 SIM_SCHEDULES = ("late", "early", "random")
 DEVICE_LOOPS = ("auto", "nodes", "host")
+DEVICE_OVERLAP = ("auto", "dependent", "branches", "off")
 """In the order of the simulator's numbers."""
 LAUNCHES = ("graph", "persistent")
 
@@ -283,6 +284,10 @@ KNOBS: dict[str, Knob] = {
         Knob("launch", _one_of(*LAUNCHES), "graph", "graph",
              "How the launches of programs for devices run: as nodes of a graph, or as tasks of "
              "one resident kernel; see persistent-kernels.md."),
+        Knob("device_overlap", _one_of(*DEVICE_OVERLAP), "auto", "auto",
+             "What the launches of programs that are loaded for a device do concurrently: "
+             "independent ones run in branches, and each starts before the one before it ends "
+             "(dependent); one of the two; or neither (off); see devices.md."),
         Knob("gpu_attention", ATTENTION, "auto", "auto",
              "The attention of 16-bit floats on Hopper GPUs: warpgroup matmuls or mma.sync."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
@@ -329,6 +334,7 @@ tf32: bool
 gpu_gemm: str
 device_loops: str
 launch: str
+device_overlap: str
 gpu_attention: str
 sim_schedule: str
 cubin: bool

@@ -231,6 +231,14 @@ typedef struct {
     uint64_t first_constant;
 } nova_hybrid_layout;
 
+/* The edges of the graphs of all device steps: those of step i are [starts[i], starts[i + 1]), and
+ * name launches of the step. */
+typedef struct {
+    nova_graph_edge *items;
+    uint32_t *starts;
+    uint32_t count, dependent_count, branch_count;
+} nova_graph_edges;
+
 /* The tables of a region of a loop or branch, and the functions of its kernels. */
 typedef struct {
     nova_tables tables;
@@ -254,6 +262,7 @@ struct nova_device_program {
     nova_device_step *steps;
     uint32_t step_count;
     uint32_t device_count; /* steps of the device */
+    nova_graph_edges edges;
     nova_device_region *regions;
     uint32_t control_count;           /* control steps */
     nova_device_loops loops;          /* who decides them */
@@ -293,6 +302,17 @@ nova_status nova_persistent_prepare(nova_device_program *program, nova_error *er
 /* Both take NULL. */
 void nova_persistent_free(nova_persistent_plan *plan);
 void nova_persistent_free_state(nova_device *device, nova_persistent_state *state);
+
+/* --- graph_edges.c ---------------------------------------------------------------------------- */
+
+/* Finds the edges of all graphs; the steps must be set. */
+nova_status nova_graph_edges_prepare(nova_device_program *program, nova_device_overlap overlap,
+                                     nova_error *error);
+void nova_graph_edges_free(nova_graph_edges *edges);
+
+/* Whether outputs in the tables are the memory of donated arguments: the task table does not say
+ * so. */
+bool nova_graph_has_aliases(const nova_device_program *program);
 
 /* --- host_shadow.c: host copies of the values that host kernels use -------------------------- */
 

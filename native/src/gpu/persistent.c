@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gpu/device_run.h"
+#include "nova/task_plan.h"
 
 static const char PERSISTENT_SYMBOL[] = "nova_persistent";
 
@@ -71,79 +72,57 @@ static bool persistent_is_written(const nova_launch_record *launch, const nova_b
     return operand >= launch->reads && buffer->kind != NOVA_CONSTANT;
 }
 
-/* The memory of a buffer: which, and from where in it. An output that is a donated argument is
- * that argument. */
-static uint64_t persistent_memory(const nova_device_program *program, const nova_buffer *buffer,
-                                  uint64_t *start)
+/* The row of a launch of the tables; rows are in ascending order of launches. */
+static uint32_t persistent_row_of(const nova_device_program *program, uint32_t launch)
 {
-    uint64_t arguments = program->argument_count;
-    *start = 0;
-    switch (buffer->kind) {
-    case NOVA_ARGUMENT:
-        return buffer->value;
-    case NOVA_OUTPUT:
-        return program->alias[buffer->value] >= 0 ? (uint64_t)program->alias[buffer->value]
-                                                  : arguments + buffer->value;
-    default:
-        *start = buffer->value;
-        return UINT64_MAX - (uint64_t)(buffer->kind == NOVA_CONSTANT);
+    uint32_t low = 0, high = program->launch_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (program->launches[middle] < launch)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    return low;
 }
 
-static bool persistent_overlaps(const nova_device_program *program, const nova_buffer *a,
-                                const nova_buffer *b)
-{
-    uint64_t start_a, start_b;
-    if (a->kind == NOVA_SIZES || b->kind == NOVA_SIZES)
-        return false;
-    return persistent_memory(program, a, &start_a) == persistent_memory(program, b, &start_b) &&
-           start_a < start_b + b->nbytes && start_b < start_a + a->nbytes;
-}
-
-/* Whether a launch must wait for an earlier one: one of them writes what the other uses. */
-static bool persistent_depends(const nova_device_program *program, const nova_launch_record *later,
-                               const nova_launch_record *earlier)
-{
-    for (uint32_t i = 0; i < later->operand_count; i++)
-        for (uint32_t k = 0; k < earlier->operand_count; k++) {
-            const nova_buffer *a = nova_operand(program, later, i);
-            const nova_buffer *b = nova_operand(program, earlier, k);
-            if ((persistent_is_written(later, a, i) || persistent_is_written(earlier, b, k)) &&
-                persistent_overlaps(program, a, b))
-                return true;
-        }
-    return false;
-}
-
-/* The waits of a row: for the earlier rows that it depends on, unless another one that it waits for
- * waits for them. `reached` has a byte for each row. */
+/* The waits of all rows: for the launches that they depend on by the task table, one task a launch;
+ * without such a table each row waits for the one before it. */
 static void persistent_add_waits(const nova_device_program *program, nova_persistent_plan *plan,
-                                 uint32_t row, unsigned char *reached)
+                                 const nova_task_plan *tasks)
 {
-    const nova_launch_record *launches = program->tables.launches;
-    persistent_row *added = &plan->rows[row];
-    added->first_wait = plan->wait_count;
-    memset(reached, 0, row);
-    for (uint32_t earlier = row; earlier-- > 0;) {
-        const persistent_row *other = &plan->rows[earlier];
-        if (reached[earlier] == 0 && persistent_depends(program, &launches[program->launches[row]],
-                                                        &launches[program->launches[earlier]])) {
-            plan->waits[plan->wait_count++] = (persistent_wait){earlier, other->task_count};
-            reached[earlier] = 1;
+    for (uint32_t row = 0; row < plan->row_count; row++) {
+        persistent_row *added = &plan->rows[row];
+        added->first_wait = plan->wait_count;
+        for (uint32_t t = 0; t < tasks->task_count; t++) {
+            const nova_task *earlier = &tasks->tasks[t];
+            uint32_t from = persistent_row_of(program, earlier->launch);
+            for (uint32_t k = 0; from < row && k < earlier->successor_count; k++)
+                if (tasks->tasks[tasks->successors[earlier->first_successor + k]].launch ==
+                    program->launches[row])
+                    plan->waits[plan->wait_count++] =
+                        (persistent_wait){from, plan->rows[from].task_count};
         }
-        for (uint32_t w = 0; reached[earlier] && w < other->wait_count; w++)
-            reached[plan->waits[other->first_wait + w].row] = 1;
+        if (tasks->task_count == 0 && row > 0)
+            plan->waits[plan->wait_count++] =
+                (persistent_wait){row - 1, plan->rows[row - 1].task_count};
+        added->wait_count = plan->wait_count - added->first_wait;
     }
-    added->wait_count = plan->wait_count - added->first_wait;
 }
 
 static nova_status persistent_fill(const nova_device_program *program, nova_persistent_plan *plan,
                                    nova_error *error)
 {
     const nova_tables *tables = &program->tables;
-    unsigned char *reached = calloc(plan->row_count + 1, 1);
-    if (reached == NULL)
+    nova_task_plan tasks = {0};
+    if (!nova_graph_has_aliases(program) &&
+        nova_task_plan_create_device(tables, 1, &tasks) != NOVA_OK)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
+    plan->waits = calloc((size_t)plan->row_count + tasks.successor_count, sizeof *plan->waits);
+    if (plan->waits == NULL) {
+        nova_task_plan_free(&tasks);
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
+    }
     uint32_t next = 0;
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const nova_launch_record *launch = &tables->launches[program->launches[i]];
@@ -154,9 +133,9 @@ static nova_status persistent_fill(const nova_device_program *program, nova_pers
                                          .first_argument = launch->first_operand};
         /* The next row begins where this one ends: rows that are independent run concurrently. */
         next = (uint32_t)(((uint64_t)next + shape->grid[0]) % plan->blocks);
-        persistent_add_waits(program, plan, i, reached);
     }
-    free(reached);
+    persistent_add_waits(program, plan, &tasks);
+    nova_task_plan_free(&tasks);
     plan->waits_at = plan->row_count * sizeof *plan->rows;
     plan->arguments_at = (plan->waits_at + plan->wait_count * sizeof *plan->waits + 15) / 16 * 16;
     plan->counters_at =
@@ -193,8 +172,7 @@ nova_status nova_persistent_prepare(nova_device_program *program, nova_error *er
     plan->kernel = kernel;
     plan->row_count = rows;
     plan->rows = calloc(rows, sizeof *plan->rows);
-    plan->waits = calloc((size_t)rows * (rows + 1) / 2, sizeof *plan->waits);
-    if (plan->rows == NULL || plan->waits == NULL)
+    if (plan->rows == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     nova_driver *driver = program->device->driver;
     const nova_device_launch *shape = &tables->devices[kernel];

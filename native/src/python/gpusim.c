@@ -69,14 +69,13 @@ PyObject *module_sim_run(PyObject *module, PyObject *args)
     sim_launch launch = {0};
     unsigned long long most_steps;
     int check_races, is_cooperative;
-    if (!PyArg_ParseTuple(args, "y*y*y*(IIII)y*y*(III)(III)(III)IKpIp:sim_run", &arguments.code,
-                          &arguments.operands, &arguments.constants, &kernel.register_words,
-                          &kernel.shared_bytes, &kernel.local_bytes, &kernel.thread_registers,
-                          &arguments.ranges, &arguments.params, &launch.grid[0], &launch.grid[1],
-                          &launch.grid[2], &launch.block[0], &launch.block[1], &launch.block[2],
-                          &launch.cluster[0], &launch.cluster[1], &launch.cluster[2],
-                          &launch.dynamic_shared, &most_steps, &check_races, &launch.schedule,
-                          &is_cooperative))
+    if (!PyArg_ParseTuple(
+            args, "y*y*y*(IIII)y*y*(III)(III)(III)IKpIp:sim_run", &arguments.code,
+            &arguments.operands, &arguments.constants, &kernel.register_words, &kernel.shared_bytes,
+            &kernel.local_bytes, &kernel.thread_registers, &arguments.ranges, &arguments.params,
+            &launch.grid[0], &launch.grid[1], &launch.grid[2], &launch.block[0], &launch.block[1],
+            &launch.block[2], &launch.cluster[0], &launch.cluster[1], &launch.cluster[2],
+            &launch.dynamic_shared, &most_steps, &check_races, &launch.schedule, &is_cooperative))
         return NULL;
     launch.is_cooperative = (uint8_t)is_cooperative;
     PyObject *result = NULL;

@@ -18,6 +18,7 @@ _REGISTER = "nvvm.read.ptx.sreg."
 _BLOCK_INDEX = f"{_REGISTER}ctaid.x"
 _THREAD_INDEX = f"{_REGISTER}tid.x"
 _LANE = f"{_REGISTER}laneid"
+_DEPENDENT = "griddepcontrol."
 _TASK_BARRIER = 1
 """The barrier of the threads of a task; barrier 0 is that of all threads of the block."""
 
@@ -117,6 +118,8 @@ def _make_task(function: Any, number: int, launch: Launch) -> None:
             _reread_thread_index(op, launch)
         elif op.name.startswith(_REGISTER) and op.name != _LANE:
             raise _not_a_task(op, op.name)
+        elif op.name == "llvm.inline_asm" and _DEPENDENT in op.attributes["asm_string"].value:
+            op.erase()  # the order of launches, which counters replace
         elif op.name == "llvm.inline_asm" and _synchronizes(op.attributes["asm_string"].value):
             raise _not_a_task(op, op.attributes["asm_string"].value)
 

@@ -9,7 +9,7 @@ typedef struct {
 
 static bool device_program_load(ProgramObject *self, const Signature *signature,
                                 nova_device_code code, const Py_buffer *constants,
-                                const Sizes *sizes, int loops, Py_ssize_t repeats)
+                                const Sizes *sizes, int loops, int overlap, Py_ssize_t repeats)
 {
     nova_error error;
     nova_tables tables;
@@ -35,6 +35,7 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
         .loops = (nova_device_loops)loops,
         .repeats = (uint64_t)repeats,
         .stacked_count = stacked,
+        .overlap = (nova_device_overlap)overlap,
     };
     const DeviceObject *device = (const DeviceObject *)self->device;
     nova_status status;
@@ -48,21 +49,21 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
 
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"device", "tables",  "kind",    "arch",        "code",  "constants",
-                            "args",   "outputs", "convert", "input_count", "image", "report",
-                            "sizes",  "shares",  "loops",   "repeats",     NULL};
+    static char *names[] = {"device", "tables",  "kind",    "arch",        "code",    "constants",
+                            "args",   "outputs", "convert", "input_count", "image",   "report",
+                            "sizes",  "shares",  "loops",   "overlap",     "repeats", NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
     Py_ssize_t input_count;
     PyObject *shares = NULL;
     Sizes sizes = {0};
-    int loops = NOVA_LOOPS_AUTO;
+    int loops = NOVA_LOOPS_AUTO, overlap = NOVA_OVERLAP_AUTO;
     Py_ssize_t repeats = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*Oin:on_device", names,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*Oiin:on_device", names,
                                      device_type, &device, &tables, &kind, &arch, &code, &constants,
                                      &arg_rows, &output_rows, &convert, &input_count, &host,
-                                     &report, &sizes.values, &shares, &loops, &repeats))
+                                     &report, &sizes.values, &shares, &loops, &overlap, &repeats))
         return NULL;
     if (host == Py_None)
         host = NULL;
@@ -80,6 +81,8 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_ValueError, "loops is not one of 0, 1 and 2");
     else if (repeats < 1)
         PyErr_SetString(PyExc_ValueError, "repeats is less than 1");
+    else if (overlap < NOVA_OVERLAP_AUTO || overlap > NOVA_OVERLAP_NONE)
+        PyErr_SetString(PyExc_ValueError, "overlap is not one of 0, 1, 2 and 3");
     else
         self = program_allocate((PyTypeObject *)type, convert, report);
     sizes.shares = (const ProgramObject *)shares;
@@ -98,7 +101,8 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         Signature signature = {0};
         created = read_signature(self, arg_rows, output_rows, &signature) &&
                   hold_tables(self, tables) &&
-                  device_program_load(self, &signature, image, &constants, &sizes, loops, repeats);
+                  device_program_load(self, &signature, image, &constants, &sizes, loops, overlap,
+                                      repeats);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);
