@@ -181,6 +181,11 @@ def compile_plan(
     if target is None and device is not None:
         target = f"cuda:{local_architecture(device)}"
     settings = current_settings(local_target(target), fast_math, max_workspace, tune, launch=launch)
+    if launch == "persistent" and not parse_target(settings.target).is_device:
+        raise TargetError(
+            f"launch='persistent' is for devices, and the target is {target or 'cpu'}",
+            hint="give a target such as cuda, or leave launch out",
+        )
     if specialize is not None:
         settings = replace(settings, specialize=read_specialize(specialize, plan.dims))
         if settings.specialize and parse_target(settings.target).is_device:

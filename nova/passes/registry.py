@@ -55,6 +55,7 @@ PASS_MODULES: dict[str, str] = {
     "outline-scans": "nova.passes.importing.outline_scans",
     "pack-constants": "nova.passes.cpu.pack_constants",
     "pack-operands": "nova.passes.cpu.pack_operands",
+    "link-persistent-kernel": "nova.passes.gpu.link_persistent_kernel",
     "pass-tensor-maps": "nova.passes.gpu.pass_tensor_maps",
     "pin-control-flow": "nova.passes.kernels.pin_control_flow",
     "plan-tasks": "nova.passes.kernels.plan_tasks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from nova.core.records import record
@@ -23,6 +24,10 @@ class MarkNoalias(Pass):
     loaded through the non-coherent cache, and as early as registers allow. Arguments that are both
     written and read stay unmarked: threads may read what others wrote before a barrier, and LLVM
     assumes that a barrier does not access `noalias` memory.
+
+    A kernel that may start before the launches before it have ended (`griddepcontrol.wait`) marks
+    only arguments that it writes: the non-coherent cache is for memory that nothing writes while
+    the kernel runs, and those launches still write.
     """
 
     name: ClassVar[str] = "mark-noalias"
@@ -42,18 +47,27 @@ class MarkNoalias(Pass):
                         continue
                     names = (part.attributes["sym_name"].value, op.attributes["sym_name"].value)
                     if names in launched:
+                        is_separate = partial(_is_separate, written=_starts_early(op))
                         arguments = op.regions[0].blocks[0].arguments
                         op.attributes["arg_attrs"] = ir.ArrayAttr.get(
-                            noalias_dictionaries(list(map(_is_separate, arguments)))
+                            noalias_dictionaries(list(map(is_separate, arguments)))
                         )
 
 
-def _is_separate(argument: Any) -> bool:
-    """Whether an argument is a buffer that is only read, or only written."""
+def _starts_early(function: Any) -> bool:
+    """Whether a device function waits by itself for the launches before it."""
+    return any(
+        op.attributes["asm_string"].value.startswith("griddepcontrol.wait")
+        for op in find_ops(function, "llvm.inline_asm")
+    )
+
+
+def _is_separate(argument: Any, written: bool) -> bool:
+    """Whether an argument is a buffer that is only read, or only written; or only the latter."""
     if not isinstance(argument.type, ir.MemRefType):
         return False
     reads, writes = _accesses(argument)
-    return not (reads and writes)
+    return not reads if written else not (reads and writes)
 
 
 def _accesses(buffer: Any) -> tuple[bool, bool]:

@@ -34,6 +34,23 @@ module attributes {gpu.container_module} {
     }
   }
 
+  // What a kernel that starts early reads, the launches before it may still write.
+  func.func private @kernel_2(%x: memref<4xf32>, %y: memref<4xf32>) attributes {nova.kernel, nova.launch = array<i64: 1, 1, 0>} {
+    %c1 = arith.constant 1 : index
+    gpu.launch_func @kernel_2_kernel::@kernel_2_kernel blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xf32>, %y : memref<4xf32>)
+    return
+  }
+  // CHECK: gpu.func @kernel_2_kernel(%{{[^:]*}}: memref<4xf32>, %{{[^:]*}}: memref<4xf32> {llvm.noalias}) kernel
+  gpu.module @kernel_2_kernel {
+    gpu.func @kernel_2_kernel(%x: memref<4xf32>, %y: memref<4xf32>) kernel {
+      llvm.inline_asm has_side_effects "griddepcontrol.wait;", "~{memory}" : () -> ()
+      %c0 = arith.constant 0 : index
+      %0 = memref.load %x[%c0] : memref<4xf32>
+      memref.store %0, %y[%c0] : memref<4xf32>
+      gpu.return
+    }
+  }
+
   // Of a function that somebody else launches that is not known.
   func.func @other(%x: memref<4xf32>, %y: memref<4xf32>) {
     %c1 = arith.constant 1 : index

@@ -1,0 +1,22 @@
+// RUN: not %nova-opt %s --link-persistent-kernel 2>&1 | %filecheck %s
+
+// CHECK: error: nvvm.read.ptx.sreg.nctaid.x in a kernel of a program with launch='persistent'
+module attributes {gpu.container_module} {
+  func.func private @kernel_0(%x: memref<64xi32>) attributes {nova.kernel, nova.launch = array<i64: 2, 64, 0>} {
+    %c1 = arith.constant 1 : index
+    %c64 = arith.constant 64 : index
+    gpu.launch_func @kernel_0_kernel::@kernel_0_kernel blocks in (%c1, %c1, %c1) threads in (%c64, %c1, %c1) args(%x : memref<64xi32>)
+    return
+  }
+  gpu.module @kernel_0_kernel {
+    llvm.func @kernel_0_kernel(%x: !llvm.ptr) attributes {gpu.kernel, nvvm.kernel} {
+      %0 = nvvm.read.ptx.sreg.nctaid.x : i32
+      llvm.store %0, %x : i32, !llvm.ptr
+      llvm.return
+    }
+  }
+  func.func @main(%x: memref<64xi32>) {
+    call @kernel_0(%x) : (memref<64xi32>) -> ()
+    return
+  }
+}
