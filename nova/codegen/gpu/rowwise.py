@@ -31,6 +31,7 @@ from nova.codegen.gpu.block_ops import (
 from nova.codegen.gpu.cluster_ops import cluster_barrier, reduce_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, store_run
+from nova.codegen.gpu.row_pipeline import RowPipeline
 from nova.codegen.gpu.rowwise_plan import (
     Key,
     RowwisePlan,
@@ -84,7 +85,8 @@ class RowwiseCode:
         # Rows past the last one: their threads take part in shuffles, and access no memory.
         ragged = not is_multiple(plan.rows, plan.rows_per_block)
         self.active = is_less(row, index(plan.rows)) if ragged else None
-        self.counters = split(row, list(grid))
+        self.grid, self.first_row = list(grid), row
+        self.counters = split(row, self.grid)
         starts = [self._start(chunk) for chunk in range(plan.vectors_per_thread)]
         self.starts = starts
         self.guards = [self._guard(chunk, start) for chunk, start in enumerate(starts)]
@@ -215,6 +217,75 @@ class RowwiseCode:
         """End the code: other blocks may still read the shared memory of this one."""
         if self.plan.cluster > 1:
             cluster_barrier()
+
+    # --- persistent clusters ----------------------------------------------------------------------
+
+    def loop_over_rows(self, buffers: Sequence[list[Any]], emit_ops: Callable[[], None]) -> None:
+        """Emit all ops for every row of this cluster; `buffers` are those of the plan's operands.
+
+        A row is copied to shared memory while the previous one is computed. Thread-private slots
+        need no barriers. The slots of a reduction are written again after a barrier of another
+        reduction, or after one at the end of the row where there is no other.
+        """
+        plan = self.plan
+        pipeline = RowPipeline(
+            plan.prefetched,
+            self.shared,
+            self.position.thread,
+            self.position.threads,
+            plan.vector_width,
+            plan.vectors_per_thread,
+        )
+        operands = [
+            Elements(operand.nest, flat, {})
+            for operand, flat in zip(plan.prefetched, buffers, strict=True)
+        ]
+        self._copy_row(pipeline, operands, self.first_row)
+        step = index(plan.clusters)
+        rows = scf.ForOp(self.first_row, index(plan.rows), step)
+        with ir.InsertionPoint(rows.body):
+            row = rows.induction_variable
+            self.cached.clear()
+            pipeline.wait()
+            self._take_row(pipeline, operands)
+            following = arith.addi(row, step)
+            with when(is_less(following, index(plan.rows))):
+                self._copy_row(pipeline, operands, following)
+            self.counters = split(row, self.grid)
+            emit_ops()
+            if len(self.partials) == 1:
+                cluster_barrier()
+            scf.YieldOp([])
+
+    def _copy_row(self, pipeline: RowPipeline, operands: Sequence[Elements], row: Any) -> None:
+        """Start the copies of this thread's elements of a row."""
+        self.counters = split(row, self.grid)
+        for number, elements in enumerate(operands):
+            operand = self.plan.prefetched[number].number
+            for chunk, guard in enumerate(self.guards):
+                where, _ = self._at(elements.nest, chunk)
+                if guard is None:
+                    pipeline.copy(number, elements, where[operand], chunk)
+                    continue
+                with when(guard):
+                    pipeline.copy(number, elements, where[operand], chunk)
+        pipeline.commit()
+
+    def _take_row(self, pipeline: RowPipeline, operands: Sequence[Elements]) -> None:
+        """Read this thread's elements of the copied row into registers."""
+        for number, elements in enumerate(operands):
+            operand = self.plan.prefetched[number].number
+            key = row_key(elements.nest, operand, self.grid_rank)
+            type_ = elements.generic.block.arguments[operand].type
+            for chunk, guard in enumerate(self.guards):
+
+                def load(
+                    number: int = number, elements: Elements = elements, chunk: int = chunk
+                ) -> Values:
+                    return [pipeline.load(number, elements, chunk)]
+
+                values = self._guarded(guard, load, [type_], self.plan.vector_width)
+                self.cached[key, chunk] = values[0]
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -357,8 +428,15 @@ def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition)
     def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
         code.emit(nest, buffers, mapping)
 
-    for op in kernel.ops:
-        kernel.emit_op(op, flat, mapping, emit_nest)
+    def emit_ops() -> None:
+        for op in kernel.ops:
+            kernel.emit_op(op, flat, mapping, emit_nest)
+
+    if plan.prefetched:
+        operands = [[flat(v) for v in o.nest.generic.op.operands] for o in plan.prefetched]
+        code.loop_over_rows(operands, emit_ops)
+    else:
+        emit_ops()
     code.finish()
 
 

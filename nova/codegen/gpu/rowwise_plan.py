@@ -17,8 +17,9 @@ from nova.codegen.common.combine import find_combiners
 from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.gpu.block_ops import WARP
 from nova.codegen.gpu.cluster_ops import can_exchange
-from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
 from nova.codegen.gpu.memory import divides, widest
+from nova.codegen.gpu.row_pipeline import RowOperand, fits, persistent_clusters
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
 from nova.core.sizes import ceildiv, same_shape
 from nova.ir.bindings import ir
@@ -65,13 +66,22 @@ class RowwisePlan:
     """Blocks per multiprocessor of the launch bounds of many blocks; 0 for no bound."""
     cluster: int = 1
     """Blocks of a cluster that share a row."""
+    prefetched: tuple[RowOperand, ...] = ()
+    """Operands whose next row is copied ahead; then clusters are persistent."""
 
     @property
     def threads(self) -> int:
         return self.threads_per_row * self.rows_per_block // self.cluster
 
     @property
+    def clusters(self) -> Extent:
+        """Clusters of a persistent launch."""
+        return persistent_clusters(self.rows, self.cluster)
+
+    @property
     def blocks(self) -> Extent:
+        if self.prefetched:
+            return self.clusters * self.cluster
         return ceildiv(self.rows, self.rows_per_block) * self.cluster
 
     @property
@@ -137,6 +147,8 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
         threads *= 2
     stored = last_writes(nests, rank, kernel.results)
     if vectors > threads * max_vectors:
+        if not large and (pipelined := _pipelined(kernel, match, width, live_rows)):
+            return pipelined
         cluster = _cluster(kernel, vectors, max_vectors)
         if not cluster:
             return None
@@ -155,15 +167,77 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
     return RowwisePlan(rows, length, width, threads, per_thread, rows_per_block, stored, bound)
 
 
-def _cluster(kernel: DeviceKernel, vectors: int, max_vectors: int) -> int:
-    """Blocks of a cluster that together hold a row of so many vectors in registers; 0 for none."""
+def _pipelined(
+    kernel: DeviceKernel, match: RowProgram, width: int, live_rows: int
+) -> RowwisePlan | None:
+    """A persistent plan that copies the next row while it computes one, for many long rows.
+
+    Its blocks have a multiprocessor each. Clusters of two fill the device; larger ones do not, and
+    are for rows that need more registers.
+    """
+    if not _has_clusters(kernel):
+        return None
+    rows, rank = kernel.num_points, kernel.grid_rank
+    stored = last_writes(kernel.loop_nests, rank, kernel.results)
+    for cluster in _CLUSTERS:
+        threads = cluster * _MAX_THREADS
+        per_thread = -(-match.longest // (width * threads))
+        many = typical(rows) > typical(persistent_clusters(rows, cluster))
+        if not many or live_rows * per_thread * width > _MAX_ELEMENTS:
+            continue
+        operands = _prefetched(kernel.loop_nests, rank, width, per_thread * width)
+        if not operands:
+            return None
+        return RowwisePlan(
+            rows, match.length, width, threads, per_thread, 1, stored, 1, cluster, operands
+        )
+    return None
+
+
+def _prefetched(
+    nests: Sequence[LoopNest], rank: int, width: int, elements: int
+) -> tuple[RowOperand, ...]:
+    """The operands to copy ahead: rows that the kernel reads before it writes them.
+
+    Rows that are the same at every point of the grid stay in the caches without that.
+    """
+    operands: list[RowOperand] = []
+    accessed: set[Any] = set()
+    for nest in nests:
+        generic = nest.generic
+        arguments = list(generic.block.arguments)
+        for number, value in enumerate(generic.op.operands):
+            if not isinstance(value.type, ir.MemRefType):
+                continue
+            root, _, strides, step = row_key(nest, number, rank)
+            reads = number < generic.num_inputs and any(True for _ in arguments[number].uses)
+            is_first = root not in accessed and not is_tile_local(root)
+            accessed.add(root)
+            operand = RowOperand(nest, number)
+            differs = any(not is_number(stride, 0) for stride in strides)
+            if not (reads and is_first and differs and is_number(step, 1)):
+                continue
+            if operand.can_copy(width) and fits([*operands, operand], elements, _MAX_THREADS):
+                operands.append(operand)
+    return tuple(operands)
+
+
+def _has_clusters(kernel: DeviceKernel) -> bool:
+    """Whether blocks of a cluster can exchange the values of all reductions."""
     if not kernel.target.has_clusters:
-        return 0
+        return False
     for nest in kernel.loop_nests:
         arguments = list(nest.generic.block.arguments)[nest.generic.num_inputs :]
         reduces = not all(loop.parallel for loop in nest.loops)
         if reduces and not can_exchange([argument.type for argument in arguments]):
-            return 0
+            return False
+    return True
+
+
+def _cluster(kernel: DeviceKernel, vectors: int, max_vectors: int) -> int:
+    """Blocks of a cluster that together hold a row of so many vectors in registers; 0 for none."""
+    if not _has_clusters(kernel):
+        return 0
     sizes = (size for size in _CLUSTERS if vectors <= size * _WIDE * max_vectors)
     return next(sizes, 0)
 
