@@ -11,7 +11,7 @@ accumulators.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -132,13 +132,9 @@ class _Block:
             for side, to, start, further in zip(sides, addresses, first, extra, strict=True):
                 side.copy(to, start, k, further)
 
-        for number in range(ahead):
-            if number < least_size(stages):
-                copy(number, number * plan.stage_bytes)
-            elif not isinstance(stages, int):
-                with when(compare(_LESS, number, stages)):
-                    copy(number, number * plan.stage_bytes)
-            commit_copies()
+        if isinstance(core, PlainCore) and plan.shape.transposes:
+            return self._multiply_ahead(core, copy, shared, stages)
+        self._begin_copies(copy, stages)
         zero = index(0)
         initial = [zero, index(ahead * plan.stage_bytes), *core.zeros()]
         op = scf.ForOp(zero, index(stages), index(1), initial)
@@ -156,6 +152,67 @@ class _Block:
             sums = core.stage(start, add(start, plan.lhs.tile.nbytes), sums)
             scf.YieldOp([*(self._next(p, ring_bytes) for p in (read_offset, write_offset)), *sums])
         return list(op.results)[2:]
+
+    def _begin_copies(self, copy: Callable[[Index, Index], None], stages: Extent) -> None:
+        """Copy the first stages, all but one of the ring."""
+        plan = self.plan
+        for number in range(plan.shape.stages - 1):
+            if number < least_size(stages):
+                copy(number, number * plan.stage_bytes)
+            elif not isinstance(stages, int):
+                with when(compare(_LESS, number, stages)):
+                    copy(number, number * plan.stage_bytes)
+            commit_copies()
+
+    def _multiply_ahead(
+        self,
+        core: PlainCore,
+        copy: Callable[[Index, Index], None],
+        shared: ir.Value,
+        stages: Extent,
+    ) -> list[ir.Value]:
+        """The loop with register double buffering.
+
+        The operands of a step of k are read while those of the step before are multiplied, also
+        across stages: the last step of a stage waits for the next stage, and reads its first step.
+        """
+        plan = self.plan
+        ahead, lhs_bytes = plan.shape.stages - 1, plan.lhs.tile.nbytes
+        ring_bytes = plan.shape.stages * plan.stage_bytes
+        self._begin_copies(copy, stages)
+        wait_for_copies(ahead - 1)
+        barrier()
+        first = core.read_step(shared, add(shared, lhs_bytes), 0, pinned=True)
+        zero = index(0)
+        initial = [zero, index(ahead * plan.stage_bytes), *first, *core.zeros()]
+        op = scf.ForOp(zero, index(stages), index(1), initial)
+        with ir.InsertionPoint(op.body):
+            number = op.induction_variable
+            read_offset, write_offset, *values = op.inner_iter_args
+            operands, sums = values[: len(first)], values[len(first) :]
+            coming = scf.IfOp(compare(_LESS, number, stages - ahead))
+            with ir.InsertionPoint(coming.then_block):
+                copy(add(number, ahead), write_offset)
+                scf.YieldOp([])
+            commit_copies()
+            start = add(shared, read_offset)
+            for step in range(plan.shape.depth):
+                if step + 1 < plan.shape.depth:
+                    following = core.read_step(start, add(start, lhs_bytes), step + 1)
+                else:
+                    wait_for_copies(ahead - 1)
+                    barrier()
+                    next_offset = self._next(read_offset, ring_bytes)
+                    # After the last stage there is none: read that one again.
+                    is_last = compare(arith.CmpIPredicate.eq, number, stages - 1)
+                    next_start = add(shared, arith.select(is_last, read_offset, next_offset))
+                    following = core.read_step(
+                        next_start, add(next_start, lhs_bytes), 0, pinned=True
+                    )
+                sums = core.multiply_step(operands, sums)
+                operands = following
+            scf.YieldOp([next_offset, self._next(write_offset, ring_bytes), *operands, *sums])
+        return list(op.results)[2 + len(first) :]
 
     def _next(self, offset: ir.Value, ring: int) -> ir.Value:
         """The next buffer of the ring."""
