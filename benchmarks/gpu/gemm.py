@@ -64,13 +64,14 @@ def cases() -> list[Case]:
     plain = [Case(4096, 4096, 4096, "f32", layout) for layout in ("nn", "nt", "tn", "tt")]
     wide = (
         "rows=128,columns=128,depth=8,warps=2x2,stages=4,blocks=2,transposes=1",
-        "rows=128,columns=128,depth=16,warps=2x2,stages=3,blocks=2,transposes=1",
-        "rows=128,columns=128,depth=8,warps=2x2,stages=3,blocks=2,transposes=1",
         "rows=256,columns=128,depth=8,warps=4x2,stages=4,blocks=1,transposes=1",
         "rows=128,columns=256,depth=8,warps=2x4,stages=4,blocks=1,transposes=1",
-        "rows=128,columns=128,depth=8,warps=4x2,stages=4,blocks=2,transposes=1",
     )
-    plain += [Case(4096, 4096, 4096, "f32", "nn", shape) for shape in wide]
+    plain += [
+        Case(4096, 4096, 4096, "f32", layout, shape)
+        for shape in wide
+        for layout in ("nn", "nt", "tn", "tt")
+    ]
     plain_shapes = (
         "rows=128,columns=128,depth=16,warps=4x2,stages=3,blocks=2",
         "rows=128,columns=128,depth=8,warps=4x2,stages=4,blocks=2",

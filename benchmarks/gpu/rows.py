@@ -1,6 +1,6 @@
 """Rows longer than a block's registers on a GPU, compared with torch, in one process.
 
-    python benchmarks/gpu/rows.py
+    python benchmarks/gpu/rows.py [--no-compile]
 
 Prints a line per workload: microseconds of a run in the queue of Nova, torch and torch.compile, and
 the bandwidth of Nova, counting each element once. Results are compared with torch's in f32 first.
@@ -9,8 +9,10 @@ Contenders take turns; the times are medians over rounds.
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -81,7 +83,7 @@ def workloads() -> list[Workload]:
     ]
 
 
-def run(workload: Workload) -> None:
+def run(workload: Workload, compiled: bool) -> None:
     import torch
 
     shape = (workload.rows, workload.length)
@@ -105,17 +107,22 @@ def run(workload: Workload) -> None:
     calls = {
         "nova": lambda: program(*device_arrays),
         "torch": partial(workload.reference, *arrays),
-        "torch.compile": partial(torch.compile(workload.reference), *arrays),
     }
+    if compiled:
+        calls["torch.compile"] = partial(torch.compile(workload.reference), *arrays)
     times = measure(calls)
     line = ", ".join(f"{name} {time:.1f} us" for name, time in times.items())
     rate = workload.moved / times["nova"] / 1e6
     print(f"{workload.name} {shape} {workload.element}: {line}; {rate:.2f} TB/s", flush=True)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--no-compile", action="store_true", help="do not time torch.compile")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
     for workload in workloads():
-        run(workload)
+        run(workload, not options.no_compile)
     return 0
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import at
+from nova.codegen.common.index_math import shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import SharedMemory, element_bytes
 from nova.codegen.gpu.memory import ACCESS, load_run
@@ -24,10 +24,14 @@ from nova.ir.symbolic.size_table import Extent
 
 _MIN_COPY = 4
 """Bytes of the smallest asynchronous copy."""
-_SHARED = 200 << 10
+THREADS = 512
+"""Threads of a block, of which two share a multiprocessor: one computes while the other waits."""
+_SHARED = 100 << 10
 """Bytes of shared memory of a block for copied rows; reductions need some more."""
-_PROCESSORS = 132
-"""Multiprocessors of the largest Hopper device; a smaller one runs the blocks in several waves."""
+_RESIDENT = {2: 132, 4: 60, 8: 30}
+"""Blocks of a cluster -> clusters that run concurrently on an H200, two blocks a multiprocessor.
+
+A smaller device runs them in several waves."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +50,15 @@ class RowOperand:
         return _MIN_COPY <= width * element_bytes(self.type) <= ACCESS
 
 
-def fits(operands: Sequence[RowOperand], elements: int, threads: int) -> bool:
+def fits(operands: Sequence[RowOperand], elements: int) -> bool:
     """Whether the shared memory of a block holds so many elements of each thread and operand."""
     row_bytes = sum(element_bytes(operand.type) for operand in operands)
-    return row_bytes * elements * threads <= _SHARED
+    return row_bytes * elements * THREADS <= _SHARED
 
 
 def persistent_clusters(rows: Extent, cluster: int) -> Extent:
-    """Clusters of a persistent launch: one block per multiprocessor."""
-    return size_min(rows, _PROCESSORS // cluster)
+    """Clusters of a persistent launch."""
+    return size_min(rows, _RESIDENT[cluster])
 
 
 class RowPipeline:
@@ -65,22 +69,27 @@ class RowPipeline:
         operands: Sequence[RowOperand],
         shared: SharedMemory,
         thread: Any,
-        threads: int,
         width: int,
         chunks: int,
     ):
         self.operands = operands
-        self.width, self.threads = width, threads
+        self.width = width
         self.first = arith.muli(thread, index(width)) if width > 1 else thread
-        self.slots = [shared.allocate(chunks * threads * width, o.type) for o in operands]
+        self.slots = [shared.allocate(chunks * THREADS * width, o.type) for o in operands]
 
-    def copy(self, number: int, elements: Elements, base: Any, chunk: int) -> None:
-        """Start the copy of an operand's elements at `base`, those of a chunk of this thread."""
+    def copy(
+        self, number: int, elements: Elements, base: Any, chunk: int, parts: Sequence[int]
+    ) -> None:
+        """Start the copy of elements of a chunk of this thread, which begins at `base`.
+
+        `parts` are the numbers of the elements: all, or one.
+        """
         slot, operand = self.slots[number], self.operands[number]
         size = element_bytes(operand.type)
-        source = add(global_base(elements.buffers[operand.number]), mul(at(base), size))
-        to = add(global_base(slot), mul(self._at(chunk), size))
-        copy_async(to, source, size * self.width)
+        first = shifted(base, parts[0])
+        source = add(global_base(elements.buffers[operand.number]), mul(first, size))
+        to = add(global_base(slot), mul(self._at(chunk, parts), size))
+        copy_async(to, source, size * len(parts))
 
     def commit(self) -> None:
         """End the copies of a row."""
@@ -90,11 +99,12 @@ class RowPipeline:
         """Wait for the copies of this thread."""
         wait_for_copies(0)
 
-    def load(self, number: int, elements: Elements, chunk: int) -> list[Any]:
+    def load(self, number: int, elements: Elements, chunk: int, parts: Sequence[int]) -> list[Any]:
         """The elements of a chunk that this thread has copied."""
         operand = self.operands[number].number
-        values = load_run(self.slots[number], self._at(chunk), self.width, 1, aligned=True)
+        where = self._at(chunk, parts)
+        values = load_run(self.slots[number], where, len(parts), 1, aligned=True)
         return [elements.unpacked(operand, value) for value in values]
 
-    def _at(self, chunk: int) -> ir.Value:
-        return index(add(self.first, chunk * self.threads * self.width))
+    def _at(self, chunk: int, parts: Sequence[int]) -> ir.Value:
+        return index(add(self.first, chunk * THREADS * self.width + parts[0]))

@@ -10,12 +10,13 @@ results of the kernel are stored in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.common.builder import splat
 from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, at
+from nova.codegen.common.index_math import advance, at, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import (
     WARP,
@@ -48,6 +49,21 @@ from nova.ir.symbolic.size_table import Extent, is_number, least_size
 
 Values = list[list[Any]]
 """This thread's part of each of some rows: a list of adjacent elements for each."""
+
+
+Parts = Sequence[int]
+"""Numbers of elements of a vector: all, or one."""
+
+
+@dataclass(frozen=True)
+class PartialGuard:
+    """The guard of a vector that may be cut by an end of the row.
+
+    `full` says that the row has all of its elements, `elements` which of them it has.
+    """
+
+    full: Any
+    elements: list[Any]
 
 
 class RowwiseCode:
@@ -86,8 +102,13 @@ class RowwiseCode:
         ragged = not is_multiple(plan.rows, plan.rows_per_block)
         self.active = is_less(row, index(plan.rows)) if ragged else None
         self.grid, self.first_row = list(grid), row
+        self.go_to(row)
+
+    def go_to(self, row: Any) -> None:
+        """Let positions and guards be those of a row."""
         self.counters = split(row, self.grid)
-        starts = [self._start(chunk) for chunk in range(plan.vectors_per_thread)]
+        self.shift = self._shift() if self.plan.phase else None
+        starts = [self._start(chunk) for chunk in range(self.plan.vectors_per_thread)]
         self.starts = starts
         self.guards = [self._guard(chunk, start) for chunk, start in enumerate(starts)]
 
@@ -131,7 +152,7 @@ class RowwiseCode:
         if elements.generic.uses_output:
             inputs += [v[0] for v in self._outputs(elements, where, None)]
 
-        def make() -> Values:
+        def make(_: Parts) -> Values:
             return [[value] for value in elements.apply(inputs, ivs)]
 
         results = self._guarded(self.active, make, self._output_types(elements), 1)
@@ -145,10 +166,10 @@ class RowwiseCode:
         if generic.uses_output:
             inputs += self._outputs(elements, where, chunk)
 
-        def make() -> Values:
+        def make(parts: Parts) -> Values:
             points = [
                 elements.apply([v and v[k] for v in inputs], self._moved(elements.nest, ivs, k))
-                for k in range(self.plan.vector_width)
+                for k in parts
             ]
             results = [list(values) for values in zip(*points, strict=True)]
             for i, values in enumerate(results):
@@ -157,7 +178,8 @@ class RowwiseCode:
                     packed = [elements.packed(operand, v) for v in values]
                     stride = along_row(elements.nest, self.grid_rank)[0].strides[operand]
                     aligned = is_number(stride, 1)
-                    store_run(packed, elements.buffers[operand], where[operand], stride, aligned)
+                    first = shifted(where[operand], parts[0] * stride)
+                    store_run(packed, elements.buffers[operand], first, stride, aligned)
             return results
 
         results = self._guarded(
@@ -180,14 +202,17 @@ class RowwiseCode:
             inputs = self._inputs(elements, where, chunk)
 
             def make(
-                ivs: dict[int, Any] = ivs, inputs: list[Any] = inputs, before: Values = totals
+                parts: Parts,
+                ivs: dict[int, Any] = ivs,
+                inputs: list[Any] = inputs,
+                before: Values = totals,
             ) -> Values:
                 points = [
                     elements.apply(
                         [*[v and v[k] for v in inputs], *[t[k] for t in before]],
                         self._moved(nest, ivs, k),
                     )
-                    for k in range(width)
+                    for k in parts
                 ]
                 return [list(values) for values in zip(*points, strict=True)]
 
@@ -232,7 +257,6 @@ class RowwiseCode:
             plan.prefetched,
             self.shared,
             self.position.thread,
-            self.position.threads,
             plan.vector_width,
             plan.vectors_per_thread,
         )
@@ -246,12 +270,13 @@ class RowwiseCode:
         with ir.InsertionPoint(rows.body):
             row = rows.induction_variable
             self.cached.clear()
+            self.go_to(row)
             pipeline.wait()
             self._take_row(pipeline, operands)
             following = arith.addi(row, step)
             with when(is_less(following, index(plan.rows))):
                 self._copy_row(pipeline, operands, following)
-            self.counters = split(row, self.grid)
+            self.go_to(row)
             emit_ops()
             if len(self.partials) == 1:
                 cluster_barrier()
@@ -259,16 +284,23 @@ class RowwiseCode:
 
     def _copy_row(self, pipeline: RowPipeline, operands: Sequence[Elements], row: Any) -> None:
         """Start the copies of this thread's elements of a row."""
-        self.counters = split(row, self.grid)
+        self.go_to(row)
         for number, elements in enumerate(operands):
             operand = self.plan.prefetched[number].number
             for chunk, guard in enumerate(self.guards):
                 where, _ = self._at(elements.nest, chunk)
-                if guard is None:
-                    pipeline.copy(number, elements, where[operand], chunk)
-                    continue
-                with when(guard):
-                    pipeline.copy(number, elements, where[operand], chunk)
+
+                def copy(
+                    parts: Parts,
+                    number: int = number,
+                    elements: Elements = elements,
+                    base: Any = where[operand],
+                    chunk: int = chunk,
+                ) -> Values:
+                    pipeline.copy(number, elements, base, chunk, parts)
+                    return []
+
+                self._guarded(guard, copy, [], self.plan.vector_width)
         pipeline.commit()
 
     def _take_row(self, pipeline: RowPipeline, operands: Sequence[Elements]) -> None:
@@ -280,9 +312,12 @@ class RowwiseCode:
             for chunk, guard in enumerate(self.guards):
 
                 def load(
-                    number: int = number, elements: Elements = elements, chunk: int = chunk
+                    parts: Parts,
+                    number: int = number,
+                    elements: Elements = elements,
+                    chunk: int = chunk,
                 ) -> Values:
-                    return [pipeline.load(number, elements, chunk)]
+                    return [pipeline.load(number, elements, chunk, parts)]
 
                 values = self._guarded(guard, load, [type_], self.plan.vector_width)
                 self.cached[key, chunk] = values[0]
@@ -292,7 +327,7 @@ class RowwiseCode:
     def _guarded(
         self,
         guard: Any,
-        make: Callable[[], Values],
+        make: Callable[[Parts], Values],
         types: Sequence[Any],
         width: int,
         otherwise: Values | None = None,
@@ -301,14 +336,41 @@ class RowwiseCode:
 
         All of it is inside the guard: nothing out of bounds is loaded, divided or looked up.
         """
+        parts = range(width)
         if guard is None:
-            return make()
-        op = scf.IfOp(guard, [type_ for type_ in types for _ in range(width)], has_else=True)
-        with ir.InsertionPoint(op.then_block):
-            scf.YieldOp([value for values in make() for value in values])
-        with ir.InsertionPoint(op.else_block):
-            empty = otherwise or [[splat(type_, 0)] * width for type_ in types]
-            scf.YieldOp([value for values in empty for value in values])
+            return make(parts)
+        empty = otherwise or [[splat(type_, 0)] * width for type_ in types]
+        if not isinstance(guard, PartialGuard):
+            return self._select(guard, types, width, lambda: make(parts), lambda: empty)
+
+        def make_each() -> Values:
+            columns = [
+                self._select(
+                    inside,
+                    types,
+                    1,
+                    lambda k=k: make([k]),
+                    lambda k=k: [[values[k]] for values in empty],
+                )
+                for k, inside in enumerate(guard.elements)
+            ]
+            return [[column[i][0] for column in columns] for i in range(len(types))]
+
+        return self._select(guard.full, types, width, lambda: make(parts), make_each)
+
+    def _select(
+        self,
+        condition: Any,
+        types: Sequence[Any],
+        width: int,
+        make: Callable[[], Values],
+        otherwise: Callable[[], Values],
+    ) -> Values:
+        """The values of one of two branches."""
+        op = scf.IfOp(condition, [type_ for type_ in types for _ in range(width)], has_else=True)
+        for block, branch in ((op.then_block, make), (op.else_block, otherwise)):
+            with ir.InsertionPoint(block):
+                scf.YieldOp([value for values in branch() for value in values])
         results = list(op.results)
         return [results[i * width : (i + 1) * width] for i in range(len(types))]
 
@@ -344,16 +406,23 @@ class RowwiseCode:
 
     def _fetch(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
         """Load a thread's elements of an operand from memory, where they exist; else zeros."""
-        *_, stride = row_key(elements.nest, operand, self.grid_rank)
+        key = row_key(elements.nest, operand, self.grid_rank)
+        stride = key[-1]
         width = 1 if chunk is None else self.plan.vector_width
         buffer = elements.buffers[operand]
 
-        def load() -> Values:
-            loaded = load_run(buffer, base, width, stride, is_number(stride, 1))
+        def load(parts: Parts) -> Values:
+            aligned = is_number(stride, 1) and not (self.plan.phase and self._is_shared(key))
+            first = base if is_number(stride, 0) else shifted(base, parts[0] * stride)
+            loaded = load_run(buffer, first, len(parts), stride, aligned)
             return [[elements.unpacked(operand, value) for value in loaded]]
 
         type_ = elements.generic.block.arguments[operand].type
         return self._guarded(self._where(chunk), load, [type_], width)[0]
+
+    def _is_shared(self, key: Key) -> bool:
+        """Whether a row is the same for all points of the grid: it may have another phase."""
+        return all(is_number(stride, 0) for stride in key[2])
 
     def _keep_numbers(self, elements: Elements, values: list[Any]) -> None:
         generic = elements.generic
@@ -379,7 +448,18 @@ class RowwiseCode:
         """The position of the thread's elements of a chunk in the row."""
         width, threads = self.plan.vector_width, self.plan.threads_per_row
         first = self.member if width == 1 else arith.muli(self.member, index(width))
+        if self.shift is not None:
+            first = arith.subi(first, self.shift)
         return first if chunk == 0 else arith.addi(first, index(chunk * threads * width))
+
+    def _shift(self) -> Any:
+        """Elements from an aligned position to the start of the row."""
+        phase = self.plan.phase
+        assert phase is not None, "the plan has rows that are not aligned"
+        where: Any = index(phase.offset)
+        for counter, stride in zip(self.counters, phase.strides, strict=True):
+            where = arith.addi(where, arith.muli(counter, index(stride)))
+        return arith.remui(where, index(self.plan.vector_width))
 
     def _where(self, chunk: int | None) -> Any:
         """The guard of a thread's elements of a chunk, or of the scalars of its row."""
@@ -388,10 +468,22 @@ class RowwiseCode:
     def _guard(self, chunk: int, start: Any) -> Any:
         """Whether the thread has elements in a chunk; None where every thread has."""
         end = (chunk + 1) * self.plan.threads_per_row * self.plan.vector_width
+        if self.shift is not None:
+            return None if chunk and end <= least_size(self.plan.length) else self._cut(start)
         if end <= least_size(self.plan.length):
             return self.active
         inside = is_less(start, index(self.plan.length))
         return inside if self.active is None else arith.andi(inside, self.active)
+
+    def _cut(self, start: Any) -> PartialGuard:
+        """The guard of a vector that may begin before the row, or end after it."""
+        width, length = self.plan.vector_width, self.plan.length
+        # The position before the row is a large unsigned number.
+        full = arith.andi(
+            is_less(start, index(length)), is_less(shifted(start, width - 1), index(length))
+        )
+        elements = [is_less(shifted(start, k), index(length)) for k in range(width)]
+        return PartialGuard(full, elements)
 
     def _at(self, nest: LoopNest, chunk: int | None) -> tuple[list[Any], dict[int, Any]]:
         """The position of each operand's elements, and the counters of the loops there."""

@@ -15,11 +15,11 @@ from typing import Any
 
 from nova.codegen.common.combine import find_combiners
 from nova.codegen.common.loop_nest import Loop, LoopNest
-from nova.codegen.gpu.block_ops import WARP
+from nova.codegen.gpu.block_ops import WARP, element_bytes
 from nova.codegen.gpu.cluster_ops import can_exchange
 from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
 from nova.codegen.gpu.memory import divides, widest
-from nova.codegen.gpu.row_pipeline import RowOperand, fits, persistent_clusters
+from nova.codegen.gpu.row_pipeline import THREADS, RowOperand, fits, persistent_clusters
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
 from nova.core.sizes import ceildiv, same_shape
 from nova.ir.bindings import ir
@@ -41,6 +41,8 @@ _FEW, _WIDE = 2, 512
 more warps, which hide latency; with more threads, all wait for the last."""
 _CLUSTERS = (2, 4, 8)
 """Blocks of a cluster, each of _WIDE threads, that share a longer row."""
+_PHASES = 4
+"""Words of an aligned vector."""
 SHORT = 8
 """Iterations per point of the grid that a single thread may run."""
 BUSY = 132 * 1024
@@ -48,6 +50,14 @@ BUSY = 132 * 1024
 
 Key = tuple[Any, Extent, tuple[Extent, ...], Extent]
 """An access: buffer, offset, strides along the grid, stride along the row."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The position of a row from the previous aligned one: of row (i, j, ...) in all operands."""
+
+    offset: int
+    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,8 @@ class RowwisePlan:
     """Blocks of a cluster that share a row."""
     prefetched: tuple[RowOperand, ...] = ()
     """Operands whose next row is copied ahead; then clusters are persistent."""
+    phase: Phase | None = None
+    """Where rows are not aligned: the first element of a vector is aligned, not that of a row."""
 
     @property
     def threads(self) -> int:
@@ -170,18 +182,17 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
 def _pipelined(
     kernel: DeviceKernel, match: RowProgram, width: int, live_rows: int
 ) -> RowwisePlan | None:
-    """A persistent plan that copies the next row while it computes one, for many long rows.
-
-    Its blocks have a multiprocessor each. Clusters of two fill the device; larger ones do not, and
-    are for rows that need more registers.
-    """
+    """A persistent plan that copies the next row while it computes one, for many long rows."""
     if not _has_clusters(kernel):
         return None
     rows, rank = kernel.num_points, kernel.grid_rank
+    phase = _phase(kernel.loop_nests, rank) if width == 1 else None
+    if phase is not None:
+        width = _PHASES
+    vectors = -(-match.longest // width) + (phase is not None)
     stored = last_writes(kernel.loop_nests, rank, kernel.results)
     for cluster in _CLUSTERS:
-        threads = cluster * _MAX_THREADS
-        per_thread = -(-match.longest // (width * threads))
+        per_thread = -(-vectors // (cluster * THREADS))
         many = typical(rows) > typical(persistent_clusters(rows, cluster))
         if not many or live_rows * per_thread * width > _MAX_ELEMENTS:
             continue
@@ -189,9 +200,42 @@ def _pipelined(
         if not operands:
             return None
         return RowwisePlan(
-            rows, match.length, width, threads, per_thread, 1, stored, 1, cluster, operands
+            rows,
+            match.length,
+            width,
+            cluster * THREADS,
+            per_thread,
+            1,
+            stored,
+            2,
+            cluster,
+            operands,
+            phase,
         )
     return None
+
+
+def _phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
+    """The common phase of all rows that differ from point to point, if their elements are words."""
+    phases: set[Phase] = set()
+    for nest in nests:
+        for number, value in enumerate(nest.generic.op.operands):
+            if not isinstance(value.type, ir.MemRefType):
+                continue
+            root, offset, strides, step = row_key(nest, number, rank)
+            if is_tile_local(root) or is_number(step, 0) or _is_shared(strides):
+                continue
+            if not is_number(step, 1) or element_bytes(value.type.element_type) != 4:
+                return None
+            if not all(isinstance(number, int) for number in (offset, *strides)):
+                return None
+            phases.add(Phase(offset % _PHASES, tuple(stride % _PHASES for stride in strides)))
+    return phases.pop() if len(phases) == 1 else None
+
+
+def _is_shared(strides: Sequence[Extent]) -> bool:
+    """Whether a row is the same at every point of the grid."""
+    return all(is_number(stride, 0) for stride in strides)
 
 
 def _prefetched(
@@ -214,10 +258,10 @@ def _prefetched(
             is_first = root not in accessed and not is_tile_local(root)
             accessed.add(root)
             operand = RowOperand(nest, number)
-            differs = any(not is_number(stride, 0) for stride in strides)
+            differs = not _is_shared(strides)
             if not (reads and is_first and differs and is_number(step, 1)):
                 continue
-            if operand.can_copy(width) and fits([*operands, operand], elements, _MAX_THREADS):
+            if operand.can_copy(width) and fits([*operands, operand], elements):
                 operands.append(operand)
     return tuple(operands)
 

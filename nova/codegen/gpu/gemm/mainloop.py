@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from nova.codegen.common.builder import BITS
@@ -35,6 +36,13 @@ from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, m
 from nova.ir.symbolic.size_table import Extent, is_number, least_size
 
 _LESS = arith.CmpIPredicate.slt
+_COPY_GROUPS = 3
+"""Groups of copies of a stage: a copy after a read of shared memory delays the multiply-adds."""
+
+
+def _share(items: Sequence[object], number: int, count: int) -> slice:
+    """The `number`-th of `count` nearly equal parts."""
+    return slice(len(items) * number // count, len(items) * (number + 1) // count)
 
 
 def emit_gemm(
@@ -133,7 +141,7 @@ class _Block:
                 side.copy(to, start, k, further)
 
         if isinstance(core, PlainCore) and plan.shape.transposes:
-            return self._multiply_ahead(core, copy, shared, stages)
+            return self._multiply_ahead(core, sides, first, shared, stages)
         self._begin_copies(copy, stages)
         zero = index(0)
         initial = [zero, index(ahead * plan.stage_bytes), *core.zeros()]
@@ -167,7 +175,8 @@ class _Block:
     def _multiply_ahead(
         self,
         core: PlainCore,
-        copy: Callable[[Index, Index], None],
+        sides: tuple[PipelinedCopies, PipelinedCopies],
+        first: Sequence[Index],
         shared: ir.Value,
         stages: Extent,
     ) -> list[ir.Value]:
@@ -175,44 +184,62 @@ class _Block:
 
         The operands of a step of k are read while those of the step before are multiplied, also
         across stages: the last step of a stage waits for the next stage, and reads its first step.
+        Copies are distributed over the steps, so that reads do not wait for many of them.
         """
-        plan = self.plan
+        plan, depth = self.plan, self.plan.shape.depth
         ahead, lhs_bytes = plan.shape.stages - 1, plan.lhs.tile.nbytes
         ring_bytes = plan.shape.stages * plan.stage_bytes
+
+        def copies(number: Index, offset: Index) -> list[Callable[[], None]]:
+            k, extra = self._step(number)
+            addresses = add(shared, offset), offset_by(shared, offset, lhs_bytes)
+            started: list[Callable[[], None]] = []
+            for side, to, start, further in zip(sides, addresses, first, extra, strict=True):
+                if side.excludes_threads:
+                    started.append(partial(side.copy, to, start, k, further))
+                    continue
+                for unit in range(len(side.units)):
+                    started.append(partial(side.copy_one, unit, to, start, k, further))
+            return started
+
+        def copy(number: Index, offset: Index) -> None:
+            for start_copy in copies(number, offset):
+                start_copy()
+
         self._begin_copies(copy, stages)
         wait_for_copies(ahead - 1)
         barrier()
-        first = core.read_step(shared, add(shared, lhs_bytes), 0, pinned=True)
-        zero = index(0)
-        initial = [zero, index(ahead * plan.stage_bytes), *first, *core.zeros()]
+        operands = core.read_step(shared, add(shared, lhs_bytes), 0, pinned=True)
+        count, zero = len(operands), index(0)
+        initial = [zero, index(ahead * plan.stage_bytes), *operands, *core.zeros()]
         op = scf.ForOp(zero, index(stages), index(1), initial)
         with ir.InsertionPoint(op.body):
             number = op.induction_variable
             read_offset, write_offset, *values = op.inner_iter_args
-            operands, sums = values[: len(first)], values[len(first) :]
-            coming = scf.IfOp(compare(_LESS, number, stages - ahead))
-            with ir.InsertionPoint(coming.then_block):
-                copy(add(number, ahead), write_offset)
-                scf.YieldOp([])
-            commit_copies()
+            operands, sums = values[:count], values[count:]
             start = add(shared, read_offset)
-            for step in range(plan.shape.depth):
-                if step + 1 < plan.shape.depth:
+            # After the last stage its copy is repeated, to a buffer that nobody reads any more.
+            coming = copies(minimum(add(number, ahead), stages - 1), write_offset)
+            for step in range(depth):
+                if step + 1 < depth:
                     following = core.read_step(start, add(start, lhs_bytes), step + 1)
+                    if step % 2 == 0 and step // 2 < _COPY_GROUPS:
+                        for start_copy in coming[_share(coming, step // 2, _COPY_GROUPS)]:
+                            start_copy()
                 else:
+                    commit_copies()
                     wait_for_copies(ahead - 1)
                     barrier()
                     next_offset = self._next(read_offset, ring_bytes)
                     # After the last stage there is none: read that one again.
                     is_last = compare(arith.CmpIPredicate.eq, number, stages - 1)
                     next_start = add(shared, arith.select(is_last, read_offset, next_offset))
-                    following = core.read_step(
-                        next_start, add(next_start, lhs_bytes), 0, pinned=True
-                    )
+                    rhs_start = add(next_start, lhs_bytes)
+                    following = core.read_step(next_start, rhs_start, 0, pinned=True)
                 sums = core.multiply_step(operands, sums)
                 operands = following
             scf.YieldOp([next_offset, self._next(write_offset, ring_bytes), *operands, *sums])
-        return list(op.results)[2 + len(first) :]
+        return list(op.results)[2 + count :]
 
     def _next(self, offset: ir.Value, ring: int) -> ir.Value:
         """The next buffer of the ring."""

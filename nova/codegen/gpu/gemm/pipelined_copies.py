@@ -94,21 +94,33 @@ class PipelinedCopies:
 
     def copy(self, shared: Index, first: Index, k: Index, extra: Index = 0) -> None:
         """Start the copy of the tile at row `first` and step `k`, offset by `extra` bytes."""
-        rows = self.operand.tile.rows
-        if self.threads // self.per_row > rows and not self.operand.transposed:
-            only = scf.IfOp(compare(_LESS, self.row, rows))
+        if self.excludes_threads:
+            only = scf.IfOp(compare(_LESS, self.row, self.operand.tile.rows))
             with ir.InsertionPoint(only.then_block):
                 self._copy(shared, first, k, extra)
                 scf.YieldOp([])
         else:
             self._copy(shared, first, k, extra)
 
+    @property
+    def excludes_threads(self) -> bool:
+        """Whether there are more threads than copies."""
+        has_more = self.threads // self.per_row > self.operand.tile.rows
+        return has_more and not self.operand.transposed
+
     def _copy(self, shared: Index, first: Index, k: Index, extra: Index) -> None:
-        for unit, to in zip(self.units, self.to, strict=True):
-            if self.operand.copied:
-                self._copy_unit(offset_by(shared, *to), unit, first, k, extra)
-            else:
-                self._pass_through(offset_by(shared, *to), unit, first, k, extra)
+        for number in range(len(self.units)):
+            self.copy_one(number, shared, first, k, extra)
+
+    def copy_one(
+        self, number: int, shared: Index, first: Index, k: Index, extra: Index = 0
+    ) -> None:
+        """Start one of this thread's copies of a tile, which all threads take part in."""
+        unit, to = self.units[number], self.to[number]
+        if self.operand.copied:
+            self._copy_unit(offset_by(shared, *to), unit, first, k, extra)
+        else:
+            self._pass_through(offset_by(shared, *to), unit, first, k, extra)
 
     # --- asynchronous copies, without registers -------------------------------------------------
 
