@@ -36,8 +36,8 @@ from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, m
 from nova.ir.symbolic.size_table import Extent, is_number, least_size
 
 _LESS = arith.CmpIPredicate.slt
-_COPY_GROUPS = 3
-"""Groups of copies of a stage: a copy after a read of shared memory delays the multiply-adds."""
+_COPY_GROUP = 6
+"""Copies that are started together; each group delays the multiply-adds, as do large groups."""
 
 
 def _share(items: Sequence[object], number: int, count: int) -> slice:
@@ -220,11 +220,12 @@ class _Block:
             start = add(shared, read_offset)
             # After the last stage its copy is repeated, to a buffer that nobody reads any more.
             coming = copies(minimum(add(number, ahead), stages - 1), write_offset)
+            groups = min(depth // 2, max(2, -(-len(coming) // _COPY_GROUP)))
             for step in range(depth):
                 if step + 1 < depth:
                     following = core.read_step(start, add(start, lhs_bytes), step + 1)
-                    if step % 2 == 0 and step // 2 < _COPY_GROUPS:
-                        for start_copy in coming[_share(coming, step // 2, _COPY_GROUPS)]:
+                    if step % 2 == 0 and step // 2 < groups:
+                        for start_copy in coming[_share(coming, step // 2, groups)]:
                             start_copy()
                 else:
                     commit_copies()
