@@ -18,8 +18,8 @@ from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
 from nova.codegen.gpu.generic import GENERIC
-from nova.codegen.gpu.rowwise import ROWWISE
-from nova.codegen.gpu.rowwise_plan import RowwisePlan
+from nova.codegen.gpu.rowwise.kernel import ROWWISE
+from nova.codegen.gpu.rowwise.plan import RowwisePlan
 from nova.codegen.gpu.scatter import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE

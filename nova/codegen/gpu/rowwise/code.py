@@ -30,26 +30,24 @@ from nova.codegen.gpu.block_ops import (
     when,
 )
 from nova.codegen.gpu.cluster_ops import cluster_barrier, reduce_cluster
-from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, store_run
-from nova.codegen.gpu.row_pipeline import RowPipeline
-from nova.codegen.gpu.rowwise_plan import (
+from nova.codegen.gpu.rowwise.plan import (
     Key,
     RowwisePlan,
     along_row,
-    match_rows,
-    plan_rows,
     row_key,
 )
-from nova.codegen.gpu.strategy import Strategy
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, least_size
+from nova.ir.walk import find_ops
 
 Values = list[list[Any]]
 """This thread's part of each of some rows: a list of adjacent elements for each."""
 
+
+_PARTIAL_OPS = ("memref.load", "arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
 
 Parts = Sequence[int]
 """Numbers of elements of a vector: all, or one."""
@@ -91,9 +89,9 @@ class RowwiseCode:
         )
         row = position.block
         if plan.cluster > 1:
-            rank = arith.remui(row, index(plan.cluster))
+            self.rank = arith.remui(row, index(plan.cluster))
             row = arith.divui(row, index(plan.cluster))
-            before = arith.muli(rank, index(position.threads))
+            before = arith.muli(self.rank, index(position.threads))
             self.member = arith.addi(before, position.thread)
         if plan.rows_per_block > 1:
             row_in_block = arith.divui(position.thread, threads)
@@ -161,17 +159,19 @@ class RowwiseCode:
     def _elementwise(self, elements: Elements, chunk: int) -> None:
         generic = elements.generic
 
-        where, ivs = self._at(elements.nest, chunk)
+        where, ivs = self._at(elements.nest, self.starts[chunk])
         inputs = self._inputs(elements, where, chunk)
         if generic.uses_output:
             inputs += self._outputs(elements, where, chunk)
 
-        def make(parts: Parts) -> Values:
+        def compute(parts: Parts) -> Values:
             points = [
                 elements.apply([v and v[k] for v in inputs], self._moved(elements.nest, ivs, k))
                 for k in parts
             ]
-            results = [list(values) for values in zip(*points, strict=True)]
+            return [list(values) for values in zip(*points, strict=True)]
+
+        def store(parts: Parts, results: Values) -> None:
             for i, values in enumerate(results):
                 if self.plan.stored[generic.op, i]:
                     operand = generic.num_inputs + i
@@ -180,11 +180,25 @@ class RowwiseCode:
                     aligned = is_number(stride, 1)
                     first = shifted(where[operand], parts[0] * stride)
                     store_run(packed, elements.buffers[operand], first, stride, aligned)
+
+        def make(parts: Parts) -> Values:
+            results = compute(parts)
+            store(parts, results)
             return results
 
-        results = self._guarded(
-            self.guards[chunk], make, self._output_types(elements), self.plan.vector_width
-        )
+        guard, width = self.guards[chunk], self.plan.vector_width
+        if isinstance(guard, PartialGuard) and _is_total(elements):
+            # Elements outside of the row are computed too, but neither stored nor reduced.
+            results = compute(range(width))
+
+            def store_parts(parts: Parts) -> Values:
+                store(parts, [[values[k] for k in parts] for values in results])
+                return []
+
+            if any(self.plan.stored[generic.op, i] for i in range(generic.num_outputs)):
+                self._guarded(guard, store_parts, [], width)
+        else:
+            results = self._guarded(guard, make, self._output_types(elements), width)
         for i, values in enumerate(results):
             key = row_key(elements.nest, generic.num_inputs + i, self.grid_rank)
             self.cached[key, chunk] = values
@@ -198,7 +212,7 @@ class RowwiseCode:
         width = self.plan.vector_width
         totals: Values = [[value] * width for value in neutral]
         for chunk in range(self.plan.vectors_per_thread):
-            where, ivs = self._at(nest, chunk)
+            where, ivs = self._at(nest, self.starts[chunk])
             inputs = self._inputs(elements, where, chunk)
 
             def make(
@@ -216,7 +230,15 @@ class RowwiseCode:
                 ]
                 return [list(values) for values in zip(*points, strict=True)]
 
-            totals = self._guarded(self.guards[chunk], make, types, width, totals)
+            guard = self.guards[chunk]
+            if isinstance(guard, PartialGuard) and _is_total(elements):
+                sums = make(range(width))
+                totals = [
+                    [arith.select(*each) for each in zip(guard.elements, new, old, strict=True)]
+                    for new, old in zip(sums, totals, strict=True)
+                ]
+            else:
+                totals = self._guarded(guard, make, types, width, totals)
         results = []
         for i, (name, values) in enumerate(zip(names, totals, strict=True)):
             combine = combiner(name)
@@ -242,85 +264,6 @@ class RowwiseCode:
         """End the code: other blocks may still read the shared memory of this one."""
         if self.plan.cluster > 1:
             cluster_barrier()
-
-    # --- persistent clusters ----------------------------------------------------------------------
-
-    def loop_over_rows(self, buffers: Sequence[list[Any]], emit_ops: Callable[[], None]) -> None:
-        """Emit all ops for every row of this cluster; `buffers` are those of the plan's operands.
-
-        A row is copied to shared memory while the previous one is computed. Thread-private slots
-        need no barriers. The slots of a reduction are written again after a barrier of another
-        reduction, or after one at the end of the row where there is no other.
-        """
-        plan = self.plan
-        pipeline = RowPipeline(
-            plan.prefetched,
-            self.shared,
-            self.position.thread,
-            plan.vector_width,
-            plan.vectors_per_thread,
-        )
-        operands = [
-            Elements(operand.nest, flat, {})
-            for operand, flat in zip(plan.prefetched, buffers, strict=True)
-        ]
-        self._copy_row(pipeline, operands, self.first_row)
-        step = index(plan.clusters)
-        rows = scf.ForOp(self.first_row, index(plan.rows), step)
-        with ir.InsertionPoint(rows.body):
-            row = rows.induction_variable
-            self.cached.clear()
-            self.go_to(row)
-            pipeline.wait()
-            self._take_row(pipeline, operands)
-            following = arith.addi(row, step)
-            with when(is_less(following, index(plan.rows))):
-                self._copy_row(pipeline, operands, following)
-            self.go_to(row)
-            emit_ops()
-            if len(self.partials) == 1:
-                cluster_barrier()
-            scf.YieldOp([])
-
-    def _copy_row(self, pipeline: RowPipeline, operands: Sequence[Elements], row: Any) -> None:
-        """Start the copies of this thread's elements of a row."""
-        self.go_to(row)
-        for number, elements in enumerate(operands):
-            operand = self.plan.prefetched[number].number
-            for chunk, guard in enumerate(self.guards):
-                where, _ = self._at(elements.nest, chunk)
-
-                def copy(
-                    parts: Parts,
-                    number: int = number,
-                    elements: Elements = elements,
-                    base: Any = where[operand],
-                    chunk: int = chunk,
-                ) -> Values:
-                    pipeline.copy(number, elements, base, chunk, parts)
-                    return []
-
-                self._guarded(guard, copy, [], self.plan.vector_width)
-        pipeline.commit()
-
-    def _take_row(self, pipeline: RowPipeline, operands: Sequence[Elements]) -> None:
-        """Read this thread's elements of the copied row into registers."""
-        for number, elements in enumerate(operands):
-            operand = self.plan.prefetched[number].number
-            key = row_key(elements.nest, operand, self.grid_rank)
-            type_ = elements.generic.block.arguments[operand].type
-            for chunk, guard in enumerate(self.guards):
-
-                def load(
-                    parts: Parts,
-                    number: int = number,
-                    elements: Elements = elements,
-                    chunk: int = chunk,
-                ) -> Values:
-                    return [pipeline.load(number, elements, chunk, parts)]
-
-                values = self._guarded(guard, load, [type_], self.plan.vector_width)
-                self.cached[key, chunk] = values[0]
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -485,15 +428,18 @@ class RowwiseCode:
         elements = [is_less(shifted(start, k), index(length)) for k in range(width)]
         return PartialGuard(full, elements)
 
-    def _at(self, nest: LoopNest, chunk: int | None) -> tuple[list[Any], dict[int, Any]]:
-        """The position of each operand's elements, and the counters of the loops there."""
+    def _at(self, nest: LoopNest, start: Any) -> tuple[list[Any], dict[int, Any]]:
+        """The position of each operand's elements from `start` on, and the loop counters there.
+
+        None is for the scalars of the row.
+        """
         bases: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
         ivs: dict[int, Any] = {}
         for i, loop in enumerate(nest.loops):
             if i < self.grid_rank:
                 counter = self.counters[i]
-            elif not is_number(loop.size, 1) and chunk is not None:
-                counter = self.starts[chunk]
+            elif not is_number(loop.size, 1):
+                counter = start
             else:
                 counter = None
             if counter is not None:
@@ -510,26 +456,6 @@ class RowwiseCode:
         return {**ivs, row.dims[0]: arith.addi(ivs[row.dims[0]], index(by))}
 
 
-def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition) -> None:
-    """Emit all ops for the part of a row of one thread."""
-    flat = kernel.flat_buffers(lambda value: value)
-    code = RowwiseCode(plan, position, kernel.grid, kernel.shared)
-    code.reserve(kernel.loop_nests)
-    mapping: dict[Any, Any] = {}
-
-    def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
-        code.emit(nest, buffers, mapping)
-
-    def emit_ops() -> None:
-        for op in kernel.ops:
-            kernel.emit_op(op, flat, mapping, emit_nest)
-
-    if plan.prefetched:
-        operands = [[flat(v) for v in o.nest.generic.op.operands] for o in plan.prefetched]
-        code.loop_over_rows(operands, emit_ops)
-    else:
-        emit_ops()
-    code.finish()
-
-
-ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows)
+def _is_total(elements: Elements) -> bool:
+    """Whether the body of an op may run on any values: it neither divides integers nor loads."""
+    return not find_ops(elements.generic.op, *_PARTIAL_OPS)

@@ -19,7 +19,7 @@ from nova.codegen.gpu.block_ops import WARP, element_bytes
 from nova.codegen.gpu.cluster_ops import can_exchange
 from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
 from nova.codegen.gpu.memory import divides, widest
-from nova.codegen.gpu.row_pipeline import THREADS, RowOperand, fits, persistent_clusters
+from nova.codegen.gpu.rowwise.pipeline import THREADS, RowOperand, fits, persistent_clusters
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
 from nova.core.sizes import ceildiv, same_shape
 from nova.ir.bindings import ir
@@ -186,7 +186,7 @@ def _pipelined(
     if not _has_clusters(kernel):
         return None
     rows, rank = kernel.num_points, kernel.grid_rank
-    phase = _phase(kernel.loop_nests, rank) if width == 1 else None
+    phase = _phase(kernel.loop_nests, rank) if width < _PHASES else None
     if phase is not None:
         width = _PHASES
     vectors = -(-match.longest // width) + (phase is not None)
