@@ -210,8 +210,8 @@ class PlainCore:
         """Multiply-accumulate the operands of `read_step`."""
         rows = operands[: self.slices[0].count]
         columns = operands[self.slices[0].count :]
-        products = ((a, b) for a in rows for b in columns)
-        return [fused(a, b, total) for (a, b), total in zip(products, sums, strict=True)]
+        pairs = ((a, b) for a in rows for b in columns)
+        return [fused(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
 
     row_lanes = LANES[1]
     """Lanes that share a row: a group of adjacent lanes."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nova.codegen.common.builder import splat
@@ -287,16 +288,11 @@ class RowwiseCode:
             return self._select(guard, types, width, lambda: make(parts), lambda: empty)
 
         def make_each() -> Values:
-            columns = [
-                self._select(
-                    inside,
-                    types,
-                    1,
-                    lambda k=k: make([k]),
-                    lambda k=k: [[values[k]] for values in empty],
-                )
-                for k, inside in enumerate(guard.elements)
-            ]
+            columns = []
+            for k, inside in enumerate(guard.elements):
+                outside = [[values[k]] for values in empty]
+                inner = partial(make, [k])
+                columns.append(self._select(inside, types, 1, inner, partial(_same, outside)))
             return [[column[i][0] for column in columns] for i in range(len(types))]
 
         return self._select(guard.full, types, width, lambda: make(parts), make_each)
@@ -454,6 +450,10 @@ class RowwiseCode:
         if not by or len(row.dims) != 1 or row.dims[0] not in ivs:
             return ivs
         return {**ivs, row.dims[0]: arith.addi(ivs[row.dims[0]], index(by))}
+
+
+def _same(values: Values) -> Values:
+    return values
 
 
 def _is_total(elements: Elements) -> bool:
