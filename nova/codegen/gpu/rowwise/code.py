@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from nova.codegen.common.builder import splat
-from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
+from nova.codegen.common.combine import Combine, combiner, find_combiners, identity, reduce_tree
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, at, shifted
 from nova.codegen.common.loop_nest import LoopNest
@@ -126,8 +126,16 @@ class RowwiseCode:
                 room = self.shared.allocate(self.position.warps, argument.type)
                 self.partials[nest.generic.op, i] = room
                 if self.plan.cluster > 1:
-                    slot = self.shared.allocate(1, argument.type)
-                    self.block_totals[room] = slot
+                    self.block_totals[room] = self.reserve_exchange(argument.type)
+
+    def reserve_exchange(self, type_: Any) -> Any:
+        """Allocate shared memory for the result of this block, which the cluster reads."""
+        return self.shared.allocate(1, type_)
+
+    def reduce_cluster(self, total: Any, combine: Combine, room: Any) -> Any:
+        """Combine the results of the blocks of a cluster."""
+        slot, thread = self.block_totals[room], self.position.thread
+        return reduce_cluster(total, combine, slot, thread, self.plan.cluster)
 
     def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
         """Emit one op."""
@@ -251,15 +259,12 @@ class RowwiseCode:
         together = zip(names, initial, results, strict=True)
         self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
 
-    def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], room: Any) -> Any:
+    def _reduced(self, value: Any, combine: Combine, room: Any) -> Any:
         """Combine over the threads of the row, in each of them."""
         if self.plan.threads_per_row <= WARP:
             return reduce_lanes([value], combine, self.plan.threads_per_row)[0]
         total = reduce_block_once(self.position, value, combine, room)
-        if self.plan.cluster == 1:
-            return total
-        slot, thread = self.block_totals[room], self.position.thread
-        return reduce_cluster(total, combine, slot, thread, self.plan.cluster)
+        return total if self.plan.cluster == 1 else self.reduce_cluster(total, combine, room)
 
     def finish(self) -> None:
         """End the code: other blocks may still read the shared memory of this one."""

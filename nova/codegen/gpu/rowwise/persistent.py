@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova.codegen.common.builder import splat
+from nova.codegen.common.combine import Combine
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import at, shifted
 from nova.codegen.gpu.block_ops import barrier, is_less, when
 from nova.codegen.gpu.cluster_ops import cluster_barrier
 from nova.codegen.gpu.ptx_ops import word
 from nova.codegen.gpu.rowwise.code import PartialGuard, Parts, RowwiseCode, Values
+from nova.codegen.gpu.rowwise.exchange import ClusterExchange, RowNumber
 from nova.codegen.gpu.rowwise.pipeline import RowPipeline, copied_range
 from nova.codegen.gpu.rowwise.plan import row_key
 from nova.ir.bindings import arith, ir, scf
@@ -25,12 +27,19 @@ from nova.ir.index import index
 class PersistentRows(RowwiseCode):
     """Emits the code of a thread for all rows of its cluster."""
 
+    row_number: RowNumber
+
+    def reserve_exchange(self, type_: Any) -> Any:
+        position, cluster = self.position, self.plan.cluster
+        return ClusterExchange(self.shared, type_, position.thread, self.rank, cluster)
+
+    def reduce_cluster(self, total: Any, combine: Combine, room: Any) -> Any:
+        return self.block_totals[room].reduce(total, combine, self.row_number)
+
     def loop_over_rows(self, buffers: Sequence[list[Any]], emit_ops: Callable[[], None]) -> None:
         """Emit all ops for every row of this cluster; `buffers` are those of the plan's operands.
 
-        A row is copied to shared memory while the previous one is computed. The slots of a
-        reduction are written again after a barrier of another reduction, or after one at the end
-        of the row where there is no other.
+        A row is copied to shared memory while the previous one is computed.
         """
         plan = self.plan
         pipeline = RowPipeline(
@@ -46,13 +55,15 @@ class PersistentRows(RowwiseCode):
             for operand, flat in zip(plan.prefetched, buffers, strict=True)
         ]
         self._copy_row(pipeline, operands, self.first_row)
+        cluster_barrier()  # the others have initialized their barriers
         step, zero = index(plan.clusters), word(0)
         rows = scf.ForOp(self.first_row, index(plan.rows), step, [zero])
         with ir.InsertionPoint(rows.body):
-            row, parity = rows.induction_variable, rows.inner_iter_args[0]
+            row, number = rows.induction_variable, rows.inner_iter_args[0]
+            self.row_number = RowNumber(number)
             self.cached.clear()
             self.go_to(row)
-            pipeline.wait(parity, elements=plan.phase is not None)
+            pipeline.wait(self.row_number.buffer, elements=plan.phase is not None)
             self._take_row(pipeline, operands)
             barrier()  # all threads have read the row that the next one overwrites
             following = arith.addi(row, step)
@@ -60,38 +71,41 @@ class PersistentRows(RowwiseCode):
                 self._copy_row(pipeline, operands, following)
             self.go_to(row)
             emit_ops()
-            if len(self.partials) == 1:
-                cluster_barrier()
-            scf.YieldOp([arith.xori(parity, word(1))])
+            scf.YieldOp([arith.addi(number, word(1))])
 
     def _copy_row(self, pipeline: RowPipeline, operands: Sequence[Elements], row: Any) -> None:
         """Start the copies of a row: vectors in bulk, and elements of vectors that are cut."""
         self.go_to(row)
-        plan, sources = self.plan, []
-        chunks = range(plan.vectors_per_thread)
-        first = index(0) if plan.cluster == 1 else self.rank
-        first = arith.muli(first, index(self.position.threads * plan.vector_width))
+        with when(pipeline.is_first):
+            self._copy_vectors(pipeline, operands)
+        if self.plan.phase is None:
+            return
+        for number, elements in enumerate(operands):
+            operand = self.plan.prefetched[number].number
+            for chunk, guard in enumerate(self.guards):
+                if isinstance(guard, PartialGuard):
+                    where, _ = self._at(elements.nest, self.starts[chunk])
+                    self._copy_cut(pipeline, number, elements, where[operand], chunk, guard)
+        pipeline.commit()
+
+    def _copy_vectors(self, pipeline: RowPipeline, operands: Sequence[Elements]) -> None:
+        """Start the bulk copies of this block's part of a row, by one thread."""
+        plan = self.plan
+        first = arith.muli(self.rank, index(self.position.threads * plan.vector_width))
         ranges = []
-        for chunk in chunks:
+        for chunk in range(plan.vectors_per_thread):
             start = shifted(first, chunk * plan.threads_per_row * plan.vector_width)
             start = start if self.shift is None else arith.subi(start, self.shift)
             is_inner = self.guards[chunk] is None
             part = copied_range(start, self.shift, plan.length, plan.vector_width, is_inner)
             ranges.append(part)
-        for number, elements in enumerate(operands):
-            operand = plan.prefetched[number].number
-            positions = []
-            for part in ranges:
-                where, _ = self._at(elements.nest, part.first)
-                positions.append(at(where[operand]))
-            sources.append((elements.buffers[operand], positions))
-            for chunk, guard in enumerate(self.guards):
-                if isinstance(guard, PartialGuard):
-                    where, _ = self._at(elements.nest, self.starts[chunk])
-                    self._copy_cut(pipeline, number, elements, where[operand], chunk, guard)
+        sources = []
+        for operand, elements in zip(plan.prefetched, operands, strict=True):
+            positions = [
+                at(self._at(elements.nest, part.first)[0][operand.number]) for part in ranges
+            ]
+            sources.append((elements.buffers[operand.number], positions))
         pipeline.copy_ranges(ranges, sources)
-        if plan.phase is not None:
-            pipeline.commit()
 
     def _copy_cut(
         self,

@@ -135,27 +135,26 @@ class RowPipeline:
     def copy_ranges(
         self, ranges: Sequence[CopiedRange], sources: Sequence[tuple[Any, Sequence[Any]]]
     ) -> None:
-        """Start the bulk copies of a row, by the first thread.
+        """Start the bulk copies of a row, in the first thread.
 
         `sources` are the buffer of each operand, and its position at the start of each range.
         """
         sizes = [element_bytes(operand.type) for operand in self.operands]
-        with when(self.is_first):
-            elements: Index = 0
-            for part in ranges:
-                elements = add(elements, part.count)
-            ptx.expect_byte_count(self.arrived, word(mul(elements, sum(sizes))))
-            for slot, size, (buffer, positions) in zip(self.slots, sizes, sources, strict=True):
-                for chunk, (part, position) in enumerate(zip(ranges, positions, strict=True)):
-                    slot_position = add(part.skipped, chunk * THREADS * self.width)
-                    to = word(add(global_base(slot), mul(slot_position, size)))
-                    source = index(add(global_base(buffer), mul(position, size)))
-                    nbytes = word(mul(part.count, size))
-                    if isinstance(part.count, int):
-                        ptx.copy_bytes(to, source, nbytes, self.arrived)
-                        continue
-                    with when(compare(arith.CmpIPredicate.sgt, part.count, 0)):
-                        ptx.copy_bytes(to, source, nbytes, self.arrived)
+        elements: Index = 0
+        for part in ranges:
+            elements = add(elements, part.count)
+        ptx.expect_byte_count(self.arrived, word(mul(elements, sum(sizes))))
+        for slot, size, (buffer, positions) in zip(self.slots, sizes, sources, strict=True):
+            for chunk, (part, position) in enumerate(zip(ranges, positions, strict=True)):
+                slot_position = add(part.skipped, chunk * THREADS * self.width)
+                to = word(add(global_base(slot), mul(slot_position, size)))
+                source = index(add(global_base(buffer), mul(position, size)))
+                nbytes = word(mul(part.count, size))
+                if isinstance(part.count, int):
+                    ptx.copy_bytes(to, source, nbytes, self.arrived)
+                    continue
+                with when(compare(arith.CmpIPredicate.sgt, part.count, 0)):
+                    ptx.copy_bytes(to, source, nbytes, self.arrived)
 
     def copy_element(self, number: int, elements: Elements, base: Any, chunk: int, k: int) -> None:
         """Start the copy of element `k` of this thread's vector, which begins at `base`."""

@@ -117,6 +117,15 @@ def copy_bytes(to: ir.Value, source: ir.Value, count: ir.Value, barrier: ir.Valu
     emit_ptx(text, [to, address, count, barrier], "r,l,r,r")
 
 
+def send_bytes(to: ir.Value, source: ir.Value, count: int, barrier: ir.Value) -> None:
+    """Copy bytes of shared memory to another block of the cluster, whose `barrier` counts them."""
+    text = (
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+        "[$0], [$1], $2, [$3];"
+    )
+    emit_ptx(text, [to, source, word(count), barrier], "r,r,r,r")
+
+
 # --- bulk tensor copies -------------------------------------------------------------------------
 
 
