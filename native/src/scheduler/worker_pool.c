@@ -10,7 +10,7 @@
 
 /* 150 to 500 us on current CPUs: longer than the pause of a program between two runs, such as
  * loading a batch, and than a kernel on the critical path; a wake-up takes 50 us and more. */
-enum { DEFAULT_SPIN = 10000 };
+enum { DEFAULT_SPIN = 10000, LOCK_SPIN = 1000 };
 
 static _Atomic(nova_workers *) pool_process;
 /* Non-NULL in threads that are counted as active. A key, as files have no thread-local storage. */
@@ -157,21 +157,47 @@ void nova_workers_exit(nova_workers *pool, bool counted)
 
 /* --- the list of runs ------------------------------------------------------------------------- */
 
+/* All threads enter a run at the same moment, and each holds the lock for less time than the
+ * system takes to put a thread to sleep and to wake it: they take turns for it. A thread that
+ * waits for too long does without a turn; false then. */
+static bool pool_lock_in_turn(nova_workers *pool)
+{
+    bool has_turn = false;
+    for (uint32_t i = 0; i < LOCK_SPIN && !has_turn; i++) {
+        uint32_t is_free = 0;
+        has_turn = atomic_load_explicit(&pool->turn, memory_order_relaxed) == 0 &&
+                   atomic_compare_exchange_strong_explicit(&pool->turn, &is_free, 1,
+                                                           memory_order_acquire,
+                                                           memory_order_relaxed);
+        if (!has_turn)
+            nova_relax();
+    }
+    pthread_mutex_lock(&pool->lock);
+    return has_turn;
+}
+
+static void pool_unlock(nova_workers *pool, bool has_turn)
+{
+    pthread_mutex_unlock(&pool->lock);
+    if (has_turn)
+        atomic_store_explicit(&pool->turn, 0, memory_order_release);
+}
+
 void nova_workers_publish(nova_workers *pool, nova_instance *run)
 {
-    pthread_mutex_lock(&pool->lock);
+    bool has_turn = pool_lock_in_turn(pool);
     run->next = pool->runs;
     run->link = &pool->runs;
     if (run->next != NULL)
         run->next->link = &run->next;
     pool->runs = run;
     atomic_fetch_add_explicit(&pool->run_count, 1, memory_order_seq_cst);
-    pthread_mutex_unlock(&pool->lock);
+    pool_unlock(pool, has_turn);
 }
 
 void nova_workers_withdraw(nova_workers *pool, nova_instance *run)
 {
-    pthread_mutex_lock(&pool->lock);
+    bool has_turn = pool_lock_in_turn(pool);
     *run->link = run->next;
     if (run->next != NULL)
         run->next->link = run->link;
@@ -179,7 +205,7 @@ void nova_workers_withdraw(nova_workers *pool, nova_instance *run)
     if (last)
         atomic_fetch_add_explicit(&pool->emptied, 1, memory_order_seq_cst);
     bool has_waiters = pool->drain_waiters > 0;
-    pthread_mutex_unlock(&pool->lock);
+    pool_unlock(pool, has_turn);
     if (last && has_waiters)
         nova_futex_wake(&pool->emptied, INT_MAX);
 }
@@ -224,13 +250,13 @@ static bool pool_activate(nova_workers *pool)
     return pool_try_activate(pool);
 }
 
-nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
+nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, uint32_t *index)
 {
     if (atomic_load_explicit(&pool->run_count, memory_order_seq_cst) == 0)
         return NULL;
     nova_instance *run;
     bool more = false;
-    pthread_mutex_lock(&pool->lock);
+    bool has_turn = pool_lock_in_turn(pool);
     for (;;) {
         run = pool_choose_run(pool, &more);
         if (run == NULL)
@@ -240,7 +266,7 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
             break;
         }
         if (nova_latch_enter(&run->latch, run->workers)) {
-            *index = nova_instance_take_slot(run);
+            *index = nova_instance_take_slot(run, preferred);
             more = more || nova_instance_tasks(run, *index, 2) > 1;
             break;
         }
@@ -248,7 +274,7 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
          * pauses. */
         atomic_fetch_sub_explicit(&pool->active, 1, memory_order_seq_cst);
     }
-    pthread_mutex_unlock(&pool->lock);
+    pool_unlock(pool, has_turn);
     /* Calls that came while this thread was looking may have counted on it: pass one on. */
     if (run != NULL && more)
         nova_eventcount_notify(&pool->eventcount, 1);
