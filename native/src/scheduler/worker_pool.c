@@ -10,7 +10,12 @@
 
 /* 150 to 500 us on current CPUs: longer than the pause of a program between two runs, such as
  * loading a batch, and than a kernel on the critical path; a wake-up takes 50 us and more. */
-enum { DEFAULT_SPIN = 10000, LOCK_SPIN = 1000 };
+enum { DEFAULT_SPIN = 10000 };
+
+/* Attempts to get a turn for the lock. */
+#ifndef NOVA_LOCK_SPIN
+#define NOVA_LOCK_SPIN 1000
+#endif
 
 static _Atomic(nova_workers *) pool_process;
 /* Non-NULL in threads that are counted as active. A key, as files have no thread-local storage. */
@@ -163,7 +168,7 @@ void nova_workers_exit(nova_workers *pool, bool counted)
 static bool pool_lock_in_turn(nova_workers *pool)
 {
     bool has_turn = false;
-    for (uint32_t i = 0; i < LOCK_SPIN && !has_turn; i++) {
+    for (int i = 0; i < NOVA_LOCK_SPIN && !has_turn; i++) {
         uint32_t is_free = 0;
         has_turn = atomic_load_explicit(&pool->turn, memory_order_relaxed) == 0 &&
                    atomic_compare_exchange_strong_explicit(&pool->turn, &is_free, 1,
