@@ -171,9 +171,8 @@ static bool pool_lock_in_turn(nova_workers *pool)
     for (int i = 0; i < NOVA_LOCK_SPIN && !has_turn; i++) {
         uint32_t is_free = 0;
         has_turn = atomic_load_explicit(&pool->turn, memory_order_relaxed) == 0 &&
-                   atomic_compare_exchange_strong_explicit(&pool->turn, &is_free, 1,
-                                                           memory_order_acquire,
-                                                           memory_order_relaxed);
+                   atomic_compare_exchange_strong_explicit(
+                       &pool->turn, &is_free, 1, memory_order_acquire, memory_order_relaxed);
         if (!has_turn)
             nova_relax();
     }
