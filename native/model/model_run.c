@@ -23,7 +23,7 @@ static int start_thread(pthread_t *thread, void *(*body)(void *), void *argument
 #define calloc(count, size) explore_allocate((count) * (size))
 #define aligned_alloc(alignment, size) explore_allocate(size)
 #define free(memory) explore_free(memory)
-#define NOVA_LOCK_SPIN 0 /* turns for the lock save time only */
+#define NOVA_LOCK_SPIN 0 /* the spinlock only saves time */
 #define pthread_create(thread, attributes, body, argument) start_thread(thread, body, argument)
 #define pthread_join(thread, result) explore_join((int)(thread))
 #define pthread_once(once, body) ((void)(once), (body)(), 0)

@@ -28,7 +28,7 @@ typedef struct nova_workers {
     _Atomic uint32_t run_count;
     _Atomic uint32_t thread_count;
     _Atomic uint32_t stopping;
-    _Atomic uint32_t turn; /* a thread is about to take the lock, or has it */
+    _Atomic uint32_t spinlock; /* a thread is about to take the lock, or has it */
     nova_eventcount eventcount;
     /* guards the list of runs, the threads and the list of the eventcount */
     pthread_mutex_t lock;
