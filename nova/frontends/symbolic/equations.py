@@ -17,6 +17,7 @@ from nova.core.sizes import (
     Size,
     SizeExpr,
     bounds,
+    evaluate,
     known_equal,
     size_of,
     substitute,
@@ -24,6 +25,7 @@ from nova.core.sizes import (
 from nova.core.sizes.algebra import Compound
 from nova.errors import SymbolicImportError
 
+_LARGE = 1 << 20
 _MOST_STEPS = 64
 """Attempts of a lower bound that an assertion asks for."""
 
@@ -60,7 +62,8 @@ class Equations:
         """Give dims the names that the program has for them; whether one got another name."""
         renamed = False
         for old, new in names.items():
-            if old in self.dims and new not in self.dims and new not in self._solutions:
+            is_free = old in self.dims and _GENERATED.search(old) is not None
+            if is_free and new not in self.dims and new not in self._solutions:
                 self.dims[new] = replace(self.dims.pop(old), name=new)
                 self._solutions[old] = size_of(self.dims[new])
                 renamed = True
@@ -99,20 +102,20 @@ class Equations:
         """Record that a size is `least` or more, as a bound of its dim."""
         if bounds(size)[0] >= least:
             return
-        symbols = size.symbols if isinstance(size, SizeExpr) else ()
-        if len(symbols) > 1:
-            self._exceed(size - least, what)
-        if len(symbols) != 1:
+        if not isinstance(size, SizeExpr):
             raise SymbolicImportError(f"{what}: {size} >= {least} is not true")
-        dim = symbols[0]
+        dim, *others = size.symbols
+        if others:
+            self._exceed(size, least, what)
         for tighter in _tighter(dim, size, least):
             if bounds(substitute(size, {dim.name: size_of(tighter)}))[0] >= least:
                 self.dims[dim.name] = tighter
                 raise Solved
         raise SymbolicImportError(f"{what}: {size} >= {least} is not a bound of one dim")
 
-    def _exceed(self, difference: SizeExpr, what: str) -> None:
-        """Let a dim be the sum of other sizes and of a new dim, for `difference >= 0`."""
+    def _exceed(self, size: SizeExpr, least: int, what: str) -> None:
+        """Let a dim be the sum of other sizes and of a new dim, for `size >= least`."""
+        difference: SizeExpr = size - least
         for dim in _by_preference(difference):
             solution = _solve(difference, dim)
             is_added = any(m == ((dim, 1),) and n == 1 for m, n in difference.terms)
@@ -122,7 +125,7 @@ class Equations:
                 del self.dims[dim.name]
                 self._solutions[dim.name] = solution + size_of(excess)
                 raise Solved
-        raise SymbolicImportError(f"{what}: {difference} >= 0 is not a bound of a dim")
+        raise SymbolicImportError(f"{what}: {size} >= {least} is not a bound of a dim")
 
     def _keep_bounds(self, dim: Dim, solution: SizeExpr) -> None:
         """The bounds of a solved dim hold for its solution; those of one dim can say so."""
@@ -165,7 +168,9 @@ def _solve(difference: SizeExpr, dim: Dim) -> Size | None:
             others = difference - factor * size_of(dim)
             if not isinstance(others, SizeExpr) or dim not in others.symbols:
                 solution = -factor * others
-                return solution if bounds(solution)[1] >= 0 else None
+                # Code is generated for large sizes: a size that falls with others has none.
+                large = {other.name: _LARGE for other in difference.symbols}
+                return solution if evaluate(solution, large) >= 0 else None
     return None
 
 

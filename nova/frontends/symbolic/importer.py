@@ -12,12 +12,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from nova.core.sizes import Size, SizeExpr, bounds, find_choices
+from nova.core.sizes import Size, SizeExpr, bounds, find_choices, symbols_of
 from nova.errors import LoweringError, NovaError, SymbolicImportError
 from nova.frontends.symbolic.infer import Inference, Rules, infer
 from nova.frontends.symbolic.stablehlo_elements import record_elements
+from nova.frontends.symbolic.stablehlo_regions import DIM_NAME
 from nova.frontends.symbolic.stablehlo_rewrite import StablehloRewriter
-from nova.frontends.symbolic.stablehlo_shapes import DIM_NAME, SHAPES
+from nova.frontends.symbolic.stablehlo_shapes import SHAPES
 from nova.ir.bindings import ir
 from nova.ir.symbolic.size_table import (
     SizeTable,
@@ -31,6 +32,7 @@ from nova.passes.base import UpstreamPass, run_pipeline
 HINT = "example arguments with args= (--shape) compile it for their sizes"
 _STABLEHLO = Rules(SHAPES, record_elements)
 _MOST_VALUES = 1 << 16
+_MOST_AXES = 64
 _GLOBAL_CONSTANT = "jax.global_constant"
 """The name of a size, on the argument of a function that jax passes it to."""
 
@@ -77,7 +79,7 @@ def make_symbolic(
             ],
         )
         main = main_function(module)
-        expected = shapes or [[None] * 64 for _ in names]
+        expected: Sequence[Sequence[Size | None]] = shapes or [[None] * _MOST_AXES for _ in names]
         inference = infer(main, _STABLEHLO, filename, expected, [_identifier(n) for n in names])
         table = _table(main, inference, avoided)
         with table.active():
@@ -162,7 +164,7 @@ def _table(main: Any, inference: Inference, avoided: Collection[int]) -> SizeTab
             )
     numbers = {*_numbers(main), *avoided, *(n for n in sizes if isinstance(n, int))}
     degree = max([1, *(sum(map(degree_of, shape)) for shape in shapes)])
-    used = {dim.name for size in positive for dim in size.symbols}
+    used = {dim.name for dim in symbols_of(positive)}
     dims = [dim for name, dim in equations.dims.items() if name in used]
     try:
         return choose_representatives(dims, expressions, numbers, degree)

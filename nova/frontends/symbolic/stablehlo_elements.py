@@ -103,7 +103,7 @@ def _compare(op: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _convert(op: Any, array: np.ndarray) -> np.ndarray:
     to_bool = op.results[0].type.element_type.width == 1
-    values = []
+    values: list[Any] = []
     for n in array.reshape(-1):
         if isinstance(n, bool):
             values.append(n if to_bool else int(n))

@@ -16,14 +16,13 @@ from nova.core.dtypes import TensorType, i32, i64
 from nova.core.sizes import Size, SizeExpr, known_equal
 from nova.frontends.symbolic.infer import Inference
 from nova.frontends.symbolic.predicates import is_size
-from nova.frontends.symbolic.stablehlo_shapes import (
+from nova.frontends.symbolic.stablehlo_regions import (
     ASSERTION,
     DIM_NAME,
     DYNAMIC_WINDOW,
-    sliced_sizes,
-    starts_inside,
     window_sizes,
 )
+from nova.frontends.symbolic.stablehlo_shapes import sliced_sizes, starts_inside
 from nova.ir.bindings import ir, stablehlo
 from nova.ir.clone import clone_into
 from nova.ir.linalg.builder import LinalgBuilder
