@@ -228,11 +228,10 @@ static nova_status program_take_code(nova_device_program *program, const nova_de
     return NOVA_OK;
 }
 
-/* Copies the values of symbolic sizes, which launches pass to their kernels. */
-static nova_status program_keep_sizes(nova_device_program *program,
-                                      const nova_device_source *source, nova_error *error)
+/* Refuses tables with a size that has no value. */
+static nova_status program_check_sizes(const nova_tables *tables, const nova_device_source *source,
+                                       nova_error *error)
 {
-    const nova_tables *tables = &program->tables;
     for (uint32_t i = 0; i < tables->header->buffer_count; i++)
         if (tables->buffers[i].kind == NOVA_SIZES &&
             tables->buffers[i].value / sizeof *source->sizes >= source->size_count)
@@ -240,6 +239,23 @@ static nova_status program_keep_sizes(nova_device_program *program,
                 error, NOVA_INVALID_ARGUMENT, "", "%zu sizes, and buffer %u is size %llu",
                 source->size_count, i,
                 (unsigned long long)(tables->buffers[i].value / sizeof *source->sizes));
+    return NOVA_OK;
+}
+
+/* Copies the values of symbolic sizes, which launches of the program and its regions pass to their
+ * kernels. */
+static nova_status program_keep_sizes(nova_device_program *program,
+                                      const nova_device_source *source, nova_error *error)
+{
+    nova_status status = program_check_sizes(&program->tables, source, error);
+    uint32_t regions = nova_tables_region_count(&program->tables);
+    for (uint32_t i = 0; status == NOVA_OK && i < regions; i++) {
+        nova_tables region;
+        nova_tables_region(&program->tables, i, &region);
+        status = program_check_sizes(&region, source, error);
+    }
+    if (status != NOVA_OK)
+        return status;
     program->sizes = program_array(source->size_count, sizeof *program->sizes);
     if (program->sizes == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");

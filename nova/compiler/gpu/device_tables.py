@@ -23,7 +23,7 @@ from nova.artifact.write import Variant
 from nova.codegen.common.size_loads import symbolic_numbers
 from nova.compiler.hybrid.copies import Step
 from nova.compiler.hybrid.split import join_host, pinned_functions
-from nova.compiler.symbolic_tables import read_sizes
+from nova.compiler.symbolic_tables import control_work, read_sizes
 from nova.compiler.tables import Constants, HostReader, Program, control_spec, location_text
 from nova.core.records import record
 from nova.core.sizes import Size
@@ -52,12 +52,6 @@ def read_device_tables(module: ir.Module, host: Variant | None = None) -> Progra
         table = None if main is None else SizeTable.of(main)
         if main is None or table is None:
             return _read(module, host, None)
-        if flows := control_functions(module):
-            raise LoweringError(
-                "a loop or branch in a program for a device with symbolic sizes",
-                where=place_of(flows[0].location),
-                hint="keep its sizes static, or compile the program for the CPU",
-            )
         sizes = Placeholders(SIZE_VALUES.get(main))
         with table.active():
             program = _read(module, None, sizes)
@@ -138,9 +132,11 @@ class _HostTables:
         if function.name.value in self.shared.pinned:
             return None
         if is_control(function):
-            spec = replace(control_spec(function, self.shared.numbers), core="device", tiling=None)
-            parameters = [_Parameter(i) for i in range(len(function.type.inputs))]
-            work: Size = spec.flops
+            sizes = self.shared.sizes
+            spec = control_spec(function, self.shared.numbers, sizes)
+            spec = replace(spec, core="device", tiling=None)
+            work: Size = spec.flops if sizes is None else control_work(function)
+            parameters: list[_Parameter] = []  # its operands are those of its calls
         else:
             launch = _launch_of(function, self.shared.sizes)
             if launch is None:
@@ -164,9 +160,11 @@ class _HostTables:
             launch = None
             if (numbered := self.launch_of[name]) is not None:
                 number, order = numbered
-                reads = Kernel(function).ins if is_control(function) else 0
-                buffers = tuple(_buffer_of(self.reader, operands, parameter) for parameter in order)
-                launch = LaunchSpec(number, buffers, reads)
+                if is_control(function):
+                    launch = LaunchSpec(number, self.reader.operands(call), Kernel(function).ins)
+                else:
+                    buffers = (_buffer_of(self.reader, operands, parameter) for parameter in order)
+                    launch = LaunchSpec(number, tuple(buffers), 0)
                 self.launches.append(launch)
             if self.has_host:
                 inputs = Kernel(function).ins
