@@ -69,13 +69,13 @@ class Equations:
                 renamed = True
         return renamed
 
-    def equate(self, first: Size, second: Size, what: str) -> None:
+    def equate(self, first: Size, second: Size, subject: str) -> None:
         """Record that two sizes are equal; SymbolicImportError if no dim is a solution."""
         if known_equal(first, second):
             return
         difference = first - second
         if isinstance(difference, int):
-            raise SymbolicImportError(f"{what}: the sizes {first} and {second} differ")
+            raise SymbolicImportError(f"{subject}: the sizes {first} and {second} differ")
         for dim in _by_preference(difference):
             solution = _solve(difference, dim)
             if solution is not None:
@@ -95,25 +95,25 @@ class Equations:
             self._solutions[dim.name] = size_of(part) * factor
             raise Solved
         raise SymbolicImportError(
-            f"{what}: {first} and {second} must be equal, and no dim is a solution of that"
+            f"{subject}: {first} and {second} must be equal, and no dim is a solution of that"
         )
 
-    def at_least(self, size: Size, least: int, what: str) -> None:
+    def at_least(self, size: Size, least: int, subject: str) -> None:
         """Record that a size is `least` or more, as a bound of its dim."""
         if bounds(size)[0] >= least:
             return
         if not isinstance(size, SizeExpr):
-            raise SymbolicImportError(f"{what}: {size} >= {least} is not true")
+            raise SymbolicImportError(f"{subject}: {size} >= {least} is not true")
         dim, *others = size.symbols
         if others:
-            self._exceed(size, least, what)
+            self._exceed(size, least, subject)
         for tighter in _tighter(dim, size, least):
             if bounds(substitute(size, {dim.name: size_of(tighter)}))[0] >= least:
                 self.dims[dim.name] = tighter
                 raise Solved
-        raise SymbolicImportError(f"{what}: {size} >= {least} is not a bound of one dim")
+        raise SymbolicImportError(f"{subject}: {size} >= {least} is not a bound of one dim")
 
-    def _exceed(self, size: SizeExpr, least: int, what: str) -> None:
+    def _exceed(self, size: SizeExpr, least: int, subject: str) -> None:
         """Let a dim be the sum of other sizes and of a new dim, for `size >= least`."""
         difference: SizeExpr = size - least
         for dim in _by_preference(difference):
@@ -125,7 +125,7 @@ class Equations:
                 del self.dims[dim.name]
                 self._solutions[dim.name] = solution + size_of(excess)
                 raise Solved
-        raise SymbolicImportError(f"{what}: {size} >= {least} is not a bound of a dim")
+        raise SymbolicImportError(f"{subject}: {size} >= {least} is not a bound of a dim")
 
     def _keep_bounds(self, dim: Dim, solution: SizeExpr) -> None:
         """The bounds of a solved dim hold for its solution; those of one dim can say so."""

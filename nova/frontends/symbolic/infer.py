@@ -65,12 +65,12 @@ class Inference:
         """The elements of a tensor (or of an integer) of sizes; None for data."""
         return self.elements.get(value)
 
-    def sizes(self, value: Any, what: str) -> list[Size]:
+    def sizes(self, value: Any, subject: str) -> list[Size]:
         """The elements of a value as sizes; SymbolicImportError if they are data."""
         elements = self.find(value)
         flat = None if elements is None else list(elements.reshape(-1))
         if flat is None or any(n is None or isinstance(n, bool) for n in flat):
-            raise SymbolicImportError(f"{what} is computed from data: a run knows it, not the call")
+            raise SymbolicImportError(f"{subject} is computed from data: a run knows it, not the call")
         return flat
 
     def equate(self, first: Size, second: Size, op: Any) -> None:

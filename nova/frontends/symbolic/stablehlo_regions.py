@@ -1,6 +1,6 @@
 """Shape rules of StableHLO's loops, branches and calls of other code.
 
-A loop keeps the shapes of its carried values. jax asserts what it knows about sizes by calls, and
+A loop keeps the shapes of its carried values. jax asserts subject it knows about sizes by calls, and
 passes windows of symbolic size to one. Rows of the table in `stablehlo_shapes.py`.
 """
 
@@ -81,27 +81,27 @@ def _is_static_type(type_: Any) -> bool:
 def _assert(i: Inference, op: Any) -> None:
     """An assertion of jax about sizes: it bounds a dim, or equates two sizes."""
     message = op.attributes["error_message"].value if "error_message" in op.attributes else ""
-    what = f"an assertion of the program about its sizes: {message}".rstrip()
+    subject = f"an assertion of the program about its sizes: {message}".rstrip()
     elements = i.find(op.operands[0])
     claim: Any = None if elements is None else elements.item()
     if claim is True:
         return
     function = getattr(claim, "function", None)
     if function == "EQ":
-        i.equations.equate(claim.first, claim.second, what)
+        i.equations.equate(claim.first, claim.second, subject)
     elif function in ("GE", "GT", "LE", "LT"):
         large, small = claim.first, claim.second
         if function in ("LE", "LT"):
             large, small = small, large
-        i.equations.at_least(large - small, int(function in ("GT", "LT")), what)
+        i.equations.at_least(large - small, int(function in ("GT", "LT")), subject)
     else:
-        raise SymbolicImportError(what)
+        raise SymbolicImportError(subject)
 
 
 def window_sizes(i: Inference, op: Any) -> list[list[Size]]:
     """Window, strides, dilations and paddings of jax's window with sizes as operands."""
-    what = f"the window of {DYNAMIC_WINDOW}"
-    return [i.sizes(value, what) for value in list(op.operands)[2 * len(op.results) :]]
+    subject = f"the window of {DYNAMIC_WINDOW}"
+    return [i.sizes(value, subject) for value in list(op.operands)[2 * len(op.results) :]]
 
 
 def _dynamic_window(i: Inference, op: Any) -> Shapes:

@@ -73,7 +73,7 @@ def _dynamic_reshape(i: Inference, op: Any) -> Shapes:
 
 
 def _reshape(i: Inference, op: Any) -> Shapes:
-    """The result of a static reshape; one `?` of its type is what the others leave."""
+    """The result of a static reshape; one `?` of its type is subject the others leave."""
     unknown = ir.ShapedType.get_dynamic_size()
     shape: list[Size] = list(op.results[0].type.shape)
     count = prod(i.shape(op.operands[0]))
@@ -145,8 +145,8 @@ def sliced_sizes(i: Inference, op: Any) -> list[Size] | None:
 
 
 def _dynamic_pad(i: Inference, op: Any) -> Shapes:
-    what = "the padding of stablehlo.dynamic_pad"
-    sizes = [i.sizes(value, what) for value in list(op.operands)[2:]]
+    subject = "the padding of stablehlo.dynamic_pad"
+    sizes = [i.sizes(value, subject) for value in list(op.operands)[2:]]
     i.computed += [n for part in sizes for n in part]
     return [_padded(i, op, *sizes)]
 
