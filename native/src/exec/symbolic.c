@@ -139,8 +139,8 @@ static uint32_t symbolic_dim_of(const nova_symbolic *symbolic, int64_t extent)
                                                                : symbolic->header->dim_count;
 }
 
-/* The only dim of an extent that has no value (-1) in `dims`, if the extent is linear in it: a sum of
- * products that names it once. dim_count otherwise. */
+/* The only dim of an extent that has no value (-1) in `dims`, if the extent is linear in it: it has
+ * sums and multiplications only, and names the dim once. dim_count otherwise. */
 static uint32_t symbolic_linear_in(const nova_symbolic *symbolic, int64_t extent,
                                    const int64_t *dims)
 {

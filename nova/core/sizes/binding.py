@@ -125,8 +125,8 @@ def _shape_text(shape: Sequence[Size]) -> str:
 def undetermined(sizes: Iterable[Size]) -> list[str]:
     """The symbols that axes of these sizes do not determine.
 
-    An axis tells the one symbol of it that no other axis tells, if it is a sum of products that
-    name the symbol once; native/src/exec/symbolic.c solves the same.
+    An axis tells the one symbol of it that no other axis tells, if it has sums and
+    multiplications only and names the symbol once; native/src/exec/symbolic.c solves the same.
     """
     expressions = [size for size in sizes if isinstance(size, SizeExpr)]
     names = {dim.name for size in expressions for dim in size.symbols}

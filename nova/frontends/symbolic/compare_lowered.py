@@ -28,12 +28,12 @@ def compare_lowered(first: ir.Module, second: ir.Module, filename: str) -> None:
     """Refuse a program whose lowering depends on the numbers that stand for its sizes."""
     comparison = _Comparison(table_of(first), table_of(second))
     operations = (every_op(module, outer_first=True) for module in (first, second))
-    for one, other in zip(*operations, strict=False):
-        reason = comparison.differs(one, other)
+    for lhs, rhs in zip(*operations, strict=False):
+        reason = comparison.differs(lhs, rhs)
         if reason:
             raise SymbolicImportError(
-                f"the code of {one.name} would be right for one size only: {reason}",
-                where=place(one, filename),
+                f"the code of {lhs.name} would be right for one size only: {reason}",
+                where=place(lhs, filename),
                 hint=HINT,
             )
 
@@ -42,79 +42,73 @@ class _Comparison:
     def __init__(self, first: SizeTable, second: SizeTable):
         self.first, self.second = first, second
 
-    def differs(self, one: Any, other: Any) -> str:
+    def differs(self, lhs: Any, rhs: Any) -> str:
         """What is different in two ops; empty if nothing is."""
-        if one.name != other.name or len(one.operands) != len(other.operands):
-            return f"it is {other.name} for other sizes"
-        for a, b in zip(
-            (*one.results, *one.operands), (*other.results, *other.operands), strict=False
-        ):
+        if lhs.name != rhs.name or len(lhs.operands) != len(rhs.operands):
+            return f"it is {rhs.name} for other sizes"
+        for a, b in zip((*lhs.results, *lhs.operands), (*rhs.results, *rhs.operands), strict=False):
             if reason := self._types(a.type, b.type):
                 return reason
-        if list(one.attributes) != list(other.attributes):
+        if list(lhs.attributes) != list(rhs.attributes):
             return "other attributes"
-        for name in (name for name in one.attributes if name not in _TABLE):
-            if reason := self._attributes(one.attributes[name], other.attributes[name]):
+        for name in (name for name in lhs.attributes if name not in _TABLE):
+            if reason := self._attributes(lhs.attributes[name], rhs.attributes[name]):
                 return f"{name}: {reason}"
         return ""
 
-    def _types(self, one: Any, other: Any) -> str:
-        if str(one) == str(other):
+    def _types(self, lhs: Any, rhs: Any) -> str:
+        if str(lhs) == str(rhs):
             return ""
-        if isinstance(one, ir.FunctionType) and isinstance(other, ir.FunctionType):
-            pairs = zip((*one.inputs, *one.results), (*other.inputs, *other.results), strict=True)
+        if isinstance(lhs, ir.FunctionType) and isinstance(rhs, ir.FunctionType):
+            pairs = zip((*lhs.inputs, *lhs.results), (*rhs.inputs, *rhs.results), strict=True)
             return next(filter(None, (self._types(a, b) for a, b in pairs)), "")
-        tensors = all(isinstance(t, ir.RankedTensorType) for t in (one, other))
-        if (
-            not tensors
-            or str(one.element_type) != str(other.element_type)
-            or one.rank != other.rank
-        ):
-            return f"{one} and {other}"
+        tensors = all(isinstance(t, ir.RankedTensorType) for t in (lhs, rhs))
+        if not tensors or str(lhs.element_type) != str(rhs.element_type) or lhs.rank != rhs.rank:
+            return f"{lhs} and {rhs}"
         return next(
-            filter(None, (self._sizes(a, b) for a, b in zip(one.shape, other.shape, strict=True))),
+            filter(None, (self._sizes(a, b) for a, b in zip(lhs.shape, rhs.shape, strict=True))),
             "",
         )
 
-    def _sizes(self, one: int, other: int) -> str:
+    def _sizes(self, lhs: int, rhs: int) -> str:
         """Compares two numbers that codegen reads as sizes."""
         try:
-            sizes = self.first.size(one), self.second.size(other)
+            sizes = self.first.size(lhs), self.second.size(rhs)
         except LoweringError as error:
             return error.what
-        return "" if known_equal(*sizes) else f"{one} is {sizes[0]}, and {other} is {sizes[1]}"
+        return "" if known_equal(*sizes) else f"{lhs} is {sizes[0]}, and {rhs} is {sizes[1]}"
 
-    def _positions(self, one: int, other: int) -> str:
+    def _positions(self, lhs: int, rhs: int) -> str:
         """Compares two integer constants."""
         try:
-            sizes = self.first.position(one), self.second.position(other)
+            sizes = self.first.position(lhs), self.second.position(rhs)
         except LoweringError as error:
             return error.what
-        return "" if known_equal(*sizes) else f"{one} is {sizes[0]}, and {other} is {sizes[1]}"
+        return "" if known_equal(*sizes) else f"{lhs} is {sizes[0]}, and {rhs} is {sizes[1]}"
 
-    def _attributes(self, one: Any, other: Any) -> str:
-        if isinstance(one, ir.IntegerAttr) and isinstance(other, ir.IntegerAttr):
+    def _attributes(self, lhs: Any, rhs: Any) -> str:
+        if isinstance(lhs, ir.IntegerAttr) and isinstance(rhs, ir.IntegerAttr):
             # The same number in both is static, unless it is read as a size.
-            return self._positions(int(one.value), int(other.value))
-        if _is_data(one) or str(one) == str(other):
+            return self._positions(int(lhs.value), int(rhs.value))
+        if _is_data(lhs) or str(lhs) == str(rhs):
             return ""
-        if isinstance(one, ir.TypeAttr) and isinstance(other, ir.TypeAttr):
-            return self._types(one.value, other.value)
-        if isinstance(one, ir.AffineMapAttr) and isinstance(other, ir.AffineMapAttr):
-            return self._maps(one, other)
+        if isinstance(lhs, ir.TypeAttr) and isinstance(rhs, ir.TypeAttr):
+            return self._types(lhs.value, rhs.value)
+        if isinstance(lhs, ir.AffineMapAttr) and isinstance(rhs, ir.AffineMapAttr):
+            return self._maps(lhs, rhs)
         for kind in (ir.DenseI64ArrayAttr, ir.ArrayAttr):
-            if isinstance(one, kind) and isinstance(other, kind) and len(one) == len(other):
+            if isinstance(lhs, kind) and isinstance(rhs, kind) and len(lhs) == len(rhs):
                 compare = self._sizes if kind is ir.DenseI64ArrayAttr else self._attributes
-                pairs = zip(list(one), list(other), strict=True)
+                pairs = zip(list(lhs), list(rhs), strict=True)
                 return next(filter(None, (compare(a, b) for a, b in pairs)), "")
-        if isinstance(one, ir.DictAttr) and isinstance(other, ir.DictAttr):
-            entries = [(one[i].attr, other[i].attr) for i in range(min(len(one), len(other)))]
+        if isinstance(lhs, ir.DictAttr) and isinstance(rhs, ir.DictAttr):
+            entries = [(lhs[i].attr, rhs[i].attr) for i in range(min(len(lhs), len(rhs)))]
             return next(filter(None, (self._attributes(*pair) for pair in entries)), "")
-        return f"{one} and {other}"
+        return f"{lhs} and {rhs}"
 
-    def _maps(self, one: Any, other: Any) -> str:
+    def _maps(self, lhs: Any, rhs: Any) -> str:
         try:
-            accesses = read_access(one.value), read_access(other.value)
+            accesses = read_access(lhs.value), read_access(rhs.value)
         except LoweringError as error:
             return error.what
         if accesses[0].coefficients != accesses[1].coefficients:

@@ -70,7 +70,7 @@ class Inference:
         elements = self.find(value)
         flat = None if elements is None else list(elements.reshape(-1))
         if flat is None or any(n is None or isinstance(n, bool) for n in flat):
-            raise SymbolicImportError(f"{subject} is computed from data: a run knows it, not the call")
+            raise SymbolicImportError(f"{subject} is computed from data, not from sizes")
         return flat
 
     def equate(self, first: Size, second: Size, op: Any) -> None:
