@@ -1,7 +1,7 @@
 """Shape rules of StableHLO's loops, branches and calls of other code.
 
-A loop keeps the shapes of its carried values. jax calls functions to
-assert facts about sizes, and for windows of symbolic size. Rows of the table in `stablehlo_shapes.py`.
+A loop keeps the shapes of its carried values. jax calls functions to assert facts about sizes, and
+for windows of symbolic size. Rows of the table in `stablehlo_shapes.py`.
 """
 
 from __future__ import annotations
