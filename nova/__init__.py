@@ -72,6 +72,7 @@ _LAZY = {
     "from_jax": "nova.api.from_jax:from_jax",
     "from_torch": "nova.api.from_torch:from_torch",
     "from_onnx": "nova.api.from_onnx:from_onnx",
+    "from_pretrained": "nova.pretrained.from_pretrained:from_pretrained",
     "gradcheck": "nova.debug:gradcheck",
     "hessian": "nova.graph.jacobians:hessian",
     "import_report": "nova.api.import_report:import_report",

@@ -69,6 +69,7 @@ from nova.graph.tensor import tensor as tensor
 from nova.graph.transforms import grad as grad
 from nova.graph.transforms import value_and_grad as value_and_grad
 from nova.nn.losses import linear_cross_entropy as linear_cross_entropy
+from nova.pretrained.from_pretrained import from_pretrained as from_pretrained
 from nova.runtime import output_pool as output_pool
 from nova.runtime.devices import DeviceArray as DeviceArray
 from nova.runtime.devices import to_device as to_device

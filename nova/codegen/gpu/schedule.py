@@ -18,9 +18,10 @@ from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
 from nova.codegen.gpu.generic import GENERIC
+from nova.codegen.gpu.row_reduce import ROW_REDUCE
 from nova.codegen.gpu.rowwise import ROWWISE
 from nova.codegen.gpu.rowwise_plan import RowwisePlan
-from nova.codegen.gpu.scatter import SCATTER
+from nova.codegen.gpu.scatter.kernel import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
 from nova.codegen.gpu.wgmma.kernel import WGMMA_GEMM, WgmmaKernelPlan
@@ -39,6 +40,7 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     TRANSPOSE_TILE,
     SCATTER,
     COLUMN_REDUCE,
+    ROW_REDUCE,
     ROWWISE,
     ELEMENTWISE,
     GENERIC,
