@@ -255,6 +255,6 @@ def _scale(name: str, norm: Any, n: int, sign: int) -> float:
 
 def _shifted(x: Any, axes: Any, direction: int) -> Any:
     for axis in range(len(x.shape)) if axes is None else _items(axes):
-        size = static_axis(x.type, resolve_axis(axis, len(x.shape)), "fftshift turns")
+        size = static_axis(x.type, resolve_axis(axis, len(x.shape)), "fftshift rolls")
         x = F.roll(x, size // 2 if direction > 0 else -(size // 2), axis)
     return x

@@ -39,8 +39,8 @@ def transform(x: Pair, n: int, sign: int, scale: float = 1.0) -> Pair:
     n2 = n // n1
     batch = x[0].shape[:-1]
     rows = _map(x, lambda part: F.swapaxes(F.reshape(part, (*batch, n1, n2)), -1, -2))
-    turned = multiply(F, _direct(rows, n1, sign), _constants(_twiddles(n1, n2, sign), x))
-    columns = transform(_map(turned, lambda part: F.swapaxes(part, -1, -2)), n2, sign, scale)
+    twiddled = multiply(F, _direct(rows, n1, sign), _constants(_twiddles(n1, n2, sign), x))
+    columns = transform(_map(twiddled, lambda part: F.swapaxes(part, -1, -2)), n2, sign, scale)
     return _map(columns, lambda part: F.reshape(F.swapaxes(part, -1, -2), (*batch, n)))
 
 
@@ -53,7 +53,7 @@ def transform_real(x: Any, n: int, scale: float = 1.0) -> Pair:
     pairs = F.reshape(x, (*x.shape[:-1], half, 2))
     spectrum = transform((pairs[..., 0], pairs[..., 1]), half, -1, scale / 2)
     (a, b), (c, d) = _with_mirror(_map(spectrum, _closed))
-    odd = multiply(F, (F.add(b, d), F.sub(c, a)), _constants(_half_turns(n, -1), spectrum))
+    odd = multiply(F, (F.add(b, d), F.sub(c, a)), _constants(_half_roots(n, -1), spectrum))
     return F.add(F.add(a, c), odd[0]), F.add(F.sub(b, d), odd[1])
 
 
@@ -72,7 +72,7 @@ def transform_to_real(x: Pair, n: int, scale: float = 1.0) -> Any:
         return transform(full, n, 1, scale)[0]
     # The imaginary parts of the first and the last term do not count.
     (a, b), (c, d) = _with_mirror((x[0], x[1] * _inner(half + 1, 2)))
-    odd = multiply(F, (F.sub(a, c), F.add(b, d)), _constants(_half_turns(n, 1), x))
+    odd = multiply(F, (F.sub(a, c), F.add(b, d)), _constants(_half_roots(n, 1), x))
     spectrum = F.sub(F.add(a, c), odd[1]), F.add(F.sub(b, d), odd[0])
     parts = transform(_map(spectrum, lambda part: part[..., :half]), half, 1, scale)
     return F.reshape(F.stack(parts, axis=-1), (*x[0].shape[:-1], n))
@@ -137,9 +137,9 @@ def _first_factor(n: int) -> int:
 def _matrix(n: int, sign: int, scale: float, is_real: bool) -> np.ndarray:
     """[re, im] of a row of parts [re, im]; of a real row with `is_real`."""
     steps = np.arange(n)
-    turns = _unit(np.outer(steps, steps) % n, n, sign) * scale
-    upper = np.concatenate([turns.real, turns.imag], axis=1)
-    lower = np.concatenate([-turns.imag, turns.real], axis=1)
+    roots = _unit(np.outer(steps, steps) % n, n, sign) * scale
+    upper = np.concatenate([roots.real, roots.imag], axis=1)
+    lower = np.concatenate([-roots.imag, roots.real], axis=1)
     return upper if is_real else np.concatenate([upper, lower])
 
 
@@ -147,16 +147,16 @@ def _matrix(n: int, sign: int, scale: float, is_real: bool) -> np.ndarray:
 def _real_matrix(n: int, scale: float) -> np.ndarray:
     """The real sequence of a row of parts of half a spectrum."""
     steps = np.arange(n // 2 + 1)
-    turns = _unit(np.outer(steps, np.arange(n)) % n, n, 1) * scale
+    roots = _unit(np.outer(steps, np.arange(n)) % n, n, 1) * scale
     counts = np.where((steps == 0) | (2 * steps == n), 1.0, 2.0)[:, None]
-    return np.concatenate([turns.real * counts, -turns.imag * counts])
+    return np.concatenate([roots.real * counts, -roots.imag * counts])
 
 
 def _twiddles(n1: int, n2: int, sign: int) -> np.ndarray:
     return _unit(np.outer(np.arange(n2), np.arange(n1)) % (n1 * n2), n1 * n2, sign)
 
 
-def _half_turns(n: int, sign: int) -> np.ndarray:
+def _half_roots(n: int, sign: int) -> np.ndarray:
     return _unit(np.arange(n // 2 + 1), n, sign)
 
 
