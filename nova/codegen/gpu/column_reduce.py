@@ -43,6 +43,7 @@ from nova.codegen.gpu.rowwise_plan import (
     last_writes,
 )
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.sizes import ceildiv, is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.buffers import buffer_root
@@ -444,4 +445,8 @@ def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadP
             kernel.emit_op(op, flat, mapping, emit_nest)
 
 
-COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns)
+def _tiles(kernel: DeviceKernel, plan: ColumnReducePlan) -> list[BlockDim] | None:
+    return adjacent_points(kernel.grid, plan.block_columns)
+
+
+COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns, _tiles)
