@@ -277,6 +277,10 @@ class ImportedProgramError(NovaError, ValueError):
     """
 
 
+class SymbolicImportError(ImportedProgramError):
+    """A program in MLIR with `?` sizes that cannot have symbolic ones; `where` is the op."""
+
+
 class UnsupportedOpError(NovaError):
     """A program in MLIR uses an op that Nova has no code for; `where` is the place of the op."""
 
@@ -294,6 +298,10 @@ class OnnxValueError(NovaError, ValueError):
     def __init__(self, what: str, *, names: tuple[str, ...] = (), **more: str | None):
         super().__init__(what, **more)
         self.names = names
+
+
+class PretrainedError(NovaError, ValueError):
+    """A model folder or GGUF file that Nova cannot build: its architecture, an option, a weight."""
 
 
 class EntryError(NovaError, LookupError):

@@ -52,12 +52,15 @@ LAYERS: dict[str, set[str]] = {
     "nn": {"graph", "frontends"},
     "optim": {"graph"},
     "linalg": {"graph"},
+    "fft": {"graph"},
     "data": {"graph"},
     # Parameters and state of a step may live on a device.
     "train": {
         *("graph", "artifact.files", "frontends", "runtime.device_arrays"),
         *("api", "nn", "optim", "data"),
     },
+    # Models of other libraries are modules that compile their own generators.
+    "pretrained": {"graph", "frontends", "api", "nn"},
     # A checked run that was submitted is a future as well.
     "debug": {"graph", "plan", "runtime.futures", "runtime.device_arrays", "api"},
     "tools": {

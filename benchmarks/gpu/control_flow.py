@@ -64,6 +64,10 @@ def loops(options: dict[str, Any]) -> dict[str, Run]:
         lambda n: nova.while_loop(lambda c: c[0] < n, lambda c: c + 1, np.zeros(2, np.int64)),
         **options,
     )
+    many = nova.jit(
+        lambda n: nova.while_loop(lambda c: c[0] < n, lambda c: c + 1, np.zeros(64, np.int64)),
+        **options,
+    )
     vector = nova.jit(
         lambda n, x: nova.while_loop(
             lambda c: c[0] < n, lambda c: (c[0] + 1, nova.tanh(c[1]) + 1), (0, x)
@@ -88,7 +92,8 @@ def loops(options: dict[str, Any]) -> dict[str, Run]:
     small = np.ones(64, np.float32)
     return {
         "empty while, a number": lambda n: count(100 * n),
-        "empty while, two numbers": lambda n: pair(n),
+        "empty while, two numbers": lambda n: pair(100 * n),
+        "empty while, 64 numbers": lambda n: many(n),
         "while, 16384 floats": lambda n: vector(n, np.ones(16384, np.float32)),
         "while, matmul 256": lambda n: product(n, matrix),
         "while with cond": lambda n: branch(n, small),
@@ -128,7 +133,7 @@ def main() -> None:
     for mode in arguments.modes.split(","):
         with knobs.override(device_loops=mode):
             for name, run in loops(options).items():
-                scale = 100 if name.endswith("a number") else 1
+                scale = 100 if name.endswith(("a number", "two numbers")) else 1
                 rows.setdefault(name, []).append(slope(run, few, many, repeats) / scale)
             for name, call in scans(options, steps, hidden).items():
                 rows.setdefault(name, []).append(best(call, repeats) / steps)

@@ -15,6 +15,7 @@ from nova.artifact.tables import BufferSpec, KernelSpec
 from nova.artifact.tilings import Tiling
 from nova.codegen.common.size_loads import symbolic_numbers
 from nova.core.sizes import Size, SizeExpr
+from nova.ir.attributes import LAUNCH
 from nova.ir.buffers import element_bytes
 from nova.ir.control_flow.functions import Control, is_control
 from nova.ir.linalg.generic import shape_of
@@ -53,8 +54,8 @@ def sizes_buffer(op: Any, sizes: Placeholders) -> BufferSpec | None:
 
 
 def symbolic_work(kernel: Any) -> Size:
-    """The scalar operations of a kernel."""
-    return symbolic_numbers(kernel, "work")[0]
+    """The scalar operations of a kernel of a CPU, or the flops of one of a device."""
+    return symbolic_numbers(kernel, "flops" if LAUNCH.has(kernel) else "work")[0]
 
 
 def host_work(host: Any) -> Size:

@@ -2,12 +2,14 @@
 
 The file is the length of the header (8 bytes, little endian), the header, and the arrays one after
 the other without gaps. Nothing in a file is trusted: inconsistent data is an ArtifactError. Called
-by `Module.save`, `Module.load`, checkpoints and programs with external weights.
+by `Module.save`, `Module.load`, checkpoints, programs with external weights and
+`nova.frontends.weights`, which maps the files of a model folder.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from math import prod
@@ -66,6 +68,29 @@ def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
             return {e.name: _read_array(file, e) for e in entries}
     except OSError as error:
         raise _cannot("read", path, error) from error
+    except ArtifactError as error:
+        raise error.located(str(path)) from None
+
+
+def map_safetensors(path: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of a file by name, on the pages of the file: nothing is read or copied yet.
+
+    They are writable and private (copy on write): a write never reaches the file. An array whose
+    offset is not a multiple of its element size is copied. The file must keep its length while an
+    array is in use; replace it by a rename, as every writer of Nova does.
+    """
+    try:
+        with open_regular(path) as file:
+            entries, _ = _read_header(file)
+            start = file.tell()
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except OSError as error:
+        raise _cannot("map", path, error) from error
+    except ArtifactError as error:
+        raise error.located(str(path)) from None
+    data = np.frombuffer(pages, np.uint8)
+    try:
+        return {e.name: _typed(e, data[start + e.start : start + e.end]) for e in entries}
     except ArtifactError as error:
         raise error.located(str(path)) from None
 
@@ -236,10 +261,16 @@ def _read_array(file: BufferedReader, entry: _Entry) -> np.ndarray:
     data = np.empty(entry.end - entry.start, np.uint8)
     if file.readinto(data.data) != data.size:
         raise _damaged(f"it ends inside of tensor {entry.name!r}")
+    return _typed(entry, data)
+
+
+def _typed(entry: _Entry, data: np.ndarray) -> np.ndarray:
+    """The array of an entry on its bytes."""
     if entry.type == np.bool_ and data.size and data.max() > 1:
         raise _damaged(f"tensor {entry.name!r} holds bools that are neither 0 nor 1")
     try:
-        return data.view(entry.type).reshape(entry.shape)
+        array = data.view(entry.type).reshape(entry.shape)
+        return array if array.flags.aligned else array.copy()
     except ValueError as error:
         raise _damaged(f"tensor {entry.name!r}: {error}") from None
 

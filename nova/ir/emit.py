@@ -15,18 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import TensorType
+from nova.core.dtypes import TensorType, real_of
 from nova.core.location import Location
-from nova.core.sizes import Dim, Size, SizeExpr, bounds, find_choices
+from nova.core.sizes import Size, SizeExpr, bounds, find_choices
 from nova.errors import SymbolicSizeError
 from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
 from nova.ir.control_flow.emit_scf import emit_control
 from nova.ir.dialect import CONSTANT, create_op
 from nova.ir.kernel import Main
-from nova.ir.symbolic.size_table import SizeTable, choose_representatives
+from nova.ir.symbolic.size_table import (
+    SizeTable,
+    choose_representatives,
+    degree_of,
+    is_product,
+)
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
+from nova.ops.complex.rows import PAIR, PARTS
 from nova.ops.randomness import code_constants
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 from nova.plan.expand import expand_composites
@@ -60,10 +66,10 @@ def _size_table(plan: Plan) -> SizeTable:
             literals = [a for a in step.args if isinstance(a, Literal) and a.array.size == 1]
             values += [int(a.array.item()) for a in literals if np.isfinite(a.array).all()]
         values += [n for type_ in types for n in type_.shape]
-        degree = max([degree, *(sum(map(_degree, type_.shape)) for type_ in types)])
+        degree = max([degree, *(sum(map(degree_of, type_.shape)) for type_ in types)])
     # A size that is never positive is written as the negative of a size.
     sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]
-    expressions = {size: size for size in sizes if not _is_product(size)}
+    expressions = {size: size for size in sizes if not is_product(size)}
     numbers = {v for v in values if type(v) is int}
     draws = [s for part in _with_regions(plan) for s in part.steps if s.op == "uniform"]
     for step in draws:
@@ -102,23 +108,6 @@ def _refuse_choices(size: Size, plan: Plan) -> None:
     )
 
 
-def _degree(size: Size) -> int:
-    """The degree of a size as a polynomial of the dims; a quotient counts as its dividend."""
-    if isinstance(size, int):
-        return 0
-    return max(
-        sum(power * (1 if isinstance(atom, Dim) else _degree(atom.parts()[0])) for atom, power in m)
-        for m, _ in size.terms
-    )
-
-
-def _is_product(size: Size) -> bool:
-    if isinstance(size, int) or len(size.terms) != 1:
-        return isinstance(size, int)
-    monomial, coefficient = size.terms[0]
-    return coefficient > 0 and all(isinstance(atom, Dim) for atom, _ in monomial)
-
-
 class _Emitter:
     def __init__(self, plan: Plan):
         self.plan = plan
@@ -154,6 +143,9 @@ class _Emitter:
         return [self._value(r, None) for r in self.plan.results]
 
     def _step(self, step: Step) -> Any:
+        if step.op in PARTS and isinstance(step.args[0], Literal):
+            part = getattr(step.args[0].array, step.op)
+            return self._value(Literal(part, step.out_type), step.location)
         operands = [self._value(a, step.location) for a in step.args]
         if step.op == "result":
             return operands[0][step.attrs["index"]]
@@ -178,6 +170,13 @@ class _Emitter:
                 return self.arguments[len(self.plan.signature.inputs) + index]
             case Slot(index):
                 return self.slots[index]
+            case Literal(array, type_) if type_.dtype.is_complex:
+                parts = TensorType(type_.shape, real_of(type_.dtype))
+                values = [
+                    self._value(Literal(p, parts), location) for p in (array.real, array.imag)
+                ]
+                with mlir_location(location):
+                    return create_op(OPS[PAIR], values, type_, {})
             case Literal(array, type_):
                 if arg not in self.values:
                     self.values[arg] = dense(array, type_, dialect=True)

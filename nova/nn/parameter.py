@@ -35,8 +35,15 @@ class Parameter(Tensor):
         *,
         dtype: Any = None,
         name: str | None = None,
+        copy: bool = True,
     ):
-        array = np.array(as_array(data, dtype), order="C", copy=True)
+        """A parameter with a copy of `data`; with `copy=False` it uses the array itself, if it can.
+
+        It can if the array is contiguous, aligned and writable, and has the dtype.
+        """
+        array = as_array(data, dtype)
+        if copy or not (array.flags.carray and array.flags.writeable):
+            array = np.array(array, order="C", copy=True)
         type_ = _type_of(array)
         if requires_grad and not type_.dtype.is_float:
             raise GradientError(

@@ -62,7 +62,7 @@ def test_damaged_control_kernels_are_refused(fields: dict[str, Any]) -> None:
 
 
 def device_loops() -> Tables:
-    x = nova.tensor(np.ones(4, np.float32))
+    x = nova.tensor(np.ones(64, np.float32))
     looped = nova.fori_loop(0, 5, lambda i, v: nova.tanh(v) + i, x)
     program = nova.compile(looped, inputs=[x], target="cuda:sm_80", run_mode="sim")
     return program._executable.tables

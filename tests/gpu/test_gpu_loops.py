@@ -26,6 +26,9 @@ pytestmark = [
     pytest.mark.skipif(not has_gpu(), reason="there is no GPU"),
 ]
 
+MANY = np.abs(np.tile(X, 8))
+"""More numbers than a loop of one thread has."""
+
 
 @pytest.fixture(params=knobs.DEVICE_LOOPS)
 def loops(request: pytest.FixtureRequest) -> Iterator[str]:
@@ -60,7 +63,7 @@ def test_the_device_decides() -> None:
     """With a driver of CUDA 12.4 or later."""
     program = on_gpu(lambda n: nova.while_loop(lambda c: c < n, lambda c: c + 1, 0))
     assert [int(program(n)) for n in (0, 1, 5, 3000)] == [0, 1, 5, 3000]
-    x = nova.tensor(X)
+    x = nova.tensor(MANY)
     native = nova.compile(
         nova.while_loop(lambda v: v.sum() < 1000, lambda v: v + 1, x), inputs=[x], target="cuda"
     )._executable.program
@@ -96,18 +99,18 @@ def test_long_loops_over_slices_of_any_size(loops: str) -> None:
 
 def test_arrays_of_the_device_and_new_addresses(loops: str) -> None:
     program = on_gpu(lambda x: nova.while_loop(lambda v: v.sum() < 1000, lambda v: v * 2, x))
-    arrays = [nova.to_device(np.abs(X) * (i + 1), "cuda") for i in range(7)]
+    arrays = [nova.to_device(MANY * (i + 1), "cuda") for i in range(7)]
     for _ in range(3):
         results = [program(a) for a in arrays]
         for i, result in enumerate(results):
-            expected = np.abs(X) * (i + 1)
+            expected = MANY * (i + 1)
             while expected.sum() < 1000:
                 expected = expected * 2
             np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
 
 
 def test_the_host_stops_an_endless_loop() -> None:
-    zeros = np.zeros(4, "f4")
+    zeros = np.zeros(64, "f4")
     x = nova.tensor(zeros)
     with knobs.override(device_loops="host"):
         loop = nova.while_loop(lambda v: v[0] < 9e9, lambda v: v * 1, x)
@@ -118,11 +121,11 @@ def test_the_host_stops_an_endless_loop() -> None:
 
 
 def test_the_trace_has_one_span_for_a_loop() -> None:
-    x = nova.tensor(np.abs(X))
+    x = nova.tensor(MANY)
     loop = nova.while_loop(lambda v: v.sum() < 1000, lambda v: v * 2, x)
     program = nova.compile(loop, inputs=[x], target="cuda")
-    program(np.abs(X))
+    program(MANY)
     with nova.trace() as trace:
-        program(np.abs(X))
+        program(MANY)
     [span] = [s for s in trace.runs[0].spans if s.decided_by]
     assert span.decided_by == "device" and span.duration > 0

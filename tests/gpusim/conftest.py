@@ -1,9 +1,10 @@
 """`--on-gpu`: the kernels of these tests on a real GPU, to see whether their truth is the device's.
 
-    python -m pytest tests/sim --on-gpu -q
+    python -m pytest tests/gpusim --on-gpu -q
 
-Left out: tests of faults, of approximate functions (the device's are), and of what only the
-simulator has; and those of LLVM's code where there is no LLVM. Without a driver it is refused.
+Left out: tests of faults, of damaged programs, of approximate functions (the device's are), and of
+what only the simulator has; and those of LLVM's code where there is no LLVM. Without a driver it is
+refused.
 
 Values that PTX leaves open are compared with the simulator's own choice there, and not on a GPU
 (`is_specified` in sim_integers.py); `ex2.approx` may be two units in the last place off.
@@ -24,6 +25,7 @@ ONLY_SIMULATED = (
         "test_sim_faults",
         "test_sim_async",
         "test_sim_clusters",
+        "test_sim_mutations",
         "that_the_driver_refuses",
         "test_sim_sanitized",
         "test_sim_ptx",
@@ -39,7 +41,9 @@ collect_ignore = [name for name, module in NEEDS.items() if find_spec(module) is
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--on-gpu", action="store_true", help="run the kernels of tests/sim on a GPU")
+    parser.addoption(
+        "--on-gpu", action="store_true", help="run the kernels of tests/gpusim on a GPU"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

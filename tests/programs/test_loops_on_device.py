@@ -33,6 +33,8 @@ from nova.graph.interpret import evaluate
 jax = pytest.importorskip("jax")
 ON_SIM: dict[str, Any] = {"target": "cuda:sm_80", "run_mode": "sim"}
 FLOWS = ("auto", "nodes")
+MANY = np.abs(np.tile(X, 8))
+"""More numbers than a loop of one thread has."""
 
 
 @pytest.fixture(params=knobs.DEVICE_LOOPS)
@@ -200,29 +202,29 @@ def power(x: Any) -> Any:
 @pytest.mark.parametrize("mode", FLOWS)
 def test_the_device_decides_without_the_host(mode: str) -> None:
     with knobs.override(device_loops=mode):
-        program = compiled(power, np.abs(X))
+        program = compiled(power, MANY)
     native = program._executable.program
     assert not native.host_decides
     for runs in (1, 2, 3):
-        program(np.abs(X))
+        program(MANY)
         assert native.counts()[2:4] == (1, runs), "one graph, launched once a run"
 
 
 def test_the_host_decides_if_asked_to() -> None:
     with knobs.override(device_loops="host"):
-        program = compiled(power, np.abs(X))
-    program(np.abs(X))
+        program = compiled(power, MANY)
+    program(MANY)
     native = program._executable.program
     assert native.host_decides and native.counts()[2:4] == (0, 0)
 
 
 def test_arrays_of_the_device_and_new_addresses(loops: str) -> None:
-    program = compiled(power, np.abs(X))
-    arrays = [nova.to_device(np.abs(X) * (i + 1), "sim") for i in range(7)]
+    program = compiled(power, MANY)
+    arrays = [nova.to_device(MANY * (i + 1), "sim") for i in range(7)]
     for _ in range(2):
         results = [program(a) for a in arrays]
         for i, result in enumerate(results):
-            expected = np.abs(X) * (i + 1)
+            expected = MANY * (i + 1)
             while expected.sum() < 1000:
                 expected = expected * 2
             np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
@@ -231,15 +233,15 @@ def test_arrays_of_the_device_and_new_addresses(loops: str) -> None:
 def test_short_loops_are_unrolled_and_long_ones_are_not() -> None:
     """Unrolled iterations have no copies: the trace has one span for all of them in any case."""
     for length in (3, 5000):
-        program = compiled(lambda x, n=length: nova.fori_loop(0, n, lambda i, v: v + 1, x), X)
-        np.testing.assert_allclose(program(X), X + length, rtol=1e-4)
+        program = compiled(lambda x, n=length: nova.fori_loop(0, n, lambda i, v: v + 1, x), MANY)
+        np.testing.assert_allclose(program(MANY), MANY + length, rtol=1e-4)
 
 
 def test_the_trace_says_who_decides(loops: str) -> None:
-    program = compiled(power, np.abs(X))
-    program(np.abs(X))
+    program = compiled(power, MANY)
+    program(MANY)
     with nova.trace() as trace:
-        program(np.abs(X))
+        program(MANY)
     [run] = trace.runs
     spans = [span for span in run.spans if span.decided_by]
     if loops == "host":
@@ -261,7 +263,7 @@ def endless(x: Any) -> Any:
 
 
 def test_the_host_stops_an_endless_loop() -> None:
-    zeros = np.zeros(4, "f4")
+    zeros = np.zeros(64, "f4")
     with knobs.override(device_loops="host"):
         program = compiled(endless, zeros)
     with pytest.raises(RunTimeoutError):
@@ -271,7 +273,7 @@ def test_the_host_stops_an_endless_loop() -> None:
 
 @pytest.mark.slow
 def test_the_simulator_reports_an_endless_loop() -> None:
-    zeros = np.zeros(4, "f4")
+    zeros = np.zeros(64, "f4")
     program = compiled(endless, zeros)
     with pytest.raises(DeviceCallError, match="a loop does not end"):
         program(zeros)

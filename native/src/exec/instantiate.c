@@ -163,7 +163,10 @@ static nova_status instantiate_control(const nova_tables *tables, char *block,
                                        const char *container, const nova_launch_record *launch,
                                        nova_error *error)
 {
-    const nova_control_record *control = nova_tables_control(tables, launch->kernel);
+    /* patched: on a device its length decides the size of slices */
+    const nova_control_record *control =
+        (const void *)(container + ((const char *)nova_tables_control(tables, launch->kernel) -
+                                    (const char *)tables->container.header));
     nova_tables patched = *tables;
     nova_buffer *buffers = instantiate_at(tables, block, tables->buffers);
     patched.buffers = buffers;
@@ -186,12 +189,14 @@ static nova_status instantiate_control(const nova_tables *tables, char *block,
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the sizes of a loop");
     size += (workspace + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
     buffers[operands[launch->operand_count - 1]].nbytes = size;
+    if (tables->interface_sizes != NULL) {
+        uint64_t *sizes = instantiate_at(tables, block, tables->interface_sizes);
+        for (uint32_t i = 0; i < launch->kernel; i++)
+            sizes += tables->interfaces[i].operand_count;
+        sizes[launch->operand_count - 1] = size;
+    }
     if (tables->tilings == NULL)
         return NOVA_OK;
-    uint64_t *sizes = instantiate_at(tables, block, tables->interface_sizes);
-    for (uint32_t i = 0; i < launch->kernel; i++)
-        sizes += tables->interfaces[i].operand_count;
-    sizes[launch->operand_count - 1] = size;
     const nova_tiling *tiling = &tables->tilings[launch->kernel];
     int64_t *words = instantiate_at(tables, block, tables->tiling_words);
     int64_t *range = words + tiling->first_word + 2 * (uint64_t)tiling->rank;

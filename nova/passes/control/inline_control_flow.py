@@ -33,7 +33,7 @@ class InlineControlFlow(Pass):
 
     These have a region with ops that are pinned to the host, or with loops over single elements,
     which are not programs of their own. Their calls become scf ops, with all control functions
-    inside of them: one kernel, which runs on the host (see `pin-control-flow`). Loops over single
+    inside of them: one kernel, which runs on the host (see `pin-control-flow`). Loops over a few
     numbers become scalar code of a device kernel (`scalar_loops.py`).
     """
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from nova.codegen.common.intrinsics import call_intrinsic
 from nova.codegen.gpu.ptx_ops import narrow_pair
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, vector
 from nova.ir.gpu_bindings import llvm
-from nova.ir.walk import find_ops
+from nova.ir.walk import defining_op, find_ops
 from nova.passes.base import Pass
+from nova.passes.gpu.rounded_results import is_one, is_rounded_later
 
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
@@ -25,13 +27,6 @@ _INTRINSICS = {
     "math.trunc": "llvm.trunc",
 }
 
-_FOLLOWED = {
-    f"arith.{name}"
-    for name in ("addf", "subf", "mulf", "divf", "negf", "select", "maximumf", "minimumf")
-}
-_MAX_FOLLOWED = 32
-"""Ops on f32 between a quotient and the roundings that it is used for."""
-
 
 @record
 class CallDeviceIntrinsics(Pass):
@@ -42,24 +37,25 @@ class CallDeviceIntrinsics(Pass):
     of these on every device; one rounds two elements of a vector to bf16. That is inline PTX,
     because bf16 is not an arithmetic type on this path through LLVM (`compiler/llvm/compat.py`).
     A quotient that is only used for results of 16 bits is computed with an error of 2 ulp of an
-    f32: a correctly rounded one takes several times as many instructions, and a branch.
+    f32: a correctly rounded one takes several times as many instructions, and a branch. Divided by
+    1 + exp(x), it is a product with a reciprocal, which is 0 if it would be subnormal.
     """
 
     name: ClassVar[str] = "call-device-intrinsics"
 
     def run(self, module: ir.Module) -> None:
         for op in find_ops(module, "arith.divf"):
-            if isinstance(op.results[0].type, ir.F32Type) and _is_rounded_later(op):
+            if isinstance(op.results[0].type, ir.F32Type) and is_rounded_later(op):
                 with op.location, ir.InsertionPoint(op):
-                    quotient = llvm.inline_asm(
-                        op.results[0].type, list(op.operands), "div.full.f32 $0, $1, $2;", "=f,f,f"
-                    )
+                    quotient = _divide(*op.operands)
                 op.results[0].replace_all_uses_with(quotient)
                 op.erase()
         for op in find_ops(module, *_INTRINSICS, "arith.truncf"):
             with op.location, ir.InsertionPoint(op):
                 if op.name in _INTRINSICS:
-                    result = _call(_INTRINSICS[op.name], op.results[0].type, list(op.operands))
+                    result = call_intrinsic(
+                        _INTRINSICS[op.name], [op.results[0].type], op.operands
+                    )[0]
                 elif _rounds_to_bf16(op):
                     result = _round_to_bf16(op.operands[0])
                 else:
@@ -68,42 +64,23 @@ class CallDeviceIntrinsics(Pass):
             op.erase()
 
 
-def _call(name: str, type_: Any, operands: list[Any]) -> Any:
-    return ir.Operation.create(
-        "llvm.call_intrinsic",
-        results=[type_],
-        operands=operands,
-        attributes={
-            "intrin": ir.StringAttr.get(name),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
-            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        },
-    ).results[0]
+def _divide(dividend: Any, divisor: Any) -> Any:
+    """A quotient with an error of 2 ulp; by an instruction if its divisor is 1 + exp(x)."""
+    if _is_exponential_and_one(divisor):
+        reciprocal = llvm.inline_asm(divisor.type, [divisor], "rcp.approx.ftz.f32 $0, $1;", "=f,f")
+        return reciprocal if is_one(dividend) else arith.mulf(dividend, reciprocal)
+    return llvm.inline_asm(divisor.type, [dividend, divisor], "div.full.f32 $0, $1, $2;", "=f,f,f")
 
 
-def _is_rounded_later(op: Any) -> bool:
-    """Whether everything that depends on a result, in f32, is rounded to a 16-bit float."""
-    waiting, visited = [op], set()
-    while waiting:
-        op = waiting.pop()
-        if op in visited:
-            continue
-        visited.add(op)
-        users = [use.owner.operation for use in op.results[0].uses]
-        if not users or len(visited) > _MAX_FOLLOWED:
-            return False
-        for user in users:
-            if user.name in _FOLLOWED and isinstance(user.results[0].type, ir.F32Type):
-                waiting.append(user)
-            elif not _rounds_to_16_bits(user):
-                return False
-    return True
-
-
-def _rounds_to_16_bits(op: Any) -> bool:
-    if op.name == "llvm.inline_asm":
-        return op.attributes["asm_string"].value.startswith("cvt.rn.bf16x2.f32")
-    return op.name == "arith.truncf" and isinstance(op.results[0].type, ir.F16Type | ir.BF16Type)
+def _is_exponential_and_one(value: Any) -> bool:
+    """Whether a value is what `approximate-exp` leaves of 1 + exp(x): it is 1 or more."""
+    total = defining_op(value, "arith.addf")
+    if total is None or not any(map(is_one, total.operands)):
+        return False
+    calls = [defining_op(v, "llvm.call_intrinsic") for v in total.operands if not is_one(v)]
+    return any(
+        call is not None and "ex2.approx" in str(call.attributes["intrin"]) for call in calls
+    )
 
 
 def _rounds_to_bf16(op: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nova.codegen.common.footprint import store_footprint
 from nova.codegen.common.size_loads import (
     check_constants,
     computes_size,
@@ -18,11 +19,11 @@ from nova.core.records import record
 from nova.core.sizes import Size
 from nova.core.targets import Target, parse_target
 from nova.errors import LoweringError, SymbolicSizeError
-from nova.ir.attributes import CONTAINER_MODULE, LAUNCH, SYMBOLIC
+from nova.ir.attributes import CONTAINER_MODULE, DEPENDENT, LAUNCH, SYMBOLIC
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
-from nova.ir.control_flow.functions import control_functions, name_of
+from nova.ir.control_flow.functions import control_functions, host_functions, name_of
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op
@@ -43,7 +44,10 @@ class LowerDeviceKernels(Pass):
 
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
     shared memory, `nova.flops` its floating-point operations, which traces report; a kernel without
-    work has no launch, and 0 blocks. `nova.min_blocks_per_sm` is
+    work has no launch, and 0 blocks. `nova.core` says whether its code has matrix instructions, and
+    `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` what each block touches: a tile is a
+    block. On Hopper and later every thread begins with `griddepcontrol`, so that a launch may start
+    before the one before it has ended (`nova.dependent`). `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores. `gpu_gemm` and `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs
@@ -76,18 +80,11 @@ class LowerDeviceKernels(Pass):
                     where=place_of(flow.location),
                     hint="run pin-control-flow first: it gives the kernel to the host",
                 )
-        if SizeTable.of(main) is not None and (flows := control_functions(module)):
-            raise LoweringError(
-                f"@{name_of(flows[0])} is a loop or branch, in a program for a device with "
-                "symbolic sizes",
-                where=place_of(flows[0].location),
-                hint="keep its sizes static, or compile the program for the CPU",
-            )
         store_bools_as_bytes(module)
         CONTAINER_MODULE.set(module.operation)
         table = SizeTable.of(main)
         numbers: dict[str, int] | None = None if table is None else {}
-        classes = {} if table is None else self._make_classes(module, main, table, target)
+        classes = {} if table is None else self._make_classes(module, table, target)
         for kernel in kernels(module):
             size_class = classes.get(kernel.name.value)
             with size_class.table.active() if size_class is not None else nullcontext():
@@ -95,14 +92,16 @@ class LowerDeviceKernels(Pass):
                 if size_class is not None:
                     _limit_to_class(kernel, size_class.indicator)
         if numbers is not None:
-            _pass_sizes(main, declare_sizes(module, main, numbers))
+            sizes = declare_sizes(module, main, numbers)
+            for function in host_functions(module):
+                _pass_sizes(module, function, sizes)
 
     def _make_classes(
-        self, module: ir.Module, main: Any, table: SizeTable, target: Target
+        self, module: ir.Module, table: SizeTable, target: Target
     ) -> dict[str, SizeClass]:
         """Copy kernels that are compiled for several classes of sizes; the class of each, by name.
 
-        `main` calls all of them, and the sizes of a call leave one of them with blocks.
+        The callers call all of them, and the sizes of a call leave one of them with blocks.
         """
         from nova.codegen.gpu.size_classes import find_classes  # loads the device dialects
 
@@ -116,7 +115,8 @@ class LowerDeviceKernels(Pass):
                 copy = kernel.operation.clone(ir.InsertionPoint(kernel.operation))
                 copy.attributes["sym_name"] = ir.StringAttr.get(f"{name}_class{number}")
                 classes[f"{name}_class{number}"] = size_class
-            for call in [op for op in main.entry_block.operations if _calls(op, name)]:
+            hosts = host_functions(module) if others else ()
+            for call in [op for f in hosts for op in f.entry_block.operations if _calls(op, name)]:
                 for number in range(len(others)):
                     with ir.InsertionPoint(call.operation), call.location:
                         callee = ir.FlatSymbolRefAttr.get(f"{name}_class{number}")
@@ -146,7 +146,9 @@ class LowerDeviceKernels(Pass):
         set_argument_types(kernel, [])
 
     def _emit_launch(self, kernel: Any, target: Target) -> None:
-        from nova.codegen.gpu.schedule import DeviceSchedule  # loads the device dialects
+        # they load the device dialects
+        from nova.codegen.gpu.schedule import DeviceSchedule
+        from nova.codegen.gpu.tasks.block_tiles import uses_tensor_cores
 
         old = [op.operation for op in kernel.entry_block.operations]
         returned = old.pop()
@@ -159,6 +161,7 @@ class LowerDeviceKernels(Pass):
             gpu_gemm=self.gpu_gemm,
             gpu_attention=self.gpu_attention,
         )
+        footprint = schedule.footprint()
         with ir.InsertionPoint(returned), kernel.location:
             shape = schedule.emit()
         flops = sum(GenericOp(op).flops for op in ops if is_generic_op(op))
@@ -167,6 +170,10 @@ class LowerDeviceKernels(Pass):
         view = Kernel(kernel)
         view.flops = typical(flops)
         view.launch = (typical(shape.blocks), shape.threads, shape.shared)
+        DEPENDENT.set(kernel, target.has_clusters)
+        view.core = "matrix" if uses_tensor_cores(kernel) else "vector"
+        if footprint is not None:
+            store_footprint(kernel, footprint)
         if shape.min_blocks_per_sm:
             view.min_blocks_per_sm = shape.min_blocks_per_sm
         if shape.cluster > 1:
@@ -192,10 +199,11 @@ def _limit_to_class(kernel: Any, indicator: Size) -> None:
     SYMBOLIC.set(kernel, ir.DictAttr.get(entries))
 
 
-def _pass_sizes(main: Any, sizes: Any) -> None:
-    """Let the calls of kernels pass the buffer of sizes, too."""
-    for op in list(main.entry_block.operations):
-        if op.operation.name != "func.call":
+def _pass_sizes(module: ir.Module, function: Any, sizes: Any) -> None:
+    """Let the calls of kernels in `main` or a region pass the buffer of sizes, too."""
+    controls = {name_of(f) for f in control_functions(module)}
+    for op in list(function.entry_block.operations):
+        if op.operation.name != "func.call" or op.callee.value in controls:
             continue
         with ir.InsertionPoint(op.operation), op.location:
             buffer = memref.get_global(sizes.type_.value, sizes.sym_name.value)

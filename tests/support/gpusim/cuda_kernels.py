@@ -1,12 +1,13 @@
 """PTX on a real GPU, with the same calls as the simulator's: `CudaModule` and `CudaMemory`.
 
-For `pytest tests/sim --on-gpu`, which asks the device whether the tests of the simulator are right.
-Over the driver alone, by ctypes.
+For `pytest tests/gpusim --on-gpu`, which asks the device whether the tests of the simulator are
+right. Over the driver alone, by ctypes.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
@@ -116,11 +117,27 @@ def cuda_tensor_map(
     return room.raw[start : start + 128]
 
 
+def _map_offsets(text: str, name: str) -> list[int]:
+    """The offsets of all parameters of a kernel that takes tensor maps; empty for another."""
+    entry = re.search(rf"\.entry {re.escape(name)}\s*\(([^)]*)\)", text)
+    parameters = entry.group(1).split(",") if entry else []
+    if not any(".align 64" in parameter for parameter in parameters):
+        return []
+    offsets, end = [], 0
+    for parameter in parameters:
+        is_map = ".align 64" in parameter
+        start = end + (-end % 64 if is_map else 0)
+        offsets.append(start)
+        end = start + (128 if is_map else 8)
+    return offsets
+
+
 class CudaModule:
     """The kernels of a PTX text, compiled by the driver."""
 
     def __init__(self, text: str):
         self._module = c_void_p()
+        self._text = text
         log = ctypes.create_string_buffer(_LOG_BYTES)
         options = (c_int * 2)(_ERROR_LOG, _ERROR_LOG_BYTES)
         values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
@@ -148,11 +165,17 @@ class CudaModule:
             ctypes.create_string_buffer(arguments, len(arguments)),
             c_size_t(len(arguments)),
         )
-        extra = (c_void_p * 5)(
-            _BUFFER_POINTER, ctypes.addressof(data), _BUFFER_SIZE, ctypes.addressof(size), _END
-        )
+        each = extra = None
+        start = ctypes.addressof(data)
+        if offsets := _map_offsets(self._text, name):
+            # The driver refuses a buffer with tensor maps in it (error 701), and takes pointers.
+            each = (c_void_p * len(offsets))(*(start + offset for offset in offsets))
+        else:
+            extra = (c_void_p * 5)(
+                _BUFFER_POINTER, start, _BUFFER_SIZE, ctypes.addressof(size), _END
+            )
         sizes = [c_uint(n) for n in ((*grid, 1, 1)[:3] + (*block, 1, 1)[:3])]
-        status = cuda.cuLaunchKernel(function, *sizes, c_uint(shared_bytes), None, None, extra)
+        status = cuda.cuLaunchKernel(function, *sizes, c_uint(shared_bytes), None, each, extra)
         _check(status)
         _check(cuda.cuCtxSynchronize())
         return 0

@@ -62,6 +62,8 @@ static uint64_t control_address(const control_sink *sink, const control_frame *f
         return frame->outputs[buffer->value];
     case NOVA_WORKSPACE:
         return frame->workspace + buffer->value;
+    case NOVA_SIZES: /* passed by value */
+        return (uint64_t)sink->r->program->sizes[buffer->value / sizeof *sink->r->program->sizes];
     default:
         return sink->r->program->code->constants->address + buffer->value;
     }

@@ -14,6 +14,7 @@ from nova.codegen.gpu.rowwise.code import RowwiseCode
 from nova.codegen.gpu.rowwise.persistent import PersistentRows
 from nova.codegen.gpu.rowwise.plan import RowwisePlan, match_rows, plan_rows
 from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 
 
 def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition) -> None:
@@ -39,4 +40,10 @@ def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition)
     code.finish()
 
 
-ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows)
+def _tiles(kernel: DeviceKernel, plan: RowwisePlan) -> list[BlockDim] | None:
+    if plan.prefetched:
+        return None  # a cluster has rows at equal distances
+    return adjacent_points(kernel.grid, plan.rows_per_block)
+
+
+ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows, _tiles)
