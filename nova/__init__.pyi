@@ -6,6 +6,7 @@ from typing import Any, Literal
 from nova import data as data
 from nova import debug as debug
 from nova import errors as errors
+from nova import fft as fft
 from nova import knobs as knobs
 from nova import linalg as linalg
 from nova import nn as nn
