@@ -23,6 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import nova
 from nova import knobs
@@ -69,11 +70,11 @@ def compiled(function: Callable[..., Any], *arrays: Any) -> tuple[Call, Any]:
     return lambda: program(*placed), program
 
 
-def training(name: str) -> tuple[Call, Any]:
+def training(name: str, target: str = "cuda") -> tuple[Call, Any]:
     from importlib import import_module
 
     module: Any = import_module(f"workloads.{name}")
-    step = module.nova_training(module.arrays(), target="cuda")
+    step = module.nova_training(module.arrays(), target=target)
     arrays = next(step.load())
     batch = [nova.to_device(a) for a in arrays]
     return lambda: step.program(*batch), step.program.lower(*arrays)
