@@ -3,6 +3,7 @@
 `read_launch` reads the sizes, which must be constants, and the operands; the reader of device
 tables (`nova/compiler/gpu/backend.py`) calls it. `launch_groups` reads the operands, constant or
 not; the importer of hand-written launches calls it, and `make_launch`, which creates one.
+`persistent_launches` are those of a program that is one resident kernel.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from nova.errors import UnsupportedOpError
+from nova.errors import LoweringError, UnsupportedOpError
+from nova.ir.attributes import CLUSTER, TENSOR_MAPS
 from nova.ir.bindings import arith, ir
+from nova.ir.control_flow.functions import control_functions
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
+from nova.ir.walk import find_ops, kernels, main_function
 
 # The operand groups of `gpu.launch_func`.
 _TOKENS, _GRID, _BLOCK, _CLUSTER, _SHARED, _OPERANDS, _OBJECT = 0, 1, 4, 7, 10, 11, 12
@@ -165,3 +169,34 @@ def find_constant(value: Any) -> int | None:
     if owner is None or owner.name != "arith.constant":
         return None
     return int(owner.attributes["value"].value)
+
+
+# --- programs that one resident kernel runs -------------------------------------------------------
+
+
+def check_persistent(module: ir.Module) -> None:
+    """Raise LoweringError for a program at the stage `outlined` that needs launches of its own."""
+    main = main_function(module)
+    if flows := [*control_functions(module), *find_ops(main, "scf.while")]:
+        raise _refusal("a loop or branch", flows[0])
+    for kernel in kernels(module):
+        if CLUSTER.has(kernel) or TENSOR_MAPS.has(kernel):
+            raise _refusal(f"@{kernel.name.value}, a kernel of clusters or tensor maps,", kernel)
+
+
+def persistent_launches(module: ir.Module) -> list[Launch]:
+    """The launches of the kernels that `main` calls, in the order of the kernels' numbers."""
+    called = {op.attributes["callee"].value for op in find_ops(main_function(module), "func.call")}
+    launches = []
+    for kernel in kernels(module):
+        for op in find_ops(kernel, "gpu.launch_func") if kernel.name.value in called else ():
+            launches.append(read_launch(op, 1))
+    return launches
+
+
+def _refusal(what: str, op: Any) -> LoweringError:
+    return LoweringError(
+        f"{what} in a program with launch='persistent'",
+        where=place_of(op.location),
+        hint="compile the program with launch='graph'",
+    )

@@ -32,8 +32,12 @@ from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.control_flow.functions import control_functions, host_functions, is_control
 from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
-from nova.ir.launches import find_constant, read_launch
-from nova.ir.persistent import check_persistent, persistent_launches
+from nova.ir.launches import (
+    check_persistent,
+    find_constant,
+    persistent_launches,
+    read_launch,
+)
 from nova.ir.symbolic.size_table import SizeTable, decoded
 from nova.ir.tensor_maps import parse_row
 from nova.ir.walk import find_function, find_ops, kernels

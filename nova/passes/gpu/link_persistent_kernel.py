@@ -9,8 +9,7 @@ from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
-from nova.ir.launches import Launch
-from nova.ir.persistent import check_persistent, persistent_launches
+from nova.ir.launches import Launch, check_persistent, persistent_launches
 from nova.ir.walk import every_op, find_ops
 from nova.passes.base import Pass
 
