@@ -99,13 +99,15 @@ class Config:
 # --- weights --------------------------------------------------------------------------------------
 
 
-def random_weights(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random weights with the names of Hugging Face."""
-    rng = np.random.default_rng(seed)
+def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight, by its name at Hugging Face."""
     width, inner = config.hidden_size, config.intermediate_size
     queries = config.num_attention_heads * config.head_dim
     keys = config.num_key_value_heads * config.head_dim
-    shapes = {"model.embed_tokens": (config.vocab_size, width), "model.norm": (width,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens": (config.vocab_size, width),
+        "model.norm": (width,),
+    }
     for i in range(config.num_hidden_layers):
         layer = {
             "self_attn.q_proj": (queries, width),
@@ -121,9 +123,15 @@ def random_weights(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
         shapes |= {f"model.layers.{i}.{name}": shape for name, shape in layer.items()}
     if not config.tie_word_embeddings:
         shapes["lm_head"] = (config.vocab_size, width)
+    return {f"{name}.weight": shape for name, shape in shapes.items()}
+
+
+def random_weights(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random weights with the names of Hugging Face."""
+    rng = np.random.default_rng(seed)
     return {
-        f"{name}.weight": _random_weight(rng, shape, norm=name.endswith("norm"))
-        for name, shape in shapes.items()
+        name: _random_weight(rng, shape, norm=name.endswith("norm.weight"))
+        for name, shape in weight_shapes(config).items()
     }
 
 
@@ -341,11 +349,12 @@ def _threshold(values: Any, enough: Any) -> Any:
 
 
 def compile_generator(
-    model: Llama, context: int = 256, chunk: int = 32, target: str | None = None
+    model: Llama, context: int = 256, chunk: int = 32, target: str | None = None, **options: Any
 ) -> nova.Compiled:
     """One program: tokens and how to go on -> tokens, and the position after the last.
 
-    Its inputs are tokens, length, limit, temperature, top_k, top_p, seed and stop.
+    Its inputs are tokens, length, limit, temperature, top_k, top_p, seed and stop. `options` are
+    those of `nova.compile`.
     """
     tokens = nova.input((context,), nova.i64, name="tokens")
     scalars = {
@@ -356,7 +365,7 @@ def compile_generator(
     outputs = model.generate(tokens, length, limit, Sampling(*sampling), stop, chunk)
     inputs = [tokens, *scalars.values()]
     params = list(model.parameters())
-    return nova.compile(list(outputs), inputs=inputs, params=params, target=target)
+    return nova.compile(list(outputs), inputs=inputs, params=params, target=target, **options)
 
 
 def generate(
