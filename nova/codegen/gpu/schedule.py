@@ -17,6 +17,7 @@ from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
+from nova.codegen.gpu.gemv import GEMV
 from nova.codegen.gpu.generic import GENERIC
 from nova.codegen.gpu.rowwise import ROWWISE
 from nova.codegen.gpu.rowwise_plan import RowwisePlan
@@ -32,6 +33,7 @@ from nova.ir.index import index
 from nova.ir.symbolic.size_values import load_size
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
+    GEMV,
     WGMMA_GEMM,
     GEMM,
     WGMMA_ATTENTION,
