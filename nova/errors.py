@@ -296,6 +296,10 @@ class OnnxValueError(NovaError, ValueError):
         self.names = names
 
 
+class PretrainedError(NovaError, ValueError):
+    """A model folder or GGUF file that Nova cannot build: its architecture, an option, a weight."""
+
+
 class EntryError(NovaError, LookupError):
     """A program in MLIR has no such function to start from."""
 

@@ -58,6 +58,8 @@ LAYERS: dict[str, set[str]] = {
         *("graph", "artifact.files", "frontends", "runtime.device_arrays"),
         *("api", "nn", "optim", "data"),
     },
+    # Models of other libraries are modules that compile their own generators.
+    "pretrained": {"graph", "frontends", "api", "nn"},
     # A checked run that was submitted is a future as well.
     "debug": {"graph", "plan", "runtime.futures", "runtime.device_arrays", "api"},
     "tools": {

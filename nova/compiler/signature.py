@@ -65,7 +65,7 @@ def keep_signature(module: ir.Module, signature: ProgramSignature | None = None)
     main = main_function(module)
     inferred = _from_types(main)
     signature = signature or inferred
-    lossy = any(array_dtype(s.dtype).kind in "ub" for s in (*signature.args, *signature.outputs))
+    lossy = any(array_dtype(s.dtype).kind in "ubc" for s in (*signature.args, *signature.outputs))
     if lossy or signature != inferred:
         specs = [*signature.args, *signature.outputs]
         SIGNATURE.set(main, ir.ArrayAttr.get([_write_spec(s) for s in specs]))

@@ -3,7 +3,8 @@
 Promotion is torch's, documented in `docs/ops.md` and checked against torch in the tests: an
 integer or bool with a float gives that float, whatever its width, and a float-only function
 computes integers in f32. So only f64 operands give f64. i8 with u8 gives i32; an integer sum of
-any width is i64; Python numbers are weak, as in NEP 50.
+any width is i64; Python numbers are weak, as in NEP 50. A complex operand gives the complex type of
+the promoted parts: with f64 that is complex128, with any other type it stays as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from nova.errors import DTypeError, ShapeError
 
 @record
 class DType:
-    """One element type; `kind` is 'f' float, 'i' signed, 'u' unsigned, 'b' boolean.
+    """One element type; `kind` is 'f' float, 'c' complex, 'i' signed, 'u' unsigned, 'b' boolean.
 
     Each is a singleton, so equal dtypes are identical.
     """
@@ -42,6 +43,15 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind == "f"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether tensors of this dtype have gradients: floats and complex numbers."""
+        return self.kind in "fc"
 
     @property
     def is_integer(self) -> bool:
@@ -67,16 +77,21 @@ u32 = DType("u32", "u", 32, np.dtype(np.uint32))
 u16 = DType("u16", "u", 16, np.dtype(np.uint16))
 u8 = DType("u8", "u", 8, np.dtype(np.uint8))
 bool_ = DType("bool", "b", 8, np.dtype(np.bool_))
+complex64 = DType("complex64", "c", 64, np.dtype(np.complex64))
+complex128 = DType("complex128", "c", 128, np.dtype(np.complex128))
 
 # The dtypes that every op is tested with.
 ALL = (f64, f32, f16, bf16, i64, i32, i8, u8, bool_)
 # Ops take these as well: programs of other frameworks have them.
 MORE_INTEGERS = (i16, u64, u32, u16)
+# A tensor of these is a pair of real tensors: see `nova/ops/complex`.
+COMPLEX = (complex64, complex128)
+EVERY = (*ALL, *MORE_INTEGERS, *COMPLEX)
 FLOATS = (f64, f32, f16, bf16)
 INTEGERS = (i64, i32, i8, u8)
 
-_BY_NAME = {d.name: d for d in (*ALL, *MORE_INTEGERS)}
-_BY_NUMPY = {d.numpy: d for d in (*ALL, *MORE_INTEGERS)}
+_BY_NAME = {d.name: d for d in EVERY}
+_BY_NUMPY = {d.numpy: d for d in EVERY}
 
 
 def dtype(spec: Any) -> DType:
@@ -102,6 +117,8 @@ def promote(a: DType, b: DType) -> DType:
     """The common dtype of two operands, as torch's `promote_types`."""
     if a is b:
         return a
+    if a.is_complex or b.is_complex:
+        return complex_of(promote(real_of(a), real_of(b)))
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if a.is_float:
@@ -133,11 +150,23 @@ def promote_all(types: Sequence[DType]) -> DType:
 
 def float_of(a: DType) -> DType:
     """The dtype in which a float-only function computes an `a`: f32 for integers and bool."""
-    return a if a.is_float else f32
+    return a if a.is_differentiable else f32
 
 
-def weak(value: bool | int | float, strong: DType) -> DType:
+def real_of(a: DType) -> DType:
+    """The dtype of the parts of a complex dtype; a real dtype itself."""
+    return a if not a.is_complex else f64 if a is complex128 else f32
+
+
+def complex_of(a: DType) -> DType:
+    """The complex dtype whose parts hold values of `a`, computed in f32 or f64."""
+    return complex128 if real_of(a) is f64 else complex64
+
+
+def weak(value: bool | int | float | complex, strong: DType) -> DType:
     """The dtype of a Python number combined with a tensor of dtype `strong` (NEP 50)."""
+    if isinstance(value, complex):
+        return complex_of(strong)
     if isinstance(value, bool):
         return strong
     if isinstance(value, int):
@@ -150,7 +179,7 @@ def constant(value: Any, type_: DType) -> np.ndarray:
 
     A float beyond the range becomes an infinity, as in a cast of an array.
     """
-    if type(value) is int and not type_.is_float and type_ is not bool_:
+    if type(value) is int and type_.is_integer:
         limits = np.iinfo(type_.numpy)
         if not limits.min <= value <= limits.max:
             raise DTypeError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from nova.artifact.manifest import TensorSpec
 from nova.compiler.signature import ProgramSignature, drop_written, written_specs
-from nova.core.dtypes import ALL, MORE_INTEGERS, TensorType
+from nova.core.dtypes import EVERY, TensorType
 from nova.errors import (
     ArgumentNameError,
     DTypeError,
@@ -213,8 +213,7 @@ def _nova_type(type_: Any, what: str, at: str) -> TensorType:
         raise ImportedProgramError(
             f"{what} of the program is {type_}, which no array of Nova's holds",
             where=at,
-            hint="convert inside of the program; the types are "
-            + ", ".join(d.name for d in (*ALL, *MORE_INTEGERS)),
+            hint="convert inside of the program; the types are " + ", ".join(d.name for d in EVERY),
         ) from None
 
 

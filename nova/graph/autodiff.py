@@ -166,7 +166,7 @@ def _vjp_of_expansion(
     node: Tensor, operands: Sequence[Tensor], grad: Tensor
 ) -> list[Tensor | None]:
     expanded = expand_composite(node, operands)
-    unique = {id(o): o for o in operands if o.dtype.is_float}
+    unique = {id(o): o for o in operands if o.dtype.is_differentiable}
     pieces = gradients(expanded, list(unique.values()), grad, partial=True)
     by_id = dict(zip(unique, pieces, strict=True))
     # An operand that appears twice gets its whole gradient once.
@@ -189,6 +189,12 @@ def expand_composite(node: Tensor, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _require_scalar(output: Tensor) -> None:
+    if output.dtype.is_complex:
+        raise GradientError(
+            f"gradients start from one real number, and this is {output.type}",
+            where=str(output.location),
+            hint="take its real part or its magnitude first: nova.real(x), nova.abs(x)",
+        )
     if not known_equal(output.size, 1):
         raise GradientError(
             f"gradients start from one number, and this has shape {output.shape}",

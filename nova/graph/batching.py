@@ -25,6 +25,7 @@ from nova.graph.order import topological
 from nova.graph.tensor import Tensor, on_device
 from nova.graph.transforms import as_tensor, rejit
 from nova.ops import F
+from nova.ops.complex.rows import PAIR
 from nova.ops.loops.control import RESULT
 
 Operands = tuple[Tensor, ...]
@@ -117,7 +118,7 @@ def _apply_rule(node: Tensor, operands: Operands, flags: Flags, size: int) -> Te
     assert op is not None
     if op is CUSTOM_GRADIENT:
         return batch_custom_gradient(node, operands, flags, size, batched_graph)
-    if "elementwise" in op.tags:
+    if "elementwise" in op.tags or PAIR in op.tags:
         return _elementwise(node, operands, flags, size)
     rule = _RULES.get(op.name)
     result = rule(node, operands, flags, size) if rule is not None else None

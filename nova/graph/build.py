@@ -13,12 +13,14 @@ import numpy as np
 
 from nova.core.dtypes import DType, TensorType, bool_, i64, promote_all, weak
 from nova.core.dtypes import constant as number_array
+from nova.core.dtypes import dtype as as_dtype
 from nova.core.location import at, user_location
 from nova.core.sizes import SizeExpr
 from nova.errors import (
     ArgumentCountError,
     ArgumentTypeError,
     AttributeValueError,
+    DTypeError,
     GradientError,
     NovaError,
     UnknownKeywordError,
@@ -26,24 +28,49 @@ from nova.errors import (
 from nova.graph.tensor import Tensor, as_array, number_type, on_device
 from nova.graph.tensor import tensor as make_tensor
 from nova.ops import OPS, REQUIRED, F, Op
+from nova.ops.complex.parts import is_complex
+from nova.ops.complex.rows import PAIR, PARTS
+from nova.ops.complex.rules import ALWAYS, RULES
 
-_NUMBER = (bool, int, float)
+_NUMBER = (bool, int, float, complex)
 
 
 def apply(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> Tensor:
     """The node `op(operands, **attrs)`."""
     try:
         attrs = _attributes(op, attrs)
-        tensors = _cast_operands(op, _operands(op, operands))
+        values = _operands(op, operands)
+        if op.name in ALWAYS or _has_complex(values, attrs):
+            result = _apply_complex(op, values, attrs)
+            if result is not NotImplemented:
+                return result
+        tensors = _cast_operands(op, values)
         types = tuple(t.type for t in tensors)
         if op.canon is not None:
             attrs = op.canon(types, attrs)
         if op.infer is None:
             raise AttributeValueError(f"the row of {op.name!r} has no type rule")
-        result = op.infer(types, attrs)
+        type_ = op.infer(types, attrs)
     except NovaError as error:
         raise error.located(str(user_location()), f"{op.name}: ") from None
-    return make_node(op, tensors, attrs, result)
+    return make_node(op, tensors, attrs, type_)
+
+
+def _has_complex(values: Sequence[Any], attrs: dict[str, Any]) -> bool:
+    return any(is_complex(v) for v in (*values, attrs.get("value"))) or (
+        attrs.get("dtype") is not None and as_dtype(attrs["dtype"]).is_complex
+    )
+
+
+def _apply_complex(op: Op, values: list[Any], attrs: dict[str, Any]) -> Any:
+    """The rule of a row for complex operands; NotImplemented if the row itself takes them."""
+    rule = RULES.get(op.name)
+    if rule is None:
+        raise DTypeError(
+            "complex numbers are not supported",
+            hint="compute with nova.real(x) and nova.imag(x), or with nova.abs(x)",
+        )
+    return rule(F, *values, **attrs)
 
 
 def make_node(
@@ -53,7 +80,7 @@ def make_node(
     node = Tensor(type_, op=op, inputs=tensors, attrs=attrs)
     node.requires_grad = (
         not node.stopped
-        and type_.dtype.is_float
+        and type_.dtype.is_differentiable
         and op.name != "detach"
         and any(t.requires_grad for t in tensors)
     )
@@ -63,6 +90,8 @@ def make_node(
 def copy_node(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
     """The op of a node over other inputs of the same types."""
     assert node.op is not None
+    if node.op.name in PARTS and inputs[0].op is OPS[PAIR]:
+        return inputs[0].inputs[PARTS.index(node.op.name)]
     with at(node.location), on_device(node.device):
         copy = Tensor(node.type, op=node.op, inputs=inputs, attrs=node.attrs)
     copy.region, copy.stopped = node.region, node.stopped
@@ -182,7 +211,7 @@ def _attributes(op: Op, keywords: dict[str, Any]) -> dict[str, Any]:
 
 def require_float(value: Tensor, title: str) -> None:
     """GradientError unless `value` can have gradients."""
-    if not value.dtype.is_float:
+    if not value.dtype.is_differentiable:
         raise GradientError(
             f"{title} is {value.type}: only float tensors have gradients",
             where=str(value.location),

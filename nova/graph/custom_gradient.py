@@ -130,7 +130,7 @@ class _Call:
     def _pull_all(self, inner: list[Tensor], pieces: list[Tensor | None]) -> None:
         """Add the gradients of the sources for a new gradient of each result."""
         for position, output in enumerate(self.outputs):
-            if output.dtype.is_float:
+            if output.dtype.is_differentiable:
                 seed = Tensor(output.type)
                 inner.append(seed)
                 pieces += self.pull(position, seed)

@@ -53,7 +53,7 @@ def dependents(order: list[Tensor], sources: Iterable[Tensor]) -> set[int]:
             node.op is not None
             and not node.stopped
             and node.op.name != "detach"
-            and (node.dtype.is_float or node.result_types)
+            and (node.dtype.is_differentiable or node.result_types)
             and any(id(i) in ids for i in node.inputs)
         ):
             ids.add(id(node))
@@ -65,5 +65,5 @@ def reached_by_gradients(loss: Tensor) -> set[int]:
     reached = {id(loss)}
     for node in reversed(topological([loss])):
         if id(node) in reached and node.op is not None and node.requires_grad:
-            reached.update(id(i) for i in node.inputs if i.dtype.is_float)
+            reached.update(id(i) for i in node.inputs if i.dtype.is_differentiable)
     return reached

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nova.core.dlpack import as_numpy, is_array
-from nova.core.dtypes import DType, TensorType, converted, dtype, f32, i64
+from nova.core.dtypes import DType, TensorType, complex64, converted, dtype, f32, i64
 from nova.core.dtypes import dtype as as_dtype
 from nova.core.location import Location, user_location
 from nova.core.sizes import SizeExpr, is_static, known_equal, known_less
@@ -262,7 +262,7 @@ def tensor(
     """A leaf with data: anything numpy or DLPack accepts. Python floats become f32."""
     array = as_array(data, dtype)
     type_ = TensorType(array.shape, _dtype_of(array))
-    if requires_grad and not type_.dtype.is_float:
+    if requires_grad and not type_.dtype.is_differentiable:
         raise GradientError(
             f"a {type_.dtype} tensor cannot require gradients", hint="cast it to a float type"
         )
@@ -317,6 +317,8 @@ def _from_python(data: Any) -> np.ndarray:
             f"a {type(data).__name__} is not an array of numbers", hint="pass a numpy array"
         )
     # Python numbers have no width: floats are f32, like most model parameters.
+    if array.dtype == np.complex128:
+        return array.astype(np.complex64)
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
@@ -324,8 +326,10 @@ def _dtype_of(array: np.ndarray) -> DType:
     return dtype(array.dtype)
 
 
-def number_type(value: bool | int | float) -> DType:
+def number_type(value: bool | int | float | complex) -> DType:
     """The dtype of a Python number without a tensor operand."""
+    if isinstance(value, complex):
+        return complex64
     return dtype(bool) if isinstance(value, bool) else i64 if isinstance(value, int) else f32
 
 

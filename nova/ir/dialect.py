@@ -23,6 +23,7 @@ from nova.ir.op_attributes import from_attributes, to_attributes
 from nova.ir.resources import is_resource
 from nova.ir.types import nova_type, tensor_type
 from nova.ops import OPS, Op
+from nova.ops.complex.rows import PAIR
 
 DIALECT = "nova"
 CONSTANT = f"{DIALECT}.constant"
@@ -90,6 +91,10 @@ def _check_operands(row: Op, types: tuple[TensorType, ...]) -> None:
     if len(types) < row.min_operands or (top is not None and len(types) > top):
         raise NovaError(f"takes ({', '.join(row.operands)}), has {len(types)} operands")
     dtypes = tuple(t.dtype for t in types)
+    if PAIR not in row.tags and any(d.is_complex for d in dtypes):
+        raise NovaError(
+            "operands are complex: only nova.complex, nova.real and nova.imag have such types"
+        )
     expected = row.cast_types(dtypes)
     if expected != dtypes:
         raise NovaError(
@@ -119,7 +124,8 @@ def _verify_constant(op: Any) -> bool:
     try:
         if len(op.results) != 1:
             raise NovaError(f"has {len(op.results)} results, must have one")
-        _tensor(op.results[0].type)
+        if _tensor(op.results[0].type).dtype.is_complex:
+            raise NovaError("is complex: write nova.complex of two constants")
         value = op.attributes.get("value")
         dense = isinstance(value, ir.DenseElementsAttr) or is_resource(value)
         if not dense or value.type != op.results[0].type:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import TensorType
+from nova.core.dtypes import TensorType, real_of
 from nova.core.location import Location
 from nova.core.sizes import Dim, Size, SizeExpr, bounds, find_choices
 from nova.errors import SymbolicSizeError
@@ -27,6 +27,7 @@ from nova.ir.kernel import Main
 from nova.ir.symbolic.size_table import SizeTable, choose_representatives
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
+from nova.ops.complex.rows import PAIR, PARTS
 from nova.ops.randomness import code_constants
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
 from nova.plan.expand import expand_composites
@@ -154,6 +155,9 @@ class _Emitter:
         return [self._value(r, None) for r in self.plan.results]
 
     def _step(self, step: Step) -> Any:
+        if step.op in PARTS and isinstance(step.args[0], Literal):
+            part = getattr(step.args[0].array, step.op)
+            return self._value(Literal(part, step.out_type), step.location)
         operands = [self._value(a, step.location) for a in step.args]
         if step.op == "result":
             return operands[0][step.attrs["index"]]
@@ -178,6 +182,13 @@ class _Emitter:
                 return self.arguments[len(self.plan.signature.inputs) + index]
             case Slot(index):
                 return self.slots[index]
+            case Literal(array, type_) if type_.dtype.is_complex:
+                parts = TensorType(type_.shape, real_of(type_.dtype))
+                values = [
+                    self._value(Literal(p, parts), location) for p in (array.real, array.imag)
+                ]
+                with mlir_location(location):
+                    return create_op(OPS[PAIR], values, type_, {})
             case Literal(array, type_):
                 if arg not in self.values:
                     self.values[arg] = dense(array, type_, dialect=True)

@@ -8,18 +8,33 @@ from typing import Any
 import numpy as np
 
 from nova.core.constants import LEAST
-from nova.core.dtypes import ALL, MORE_INTEGERS, DType, TensorType, bf16, bool_, f16, f32, f64
+from nova.core.dtypes import (
+    ALL,
+    COMPLEX,
+    EVERY,
+    MORE_INTEGERS,
+    DType,
+    TensorType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    real_of,
+)
 from nova.core.sizes import is_static_shape
 from nova.errors import DTypeError
 from nova.ir.bindings import ir
 from nova.ir.resources import resource, resource_bytes
 from nova.ir.symbolic.size_table import decoded, representative
+from nova.ops.complex.rows import interleaved
 
 _ARRAYS = (*ALL, *MORE_INTEGERS)
 _BY_TEXT = (
     {("ui" + d.name[1:] if d.kind == "u" else d.name): d for d in _ARRAYS if d is not bool_}
     | {"s" + d.name: d for d in _ARRAYS if d.kind == "i"}
     | {"i1": bool_}
+    | {f"complex<{real_of(d).name}>": d for d in COMPLEX}
 )
 _FLOATS = {f64: ir.F64Type, f32: ir.F32Type, f16: ir.F16Type, bf16: ir.BF16Type}
 _TYPES: dict[str, TensorType] = {}
@@ -36,11 +51,18 @@ def element_type(dtype: DType) -> ir.Type:
 
 def dialect_element_type(dtype: DType) -> ir.Type:
     """The element type in the nova dialect, where u8 is `ui8` to keep the signedness."""
+    if dtype.is_complex:
+        return ir.ComplexType.get(element_type(real_of(dtype)))
     return ir.IntegerType.get_unsigned(dtype.bits) if dtype.kind == "u" else element_type(dtype)
 
 
 def tensor_type(type_: TensorType, *, dialect: bool = False) -> ir.RankedTensorType:
-    """The ranked tensor type, with nova-dialect (signed) or signless elements."""
+    """The ranked tensor type, with nova-dialect (signed) or signless elements.
+
+    A complex type is one of the dialect; otherwise it is real with a last axis of two parts.
+    """
+    if type_.dtype.is_complex and not dialect:
+        type_ = interleaved(type_)
     element = dialect_element_type(type_.dtype) if dialect else element_type(type_.dtype)
     return ir.RankedTensorType.get([representative(n) for n in type_.shape], element)
 
@@ -92,7 +114,7 @@ def nova_dtype(element: ir.Type) -> DType:
     except KeyError:
         raise DTypeError(
             f"element type {element} is not one of Nova's",
-            hint=f"the types are {', '.join(d.name for d in _ARRAYS)}",
+            hint=f"the types are {', '.join(d.name for d in EVERY)}",
         ) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from nova.core.dtypes import DType, bf16, f16, f32, float_of, i64, promote_all
 from nova.core.location import user_location
 from nova.core.sizes import is_static
-from nova.errors import GradientError, ShapeError, SymbolicSizeError
+from nova.errors import DTypeError, GradientError, ShapeError, SymbolicSizeError
 from nova.graph.custom_gradient import custom_vjp
 from nova.graph.transforms import as_tensor
 from nova.ops import F
@@ -26,6 +26,8 @@ def as_matrices(name: str, *operands: Any, square: bool = False) -> list[Any]:
     tensors = [as_tensor(x) for x in operands]
     common = float_of(promote_all([t.dtype for t in tensors]))
     for t in tensors:
+        if t.dtype.is_complex:
+            raise DTypeError(f"{name}: factorizations of {t.type} are not supported")
         if len(t.shape) < 2:
             raise ShapeError(f"{name}: {t.shape} is not a batch of matrices")
         if not all(is_static(n) for n in t.shape):

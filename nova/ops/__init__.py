@@ -8,6 +8,7 @@ from nova.ops import (
     arithmetic,
     attention,
     bits,
+    complex,
     contraction,
     elementwise,
     functional,
@@ -41,6 +42,7 @@ for _family in (
     bits,
     loops,
     functional,
+    complex,
     structural,
 ):
     _family.register_rows()

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.constants import LEAST, Constants
-from nova.core.dtypes import ALL, MORE_INTEGERS, DType, TensorType, bool_, constant, dtype
+from nova.core.dtypes import EVERY, DType, TensorType, bool_, constant, dtype
 from nova.core.location import Location
 from nova.core.signature import Argument, Signature
 from nova.core.sizes import Dim, SizeExpr, parse_size
@@ -67,7 +67,7 @@ _SIZE = re.compile(r"<([^>]*)>")
 _PLAIN_SIZES = re.compile(r"[0-9,]*")
 _SIZE_MARK = "\0"  # before the text of a size, among the literals of an attribute
 
-_DTYPES = {d.name for d in (*ALL, *MORE_INTEGERS)}
+_DTYPES = {d.name for d in EVERY}
 _SPECIAL_FLOATS = {"inf", "-inf", "nan"}
 _MOST_LINES = (1 << 31) - 1  # the largest line number of an MLIR location
 _MOST_DIGITS = 20  # of an index or a size
@@ -128,7 +128,9 @@ def _print_arg(arg: Arg, keep: Constants | None) -> str:
         return str(arg)
     array = np.ascontiguousarray(arg.array)
     data = array.reshape(-1).view(np.uint8).data
-    if arg.type.rank == 0 or _is_splat(data, array.itemsize):
+    # The text of a complex number loses the signs of zeros: it is bytes.
+    is_plain = not arg.type.dtype.is_complex
+    if is_plain and (arg.type.rank == 0 or _is_splat(data, array.itemsize)):
         item = array.reshape(-1)[0]
         number = item.item() if arg.type.dtype.name != "bf16" else float(item)
         # Only numbers whose text parses to the same bits; the rest (NaN payloads) are bytes.

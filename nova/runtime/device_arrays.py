@@ -41,6 +41,8 @@ _TYPES = {
     (2, 32): np.dtype("f4"),
     (2, 16): np.dtype("f2"),
     (4, 16): np.dtype(bfloat16),
+    (5, 128): np.dtype("c16"),
+    (5, 64): np.dtype("c8"),
     (0, 64): np.dtype("i8"),
     (0, 32): np.dtype("i4"),
     (0, 16): np.dtype("i2"),
@@ -210,7 +212,7 @@ def _torch_view(tensor: Any, torch: Any, device: _native.Device, title: str) -> 
 
 def _torch_type(name: str) -> tuple[int, int]:
     exact = {"bool": (6, 8), "bfloat16": (4, 16)}
-    codes = {"float": 2, "int": 0, "uint": 1}
+    codes = {"complex": 5, "float": 2, "int": 0, "uint": 1}
     prefix = name.rstrip("0123456789")
     bits = name[len(prefix) :]
     return exact.get(name, (codes.get(prefix, -1), int(bits or 0)))

@@ -87,7 +87,7 @@ MISTAKES = [
     (errors.ShapeError, lambda: tensor() + np.ones(4), r"add: .*\(2, 3\).*\(4,\)", HERE),
     (errors.ShapeError, lambda: nova.split(tensor(), 4), "split: axis 0 of size 2", HERE),
     (errors.ShapeError, lambda: nova.concat([tensor(), A.T]), "join", HERE),
-    (errors.DTypeError, lambda: nova.tensor(np.ones(2, "c8")), "complex64", HERE),
+    (errors.DTypeError, lambda: nova.tensor(np.ones(2, "m8[s]")), "m8", HERE),
     (errors.DTypeError, lambda: tensor()[np.ones(3)], "f64 tensor is not an index", HERE),
     (errors.AxisError, lambda: tensor().sum(axis=2), "sum: axis 2 .* rank 2", HERE),
     (errors.AxisError, lambda: tensor().transpose((0, 7)), "axis 7", HERE),

@@ -51,6 +51,10 @@ def test_linear_algebra_page() -> None:
     run_python("docs/linear-algebra.md")
 
 
+def test_complex_numbers():
+    run_python("docs/complex.md")
+
+
 def test_transforms_page() -> None:
     run_python("docs/transforms.md")
 

@@ -103,7 +103,7 @@ def test_exchanged_weights():
         ({"body.bias": np.ones(4, "f4")}, r"body\.bias has shape \(4,\), the model's is \(3,\)"),
         ({"body.bias": np.ones(3)}, r"body\.bias has type float64, the model's is float32"),
         ({"body.bias": "text"}, r"body\.bias: a str is not an array"),
-        ({"body.bias": np.ones(3, "c8")}, r"body\.bias: .*complex64"),
+        ({"body.bias": np.ones(3, "c8")}, r"body\.bias has type complex64"),
     ],
 )
 def test_what_does_not_fit_changes_nothing(change, message):

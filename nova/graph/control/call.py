@@ -57,7 +57,7 @@ def call_vjp(
     # Placeholders of their own: an operand that is passed twice has two gradients.
     params = [Tensor(i.type) for i in inputs[1:]]
     outputs = _callees[0][1](file, params, str(node.location))
-    floats = [p for p in params if p.dtype.is_float]
+    floats = [p for p in params if p.dtype.is_differentiable]
     pieces = vjp_graph([outputs[i] for i in grads], list(grads.values()), floats)
     by_id = {id(p): piece for p, piece in zip(floats, pieces, strict=True)}
     mapping = dict(zip(map(id, params), inputs[1:], strict=True))

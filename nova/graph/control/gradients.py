@@ -66,7 +66,7 @@ def _cond(
     node: Tensor, inputs: Sequence[Tensor], grads: Mapping[int, Tensor], vjp_graph: VjpGraph
 ) -> Gradients:
     operands = inputs[1:]
-    wanted = [i for i, o in enumerate(operands) if o.dtype.is_float]
+    wanted = [i for i, o in enumerate(operands) if o.dtype.is_differentiable]
     positions = sorted(grads)
     regions = []
     for branch in node.regions:
@@ -109,13 +109,13 @@ class _Scan:
         self.xs = params[consts + carries :]
         self.body = body
         # The gradients that the backward body takes: of the float carries, and of the used ys.
-        self.carried = [i for i, c in enumerate(self.carries) if c.dtype.is_float]
+        self.carried = [i for i, c in enumerate(self.carries) if c.dtype.is_differentiable]
         self.stacked = [i for i in sorted(grads) if i >= carries]
         self.carry_grads = [Tensor(self.carries[i].type) for i in self.carried]
         self.row_grads = [Tensor(body.results[i].type) for i in self.stacked]
         outputs = [body.results[i] for i in (*self.carried, *self.stacked)]
         forward = {id(n) for n in topological(body.results)} | {id(p) for p in body.params}
-        floats = [s for s in (*self.consts, *self.carries, *self.xs) if s.dtype.is_float]
+        floats = [s for s in (*self.consts, *self.carries, *self.xs) if s.dtype.is_differentiable]
         pieces = vjp_graph(outputs, [*self.carry_grads, *self.row_grads], floats)
         self.pieces = {id(s): p for s, p in zip(floats, pieces, strict=True)}
         self.forward = forward

@@ -17,6 +17,7 @@ from nova.graph.build import copy_node, settled
 from nova.graph.capture import tracing_region
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, next_serial, tensor
+from nova.ops import F
 from nova.ops.loops.control import RESULT, control_types
 from nova.ops.table import Op
 
@@ -174,7 +175,9 @@ def _is_worth_hoisting(node: Tensor) -> bool:
 def control_node(
     op: Op, inputs: Sequence[Tensor], regions: Sequence[Region], attrs: dict[str, Any]
 ) -> list[Tensor]:
-    """The results of a new op with regions."""
+    """The results of a new op with regions. Complex values are pairs of real ones in it."""
+    if any(t.dtype.is_complex for t in (*inputs, *(v for r in regions for v in r.results))):
+        return _with_pairs(op, inputs, regions, attrs)
     types = control_types(op.name, tuple(i.type for i in inputs), attrs, [r.type for r in regions])
     node = Tensor(types[0], op=op, inputs=tuple(inputs), attrs=attrs)
     node.regions, node.result_types = tuple(regions), types
@@ -182,10 +185,49 @@ def control_node(
     return [result(node, index) for index in range(len(types))]
 
 
+def _with_pairs(
+    op: Op, inputs: Sequence[Tensor], regions: Sequence[Region], attrs: dict[str, Any]
+) -> list[Tensor]:
+    """The op with its complex operands, parameters and results as pairs of real ones."""
+    split_inputs = [part for x in inputs for part in _parts(x)]
+    counts = {"consts": 0, "carries": attrs.get("consts", 0)}
+    begins = {name: counts[name] for name in counts if name in attrs}
+    split_attrs = {
+        **attrs,
+        **{
+            name: sum(len(_parts(x)) for x in inputs[begin : begin + attrs[name]])
+            for name, begin in begins.items()
+        },
+    }
+    split_regions = []
+    for region in regions:
+        params = [tuple(Tensor(t.type) for t in _parts(p)) for p in region.params]
+        values = {
+            id(p): F.complex(*pair) if len(pair) == 2 else pair[0]
+            for p, pair in zip(region.params, params, strict=True)
+        }
+        results = substitute(region.results, values)
+        split_regions.append(
+            Region(
+                tuple(t for pair in params for t in pair),
+                tuple(part for r in results for part in _parts(r)),
+            )
+        )
+    parts = iter(control_node(op, split_inputs, split_regions, split_attrs))
+    types = control_types(op.name, tuple(i.type for i in inputs), attrs, [r.type for r in regions])
+    return [
+        F.complex(next(parts), next(parts)) if t.dtype.is_complex else next(parts) for t in types
+    ]
+
+
+def _parts(x: Tensor) -> tuple[Tensor, ...]:
+    return (F.real(x), F.imag(x)) if x.dtype.is_complex else (x,)
+
+
 def result(node: Tensor, index: int) -> Tensor:
     """Result `index` of an op with regions."""
     selected = Tensor(node.result_types[index], op=RESULT, inputs=(node,), attrs={"index": index})
-    selected.requires_grad = selected.dtype.is_float and node.requires_grad
+    selected.requires_grad = selected.dtype.is_differentiable and node.requires_grad
     selected.region = node.region
     return selected
 

@@ -195,7 +195,7 @@ def _inner(F: Any, x: Any, y: Any) -> Any:
 
 def _vecdot(F: Any, x: Any, y: Any, axis: int = -1) -> Any:
     x, y = as_common(F, x, y)
-    return F.sum(x * y, axis=axis)
+    return F.sum(F.conj(x) * y, axis=axis)
 
 
 def _kron(F: Any, x: Any, y: Any) -> Any:
@@ -253,6 +253,7 @@ def _diag_embed(F: Any, x: Any, offset: int = 0) -> Any:
 
 def vector_norm(F: Any, x: Any, p: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
     """The p-norm over the axes; its gradient at 0 is 0."""
+    x = F.abs(x) if F.is_complex(x) else x
     (x,) = as_floats(F, x)
     if p == "fro":
         p = 2

@@ -18,8 +18,14 @@ def as_tensor(F: Any, x: Any) -> Any:
 
 
 def as_floats(F: Any, *tensors: Any) -> list[Any]:
-    """The tensors in their common float type: integers become f32."""
+    """The tensors in their common float type: integers become f32, complex ones are refused."""
     operands = [as_tensor(F, x) for x in tensors]
+    for x in operands:
+        if x.dtype.is_complex:
+            raise DTypeError(
+                f"{x.type} is complex, and this function is one of real numbers",
+                hint="compute with nova.real(x) and nova.imag(x), or with nova.abs(x)",
+            )
     common = float_of(promote_all([x.dtype for x in operands]))
     return [to_dtype(F, x, common) for x in operands]
 

@@ -16,6 +16,7 @@ from nova.ir.op_attributes import from_attributes
 from nova.ir.types import bf16_elements, nova_type
 from nova.ir.walk import function_ops
 from nova.ops import OPS
+from nova.ops.complex.rows import PAIR
 from nova.passes.base import Pass
 
 # Maximum elements of a folded constant: more is better computed than stored.
@@ -131,7 +132,7 @@ def fold_constants(op: Any) -> Any | None:
     result = nova_type(op.results[0].type)
     if row is None or row.numpy is None or not op.operands or result.size > _FOLD_LIMIT:
         return None
-    if row.tags & {"structural", "random"}:
+    if row.tags & {"structural", "random", PAIR}:  # no constant of the dialect is complex
         return None
     arrays = [_constant(v) for v in op.operands]
     if any(a is None for a in arrays):

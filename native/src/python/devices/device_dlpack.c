@@ -19,6 +19,9 @@ bool read_dl_type(PyArray_Descr *descr, dl_tensor *tensor)
     case 'f':
         tensor->code = DL_FLOAT;
         return true;
+    case 'c':
+        tensor->code = DL_COMPLEX;
+        return true;
     case 'i':
         tensor->code = DL_INT;
         return true;

@@ -437,3 +437,11 @@ func.func @clamp_1(%arg0: tensor<2xf32>) {
   %0 = "nova.clamp"(%arg0) {min = "low"} : (tensor<2xf32>) -> tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @add_complex(%arg0: tensor<4xcomplex<f32>>) {
+  // expected-error @+1 {{'nova.add' op operands are complex: only nova.complex, nova.real and nova.imag have such types}}
+  %0 = "nova.add"(%arg0, %arg0) : (tensor<4xcomplex<f32>>, tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
+  return
+}

@@ -1,0 +1,214 @@
+"""Elementary functions of complex numbers, on pairs of parts.
+
+Formulas are those of Kahan (1987), "Branch cuts for complex elementary functions", where the plain
+ones lose digits or overflow. Branch cuts are numpy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log, pi
+from typing import Any
+
+from nova.ops.complex.parts import (
+    Pair,
+    add,
+    angle,
+    divide,
+    is_complex,
+    magnitude,
+    multiply,
+    pack,
+    split,
+    split_all,
+    subtract,
+    times_i,
+)
+
+_SATURATED = 40.0
+"""tanh is 1 to the last bit of f64 from here on."""
+_MOST_FACTORS = 16
+
+
+def exp(F: Any, x: Pair) -> Pair:
+    size = F.exp(x[0])
+    return F.mul(size, F.cos(x[1])), F.mul(size, F.sin(x[1]))
+
+
+def expm1(F: Any, x: Pair) -> Pair:
+    """exp(a) cos(b) - 1 = expm1(a) cos(b) - 2 sin(b / 2)^2."""
+    half = F.square(F.sin(F.mul(x[1], 0.5)))
+    re = F.sub(F.mul(F.expm1(x[0]), F.cos(x[1])), F.mul(half, 2.0))
+    return re, F.mul(F.exp(x[0]), F.sin(x[1]))
+
+
+def logarithm(F: Any, x: Pair) -> Pair:
+    return F.log(magnitude(F, x)), angle(F, x)
+
+
+def log1p(F: Any, x: Pair) -> Pair:
+    """log|1 + x| = log1p(2a + a^2 + b^2) / 2, which keeps the digits of a small x."""
+    a, b = x
+    is_small = F.lt(F.add(F.abs(a), F.abs(b)), 0.5)
+    square = F.add(F.mul(a, F.add(a, 2.0)), F.square(b))
+    near = F.mul(F.log1p(F.where(is_small, square, 0.0)), 0.5)
+    far = logarithm(F, (F.add(a, 1.0), b))
+    return F.where(is_small, near, far[0]), far[1]
+
+
+def sqrt(F: Any, x: Pair) -> Pair:
+    """The root with a non-negative real part; its sum of like signs cancels nothing."""
+    re, im = x
+    size = F.mul(F.add(magnitude(F, x), F.abs(re)), 0.5)
+    is_zero = F.eq(size, 0)
+    large = F.sqrt(F.where(is_zero, 1.0, size))
+    small = F.div(F.mul(F.abs(im), 0.5), large)
+    large = F.where(is_zero, 0.0, large)
+    is_right = F.ge(re, 0)
+    sign = F.copysign(1.0, F.detach(im))
+    return F.where(is_right, large, small), F.mul(F.where(is_right, small, large), sign)
+
+
+def rsqrt(F: Any, x: Pair) -> Pair:
+    return divide(F, (1.0, None), sqrt(F, x))
+
+
+def square(F: Any, x: Pair) -> Pair:
+    a, b = x
+    return F.mul(F.sub(a, b), F.add(a, b)), F.mul(F.mul(a, b), 2.0)
+
+
+def reciprocal(F: Any, x: Pair) -> Pair:
+    return divide(F, (1.0, None), x)
+
+
+def sinh(F: Any, x: Pair) -> Pair:
+    a, b = x
+    return F.mul(F.sinh(a), F.cos(b)), F.mul(F.cosh(a), F.sin(b))
+
+
+def cosh(F: Any, x: Pair) -> Pair:
+    a, b = x
+    return F.mul(F.cosh(a), F.cos(b)), F.mul(F.sinh(a), F.sin(b))
+
+
+def tanh(F: Any, x: Pair) -> Pair:
+    """With s = sinh(a): (s cosh(a) + i sin(b) cos(b)) / (cos(b)^2 + s^2)."""
+    a = F.clamp(x[0], -_SATURATED, _SATURATED)
+    s, sine, cosine = F.sinh(a), F.sin(x[1]), F.cos(x[1])
+    norm = F.add(F.square(cosine), F.square(s))
+    return F.div(F.mul(s, F.cosh(a)), norm), F.div(F.mul(sine, cosine), norm)
+
+
+def asinh(F: Any, x: Pair) -> Pair:
+    """log(x + sqrt(1 + x^2)) of the half plane with a non-negative real part; it is odd."""
+    sign = F.where(F.lt(x[0], 0), -1.0, 1.0)
+    a, b = F.mul(x[0], sign), F.mul(x[1], sign)
+    # sqrt(1 + ix) sqrt(1 - ix) has the right branch cuts, and x^2 might overflow.
+    root = multiply(F, sqrt(F, (F.sub(1.0, b), a)), sqrt(F, (F.add(1.0, b), F.neg(a))))
+    re, im = logarithm(F, (F.add(a, root[0]), F.add(b, root[1])))
+    return F.mul(re, sign), F.mul(im, sign)
+
+
+def acosh(F: Any, x: Pair) -> Pair:
+    root = multiply(F, sqrt(F, (F.add(x[0], 1.0), x[1])), sqrt(F, (F.sub(x[0], 1.0), x[1])))
+    return logarithm(F, add(F, x, root))
+
+
+def atanh(F: Any, x: Pair) -> Pair:
+    """(log1p(x) - log1p(-x)) / 2."""
+    re, im = subtract(F, log1p(F, x), log1p(F, (F.neg(x[0]), F.neg(x[1]))))
+    return F.mul(re, 0.5), F.mul(im, 0.5)
+
+
+def acos(F: Any, x: Pair) -> Pair:
+    re, im = _rotated(asinh)(F, x)
+    return F.sub(pi / 2, re), F.neg(im)
+
+
+def sigmoid(F: Any, x: Pair) -> Pair:
+    """(1 + tanh(x / 2)) / 2, which does not overflow."""
+    re, im = tanh(F, (F.mul(x[0], 0.5), F.mul(x[1], 0.5)))
+    return F.mul(F.add(re, 1.0), 0.5), F.mul(im, 0.5)
+
+
+def _rotated(function: Callable[[Any, Pair], Pair]) -> Callable[[Any, Pair], Pair]:
+    """-i f(i x): the circular function of a hyperbolic one."""
+
+    def rotated(F: Any, x: Pair) -> Pair:
+        re, im = function(F, times_i(F, x))
+        return im, F.neg(re)
+
+    return rotated
+
+
+def _scaled_log(factor: float) -> Callable[[Any, Pair], Pair]:
+    def scaled(F: Any, x: Pair) -> Pair:
+        re, im = logarithm(F, x)
+        return F.mul(re, factor), F.mul(im, factor)
+
+    return scaled
+
+
+def _exp2(F: Any, x: Pair) -> Pair:
+    return exp(F, (F.mul(x[0], log(2.0)), F.mul(x[1], log(2.0))))
+
+
+UNARY: dict[str, Callable[[Any, Pair], Pair]] = {
+    "exp": exp,
+    "exp2": _exp2,
+    "expm1": expm1,
+    "log": logarithm,
+    "log2": _scaled_log(1 / log(2.0)),
+    "log10": _scaled_log(1 / log(10.0)),
+    "log1p": log1p,
+    "sqrt": sqrt,
+    "rsqrt": rsqrt,
+    "square": square,
+    "reciprocal": reciprocal,
+    "sinh": sinh,
+    "cosh": cosh,
+    "tanh": tanh,
+    "asinh": asinh,
+    "acosh": acosh,
+    "atanh": atanh,
+    "sin": _rotated(sinh),
+    "cos": lambda F, x: cosh(F, times_i(F, x)),
+    "tan": _rotated(tanh),
+    "asin": _rotated(asinh),
+    "acos": acos,
+    "atan": _rotated(atanh),
+    "sigmoid": sigmoid,
+}
+
+
+def power(F: Any, x: Any, y: Any) -> Any:
+    """x ** y: products for small whole numbers, else exp(y log(x)); 0 ** y is 0, or 1 for y = 0."""
+    if isinstance(y, int | float) and y == int(y) and abs(y) <= _MOST_FACTORS:
+        result = _whole_power(F, split_all(F, x), abs(int(y)))
+        return pack(F, divide(F, (1.0, None), result) if y < 0 else result)
+    base, exponent = split_all(F, x), split(F, y)
+    is_zero = F.logical_and(F.eq(base[0], 0), F.eq(base[1], 0))
+    safe = (F.where(is_zero, 1.0, base[0]), base[1])
+    re, im = exp(F, _complete(F, multiply(F, exponent, logarithm(F, safe))))
+    is_unit = F.eq(y, 0)
+    at_zero = F.cast(is_unit, dtype=re.dtype) if hasattr(is_unit, "dtype") else float(is_unit)
+    return F.complex(F.where(is_zero, at_zero, re), F.where(is_zero, 0.0, im))
+
+
+def _complete(F: Any, x: Pair) -> Pair:
+    return x if x[1] is not None else (x[0], F.zeros_like(x[0]))
+
+
+def _whole_power(F: Any, x: Pair, exponent: int) -> Pair:
+    result: Pair | None = None
+    while exponent:
+        if exponent % 2:
+            result = x if result is None else multiply(F, result, x)
+        exponent //= 2
+        if exponent:
+            x = square(F, x)
+    return (F.ones_like(x[0]), F.zeros_like(x[0])) if result is None else result
+
+
+__all__ = ["UNARY", "is_complex", "power"]

@@ -1,0 +1,113 @@
+"""`nova.from_pretrained`: a model from a folder of Hugging Face, or from a GGUF file.
+
+`ARCHITECTURES` is the table from the name in `config.json` to the function that builds the model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nova.core.dtypes import DType, bf16, dtype, f16, f32
+from nova.core.location import user_location
+from nova.core.user_facing import user_facing
+from nova.errors import AttributeValueError, PretrainedError
+from nova.frontends.weights import map_folder, read_json
+from nova.nn import Module
+from nova.pretrained.bert import BertForMaskedLM, BertForSequenceClassification, BertModel
+from nova.pretrained.config import ModelConfig
+from nova.pretrained.decoder import LlamaModel, read_sizes
+from nova.pretrained.gpt2 import GPT2Model
+from nova.pretrained.t5 import T5Model
+from nova.pretrained.weights import Weights
+
+Builder = Callable[[ModelConfig, Weights], Module]
+
+
+def _decoder(variant: str) -> Builder:
+    return lambda config, weights: LlamaModel(read_sizes(config, variant), weights)
+
+
+ARCHITECTURES: dict[str, Builder] = {
+    "LlamaForCausalLM": _decoder("llama"),
+    "MistralForCausalLM": _decoder("mistral"),
+    "Qwen2ForCausalLM": _decoder("qwen2"),
+    "Qwen3ForCausalLM": _decoder("qwen3"),
+    "GPT2LMHeadModel": GPT2Model,
+    "BertModel": BertModel,
+    "BertForMaskedLM": BertForMaskedLM,
+    "BertForSequenceClassification": BertForSequenceClassification,
+    "T5ForConditionalGeneration": T5Model,
+}
+# Folders without `architectures`: the model of the type that a language model is.
+_BY_TYPE = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "bert": "BertModel",
+    "t5": "T5ForConditionalGeneration",
+}
+_PRECISIONS = {"f32": f32, "bf16": bf16, "f16": f16}
+
+
+@user_facing
+def from_pretrained(path: str | os.PathLike[str], *, precision: str | None = None) -> Any:
+    """The model of a Hugging Face folder: `config.json` and safetensors files, mapped.
+
+    The weights stay in their dtype, on the pages of the files, unless `precision` ("f32", "bf16"
+    or "f16") converts them. The result is an `nn.Module` for inference; decoders and T5 have
+    `generate`. See docs/weights.md.
+    """
+    target = _parse_precision(precision)
+    folder = Path(path)
+    source = folder / "config.json"
+    config = ModelConfig(read_json(source), str(source))
+    build = ARCHITECTURES[_architecture(config)]
+    if config.get("quantization_config") is not None:
+        raise config.error("quantization_config", "quantized weights are read from GGUF files only")
+    arrays = map_folder(folder)
+    weights = Weights(arrays, str(folder), target or _common_dtype(arrays))
+    model = build(config, weights)
+    weights.check_all_used()
+    return model.eval()
+
+
+def _parse_precision(precision: str | None) -> DType | None:
+    if precision is None:
+        return None
+    if precision not in _PRECISIONS:
+        raise AttributeValueError(
+            f"precision {precision!r}",
+            where=str(user_location()),
+            hint=f"it is None or one of {', '.join(map(repr, _PRECISIONS))}",
+        )
+    return _PRECISIONS[precision]
+
+
+def _architecture(config: ModelConfig) -> str:
+    names = config.get("architectures")
+    if isinstance(names, list) and names:
+        key, name = "architectures", names[0]
+    else:
+        key, name = "model_type", _BY_TYPE.get(str(config.get("model_type")))
+        name = name or config.get("model_type")
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        raise PretrainedError(
+            f"{key}: {name!r} is not supported",
+            where=config.source,
+            hint=f"supported: {', '.join(ARCHITECTURES)}; nova.from_torch takes other models",
+        )
+    return name
+
+
+def _common_dtype(arrays: dict[str, Any]) -> DType | None:
+    """The float dtype of most of the weights' bytes: norms may be stored in a wider one."""
+    sizes: dict[Any, int] = {}
+    for array in arrays.values():
+        if array.dtype in (f32.numpy, f16.numpy, bf16.numpy):
+            sizes[array.dtype] = sizes.get(array.dtype, 0) + array.nbytes
+    return dtype(max(sizes, key=lambda d: sizes[d])) if sizes else None
