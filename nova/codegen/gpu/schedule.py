@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from nova.codegen.gpu.attention.decode import DECODE_ATTENTION, DecodePlan
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
@@ -36,6 +37,7 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     GEMV,
     WGMMA_GEMM,
     GEMM,
+    DECODE_ATTENTION,
     WGMMA_ATTENTION,
     ATTENTION,
     TRANSPOSE_TILE,
@@ -93,7 +95,7 @@ class DeviceSchedule:
         shared_bytes = self.kernel.shared.size
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, shared_bytes)
         shape = LaunchShape(plan.blocks, plan.threads, shared_bytes, plan.min_blocks_per_sm)
-        if isinstance(plan, RowwisePlan | ColumnReducePlan):
+        if isinstance(plan, RowwisePlan | ColumnReducePlan | DecodePlan):
             return replace(shape, cluster=plan.cluster)
         if isinstance(plan, WgmmaKernelPlan):
             return replace(shape, cluster=plan.cluster, tensor_maps=plan.tensor_maps)
