@@ -30,6 +30,7 @@ PASS_MODULES: dict[str, str] = {
     "expand-math": "nova.passes.math.expand_math",
     "export-kernels": "nova.passes.cpu.export_kernels",
     "fit-kernels": "nova.passes.kernels.fit_kernels",
+    "fold-single-rows": "nova.passes.tensor.fold_single_rows",
     "fold-transposes": "nova.passes.tensor.fold_transposes",
     "form-attention": "nova.passes.tensor.form_attention",
     "form-host-regions": "nova.passes.kernels.form_host_regions",
