@@ -439,4 +439,4 @@ def emit_decode(kernel: DeviceKernel, plan: DecodePlan, position: ThreadPosition
     cluster_barrier()
 
 
-DECODE_ATTENTION = Strategy("decode-attention", match_attention, plan_decode, emit_decode)
+DECODE_ATTENTION = Strategy("decode_attention", match_attention, plan_decode, emit_decode)
