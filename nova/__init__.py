@@ -67,6 +67,7 @@ _LAZY = {
     "custom_vjp": "nova.graph.custom_gradient:custom_vjp",
     "data": "nova.data",
     "debug": "nova.debug",
+    "fft": "nova.fft",
     "fit": "nova.train:fit",
     "from_jax": "nova.api.from_jax:from_jax",
     "from_torch": "nova.api.from_torch:from_torch",

@@ -31,6 +31,7 @@ from nova.errors import KnobError, KnobWarning
 TOPICS = ("compile", "cache", "run", "load", "tune")
 SIM_SCHEDULES = ("late", "early", "random")
 DEVICE_LOOPS = ("auto", "nodes", "host")
+DEVICE_OVERLAP = ("auto", "dependent", "branches", "off")
 """In the order of the simulator's numbers."""
 
 
@@ -279,6 +280,10 @@ KNOBS: dict[str, Knob] = {
         Knob("device_loops", _one_of(*DEVICE_LOOPS), "auto", "auto",
              "Who decides the loops and branches of programs that are loaded for a device: the "
              "device (nodes; auto also unrolls short loops), or the host; see devices.md."),
+        Knob("device_overlap", _one_of(*DEVICE_OVERLAP), "auto", "auto",
+             "What the launches of programs that are loaded for a device do concurrently: "
+             "independent ones run in branches, and each starts before the one before it ends "
+             "(dependent); one of the two; or neither (off); see devices.md."),
         Knob("gpu_attention", ATTENTION, "auto", "auto",
              "The attention of 16-bit floats on Hopper GPUs: warpgroup matmuls or mma.sync."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
@@ -324,6 +329,7 @@ cpu_level: str
 tf32: bool
 gpu_gemm: str
 device_loops: str
+device_overlap: str
 gpu_attention: str
 sim_schedule: str
 cubin: bool

@@ -52,6 +52,7 @@ LAYERS: dict[str, set[str]] = {
     "nn": {"graph", "frontends"},
     "optim": {"graph"},
     "linalg": {"graph"},
+    "fft": {"graph"},
     "data": {"graph"},
     # Parameters and state of a step may live on a device.
     "train": {

@@ -231,11 +231,14 @@ def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray,
     program = nova.compile(
         model.forward(x), inputs=[x], params=list(model.parameters()), **args.where
     )
-    placed = nova.to_device(tokens, args.device)
-    scores = program(placed)
+    # Parameters of a graph stay on the host, where they may change between runs: without these
+    # arrays on the device, every run would copy them.
+    values = [p.data for p in model.parameters()]
+    placed = [nova.to_device(array, args.device) for array in (tokens, *values)]
+    scores = program(*placed)
     if args.trace:
-        print_kernels(program, [placed])
-    milliseconds = timed(lambda: program(placed), wait_for_device) if args.timed else 0.0
+        print_kernels(program, placed)
+    milliseconds = timed(lambda: program(*placed), wait_for_device) if args.timed else 0.0
     return np.asarray(scores.numpy(), np.float32), milliseconds
 
 

@@ -127,7 +127,7 @@ class ProgramCache:
         build = partial(self._load_or_build, key, job, parts, name)
         try:
             program, is_hit = self._programs.get(
-                (key, job.device, knobs.get("device_loops")), build
+                (key, job.device, knobs.get("device_loops"), knobs.get("device_overlap")), build
             )
         except KeyboardInterrupt:
             raise CompileInterrupted(

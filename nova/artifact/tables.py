@@ -16,19 +16,43 @@ from struct import Struct
 
 from nova.artifact.check import Buffer, fail, storable
 from nova.artifact.container import Container, ControlSpec, pack_container
+from nova.artifact.device_launch import (
+    DEPENDENT,
+    DEVICE,
+    MATRIX_CORES,
+    TENSOR_MAP,
+    DeviceLaunch,
+    TensorMapSpec,
+    pack_device,
+    pack_tensor_maps,
+    read_tensor_map,
+)
 from nova.artifact.tilings import Tiling, pack_tilings, unpack_tilings
 from nova.core.records import record
 
 TILED_MAGIC = b"NOVATBL5"
 TILED_DEVICE_MAGIC = b"NOVATBL6"
 """Magic of blocks with the tilings of kernels, from which the runtime derives tasks."""
+TASKS_MAGIC = b"NOVATBL7"
+TASKS_DEVICE_MAGIC = b"NOVATBL8"
+"""Magic of blocks whose kernels of a device have tilings and flags, too. Blocks without any are
+still those above; the first is reserved."""
 MAGIC = b"NOVATBL3"
 DEVICE_MAGIC = b"NOVATBL4"
 """Magic of a block with device kernels: the shapes of their launches are an extra array."""
 OLD_MAGIC = b"NOVATBL1"
 OLD_DEVICE_MAGIC = b"NOVATBL2"
 """Magic of blocks from an older Nova, without the interfaces of kernels."""
-MAGICS = (OLD_MAGIC, OLD_DEVICE_MAGIC, MAGIC, DEVICE_MAGIC, TILED_MAGIC, TILED_DEVICE_MAGIC)
+MAGICS = (
+    OLD_MAGIC,
+    OLD_DEVICE_MAGIC,
+    MAGIC,
+    DEVICE_MAGIC,
+    TILED_MAGIC,
+    TILED_DEVICE_MAGIC,
+    TASKS_MAGIC,
+    TASKS_DEVICE_MAGIC,
+)
 """In the order of their age; every second one is for devices."""
 ALIGN = 64
 """The alignment of blocks, and of the buffers in workspace and constants."""
@@ -40,8 +64,6 @@ LAUNCH = Struct("<IIII")
 OPERAND = Struct("<I")
 TASK = Struct("<IIqqII")
 SUCCESSOR = Struct("<I")
-DEVICE = Struct("<8I")
-TENSOR_MAP = Struct("<4IQ5Q4Q5I4x")
 INTERFACE = Struct("<qIIII")
 INTERFACE_SIZE = Struct("<Q")
 # In the order of the block; device launches and their tensor maps, tilings, the interfaces of
@@ -75,33 +97,6 @@ class BufferSpec:
     kind: str  # of BUFFER_KINDS
     value: int
     nbytes: int
-
-
-@record
-class TensorMapSpec:
-    """A tensor in an operand of a launch, which the kernel gets as an encoded tensor map.
-
-    `operand` is the number of the operand, `offset` and `strides` are in bytes, `element` is the
-    driver's number of the element type. Dimensions are from the innermost to the outermost, and
-    `strides` those of all but the innermost.
-    """
-
-    operand: int
-    offset: int
-    element: int
-    dims: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-
-
-@record
-class DeviceLaunch:
-    """The launch of a kernel of core `device`; `shared` is dynamic shared memory, in bytes."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared: int = 0
-    tensor_maps: tuple[TensorMapSpec, ...] = ()
 
 
 @record
@@ -208,6 +203,11 @@ class Tables:
         linked = [k.tiling is not None for k in on_host]
         return bool(linked) and all(linked)
 
+    @property
+    def has_device_tasks(self) -> bool:
+        """Whether kernels of a device have tilings or flags."""
+        return any(k.device is not None and (k.tiling or k.device.flags) for k in self.kernels)
+
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:
     """Encode the block; `code` has the kernel addresses by symbol, which are 0 until the link."""
@@ -267,16 +267,16 @@ def _pack_rows(
         body += b"".join([row_format.pack(*row) for row in table])
         body += bytes(-len(body) % 8)
     if tables.has_device:
-        body += b"".join([_pack_device(kernel.device) for kernel in tables.kernels])
-        body += b"".join([_pack_tensor_maps(kernel.device) for kernel in tables.kernels])
-    if tables.has_tilings:
+        body += b"".join([pack_device(kernel.device) for kernel in tables.kernels])
+        body += b"".join([pack_tensor_maps(kernel.device) for kernel in tables.kernels])
+    if tables.has_tilings or tables.has_device_tasks:
         body += pack_tilings(_checkable_tilings(tables))
     body += _pack_interfaces(tables, strings)
     body += strings.data
     counts = (*map(len, rows), len(strings.data))
     sizes = (len(body), tables.workspace_size, tables.work)
-    magics = MAGICS[-2:] if tables.has_tilings else (MAGIC, DEVICE_MAGIC)
-    magic = magics[tables.has_device]
+    magics = (TILED_MAGIC, TILED_DEVICE_MAGIC) if tables.has_tilings else (MAGIC, DEVICE_MAGIC)
+    magic = TASKS_DEVICE_MAGIC if tables.has_device_tasks else magics[tables.has_device]
     HEADER.pack_into(body, 0, magic, *sizes, *counts, tables.scratch_size)
     return bytes(body)
 
@@ -284,51 +284,8 @@ def _pack_rows(
 def _core_number(kernel: KernelSpec) -> int:
     flags = (REPORTS if kernel.reports else 0) | (TAKES_SCRATCH if kernel.takes_scratch else 0)
     flags |= CONTROL if kernel.control is not None else 0
+    flags |= 0 if kernel.device is None else kernel.device.flags
     return CORES.index(kernel.core) | flags
-
-
-def _pack_device(device: DeviceLaunch | None) -> bytes:
-    if device is None:
-        return bytes(DEVICE.size)
-    blocks, *grid = device.grid
-    if blocks >= 1 << 32:  # a placeholder: it takes the place of the next number, which is 1
-        blocks, grid[0] = blocks % (1 << 32), blocks >> 32
-    return DEVICE.pack(blocks, *grid, *device.block, device.shared, len(device.tensor_maps))
-
-
-def _pack_tensor_maps(device: DeviceLaunch | None) -> bytes:
-    return b"".join(
-        TENSOR_MAP.pack(
-            tensor.operand,
-            tensor.element,
-            len(tensor.dims),
-            0,
-            tensor.offset,
-            *_padded(tensor.dims, 5),
-            *_padded(tensor.strides, 4),
-            *_padded(tensor.box, 5),
-        )
-        for tensor in (() if device is None else device.tensor_maps)
-    )
-
-
-def _padded(numbers: tuple[int, ...], count: int) -> tuple[int, ...]:
-    return numbers + (0,) * (count - len(numbers))
-
-
-def _tensor_map(row: tuple[int, ...]) -> TensorMapSpec:
-    operand, element, rank, _, offset, *numbers = row
-    if not 1 <= rank <= 5:
-        fail("tables-tensor-map", f"a tensor map of {rank} dimensions")
-    dims, strides, box = numbers[:5], numbers[5:9], numbers[9:]
-    return TensorMapSpec(
-        operand,
-        offset,
-        element,
-        tuple(dims[:rank]),
-        tuple(strides[: rank - 1]),
-        tuple(box[:rank]),
-    )
 
 
 def _checkable_tilings(tables: Tables) -> list[Tiling | None]:
@@ -529,7 +486,9 @@ class _View:
                 continue
             words = DEVICE.unpack_from(self.block, self._devices_at + number * DEVICE.size)
             maps = tuple(map(self._tensor_map, range(*first_maps[number : number + 2])))
-            every.append(DeviceLaunch(words[:3], words[3:6], words[6], maps))
+            core = "matrix" if kernel[4] & MATRIX_CORES else "vector"
+            dependent = bool(kernel[4] & DEPENDENT)
+            every.append(DeviceLaunch(words[:3], words[3:6], words[6], maps, core, dependent))
         return every
 
     def _map_counts(self) -> list[int]:
@@ -540,7 +499,7 @@ class _View:
 
     def _tensor_map(self, number: int) -> TensorMapSpec:
         offset = self._maps_at + number * TENSOR_MAP.size
-        return _tensor_map(TENSOR_MAP.unpack_from(self.block, offset))
+        return read_tensor_map(TENSOR_MAP.unpack_from(self.block, offset))
 
     def string(self, offset: int) -> str:
         text = self._texts.get(offset)

@@ -18,6 +18,10 @@ WORD = Struct("<q")
 WORD_COUNT = Struct("<Q")
 
 
+DEVICE_TASK_NS = 1
+"""`task_ns` of kernels of a device, where each block is a task."""
+
+
 @record
 class OperandRange:
     """Bytes [low, high) of an operand that a tile touches, shifted by `strides` with its grid
@@ -49,7 +53,7 @@ class Tiling:
 
 
 def pack_tilings(tilings: Sequence[Tiling | None]) -> bytes:
-    """Encode the tilings of all kernels; None for those that are not code of a CPU."""
+    """Encode the tilings of all kernels; None for copies, loops, and kernels of symbolic sizes."""
     rows = bytearray()
     words: list[int] = []
     for tiling in tilings:

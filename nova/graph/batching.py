@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from math import prod
 from typing import Any
 
 from nova.core.dtypes import TensorType
@@ -301,6 +302,25 @@ def _attention(node: Tensor, operands: Operands, flags: Flags, size: int) -> Ten
     return _again(node, [*_all_batched(operands[:3], flags[:3], size), *operands[3:]])
 
 
+def _dequantize(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
+    (blocks,) = operands
+    rows = F.reshape(blocks, (size * blocks.shape[1], blocks.shape[2]))
+    return F.reshape(F.dequantize(rows, **node.attrs), (size, *node.shape))
+
+
+def _quantized_matmul(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
+    x, blocks = operands
+    if not flags[1]:
+        return _again(node, operands)
+    # Each example has its own weights.
+    rows = F.reshape(blocks, (size * blocks.shape[1], blocks.shape[2]))
+    weight = F.reshape(F.dequantize(rows, **node.attrs), (size, blocks.shape[1], x.shape[-1]))
+    lead = x.shape[1:-1] if flags[0] else x.shape[:-1]
+    shape = (size if flags[0] else 1, prod(lead), x.shape[-1])
+    product = F.matmul(F.reshape(x, shape), F.swapaxes(weight, 1, 2))
+    return F.reshape(product, (size, *node.shape))
+
+
 _RULES: dict[str, Callable[[Tensor, Operands, Flags, int], Tensor | None]] = {
     **dict.fromkeys(("sum", "prod", "max", "min", "any", "all", "mean", "var", "std"), _reduction),
     "logsumexp": _reduction,
@@ -325,6 +345,8 @@ _RULES: dict[str, Callable[[Tensor, Operands, Flags, int], Tensor | None]] = {
     "pad": _pad,
     "take": _take,
     "one_hot": _one_hot,
+    "dequantize": _dequantize,
+    "quantized_matmul": _quantized_matmul,
     "scaled_dot_product_attention": _attention,
 }
 

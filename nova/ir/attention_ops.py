@@ -10,11 +10,17 @@ tiling, bufferization and ordering of kernels need no special case. A scalar bod
 computation: a `nova.attend_point` (`nova.attend_gradient_point`) in the body stands for it, which
 only the FlashAttention schedules can lower (nova/codegen/cpu/attention/flash_forward.py). Any other
 lowering fails on it.
+
+Gradients that the program joins are packed: the op has the attribute `packed`, its first result is
+the tensor with all three, and the map of each gradient says where in it. The generic then has one
+result, and its point the maps; `unpack-attention` gives it a destination for each gradient, in one
+buffer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from nova.core.records import record
@@ -41,6 +47,9 @@ AXES = {
     "delta": "i",
 }
 """The loops of the last axes of each operand and result; the batch axes come before them."""
+PACKED = "packed"
+"""The attribute of an op whose gradients are in one tensor, and of its point."""
+_FEW, _LONG = 8, 256
 
 
 @record
@@ -65,6 +74,7 @@ def emit_attention(
     *,
     causal: bool,
     scale: float,
+    packed: bool = False,
 ) -> list[Any]:
     """A `nova.attend` or `nova.attend_gradient`: operands and result types, each with its map."""
     maps = [ir.AffineMapAttr.get(m) for _, m in (*operands, *results)]
@@ -76,13 +86,25 @@ def emit_attention(
             "maps": ir.ArrayAttr.get(maps),
             "causal": ir.BoolAttr.get(causal),
             "scale": ir.FloatAttr.get(ir.F64Type.get(), scale),
+            **({PACKED: ir.UnitAttr.get()} if packed else {}),
         },
     )
     return list(op.results)
 
 
-def emit_point(attention: AttentionKind, elements: Sequence[Any], type_: Any) -> Any:
-    """The body of an attention op."""
+def splits_gradient(sizes: Sequence[int]) -> bool:
+    """Whether a gradient over loops of these sizes is two ops, by rows of k and v and of q.
+
+    With few batches of many rows, the batches alone would not be enough work for all cores.
+    """
+    *batch, rows, keys, _, _ = sizes
+    return prod(batch) < _FEW and max(rows, keys) > _LONG
+
+
+def emit_point(
+    attention: AttentionKind, elements: Sequence[Any], type_: Any, packed: Sequence[Any] = ()
+) -> Any:
+    """The body of an attention op; `packed` are the maps of results that share a tensor."""
     return ir.Operation.create(
         f"nova.{attention.op}_point",
         results=[type_],
@@ -91,6 +113,7 @@ def emit_point(attention: AttentionKind, elements: Sequence[Any], type_: Any) ->
             "results": ir.ArrayAttr.get([ir.StringAttr.get(r) for r in attention.results]),
             "causal": ir.BoolAttr.get(attention.causal),
             "scale": ir.FloatAttr.get(ir.F64Type.get(), attention.scale),
+            **({PACKED: ir.ArrayAttr.get(list(packed))} if packed else {}),
         },
     ).result
 

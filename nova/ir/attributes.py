@@ -351,10 +351,16 @@ TILES = Integer("nova.tiles", "kernels", "The number of tiles; set by the loweri
 CORE = Text(
     "nova.core",
     "kernels",
-    "The execution unit: `matrix`, `vector`, or `host` for a single unstructured tile.",
+    "The execution unit: `matrix`, `vector`, or `host` for a single unstructured tile; on a device "
+    "`matrix` is a kernel with matrix instructions.",
 )
 LOOPS = Integers("nova.loops", "kernels", "The extents of the loops over tiles: the merged grid.")
 TILE = Integers("nova.tile", "kernels", "The extents of a tile, along each loop over tiles.")
+DEPENDENT = Flag(
+    "nova.dependent",
+    "kernels",
+    "Its code waits by itself for the launches before it (programmatic dependent launch).",
+)
 READS = RowsPerArgument(
     "nova.reads",
     "kernels",

@@ -20,6 +20,7 @@ from nova.passes.cpu.export_kernels import ExportKernels
 from nova.passes.cpu.lower_kernels import LowerKernels
 from nova.passes.cpu.pack_constants import PackConstants
 from nova.passes.cpu.pack_operands import PackOperands
+from nova.passes.gpu.approximate_exp import ApproximateExp
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
@@ -48,6 +49,7 @@ from nova.passes.kernels.form_kernels import FormKernels
 from nova.passes.kernels.pin_control_flow import PinControlFlow
 from nova.passes.kernels.plan_tasks import PlanTasks
 from nova.passes.kernels.plan_workspace import PlanWorkspace
+from nova.passes.kernels.unpack_attention import UnpackAttention
 from nova.passes.math.apply_fast_math import ApplyFastMath
 from nova.passes.math.expand_math import ExpandMath
 from nova.passes.math.legalize_conversions import LegalizeConversions
@@ -57,6 +59,7 @@ from nova.passes.tensor.convert_nova_to_linalg import ConvertNovaToLinalg
 from nova.passes.tensor.decompose_composites import DecomposeComposites
 from nova.passes.tensor.fold_single_rows import FoldSingleRows
 from nova.passes.tensor.fold_transposes import FoldTransposes
+from nova.passes.tensor.fold_unit_contract_dims import FoldUnitContractDims
 from nova.passes.tensor.form_attention import FormAttention
 from nova.passes.tensor.fuse_elementwise import FuseElementwise
 from nova.passes.tensor.mark_in_place import MarkInPlace
@@ -89,7 +92,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         CanonicalizeNova(),
         UpstreamPass("cse"),
         # Forward and backward have the same operands at this point.
-        *([FormAttention(), UpstreamPass("cse")] if attention else []),
+        *([FormAttention(pack=host_regions), UpstreamPass("cse")] if attention else []),
         *([] if host_regions else [MarkInPlace()]),
         ConvertNovaToLinalg(),
         *linalg_fusion(sink_conversions=host_regions),
@@ -167,7 +170,7 @@ def linalg_fusion(sink_conversions: bool = False) -> list[Pass]:
         FoldTransposes(),
         FuseElementwise(),
         # Before unit dims of other ops are folded: reshapes between both cancel each other.
-        *([FoldSingleRows()] if sink_conversions else []),
+        *([FoldUnitContractDims(), FoldSingleRows()] if sink_conversions else []),
         # After fusion: before it, the reshapes around unit dimensions would prevent fusion.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         UpstreamPass("linalg-generalize-named-ops"),
@@ -210,7 +213,14 @@ def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     # Loops that are inlined read values again: nothing is overwritten for them. The kernels of a
     # device run in order: no memory is spared for concurrent ones.
     plan = PlanWorkspace(max_workspace, overwrite=False, spare=0, on_device=True)
-    return [BufferizeKernels(), PinControlFlow(), plan, HoistRegions(), DedupKernels()]
+    return [
+        BufferizeKernels(),
+        UnpackAttention(),
+        PinControlFlow(),
+        plan,
+        HoistRegions(),
+        DedupKernels(),
+    ]
 
 
 def buffers_to_loops(
@@ -297,6 +307,7 @@ def outlined_to_nvvm(fast_math: bool = False) -> list[Pass]:
     """Device functions to the LLVM and NVVM dialects."""
     return [
         *([ApplyFastMath()] if fast_math else []),
+        ApproximateExp(),
         ExpandMath(native_exp2=True),
         ShareReciprocals(),
         LegalizeConversions(),

@@ -15,6 +15,7 @@ from nova.passes.base import Pass
 PASS_MODULES: dict[str, str] = {
     "allocate-scratch": "nova.passes.cpu.allocate_scratch",
     "apply-fast-math": "nova.passes.math.apply_fast_math",
+    "approximate-exp": "nova.passes.gpu.approximate_exp",
     "bufferize-kernels": "nova.passes.kernels.bufferize_kernels",
     "call-device-intrinsics": "nova.passes.gpu.call_device_intrinsics",
     "canonicalize-nova": "nova.passes.tensor.canonicalize_nova",
@@ -32,6 +33,7 @@ PASS_MODULES: dict[str, str] = {
     "fit-kernels": "nova.passes.kernels.fit_kernels",
     "fold-single-rows": "nova.passes.tensor.fold_single_rows",
     "fold-transposes": "nova.passes.tensor.fold_transposes",
+    "fold-unit-contract-dims": "nova.passes.tensor.fold_unit_contract_dims",
     "form-attention": "nova.passes.tensor.form_attention",
     "form-host-regions": "nova.passes.kernels.form_host_regions",
     "form-kernels": "nova.passes.kernels.form_kernels",
@@ -67,6 +69,7 @@ PASS_MODULES: dict[str, str] = {
     "split-reductions": "nova.passes.tensor.split_reductions",
     "trim-windows": "nova.passes.importing.trim_windows",
     "unfold-convolutions": "nova.passes.importing.unfold_convolutions",
+    "unpack-attention": "nova.passes.kernels.unpack_attention",
     "widen-sums": "nova.passes.importing.widen_sums",
     "wrap-attention": "nova.passes.tensor.wrap_attention",
 }

@@ -17,6 +17,7 @@ from nova.pretrained.generation import Caches, Decoder
 from nova.pretrained.layers import (
     ACTIVATIONS,
     Cache,
+    Matrix,
     Projection,
     RMSNorm,
     attend,
@@ -108,17 +109,17 @@ def _windows(config: ModelConfig, variant: str) -> tuple[int | None, ...]:
 class LlamaLayer(Module):
     """Attention over the cache and SwiGLU, each after an RMS norm, with residual connections."""
 
-    def __init__(self, sizes: LlamaSizes, weights: Weights, projection: Any):
+    def __init__(self, sizes: LlamaSizes, weights: Weights):
         self.sizes = sizes
         width, inner = sizes.width, sizes.inner
         queries, keys = sizes.heads * sizes.head_width, sizes.key_heads * sizes.head_width
         attention, mlp = weights.scope("self_attn"), weights.scope("mlp")
         self.input_norm = RMSNorm(weights.scope("input_layernorm"), width, sizes.eps)
         self.q, self.k, self.v = (
-            projection(attention.scope(f"{name}_proj"), width, outputs, sizes.qkv_bias)
+            Projection(attention.scope(f"{name}_proj"), width, outputs, sizes.qkv_bias)
             for name, outputs in (("q", queries), ("k", keys), ("v", keys))
         )
-        self.out = projection(attention.scope("o_proj"), queries, width, sizes.out_bias)
+        self.out = Projection(attention.scope("o_proj"), queries, width, sizes.out_bias)
         if sizes.qk_norm:
             self.q_norm, self.k_norm = (
                 RMSNorm(attention.scope(f"{name}_norm"), sizes.head_width, sizes.eps)
@@ -126,10 +127,10 @@ class LlamaLayer(Module):
             )
         self.mlp_norm = RMSNorm(weights.scope("post_attention_layernorm"), width, sizes.eps)
         self.gate, self.up = (
-            projection(mlp.scope(f"{name}_proj"), width, inner, sizes.mlp_bias)
+            Projection(mlp.scope(f"{name}_proj"), width, inner, sizes.mlp_bias)
             for name in ("gate", "up")
         )
-        self.down = projection(mlp.scope("down_proj"), inner, width, sizes.mlp_bias)
+        self.down = Projection(mlp.scope("down_proj"), inner, width, sizes.mlp_bias)
 
     def forward(
         self, x: Any, start: Any, angles: tuple[Any, Any], visible: Any, cache: Cache | None
@@ -153,22 +154,19 @@ class LlamaLayer(Module):
 class LlamaModel(Decoder):
     """A decoder with weights by the names of Hugging Face."""
 
-    def __init__(self, sizes: LlamaSizes, weights: Weights, projection: Any = Projection):
+    def __init__(self, sizes: LlamaSizes, weights: Weights):
         self.sizes = sizes
         inner = weights.scope("model")
-        self.embedding = inner.parameter("embed_tokens.weight", (sizes.vocabulary, sizes.width))
+        self.embedding = Matrix(inner.scope("embed_tokens"), sizes.vocabulary, sizes.width)
         self.layers = ModuleList(
-            [
-                LlamaLayer(sizes, inner.scope(f"layers.{i}"), projection)
-                for i in range(len(sizes.windows))
-            ]
+            [LlamaLayer(sizes, inner.scope(f"layers.{i}")) for i in range(len(sizes.windows))]
         )
         self.norm = RMSNorm(inner.scope("norm"), sizes.width, sizes.eps)
         if sizes.tied:
             weights.ignore("lm_head.weight")
             self.head = None
         else:
-            self.head = projection(weights.scope("lm_head"), sizes.width, sizes.vocabulary)
+            self.head = Projection(weights.scope("lm_head"), sizes.width, sizes.vocabulary)
         self.width, self.longest, self.dtype = sizes.width, sizes.longest, self.embedding.dtype
 
     def caches(self, context: int) -> Caches:
@@ -183,7 +181,7 @@ class LlamaModel(Decoder):
         phases = F.unsqueeze(F.cast(positions, dtype="f32"), 1) * constant(self.sizes.frequencies)
         angles = (F.cos(phases), F.sin(phases))
         masks = {w: causal_mask(positions, keys, w) for w in set(self.sizes.windows)}
-        x = F.embedding(self.embedding, tokens)
+        x = self.embedding.pick(tokens)
         updated = []
         for i, layer in enumerate(self.layers):
             cache = None if caches is None else caches[i]
@@ -193,7 +191,5 @@ class LlamaModel(Decoder):
 
     def scores(self, x: Any) -> Any:
         """The logits of hidden rows, in f32."""
-        x = self.norm(x)
-        if self.head is None:
-            return F.cast(F.matmul(x, F.swapaxes(self.embedding, 0, 1)), dtype="f32")
-        return F.cast(self.head(x), dtype="f32")
+        project = self.embedding.times if self.head is None else self.head
+        return F.cast(project(self.norm(x)), dtype="f32")

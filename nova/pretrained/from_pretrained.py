@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ from nova.core.dtypes import DType, bf16, dtype, f16, f32
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, PretrainedError
+from nova.frontends.gguf import PackedTensor, map_gguf
 from nova.frontends.weights import map_folder, read_json
 from nova.nn import Module
 from nova.pretrained.bert import BertForMaskedLM, BertForSequenceClassification, BertModel
 from nova.pretrained.config import ModelConfig
 from nova.pretrained.decoder import LlamaModel, read_sizes
+from nova.pretrained.gguf_model import build_gguf
 from nova.pretrained.gpt2 import GPT2Model
 from nova.pretrained.t5 import T5Model
 from nova.pretrained.weights import Weights
@@ -56,14 +58,17 @@ _PRECISIONS = {"f32": f32, "bf16": bf16, "f16": f16}
 
 @user_facing
 def from_pretrained(path: str | os.PathLike[str], *, precision: str | None = None) -> Any:
-    """The model of a Hugging Face folder: `config.json` and safetensors files, mapped.
+    """The model of a Hugging Face folder (`config.json` and safetensors), or of a GGUF file.
 
-    The weights stay in their dtype, on the pages of the files, unless `precision` ("f32", "bf16"
-    or "f16") converts them. The result is an `nn.Module` for inference; decoders and T5 have
-    `generate`. See docs/weights.md.
+    The weights are mapped. They stay in their dtype, on the pages of the files, unless `precision`
+    ("f32", "bf16" or "f16") converts them; quantized weights of GGUF files stay packed, and compute
+    in f32. The result is an `nn.Module` for inference; decoders and T5 have `generate`. See
+    docs/weights.md.
     """
     target = _parse_precision(precision)
     folder = Path(path)
+    if folder.suffix == ".gguf":
+        return _read_gguf(folder, target)
     source = folder / "config.json"
     config = ModelConfig(read_json(source), str(source))
     build = ARCHITECTURES[_architecture(config)]
@@ -74,6 +79,19 @@ def from_pretrained(path: str | os.PathLike[str], *, precision: str | None = Non
     model = build(config, weights)
     weights.check_all_used()
     return model.eval()
+
+
+def _read_gguf(path: Path, target: DType | None) -> Module:
+    file = map_gguf(path)
+    is_packed = any(isinstance(t, PackedTensor) for t in file.tensors.values())
+    if is_packed and target not in (None, f32):
+        raise AttributeValueError(
+            f"precision {target} of a file with quantized weights",
+            where=str(user_location()),
+            hint="quantized weights compute in f32: leave precision out",
+        )
+    default = f32 if is_packed else _common_dtype(file.tensors)
+    return build_gguf(file, str(path), target or default).eval()
 
 
 def _parse_precision(precision: str | None) -> DType | None:
@@ -104,7 +122,7 @@ def _architecture(config: ModelConfig) -> str:
     return name
 
 
-def _common_dtype(arrays: dict[str, Any]) -> DType | None:
+def _common_dtype(arrays: Mapping[str, Any]) -> DType | None:
     """The float dtype of most of the weights' bytes: norms may be stored in a wider one."""
     sizes: dict[Any, int] = {}
     for array in arrays.values():

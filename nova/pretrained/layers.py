@@ -7,12 +7,14 @@ Shapes: x is (..., rows, features). A cache belongs to one sequence: keys and va
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from nova.core.dtypes import f32
 from nova.graph import tensor
-from nova.nn import Module
+from nova.nn import Module, Parameter
 from nova.ops import F
 from nova.pretrained.weights import Weights
 
@@ -29,6 +31,37 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+class Matrix(Module):
+    """A weight of (rows, columns): an array of floats, or packed blocks of a GGUF file.
+
+    Blocks stay packed: `times` and `pick` compute from them, in f32.
+    """
+
+    def __init__(self, weights: Weights, rows: int, columns: int):
+        packed = weights.packed("weight", (rows, columns))
+        self.format = None if packed is None else packed.format
+        if packed is None:
+            self.weight = weights.parameter("weight", (rows, columns))
+        else:
+            self.weight = Parameter(packed.blocks, requires_grad=False, copy=False)
+        self.dtype = self.weight.dtype if packed is None else f32
+
+    def times(self, x: Any) -> Any:
+        """x @ weight.T."""
+        if self.format is not None:
+            return F.quantized_matmul(x, self.weight, format=self.format)
+        return F.matmul(x, F.swapaxes(self.weight, 0, 1))
+
+    def pick(self, index: Any) -> Any:
+        """The rows that an index of any shape names."""
+        rows = F.embedding(self.weight, index)
+        if self.format is None:
+            return rows
+        flat = F.reshape(rows, (prod(index.shape), self.weight.shape[1]))
+        values = F.dequantize(flat, format=self.format)
+        return F.reshape(values, (*index.shape, values.shape[1]))
+
+
 class Projection(Module):
     """x @ weight.T + bias; with `transposed` the file has the weight as (inputs, outputs)."""
 
@@ -40,14 +73,13 @@ class Projection(Module):
         bias: bool = False,
         transposed: bool = False,
     ):
+        shape = (inputs, outputs) if transposed else (outputs, inputs)
         self.transposed = transposed
-        self.weight = weights.parameter(
-            "weight", (inputs, outputs) if transposed else (outputs, inputs)
-        )
+        self.matrix = Matrix(weights, *shape)
         self.bias = weights.parameter("bias", (outputs,)) if bias else None
 
     def forward(self, x: Any) -> Any:
-        y = F.matmul(x, self.weight if self.transposed else F.swapaxes(self.weight, 0, 1))
+        y = F.matmul(x, self.matrix.weight) if self.transposed else self.matrix.times(x)
         return y if self.bias is None else y + self.bias
 
 

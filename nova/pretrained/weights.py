@@ -15,6 +15,7 @@ import numpy as np
 
 from nova.core.dtypes import DType, dtype
 from nova.errors import DTypeError, PretrainedError
+from nova.frontends.gguf import PackedTensor
 from nova.nn import Parameter
 
 # Buffers that old versions of the libraries stored, and that follow from the configuration.
@@ -61,17 +62,33 @@ class Weights:
         self._used.add(path)
         return self.arrays[path]
 
+    def packed(self, name: str, shape: tuple[int, ...]) -> PackedTensor | None:
+        """The tensor of a name if it is quantized, checked for its shape."""
+        tensor = self.take(name)
+        if not isinstance(tensor, PackedTensor):
+            return None
+        self._check_shape(name, tensor.shape, shape)
+        return tensor
+
     def parameter(self, name: str, shape: tuple[int, ...]) -> Parameter:
         """The parameter of a name, on the memory of the file unless its dtype changes."""
-        array = np.asarray(self.take(name))
-        path = self.prefix + name
-        if array.shape != shape:
+        array, path = self.take(name), self.prefix + name
+        self._check_shape(name, array.shape, shape)
+        if isinstance(array, PackedTensor):
             raise PretrainedError(
-                f"weight {path!r} has shape {array.shape}, the configuration says {shape}",
+                f"weight {path!r} is quantized ({array.format}), and only matrices may be",
                 where=self.source,
             )
         stored = _float_dtype(array, path, self.source)
         return Parameter(array, requires_grad=False, dtype=self.dtype or stored, copy=False)
+
+    def _check_shape(self, name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+        if shape != expected:
+            raise PretrainedError(
+                f"weight {self.prefix + name!r} has shape {shape}, the configuration says "
+                f"{expected}",
+                where=self.source,
+            )
 
     def check_all_used(self) -> None:
         """Refuse tensors that no part of the model took."""

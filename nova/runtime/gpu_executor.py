@@ -25,7 +25,7 @@ from nova.core.log import enabled, log
 from nova.core.settings import Settings
 from nova.core.sizes import Size
 from nova.errors import DeviceArchitectureError, NovaError
-from nova.knobs import DEVICE_LOOPS, SIM_SCHEDULES
+from nova.knobs import DEVICE_LOOPS, DEVICE_OVERLAP, SIM_SCHEDULES
 from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import explain_absent, is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
@@ -95,6 +95,7 @@ class DeviceExecutable(Executable):
             sizes or b"",
             self._loaded,
             DEVICE_LOOPS.index(knobs.device_loops),
+            DEVICE_OVERLAP.index(knobs.device_overlap),
         )
 
     @property

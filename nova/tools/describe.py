@@ -21,8 +21,8 @@ from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import TensorSpec, VariantSpec
 from nova.artifact.sign import KEY_BYTES, check_trust, is_signed
 from nova.artifact.symbolic import SymbolicShapes, unpack_symbolic
-from nova.artifact.tables import TaskSpec
-from nova.artifact.task_plan import plan_tasks
+from nova.artifact.tables import Tables, TaskSpec
+from nova.artifact.task_plan import plan_device_tasks, plan_tasks
 from nova.core.dtypes import array_dtype
 from nova.core.sizes import Dim, Size, SizeExpr
 from nova.errors import ArtifactError, TrustError
@@ -168,7 +168,8 @@ def describe_devices(artifact: Artifact) -> list[dict[str, Any]]:
 def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, Any]:
     tables, loops = artifact.tables(number), _loops(artifact, spec.target)
     threads = knobs.get("threads")
-    tasks = plan_tasks(tables, threads)
+    on_device = any(kernel.device is not None for kernel in tables.kernels)
+    tasks = plan_device_tasks(tables) if on_device else plan_tasks(tables, threads)
     missing = artifact.file.missing(number)
     launched = Counter(launch.kernel for launch in tables.launches)
     kernels = [
@@ -193,6 +194,7 @@ def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, An
         "threads": threads,
         "tasks": [asdict(task) for task in tasks],
         "task_graph": _task_graph(tasks),
+        "dependences": _dependences(tables) if on_device else [],
         "options": dict(sorted(spec.options.items())),
         "schedules": dict(_SCHEDULE.findall(loops)),
         "packed": dict(_PACKED.findall(loops)),
@@ -203,6 +205,12 @@ def _loops(artifact: Artifact, target: str) -> str:
     """The text of the kernels of a variant, which has their schedules."""
     stages = artifact.stages()
     return stages.get(f"loops@{target}", stages.get("loops", ""))
+
+
+def _dependences(tables: Tables) -> list[tuple[int, int]]:
+    """The launches of a device that wait for others, which are named first."""
+    tasks = plan_device_tasks(tables, 1)
+    return [(task.launch, tasks[after].launch) for task in tasks for after in task.successors]
 
 
 def _task_graph(tasks: Sequence[TaskSpec]) -> dict[str, int]:

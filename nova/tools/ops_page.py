@@ -73,11 +73,15 @@ _ATTRIBUTES: dict[str, Any] = {
     "size": (3,),
     "dtype": dtypes.f32,
     "min": 0,
+    "format": "q8_0",
 }
 # Operands that hold integers whatever the type of the others is.
 _INDEX_OPERANDS = ("index", "indices", "seed", "target")
 # A number for each row of the others.
 _ROW_OPERANDS = {"logsumexp", "delta"}
+# Packed blocks are bytes: rows of one block, and rows of as many numbers.
+_PACKED = TensorType((2, 34), dtypes.u8)
+_UNPACKED_SHAPE = (2, 32)
 
 
 def render_ops() -> str:
@@ -146,7 +150,8 @@ def _types(row: Op) -> str:
         return "by `dtype`"
     if len(results) == 1:
         only_indices = all(name in _INDEX_OPERANDS for name in row.operands)
-        return f"{'ints' if only_indices else 'any'} → {result_types[accepted[0]]}"
+        accepts = "u8" if row.operands == ("blocks",) else "ints" if only_indices else "any"
+        return f"{accepts} → {result_types[accepted[0]]}"
     groups: dict[str, list[DType]] = {}
     for d in accepted:
         out = result_types[d]
@@ -172,6 +177,10 @@ def _result(row: Op, operand: DType) -> DType | None:
     if row.name == "clamp":
         attrs["min"] = _ATTRIBUTES["min"]
     refused: NovaError | None = None
+    if "blocks" in row.operands:
+        unpacked = TensorType(_UNPACKED_SHAPE, operand)
+        types = [_PACKED if name == "blocks" else unpacked for name in row.operands]
+        return apply(row, [Tensor(t) for t in types], attrs).dtype
     for shape, index_shape in (((2, 2), (2, 2)), ((2, 2), (2,)), ((2,), (2,)), ((2, 2), ())):
         operands = [
             Tensor(TensorType(index_shape, dtypes.i64))

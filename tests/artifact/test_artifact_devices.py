@@ -13,6 +13,7 @@ import nova
 from nova.artifact import write
 from nova.artifact.choose_target import choose_device, explain_device, find_device
 from nova.artifact.device_image import DeviceImage, arch_number, check_image, choose_image
+from nova.artifact.device_launch import DeviceLaunch, TensorMapSpec
 from nova.artifact.format import Artifact, read_artifact
 from nova.artifact.tables import (
     BUFFER,
@@ -20,11 +21,9 @@ from nova.artifact.tables import (
     HEADER,
     KERNEL,
     BufferSpec,
-    DeviceLaunch,
     KernelSpec,
     LaunchSpec,
     Tables,
-    TensorMapSpec,
     pack_tables,
     unpack_tables,
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nova.artifact import tables
+from nova.artifact import device_launch, tables
 from nova.artifact.tables import (
     ARRAYS,
     HEADER,
@@ -169,7 +169,7 @@ def test_header_of_the_spec():
         assert magic.decode() in SPEC
     assert c_format("nova_interface") == "<qIIII"
     assert tables.INTERFACE.size == 24
-    assert tables.TENSOR_MAP.size == 120 and tables.DEVICE.size == 32
+    assert device_launch.TENSOR_MAP.size == 120 and device_launch.DEVICE.size == 32
 
 
 def test_words_of_the_spec():

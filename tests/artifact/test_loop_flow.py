@@ -14,9 +14,10 @@ from itertools import product
 import pytest
 
 from nova.artifact.device_image import DeviceImage
+from nova.artifact.device_launch import DeviceLaunch
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
-from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import FileSpec, Variant, write_artifact
 from nova.core.targets import parse_target
 from nova.errors import ArtifactError

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 import nova
-from nova.artifact.tables import (
-    BufferSpec,
-    DeviceLaunch,
-    KernelSpec,
-    LaunchSpec,
-    Tables,
-    TaskSpec,
-)
+from nova.artifact.device_launch import DeviceLaunch
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables, TaskSpec
 from nova.artifact.task_plan import plan_tasks
 from nova.artifact.tilings import OperandRange, Tiling
 from nova.compiler.hybrid.copies import Copy, Step, place_copies

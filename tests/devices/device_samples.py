@@ -16,10 +16,11 @@ import pytest
 
 from nova import _native
 from nova.artifact.device_image import DeviceImage
+from nova.artifact.device_launch import DeviceLaunch
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.symbolic import Placeholders, SymbolicSizes
-from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import FileSpec, Variant, write_artifact
 from nova.core.sizes import Dim, ceildiv, size_of
 from nova.core.targets import parse_target

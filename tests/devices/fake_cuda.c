@@ -554,11 +554,19 @@ API int cuGraphAddKernelNode(void **node, void *given, void *const *before, size
 {
     graph *g = given;
     CALL("cuGraphAddKernelNode");
-    if (count != (g->count > 0) || (count > 0 && (uintptr_t)before[0] != g->count))
-        return 1;
+    for (size_t i = 0; i < count; i++)
+        CALL(before[i] != NULL ? "full edge" : "broken edge");
     set_node(g, g->count, params);
     *node = (void *)(uintptr_t)++g->count;
     return OK;
+}
+/* An edge that has data: only programmatic ones, from the port of a kernel that has started. */
+API int cuGraphAddDependencies_v2(void *given, void *const *from, void *const *to,
+                                  const unsigned char *data, size_t count)
+{
+    CALL("cuGraphAddDependencies");
+    (void)given;
+    return count != 1 || from[0] >= to[0] || memcmp(data, "\1\0\1\0\0\0\0", 8) != 0;
 }
 API int cuGraphInstantiateWithFlags(void **exec, void *given, unsigned long long flags)
 {

@@ -10,8 +10,9 @@ from device_samples import chain_contents
 
 from nova.artifact import write
 from nova.artifact.device_image import DeviceImage
+from nova.artifact.device_launch import DEVICE
 from nova.artifact.format import read_artifact
-from nova.artifact.tables import ARRAYS, DEVICE, HEADER, OLD_DEVICE_MAGIC, Tables, pack_tables
+from nova.artifact.tables import ARRAYS, HEADER, OLD_DEVICE_MAGIC, Tables, pack_tables
 from nova.artifact.write import FileSpec, write_artifact
 from nova.runtime.devices import open_device
 from nova.runtime.gpu_executor import DeviceExecutable

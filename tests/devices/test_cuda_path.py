@@ -24,9 +24,10 @@ from nova import _native, errors
 from nova._native import DeviceArray
 from nova.artifact.container import ControlSpec
 from nova.artifact.device_image import DeviceImage
+from nova.artifact.device_launch import DeviceLaunch
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
-from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import FileSpec
 from nova.runtime import devices
 from nova.runtime.model import Model

@@ -16,7 +16,7 @@ import nova
 from nova import errors
 from nova._native import DeviceArray
 from nova.artifact.device_image import DeviceImage
-from nova.artifact.tables import DeviceLaunch
+from nova.artifact.device_launch import DeviceLaunch
 from nova.artifact.write import write_artifact
 from nova.runtime.devices import open_device
 

@@ -11,7 +11,7 @@ import pytest
 from gpu_samples import PTX, chain, load, looped, one, training
 from ptxas import assemble
 
-from nova.artifact.tables import DeviceLaunch
+from nova.artifact.device_launch import DeviceLaunch
 from nova.errors import ArtifactError, SimulationError
 
 SIZE = 1024

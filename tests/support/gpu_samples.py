@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nova.artifact.device_image import DeviceImage
+from nova.artifact.device_launch import DeviceLaunch
 from nova.artifact.format import read_artifact
 from nova.artifact.manifest import TensorSpec
-from nova.artifact.tables import BufferSpec, DeviceLaunch, KernelSpec, LaunchSpec, Tables
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables
 from nova.artifact.write import FileSpec, Variant, write_artifact
 from nova.core.targets import parse_target
 from nova.errors import DriverMissingError

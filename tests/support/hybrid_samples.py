@@ -19,15 +19,9 @@ from pathlib import Path
 from fixed_hybrid_tasks import join_tasks
 
 from nova.artifact.device_image import DeviceImage
+from nova.artifact.device_launch import DeviceLaunch
 from nova.artifact.manifest import TensorSpec
-from nova.artifact.tables import (
-    BufferSpec,
-    DeviceLaunch,
-    KernelSpec,
-    LaunchSpec,
-    Tables,
-    TaskSpec,
-)
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables, TaskSpec
 from nova.artifact.write import FileSpec, Variant
 from nova.core.targets import parse_target
 

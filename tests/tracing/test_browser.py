@@ -11,7 +11,8 @@ import subprocess
 import pytest
 from graphs import PEAKS, fork_join_timeline, make_run, noisy_run
 
-from nova.artifact.tables import DeviceLaunch, KernelSpec
+from nova.artifact.device_launch import DeviceLaunch
+from nova.artifact.tables import KernelSpec
 from nova.tracing.device_run import DeviceRun, Span
 from nova.tracing.page import to_html
 from nova.tracing.summary import summarize

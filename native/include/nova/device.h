@@ -104,6 +104,16 @@ typedef enum nova_device_loops {
     NOVA_LOOPS_HOST = 2,
 } nova_device_loops;
 
+/* What the launches of a program may do at the same time, from their second run on: independent
+ * ones run concurrently where that is estimated to gain, and each starts before the one that it
+ * waits for has ended (programmatic dependent launch); one of the two; or neither. */
+typedef enum nova_device_overlap {
+    NOVA_OVERLAP_AUTO = 0,
+    NOVA_OVERLAP_DEPENDENT = 1,
+    NOVA_OVERLAP_BRANCHES = 2,
+    NOVA_OVERLAP_NONE = 3,
+} nova_device_overlap;
+
 /* The parts of a program: checked tables, code for the device, and the values of the constants. In
  * a hybrid program (host kernels between device kernels) `image` has the host code, else it may be
  * NULL. A program for other sizes of the same symbolic program `shares` the code and constants of
@@ -123,6 +133,7 @@ typedef struct nova_device_source {
     size_t argument_count;
     size_t output_count;
     nova_device_loops loops;
+    nova_device_overlap overlap;
 } nova_device_source;
 
 /* Loads code and constants; the caller owns *program. Thread-safe. */
@@ -168,6 +179,14 @@ nova_status nova_device_program_run(nova_device_program *program,
 typedef struct nova_device_counts {
     uint64_t runs, launches, graphs, graph_launches, graph_updates;
 } nova_device_counts;
+
+/* The graphs that the launches of a program become: their edges, those of them that are dependent
+ * launches, and the launches that may run concurrently with the one before. Thread-safe. */
+typedef struct nova_graph_shape {
+    uint32_t launches, edges, dependent, branches;
+} nova_graph_shape;
+
+nova_graph_shape nova_device_program_graph(const nova_device_program *program);
 
 nova_device_counts nova_device_program_counts(nova_device_program *program);
 

@@ -68,6 +68,14 @@ typedef struct nova_flow_loop {
 
 typedef struct nova_driver nova_driver;
 
+/* Launch `after` of a graph waits for launch `before`, which has a smaller number. Edges are in the
+ * order of `after`. A dependent launch starts when all blocks of the other have started, and waits
+ * by itself for its end (programmatic dependent launch); a driver without them waits. */
+typedef struct nova_graph_edge {
+    uint32_t before, after;
+    bool is_dependent;
+} nova_graph_edge;
+
 struct nova_driver {
     const char *name;   /* "cuda" or "sim" */
     bool checks_ranges; /* whether launches should pass the memory ranges they may access */
@@ -125,10 +133,10 @@ struct nova_driver {
                        void *stream);
     int (*launch)(nova_driver *driver, const nova_kernel_call *call, void *stream);
 
-    /* A chain of launches that is launched as one graph; the arguments of each can be updated,
-     * which does not affect earlier launches of the graph. */
+    /* Launches that are launched as one graph, in any order that its edges allow; the arguments of
+     * each can be updated, which does not affect earlier launches of the graph. */
     int (*graph_create)(nova_driver *driver, const nova_kernel_call *calls, uint32_t count,
-                        void **graph);
+                        const nova_graph_edge *edges, uint32_t edge_count, void **graph);
     void (*graph_destroy)(nova_driver *driver, void *graph);
     int (*graph_update)(nova_driver *driver, void *graph, uint32_t index,
                         const nova_kernel_call *call);

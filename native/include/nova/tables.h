@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "nova/error.h"
 #include "nova/status.h"
@@ -26,6 +27,11 @@
  * derived (nova/task_plan.h) unless the block has tasks. */
 #define NOVA_TABLES_TILED_MAGIC "NOVATBL5"
 #define NOVA_TABLES_TILED_DEVICE_MAGIC "NOVATBL6"
+
+/* The last two where kernels of a device may have tilings and flags, too. Nova writes the second
+ * only. */
+#define NOVA_TABLES_TASKS_MAGIC "NOVATBL7"
+#define NOVA_TABLES_TASKS_DEVICE_MAGIC "NOVATBL8"
 
 /* A block with regions: it contains one of the blocks above for each region, and then that of the
  * program. Regions of the second may update carries in place. */
@@ -86,6 +92,11 @@ enum { NOVA_TAKES_SCRATCH = 0x200 };
  * nova_control_record. Without another flag. */
 enum { NOVA_CONTROL = 0x400 };
 
+/* In `core` of a kernel of a device: its code has matrix instructions; and it waits by itself for
+ * the launches before it (`griddepcontrol.wait` in every thread), so that it may be launched before
+ * they have ended. */
+enum { NOVA_MATRIX_CORES = 0x800, NOVA_DEPENDENT = 0x1000 };
+
 /* The core type in `core`. */
 enum { NOVA_CORE_MASK = 0xff };
 
@@ -94,7 +105,7 @@ typedef struct nova_kernel_record {
     int64_t grid;  /* tiles; of a loop: launches of its body */
     uint64_t flops;
     uint64_t bytes;
-    uint32_t core; /* one of the seven types, and at most one of the three flags */
+    uint32_t core; /* one of the seven types, and at most one of the first three flags */
     uint32_t name; /* these three: offsets of strings */
     uint32_t symbol;
     uint32_t location;
@@ -104,6 +115,12 @@ typedef struct nova_kernel_record {
 static inline bool nova_kernel_is_linked(const nova_kernel_record *kernel)
 {
     return (kernel->core & NOVA_CORE_MASK) < NOVA_DEVICE && (kernel->core & NOVA_CONTROL) == 0;
+}
+
+/* Whether a kernel is code of a device; loops and branches on a device are not. */
+static inline bool nova_kernel_is_device(const nova_kernel_record *kernel)
+{
+    return (kernel->core & (NOVA_CORE_MASK | NOVA_CONTROL)) == NOVA_DEVICE;
 }
 
 typedef struct nova_launch_record {
@@ -177,7 +194,9 @@ typedef struct nova_tiling {
     uint32_t first_word;
     uint32_t rank;
     uint32_t range_count; /* ordered by operand and direction */
-    uint32_t task_ns;     /* estimated time that one task should have; 0: only on a device */
+    /* estimated time that one task should have; on a device 1: each block is a task. 0: the kernel
+     * has no tiles */
+    uint32_t task_ns;
 } nova_tiling;
 
 /* The interface of a kernel, by its symbol: the shapes that its code was compiled for, which cannot
@@ -277,6 +296,13 @@ typedef struct nova_tables_limits {
  * pointers into `block` (8-byte aligned, owned by the caller, must not change). Thread-safe. */
 nova_status nova_tables_check(const void *block, size_t size, const nova_tables_limits *limits,
                               nova_tables *tables, nova_error *error);
+
+/* Whether kernels of a device may have tilings and flags in a block whose header was found. Pure. */
+static inline bool nova_tables_have_device_tasks(const nova_tables *tables)
+{
+    return memcmp(tables->header->magic, NOVA_TABLES_TASKS_DEVICE_MAGIC,
+                  sizeof tables->header->magic) == 0;
+}
 
 /* The bytes that nova_tables_check was called with. Pure. */
 const void *nova_tables_bytes(const nova_tables *tables, uint64_t *size);

@@ -31,6 +31,15 @@ typedef struct nova_task_plan {
 nova_status nova_task_plan_create(const nova_tables *tables, unsigned workers, uint64_t worth_ns,
                                   nova_task_plan *plan);
 
+/* The tasks of the kernels of a device: every launch is cut into at most `most` tasks of whole
+ * blocks, and with `most` 1 the successors of a task are the launches that depend on it, without
+ * those that do so through others. A launch whose kernel has no tiling is one task that reads its
+ * first `reads` operands and writes the others. Launches of anything else are ordered with all
+ * others. A block with loops written by hand gets no tasks: its launches run in order. The caller
+ * frees *plan. Thread-safe. */
+nova_status nova_task_plan_create_device(const nova_tables *tables, uint32_t most,
+                                         nova_task_plan *plan);
+
 void nova_task_plan_free(nova_task_plan *plan);
 
 #endif

@@ -22,6 +22,7 @@ typedef struct {
     uint64_t *base; /* of each buffer, in one address space of all */
     nova_task_edges edges;
     uint32_t last; /* task that all later ones wait for; NOVA_NO_TASK: there is none */
+    bool on_device; /* whether kernels of the device are cut, and not those of the host */
 } plan_state;
 
 /* --- launches --------------------------------------------------------------------------------- */
@@ -92,11 +93,10 @@ static nova_status plan_record(plan_state *plan, const nova_launch_record *launc
     return status;
 }
 
-/* A launch of host code, cut into tasks. */
-static nova_status plan_add_launch(plan_state *plan, uint32_t number)
+/* A launch of code, cut into tasks. */
+static nova_status plan_add_tasks(plan_state *plan, uint32_t number, const nova_task_ranges *ranges)
 {
     const nova_launch_record *launch = &plan->tables->launches[number];
-    const nova_task_ranges *ranges = &plan->ranges[launch->kernel];
     if (ranges->task_count == 0)
         return NOVA_OK;
     size_t words = nova_task_words(plan->edges.count), count = ranges->task_count;
@@ -117,6 +117,43 @@ static nova_status plan_add_launch(plan_state *plan, uint32_t number)
     if (status == NOVA_OK)
         status = plan_record(plan, launch, ranges, plan->edges.count - ranges->task_count);
     return status;
+}
+
+/* A launch of a kernel of the device without a tiling: one task, and its operands as wholes. */
+static nova_status plan_add_whole(plan_state *plan, uint32_t number)
+{
+    const nova_launch_record *launch = &plan->tables->launches[number];
+    const nova_device_launch *shape = &plan->tables->devices[launch->kernel];
+    if (shape->grid[0] == 0 || shape->grid[1] == 0 || shape->grid[2] == 0)
+        return NOVA_OK;
+    uint32_t count = launch->operand_count, first = 0;
+    int64_t cuts[2] = {0, plan->tables->kernels[launch->kernel].grid};
+    nova_task_access *accesses = calloc((size_t)count + 1, sizeof *accesses);
+    nova_task_span *spans = calloc((size_t)count + 1, sizeof *spans);
+    nova_status status = accesses != NULL && spans != NULL ? NOVA_OK : NOVA_OUT_OF_MEMORY;
+    nova_task_ranges ranges = {.task_count = 1, .cuts = cuts, .accesses = accesses};
+    for (uint32_t i = 0; status == NOVA_OK && i < count; i++) {
+        const nova_buffer *buffer =
+            &plan->tables->buffers[plan->tables->operands[launch->first_operand + i]];
+        if (buffer->kind == NOVA_SIZES || buffer->nbytes == 0)
+            continue;
+        spans[i] = (nova_task_span){.high = (int64_t)buffer->nbytes, .count = 1};
+        accesses[ranges.access_count++] = (nova_task_access){.operand = i,
+                                                             .writes = i >= launch->reads,
+                                                             .span_count = 1,
+                                                             .spans = &spans[i],
+                                                             .tasks = &first};
+    }
+    if (status == NOVA_OK)
+        status = plan_add_tasks(plan, number, &ranges);
+    free(accesses);
+    free(spans);
+    return status;
+}
+
+static bool plan_has_tiling(const plan_state *plan, uint32_t kernel)
+{
+    return plan->tables->tilings != NULL && plan->tables->tilings[kernel].task_ns > 0;
 }
 
 /* A launch of anything else: after all tasks so far, and before all that follow. */
@@ -187,6 +224,28 @@ static nova_status plan_cut_kernels(plan_state *plan, double total, unsigned wor
     return NOVA_OK;
 }
 
+/* Blocks of a device cost the same. */
+static nova_status plan_cut_device_kernels(plan_state *plan, uint32_t most)
+{
+    const nova_tables *tables = plan->tables;
+    double total = 0;
+    for (uint32_t i = 0; i < tables->header->launch_count; i++)
+        total += (double)tables->kernels[tables->launches[i].kernel].grid;
+    double least = total / PLAN_MOST_TASKS;
+    for (uint32_t i = 0; i < tables->header->kernel_count; i++) {
+        double cost = (double)tables->kernels[i].grid, longest = cost / most;
+        if (!nova_kernel_is_device(&tables->kernels[i]) || !plan_has_tiling(plan, i))
+            continue;
+        if (most > 1 && longest < least)
+            longest = least;
+        nova_status status = nova_task_ranges_create(tables, i, cost, longest > 1 ? longest : 1, 1,
+                                                     &plan->ranges[i]);
+        if (status != NOVA_OK)
+            return status;
+    }
+    return NOVA_OK;
+}
+
 /* Turns the waits of the tasks into successors. */
 static nova_status plan_finish(plan_state *plan, nova_task_plan *result)
 {
@@ -216,8 +275,19 @@ static nova_status plan_finish(plan_state *plan, nova_task_plan *result)
     return NOVA_OK;
 }
 
-static nova_status plan_make(plan_state *plan, double total, unsigned workers,
-                             nova_task_plan *result)
+static nova_status plan_add_launch(plan_state *plan, uint32_t number)
+{
+    uint32_t index = plan->tables->launches[number].kernel;
+    const nova_kernel_record *kernel = &plan->tables->kernels[index];
+    if (plan->on_device && nova_kernel_is_device(kernel) && !plan_has_tiling(plan, index))
+        return plan_add_whole(plan, number);
+    bool is_cut = plan->on_device ? nova_kernel_is_device(kernel) : nova_kernel_is_linked(kernel);
+    return is_cut ? plan_add_tasks(plan, number, &plan->ranges[index])
+                  : plan_add_barrier(plan, number);
+}
+
+/* `width` is the number of threads, or the most tasks of a launch on a device. */
+static nova_status plan_make(plan_state *plan, double total, unsigned width, nova_task_plan *result)
 {
     const nova_tables_header *header = plan->tables->header;
     plan->ranges = calloc((size_t)header->kernel_count + 1, sizeof *plan->ranges);
@@ -228,15 +298,27 @@ static nova_status plan_make(plan_state *plan, double total, unsigned workers,
     if (status == NOVA_OK)
         status = plan_place_buffers(plan);
     if (status == NOVA_OK)
-        status = plan_cut_kernels(plan, total, workers);
-    for (uint32_t i = 0; status == NOVA_OK && i < header->launch_count; i++) {
-        const nova_kernel_record *kernel = &plan->tables->kernels[plan->tables->launches[i].kernel];
-        status =
-            nova_kernel_is_linked(kernel) ? plan_add_launch(plan, i) : plan_add_barrier(plan, i);
-    }
-    if (status == NOVA_OK && nova_task_edges_are_wide(&plan->edges))
+        status = plan->on_device ? plan_cut_device_kernels(plan, width)
+                                 : plan_cut_kernels(plan, total, width);
+    for (uint32_t i = 0; status == NOVA_OK && i < header->launch_count; i++)
+        status = plan_add_launch(plan, i);
+    if (status == NOVA_OK && (plan->on_device || nova_task_edges_are_wide(&plan->edges)))
         status = plan_finish(plan, result);
     return status;
+}
+
+static nova_status plan_run(const nova_tables *tables, double total, unsigned width, bool on_device,
+                            nova_task_plan *result)
+{
+    plan_state plan = {.tables = tables, .last = NOVA_NO_TASK, .on_device = on_device};
+    nova_status status = plan_make(&plan, total, width, result);
+    for (uint32_t i = 0; plan.ranges != NULL && i < tables->header->kernel_count; i++)
+        nova_task_ranges_free(&plan.ranges[i]);
+    nova_task_edges_free(&plan.edges);
+    nova_memory_free(&plan.memory);
+    free(plan.ranges);
+    free(plan.base);
+    return status == NOVA_OUT_OF_RANGE ? NOVA_OK : status; /* too large: its launches in order */
 }
 
 nova_status nova_task_plan_create(const nova_tables *tables, unsigned workers, uint64_t worth_ns,
@@ -248,17 +330,20 @@ nova_status nova_task_plan_create(const nova_tables *tables, unsigned workers, u
     double total;
     if (!plan_adds_up(tables, &total) || total < (double)worth_ns)
         return NOVA_OK;
-    plan_state plan = {.tables = tables, .last = NOVA_NO_TASK};
-    nova_status status = plan_make(&plan, total, workers, result);
-    for (uint32_t i = 0; plan.ranges != NULL && i < tables->header->kernel_count; i++)
-        nova_task_ranges_free(&plan.ranges[i]);
-    nova_task_edges_free(&plan.edges);
-    nova_memory_free(&plan.memory);
-    free(plan.ranges);
-    free(plan.base);
-    return status == NOVA_OUT_OF_RANGE ? NOVA_OK : status; /* too large: its launches in order */
+    return plan_run(tables, total, workers, false, result);
 }
 
+nova_status nova_task_plan_create_device(const nova_tables *tables, uint32_t most,
+                                         nova_task_plan *result)
+{
+    if (tables == NULL || result == NULL || most == 0)
+        return NOVA_INVALID_ARGUMENT;
+    *result = (nova_task_plan){0};
+    double total;
+    if (!plan_adds_up(tables, &total) || tables->devices == NULL)
+        return NOVA_OK;
+    return plan_run(tables, total, most, true, result);
+}
 void nova_task_plan_free(nova_task_plan *plan)
 {
     free(plan->tasks);

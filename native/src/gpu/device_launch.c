@@ -188,7 +188,10 @@ static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **gra
         const nova_device_step *step = &r->program->steps[i];
         if (!launch_has_graph(step))
             continue;
+        const nova_graph_edges *edges = &r->program->edges;
+        const uint32_t *start = &edges->starts[step->number];
         int result = driver->graph_create(driver, execution->calls + step->first, step->count,
+                                          edges->items + start[0], start[1] - start[0],
                                           &created.graphs[step->number]);
         status = nova_run_check(r, result, "the launches cannot be made into a graph");
         r->counts.graphs += status == NOVA_OK;

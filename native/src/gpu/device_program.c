@@ -128,6 +128,14 @@ nova_device_counts nova_device_program_counts(nova_device_program *program)
     return counts;
 }
 
+nova_graph_shape nova_device_program_graph(const nova_device_program *program)
+{
+    return (nova_graph_shape){.launches = program->launch_count,
+                              .edges = program->edges.count,
+                              .dependent = program->edges.dependent_count,
+                              .branches = program->edges.branch_count};
+}
+
 /* --- kernels -----------------------------------------------------------------------------------
  */
 
@@ -139,7 +147,7 @@ static nova_status program_find_kernel(const nova_device_program *program,
     const nova_tables *tables = &region->tables;
     const nova_kernel_record *kernel = &tables->kernels[index];
     const char *symbol = tables->strings + kernel->symbol;
-    if (kernel->core != NOVA_DEVICE)
+    if (!nova_kernel_is_device(kernel))
         return NOVA_OK; /* code of the host, a copy or a loop */
     void **function = &region->functions[index];
     int result = driver->function_find(driver, program->code->module, symbol, function);
@@ -176,7 +184,7 @@ static nova_status program_find_kernels(nova_device_program *program, nova_error
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
         uint32_t kernel = tables->launches[i].kernel;
         const uint32_t *grid = tables->devices[kernel].grid;
-        bool does_anything = tables->kernels[kernel].core == NOVA_DEVICE
+        bool does_anything = nova_kernel_is_device(&tables->kernels[kernel])
                                  ? grid[0] != 0 && grid[1] != 0 && grid[2] != 0
                                  : tables->kernels[kernel].grid > 0;
         if (!does_anything)
@@ -277,6 +285,8 @@ static nova_status program_build(nova_device_program *program, const nova_device
     if (status == NOVA_OK)
         status = nova_steps_prepare(program, source, error);
     if (status == NOVA_OK)
+        status = nova_graph_edges_prepare(program, source->overlap, error);
+    if (status == NOVA_OK)
         status = nova_control_prepare(program, source, error);
     return status;
 }
@@ -332,6 +342,7 @@ void nova_device_program_destroy(nova_device_program *program)
     free(program->sizes);
     pthread_mutex_destroy(&program->mutex);
     nova_steps_free(program);
+    nova_graph_edges_free(&program->edges);
     nova_control_free(program);
     free(program->nbytes);
     free(program->alias);

@@ -226,6 +226,14 @@ typedef struct {
     uint64_t first_constant;
 } nova_hybrid_layout;
 
+/* The edges of the graphs of all device steps: those of step i are [starts[i], starts[i + 1]), and
+ * name launches of the step. */
+typedef struct {
+    nova_graph_edge *items;
+    uint32_t *starts;
+    uint32_t count, dependent_count, branch_count;
+} nova_graph_edges;
+
 /* The tables of a region of a loop or branch, and the functions of its kernels. */
 typedef struct {
     nova_tables tables;
@@ -249,6 +257,7 @@ struct nova_device_program {
     nova_device_step *steps;
     uint32_t step_count;
     uint32_t device_count; /* steps of the device */
+    nova_graph_edges edges;
     nova_device_region *regions;
     uint32_t control_count;       /* control steps */
     nova_device_loops loops;      /* who decides them */
@@ -276,6 +285,13 @@ void nova_device_execution_give(nova_device_program *program, nova_device_execut
 
 /* Destroys its driver objects and frees its arrays; device_launch.c. */
 void nova_graph_free(const nova_device_program *program, nova_device_graph *graph);
+
+/* --- graph_edges.c ---------------------------------------------------------------------------- */
+
+/* Finds the edges of all graphs; the steps must be set. */
+nova_status nova_graph_edges_prepare(nova_device_program *program, nova_device_overlap overlap,
+                                     nova_error *error);
+void nova_graph_edges_free(nova_graph_edges *edges);
 
 /* --- host_shadow.c: host copies of the values that host kernels use -------------------------- */
 

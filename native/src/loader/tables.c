@@ -55,7 +55,8 @@ nova_status nova_tables_find_arrays(const char *block, size_t size, nova_tables 
     const nova_tables_header *header = tables->header = (const void *)block;
     static const char MAGICS[][9] = {NOVA_TABLES_MAGIC,         NOVA_TABLES_DEVICE_MAGIC,
                                      NOVA_TABLES_CHECKED_MAGIC, NOVA_TABLES_CHECKED_DEVICE_MAGIC,
-                                     NOVA_TABLES_TILED_MAGIC,   NOVA_TABLES_TILED_DEVICE_MAGIC};
+                                     NOVA_TABLES_TILED_MAGIC,   NOVA_TABLES_TILED_DEVICE_MAGIC,
+                                     NOVA_TABLES_TASKS_MAGIC,   NOVA_TABLES_TASKS_DEVICE_MAGIC};
     enum { MAGIC_COUNT = sizeof MAGICS / sizeof MAGICS[0] };
     int index = 0;
     while (index < MAGIC_COUNT && memcmp(header->magic, MAGICS[index], sizeof header->magic) != 0)
@@ -241,10 +242,9 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
         grid[0] > INT32_MAX || grid[1] > MOST_GRID_YZ || grid[2] > MOST_GRID_YZ)
         return REFUSE(error, "tables-device", "kernel %u has %ux%ux%u blocks of %ux%ux%u threads",
                       index, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
-    if (launch->shared > MOST_SHARED || kernel->code != 0 || kernel->core != NOVA_DEVICE)
+    if (launch->shared > MOST_SHARED || kernel->code != 0)
         return REFUSE(error, "tables-device",
-                      "kernel %u has %u bytes of shared memory, code in the "
-                      "file, or flags of a CPU",
+                      "kernel %u has %u bytes of shared memory, or code in the file",
                       index, launch->shared);
     return NOVA_OK;
 }
@@ -253,6 +253,12 @@ static nova_status tables_check_kernel(const nova_tables *tables, uint32_t index
 {
     const nova_kernel_record *kernel = &tables->kernels[index];
     uint32_t flags = kernel->core & ~(uint32_t)NOVA_CORE_MASK;
+    bool has_flags = nova_tables_have_device_tasks(tables) && nova_kernel_is_device(kernel);
+    if (has_flags)
+        flags &= ~(uint32_t)(NOVA_MATRIX_CORES | NOVA_DEPENDENT);
+    if (nova_kernel_is_device(kernel) && flags != 0)
+        return REFUSE(error, "tables-device", "kernel %u is for a device, and has flags 0x%x",
+                      index, flags);
     if ((kernel->core & NOVA_CORE_MASK) > NOVA_WHILE ||
         (flags != 0 && flags != NOVA_REPORTS && flags != NOVA_TAKES_SCRATCH &&
          kernel->core != (NOVA_VECTOR | NOVA_CONTROL) &&
@@ -297,7 +303,7 @@ static nova_status tables_check_sizes(const nova_tables *tables, nova_error *err
 {
     for (uint32_t i = 0; tables->devices != NULL && i < tables->header->launch_count; i++) {
         const nova_launch_record *launch = &tables->launches[i];
-        if (tables->kernels[launch->kernel].core == NOVA_DEVICE)
+        if (nova_kernel_is_device(&tables->kernels[launch->kernel]))
             continue;
         for (uint32_t k = 0; k < launch->operand_count; k++)
             if (tables->buffers[tables->operands[launch->first_operand + k]].kind == NOVA_SIZES)

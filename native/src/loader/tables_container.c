@@ -264,7 +264,7 @@ static nova_status container_check_writes(const nova_tables *region,
     uint64_t first = control->constants + (control->construct == NOVA_LOOP_FOR ? UINT64_C(1) : 0);
     for (uint32_t i = 0; i < region->header->launch_count; i++) {
         const nova_launch_record *launch = &region->launches[i];
-        if (region->kernels[launch->kernel].core == NOVA_DEVICE)
+        if (nova_kernel_is_device(&region->kernels[launch->kernel]))
             continue; /* what it writes is not known */
         for (uint32_t k = launch->reads; k < launch->operand_count; k++) {
             const nova_buffer *buffer =

@@ -110,11 +110,18 @@ static nova_status tilings_check_kernel(const nova_tables *tables, uint32_t inde
                       "the words of kernel %u end at %" PRIu64 " of %" PRIu64, index, *word,
                       tables->tiling_word_count);
     bool is_host = (kernel->core & NOVA_CORE_MASK) < NOVA_DEVICE;
-    if (!is_host)
+    bool is_tiled = is_host || (nova_tables_have_device_tasks(tables) &&
+                                nova_kernel_is_device(kernel) && tiling->task_ns != 0);
+    if (!is_tiled)
         return tiling->rank == 0 && tiling->range_count == 0 && tiling->task_ns == 0
                    ? NOVA_OK
                    : REFUSE(error, "tables-tiling",
                             "kernel %u is for a device, and has tiles of a CPU", index);
+    const nova_device_launch *launch = is_host ? NULL : &tables->devices[index];
+    if (launch != NULL &&
+        (uint64_t)kernel->grid != (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2])
+        return REFUSE(error, "tables-tiling", "kernel %u has %" PRId64 " tiles, not one a block",
+                      index, kernel->grid);
     int64_t tiles = tilings_count(tables->tiling_words + tiling->first_word, tiling->rank);
     if (tiles != kernel->grid || tiling->task_ns == 0)
         return REFUSE(error, "tables-tiling",

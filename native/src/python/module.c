@@ -67,8 +67,9 @@ static PyMethodDef module_functions[] = {
      "array "
      "that DLPack describes."},
     {"plan_tasks", module_plan_tasks, METH_VARARGS,
-     "plan_tasks(block, workers, worth_ns, outputs)\n--\n\nThe tasks of a block of tables with "
-     "tilings, for so many threads: (tasks, successors)."},
+     "plan_tasks(block, workers, worth_ns, outputs, on_device=False, /)\n--\n\nThe tasks of a "
+     "block of tables with tilings, for so many threads, or with at most so many tasks of a launch "
+     "on a device: (tasks, successors)."},
     {"simulate", module_simulate, METH_VARARGS,
      "simulate(tasks, successors, kinds, costs, cores, policy, seed)\n--\n\nSimulates a task graph "
      "on "

@@ -138,7 +138,8 @@ PyObject *module_allowed_imports(PyObject *module, PyObject *unused);
 /* choose_image(images, major, minor); select_code.c */
 PyObject *module_choose_image(PyObject *module, PyObject *args);
 
-/* plan_tasks(block, workers, worth_ns, outputs): records of tasks, and their successors. */
+/* plan_tasks(block, workers, worth_ns, outputs, on_device=False): records of tasks, and their
+ * successors. On a device, `workers` is the most tasks of a launch. */
 PyObject *module_plan_tasks(PyObject *module, PyObject *args);
 
 /* simulate(), measure_flops() and measure_copy() of the module; schedule_sim.c, peaks.c */

@@ -232,6 +232,16 @@ static PyObject *program_counts(PyObject *object, PyObject *unused)
                          (unsigned long long)counts.graph_updates);
 }
 
+static PyObject *program_graph_shape(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ProgramObject *self = (ProgramObject *)object;
+    nova_graph_shape shape = {0};
+    if (self->on_device != NULL)
+        shape = nova_device_program_graph(self->on_device);
+    return Py_BuildValue("(IIII)", shape.launches, shape.edges, shape.dependent, shape.branches);
+}
+
 static PyMemberDef program_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(ProgramObject, vectorcall), READONLY, NULL},
     {"image", T_OBJECT_EX, offsetof(ProgramObject, image), READONLY, "The mapped code."},
@@ -268,6 +278,9 @@ static PyMethodDef program_methods[] = {
      "--\n\nA program for a device."},
     {"counts", program_counts, METH_NOARGS,
      "counts()\n--\n\n(runs, launches, graphs made, launched and updated) of a device's program."},
+    {"graph_shape", program_graph_shape, METH_NOARGS,
+     "graph_shape()\n--\n\n(launches, edges, edges that are dependent launches, branches) of the "
+     "graphs of a device's program."},
     {"set_order", program_set_order, METH_VARARGS,
      "set_order(order, workers)\n--\n\nHas all runs take the tasks for so many threads in this "
      "order, on the calling thread."},

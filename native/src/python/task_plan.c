@@ -22,7 +22,9 @@ PyObject *module_plan_tasks(PyObject *module, PyObject *args)
     Py_buffer block;
     unsigned workers;
     unsigned long long worth_ns, output_count;
-    if (!PyArg_ParseTuple(args, "y*IKK:plan_tasks", &block, &workers, &worth_ns, &output_count))
+    int on_device = 0;
+    if (!PyArg_ParseTuple(args, "y*IKK|p:plan_tasks", &block, &workers, &worth_ns, &output_count,
+                          &on_device))
         return NULL;
     const nova_tables_limits limits = {
         .argument_count = UINT32_MAX, .output_count = output_count, .constants_size = UINT64_MAX};
@@ -33,7 +35,8 @@ PyObject *module_plan_tasks(PyObject *module, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     status = nova_tables_check(block.buf, (size_t)block.len, &limits, &tables, &error);
     if (status == NOVA_OK)
-        status = nova_task_plan_create(&tables, workers, worth_ns, &plan);
+        status = on_device != 0 ? nova_task_plan_create_device(&tables, workers, &plan)
+                                : nova_task_plan_create(&tables, workers, worth_ns, &plan);
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
     if (status == NOVA_OK)

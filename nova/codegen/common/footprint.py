@@ -59,6 +59,11 @@ class Footprint:
         sizes = zip(self.grid, self.tile, strict=True)
         return tuple(-(-typical(g) // t) for g, t in sizes)
 
+    @property
+    def tiles(self) -> int:
+        """The number of tiles."""
+        return prod(self.counts)
+
     def touched(self, byte_ranges: Sequence[ByteRange], cuts: Sequence[int]) -> Bounds | None:
         """The bytes [low, high) that tiles [cuts[i], cuts[i+1]) touch; None for no bytes."""
         if not byte_ranges or len(cuts) < 2:

@@ -6,26 +6,9 @@ Input: values at the current insertion point. Output: the call. `microkernel.py`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from nova.codegen.common.intrinsics import call_intrinsic
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.index import Index, add, index, mul
-
-
-def call_intrinsic(
-    name: str, results: Sequence[ir.Type], operands: Sequence[ir.Value]
-) -> list[ir.Value]:
-    call = ir.Operation.create(
-        "llvm.call_intrinsic",
-        results=list(results),
-        operands=list(operands),
-        attributes={
-            "intrin": ir.StringAttr.get(name),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
-            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        },
-    )
-    return list(call.results)
 
 
 def dot_vnni_pairs(total: ir.Value, lhs: ir.Value, rhs: ir.Value) -> ir.Value:

@@ -79,6 +79,7 @@ def reduce_cluster(value: Any, combine: Combine, slot: Any, thread: Any, blocks:
     with when(is_equal(thread, index(0))):
         memref.store(value, slot, [index(0)])
     first = memref.extract_aligned_pointer_as_index(slot)
+    cluster_barrier()
     return load_over_cluster(first, index(0), value.type, combine, blocks)
 
 
@@ -87,9 +88,8 @@ def load_over_cluster(
 ) -> Any:
     """Combine element `number` after address `first` of all blocks of a cluster, in their order.
 
-    The blocks have just stored the elements: a barrier of the cluster comes before the loads.
+    The blocks have stored the elements before a barrier of the cluster.
     """
-    cluster_barrier()
     address = word(arith.addi(first, arith.muli(number, index(type_.width // 8))))
     total = None
     for rank in range(blocks):

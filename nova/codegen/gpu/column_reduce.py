@@ -5,17 +5,18 @@ results. Output: a `ColumnReducePlan`, or None, and the code of a thread. The la
 adjacent columns, so that loads of rows are coalesced; the warps of a block take every `parts`th
 row, and their results are combined in shared memory, in order. Where there are fewer columns than
 a device has room for, the blocks of a cluster share the rows (Hopper), and combine their results
-through distributed shared memory. `schedule.py` calls this.
+through distributed shared memory; there a thread has several adjacent columns, if they are narrow.
+A result that no later reduction reads is combined by the threads that store it alone.
+`schedule.py` calls this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from nova.codegen.common.cascade_sum import Cascade
 from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import shifted
@@ -32,7 +33,7 @@ from nova.codegen.gpu.block_ops import (
 )
 from nova.codegen.gpu.cluster_ops import can_exchange, cluster_barrier, load_over_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.elementwise import ElementwiseCode
+from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, grouped
 from nova.codegen.gpu.rowwise_plan import (
     BUSY,
     SHORT,
@@ -42,24 +43,28 @@ from nova.codegen.gpu.rowwise_plan import (
     last_writes,
 )
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.sizes import ceildiv, is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
+from nova.ir.buffers import buffer_root
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 _MAX_PARTS = 32
 _MIN_ROWS = 4
 """Minimum rows per thread, if there are that many."""
-_UNROLLED = 4
-"""Rows whose loads are independent of each other."""
+_UNROLLED, _LOADS = 4, 8
+"""Rows whose loads are independent of each other; more of them up to this many loads."""
 _MAX_CLUSTER, _MAX_BLOCKS, _MIN_CLUSTER_ROWS = 8, 2 * 132, 16
 """Blocks of a cluster and of the launch, which is one wave of a large device, and minimum rows per
 thread of a cluster."""
+_COLUMN_BYTES, _MIN_WIDE_BLOCKS = 4, 96
+"""Bytes of the adjacent columns of a thread, and the fewest blocks of a launch with several."""
 
 
 @dataclass(frozen=True)
 class ColumnReducePlan:
-    """A block has `WARP` columns, whose rows are divided among `parts` warps."""
+    """A block has `WARP` times `width` columns, whose rows are divided among `parts` warps."""
 
     columns: Extent
     parts: int
@@ -68,6 +73,12 @@ class ColumnReducePlan:
     stored: Mapping[tuple[Any, int], bool]
     cluster: int = 1
     """Blocks of a cluster that share the rows of a column."""
+    width: int = 1
+    """Adjacent columns of a thread."""
+
+    @property
+    def block_columns(self) -> int:
+        return WARP * self.width
 
     @property
     def threads(self) -> int:
@@ -75,7 +86,7 @@ class ColumnReducePlan:
 
     @property
     def blocks(self) -> Extent:
-        return ceildiv(self.columns, WARP) * self.cluster
+        return ceildiv(self.columns, self.block_columns) * self.cluster
 
     @property
     def all_parts(self) -> int:
@@ -125,8 +136,10 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
         and typical(columns) * parts < 4 * BUSY
     ):
         parts *= 2
-    cluster, blocks = 1, ceildiv(typical(columns), WARP)
+    cluster, width = 1, 1
     if parts == _MAX_PARTS and isinstance(columns, int) and _can_exchange(kernel):
+        width = _column_width(kernel, columns)
+        blocks = ceildiv(columns, WARP * width)
         while (
             cluster < _MAX_CLUSTER
             and 2 * cluster * blocks <= _MAX_BLOCKS
@@ -134,7 +147,28 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
         ):
             cluster *= 2
     stored = last_writes(kernel.loop_nests, kernel.grid_rank, kernel.results)
-    return ColumnReducePlan(columns, parts, match.last + 1, stored, cluster)
+    return ColumnReducePlan(columns, parts, match.last + 1, stored, cluster, width)
+
+
+def _column_width(kernel: DeviceKernel, columns: int) -> int:
+    """Adjacent columns of a thread: as many as `_COLUMN_BYTES` of the matrices hold, or one."""
+    rank = kernel.grid_rank
+    if any(nest.indexed for nest in kernel.loop_nests):
+        return 1
+    elements = [
+        value.type.element_type
+        for nest in kernel.loop_nests
+        for row in along_row(nest, rank)
+        for value, across, along in zip(
+            nest.generic.op.operands, nest.loops[rank - 1].strides, row.strides, strict=True
+        )
+        if is_number(across, 1) and not is_number(along, 0)
+    ]
+    width = min((max(1, 8 * _COLUMN_BYTES // element.width) for element in elements), default=1)
+    blocks = ceildiv(columns, WARP * width) * _MAX_CLUSTER
+    last = kernel.grid[-1]
+    divides = columns % (WARP * width) == 0 and isinstance(last, int) and last % width == 0
+    return width if divides and blocks >= _MIN_WIDE_BLOCKS else 1
 
 
 def _can_exchange(kernel: DeviceKernel) -> bool:
@@ -165,9 +199,15 @@ class ColumnReduceCode(ElementwiseCode):
     """The code of a thread for its column; every thread has the results of the reductions."""
 
     def __init__(
-        self, plan: ColumnReducePlan, position: ThreadPosition, rank: int, shared: SharedMemory
+        self,
+        plan: ColumnReducePlan,
+        position: ThreadPosition,
+        rank: int,
+        shared: SharedMemory,
+        only_stored: Set[Any],
     ):
-        super().__init__(rank, None)
+        """`only_stored` are the reductions whose results no later reduction reads."""
+        super().__init__(rank, ThreadVector(rank - 1, plan.width) if plan.width > 1 else None)
         self.plan = plan
         self.warp = arith.divui(position.thread, index(WARP))
         self.lane = position.lane()
@@ -177,14 +217,17 @@ class ColumnReduceCode(ElementwiseCode):
             self.part = arith.addi(before, self.warp)
             block = arith.divui(block, index(plan.cluster))
         self.number = arith.addi(arith.muli(block, index(WARP)), self.lane)
+        if plan.width > 1:
+            self.number = arith.muli(self.number, index(plan.width))
         first = is_equal(self.part, index(0))
-        ragged = not is_multiple(plan.columns, WARP)
+        ragged = not is_multiple(plan.columns, plan.block_columns)
         inside = is_less(self.number, index(plan.columns)) if ragged else None
         self.owns = arith.andi(first, inside) if inside else first
         # Threads past the last column read the last one.
         clamped = arith.select(inside, self.number, index(plan.columns - 1)) if inside else None
         self.column = self.number if clamped is None else clamped
         self.shared = shared
+        self.only_stored = only_stored
         self.rooms: dict[str, Any] = {}
         self.block_totals: dict[tuple[Any, int], Any] = {}
         """In a cluster: the result of this block for each column, by reduction."""
@@ -199,10 +242,11 @@ class ColumnReduceCode(ElementwiseCode):
             for i, argument in enumerate(arguments):
                 key = str(argument.type)
                 if self.plan.parts > 1 and key not in self.rooms:
-                    room = self.shared.allocate(self.plan.parts * WARP, argument.type)
+                    slots = self.plan.parts * self.plan.block_columns
+                    room = self.shared.allocate(slots, argument.type)
                     self.rooms[key] = room
                 if self.plan.cluster > 1:
-                    totals = self.shared.allocate(WARP, argument.type)
+                    totals = self.shared.allocate(self.plan.block_columns, argument.type)
                     self.block_totals[nest.generic.op, i] = totals
 
     def emit_in_owners(self) -> AbstractContextManager[None]:
@@ -227,11 +271,11 @@ class ColumnReduceCode(ElementwiseCode):
 
         def iteration(row: Any, values: list[Any]) -> list[Any]:
             where, row_ivs = self._inside(nest, number, row, bases, ivs)
-            results = self._apply(elements, where, [[value] for value in values], row_ivs)
-            return [value for (value,) in results]
+            results = self._apply(elements, where, grouped(values, self.count), row_ivs)
+            return [value for points in results for value in points]
 
         count = size // parts
-        unrolled = _UNROLLED if isinstance(count, int) and count % _UNROLLED == 0 else 1
+        unrolled = self._unrolled(nest, count)
 
         def part_iteration(number: Any, values: list[Any]) -> list[Any]:
             row = arith.addi(arith.muli(number, index(parts * unrolled)), self.part)
@@ -239,10 +283,10 @@ class ColumnReduceCode(ElementwiseCode):
                 values = iteration(shifted(row, k * parts), values)
             return values
 
-        partials = Cascade(names).emit_loop(
+        partials = self._cascade(nest).emit_loop(
             count if unrolled == 1 else count // unrolled,
             1,
-            units,
+            [unit for unit in units for _ in range(self.count)],
             part_iteration,
             terms_per_iteration=unrolled,
         )
@@ -258,41 +302,76 @@ class ColumnReduceCode(ElementwiseCode):
                 scf.YieldOp(partials)
             partials = list(more.results)
         before = self._outputs(elements, bases)
+        alone = elements.generic.op in self.only_stored
         totals = []
-        for i, (name, value, (old,)) in enumerate(zip(names, partials, before, strict=True)):
-            total = self._together(value, name)
+        for i, (name, values) in enumerate(zip(names, grouped(partials, self.count), strict=True)):
+            values = self._together(values, name, alone)
             if self.plan.cluster > 1:
                 slots = self.block_totals[elements.generic.op, i]
-                total = self._over_cluster(total, name, slots)
-            totals.append([combiner(name)(old, total)])
+                values = self._over_cluster(values, name, slots, alone)
+            pairs = zip(before[i], values, strict=True)
+            totals.append([combiner(name)(old, total) for old, total in pairs])
         return totals
 
-    def _over_cluster(self, value: Any, name: str, slots: Any) -> Any:
+    def _unrolled(self, nest: LoopNest, count: Extent) -> int:
+        """Rows of an iteration of the loop over the `count` rows of a thread."""
+        if not isinstance(count, int):
+            return 1
+        most = _LOADS if self.plan.width > 1 and nest.generic.num_inputs == 1 else _UNROLLED
+        return next((n for n in (most, _UNROLLED) if count % n == 0), 1)
+
+    def _over_cluster(self, values: list[Any], name: str, slots: Any, alone: bool) -> list[Any]:
         """Combine the results of the blocks of the cluster, in their order, in each thread."""
         with when(is_equal(self.warp, index(0))):
-            memref.store(value, slots, [self.lane])
+            for k, value in enumerate(values):
+                memref.store(value, slots, [self._slot(k)])
+        cluster_barrier()
         first = memref.extract_aligned_pointer_as_index(slots)
-        return load_over_cluster(first, self.lane, value.type, combiner(name), self.plan.cluster)
+
+        def combined() -> list[Any]:
+            return [
+                load_over_cluster(first, self._slot(k), v.type, combiner(name), self.plan.cluster)
+                for k, v in enumerate(values)
+            ]
+
+        return _in_threads(is_equal(self.part, index(0)), combined, values) if alone else combined()
+
+    def _slot(self, k: int) -> Any:
+        """The number of the thread's column `k` among those of the block."""
+        return arith.addi(self.lane, index(k * WARP)) if k else self.lane
 
     def leave_cluster(self) -> None:
         """After the last reduction: wait until no block reads the shared memory of another."""
         if self.plan.cluster > 1:
             cluster_barrier()
 
-    def _together(self, value: Any, name: str) -> Any:
-        """Combine the partial results of the block for the column, in each of its threads."""
+    def _together(self, values: list[Any], name: str, alone: bool) -> list[Any]:
+        """Combine the partial results of the block for the columns, in each of its threads.
+
+        With `alone`, only in those of its first warp.
+        """
         if self.plan.parts == 1:
-            return value
-        room = self.rooms[str(value.type)]
+            return values
+        room = self.rooms[str(values[0].type)]
+        columns = self.plan.block_columns
         barrier()  # others may still read the previous contents
-        slot = arith.addi(arith.muli(self.warp, index(WARP)), self.lane)
-        memref.store(value, room, [slot])
+        start = arith.muli(self.warp, index(columns))
+        for k, value in enumerate(values):
+            memref.store(value, room, [arith.addi(start, self._slot(k))])
         barrier()
-        partials = [
-            memref.load(room, [arith.addi(self.lane, index(k * WARP))])
-            for k in range(self.plan.parts)
-        ]
-        return reduce_tree(partials, combiner(name))
+
+        def combined() -> list[Any]:
+            slots = [self._slot(k) for k in range(len(values))]
+            partials = [
+                [
+                    memref.load(room, [shifted(slot, part * columns)])
+                    for part in range(self.plan.parts)
+                ]
+                for slot in slots
+            ]
+            return [reduce_tree(parts, combiner(name)) for parts in partials]
+
+        return _in_threads(is_equal(self.warp, index(0)), combined, values) if alone else combined()
 
     def _store(self, elements: Elements, values: list[list[Any]], bases: list[Any]) -> None:
         for i, points in enumerate(values):
@@ -306,10 +385,42 @@ class ColumnReduceCode(ElementwiseCode):
             self._remember(elements, operand, points)
 
 
+def _in_threads(
+    condition: Any, compute: Callable[[], list[Any]], otherwise: list[Any]
+) -> list[Any]:
+    """The values of `compute` in threads where the condition holds, `otherwise` in others."""
+    op = scf.IfOp(condition, [value.type for value in otherwise], has_else=True)
+    with ir.InsertionPoint(op.then_block):
+        scf.YieldOp(compute())
+    with ir.InsertionPoint(op.else_block):
+        scf.YieldOp(otherwise)
+    return list(op.results)
+
+
+def _only_stored(nests: Sequence[LoopNest], rank: int) -> set[Any]:
+    """The reductions whose results no op up to the last reduction reads."""
+    read = {
+        buffer_root(value)
+        for nest in nests
+        for value in list(nest.generic.op.operands)[: nest.generic.num_inputs]
+    }
+    return {
+        nest.generic.op
+        for nest in nests
+        if along_row(nest, rank)
+        and not any(
+            buffer_root(value) in read
+            for value in list(nest.generic.op.operands)[nest.generic.num_inputs :]
+        )
+    }
+
+
 def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadPosition) -> None:
     """Emit the reductions in all threads of a column, and the ops after them in one."""
     flat = kernel.flat_buffers(lambda value: value)
-    code = ColumnReduceCode(plan, position, kernel.grid_rank, kernel.shared)
+    shared_nests = kernel.loop_nests[: plan.shared_ops]
+    only_stored = _only_stored(shared_nests, kernel.grid_rank)
+    code = ColumnReduceCode(plan, position, kernel.grid_rank, kernel.shared, only_stored)
     code.reserve(kernel.loop_nests)
     counters = split(code.column, kernel.grid)
     mapping: dict[Any, Any] = {}
@@ -326,4 +437,8 @@ def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadP
             kernel.emit_op(op, flat, mapping, emit_nest)
 
 
-COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns)
+def _tiles(kernel: DeviceKernel, plan: ColumnReducePlan) -> list[BlockDim] | None:
+    return adjacent_points(kernel.grid, plan.block_columns)
+
+
+COLUMN_REDUCE = Strategy("column_reduce", match_columns, plan_columns, emit_columns, _tiles)

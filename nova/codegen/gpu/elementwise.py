@@ -169,14 +169,14 @@ class ElementwiseCode:
 
         def iteration(iv: Any, values: list[Any]) -> list[Any]:
             where, inner_ivs = self._inside(nest, loops[0], iv, bases, ivs)
-            initial = _grouped(cascade.fresh(values) if separate else values, self.count)
+            initial = grouped(cascade.fresh(values) if separate else values, self.count)
             results = self._reduce(elements, loops[1:], where, initial, inner_ivs)
             flat = [value for total in results for value in total]
             return cascade.combined(values, flat) if separate else flat
 
         flat = [value for total in totals for value in total]
         terms = 1 if separate else inner
-        return _grouped(
+        return grouped(
             cascade.emit_loop(size, 1, flat, iteration, terms_per_iteration=terms), self.count
         )
 
@@ -330,5 +330,6 @@ def _begin(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:
     return bases
 
 
-def _grouped(values: list[Any], size: int) -> list[list[Any]]:
+def grouped(values: list[Any], size: int) -> list[list[Any]]:
+    """Lists of `size` values: those of the points of each output."""
     return [values[i : i + size] for i in range(0, len(values), size)]

@@ -15,6 +15,7 @@ from nova.codegen.gpu.device_kernel import SHARED_LIMIT, DeviceKernel, is_tile_l
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, widest_vector
 from nova.codegen.gpu.rowwise_plan import SHORT
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.rounding import round_up
 from nova.core.sizes import ceildiv, is_multiple
 from nova.ir.bindings import arith
@@ -113,4 +114,8 @@ def emit_elementwise(kernel: DeviceKernel, plan: ElementwisePlan, position: Thre
         emit_points()
 
 
-ELEMENTWISE = Strategy("elementwise", match_elementwise, plan_elementwise, emit_elementwise)
+def _tiles(kernel: DeviceKernel, plan: ElementwisePlan) -> list[BlockDim] | None:
+    return adjacent_points(kernel.grid, plan.threads * (plan.vector.width if plan.vector else 1))
+
+
+ELEMENTWISE = Strategy("elementwise", match_elementwise, plan_elementwise, emit_elementwise, _tiles)

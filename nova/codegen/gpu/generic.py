@@ -33,6 +33,7 @@ from nova.codegen.gpu.block_ops import (
 from nova.codegen.gpu.device_kernel import DeviceKernel, computes_scalars
 from nova.codegen.gpu.hazards import Hazards
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.rounding import round_up
 from nova.core.sizes import at_most
 from nova.ir.bindings import arith, ir, memref, scf
@@ -364,7 +365,11 @@ def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPositi
                 clone_into(op, mapping)
 
 
-GENERIC = Strategy("generic", match_generic, plan_generic, emit_generic)
+def _tiles(kernel: DeviceKernel, plan: GenericPlan) -> list[BlockDim] | None:
+    return adjacent_points(kernel.grid, 1)
+
+
+GENERIC = Strategy("generic", match_generic, plan_generic, emit_generic, _tiles)
 
 
 def _has_single_point(nest: LoopNest, grid_rank: int) -> bool:

@@ -104,6 +104,26 @@ def barrier() -> None:
     gpu.barrier()
 
 
+# --- dependent launches (Hopper) ------------------------------------------------------------------
+
+
+def start_dependents() -> None:
+    """Let the launches after this one start, once all of its blocks have come here."""
+    _run("griddepcontrol.launch_dependents;")
+
+
+def wait_for_launches() -> None:
+    """Wait until the launches before this one have ended, and see what they wrote.
+
+    A kernel touches no memory that other kernels write before it.
+    """
+    _run("griddepcontrol.wait;")
+
+
+def _run(instruction: str) -> None:
+    llvm.inline_asm(None, [], instruction, "~{memory}", has_side_effects=True)
+
+
 # --- matrices of a warp -------------------------------------------------------------------------
 
 

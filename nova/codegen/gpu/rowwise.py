@@ -40,6 +40,7 @@ from nova.codegen.gpu.rowwise_plan import (
     row_key,
 )
 from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import index
@@ -362,4 +363,8 @@ def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition)
     code.finish()
 
 
-ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows)
+def _tiles(kernel: DeviceKernel, plan: RowwisePlan) -> list[BlockDim] | None:
+    return adjacent_points(kernel.grid, plan.rows_per_block)
+
+
+ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows, _tiles)

@@ -123,7 +123,7 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
     """
     nests, rank = kernel.loop_nests, kernel.grid_rank
     rows, length = kernel.num_points, match.length
-    width = _vector_width(nests, rank, length)
+    width = row_vector_width(nests, rank, length)
     live_rows = _max_live_rows(nests, rank)
     vectors = -(-match.longest // width)
     elements = min(_MAX_ELEMENTS, max(width, _MAX_LIVE_ELEMENTS // max(1, live_rows)))
@@ -233,7 +233,7 @@ def _is_same(first: Key, second: Key) -> bool:
     return first[0] == second[0] and same_shape(*numbers)
 
 
-def _vector_width(nests: Sequence[LoopNest], rank: int, length: Extent) -> int:
+def row_vector_width(nests: Sequence[LoopNest], rank: int, length: Extent) -> int:
     """Adjacent elements per thread: as many as one access moves."""
     elements, steps = [], [length]
     for nest in nests:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from nova.codegen.common.footprint import Footprint
 from nova.codegen.gpu.attention.decode import DECODE_ATTENTION, DecodePlan
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
@@ -20,10 +21,13 @@ from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
 from nova.codegen.gpu.gemv import GEMV
 from nova.codegen.gpu.generic import GENERIC
+from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
+from nova.codegen.gpu.row_reduce import ROW_REDUCE
 from nova.codegen.gpu.rowwise import ROWWISE
 from nova.codegen.gpu.rowwise_plan import RowwisePlan
-from nova.codegen.gpu.scatter import SCATTER
+from nova.codegen.gpu.scatter.kernel import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
+from nova.codegen.gpu.tasks.block_tiles import block_footprint
 from nova.codegen.gpu.transpose_tile import TRANSPOSE_TILE
 from nova.codegen.gpu.wgmma.kernel import WGMMA_GEMM, WgmmaKernelPlan
 from nova.codegen.gpu.wgmma_attention.kernel import WGMMA_ATTENTION, WgmmaAttentionKernel
@@ -31,6 +35,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import gpu
 from nova.ir.index import index
+from nova.ir.symbolic.size_table import active_table, typical
 from nova.ir.symbolic.size_values import load_size
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
@@ -43,6 +48,7 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     TRANSPOSE_TILE,
     SCATTER,
     COLUMN_REDUCE,
+    ROW_REDUCE,
     ROWWISE,
     ELEMENTWISE,
     GENERIC,
@@ -75,6 +81,16 @@ class DeviceSchedule:
                 return selected
         raise AssertionError("the last strategy has a plan for every kernel")
 
+    def footprint(self) -> Footprint | None:
+        """What the blocks of the launch touch; None with symbolic sizes, and without blocks.
+
+        To be called before `emit`, after which the ops are erased.
+        """
+        if self.kernel.is_empty or active_table() is not None:
+            return None
+        dims = self.selected.tiles(self.kernel)
+        return block_footprint(self.kernel, typical(self.selected.plan.blocks), dims)
+
     def emit(self) -> LaunchShape:
         """Emit the launch at the insertion point; an empty grid is not launched at all."""
         if self.kernel.is_empty:
@@ -89,6 +105,10 @@ class DeviceSchedule:
         )
         body = launch.regions[0].blocks[0]
         with ir.InsertionPoint(body):
+            if self.kernel.target.has_clusters:
+                # First of all: a launch that starts now is not waited for by its own dependents.
+                start_dependents()
+                wait_for_launches()
             position = ThreadPosition(body.arguments[0], body.arguments[3], plan.threads)
             self.selected.emit(self.kernel, position)
             gpu.TerminatorOp()

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.tasks.block_tiles import BlockDim
 from nova.ir.symbolic.size_table import Extent, typical
 
 FEW_BLOCKS = 64
@@ -56,12 +57,14 @@ class Strategy(Generic[_Match, _Plan]):
            strategies for different architectures can share it.
     plan   the launch: tiles, threads and memory, for the kernel's target; None where none fits.
     emit   the code of a thread, at the insertion point inside the launch.
+    tiles  the points of the grid that each block computes; None where blocks share them.
     """
 
     name: str
     match: Callable[[DeviceKernel], _Match | None]
     plan: Callable[[DeviceKernel, _Match], _Plan | None]
     emit: Callable[[DeviceKernel, _Plan, ThreadPosition], None]
+    tiles: Callable[[DeviceKernel, _Plan], list[BlockDim] | None] | None = None
 
     def select(self, kernel: DeviceKernel) -> SelectedStrategy | None:
         """The strategy with its plan for a kernel, if it has one."""
@@ -80,3 +83,7 @@ class SelectedStrategy:
     def emit(self, kernel: DeviceKernel, position: ThreadPosition) -> None:
         """Emit the code of a thread."""
         self.strategy.emit(kernel, self.plan, position)
+
+    def tiles(self, kernel: DeviceKernel) -> list[BlockDim] | None:
+        """How blocks divide the grid."""
+        return None if self.strategy.tiles is None else self.strategy.tiles(kernel, self.plan)

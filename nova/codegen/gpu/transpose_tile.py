@@ -29,6 +29,7 @@ from nova.codegen.gpu.block_ops import (
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
+from nova.codegen.gpu.tasks.block_tiles import BlockDim
 from nova.core.sizes import ceildiv
 from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root
@@ -205,8 +206,16 @@ def emit_transpose_tile(
     code.emit(ops, {})
 
 
+def _tiles(kernel: DeviceKernel, plan: TransposeTilePlan) -> list[BlockDim] | None:
+    if not all(isinstance(size, int) for size in plan.grid):
+        return None
+    square = (plan.across, len(plan.grid) - 1)
+    sizes = enumerate(map(typical, plan.grid))
+    return [BlockDim(i, n, min(n, _SIDE) if i in square else 1) for i, n in sizes]
+
+
 TRANSPOSE_TILE = Strategy(
-    "transpose_tile", match_transposes, plan_transpose_tiles, emit_transpose_tile
+    "transpose_tile", match_transposes, plan_transpose_tiles, emit_transpose_tile, _tiles
 )
 
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
+from nova.artifact.device_launch import DeviceLaunch, TensorMapSpec
 from nova.artifact.symbolic import SIZE_BYTES, Placeholders
-from nova.artifact.tables import (
-    BufferSpec,
-    DeviceLaunch,
-    KernelSpec,
-    LaunchSpec,
-    Tables,
-    TensorMapSpec,
-)
+from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables
+from nova.artifact.tilings import DEVICE_TASK_NS, OperandRange, Tiling
 from nova.artifact.write import Variant
+from nova.codegen.common.footprint import load_footprint
 from nova.codegen.common.size_loads import symbolic_numbers
 from nova.compiler.hybrid.copies import Step
 from nova.compiler.hybrid.split import join_host, pinned_functions
@@ -28,7 +25,7 @@ from nova.compiler.tables import Constants, HostReader, Program, control_spec, l
 from nova.core.records import record
 from nova.core.sizes import Size
 from nova.errors import LoweringError
-from nova.ir.attributes import FLOPS, SIZE_VALUES, TENSOR_MAPS
+from nova.ir.attributes import CORE, DEPENDENT, FLOPS, INS, SIZE_VALUES, TENSOR_MAPS, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
 from nova.ir.control_flow.functions import control_functions, host_functions, is_control
@@ -164,7 +161,7 @@ class _HostTables:
                     launch = LaunchSpec(number, self.reader.operands(call), Kernel(function).ins)
                 else:
                     buffers = (_buffer_of(self.reader, operands, parameter) for parameter in order)
-                    launch = LaunchSpec(number, tuple(buffers), 0)
+                    launch = LaunchSpec(number, tuple(buffers), _count_reads(function, order))
                 self.launches.append(launch)
             if self.has_host:
                 inputs = Kernel(function).ins
@@ -203,6 +200,35 @@ def _buffer_of(reader: HostReader, operands: list[Any], parameter: _Parameter) -
     if parameter.is_size:
         return reader.add(BufferSpec("sizes", parameter.number * SIZE_BYTES, SIZE_BYTES))
     return reader.buffer(operands[parameter.number])
+
+
+def _count_reads(function: Any, parameters: list[_Parameter]) -> int:
+    """The parameters before the first one that the kernel writes: those after `nova.ins`."""
+    ins = INS.find(function)
+    if ins is None:  # a launch that was written by hand does not say what it writes
+        return 0
+    writes = (i for i, p in enumerate(parameters) if not p.is_size and p.number >= ins)
+    return next(writes, len(parameters))
+
+
+def _tiling(function: Any, parameters: list[_Parameter], blocks: int) -> Tiling | None:
+    """The tiles of a launch, one for each block; None where the kernel does not say them."""
+    if not WRITES.has(function):
+        return None
+    footprint = load_footprint(function)
+    if footprint.tiles != blocks:
+        return None
+    operands: dict[int, int] = {}
+    for operand, parameter in enumerate(parameters):
+        operands.setdefault(parameter.number, operand)
+    ranges = tuple(
+        OperandRange(operands[number], writes, r.low, r.high, r.strides)
+        for writes, arguments in ((False, footprint.reads), (True, footprint.writes))
+        for number, byte_ranges in enumerate(arguments)
+        if number in operands
+        for r in byte_ranges
+    )
+    return Tiling(footprint.grid, footprint.tile, ranges, DEVICE_TASK_NS)
 
 
 def _loop_of(loop: Any) -> tuple[Any, Any]:
@@ -250,17 +276,28 @@ def _launch_of(
     maps = _tensor_maps(function, parameters, sizes)
     flops = _flops(function) if flops is None else flops
     grid = launch.grid
+    tiling = None
     if sizes is not None and blocks is not None:
         grid = sizes.short(blocks), 1, 1
+    else:
+        tiling = _tiling(function, parameters, prod(grid))
     spec = KernelSpec(
         name=function.name.value,
         symbol=launch.symbols[1],
-        grid=1,
+        grid=1 if tiling is None else tiling.tiles,
         core="device",
         flops=_placed(flops, sizes),
         bytes=moved_bytes(function) if moved is None else _placed(moved, sizes),
         location=location_text(function.location),
-        device=DeviceLaunch(grid, launch.block, launch.shared, maps),
+        device=DeviceLaunch(
+            grid,
+            launch.block,
+            launch.shared,
+            maps,
+            core=CORE.find(function) or "vector",
+            dependent=DEPENDENT.has(function),
+        ),
+        tiling=tiling,
     )
     return spec, parameters, flops
 

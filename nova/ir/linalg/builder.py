@@ -22,6 +22,7 @@ from nova.ir.dialect import create_barrier
 from nova.ir.index import index as index_value
 from nova.ir.linalg.loops import LoopBuilder
 from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
+from nova.ir.linalg.packed_blocks import BlockBuilder
 from nova.ir.linalg.scalar import Body, Scalar
 from nova.ir.symbolic.size_table import representative
 from nova.ir.types import dense, element_type, tensor_type
@@ -50,7 +51,7 @@ class Operand:
         return self.type.dtype
 
 
-class LinalgBuilder(LoopBuilder):
+class LinalgBuilder(LoopBuilder, BlockBuilder):
     """Emits linalg on tensors at the current insertion point."""
 
     # --- values -----------------------------------------------------------------------------
@@ -62,6 +63,10 @@ class LinalgBuilder(LoopBuilder):
     def constant(self, array: np.ndarray, type_: TensorType) -> Operand:
         """A constant tensor."""
         return Operand(arith.ConstantOp(tensor_type(type_), dense(array, type_)).result, type_)
+
+    def operand(self, value: Any, type_: TensorType) -> Operand:
+        """A value with its type."""
+        return Operand(value, type_)
 
     def fill(self, type_: TensorType, value: Any) -> Any:
         """A destination filled with a scalar."""

@@ -200,6 +200,10 @@ class Body:
             return Scalar(arith.trunci(target, x.value), dtype, self)
         return Scalar(x.value, dtype, self)
 
+    def bitcast(self, x: Scalar, dtype: DType) -> Scalar:
+        """The bits of x as a number of another dtype of the same width."""
+        return Scalar(arith.bitcast(element_type(dtype), x.value), dtype, self)
+
     def _saturating_int(self, x: Scalar) -> Scalar:
         # fptosi out of range is poison: clamp first. The largest float below 2**63 is exact.
         top = 9223371487098961920.0 if x.dtype is f32 else 9223372036854774784.0

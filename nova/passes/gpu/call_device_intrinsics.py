@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from nova.codegen.common.intrinsics import call_intrinsic
 from nova.codegen.gpu.ptx_ops import narrow_pair
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, vector
 from nova.ir.gpu_bindings import llvm
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
+from nova.passes.gpu.rounded_results import is_rounded_later
 
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
@@ -24,13 +26,6 @@ _INTRINSICS = {
     "math.sqrt": "llvm.sqrt",
     "math.trunc": "llvm.trunc",
 }
-
-_FOLLOWED = {
-    f"arith.{name}"
-    for name in ("addf", "subf", "mulf", "divf", "negf", "select", "maximumf", "minimumf")
-}
-_MAX_FOLLOWED = 32
-"""Ops on f32 between a quotient and the roundings that it is used for."""
 
 
 @record
@@ -49,7 +44,7 @@ class CallDeviceIntrinsics(Pass):
 
     def run(self, module: ir.Module) -> None:
         for op in find_ops(module, "arith.divf"):
-            if isinstance(op.results[0].type, ir.F32Type) and _is_rounded_later(op):
+            if isinstance(op.results[0].type, ir.F32Type) and is_rounded_later(op):
                 with op.location, ir.InsertionPoint(op):
                     quotient = llvm.inline_asm(
                         op.results[0].type, list(op.operands), "div.full.f32 $0, $1, $2;", "=f,f,f"
@@ -59,51 +54,15 @@ class CallDeviceIntrinsics(Pass):
         for op in find_ops(module, *_INTRINSICS, "arith.truncf"):
             with op.location, ir.InsertionPoint(op):
                 if op.name in _INTRINSICS:
-                    result = _call(_INTRINSICS[op.name], op.results[0].type, list(op.operands))
+                    result = call_intrinsic(
+                        _INTRINSICS[op.name], [op.results[0].type], op.operands
+                    )[0]
                 elif _rounds_to_bf16(op):
                     result = _round_to_bf16(op.operands[0])
                 else:
                     continue
             op.results[0].replace_all_uses_with(result)
             op.erase()
-
-
-def _call(name: str, type_: Any, operands: list[Any]) -> Any:
-    return ir.Operation.create(
-        "llvm.call_intrinsic",
-        results=[type_],
-        operands=operands,
-        attributes={
-            "intrin": ir.StringAttr.get(name),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
-            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        },
-    ).results[0]
-
-
-def _is_rounded_later(op: Any) -> bool:
-    """Whether everything that depends on a result, in f32, is rounded to a 16-bit float."""
-    waiting, visited = [op], set()
-    while waiting:
-        op = waiting.pop()
-        if op in visited:
-            continue
-        visited.add(op)
-        users = [use.owner.operation for use in op.results[0].uses]
-        if not users or len(visited) > _MAX_FOLLOWED:
-            return False
-        for user in users:
-            if user.name in _FOLLOWED and isinstance(user.results[0].type, ir.F32Type):
-                waiting.append(user)
-            elif not _rounds_to_16_bits(user):
-                return False
-    return True
-
-
-def _rounds_to_16_bits(op: Any) -> bool:
-    if op.name == "llvm.inline_asm":
-        return op.attributes["asm_string"].value.startswith("cvt.rn.bf16x2.f32")
-    return op.name == "arith.truncf" and isinstance(op.results[0].type, ir.F16Type | ir.BF16Type)
 
 
 def _rounds_to_bf16(op: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nova.codegen.common.footprint import store_footprint
 from nova.codegen.common.size_loads import (
     check_constants,
     computes_size,
@@ -18,7 +19,7 @@ from nova.core.records import record
 from nova.core.sizes import Size
 from nova.core.targets import Target, parse_target
 from nova.errors import LoweringError, SymbolicSizeError
-from nova.ir.attributes import CONTAINER_MODULE, LAUNCH, SYMBOLIC
+from nova.ir.attributes import CONTAINER_MODULE, DEPENDENT, LAUNCH, SYMBOLIC
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.context import load_device_dialects
@@ -43,7 +44,10 @@ class LowerDeviceKernels(Pass):
 
     The kernel's attribute `nova.launch` has the blocks, the threads of a block and the bytes of
     shared memory, `nova.flops` its floating-point operations, which traces report; a kernel without
-    work has no launch, and 0 blocks. `nova.min_blocks_per_sm` is
+    work has no launch, and 0 blocks. `nova.core` says whether its code has matrix instructions, and
+    `nova.loops`, `nova.tile`, `nova.reads` and `nova.writes` what each block touches: a tile is a
+    block. On Hopper and later every thread begins with `griddepcontrol`, so that a launch may start
+    before the one before it has ended (`nova.dependent`). `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
     bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
     cores. `gpu_gemm` and `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs
@@ -142,7 +146,9 @@ class LowerDeviceKernels(Pass):
         set_argument_types(kernel, [])
 
     def _emit_launch(self, kernel: Any, target: Target) -> None:
-        from nova.codegen.gpu.schedule import DeviceSchedule  # loads the device dialects
+        # they load the device dialects
+        from nova.codegen.gpu.schedule import DeviceSchedule
+        from nova.codegen.gpu.tasks.block_tiles import uses_tensor_cores
 
         old = [op.operation for op in kernel.entry_block.operations]
         returned = old.pop()
@@ -155,6 +161,7 @@ class LowerDeviceKernels(Pass):
             gpu_gemm=self.gpu_gemm,
             gpu_attention=self.gpu_attention,
         )
+        footprint = schedule.footprint()
         with ir.InsertionPoint(returned), kernel.location:
             shape = schedule.emit()
         flops = sum(GenericOp(op).flops for op in ops if is_generic_op(op))
@@ -163,6 +170,10 @@ class LowerDeviceKernels(Pass):
         view = Kernel(kernel)
         view.flops = typical(flops)
         view.launch = (typical(shape.blocks), shape.threads, shape.shared)
+        DEPENDENT.set(kernel, target.has_clusters)
+        view.core = "matrix" if uses_tensor_cores(kernel) else "vector"
+        if footprint is not None:
+            store_footprint(kernel, footprint)
         if shape.min_blocks_per_sm:
             view.min_blocks_per_sm = shape.min_blocks_per_sm
         if shape.cluster > 1:

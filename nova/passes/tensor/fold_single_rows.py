@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nova.core.records import record
-from nova.ir.bindings import ir, tensor
-from nova.ir.linalg.ops import contract
+from nova.ir.bindings import ir
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
+from nova.passes.tensor.fold_unit_contract_dims import drop_loops, read_loops
 
 _SHORTEST = 128
 """Rows and columns from which the device streams a matrix (nova/codegen/gpu/gemv.py)."""
@@ -31,34 +31,11 @@ class FoldSingleRows(Pass):
 
 
 def _fold(op: Any) -> None:
-    maps = [m.value for m in op.attributes["indexing_maps"]]
-    accesses = [[ir.AffineDimExpr(e).position for e in m.results] for m in maps]
-    sizes: dict[int, int] = {}
-    for value, access in zip(op.operands, accesses, strict=True):
-        if not value.type.has_static_shape:
-            return
-        sizes.update(zip(access, value.type.shape, strict=True))
-    dropped = _single_rows(accesses, sizes)
-    if not dropped:
+    if (loops := read_loops(op)) is None:
         return
-    numbers = {dim: i for i, dim in enumerate(d for d in sorted(sizes) if d not in dropped)}
-    new_maps = [
-        ir.AffineMap.get(
-            len(numbers), 0, [ir.AffineDimExpr.get(numbers[d]) for d in access if d in numbers]
-        )
-        for access in accesses
-    ]
-    with ir.InsertionPoint(op), op.location:
-        operands = [
-            _collapsed(value, [d in dropped for d in access])
-            for value, access in zip(op.operands, accesses, strict=True)
-        ]
-        result = contract(*operands, new_maps)
-        type_ = op.results[0].type
-        groups = _groups([d in dropped for d in accesses[2]])
-        result = tensor.expand_shape(type_, result, groups, [], list(type_.shape))
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+    accesses, sizes = loops
+    if rows := _single_rows(accesses, sizes):
+        drop_loops(op, accesses, sizes, rows)
 
 
 def _single_rows(accesses: list[list[int]], sizes: dict[int, int]) -> set[int]:
@@ -72,24 +49,3 @@ def _single_rows(accesses: list[list[int]], sizes: dict[int, int]) -> set[int]:
         return set()
     is_large = min(sizes[columns[0]], sizes[sums[0]]) >= _SHORTEST
     return rows if is_large and all(sizes[d] == 1 for d in rows) else set()
-
-
-def _collapsed(value: Any, dropped: list[bool]) -> Any:
-    """The tensor without the dims that are dropped, all of which have one element."""
-    if not any(dropped):
-        return value
-    shape = [n for n, drop in zip(value.type.shape, dropped, strict=True) if not drop]
-    type_ = ir.RankedTensorType.get(shape, value.type.element_type)
-    return tensor.collapse_shape(type_, value, _groups(dropped))
-
-
-def _groups(dropped: list[bool]) -> list[list[int]]:
-    """The dims of each remaining dim: dropped ones belong to the next, or to the last."""
-    groups: list[list[int]] = []
-    start = 0
-    for dim, drop in enumerate(dropped):
-        if not drop:
-            groups.append(list(range(start, dim + 1)))
-            start = dim + 1
-    groups[-1].extend(range(start, len(dropped)))
-    return groups

@@ -11,7 +11,15 @@ from typing import Any, ClassVar
 
 from nova.core.dtypes import TensorType, accumulator
 from nova.core.records import record
-from nova.ir.attention_ops import AXES, OPERANDS, RESULTS, ROLES, emit_attention
+from nova.ir.attention_ops import (
+    AXES,
+    OPERANDS,
+    RESULTS,
+    ROLES,
+    emit_attention,
+    splits_gradient,
+)
+from nova.ir.attributes import DEVICE
 from nova.ir.bindings import ir
 from nova.ir.dialect import create_op, full_name, op_type
 from nova.ir.types import nova_type, tensor_type
@@ -19,6 +27,7 @@ from nova.ir.walk import function_ops
 from nova.ops import OPS
 from nova.passes.base import Pass
 from nova.passes.tensor.attention_views import fold_views
+from nova.passes.tensor.joined_gradients import JoinedGradients, match_joined_gradients
 
 _RESULT, _LOGSUMEXP, _GRADIENT = map(
     full_name, ("scaled_dot_product_attention", "attention_logsumexp", "attention_gradient")
@@ -33,10 +42,13 @@ class FormAttention(Pass):
     The result and the logsumexp of the same queries and keys become one op, and so do the gradients
     of q, k and v. Operands are read in place: slices, reshapes, transposes and broadcasts become
     indexing maps. A transposed result is written in that order, features innermost. Results have
-    the accumulator's type, and are rounded afterwards.
+    the accumulator's type, and are rounded afterwards. With `pack`, for a device, gradients of q, k
+    and v that the program joins, as it does where a matmul computes all three, are written into one
+    tensor.
     """
 
     name: ClassVar[str] = "form-attention"
+    pack: bool = False
 
     def run(self, module: ir.Module) -> None:
         for names in (_FORWARD, _BACKWARD):
@@ -46,7 +58,12 @@ class FormAttention(Pass):
                     groups.setdefault(_key(op), []).append(op)
             for ops in groups.values():
                 with ir.InsertionPoint(ops[0]), ops[0].location:
-                    _AttentionBuilder(ops).form()
+                    builder = _AttentionBuilder(ops)
+                    joined = builder.joined() if self.pack else None
+                    if joined is None:
+                        builder.form()
+                    else:
+                        builder.form_packed(joined)
 
 
 def _key(op: Any) -> tuple[Any, ...]:
@@ -86,10 +103,7 @@ class _AttentionBuilder:
         self.sizes = (*self.batch, q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
 
     def form(self) -> None:
-        operands = [
-            fold_views(value, self._loops(n, nova_type(value.type).shape), self.sizes)
-            for n, value in self.operands.items()
-        ]
+        operands = self._folded_operands()
         orders = {n: self._order(n) for n in RESULTS[self.name]}
         results = []
         for n, order in orders.items():
@@ -107,6 +121,44 @@ class _AttentionBuilder:
             _replace(op, _narrowed(value, nova_type(op.results[0].type)), orders[n])
         for op in self.ops:
             op.erase()
+
+    def joined(self) -> JoinedGradients | None:
+        """The join of the gradients, if it is their only use, and if one op computes them."""
+        if self.name != "attend_gradient" or DEVICE.has(self.ops[0].parent):
+            return None
+        if splits_gradient(self.sizes):
+            return None
+        return match_joined_gradients({_result_name(op): op for op in self.ops})
+
+    def form_packed(self, joined: JoinedGradients) -> None:
+        """One tensor with an axis for q, k and v before the axes that the join merges."""
+        results = []
+        for number, n in enumerate(RESULTS[self.name]):
+            loops = self._all_loops(n)
+            dims: list[Any] = [ir.AffineDimExpr.get(loops[axis]) for axis in joined.order]
+            dims.insert(joined.axis, ir.AffineConstantExpr.get(number))
+            type_ = tensor_type(TensorType(joined.shape, self.dtype), dialect=True)
+            results.append((type_, ir.AffineMap.get(len(self.sizes), 0, dims)))
+        packed, *_ = emit_attention(
+            self.name,
+            self._folded_operands(),
+            results,
+            causal=self.causal,
+            scale=self.scale,
+            packed=True,
+        )
+        target = nova_type(joined.join.results[0].type)
+        value = _narrowed(packed, target)
+        value = create_op(OPS["reshape"], [value], target, {"shape": target.shape})
+        joined.join.results[0].replace_all_uses_with(value)
+        for op in (joined.join, *joined.views, *self.ops):
+            op.erase()
+
+    def _folded_operands(self) -> list[tuple[Any, Any]]:
+        return [
+            fold_views(value, self._loops(n, nova_type(value.type).shape), self.sizes)
+            for n, value in self.operands.items()
+        ]
 
     def _loops(self, name: str, shape: Sequence[int]) -> list[int | None]:
         """The loop of each axis of an operand; None where it is broadcast."""

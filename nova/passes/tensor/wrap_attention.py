@@ -9,20 +9,19 @@ from nova.core.records import record
 from nova.ir.attention_ops import (
     OPERANDS,
     OPS,
+    PACKED,
     RESULTS,
     ROLES,
     AttentionKind,
     emit_point,
     loop_sizes,
+    splits_gradient,
 )
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir, tensor
 from nova.ir.linalg.ops import generic_op, yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass
-
-_FEW, _LONG = 8, 256
-"""With fewer batches and more rows than this, a gradient is cut along its rows as well."""
 
 
 @record
@@ -32,8 +31,8 @@ class WrapAttention(Pass):
     Its loops and maps are those of the op; unused results are dropped. The parallel loops are
     tiled: for the result, batches and rows. The gradients are computed together, by batches,
     because they share most of the work; with few batches of many rows those of k and v are one op,
-    by their rows, and that of q is another. Runs after elementwise fusion, which could otherwise
-    change the generic.
+    by their rows, and that of q is another. Packed gradients are one result. Runs after elementwise
+    fusion, which could otherwise change the generic.
     """
 
     name: ClassVar[str] = "wrap-attention"
@@ -51,11 +50,13 @@ class WrapAttention(Pass):
 
 def _structure(op: Any) -> None:
     name = op.name.removeprefix("nova.")
+    if PACKED in op.attributes:
+        _generic(op, name, list(RESULTS[name]), "")
+        return
     used = [n for n, r in zip(RESULTS[name], op.results, strict=True) if any(True for _ in r.uses)]
-    *batch, rows, keys, _, _ = loop_sizes(op)
     if name == "attend":
         parts = [(used, "if")] if used else []
-    elif prod(batch) < _FEW and max(rows, keys) > _LONG:
+    elif splits_gradient(loop_sizes(op)):
         parts = [([n for n in used if n == "q"], "i"), ([n for n in used if n != "q"], "j")]
     else:
         parts = [(used, "")]
@@ -67,7 +68,8 @@ def _structure(op: Any) -> None:
 def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
     sizes = loop_sizes(op)
     batch = len(sizes) - len(ROLES)
-    values = [op.results[RESULTS[name].index(n)] for n in results]
+    packed = PACKED in op.attributes
+    values = [op.results[RESULTS[name].index(n)] for n in (results[:1] if packed else results)]
     operands = list(op.operands)
     maps = list(op.attributes["maps"])
     out_maps = [maps[len(operands) + RESULTS[name].index(n)] for n in results]
@@ -76,7 +78,7 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
         [v.type for v in values],
         operands,
         [tensor.empty(list(v.type.shape), v.type.element_type) for v in values],
-        [m.value for m in (*maps[: len(operands)], *out_maps)],
+        [m.value for m in (*maps[: len(operands)], *out_maps[: len(values)])],
         iterators,
     )
     *_, rows, keys, inner, outer = sizes
@@ -94,7 +96,8 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
     block = generic.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
         arguments = list(block.arguments)[: len(operands)]
-        point = emit_point(attention, arguments, values[0].type.element_type)
+        element = values[0].type.element_type
+        point = emit_point(attention, arguments, element, out_maps if packed else ())
         yield_op([point] * len(values))
     for value, result in zip(values, generic.results, strict=True):
         value.replace_all_uses_with(result)

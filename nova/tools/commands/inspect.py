@@ -166,7 +166,7 @@ def _tasks(description: dict[str, Any]) -> Table:
 def _kernels(variant: dict[str, Any]) -> Table:
     header = ("kernel", "core", "tiles", "flops", "bytes", "launches", "line")
     rows = [
-        (k["name"], k["core"], _tiles(k), k["flops"], k["bytes"], k["launches"], k["location"])
+        (k["name"], _core(k), _tiles(k), k["flops"], k["bytes"], k["launches"], k["location"])
         for k in variant["kernels"]
     ]
     return Table(f"kernels for {variant['target']}{_at_sizes(variant)}", header, rows)
@@ -179,6 +179,12 @@ def _at_sizes(variant: dict[str, Any]) -> str:
         return ""
     text = ", ".join(f"{name}={size}" for name, size in sizes.items())
     return f", at the representative sizes {text}"
+
+
+def _core(kernel: dict[str, Any]) -> str:
+    """The core type of a kernel; of a device with the cores of it that the kernel uses."""
+    device = kernel["device"]
+    return str(kernel["core"]) if device is None else f"{kernel['core']} {device['core']}"
 
 
 def _tiles(kernel: dict[str, Any]) -> str:

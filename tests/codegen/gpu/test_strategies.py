@@ -57,6 +57,7 @@ PROGRAMS: dict[str, Program] = {
     "transpose_tile": (lambda x, y: x.T + y, [_array(128, 300), _array(300, 128)]),
     "scatter": (_embedding_gradient, [_array(500, 64), np.zeros(128, "i8"), _array(128, 64)]),
     "column_reduce": (lambda x: nova.sum(x, axis=0), [_array(64, 8192)]),
+    "row_reduce": (lambda x: nova.logsumexp(x, axis=1), [_array(264, 33_000)]),
     "rowwise": (nova.softmax, [_array(300, 1000)]),
     "elementwise": (nova.exp, [_array(64, 300)]),
     "generic": (lambda x: nova.argmax(x, axis=1), [_array(64, 2000)]),

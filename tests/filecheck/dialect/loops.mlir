@@ -253,3 +253,41 @@ func.func @searchsorted(%arg0: tensor<3xf32>, %arg1: tensor<2x2xf32>) -> tensor<
   %0 = "nova.searchsorted"(%arg0, %arg1) {right = true} : (tensor<3xf32>, tensor<2x2xf32>) -> tensor<2x2xi64>
   return %0 : tensor<2x2xi64>
 }
+
+// CHECK-LABEL: func.func @dequantize(
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel"]
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: linalg.index
+// CHECK: arith.index_cast
+// CHECK: arith.trunci %{{.*}} : i64 to i32
+// CHECK: arith.shli
+// CHECK: arith.ori
+// CHECK: arith.trunci %{{.*}} : i32 to i16
+// CHECK: arith.bitcast
+// CHECK: arith.extf %{{.*}} : f16 to f32
+// CHECK-NOT: nova.
+func.func @dequantize(%arg0: tensor<2x34xui8>) -> tensor<2x32xf32> {
+  %0 = "nova.dequantize"(%arg0) {format = "q8_0"} : (tensor<2x34xui8>) -> tensor<2x32xf32>
+  return %0 : tensor<2x32xf32>
+}
+
+// CHECK-LABEL: func.func @quantized_matmul(
+// CHECK: linalg.fill
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction", "reduction"]
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: arith.extui %{{.*}} : i8 to i32
+// CHECK: linalg.index
+// CHECK: arith.index_cast
+// CHECK-NOT: nova.
+func.func @quantized_matmul(%arg0: tensor<3x256xf32>, %arg1: tensor<2x144xui8>) -> tensor<3x2xf32> {
+  %0 = "nova.quantized_matmul"(%arg0, %arg1) {format = "q4_k"} : (tensor<3x256xf32>, tensor<2x144xui8>) -> tensor<3x2xf32>
+  return %0 : tensor<3x2xf32>
+}

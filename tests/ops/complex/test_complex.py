@@ -168,8 +168,8 @@ def test_control_flow_carries_pairs() -> None:
             return carry * x + 1j, nova.abs(carry)
 
         last, sizes = nova.scan(step, xs[0], xs[1:])
-        turned = nova.cond(sizes.sum() > 0, lambda x: x * 2j, lambda x: x, last)
-        return nova.real(turned * nova.conj(last)).sum() + sizes.sum(), turned
+        doubled = nova.cond(sizes.sum() > 0, lambda x: x * 2j, lambda x: x, last)
+        return nova.real(doubled * nova.conj(last)).sum() + sizes.sum(), doubled
 
     reference = torch.tensor(xs, requires_grad=True)
     carry, sizes = reference[0], []
@@ -178,10 +178,10 @@ def test_control_flow_carries_pairs() -> None:
         carry = carry * x + 1j
     loss = (carry * 2j * carry.conj()).real.sum() + torch.stack(sizes).sum()
     loss.backward()
-    (value, turned), gradient = nova.jit(nova.value_and_grad(total, has_aux=True))(xs)
+    (value, doubled), gradient = nova.jit(nova.value_and_grad(total, has_aux=True))(xs)
     assert reference.grad is not None
     np.testing.assert_allclose(np.asarray(value), loss.item(), rtol=1e-10)
-    np.testing.assert_allclose(np.asarray(turned), (carry * 2j).detach().numpy(), rtol=1e-10)
+    np.testing.assert_allclose(np.asarray(doubled), (carry * 2j).detach().numpy(), rtol=1e-10)
     np.testing.assert_allclose(np.asarray(gradient), reference.grad.numpy(), rtol=1e-9)
 
 

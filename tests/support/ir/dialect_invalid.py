@@ -108,6 +108,11 @@ MISTAKES: tuple[Mistake, ...] = (
     *_each("bitwise_and bitwise_or bitwise_xor", "2xf32 2xf32", "2xf32", "bits of f32"),
     M("bitwise_not", "2xf32", "2xf32", "bits of f32"),
     *_each("bitwise_left_shift bitwise_right_shift", "2xi1 2xi1", "2xi1", "shifts of bool"),
+    M("dequantize", "2x34xui8", "2x32xf32", "format 'q9'", 'format = "q9"'),
+    M(
+        *("quantized_matmul", "64xf32 2x34xui8", "2xf32", "x (64,) with blocks of 32 elements"),
+        'format = "q8_0"',
+    ),
     M("searchsorted", "2x3xf32 4xf32", "4xi64", "sorted (2, 3) for values (4,)"),
     M("cast", "2xf32", "2xf64", "needs the attribute `dtype`"),
     M("cast", "2xf32", "2xf64", "1 is not an element type of Nova", "dtype = 1 : i64"),

@@ -70,6 +70,8 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "scatter_max": Sample("scatter_max", "f32[4] i64[2] f32[2]", {"axis": 0}),
         "scatter_min": Sample("scatter_min", "i32[4] i64[2] i32[2]", {"axis": 0}),
         "searchsorted": Sample("searchsorted", "f32[3] f32[2,2]", {"right": True}),
+        "dequantize": Sample("dequantize", "u8[2,34]", {"format": "q8_0"}),
+        "quantized_matmul": Sample("quantized_matmul", "f32[3,256] u8[2,144]", {"format": "q4_k"}),
     },
     "arithmetic": _all("neg abs sign square reciprocal", "f32[2,3]")
     | _all("add sub mul div floor_div mod pow minimum maximum", "f32[2,3] f32[3]")

@@ -88,7 +88,7 @@ def seed() -> Draw:
 # --- drawing --------------------------------------------------------------------------------------
 
 # Operands with a type of their own, and those that torch has no gradient for.
-FIXED = {"index", "seed", "bool"}
+FIXED = {"index", "seed", "bool", "blocks"}
 NO_GRADIENT = {*FIXED, "weight", "mask"}
 
 _FLOAT = {
@@ -135,6 +135,16 @@ def draw(name: str, case: Case, type_: DType) -> list[np.ndarray]:
     return [_array(rng, d, k, type_) for d, k in zip(case.operands, modes, strict=True)]
 
 
+def packed_blocks(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Packed blocks of any format: every pair of bytes is an f16 number of about 0 to 2.
+
+    A byte at an odd offset is the upper one of a scale in all formats that the tests use.
+    """
+    blocks = rng.integers(0, 256, shape, dtype=np.uint8)
+    blocks[..., 1::2] &= 0x3B
+    return blocks
+
+
 def _array(rng: np.random.Generator, spec: Draw, kind: str, type_: DType) -> np.ndarray:
     if kind == "index":
         return rng.integers(-spec.size, max(spec.size, 1), spec.shape).astype(np.int64)
@@ -142,6 +152,8 @@ def _array(rng: np.random.Generator, spec: Draw, kind: str, type_: DType) -> np.
         return np.asarray(rng.integers(-(2**40), 2**40), np.int64)
     if kind == "bool":
         return np.asarray(rng.random(spec.shape) < 0.6)
+    if kind == "blocks":
+        return packed_blocks(rng, spec.shape)
     if kind == "mask" and not type_.is_float:
         return np.asarray(_FLOAT[kind](rng, spec.shape)).astype(np.float32)
     if type_.is_float:

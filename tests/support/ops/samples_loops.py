@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from op_cases import Draw, Sample, case, index
+from unpacked_blocks import unpacked
 
-from nova.core.dtypes import bf16, bool_, f32, i32, i64, u8
+from nova.core.dtypes import bf16, bool_, f16, f32, i32, i64, u8
+from nova.ops.loops.block_formats import FORMATS
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
@@ -147,6 +149,32 @@ SAMPLES = {
         typed=2,
         dtypes=TYPES,
         large=(case((11, 130)),),
+    ),
+    "dequantize": Sample(
+        (
+            *(case((3, 2 * FORMATS[name].nbytes), format=name) for name in FORMATS),
+            case((0, 34), format="q8_0"),
+            case((2, 0), format="q8_0"),
+        ),
+        numpy=unpacked,
+        typed=0,
+        dtypes=(f32,),
+        grad=False,
+    ),
+    "quantized_matmul": Sample(
+        (
+            case((512,), (3, 288), format="q4_k"),
+            case((2, 64), (5, 68), format="q8_0"),
+            case((3, 4, 64), (5, 36), format="q4_0"),
+            case((9, 256), (3, 210), format="q6_k"),
+            case((0, 32), (3, 34), format="q8_0"),
+            case((2, 0), (3, 0), format="q8_0"),
+        ),
+        numpy=lambda x, blocks, format: x @ unpacked(blocks, format).T,
+        typed=2,
+        dtypes=(f32, f16, bf16),
+        grad=False,
+        large=(case((2, 1024), (130, 1088), format="q8_0"),),
     ),
     "searchsorted": Sample(
         (

@@ -7,11 +7,11 @@
 #include "gpu/cuda/cuda_state.h"
 #include "nova/file.h"
 
-/* Nodes of one chain, and its executable graph. */
+/* Nodes of a graph, and its executable form. */
 typedef struct {
     void *graph, *exec;
     void *nodes[];
-} chain;
+} kernel_graph;
 
 /* --- error numbers ---------------------------------------------------------------------------- */
 
@@ -313,7 +313,7 @@ int cuda_params_of(const nova_kernel_call *call, packed *parameters, node_params
 
 static void cuda_graph_destroy(nova_driver *driver, void *graph)
 {
-    chain *created = graph;
+    kernel_graph *created = graph;
     if (created->exec != NULL)
         (void)cuda_context_of(driver)->exec_destroy(created->exec);
     if (created->graph != NULL)
@@ -321,24 +321,55 @@ static void cuda_graph_destroy(nova_driver *driver, void *graph)
     free(created);
 }
 
-static int cuda_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
-                             void **graph)
+static bool cuda_is_programmatic(const cuda *c, const nova_graph_edge *edge)
 {
-    chain *created = calloc(1, sizeof *created + number * sizeof created->nodes[0]);
-    if (created == NULL)
-        return OUT_OF_MEMORY;
-    int result = cuda_context_of(driver)->graph_create(&created->graph, 0);
-    for (uint32_t i = 0; result == 0 && i < number; i++) {
-        packed parameters;
-        node_params params;
-        result = cuda_params_of(&calls[i], &parameters, &params);
-        if (result == 0)
-            result = cuda_context_of(driver)->graph_add(&created->nodes[i], created->graph,
-                                                        i > 0 ? &created->nodes[i - 1] : NULL,
-                                                        i > 0, &params);
-    }
+    return edge->is_dependent && c->graph_add_edges != NULL;
+}
+
+/* Adds the node of a launch after those that it waits for; *edge is its first edge, and moved after
+ * its last. `before` has room for all nodes. */
+static int cuda_graph_add(cuda *c, kernel_graph *created, uint32_t index,
+                          const nova_kernel_call *call, const nova_graph_edge **edge,
+                          const nova_graph_edge *end, void **before)
+{
+    const nova_graph_edge *first = *edge;
+    size_t count = 0;
+    for (; *edge < end && (*edge)->after == index; (*edge)++)
+        if (!cuda_is_programmatic(c, *edge))
+            before[count++] = created->nodes[(*edge)->before];
+    packed parameters;
+    node_params params;
+    int result = cuda_params_of(call, &parameters, &params);
     if (result == 0)
-        result = cuda_context_of(driver)->graph_instantiate(&created->exec, created->graph, 0);
+        result = c->graph_add(&created->nodes[index], created->graph, count > 0 ? before : NULL,
+                              count, &params);
+    for (; result == 0 && first < *edge; first++) {
+        const edge_data data = {.from_port = PORT_PROGRAMMATIC, .type = EDGE_PROGRAMMATIC};
+        if (cuda_is_programmatic(c, first))
+            result = c->graph_add_edges(created->graph, &created->nodes[first->before],
+                                        &created->nodes[index], &data, 1);
+    }
+    return result;
+}
+
+static int cuda_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
+                             const nova_graph_edge *edges, uint32_t edge_count, void **graph)
+{
+    cuda *c = cuda_context_of(driver);
+    kernel_graph *created = calloc(1, sizeof *created + number * sizeof created->nodes[0]);
+    void **before = calloc((size_t)number + 1, sizeof *before);
+    if (created == NULL || before == NULL) {
+        free(created);
+        free(before);
+        return OUT_OF_MEMORY;
+    }
+    const nova_graph_edge *edge = edges, *end = edges + edge_count;
+    int result = c->graph_create(&created->graph, 0);
+    for (uint32_t i = 0; result == 0 && i < number; i++)
+        result = cuda_graph_add(c, created, i, &calls[i], &edge, end, before);
+    free(before);
+    if (result == 0)
+        result = c->graph_instantiate(&created->exec, created->graph, 0);
     if (result != 0) {
         cuda_graph_destroy(driver, created);
         return result;
@@ -350,7 +381,7 @@ static int cuda_graph_create(nova_driver *driver, const nova_kernel_call *calls,
 static int cuda_graph_update(nova_driver *driver, void *graph, uint32_t index,
                              const nova_kernel_call *call)
 {
-    chain *created = graph;
+    kernel_graph *created = graph;
     packed parameters;
     node_params params;
     int result = cuda_params_of(call, &parameters, &params);
@@ -361,7 +392,7 @@ static int cuda_graph_update(nova_driver *driver, void *graph, uint32_t index,
 
 static int cuda_graph_launch(nova_driver *driver, void *graph, void *stream)
 {
-    return cuda_context_of(driver)->graph_launch(((chain *)graph)->exec, stream);
+    return cuda_context_of(driver)->graph_launch(((kernel_graph *)graph)->exec, stream);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -440,6 +471,8 @@ static nova_status cuda_find_functions(cuda *c, void *library, nova_error *error
     memcpy(&c->condition_create, &condition, sizeof c->condition_create);
     void *add_node = dlsym(library, "cuGraphAddNode");
     memcpy(&c->graph_add_node, &add_node, sizeof c->graph_add_node);
+    void *add_edges = dlsym(library, "cuGraphAddDependencies_v2");
+    memcpy(&c->graph_add_edges, &add_edges, sizeof c->graph_add_edges);
     return NOVA_OK;
 }
 

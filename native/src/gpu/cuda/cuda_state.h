@@ -51,6 +51,13 @@ typedef struct {
 
 _Static_assert(sizeof(conditional_params) == 256, "as in the driver API");
 
+/* The data of an edge of a graph. */
+typedef struct {
+    unsigned char from_port, to_port, type, reserved[5];
+} edge_data;
+
+enum { PORT_PROGRAMMATIC = 1, EDGE_PROGRAMMATIC = 1 };
+
 /* The kernels of flows, loaded into a context; cuda_flow.c. */
 enum {
     CUDA_FLOW_BEGIN,
@@ -126,6 +133,8 @@ typedef struct {
     int (*context_current)(void **);
     int (*condition_create)(uint64_t *, void *, void *, unsigned, unsigned);
     int (*graph_add_node)(void **, void *, void *const *, size_t, conditional_params *);
+    /* NULL in drivers before 12.3: edges with data */
+    int (*graph_add_edges)(void *, void *const *, void *const *, const edge_data *, size_t);
     int version;
     pthread_mutex_t mutex; /* guards the two below */
     cuda_flow_code flow_codes[CUDA_MOST_CONTEXTS];

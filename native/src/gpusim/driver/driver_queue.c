@@ -239,14 +239,44 @@ void nova_sim_graph_destroy(nova_driver *driver, void *handle)
     graph *object = handle;
     for (uint32_t i = 0; i < object->count; i++)
         free(object->calls[i]);
+    free(object->order);
     free(object);
 }
 
+/* The order of the launches: the last one of those that wait for nothing else is next, so that
+ * dependences without an edge show. */
+static int queue_order_graph(const nova_graph_edge *edges, uint32_t edge_count, uint32_t number,
+                             uint32_t *order)
+{
+    uint32_t *waits = calloc((size_t)number + 1, sizeof *waits);
+    if (waits == NULL)
+        return SIM_NO_MEMORY;
+    for (uint32_t i = 0; i < edge_count; i++)
+        waits[edges[i].after]++;
+    for (uint32_t next = 0; next < number; next++) {
+        uint32_t chosen = number - 1;
+        while (chosen > 0 && waits[chosen] != 0)
+            chosen--;
+        order[next] = chosen;
+        waits[chosen] = UINT32_MAX;
+        for (uint32_t i = 0; i < edge_count; i++)
+            waits[edges[i].after] -= edges[i].before == chosen;
+    }
+    free(waits);
+    return SIM_OK;
+}
+
 int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
-                          void **created)
+                          const nova_graph_edge *edges, uint32_t edge_count, void **created)
 {
     graph *object = calloc(1, sizeof *object + number * sizeof object->calls[0]);
     int result = object == NULL ? SIM_NO_MEMORY : SIM_OK;
+    if (object != NULL)
+        object->order = calloc((size_t)number + 1, sizeof *object->order);
+    if (object != NULL)
+        result = object->order == NULL
+                     ? SIM_NO_MEMORY
+                     : queue_order_graph(edges, edge_count, number, object->order);
     for (uint32_t i = 0; result == SIM_OK && i < number; i++) {
         result = sim_check_launch(sim_of(driver), &calls[i]);
         object->calls[i] = result == SIM_OK ? sim_make_launch(&calls[i]) : NULL;
@@ -279,7 +309,7 @@ int nova_sim_graph_launch(nova_driver *driver, void *handle, void *stream)
     const graph *in = handle;
     int result = SIM_OK;
     for (uint32_t i = 0; result == SIM_OK && i < in->count; i++) {
-        const work *w = in->calls[i];
+        const work *w = in->calls[in->order[i]];
         size_t words =
             w->argument_count + w->range_count * (sizeof(nova_device_range) / sizeof(uint64_t));
         work *object = queue_make_work(*w, words);

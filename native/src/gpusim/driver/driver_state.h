@@ -87,9 +87,10 @@ struct event {
     uint64_t at_ns;
 };
 
-/* Launches as a list that is enqueued again and again. */
+/* Launches as a list that is enqueued again and again, in an order that the edges allow. */
 typedef struct {
     uint32_t count;
+    uint32_t *order;
     work *calls[];
 } graph;
 
@@ -158,7 +159,7 @@ int nova_sim_memory_forget(nova_driver *driver, uint64_t address, uint64_t size,
 int nova_sim_launch(nova_driver *driver, const nova_kernel_call *call, void *stream);
 void nova_sim_graph_destroy(nova_driver *driver, void *handle);
 int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, uint32_t number,
-                          void **created);
+                          const nova_graph_edge *edges, uint32_t edge_count, void **created);
 int nova_sim_graph_update(nova_driver *driver, void *handle, uint32_t index,
                           const nova_kernel_call *call);
 int nova_sim_graph_launch(nova_driver *driver, void *handle, void *stream);

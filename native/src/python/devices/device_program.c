@@ -9,7 +9,7 @@ typedef struct {
 
 static bool device_program_load(ProgramObject *self, const Signature *signature,
                                 nova_device_code code, const Py_buffer *constants,
-                                const Sizes *sizes, int loops)
+                                const Sizes *sizes, int loops, int overlap)
 {
     nova_error error;
     nova_tables tables;
@@ -29,6 +29,7 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
         .argument_count = signature->arg_count,
         .output_count = signature->output_count,
         .loops = (nova_device_loops)loops,
+        .overlap = (nova_device_overlap)overlap,
     };
     const DeviceObject *device = (const DeviceObject *)self->device;
     nova_status status;
@@ -44,18 +45,18 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"device", "tables",  "kind",    "arch",        "code",  "constants",
                             "args",   "outputs", "convert", "input_count", "image", "report",
-                            "sizes",  "shares",  "loops",   NULL};
+                            "sizes",  "shares",  "loops",   "overlap",     NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
     Py_ssize_t input_count;
     PyObject *shares = NULL;
     Sizes sizes = {0};
-    int loops = NOVA_LOOPS_AUTO;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*Oi:on_device", names,
+    int loops = NOVA_LOOPS_AUTO, overlap = NOVA_OVERLAP_AUTO;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*Oii:on_device", names,
                                      device_type, &device, &tables, &kind, &arch, &code, &constants,
                                      &arg_rows, &output_rows, &convert, &input_count, &host,
-                                     &report, &sizes.values, &shares, &loops))
+                                     &report, &sizes.values, &shares, &loops, &overlap))
         return NULL;
     if (host == Py_None)
         host = NULL;
@@ -71,6 +72,8 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_ValueError, "sizes are not 8-byte aligned");
     else if (loops < NOVA_LOOPS_AUTO || loops > NOVA_LOOPS_HOST)
         PyErr_SetString(PyExc_ValueError, "loops is not one of 0, 1 and 2");
+    else if (overlap < NOVA_OVERLAP_AUTO || overlap > NOVA_OVERLAP_NONE)
+        PyErr_SetString(PyExc_ValueError, "overlap is not one of 0, 1, 2 and 3");
     else
         self = program_allocate((PyTypeObject *)type, convert, report);
     sizes.shares = (const ProgramObject *)shares;
@@ -89,7 +92,7 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         Signature signature = {0};
         created = read_signature(self, arg_rows, output_rows, &signature) &&
                   hold_tables(self, tables) &&
-                  device_program_load(self, &signature, image, &constants, &sizes, loops);
+                  device_program_load(self, &signature, image, &constants, &sizes, loops, overlap);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);

@@ -21,6 +21,7 @@ from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm
 from nova.codegen.gpu.gemm.select_plan import plan_gemm
 from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.ir.bindings import vector
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent
@@ -124,7 +125,14 @@ def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: Threa
     kernel.shared.size = gemm.shared_bytes
 
 
-GEMM = Strategy("gemm", match_gemm, plan_gemm_kernel, emit_gemm_kernel)
+def _tiles(kernel: DeviceKernel, plan: GemmKernelPlan) -> list[BlockDim] | None:
+    gemm = plan.gemm
+    if gemm.lhs.shifted or gemm.rhs.shifted:  # the last tile overlaps the one before it
+        return None
+    return gemm_tiles(gemm, plan.match.contraction, gemm.shape.rows, gemm.shape.columns)
+
+
+GEMM = Strategy("gemm", match_gemm, plan_gemm_kernel, emit_gemm_kernel, _tiles)
 
 
 def _elements(value: Any, count: int) -> list[Any]:

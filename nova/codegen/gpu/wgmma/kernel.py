@@ -17,6 +17,7 @@ from nova.codegen.gpu.gemm.kernel import GemmMatch, match_gemm
 from nova.codegen.gpu.gemm.select_plan import estimated_cycles, limits, plan_gemm
 from nova.codegen.gpu.ptx_ops import global_base, word
 from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.epilogue import FragmentCode, Output, TileStore, element_size
 from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_block
@@ -178,7 +179,14 @@ def emit_wgmma_kernel(
     kernel.shared.size = gemm.shared_bytes
 
 
-WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_kernel)
+def _tiles(kernel: DeviceKernel, plan: WgmmaKernelPlan) -> list[BlockDim] | None:
+    gemm = plan.gemm
+    if gemm.cluster > 1:  # the blocks of a cluster share a tile, or have tiles of one column
+        return None
+    return gemm_tiles(gemm, plan.match.contraction, gemm.tile.rows, gemm.tile.columns)
+
+
+WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_kernel, _tiles)
 
 
 def _map_address(number: int, buffer: Any) -> ir.Value:

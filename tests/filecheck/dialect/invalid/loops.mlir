@@ -192,6 +192,38 @@ func.func @searchsorted_operands() {
 
 // -----
 
+func.func @dequantize_result(%arg0: tensor<2x34xui8>) {
+  // expected-error @+1 {{'nova.dequantize' op result type is bf16[7,7], must be f32[2,32]}}
+  %0 = "nova.dequantize"(%arg0) {format = "q8_0"} : (tensor<2x34xui8>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @dequantize_operands() {
+  // expected-error @+1 {{'nova.dequantize' op takes (blocks), has 0 operands}}
+  %0 = "nova.dequantize"() {format = "q8_0"} : () -> tensor<2x32xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_matmul_result(%arg0: tensor<3x256xf32>, %arg1: tensor<2x144xui8>) {
+  // expected-error @+1 {{'nova.quantized_matmul' op result type is bf16[7,7], must be f32[3,2]}}
+  %0 = "nova.quantized_matmul"(%arg0, %arg1) {format = "q4_k"} : (tensor<3x256xf32>, tensor<2x144xui8>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @quantized_matmul_operands() {
+  // expected-error @+1 {{'nova.quantized_matmul' op takes (x, blocks), has 0 operands}}
+  %0 = "nova.quantized_matmul"() {format = "q4_k"} : () -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
 func.func @cumsum_1(%arg0: tensor<2xf32>) {
   // expected-error @+1 {{'nova.cumsum' op axis 1 is out of range}}
   %0 = "nova.cumsum"(%arg0) {axis = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
@@ -291,6 +323,22 @@ func.func @scatter_max_1(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tens
 func.func @scatter_min_1(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<3xf32>) {
   // expected-error @+1 {{'nova.scatter_min' op index (2,) and updates (3,) for x (4,)}}
   %0 = "nova.scatter_min"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<3xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @dequantize_1(%arg0: tensor<2x34xui8>) {
+  // expected-error @+1 {{'nova.dequantize' op format 'q9'}}
+  %0 = "nova.dequantize"(%arg0) {format = "q9"} : (tensor<2x34xui8>) -> tensor<2x32xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_matmul_1(%arg0: tensor<64xf32>, %arg1: tensor<2x34xui8>) {
+  // expected-error @+1 {{'nova.quantized_matmul' op x (64,) with blocks of 32 elements}}
+  %0 = "nova.quantized_matmul"(%arg0, %arg1) {format = "q8_0"} : (tensor<64xf32>, tensor<2x34xui8>) -> tensor<2xf32>
   return
 }
 

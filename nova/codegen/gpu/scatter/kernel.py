@@ -19,7 +19,7 @@ from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.gpu.block_ops import WARP, ThreadPosition, ballot, is_equal, is_less, split, when
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.scatter_plan import (
+from nova.codegen.gpu.scatter.plan import (
     WARPS_PER_BLOCK,
     ScatterPlan,
     counter_of,

@@ -1,7 +1,7 @@
 """Matches kernels that add to rows at computed positions, and assigns the rows to warps.
 
 Input: a kernel that is one loop nest which adds to a buffer, with elementwise ops on the whole
-buffer before and after it. Output: a `ScatterPlan`, or None. `scatter.py` emits the code.
+buffer before and after it. Output: a `ScatterPlan`, or None. `kernel.py` emits the code.
 """
 
 from __future__ import annotations

@@ -1,0 +1,260 @@
+"""The functions of `numpy.fft`, on tensors: any axes, lengths and norms, with gradients.
+
+A transform of f16, bf16 and integers computes in f32. Sizes of the transformed axes are static;
+others may be symbolic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from nova.core.dtypes import complex_of, real_of
+from nova.core.user_facing import user_facing
+from nova.errors import AttributeValueError, DTypeError, ShapeError
+from nova.fft.transform import transform, transform_real, transform_to_real
+from nova.graph.transforms import as_tensor
+from nova.ops import F
+from nova.ops.complex.parts import split, split_all
+from nova.ops.rules import resolve_axis, static_axis
+
+_NORMS = ("backward", "ortho", "forward")
+
+
+@user_facing
+def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The discrete Fourier transform along an axis, which is cut or padded with zeros to n."""
+    return _complex_transform("fft", x, n, axis, norm, -1)
+
+
+@user_facing
+def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `fft`."""
+    return _complex_transform("ifft", x, n, axis, norm, 1)
+
+
+@user_facing
+def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The transform of a real tensor: the n // 2 + 1 terms of frequencies that are not negative."""
+    x = _real_operand("rfft", x)
+    moved, size, axis = _moved("rfft", x, n, axis)
+    pair = transform_real(moved, size, _scale("rfft", norm, size, -1))
+    return F.moveaxis(F.complex(*pair), -1, axis)
+
+
+@user_facing
+def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `rfft`: n real elements, by default 2 * (m - 1) for m terms."""
+    return _to_real("irfft", x, n, axis, norm, 1)
+
+
+@user_facing
+def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The transform of a sequence with Hermitian symmetry, of which x is the first half."""
+    return _to_real("hfft", F.conj(as_tensor(x)), n, axis, norm, -1)
+
+
+@user_facing
+def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `hfft`."""
+    x = _real_operand("ihfft", x)
+    moved, size, axis = _moved("ihfft", x, n, axis)
+    pair = transform_real(moved, size, _scale("ihfft", norm, size, 1))
+    return F.conj(F.moveaxis(F.complex(*pair), -1, axis))
+
+
+@user_facing
+def fftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """`fft` along several axes (all by default), with sizes s."""
+    return _several("fftn", x, s, axes, norm, -1)
+
+
+@user_facing
+def ifftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """The inverse of `fftn`."""
+    return _several("ifftn", x, s, axes, norm, 1)
+
+
+@user_facing
+def fft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """`fftn` along two axes."""
+    return _several("fft2", x, s, axes, norm, -1)
+
+
+@user_facing
+def ifft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `fft2`."""
+    return _several("ifft2", x, s, axes, norm, 1)
+
+
+@user_facing
+def rfftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """`rfft` along the last of several axes, then `fft` along the others."""
+    return _real_several("rfftn", x, s, axes, norm)
+
+
+@user_facing
+def rfft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """`rfftn` along two axes."""
+    return _real_several("rfft2", x, s, axes, norm)
+
+
+@user_facing
+def irfftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """The inverse of `rfftn`."""
+    return _to_real_several("irfftn", x, s, axes, norm)
+
+
+@user_facing
+def irfft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `rfft2`."""
+    return _to_real_several("irfft2", x, s, axes, norm)
+
+
+@user_facing
+def fftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Any:
+    """The frequencies of the terms of `fft`, for samples at distance d."""
+    return F.cast(np.fft.fftfreq(n, d), dtype=dtype)
+
+
+@user_facing
+def rfftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Any:
+    """The frequencies of the terms of `rfft`."""
+    return F.cast(np.fft.rfftfreq(n, d), dtype=dtype)
+
+
+@user_facing
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """The terms with frequency 0 in the middle of the axes (all by default)."""
+    return _shifted(as_tensor(x), axes, 1)
+
+
+@user_facing
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """The inverse of `fftshift`."""
+    return _shifted(as_tensor(x), axes, -1)
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def _complex_transform(name: str, x: Any, n: Any, axis: Any, norm: Any, sign: int) -> Any:
+    moved, size, axis = _moved(name, as_tensor(x), n, axis)
+    if not moved.dtype.is_complex:
+        moved = F.cast(moved, dtype=real_of(complex_of(moved.dtype)))
+    pair = transform(split(F, moved), size, sign, _scale(name, norm, size, sign))
+    return F.moveaxis(F.complex(*pair), -1, axis)
+
+
+def _to_real(name: str, x: Any, n: Any, axis: Any, norm: Any, sign: int) -> Any:
+    x = as_tensor(x)
+    if not x.dtype.is_complex:
+        x = F.cast(x, dtype=complex_of(x.dtype))
+    axis = _axis(name, x, axis)
+    terms = static_axis(x.type, axis, f"{name} transforms")
+    size = 2 * (terms - 1) if n is None else _length(name, n)
+    if size < 1:
+        raise AttributeValueError(
+            f"{name}: {terms} terms give {size} elements", hint="pass n, the size of the result"
+        )
+    moved, _, _ = _moved(name, x, size // 2 + 1, axis)
+    result = transform_to_real(split_all(F, moved), size, _scale(name, norm, size, sign))
+    return F.moveaxis(result, -1, axis)
+
+
+def _several(name: str, x: Any, s: Any, axes: Any, norm: Any, sign: int) -> Any:
+    x = as_tensor(x)
+    for size, axis in reversed(_sizes_and_axes(name, x, s, axes)):
+        x = _complex_transform(name, x, size, axis, norm, sign)
+    return x
+
+
+def _real_several(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+    x = _real_operand(name, x)
+    *others, (size, axis) = _sizes_and_axes(name, x, s, axes)
+    x = rfft(x, size, axis, norm)
+    for size, axis in reversed(others):
+        x = _complex_transform(name, x, size, axis, norm, -1)
+    return x
+
+
+def _to_real_several(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+    x = as_tensor(x)
+    *others, (last, axis) = _sizes_and_axes(name, x, s, axes)
+    for size, other in others:
+        x = _complex_transform(name, x, size, other, norm, 1)
+    return _to_real(name, x, last, axis, norm, 1)
+
+
+def _sizes_and_axes(name: str, x: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
+    if axes is None:
+        count = len(x.shape) if s is None else len(s)
+        axes = range(-count, 0)
+    axes = [_axis(name, x, axis) for axis in _items(axes)]
+    sizes: Sequence[Any] = [None] * len(axes) if s is None else _items(s)
+    if len(sizes) != len(axes) or not axes or len(set(axes)) != len(axes):
+        raise AttributeValueError(f"{name}: sizes {s} for axes {axes}", hint="one size per axis")
+    return [(None if n in (None, -1) else n, axis) for n, axis in zip(sizes, axes, strict=True)]
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, tuple | list | range) else [value]
+
+
+def _real_operand(name: str, x: Any) -> Any:
+    x = as_tensor(x)
+    if x.dtype.is_complex:
+        raise DTypeError(
+            f"{name}: {x.type} is not real", hint="use fft, or take nova.real(x) of it"
+        )
+    part = real_of(complex_of(x.dtype))
+    return x if x.dtype is part else F.cast(x, dtype=part)
+
+
+def _axis(name: str, x: Any, axis: Any) -> int:
+    if not x.shape:
+        raise ShapeError(f"{name}: a 0-d tensor has no axis to transform")
+    return resolve_axis(axis, len(x.shape))
+
+
+def _moved(name: str, x: Any, n: Any, axis: Any) -> tuple[Any, int, int]:
+    """The tensor with the axis last and of size n, that size, and the axis."""
+    axis = _axis(name, x, axis)
+    size = static_axis(x.type, axis, f"{name} transforms")
+    length = size if n is None else _length(name, n)
+    if length < 1:
+        raise AttributeValueError(f"{name}: an axis of size {length} has no transform")
+    moved = F.moveaxis(x, axis, -1)
+    rank = len(x.shape)
+    if length < size:
+        moved = moved[..., :length]
+    elif length > size:
+        moved = F.pad(moved, (0,) * rank, (*(0,) * (rank - 1), length - size))
+    return moved, length, axis
+
+
+def _length(name: str, n: Any) -> int:
+    if isinstance(n, bool) or not hasattr(n, "__index__") or n < 1:
+        raise AttributeValueError(f"{name}: n must be a positive int, not {n!r}")
+    return int(n)
+
+
+def _scale(name: str, norm: Any, n: int, sign: int) -> float:
+    norm = "backward" if norm is None else norm
+    if norm not in _NORMS:
+        raise AttributeValueError(
+            f"{name}: norm {norm!r} is unknown", hint=f"it is one of {', '.join(_NORMS)}"
+        )
+    if norm == "ortho":
+        return 1 / sqrt(n)
+    return 1 / n if (norm == "backward") == (sign > 0) else 1.0
+
+
+def _shifted(x: Any, axes: Any, direction: int) -> Any:
+    for axis in range(len(x.shape)) if axes is None else _items(axes):
+        size = static_axis(x.type, resolve_axis(axis, len(x.shape)), "fftshift rolls")
+        x = F.roll(x, size // 2 if direction > 0 else -(size // 2), axis)
+    return x

@@ -1,0 +1,68 @@
+"""Reductions of long rows, and of columns by clusters, on the simulated device, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nova
+
+_RANDOM = np.random.default_rng(5)
+_SIM: dict[str, Any] = {"target": "cuda:sm_90a", "run_mode": "sim"}
+
+
+def _draw(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    return (3 * _RANDOM.standard_normal(shape)).astype(dtype)
+
+
+def _run(outputs: list[nova.Tensor], inputs: list[nova.Tensor], *arrays: np.ndarray) -> Any:
+    program = nova.compile([nova.cast(out, "f32") for out in outputs], inputs=inputs, **_SIM)
+    results = program(*arrays)
+    results = results if len(outputs) > 1 else [results]
+    return program, [np.asarray(result, np.float64) for result in results]
+
+
+@pytest.mark.parametrize(
+    ("length", "dtype"),
+    [(33_792, ml_dtypes.bfloat16), (32_775, np.float32)],
+    ids=["vectors", "odd"],
+)
+def test_logsumexp_of_rows_longer_than_registers(length: int, dtype: Any) -> None:
+    x = _draw(264, length, dtype=dtype)
+    x[1], x[2, 7], x[3, length - 1], x[4, 5] = -np.inf, -np.inf, np.inf, np.nan
+    X = nova.tensor(x)
+    program, (actual,) = _run([nova.logsumexp(nova.cast(X, "f32"), axis=1)], [X], x)
+    wide = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        largest = wide.max(1)
+        shift = np.where(np.isfinite(largest), largest, 0)
+        expected = np.log(np.exp(wide - shift[:, None]).sum(1)) + shift
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    assert "cluster" not in program.stages["ptx"]  # a block per row
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32], ids=["bf16", "f32"])
+@pytest.mark.parametrize("rows", [1024, 1031], ids=["even", "odd"])
+def test_column_sums_of_a_cluster(rows: int, dtype: Any) -> None:
+    x, y = _draw(rows, 768, dtype=dtype), _draw(rows, 768, dtype=dtype)
+    X, Y = nova.tensor(x), nova.tensor(y)
+    a, b = nova.cast(X, "f32"), nova.cast(Y, "f32")
+    outputs = [nova.sum(a, axis=0) * 2.0, nova.sum(a * b, axis=0), nova.max(a, axis=0)]
+    program, actual = _run(outputs, [X, Y], x, y)
+    wide, other = x.astype(np.float64), y.astype(np.float64)
+    for got, expected in zip(
+        actual, (2 * wide.sum(0), (wide * other).sum(0), wide.max(0)), strict=True
+    ):
+        assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max() * 8
+    if rows == 1024 and dtype is ml_dtypes.bfloat16:
+        assert "ld.global.nc.v2.b16" in program.stages["ptx"]  # two columns of a thread
+
+
+def test_column_sums_that_a_later_sum_reads() -> None:
+    x = _draw(2048, 768)
+    X = nova.tensor(x)
+    _, (actual,) = _run([nova.var(X, axis=0)], [X], x)
+    np.testing.assert_allclose(actual, x.astype(np.float64).var(0, ddof=1), rtol=2e-5)
