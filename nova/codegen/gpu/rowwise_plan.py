@@ -18,7 +18,7 @@ from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.gpu.block_ops import WARP
 from nova.codegen.gpu.cluster_ops import can_exchange
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.memory import divides, widest
+from nova.codegen.gpu.memory import ACCESS, divides, widest
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
 from nova.core.sizes import ceildiv, same_shape
 from nova.ir.bindings import ir
@@ -40,6 +40,8 @@ _FEW, _WIDE = 2, 512
 more warps, which hide latency; with more threads, all wait for the last."""
 _CLUSTERS = (2, 4, 8)
 """Blocks of a cluster, each of _WIDE threads, that share a longer row."""
+_WARP_LENGTH, _WARP_ELEMENTS = 1024, 96
+"""Longest row of 16-bit floats of a warp, and elements of all live rows of a thread."""
 SHORT = 8
 """Iterations per point of the grid that a single thread may run."""
 BUSY = 132 * 1024
@@ -125,6 +127,8 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
     rows, length = kernel.num_points, match.length
     width = row_vector_width(nests, rank, length)
     live_rows = _max_live_rows(nests, rank)
+    if (warps := _warp_rows(kernel, length, live_rows)) is not None:
+        return warps
     vectors = -(-match.longest // width)
     elements = min(_MAX_ELEMENTS, max(width, _MAX_LIVE_ELEMENTS // max(1, live_rows)))
     large = any(find_ops(nest.generic.op, *_REGISTER_HUNGRY) for nest in nests)
@@ -145,14 +149,37 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
         return RowwisePlan(rows, length, width, threads, per_thread, 1, stored, 2, cluster)
     while threads < min(vectors, max_threads) and typical(rows) * threads < BUSY:
         threads *= 2
-    rows_per_block = _BLOCK // threads if threads <= WARP else 1
-    while rows_per_block * threads > WARP and typical(rows) % rows_per_block:
-        rows_per_block //= 2
+    rows_per_block = _rows_per_block(rows, threads)
     per_thread = -(-vectors // threads)
     # Two blocks with long rows have enough registers to load all of them at once; more would not.
     in_registers = live_rows * per_thread * width <= _MAX_ELEMENTS
     bound = 2 if threads == _WIDE and per_thread > _FEW and in_registers else 0
     return RowwisePlan(rows, length, width, threads, per_thread, rows_per_block, stored, bound)
+
+
+def _warp_rows(kernel: DeviceKernel, length: Extent, live_rows: int) -> RowwisePlan | None:
+    """A warp per row, without barriers: for many rows of 16-bit floats, of up to 1024 elements.
+
+    A thread has vectors of 16 bytes of the narrowest operand, and no thread is idle.
+    """
+    nests, rank, rows = kernel.loop_nests, kernel.grid_rank, kernel.num_points
+    if not isinstance(length, int) or length > _WARP_LENGTH or typical(rows) * WARP < BUSY:
+        return None
+    width = row_vector_width(nests, rank, length, narrow=True)
+    elements = length // WARP
+    if width != ACCESS // 2 or length % (WARP * width) or live_rows * elements > _WARP_ELEMENTS:
+        return None
+    stored = last_writes(nests, rank, kernel.results)
+    return RowwisePlan(
+        rows, length, width, WARP, elements // width, _rows_per_block(rows, WARP), stored
+    )
+
+
+def _rows_per_block(rows: Extent, threads: int) -> int:
+    count = _BLOCK // threads if threads <= WARP else 1
+    while count * threads > WARP and typical(rows) % count:
+        count //= 2
+    return count
 
 
 def _cluster(kernel: DeviceKernel, vectors: int, max_vectors: int) -> int:
@@ -233,8 +260,10 @@ def _is_same(first: Key, second: Key) -> bool:
     return first[0] == second[0] and same_shape(*numbers)
 
 
-def row_vector_width(nests: Sequence[LoopNest], rank: int, length: Extent) -> int:
-    """Adjacent elements per thread: as many as one access moves."""
+def row_vector_width(
+    nests: Sequence[LoopNest], rank: int, length: Extent, *, narrow: bool = False
+) -> int:
+    """Adjacent elements per thread: as many as one access moves, of the widest or `narrow`est."""
     elements, steps = [], [length]
     for nest in nests:
         row = along_row(nest, rank)
@@ -245,7 +274,8 @@ def row_vector_width(nests: Sequence[LoopNest], rank: int, length: Extent) -> in
                 elements.append(value.type.element_type)
                 _, offset, strides, _ = row_key(nest, operand, rank)
                 steps += [offset, *strides]
-    return divides(widest(elements), steps)
+    width = max((widest([element]) for element in elements), default=1) if narrow else None
+    return divides(width or widest(elements), steps)
 
 
 def _max_live_rows(nests: Sequence[LoopNest], rank: int) -> int:
