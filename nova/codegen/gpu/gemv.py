@@ -1,8 +1,8 @@
-"""Matrix-vector products (GEMV): the warps of the device stream the rows of a matrix.
+"""GEMV, a matmul with one row: the warps of the device stream the rows of a matrix.
 
 Input: a kernel with contractions of a vector with the rows of matrices of one shape, and the
 elementwise ops of their epilogue. Output: the strategy `GEMV`. A token of a decoder is a list of
-such products, and their time is that of reading the matrices: every lane has several loads of 16
+GEMVs, and their time is that of reading the matrices: every lane has several loads of 16
 bytes in flight, of one or a few rows that share the elements of the vector. A warp has all terms of
 its rows, so their sums need shuffles and no barrier.
 """

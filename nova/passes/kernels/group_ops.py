@@ -32,7 +32,7 @@ class Group:
     approximate number of instructions. No op joins a group that is `alone`, or that is `formed`: a
     call of an existing kernel. A `tensor_core` group has a matmul of 16-bit floats on a device;
     `updates` is the index of the group of updates with its result. `vector` is that of the
-    matrix-vector products of a group on a device.
+    GEMVs of a group on a device.
     """
 
     index: int
