@@ -97,7 +97,7 @@ DEVICE_STAGES = _table(
     Stage(
         "device",
         lambda s: pipelines.buffers_to_device(
-            s.target, s.tf32, s.gpu_gemm, s.gpu_attention, s.launch
+            s.target, s.tf32, s.gpu_gemm, s.gpu_attention, s.matmul_precision, s.launch
         ),
     ),
     Stage("outlined", lambda s: pipelines.device_to_outlined()),

@@ -23,6 +23,8 @@ class Settings:
     schedules    schedule overrides, as the pass `choose-schedules` takes them: results of tuning.
     tune         time limit in seconds for trying schedules on this machine; 0 for none.
     tf32         whether devices may round the operands of f32 matmuls to 11 bits (TF32).
+    matmul_precision  how devices multiply f32: `highest` exactly, `high` by three TF32 matmuls,
+                 `tf32` by one, as the setting `tf32`.
     gpu_gemm     which GEMM devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     gpu_attention  which attention devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     launch       how the launches of a device program run: `graph` or `persistent`.
@@ -44,6 +46,7 @@ class Settings:
     gpu_gemm: str = "auto"
     gpu_attention: str = "auto"
     specialize: tuple[tuple[int, ...], ...] = ()
+    matmul_precision: str = "highest"
     launch: str = "graph"
 
     def items(self) -> dict[str, str]:
@@ -52,7 +55,7 @@ class Settings:
         values["schedules"] = " ".join(self.schedules)
         values["specialize"] = " ".join(",".join(map(str, sizes)) for sizes in self.specialize)
         # Defaults of newer settings are left out: files and cache keys stay as they were.
-        unset = {"specialize": "", "launch": "graph"}
+        unset = {"specialize": "", "matmul_precision": "highest", "launch": "graph"}
         return {k: v for k, v in values.items() if k not in unset or v != unset[k]}
 
     @staticmethod
@@ -77,6 +80,7 @@ class Settings:
                 tuple(map(int, sizes.split(",")))
                 for sizes in str(items.get("specialize", "")).split()
             ),
+            str(items.get("matmul_precision", "highest")),
             str(items.get("launch", "graph")),
         )
 
@@ -102,6 +106,7 @@ def current_settings(
         tune=knobs.get("tune") if tune is None else knobs.KNOBS["tune"].check(tune, "tune"),
         cubin=knobs.get("cubin") if cubin is None else bool(cubin),
         tf32=knobs.get("tf32"),
+        matmul_precision=knobs.get("matmul_precision"),
         gpu_gemm=knobs.get("gpu_gemm"),
         gpu_attention=knobs.get("gpu_attention"),
         launch=knobs.KNOBS["launch"].check(launch or knobs.get("launch"), "launch"),

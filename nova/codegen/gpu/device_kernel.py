@@ -45,14 +45,14 @@ class DeviceKernel:
         ops: list[Any],
         target: Target,
         *,
-        tf32: bool = False,
+        matmul_precision: str = "highest",
         gpu_gemm: str = "auto",
         gpu_attention: str = "auto",
         is_task: bool = False,
     ):
         self.function = function
         self.target = target
-        self.tf32 = tf32
+        self.matmul_precision = matmul_precision
         self.gpu_gemm = gpu_gemm
         self.gpu_attention = gpu_attention
         self.has_clusters = target.has_clusters and not is_task

@@ -49,10 +49,11 @@ class LowerDeviceKernels(Pass):
     block. On Hopper and later every thread begins with `griddepcontrol`, so that a launch may start
     before the one before it has ended (`nova.dependent`). `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
-    bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
-    cores. `gpu_gemm` and `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs
-    of the same names). With `launch` "persistent" the kernels are tasks of one resident kernel:
-    they use neither clusters nor `wgmma`, and at most 256 threads.
+    bytes in memory from here on. With `tf32`, or `matmul_precision=tf32`, matmuls of f32 round
+    their operands, for tensor cores; with `matmul_precision=high` they split them. `gpu_gemm` and
+    `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs of the same names).
+    With `launch` "persistent" the kernels are tasks of one resident kernel: they use neither
+    clusters nor `wgmma`, and at most 256 threads.
 
     In a program with symbolic sizes, the kernel gains the buffer of their values; those that the
     launch uses are loaded before it, and become parameters of the device function. `nova.symbolic`
@@ -64,7 +65,13 @@ class LowerDeviceKernels(Pass):
     tf32: bool = False
     gpu_gemm: str = "auto"
     gpu_attention: str = "auto"
+    matmul_precision: str = "highest"
     launch: str = "graph"
+
+    @property
+    def f32_precision(self) -> str:
+        """How matmuls of f32 multiply."""
+        return "tf32" if self.tf32 else self.matmul_precision
 
     def run(self, module: ir.Module) -> None:
         load_device_dialects(module.context)
@@ -109,7 +116,7 @@ class LowerDeviceKernels(Pass):
 
         options = {
             "target": target,
-            "tf32": self.tf32,
+            "matmul_precision": self.f32_precision,
             "gpu_gemm": self.gpu_gemm,
             "is_task": self.launch == "persistent",
         }
@@ -164,7 +171,7 @@ class LowerDeviceKernels(Pass):
             kernel,
             ops,
             target,
-            tf32=self.tf32,
+            matmul_precision=self.f32_precision,
             gpu_gemm=self.gpu_gemm,
             gpu_attention=self.gpu_attention,
             is_task=self.launch == "persistent",
