@@ -255,6 +255,11 @@ API int cuCtxPushCurrent_v2(void *context)
     depth++;
     return OK;
 }
+API int cuCtxGetCurrent(void **context)
+{
+    *context = own_depth == 0 ? NULL : (void *)(uintptr_t)(0x1000 + entered[own_depth - 1]);
+    return OK;
+}
 API int cuCtxPopCurrent_v2(void **context)
 {
     *context = NULL;
