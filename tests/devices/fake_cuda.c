@@ -13,15 +13,8 @@
 
 #define API __attribute__((visibility("default")))
 
-enum {
-    OK = 0,
-    OUT_OF_MEMORY = 2,
-    NO_DEVICE = 100,
-    INVALID_DEVICE = 101,
-    INVALID_PTX = 218,
-    INVALID_HANDLE = 400,
-    NOT_FOUND = 500
-};
+enum { OK = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_PTX = 218 };
+enum { INVALID_HANDLE = 400, NOT_FOUND = 500 };
 enum { MOST_CALLS = 64, MOST_BLOCKS = 4096 };
 
 static struct {
