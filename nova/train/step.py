@@ -57,9 +57,8 @@ from nova.optim.schedules import AdjustableLR
 from nova.optim.several import as_optimizer
 from nova.runtime.device_arrays import type_on_device
 from nova.train.device_params import DeviceParams
+from nova.train.run_many import RepeatedPrograms, part_types, stack_results
 
-_MOST_REPEATED = 8
-"""Programs of `run_many` that a step keeps."""
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
 # The stride of seeds between runs: they stay far from each other for any number of random ops per
 # run (2**64 / golden ratio, as a signed number).
@@ -180,7 +179,7 @@ class TrainStep(Sealed):
         self._tune = tune
         self._run_mode = run_mode
         self._launch = launch
-        self._repeated: dict[tuple[Compiled, int], Any] = {}
+        self._repeated = RepeatedPrograms()
         self._params = all_params(model, self.optimizer.params)
         self._roots = find_roots(loss).extended((model, self.optimizer), ())
         self._leaves = {
@@ -266,21 +265,11 @@ class TrainStep(Sealed):
         starts, and the host does not take part (docs/persistent-kernels.md).
         """
         arrays = [self._narrowed(a) for a in batches]
-        types = [_type_of(a) for a in arrays]
-        lengths = {type_.shape[0] if type_.shape else None for type_ in types}
-        count = next(iter(lengths), None)
-        if len(lengths) != 1 or not isinstance(count, int) or count < 1:
-            listed = ", ".join(map(str, types))
-            raise GraphError(
-                f"run_many takes arrays with one part for each step, not {listed}",
-                where=str(user_location()),
-                hint="stack the batches along a first axis, which has the same size in all arrays",
-            )
-        entry = self._entry_of([TensorType(type_.shape[1:], type_.dtype) for type_ in types])
-        program = self._repeat(entry, count)
+        count, types = part_types([_type_of(a) for a in arrays])
+        entry = self._entry_of(types)
+        program = self._repeated.find(entry.compiled, count)
         if program is None:
-            results = [self(*(array[i] for array in arrays)) for i in range(count)]
-            return _stacked(results)
+            return stack_results([self(*(a[i] for a in arrays)) for i in range(count)])
         self._bind(entry, generation[0], program)
         bound, self._program = self._program, None
         assert bound is not None
@@ -288,17 +277,6 @@ class TrainStep(Sealed):
             self._device_params.changed = True
         result = bound(*arrays)
         return result if self._aux is None else self._with_aux(result)
-
-    def _repeat(self, entry: _Entry, count: int) -> Any:
-        """The program that runs `count` steps in one launch; None if there is none."""
-        key = entry.compiled, count
-        if key not in self._repeated:
-            while len(self._repeated) >= _MOST_REPEATED:
-                del self._repeated[next(iter(self._repeated))]
-            executable = entry.compiled._executable
-            repeated = getattr(executable, "repeated", None)
-            self._repeated[key] = None if repeated is None or count == 1 else repeated(count)
-        return self._repeated[key]
 
     def _with_aux(self, results: Any) -> tuple[Any, Any]:
         """The loss, and the auxiliary results as the loss function returns them."""
@@ -617,15 +595,6 @@ def _evaluated(loss: Loss, model: Module, *batch: Any) -> Any:
     """The loss function with the model bound: what `evaluate` compiles."""
     with no_grad():
         return loss(model, *batch)
-
-
-def _stacked(results: Sequence[Any]) -> Any:
-    """The results of several steps as arrays with a first axis for the steps."""
-    if isinstance(results[0], tuple):
-        flat = [flatten(result) for result in results]
-        leaves = [np.stack(column) for column in zip(*(f[0] for f in flat), strict=True)]
-        return unflatten(flat[0][1], leaves)
-    return np.stack(results)
 
 
 def _type_of(array: Any) -> TensorType:

@@ -1,0 +1,60 @@
+"""Many steps in one launch: the parts of stacked arrays, and the programs that repeat a step.
+
+In: the types of arrays with a first axis for the steps, and a compiled step. Out: the types of one
+step, and a native program for all of them. `TrainStep.run_many` calls these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nova.api.compiled import Compiled
+from nova.core.dtypes import TensorType
+from nova.core.location import user_location
+from nova.core.pytree import flatten, unflatten
+from nova.errors import GraphError
+
+_MOST = 8
+"""Programs that a step keeps."""
+
+
+def part_types(types: Sequence[TensorType]) -> tuple[int, list[TensorType]]:
+    """The number of parts along the first axis of all arrays, and the types of a part."""
+    lengths = {type_.shape[0] if type_.shape else None for type_ in types}
+    count = next(iter(lengths), None)
+    if len(lengths) != 1 or not isinstance(count, int) or count < 1:
+        raise GraphError(
+            f"run_many takes arrays with one part for each step, not {', '.join(map(str, types))}",
+            where=str(user_location()),
+            hint="stack the batches along a first axis, which has the same size in all arrays",
+        )
+    return count, [TensorType(type_.shape[1:], type_.dtype) for type_ in types]
+
+
+def stack_results(results: Sequence[Any]) -> Any:
+    """The results of several steps as arrays with a first axis for the steps."""
+    if not isinstance(results[0], tuple):
+        return np.stack(results)
+    leaves = [flatten(result)[0] for result in results]
+    structure = flatten(results[0])[1]
+    return unflatten(structure, [np.stack(column) for column in zip(*leaves, strict=True)])
+
+
+class RepeatedPrograms:
+    """The programs of a step that run it several times in one launch."""
+
+    def __init__(self) -> None:
+        self._programs: dict[tuple[Compiled, int], Any] = {}
+
+    def find(self, compiled: Compiled, count: int) -> Any:
+        """The native program that runs `count` steps in one launch; None if there is none."""
+        key = compiled, count
+        if key not in self._programs:
+            while len(self._programs) >= _MOST:
+                del self._programs[next(iter(self._programs))]
+            repeated = getattr(compiled._executable, "repeated", None)
+            self._programs[key] = None if repeated is None or count == 1 else repeated(count)
+        return self._programs[key]
