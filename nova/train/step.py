@@ -250,19 +250,21 @@ class TrainStep(Sealed):
                 return result if self._aux is None else self._with_aux(result)
         arrays = [self._narrowed(a) for a in batch]
         self._entry(arrays)
-        program = self._program
-        assert program is not None
+        return self._run(arrays)
+
+    def _run(self, arrays: Sequence[Any]) -> Any:
+        """Run the bound program."""
+        assert self._program is not None
         if self._device_params is not None:
             self._device_params.changed = True
-        result = program(*arrays)
+        result = self._program(*arrays)
         return result if self._aux is None else self._with_aux(result)
 
     def run_many(self, *batches: Any) -> Any:
         """Run a step on each part of arrays along their first axis; returns the losses.
 
-        `step.run_many(xs, ys)` is `[step(x, y) for x, y in zip(xs, ys)]` as arrays. On a device, in
-        a step with `launch="persistent"`, it is one launch: batches are on the device before it
-        starts, and the host does not take part (docs/persistent-kernels.md).
+        `step.run_many(xs, ys)` is `[step(x, y) for x, y in zip(xs, ys)]` as arrays; on a device, with
+        `launch="persistent"`, in one launch (docs/persistent-kernels.md).
         """
         arrays = [self._narrowed(a) for a in batches]
         count, types = part_types([_type_of(a) for a in arrays])
@@ -271,12 +273,9 @@ class TrainStep(Sealed):
         if program is None:
             return stack_results([self(*(a[i] for a in arrays)) for i in range(count)])
         self._bind(entry, generation[0], program)
-        bound, self._program = self._program, None
-        assert bound is not None
-        if self._device_params is not None:
-            self._device_params.changed = True
-        result = bound(*arrays)
-        return result if self._aux is None else self._with_aux(result)
+        result = self._run(arrays)
+        self._program = None  # the next call binds the program of one step
+        return result
 
     def _with_aux(self, results: Any) -> tuple[Any, Any]:
         """The loss, and the auxiliary results as the loss function returns them."""

@@ -516,7 +516,7 @@ API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, un
     return run(function, (unsigned[]){gx, gy, gz}, (unsigned[]){bx, by, bz}, buffer);
 }
 
-#include "fake_cuda_cooperative.h"
+#include "persistent/fake_cuda_cooperative.h"
 
 typedef struct {
     unsigned count;

@@ -1,5 +1,5 @@
 /* A launch: clusters in sequence, the warps of a cluster round-robin from wait to wait. The blocks
- * of a cooperative launch take turns as those of a cluster do. */
+ * of a cooperative launch run as those of a cluster do. */
 #include <stdlib.h>
 
 #include "gpusim/memory/shadow_memory.h"
@@ -48,15 +48,15 @@ static int launch_is_live(const sim_block *block)
     return 0;
 }
 
-/* The block that runs as the `turn`-th of a round of a cooperative launch: in order, in reverse, or
+/* The block that is number `number` of a round of a cooperative launch: in order, in reverse, or
  * pseudo-randomly, where some blocks do not run at all. NULL: none. */
-static sim_block *launch_choose_block(sim_cluster *cluster, uint32_t turn)
+static sim_block *launch_choose_block(sim_cluster *cluster, uint32_t number)
 {
     const sim_launch *launch = cluster->blocks->launch;
     if (!launch->is_cooperative || launch->schedule == 0)
-        return cluster->blocks + turn;
+        return cluster->blocks + number;
     if (launch->schedule == 1)
-        return cluster->blocks + (cluster->size - 1 - turn);
+        return cluster->blocks + (cluster->size - 1 - number);
     /* Marsaglia's xorshift64 */
     cluster->random ^= cluster->random << 13;
     cluster->random ^= cluster->random >> 7;
