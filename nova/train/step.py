@@ -98,8 +98,7 @@ def train_step(
     schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
     stay there between calls; `run_mode="sim"` uses the simulator. `dynamic` makes one program for
     batches of many sizes, as in `nova.jit`: the last batch may be smaller (docs/dynamic-shapes.md).
-    With `launch="persistent"` a step on a device is one resident kernel, and `step.run_many(...)`
-    runs many steps in one launch (docs/persistent-kernels.md).
+    `launch` says how a device runs the kernels of a step (docs/persistent-kernels.md).
     """
     return TrainStep(
         model,
@@ -249,11 +248,10 @@ class TrainStep(Sealed):
             else:
                 return result if self._aux is None else self._with_aux(result)
         arrays = [self._narrowed(a) for a in batch]
-        self._entry(arrays)
+        self._entry([_type_of(a) for a in arrays])
         return self._run(arrays)
 
     def _run(self, arrays: Sequence[Any]) -> Any:
-        """Run the bound program."""
         assert self._program is not None
         if self._device_params is not None:
             self._device_params.changed = True
@@ -268,7 +266,7 @@ class TrainStep(Sealed):
         """
         arrays = [self._narrowed(a) for a in batches]
         count, types = part_types([_type_of(a) for a in arrays])
-        entry = self._entry_of(types)
+        entry = self._entry(types)
         program = self._repeated.find(entry.compiled, count)
         if program is None:
             return stack_results([self(*(a[i] for a in arrays)) for i in range(count)])
@@ -324,7 +322,7 @@ class TrainStep(Sealed):
 
     def lower(self, *batch: Any) -> Compiled:
         """The program for these arrays, compiled but not run."""
-        return self._entry([self._narrowed(a) for a in batch]).compiled
+        return self._entry([_type_of(self._narrowed(a)) for a in batch]).compiled
 
     @property
     def compiled(self) -> Compiled:
@@ -353,10 +351,7 @@ class TrainStep(Sealed):
         self.sync()
         self.compiled.save(path, weights, key=key)
 
-    def _entry(self, batch: Sequence[Any]) -> _Entry:
-        return self._entry_of([_type_of(array) for array in batch])
-
-    def _entry_of(self, types: Sequence[TensorType]) -> _Entry:
+    def _entry(self, types: Sequence[TensorType]) -> _Entry:
         try:
             version = generation[0]
             leaves = tuple((type_, False) for type_ in types)
