@@ -84,8 +84,10 @@ def _difference(result: np.ndarray, want: np.ndarray) -> str | None:
         return f"{result.dtype}{result.shape} is not {want.dtype}{want.shape}"
     if want.dtype.kind in "biu":
         return None if np.array_equal(result, want) else "integers differ"
-    rough = _TOLERANCE[want.dtype.itemsize]
-    got, true = np.asarray(result, "f8"), np.asarray(want, "f8")
+    is_complex = want.dtype.kind == "c"
+    rough = _TOLERANCE[want.dtype.itemsize // (2 if is_complex else 1)]
+    wide = "c16" if is_complex else "f8"
+    got, true = np.asarray(result, wide), np.asarray(want, wide)
     if np.allclose(got, true, rtol=rough, atol=rough, equal_nan=True):
         return None
     return f"differs by {np.nanmax(np.abs(got - true), initial=0):.3g}"

@@ -30,7 +30,8 @@ LAYERS: dict[str, set[str]] = {
     "plan": {"graph"},
     "ir": {"graph", "plan"},
     "codegen": {"graph", "plan", "ir"},
-    "passes": {"graph", "plan", "ir", "codegen"},
+    # Imported programs call the factorizations and transforms of Nova's own libraries.
+    "passes": {"graph", "plan", "ir", "codegen", "fft", "linalg"},
     # Reading, writing and running files needs nothing of the compiler.
     "artifact": set(),
     "compiler": {"graph", "plan", "ir", "codegen", "passes", "artifact"},

@@ -38,6 +38,7 @@ from nova.passes.importing.make_signless import MakeSignless
 from nova.passes.importing.outline_scans import OutlineScans
 from nova.passes.importing.raise_counted_loops import RaiseCountedLoops
 from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
+from nova.passes.importing.split_complex import SplitComplex
 from nova.passes.importing.trim_windows import TrimWindows
 from nova.passes.importing.unfold_convolutions import UnfoldConvolutions
 from nova.passes.importing.widen_sums import WidenSums
@@ -112,6 +113,8 @@ def stablehlo_to_linalg() -> list[Pass]:
         UpstreamPass("inline,symbol-dce"),
         DropAnnotations(),
         ExpandApproxTopK(),
+        # Before other conversions, which know little of complex numbers.
+        SplitComplex(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
         OutlineScans(),
@@ -142,6 +145,7 @@ def tosa_to_linalg() -> list[Pass]:
 def import_linalg() -> list[Pass]:
     """Linalg as other compilers write it to the form that later stages expect, fused."""
     return [
+        SplitComplex(),
         MakeSignless(),
         UpstreamPass("inline,symbol-dce,canonicalize,cse"),
         OutlineControlFlow(),

@@ -24,6 +24,7 @@ PASS_MODULES: dict[str, str] = {
     "convert-tensor-to-linalg": "nova.passes.importing.convert_tensor_to_linalg",
     "decompose-composites": "nova.passes.tensor.decompose_composites",
     "dedup-kernels": "nova.passes.kernels.dedup_kernels",
+    "split-complex": "nova.passes.importing.split_complex",
     "drop-annotations": "nova.passes.importing.drop_annotations",
     "drop-host-code": "nova.passes.cpu.drop_host_code",
     "emulate-f16": "nova.passes.cpu.emulate_f16",
