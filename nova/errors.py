@@ -277,6 +277,10 @@ class ImportedProgramError(NovaError, ValueError):
     """
 
 
+class SymbolicImportError(ImportedProgramError):
+    """A program in MLIR with `?` sizes that cannot have symbolic ones; `where` is the op."""
+
+
 class UnsupportedOpError(NovaError):
     """A program in MLIR uses an op that Nova has no code for; `where` is the place of the op."""
 

@@ -62,6 +62,16 @@ def cases() -> list[Case]:
     sizes = [Case(n, n, n, "bf16") for n in (512, 1024, 2048, 8192)]
     odd = [Case(4096, 4096, 4100, "bf16"), Case(4000, 4001, 4002, "bf16")]
     plain = [Case(4096, 4096, 4096, "f32", layout) for layout in ("nn", "nt", "tn", "tt")]
+    wide = (
+        "rows=128,columns=128,depth=8,warps=2x2,stages=4,blocks=2,transposes=1",
+        "rows=256,columns=128,depth=8,warps=4x2,stages=4,blocks=1,transposes=1",
+        "rows=128,columns=256,depth=8,warps=2x4,stages=4,blocks=1,transposes=1",
+    )
+    plain += [
+        Case(4096, 4096, 4096, "f32", layout, shape)
+        for shape in wide
+        for layout in ("nn", "nt", "tn", "tt")
+    ]
     plain_shapes = (
         "rows=128,columns=128,depth=16,warps=4x2,stages=3,blocks=2",
         "rows=128,columns=128,depth=8,warps=4x2,stages=4,blocks=2",
@@ -118,6 +128,8 @@ def emit(folder: Path, only: str) -> None:
             fields: dict[str, Any] = dict(part.split("=") for part in case.variant.split(","))
             warps = tuple(int(w) for w in fields.pop("warps").split("x"))
             numbers = {name: int(value) for name, value in fields.items()}
+            if "transposes" in numbers:
+                numbers["transposes"] = bool(numbers["transposes"])
             shape = Shape(**{"split": 1, "speed": 1.0, **numbers, "warps": warps})
             plan = make_plan(plan.gemm, plan.core_type, plan.element, shape)
         from benchmarks.gpu.launch import gemm_ptx

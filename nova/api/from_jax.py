@@ -7,29 +7,46 @@ called as the function is. jax is an optional package, imported on the first cal
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nova.api.translate import Translation, translate
+from nova.core.sizes.text import print_dim
 from nova.core.user_facing import user_facing
-from nova.errors import ArgumentTypeError, ImportedProgramError, MissingPackageError
+from nova.errors import (
+    ArgumentTypeError,
+    ImportedProgramError,
+    MissingPackageError,
+    SymbolicImportError,
+)
 from nova.runtime.model import Model
 
+# Programs of one function for different sizes; the least recently used one goes first.
+_MOST_PROGRAMS = 64
 
-@dataclass(frozen=True, repr=False)
+
 class JaxProgram:
     """A compiled function of jax: takes its arguments, returns its results as numpy arrays.
 
     Arguments and results are the function's pytrees. `translation` is the file with the text of
-    every stage.
+    every stage; a function with symbolic sizes has one for all of them. If it needs numbers
+    (`explain()` says why), there is none, and each new combination of sizes is compiled once.
     """
 
-    translation: Translation
-    exported: Any
+    def __init__(self, exported: Any, options: Mapping[str, Any]):
+        self.exported = exported
+        self._options = options
+        self._models: OrderedDict[tuple[tuple[int, ...], ...], Model] = OrderedDict()
+        self._reason = ""
+        self.translation: Translation | None = None
+        try:
+            self.translation = translate(exported.mlir_module(), **options)
+        except SymbolicImportError as error:
+            self._reason = str(error)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import jax
@@ -43,7 +60,7 @@ class JaxProgram:
         # jax drops arguments that the program does not use.
         types = self.exported.in_avals
         arrays = [_array(leaves[i], types[i].dtype) for i in self.exported.module_kept_var_idx]
-        results = self.model(*arrays)
+        results = (self._model_for(arrays) if self._reason else self.model)(*arrays)
         if not isinstance(results, tuple):
             results = (results,)
         return jax.tree.unflatten(self.exported.out_tree, results)
@@ -51,15 +68,45 @@ class JaxProgram:
     @cached_property
     def model(self) -> Model:
         """The loaded program, which takes flat lists of arrays."""
-        return self.translation.load()
+        return self._file("to load").load()
 
     @user_facing
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program to a `.nova` file; its arguments are the leaves of the pytrees."""
-        self.translation.save(path)
+        self._file("to save").save(path)
+
+    def explain(self) -> str:
+        """Which sizes the program takes, and why each call is compiled for its own if it is."""
+        if self._reason:
+            return f"compiled for the sizes of each call: {self._reason}"
+        dims = self.model.signature.dims
+        if dims:
+            return f"one program for all sizes: {', '.join(map(print_dim, dims))}"
+        return "the sizes are static"
+
+    def _model_for(self, arrays: Sequence[np.ndarray]) -> Model:
+        """The program for the sizes of a call."""
+        shapes = tuple(array.shape for array in arrays)
+        model = self._models.pop(shapes, None)
+        if model is None:
+            text = self.exported.mlir_module()
+            model = translate(text, args=arrays, **self._options).load()
+        self._models[shapes] = model
+        if len(self._models) > _MOST_PROGRAMS:
+            self._models.popitem(last=False)
+        return model
+
+    def _file(self, purpose: str) -> Translation:
+        if self.translation is None:
+            raise ImportedProgramError(
+                f"no program for all sizes {purpose}: {self._reason}",
+                hint="call nova.from_jax with arguments of static sizes",
+            )
+        return self.translation
 
     def __repr__(self) -> str:
-        return f"<JaxProgram {self.exported.fun_name}, {self.translation!r}>"
+        files = self.translation or f"for {len(self._models)} combinations of sizes"
+        return f"<JaxProgram {self.exported.fun_name}, {files}>"
 
 
 @user_facing
@@ -75,14 +122,12 @@ def from_jax(
 
     `function` may be jitted: static and donated arguments are those of its `jax.jit`, and calls of
     the program leave static arguments out. Arguments are pytrees of arrays, numbers or
-    `jax.ShapeDtypeStruct`. Gradients are those that jax takes:
-    `nova.from_jax(jax.grad(f), x)`. `targets`, `fast_math` and `tune` are those of
-    `nova.translate`.
+    `jax.ShapeDtypeStruct`, whose sizes may be those of `jax.export.symbolic_shape`. Gradients are
+    those that jax takes: `nova.from_jax(jax.grad(f), x)`. `targets`, `fast_math` and `tune` are
+    those of `nova.translate`.
     """
     exported = exported_function(function, args, kwargs)
-    text = exported.mlir_module()
-    translation = translate(text, targets=targets, fast_math=fast_math, tune=tune)
-    return JaxProgram(translation, exported)
+    return JaxProgram(exported, {"targets": targets, "fast_math": fast_math, "tune": tune})
 
 
 def exported_function(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -15,6 +15,7 @@ from nova.ir.bindings import ir
 from nova.ir.context import in_file
 from nova.ir.control_flow.functions import every_control, is_call, name_of
 from nova.ir.diagnostics import Diagnostic, file_position
+from nova.ir.dialect import SIZE
 from nova.ir.linalg.generic import GenericOp
 from nova.ir.mathlib import EXPANSIONS, ROUNDING
 from nova.ir.walk import every_op
@@ -188,6 +189,7 @@ _LOWERED = {
     "affine.apply",
     "affine.max",
     "affine.min",
+    SIZE,
 }
 _MATH = {"absf", "absi", "copysign", "ctlz", "ctpop", "cttz", "fma", "sqrt"}
 _LOWERED |= {f"math.{name}" for name in _MATH} | {*EXPANSIONS, *ROUNDING}

@@ -22,7 +22,13 @@ from nova.errors import (
     UnsupportedOpError,
 )
 from nova.frontends.checks import explain_type, place
-from nova.frontends.specialize import ArgumentShape, specialize_sizes
+from nova.frontends.specialize import (
+    ArgumentShape,
+    check_shapes,
+    is_static_call,
+    specialize_sizes,
+)
+from nova.frontends.symbolic.importer import has_unknown_sizes, make_symbolic
 from nova.ir.attributes import (
     DIMS,
     INPUTS,
@@ -61,11 +67,13 @@ def take_entry(
     filename: str,
     params: Collection[str] = (),
     shapes: Sequence[ArgumentShape] | None = None,
+    avoided: Collection[int] = (),
 ) -> ProgramSignature:
     """Make the function `entry` the program; functions that it does not call are dropped.
 
     Arguments whose names are in `params` become params, which come after the inputs. With `shapes`,
-    the program is specialized for arguments of these.
+    the program is specialized for arguments of these. `?` sizes that remain become symbolic, with
+    representatives that are not in `avoided`.
     """
     for op in module.body.operations:
         if not isinstance(op, func.FuncOp):
@@ -80,9 +88,15 @@ def take_entry(
             "public" if function == main else "private", module.context
         )
     run_pipeline(module, [UpstreamPass("symbol-dce")])
-    if shapes is not None:
-        with module.context, ir.Location.unknown():
+    with module.context, ir.Location.unknown():
+        if shapes is not None and is_static_call(shapes):
             specialize_sizes(module, shapes, filename)
+        elif shapes is not None:
+            check_shapes(main, shapes, filename)
+        if has_unknown_sizes(module) and not is_static_call(shapes):
+            names = _argument_names(main)
+            sizes = None if shapes is None else [shape for shape, _ in shapes]
+            make_symbolic(module, filename, names, sizes, avoided)
     main = find_function(module, "main")
     with module.context, ir.Location.unknown():
         signature = _read_signature(main, filename)
@@ -209,6 +223,11 @@ def argument_name(main: Any, number: int, used_names: set[str]) -> str:
     attributes = _dictionaries(main, "arg_attrs", len(main.type.inputs))[number]
     found = _name_of(attributes, _NAMES) or _located(main.entry_block.arguments[number])
     return _unique(found or f"arg{number}", used_names)
+
+
+def _argument_names(main: Any) -> list[str]:
+    names: set[str] = set()
+    return [argument_name(main, i, names) for i in range(len(main.type.inputs))]
 
 
 def _nova_type(type_: Any, what: str, at: str) -> TensorType:

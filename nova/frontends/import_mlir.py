@@ -13,13 +13,21 @@ from dataclasses import dataclass
 
 from nova.compiler.recorder import module_text
 from nova.compiler.signature import ProgramSignature, keep_signature, read_signature
-from nova.errors import LoweringError, NovaError, PassError, UnsupportedOpError
+from nova.errors import (
+    LoweringError,
+    NovaError,
+    PassError,
+    SymbolicImportError,
+    UnsupportedOpError,
+)
 from nova.frontends.checks import at_file, check_lowered, check_ops, find_frontend
 from nova.frontends.entry import take_entry
 from nova.frontends.launches import has_launches, import_launches
 from nova.frontends.resources import inline_resources
 from nova.frontends.source import Source, parse_source
 from nova.frontends.specialize import ArgumentShape
+from nova.frontends.symbolic.compare_lowered import compare_lowered
+from nova.frontends.symbolic.importer import HINT, is_symbolic, table_of
 from nova.ir.bindings import ir
 from nova.passes import pipelines
 from nova.passes.base import Pass, UpstreamPass, run_pipeline
@@ -53,8 +61,24 @@ def import_program(
     """Read, check and lower a program; its function `entry` becomes `main`.
 
     The arguments named in `params` become params and come after the others. With `shapes`, `?`
-    sizes of the program become those of arguments of these shapes.
+    sizes of the program become those of arguments of these shapes. Other `?` sizes are symbolic:
+    the program is lowered twice, with other numbers that stand for the sizes, and compared.
     """
+    imported = _import_once(source, entry, params, shapes, ())
+    if imported.frontend in _PIPELINES and is_symbolic(imported.module):
+        representatives = table_of(imported.module).representatives.values()
+        other = _import_once(source, entry, params, shapes, tuple(representatives))
+        compare_lowered(imported.module, other.module, source.name)
+    return imported
+
+
+def _import_once(
+    source: Source,
+    entry: str,
+    params: Collection[str],
+    shapes: Sequence[ArgumentShape] | None,
+    avoided: Collection[int],
+) -> Imported:
     module = parse_source(source)
     try:
         if has_launches(module):
@@ -63,7 +87,7 @@ def import_program(
             _keep(module, signature)
             return Imported(module, "outlined", signature, "gpu", text)
         frontend = find_frontend(module, source.name)
-        signature = take_entry(module, entry, source.name, params, shapes)
+        signature = take_entry(module, entry, source.name, params, shapes, avoided)
         inline_resources(module, source.name)
         check_ops(module, source.name)
         text = module_text(module)
@@ -72,10 +96,17 @@ def import_program(
             _keep(module, signature)
             return Imported(module, "nova", signature, frontend, text)
         run_pipeline(module, _PIPELINES[frontend]())
+        if is_symbolic(module):
+            # Numbers of affine maps in code become constants, which may stand for sizes.
+            run_pipeline(module, [UpstreamPass("lower-affine", signs=("affine.",))])
         check_lowered(module, source.name)
         _keep(module, signature)
     except NovaError as error:
-        raise _explained(at_file(error, source.name)) from None
+        explained = _explained(at_file(error, source.name))
+        if is_symbolic(module) and not isinstance(explained, SymbolicImportError):
+            what = f"the program cannot have symbolic sizes: {explained.what}"
+            raise SymbolicImportError(what, where=explained.where, hint=HINT) from None
+        raise explained from None
     return Imported(module, "linalg", signature, frontend, text)
 
 

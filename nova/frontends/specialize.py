@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nova.core.sizes import Size, is_static_shape, known_equal
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
@@ -24,7 +25,7 @@ from nova.ir.walk import every_op, main_function
 from nova.passes.base import UpstreamPass, run_pipeline
 
 # Shape and, if it is known, the name of the dtype.
-ArgumentShape = tuple[tuple[int, ...], str | None]
+ArgumentShape = tuple[tuple[Size, ...], str | None]
 
 _REFINE = (
     "stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism),"
@@ -33,22 +34,32 @@ _REFINE = (
 _ASSERTION = "shape_assertion"
 
 
-def specialize_sizes(module: ir.Module, shapes: Sequence[ArgumentShape], filename: str) -> None:
-    """Refine the program for arguments of these shapes; errors if it cannot have them."""
-    main = main_function(module)
+def is_static_call(shapes: Sequence[ArgumentShape] | None) -> bool:
+    """Whether all sizes of example arguments are numbers."""
+    return shapes is not None and all(is_static_shape(shape) for shape, _ in shapes)
+
+
+def check_shapes(main: Any, shapes: Sequence[ArgumentShape], filename: str) -> list[Any]:
+    """The types of the arguments with static sizes of `shapes`; errors if they do not fit."""
     types = list(main.type.inputs)
     if len(shapes) != len(types):
         raise ArgumentCountError(
             f"{len(shapes)} example arguments given, the program has {len(types)}",
             where=place(main.operation, filename),
         )
-    refined = [
+    return [
         _refined_type(type_, shape, place(argument, filename), number)
         for number, (type_, shape, argument) in enumerate(
             zip(types, shapes, main.entry_block.arguments, strict=True)
         )
     ]
-    if refined == types:
+
+
+def specialize_sizes(module: ir.Module, shapes: Sequence[ArgumentShape], filename: str) -> None:
+    """Refine the program for arguments of these shapes; errors if it cannot have them."""
+    main = main_function(module)
+    refined = check_shapes(main, shapes, filename)
+    if refined == list(main.type.inputs):
         return
     listed = ",".join(map(str, refined))
     try:
@@ -74,7 +85,7 @@ def _refined_type(type_: Any, shape: ArgumentShape, where: str, number: int) -> 
         return type_
     unknown = ir.ShapedType.get_dynamic_size()
     fits = len(sizes) == len(type_.shape) and all(
-        n in (unknown, size) for n, size in zip(type_.shape, sizes, strict=True)
+        n == unknown or known_equal(n, size) for n, size in zip(type_.shape, sizes, strict=True)
     )
     if not fits:
         raise ArgumentShapeError(
@@ -84,7 +95,8 @@ def _refined_type(type_: Any, shape: ArgumentShape, where: str, number: int) -> 
         raise ArgumentDTypeError(
             f"example argument {number} is of {dtype}, the program takes {type_}", where=where
         )
-    return ir.RankedTensorType.get(list(sizes), type_.element_type)
+    numbers = [size if isinstance(size, int) else unknown for size in sizes]
+    return ir.RankedTensorType.get(numbers, type_.element_type)
 
 
 def _check_assertions(module: ir.Module, filename: str) -> None:

@@ -17,14 +17,19 @@ import numpy as np
 
 from nova.core.dtypes import TensorType, real_of
 from nova.core.location import Location
-from nova.core.sizes import Dim, Size, SizeExpr, bounds, find_choices
+from nova.core.sizes import Size, SizeExpr, bounds, find_choices
 from nova.errors import SymbolicSizeError
 from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
 from nova.ir.control_flow.emit_scf import emit_control
 from nova.ir.dialect import CONSTANT, create_op
 from nova.ir.kernel import Main
-from nova.ir.symbolic.size_table import SizeTable, choose_representatives
+from nova.ir.symbolic.size_table import (
+    SizeTable,
+    choose_representatives,
+    degree_of,
+    is_product,
+)
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
 from nova.ops.complex.rows import PAIR, PARTS
@@ -66,10 +71,10 @@ def _size_table(plan: Plan) -> SizeTable:
             literals = [a for a in step.args if isinstance(a, Literal) and a.array.size == 1]
             values += [int(a.array.item()) for a in literals if np.isfinite(a.array).all()]
         values += [n for type_ in types for n in type_.shape]
-        degree = max([degree, *(sum(map(_degree, type_.shape)) for type_ in types)])
+        degree = max([degree, *(sum(map(degree_of, type_.shape)) for type_ in types)])
     # A size that is never positive is written as the negative of a size.
     sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]
-    expressions = {size: size for size in sizes if not _is_product(size)}
+    expressions = {size: size for size in sizes if not is_product(size)}
     numbers = {v for v in values if type(v) is int}
     draws = [s for part in _with_regions(plan) for s in part.steps if s.op == "uniform"]
     for step in draws:
@@ -106,23 +111,6 @@ def _refuse_choices(size: Size, plan: Plan) -> None:
         where=None if location is None else str(location),
         hint="narrow the bounds of nova.dim until they decide it, e.g. min=128 for x[:128]",
     )
-
-
-def _degree(size: Size) -> int:
-    """The degree of a size as a polynomial of the dims; a quotient counts as its dividend."""
-    if isinstance(size, int):
-        return 0
-    return max(
-        sum(power * (1 if isinstance(atom, Dim) else _degree(atom.parts()[0])) for atom, power in m)
-        for m, _ in size.terms
-    )
-
-
-def _is_product(size: Size) -> bool:
-    if isinstance(size, int) or len(size.terms) != 1:
-        return isinstance(size, int)
-    monomial, coefficient = size.terms[0]
-    return coefficient > 0 and all(isinstance(atom, Dim) for atom, _ in monomial)
 
 
 class _Emitter:

@@ -72,6 +72,10 @@ from nova.passes.tensor.wrap_attention import WrapAttention
 # Reductions that CPUs compute in parts: those long enough for several cores.
 _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 
+# Bytes of workspace that independent kernels of a device may have to themselves: a part of its L2
+# cache. They run concurrently where that gains.
+_DEVICE_SPARE = 16 << 20
+
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
@@ -213,9 +217,8 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    # Loops that are inlined read values again: nothing is overwritten for them. The kernels of a
-    # device run in order: no memory is spared for concurrent ones.
-    plan = PlanWorkspace(max_workspace, overwrite=False, spare=0, on_device=True)
+    # Loops that are inlined read values again: nothing is overwritten for them.
+    plan = PlanWorkspace(max_workspace, overwrite=False, spare=_DEVICE_SPARE, on_device=True)
     return [
         BufferizeKernels(),
         UnpackAttention(),

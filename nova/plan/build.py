@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nova.core.signature import Argument, Signature
-from nova.core.sizes import Dim, SizeExpr, same_shape, symbols_of
+from nova.core.sizes import Dim, same_shape, symbols_of
+from nova.core.sizes.binding import undetermined
 from nova.errors import DTypeError, GraphError, ShapeError
 from nova.graph.autodiff import Application
 from nova.graph.custom_gradient import CUSTOM_GRADIENT
@@ -178,8 +179,7 @@ def _check_dims(inputs: Sequence[Tensor], params: Sequence[Tensor]) -> None:
                     where=str(t.location),
                     hint="make it once with nova.dim, or give them different names",
                 )
-    plain = {n.symbol for t in (*inputs, *params) for n in t.shape if isinstance(n, SizeExpr)}
-    missing = [name for name, dim in dims.items() if dim not in plain]
+    missing = undetermined(n for t in (*inputs, *params) for n in t.shape)
     if missing:
         raise ShapeError(
             f"no argument has an axis of size {' or '.join(missing)}, so a call would not tell it",

@@ -77,7 +77,9 @@ class SymbolicProgram:
         self.dims: tuple[Dim, ...] = shapes.dims
         self._args, self._outputs, self._make = args, outputs, make
         self.shapes: tuple[tuple[Size, ...], ...] = shapes.shapes((*args, *outputs))
-        self._axes = [self._axis_of(dim) for dim in self.dims]
+        # Where a call tells each dim; None if an axis is needed that is an expression of dims.
+        axes = [self._axis_of(dim) for dim in self.dims]
+        self._axes = [axis for axis in axes if axis is not None] if None not in axes else None
         self._programs: OrderedDict[tuple[int, ...], _native.Program] = OrderedDict()
         self._tables = dict(specialized)
         # Of sizes that get code of their own after some calls: how, after how many, and the calls.
@@ -91,19 +93,22 @@ class SymbolicProgram:
         self.label: Any = None
         self.names: Any = None
 
-    def _axis_of(self, dim: Dim) -> tuple[int, int]:
+    def _axis_of(self, dim: Dim) -> tuple[int, int] | None:
         """The first axis of an argument whose size is the dim."""
-        return next(
+        axes = (
             (number, axis)
             for number, shape in enumerate(self.shapes[: len(self._args)])
             for axis, size in enumerate(shape)
             if isinstance(size, SizeExpr) and size.symbol == dim
         )
+        return next(axes, None)
 
     # --- sizes ----------------------------------------------------------------------------------
 
     def sizes_of(self, arrays: Sequence[Any]) -> tuple[int, ...]:
         """The sizes of the dims in a call with `arrays`."""
+        if self._axes is None:
+            return self.check(arrays)
         try:
             return tuple([arrays[number].shape[axis] for number, axis in self._axes])
         except (AttributeError, IndexError, TypeError):  # lists, or an array of another rank

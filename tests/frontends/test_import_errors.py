@@ -85,14 +85,14 @@ MISTAKES = [
     ),
     # The signature.
     (
-        UNKNOWN,
+        errors.SymbolicImportError,
         op(
-            "stablehlo.abs %x : tensor<?xf32>",
-            arguments="%x: tensor<?xf32>",
-            result="tensor<?xf32>",
+            "stablehlo.cholesky %x : tensor<?x?xf32>",
+            arguments="%x: tensor<?x?xf32>",
+            result="tensor<?x?xf32>",
         ),
-        "argument 'arg0'.*size that is not known",
-        ":1:17",
+        "stablehlo.cholesky has no rule for symbolic sizes",
+        ":2:8",
     ),
     (
         UNKNOWN,
@@ -265,10 +265,11 @@ def test_a_mistake_has_its_error(error, program, message, where):
 
 
 def test_dynamic_programs_say_what_to_do():
-    with pytest.raises(UNKNOWN, match="export it for the sizes it will run with"):
+    match = "tosa.abs has no rule for symbolic sizes(?s:.*)args="
+    with pytest.raises(errors.SymbolicImportError, match=match):
         nova.translate(
             op(
-                "stablehlo.abs %x : tensor<?xf32>",
+                "tosa.abs %x : (tensor<?xf32>) -> tensor<?xf32>",
                 arguments="%x: tensor<?xf32>",
                 result="tensor<?xf32>",
             )

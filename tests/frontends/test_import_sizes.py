@@ -74,7 +74,6 @@ X, Y = arrays((3, 4), (4, 5))
 @pytest.mark.parametrize(
     ("error", "args", "message"),
     [
-        (errors.ImportedProgramError, None, "not known.*args="),
         (errors.ArgumentCountError, [X], "1 example arguments given, the program has 2"),
         (errors.ArgumentShapeError, [Y, X], r"example argument 0 has shape \(4, 5\)"),
         (errors.ArgumentShapeError, [X[0], Y], r"example argument 0 has shape \(4,\)"),

@@ -85,7 +85,11 @@ BLOCKS: list[tuple[str, str, bytes]] = [
     ("empty bounds", "symbolic-dim", block(dims=((5, 4, 1, 0),))),
     ("dim without a name", "symbolic-dim", block(dims=((1, 4, 99, 0),))),
     ("unbound dim", "symbolic-dim", block(extents=(2, *EXTENTS[1:]))),
-    ("product alone", "symbolic-dim", block(extents=(~1, *EXTENTS[1:]))),
+    (
+        "quotient alone",
+        "symbolic-dim",
+        block(ops=((1, 0, 0), (0, 0, 4), (4, 0, 0)), extents=(~1, *EXTENTS[1:])),
+    ),
     ("ops outside", "symbolic-expression", block(expressions=((0, 1, 1, 0), (2, 9, 1, 0)))),
     ("ops far outside", "symbolic-expression", block(expressions=((0, 1, 1, 0), (_TOP, 1, 1, 0)))),
     ("no ops", "symbolic-expression", block(expressions=((0, 1, 1, 0), (0, 0, 1, 0)))),

@@ -139,18 +139,60 @@ static uint32_t symbolic_dim_of(const nova_symbolic *symbolic, int64_t extent)
                                                                : symbolic->header->dim_count;
 }
 
-/* Every dim is an extent of an argument: a call says its size. */
+/* The only dim of an extent that has no value (-1) in `dims`, if the extent is linear in it: it has
+ * sums and multiplications only, and names the dim once. dim_count otherwise. */
+static uint32_t symbolic_linear_in(const nova_symbolic *symbolic, int64_t extent,
+                                   const int64_t *dims)
+{
+    const uint32_t none = symbolic->header->dim_count;
+    if (extent >= 0)
+        return none;
+    const nova_expression *expression = &symbolic->expressions[~extent];
+    uint32_t linear = none;
+    for (uint32_t i = 0; i < expression->count; i++) {
+        const nova_size_op *op = &symbolic->ops[expression->first + i];
+        if (op->code > NOVA_MULTIPLY)
+            return none;
+        if (op->code != NOVA_PUSH_DIM || dims[op->dim] >= 0)
+            continue;
+        if (linear != none)
+            return none;
+        linear = op->dim;
+    }
+    return linear;
+}
+
+/* Every dim is an extent of an argument, or the only unknown of one: a call says its size. */
 static nova_status symbolic_check_bound(const nova_symbolic *symbolic, nova_error *error)
 {
-    for (uint32_t dim = 0; dim < symbolic->header->dim_count; dim++) {
-        uint32_t i = 0;
-        while (i < symbolic->header->argument_extents &&
-               symbolic_dim_of(symbolic, symbolic->extents[i]) != dim)
-            i++;
-        if (i == symbolic->header->argument_extents)
-            return REFUSE(error, "symbolic-dim", "no axis of an argument is dim %u", dim);
+    const uint32_t count = symbolic->header->dim_count;
+    int64_t *dims = malloc(count * sizeof(int64_t));
+    if (dims == NULL)
+        return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the sizes");
+    for (uint32_t i = 0; i < count; i++)
+        dims[i] = -1;
+    for (uint32_t i = 0; i < symbolic->header->argument_extents; i++) {
+        uint32_t dim = symbolic_dim_of(symbolic, symbolic->extents[i]);
+        if (dim < count)
+            dims[dim] = 0;
     }
-    return NOVA_OK;
+    for (bool progress = true; progress;) {
+        progress = false;
+        for (uint32_t i = 0; i < symbolic->header->argument_extents; i++) {
+            uint32_t dim = symbolic_linear_in(symbolic, symbolic->extents[i], dims);
+            if (dim < count) {
+                dims[dim] = 0;
+                progress = true;
+            }
+        }
+    }
+    uint32_t dim = 0;
+    while (dim < count && dims[dim] >= 0)
+        dim++;
+    free(dims);
+    return dim == count
+               ? NOVA_OK
+               : REFUSE(error, "symbolic-dim", "no axis of an argument tells dim %u", dim);
 }
 
 nova_status nova_symbolic_check(const void *block, size_t size, nova_symbolic *symbolic,
@@ -233,6 +275,38 @@ nova_status nova_symbolic_evaluate(const nova_symbolic *symbolic, const int64_t 
     return status;
 }
 
+/* Solves the extents of arguments that have one unknown dim each, in which they are linear. Dims
+ * that no extent tells stay -1; the caller checks every extent with the values. */
+static nova_status symbolic_solve(const nova_symbolic *symbolic, const int64_t *extents,
+                                  int64_t *dims, nova_error *error)
+{
+    const nova_symbolic_header *header = symbolic->header;
+    for (bool progress = true; progress;) {
+        progress = false;
+        for (uint32_t i = 0; i < header->argument_extents; i++) {
+            uint32_t dim = symbolic_linear_in(symbolic, symbolic->extents[i], dims);
+            if (dim == header->dim_count)
+                continue;
+            int64_t values[2], factor, distance;
+            for (int64_t point = 0; point < 2; point++) {
+                dims[dim] = point;
+                nova_status status = symbolic_evaluate_one(
+                    symbolic, (uint32_t)~symbolic->extents[i], dims, &values[point], error);
+                if (status != NOVA_OK)
+                    return status;
+            }
+            bool overflows = __builtin_sub_overflow(values[1], values[0], &factor) ||
+                             __builtin_sub_overflow(extents[i], values[0], &distance);
+            /* Without a solution the dim is 0: the check of all extents tells the axis. */
+            bool solved = !overflows && factor != 0 && distance != INT64_MIN &&
+                          (distance == 0 || (distance > 0) == (factor > 0));
+            dims[dim] = solved ? distance / factor : 0;
+            progress = true;
+        }
+    }
+    return NOVA_OK;
+}
+
 nova_status nova_symbolic_bind(const nova_symbolic *symbolic, const int64_t *extents, int64_t *dims,
                                nova_error *error)
 {
@@ -244,20 +318,18 @@ nova_status nova_symbolic_bind(const nova_symbolic *symbolic, const int64_t *ext
         if (dim < header->dim_count && dims[dim] < 0)
             dims[dim] = extents[i];
     }
-    for (uint32_t i = 0; i < header->argument_extents; i++) {
+    nova_status status = symbolic_solve(symbolic, extents, dims, error);
+    for (uint32_t i = 0; status == NOVA_OK && i < header->argument_extents; i++) {
         int64_t extent = symbolic->extents[i], expected = extent;
-        nova_status status = NOVA_OK;
         if (extent < 0)
             status = symbolic_evaluate_one(symbolic, (uint32_t)~extent, dims, &expected, error);
-        if (status != NOVA_OK)
-            return status;
-        if (expected != extents[i])
-            return nova_fail(
+        if (status == NOVA_OK && expected != extents[i])
+            status = nova_fail(
                 error, NOVA_INVALID_ARGUMENT, "",
                 "axis %u of the arguments, counted over all, is %" PRId64 ", and %s is %" PRId64, i,
                 extents[i],
                 extent < 0 ? symbolic->strings + symbolic->expressions[~extent].text : "its size",
                 expected);
     }
-    return NOVA_OK;
+    return status;
 }

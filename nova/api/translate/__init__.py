@@ -32,6 +32,7 @@ from nova.api.translate.session import Request, finish, run_request, run_request
 from nova.compiler.recorder import Recorder
 from nova.compiler.stages import SHARED_STAGES
 from nova.core.log import progress
+from nova.core.sizes.text import print_sizes
 from nova.core.user_facing import user_facing
 from nova.errors import PipelineError
 from nova.frontends.safetensors import read_safetensors
@@ -65,8 +66,9 @@ def translate(
     it: `save(path, weights="embed")` puts them into the file. `weights` are values of arguments by
     name, such as `model.state_dict()`, or a safetensors file of them: those arguments become
     params, and the file embeds the values. `entry` is the MLIR function to start from. `args` are
-    example arguments (arrays, or anything with `shape` and `dtype`): a StableHLO program with `?`
-    sizes is compiled for theirs. `start_from`
+    example arguments (arrays, or anything with `shape` and `dtype`): a program with `?` sizes is
+    compiled for theirs, which may be symbolic (`nova.dim`). Without them, `?` sizes are symbolic.
+    `start_from`
     declares that the text is that of a later stage; `emit` stops at a stage (`linalg`, ..., `ll`,
     `asm`, `obj`). With `cubin`, the file holds device code as cubins as well as PTX
     (docs/devices.md). `tune` is the time limit in seconds for trying schedules on this machine
@@ -112,7 +114,8 @@ def translate(
     if values and carried is not None:
         values = fit_names(values, [spec.name for spec in carried.params])
     shapes = argument_shapes(args)
-    request = Request(text, settings, emit, start, entry, tuple(values or ()), shapes)
+    texts = None if shapes is None else tuple((print_sizes(n), dtype) for n, dtype in shapes)
+    request = Request(text, settings, emit, start, entry, tuple(values or ()), texts)
     recorder = recorder or Recorder()
     with progress("translating") as bar:
         bar.advance(start or "import")

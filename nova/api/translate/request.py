@@ -18,6 +18,7 @@ from nova.compiler.stages import CPU_STAGES, DEVICE_STAGES, SHARED_STAGES
 from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.core.settings import Settings, current_settings
+from nova.core.sizes import SizeExpr
 from nova.core.targets import parse_target
 from nova.errors import OptionTypeError, PipelineError, TargetError
 from nova.frontends.source import Source
@@ -79,13 +80,13 @@ def _argument_shape(value: Any) -> ArgumentShape:
     if isinstance(value, bool | int | float):
         return (), None
     try:
-        shape = tuple(int(size) for size in value.shape)
+        shape = tuple(n if isinstance(n, SizeExpr) else int(n) for n in value.shape)
         given = value.dtype
     except (AttributeError, TypeError, ValueError):
         raise OptionTypeError(
             f"translate(): an example argument is {repr(value)}, of type {type(value).__name__}",
             where=str(user_location()),
-            hint="it takes arrays, or anything with a shape of integers and a dtype",
+            hint="it takes arrays, or anything with a shape of integers or sizes and a dtype",
         ) from None
     if given is None:
         return shape, None

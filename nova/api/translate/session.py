@@ -25,6 +25,7 @@ from nova.compiler.signature import ProgramSignature, read_signature
 from nova.compiler.stages import DEVICE_MLIR_STAGES, MLIR_STAGES, run_stages, stages_of
 from nova.core.log import Progress
 from nova.core.settings import Settings
+from nova.core.sizes.text import parse_sizes
 from nova.core.targets import parse_target
 from nova.errors import PipelineError
 from nova.frontends.import_mlir import import_program
@@ -39,7 +40,10 @@ from nova.runtime.weights import ParamValues, bytes_of, choose_values
 
 @dataclass(frozen=True)
 class Request:
-    """A checked request: `params` are the names of the arguments that have values."""
+    """A checked request: `params` are the names of the arguments that have values.
+
+    `shapes` are texts of the shapes of example arguments (`print_sizes`), and their dtypes.
+    """
 
     source: Source
     settings: list[Settings]
@@ -47,7 +51,7 @@ class Request:
     start: str | None
     entry: str
     params: tuple[str, ...] = ()
-    shapes: tuple[ArgumentShape, ...] | None = None
+    shapes: tuple[tuple[str, str | None], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,10 @@ def _begin(request: Request, recorder: Recorder) -> tuple[ir.Module, str, Progra
             signature = read_signature(module)
         recorder.record_module(start, module, time.perf_counter() - started)
         return module, start, signature
-    imported = import_program(source, request.entry, request.params, request.shapes)
+    shapes: list[ArgumentShape] | None = None
+    if request.shapes is not None:
+        shapes = [(parse_sizes(text), dtype) for text, dtype in request.shapes]
+    imported = import_program(source, request.entry, request.params, shapes)
     seconds = time.perf_counter() - started
     if imported.frontend != "nova":
         name = "source" if imported.frontend == "linalg" else imported.frontend

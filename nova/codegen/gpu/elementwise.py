@@ -78,7 +78,7 @@ class ElementwiseCode:
     ) -> None:
         """Emit one op at the thread's points; `counters` are the grid's counters at the first."""
         elements = Elements(nest, buffers, captured)
-        bases = _begin(nest, counters)
+        bases = first_positions(nest, counters)
         ivs: list[dict[int, Any]] = [{} for _ in range(self.count)]
         for i, counter in enumerate(counters):
             loop = nest.loops[i]
@@ -102,7 +102,7 @@ class ElementwiseCode:
     ) -> None:
         """Store results at the thread's points, computed elsewhere; `adds` accumulates."""
         elements = Elements(nest, buffers, {})
-        bases = _begin(nest, counters)
+        bases = first_positions(nest, counters)
         if adds:
             (before,) = self._outputs(elements, bases)
             values = [arith.addf(old, new) for old, new in zip(before, values, strict=True)]
@@ -278,7 +278,7 @@ class ElementwiseCode:
         self.cached = {k: v for k, v in self.cached.items() if k[0] not in written}
 
 
-def _begin(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:
+def first_positions(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:
     """The position of each operand's access at a point of the grid."""
     bases: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
     for counter, loop in zip(counters, nest.loops, strict=False):

@@ -21,8 +21,8 @@ from nova.codegen.gpu.gemm.kernel import GEMM
 from nova.codegen.gpu.generic import GENERIC
 from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
 from nova.codegen.gpu.row_reduce import ROW_REDUCE
-from nova.codegen.gpu.rowwise import ROWWISE
-from nova.codegen.gpu.rowwise_plan import RowwisePlan
+from nova.codegen.gpu.rowwise.kernel import ROWWISE
+from nova.codegen.gpu.rowwise.plan import RowwisePlan
 from nova.codegen.gpu.scatter.kernel import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.tasks.block_tiles import block_footprint

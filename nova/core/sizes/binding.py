@@ -6,7 +6,7 @@ symbol without a value (`B`, `B*2 + 1`) give it one; every axis is then checked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nova.core.records import record
 from nova.core.sizes import Dim, Size, SizeExpr, evaluate, substitute
@@ -120,3 +120,33 @@ def _check(axis: Axis, values: dict[str, int], sources: dict[str, Axis]) -> None
 
 def _shape_text(shape: Sequence[Size]) -> str:
     return f"({', '.join(map(str, shape))})"
+
+
+def undetermined(sizes: Iterable[Size]) -> list[str]:
+    """The symbols that axes of these sizes do not determine.
+
+    An axis tells the one symbol of it that no other axis tells, if it has sums and
+    multiplications only and names the symbol once; native/src/exec/symbolic.c solves the same.
+    """
+    expressions = [size for size in sizes if isinstance(size, SizeExpr)]
+    names = {dim.name for size in expressions for dim in size.symbols}
+    missing = set(names)
+    for _ in range(len(names)):
+        told = {name for size in expressions for name in _linear_in(size, missing)}
+        if not told:
+            break
+        missing -= told
+    return sorted(missing)
+
+
+def _linear_in(size: SizeExpr, missing: set[str]) -> list[str]:
+    """The only symbol of `missing` in a size, if the size is linear in it."""
+    factors = [factor for monomial, _ in size.terms for factor in monomial]
+    if not all(isinstance(atom, Dim) for atom, _ in factors):
+        return []
+    unknown = [
+        (atom.name, power)
+        for atom, power in factors
+        if isinstance(atom, Dim) and atom.name in missing
+    ]
+    return [unknown[0][0]] if len(unknown) == 1 and unknown[0][1] == 1 else []

@@ -183,11 +183,12 @@ def _access(attribute: Any) -> Access:
     if access is None:
         if len(_ACCESSES) >= _MOST_ACCESSES:
             _ACCESSES.clear()
-        access = _ACCESSES[text] = _read_access(attribute.value)
+        access = _ACCESSES[text] = read_access(attribute.value)
     return access
 
 
-def _read_access(affine_map: Any) -> Access:
+def read_access(affine_map: Any) -> Access:
+    """The access of an affine map; LoweringError if it is not affine in the loops."""
     loops = affine_map.n_dims
     rows, constants = [], []
     for expr in affine_map.results:

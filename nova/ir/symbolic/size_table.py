@@ -56,6 +56,9 @@ _MOST_ELEMENTS = 1 << 40
 _ATTEMPTS = 64
 """Primes that are tried before larger ones."""
 
+_MOST_ATTEMPTS = 1024
+"""A size that does not grow with its dims, such as a remainder, has no representative."""
+
 _DIM = re.compile(r"(\w+)=(\d+) (\d+) (\d+)")
 
 _ACTIVE: ContextVar[SizeTable | None] = ContextVar("size_table", default=None)
@@ -339,7 +342,33 @@ def choose_representatives(
             distinct = len(set(chosen)) == len(chosen)
             if distinct and all(_is_marked(number, static) for number in chosen):
                 break
+            if attempt > _MOST_ATTEMPTS:
+                raise LoweringError(
+                    f"no number stands for {dim} in the sizes {', '.join(map(str, ready))}",
+                    hint="keep one of the sizes static",
+                )
     return SizeTable(tuple(dims), values, expressions)
+
+
+def degree_of(size: Size) -> int:
+    """The degree of a size as a polynomial of the dims; a quotient counts as its dividend."""
+    if isinstance(size, int):
+        return 0
+    return max(
+        sum(
+            power * (1 if isinstance(atom, Dim) else degree_of(atom.parts()[0]))
+            for atom, power in m
+        )
+        for m, _ in size.terms
+    )
+
+
+def is_product(size: Size) -> bool:
+    """Whether a size is a number, or a product of dims and a positive number."""
+    if isinstance(size, int) or len(size.terms) != 1:
+        return isinstance(size, int)
+    monomial, coefficient = size.terms[0]
+    return coefficient > 0 and all(isinstance(atom, Dim) for atom, _ in monomial)
 
 
 def _is_marked(number: int, static: set[int]) -> bool:

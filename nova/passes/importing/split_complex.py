@@ -27,7 +27,13 @@ _WITH_REGIONS = {
     *("stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.sort", "stablehlo.map"),
 }
 _REDUCING = {"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"}
-COMPLEX_OPS = {*RULES, *_WITH_REGIONS, "stablehlo.return", "stablehlo.composite"}
+COMPLEX_OPS = {
+    *RULES,
+    *_WITH_REGIONS,
+    "stablehlo.return",
+    "stablehlo.composite",
+    "stablehlo.custom_call",
+}
 """Ops that may have complex operands and results."""
 
 

@@ -46,11 +46,11 @@ def _fold(op: Any) -> None:
         for access in accesses
     ]
     with ir.InsertionPoint(op), op.location:
-        operands = [
+        a, b, total = (
             _collapsed(value, [d in dropped for d in access])
             for value, access in zip(op.operands, accesses, strict=True)
-        ]
-        result = contract(*operands, maps)
+        )
+        result = contract(a, b, total, maps)
         type_ = op.results[0].type
         if result.type != type_:
             groups = _groups([d in dropped for d in accesses[2]])

@@ -285,6 +285,12 @@ static int cuda_pack(packed *out, const nova_kernel_call *call)
     return 0;
 }
 
+static uint32_t cuda_shared_of(const nova_kernel_call *call)
+{
+    uint32_t shared = call->shape->shared;
+    return shared > call->least_shared ? shared : call->least_shared;
+}
+
 static int cuda_launch(nova_driver *driver, const nova_kernel_call *call, void *stream)
 {
     packed parameters;
@@ -294,14 +300,14 @@ static int cuda_launch(nova_driver *driver, const nova_kernel_call *call, void *
     const nova_device_launch *shape = call->shape;
     return cuda_context_of(driver)->launch(
         call->function, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
-        shape->block[1], shape->block[2], shape->shared, stream,
+        shape->block[1], shape->block[2], cuda_shared_of(call), stream,
         parameters.has_maps ? parameters.each : NULL, parameters.has_maps ? NULL : parameters.list);
 }
 
 int cuda_params_of(const nova_kernel_call *call, packed *parameters, node_params *params)
 {
     int result = cuda_pack(parameters, call);
-    *params = (node_params){.function = call->function, .shared = call->shape->shared};
+    *params = (node_params){.function = call->function, .shared = cuda_shared_of(call)};
     if (parameters->has_maps)
         params->parameters = parameters->each;
     else

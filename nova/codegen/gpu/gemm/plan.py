@@ -68,6 +68,8 @@ class Operand:
     tile: SharedTile
     copied: int
     """Bytes of an asynchronous copy; 0 where elements pass through registers."""
+    transposed: bool = False
+    """Whether its rows run along k in global memory, and across k in shared memory."""
     may_shift: bool = True
     """Whether tiles may begin at any offset."""
 
@@ -83,7 +85,8 @@ class Operand:
         Its copies then need no bounds checks.
         """
         row_bytes = self.size * (BITS[self.type] // 8)
-        odd = not self.tile.along_k and self.copied and not is_multiple(row_bytes, self.copied)
+        across = not self.tile.along_k and not self.transposed
+        odd = across and self.copied and not is_multiple(row_bytes, self.copied)
         fits = self.tile.outer <= least_size(self.size) and not odd
         return self.may_shift and self.ragged and fits
 
@@ -108,6 +111,11 @@ class Shape:
     """Multiply-adds per cycle of a multiprocessor with that many blocks."""
     reach: int = 16
     """Bytes of k that FMA matmuls read together."""
+    transposes: bool = False
+    """Whether f32 operands that run along k are transposed on the way to shared memory.
+
+    Then a thread reads vectors of rows and columns for each step of k, and the main loop reads
+    those of the next step while it multiplies (register double buffering)."""
 
     @property
     def threads(self) -> int:
@@ -214,10 +222,13 @@ def make_plan(
         # tf32 elements are loaded one by one where two-byte elements are transposed by ldmatrix.
         swizzled = 0 if core_type == "plain" else 2 if element == "tf32" and not along_k else 1
         padded = core_type == "plain" and along_k
-        tile = SharedTile(rows, shape.depth, size, along_k, swizzled, padded)
+        transposed = shape.transposes and along_k
+        tile = SharedTile(rows, shape.depth, size, along_k and not transposed, swizzled, padded)
         others = gemm.offsets[operand_number], *(o[operand_number] for o in outer)
         copied = copy_bytes(along_k, stride, step, type_, element, others)
-        return Operand(extent, spec.k, stride, step, type_, tile, copied)
+        if transposed:
+            copied = min(copied, size)  # an element
+        return Operand(extent, spec.k, stride, step, type_, tile, copied, transposed)
 
     lhs = operand(0, spec.m, shape.rows, *_strides(spec.m, spec.k, *spec.a_strides), spec.a_type)
     (k_stride, n_stride) = spec.b_strides

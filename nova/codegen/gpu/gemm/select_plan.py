@@ -42,6 +42,9 @@ TENSOR: tuple[Shape, ...] = (
     Shape(16, 64, 128, (1, 2), 2, 3, 4, 250),
     Shape(16, 32, 128, (1, 1), 4, 3, 4, 180),
 )
+# 16 x 8 or 8 x 8 accumulators per thread: 128 lanes of a multiprocessor multiply faster than
+# shared memory supplies operands for 8 x 8.
+WIDE_F32: tuple[Shape, ...] = (Shape(128, 128, 8, (2, 2), 1, 4, 2, 125, transposes=True),)
 PLAIN: tuple[Shape, ...] = (
     Shape(128, 128, 8, (4, 2), 1, 4, 2, 115),
     Shape(64, 128, 16, (2, 2), 1, 3, 3, 105),
@@ -66,6 +69,8 @@ def plan_gemm(gemm: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
     element = _element(spec, tf32)
     core_type = "tensor" if element in TENSOR_TYPES else "plain"
     shapes = TENSOR if core_type == "tensor" else PLAIN
+    if element == "f32":
+        shapes = WIDE_F32 + shapes
     if element == "tf32":
         # The same number of bytes of k per stage as for other types.
         shapes = tuple(replace(shape, depth=shape.depth // 2) for shape in shapes)

@@ -19,7 +19,7 @@ from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.epilogue import Fragment, store_epilogue
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm, make_plan
-from nova.codegen.gpu.gemm.select_plan import PLAIN, TENSOR, plan_gemm
+from nova.codegen.gpu.gemm.select_plan import PLAIN, TENSOR, WIDE_F32, plan_gemm
 from nova.ir.bindings import arith, ir, vector
 
 TYPES: dict[str, Any] = {
@@ -117,6 +117,23 @@ def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> No
 def test_plain_shapes(shape: Any, layout: str) -> None:
     product = GpuGemm(contraction(132, 136, 40, "f32", layout))
     _check(product, make_plan(product, "plain", "f32", shape))
+
+
+@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
+@pytest.mark.parametrize("sizes", [(132, 136, 40), (140, 131, 37), (256, 128, 8), (64, 300, 5)])
+@pytest.mark.parametrize("shape", WIDE_F32, ids=lambda s: f"{s.rows}x{s.columns}x{s.depth}")
+def test_wide_f32_shapes(shape: Any, sizes: tuple[int, int, int], layout: str) -> None:
+    """Operands along k are transposed on the way to shared memory; sizes may be odd."""
+    product = GpuGemm(contraction(*sizes, "f32", layout))
+    plan = make_plan(product, "plain", "f32", shape)
+    assert not plan.lhs.tile.along_k and not plan.rhs.tile.along_k
+    _check(product, plan)
+
+
+def test_large_f32_gemms_have_16_by_8_sums_per_thread() -> None:
+    plan = plan_gemm(GpuGemm(contraction(4096, 4096, 4096)), "sm_90a")
+    rows, columns = plan.shape.warp
+    assert plan.shape.transposes and rows * columns == 32 * 128
 
 
 @pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])

@@ -1,0 +1,1 @@
+"""Programs of MLIR with `?` sizes as one program with symbolic sizes."""
