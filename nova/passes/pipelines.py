@@ -58,6 +58,7 @@ from nova.passes.math.share_reciprocals import ShareReciprocals
 from nova.passes.tensor.canonicalize_nova import CanonicalizeNova
 from nova.passes.tensor.convert_nova_to_linalg import ConvertNovaToLinalg
 from nova.passes.tensor.decompose_composites import DecomposeComposites
+from nova.passes.tensor.fold_single_rows import FoldSingleRows
 from nova.passes.tensor.fold_transposes import FoldTransposes
 from nova.passes.tensor.fold_unit_contract_dims import FoldUnitContractDims
 from nova.passes.tensor.form_attention import FormAttention
@@ -177,7 +178,7 @@ def linalg_fusion(sink_conversions: bool = False) -> list[Pass]:
         FoldTransposes(),
         FuseElementwise(),
         # Before unit dims of other ops are folded: reshapes between both cancel each other.
-        *([FoldUnitContractDims()] if sink_conversions else []),
+        *([FoldUnitContractDims(), FoldSingleRows()] if sink_conversions else []),
         # After fusion: before it, the reshapes around unit dimensions would prevent fusion.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         UpstreamPass("linalg-generalize-named-ops"),
@@ -293,10 +294,11 @@ def buffers_to_device(
     tf32: bool = False,
     gpu_gemm: str = "auto",
     gpu_attention: str = "auto",
+    matmul_precision: str = "highest",
 ) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention),
+        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention, matmul_precision),
         UpstreamPass("canonicalize,cse"),
     ]
 

@@ -59,7 +59,7 @@ H200 = DeviceModel(
     dependent_boundary=250,
     latency=1640,
     matrix_latency=1900,
-    call=6400,
+    call=5400,
 )
 
 # NVIDIA's data sheets: dense bf16, f32, memory; of which the H200 above reaches 0.8, 0.51 and 0.85.
@@ -78,7 +78,7 @@ H100 = DeviceModel(
     dependent_boundary=250,
     latency=1640,
     matrix_latency=1900,
-    call=6400,
+    call=5400,
 )
 
 A100 = DeviceModel(
@@ -94,7 +94,7 @@ A100 = DeviceModel(
     dependent_boundary=1000,  # it has no dependent launches
     latency=2000,
     matrix_latency=2300,
-    call=6400,
+    call=5400,
 )
 
 DEVICE_MODELS = {model.name: model for model in (H200, H100, A100)}
