@@ -22,6 +22,7 @@ from nova.ir.walk import every_op
 from nova.passes.importing.complex_rules import is_complex
 from nova.passes.importing.drop_annotations import is_annotation
 from nova.passes.importing.expand_approx_top_k import is_approx_top_k
+from nova.passes.importing.expand_factorizations import is_factorization
 from nova.passes.importing.split_complex import COMPLEX_OPS
 
 # The source dialects of programs, and the dialects that may be used with each.
@@ -102,7 +103,9 @@ def _takes_complex(op: Any) -> bool:
 
 
 def _has_lowering(op: Any) -> bool:
-    return op.name == "stablehlo.custom_call" and (is_annotation(op) or is_approx_top_k(op))
+    return op.name == "stablehlo.custom_call" and (
+        is_annotation(op) or is_approx_top_k(op) or is_factorization(op)
+    )
 
 
 def _described(op: Any) -> str:

@@ -29,6 +29,7 @@ from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.importing.drop_annotations import DropAnnotations
 from nova.passes.importing.expand_approx_top_k import ExpandApproxTopK
+from nova.passes.importing.expand_factorizations import ExpandFactorizations
 from nova.passes.importing.lower_control_flow import LowerControlFlow
 from nova.passes.importing.lower_scans import LowerScans
 from nova.passes.importing.lower_scatter import LowerScatter
@@ -118,6 +119,7 @@ def stablehlo_to_linalg() -> list[Pass]:
         UpstreamPass("inline,symbol-dce"),
         DropAnnotations(),
         ExpandApproxTopK(),
+        ExpandFactorizations(),
         # Before other conversions, which know little of complex numbers.
         SplitComplex(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),

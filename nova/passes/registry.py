@@ -29,6 +29,7 @@ PASS_MODULES: dict[str, str] = {
     "drop-host-code": "nova.passes.cpu.drop_host_code",
     "emulate-f16": "nova.passes.cpu.emulate_f16",
     "expand-approx-top-k": "nova.passes.importing.expand_approx_top_k",
+    "expand-factorizations": "nova.passes.importing.expand_factorizations",
     "expand-math": "nova.passes.math.expand_math",
     "export-kernels": "nova.passes.cpu.export_kernels",
     "fit-kernels": "nova.passes.kernels.fit_kernels",
