@@ -1,7 +1,7 @@
 """What each StableHLO op on complex tensors computes on their parts.
 
 A rule takes the op and its operands, a pair (real part, imaginary part) for each complex one, and
-returns its results in the same form. Movement of data is done for each part; products and
+returns its results in the same form. Movement of data is done for each part; multiplications and
 comparisons are written out here, because regions of reductions contain them; elementary functions
 and Fourier transforms are those of Nova's own ops. Called by `split-complex`.
 """
