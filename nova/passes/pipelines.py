@@ -290,10 +290,11 @@ def buffers_to_device(
     tf32: bool = False,
     gpu_gemm: str = "auto",
     gpu_attention: str = "auto",
+    matmul_precision: str = "highest",
 ) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention),
+        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention, matmul_precision),
         UpstreamPass("canonicalize,cse"),
     ]
 

@@ -65,12 +65,17 @@ class DeviceSchedule:
         ops: list[Any],
         target: Target,
         *,
-        tf32: bool = False,
+        matmul_precision: str = "highest",
         gpu_gemm: str = "auto",
         gpu_attention: str = "auto",
     ):
         self.kernel = DeviceKernel(
-            function, ops, target, tf32=tf32, gpu_gemm=gpu_gemm, gpu_attention=gpu_attention
+            function,
+            ops,
+            target,
+            matmul_precision=matmul_precision,
+            gpu_gemm=gpu_gemm,
+            gpu_attention=gpu_attention,
         )
 
     @cached_property

@@ -22,7 +22,7 @@ from nova.codegen.gpu.gemm.epilogue import Core, Epilogue, Results
 from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import TensorCore
 from nova.codegen.gpu.gemm.pipelined_copies import PipelinedCopies
-from nova.codegen.gpu.gemm.plan import GemmPlan, Operand
+from nova.codegen.gpu.gemm.plan import TF32_TYPES, GemmPlan, Operand
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import (
     barrier,
@@ -117,7 +117,7 @@ class _Block:
         for position, step in zip(enclosing, plan.enclosing_strides(operand_number), strict=True):
             number = add(number, mul(position, step))
         base = index(add(global_base(buffer), mul(number, BITS[operand.type] // 8)))
-        element = "f32" if plan.element == "tf32" else plan.element
+        element = "f32" if plan.element in TF32_TYPES else plan.element
         return PipelinedCopies(operand, plan.shape.threads, self.thread, base, element)
 
     # --- the loop over k ------------------------------------------------------------------------

@@ -23,7 +23,9 @@ from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
 from nova.core.sizes import ceildiv, common_factor, is_multiple
 from nova.ir.symbolic.size_table import Extent, is_number, least_size, typical
 
-TENSOR_TYPES = ("bf16", "f16", "tf32")
+TF32_TYPES = ("tf32", "tf32x3")
+"""f32 for tensor cores: rounded to 11 bits, or split into two tf32 (3xTF32, as in CUTLASS)."""
+TENSOR_TYPES = ("bf16", "f16", *TF32_TYPES)
 
 _GROUP = 8
 """Rows of tiles that are visited together, so that their operands stay in the L2 cache."""
@@ -220,7 +222,7 @@ def make_plan(
     ) -> Operand:
         along_k = is_number(step, 1) or not is_number(stride, 1)
         # tf32 elements are loaded one by one where two-byte elements are transposed by ldmatrix.
-        swizzled = 0 if core_type == "plain" else 2 if element == "tf32" and not along_k else 1
+        swizzled = 0 if core_type == "plain" else 2 if element in TF32_TYPES and not along_k else 1
         padded = core_type == "plain" and along_k
         transposed = shape.transposes and along_k
         tile = SharedTile(rows, shape.depth, size, along_k and not transposed, swizzled, padded)
@@ -255,7 +257,8 @@ def copy_bytes(
     inner, across = (step, stride) if along_k else (stride, step)
     size = BITS[type_] // 8
     unit = gcd(16, *(common_factor(value) * size for value in (across, *others)))
-    fits = is_number(inner, 1) and type_ == ("f32" if element == "tf32" else element) and unit >= 4
+    copied_type = "f32" if element in TF32_TYPES else element
+    fits = is_number(inner, 1) and type_ == copied_type and unit >= 4
     return unit if fits else 0
 
 

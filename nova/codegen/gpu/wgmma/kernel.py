@@ -121,7 +121,7 @@ def _choose_plan(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | st
     if plan is None:
         return why_not_wgmma(match.gemm, arguments, tiles)
     if kernel.gpu_gemm == "auto":
-        other = plan_gemm(match.gemm, kernel.target.cpu, tf32=kernel.tf32)
+        other = plan_gemm(match.gemm, kernel.target.cpu, precision=kernel.matmul_precision)
         if estimated_cycles(other, processors) <= plan.cycles:
             return "it is estimated to be slower"
     outputs = _outputs(kernel, match, plan, numbers)
