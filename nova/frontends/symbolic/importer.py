@@ -19,6 +19,8 @@ from nova.frontends.symbolic.stablehlo_elements import record_elements
 from nova.frontends.symbolic.stablehlo_regions import DIM_NAME
 from nova.frontends.symbolic.stablehlo_rewrite import StablehloRewriter
 from nova.frontends.symbolic.stablehlo_shapes import SHAPES
+from nova.frontends.symbolic.tensor_rewrite import TensorRewriter
+from nova.frontends.symbolic.tensor_rules import find_rule, record_scalars
 from nova.ir.bindings import ir
 from nova.ir.symbolic.size_table import (
     SizeTable,
@@ -30,7 +32,11 @@ from nova.ir.walk import every_op, find_function, functions, main_function
 from nova.passes.base import UpstreamPass, run_pipeline
 
 HINT = "example arguments with args= (--shape) compile it for their sizes"
-_STABLEHLO = Rules(SHAPES, record_elements)
+_STABLEHLO = Rules(SHAPES.get, record_elements)
+_LINALG = Rules(find_rule, record_scalars)
+_INLINE = "inline,symbol-dce"
+_COMPOSITES = "func.func(stablehlo-legalize-composite-to-call)"
+_GENERALIZE = "linalg-generalize-named-ops"
 _MOST_VALUES = 1 << 16
 _MOST_AXES = 64
 _GLOBAL_CONSTANT = "jax.global_constant"
@@ -61,29 +67,31 @@ def table_of(module: ir.Module) -> SizeTable:
 def make_symbolic(
     module: ir.Module,
     filename: str,
+    frontend: str,
     names: Sequence[str],
     shapes: Sequence[Sequence[Size]] | None,
     avoided: Collection[int],
 ) -> SizeTable:
     """Give every value of the program its symbolic size; SymbolicImportError where one has none.
 
-    `names` are those of the arguments. Representatives are not in `avoided`.
+    `frontend` is its dialect, `names` are those of the arguments. Representatives are not in
+    `avoided`.
     """
     try:
-        _name_sizes(module)
-        run_pipeline(
-            module,
-            [
-                UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
-                UpstreamPass("inline,symbol-dce"),
-            ],
-        )
+        is_linalg = frontend == "linalg"
+        if is_linalg:
+            run_pipeline(module, [UpstreamPass(_INLINE), UpstreamPass(_GENERALIZE)])
+        else:
+            _name_sizes(module)
+            run_pipeline(module, [UpstreamPass(_COMPOSITES), UpstreamPass(_INLINE)])
         main = main_function(module)
         expected: Sequence[Sequence[Size | None]] = shapes or [[None] * _MOST_AXES for _ in names]
-        inference = infer(main, _STABLEHLO, filename, expected, [_identifier(n) for n in names])
+        rules = _LINALG if is_linalg else _STABLEHLO
+        inference = infer(main, rules, filename, expected, [_identifier(n) for n in names])
         table = _table(main, inference, avoided)
+        rewriter = TensorRewriter if is_linalg else StablehloRewriter
         with table.active():
-            StablehloRewriter(main, inference, table).run()
+            rewriter(main, inference, table).run()
         _retype(main)
         table.write(main)
         _verify(module)
