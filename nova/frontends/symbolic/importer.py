@@ -38,6 +38,7 @@ _INLINE = "inline,symbol-dce"
 _COMPOSITES = "func.func(stablehlo-legalize-composite-to-call)"
 _GENERALIZE = "linalg-generalize-named-ops"
 _MOST_VALUES = 1 << 16
+_LARGE = (1 << 30) - 35
 _MOST_AXES = 64
 _GLOBAL_CONSTANT = "jax.global_constant"
 """The name of a size, on the argument of a function that jax passes it to."""
@@ -170,6 +171,8 @@ def _table(main: Any, inference: Inference, avoided: Collection[int]) -> SizeTab
                 f"code generation does not take the size {size}: {choice} is not a polynomial of "
                 "the dims"
             )
+        if size.evaluate({dim.name: _LARGE for dim in size.symbols}) < _LARGE // 4096:
+            raise SymbolicImportError(f"the size {size} does not grow with its dims")
     numbers = {*_numbers(main), *avoided, *(n for n in sizes if isinstance(n, int))}
     degree = max([1, *(sum(map(degree_of, shape)) for shape in shapes)])
     used = {dim.name for dim in symbols_of(positive)}

@@ -56,7 +56,7 @@ _MOST_ELEMENTS = 1 << 40
 _ATTEMPTS = 64
 """Primes that are tried before larger ones."""
 
-_MOST_ATTEMPTS = 512
+_MOST_ATTEMPTS = 28 * _ATTEMPTS
 """A size that does not grow with its dims, such as a remainder, has no representative."""
 
 _DIM = re.compile(r"(\w+)=(\d+) (\d+) (\d+)")
@@ -344,8 +344,9 @@ def choose_representatives(
             if distinct and all(_is_marked(number, static) for number in chosen):
                 break
         else:
+            shown = ", ".join(map(str, expressions[:8])) + (", ..." if expressions[8:] else "")
             raise LoweringError(
-                f"no number stands for {dim} in the sizes {', '.join(map(str, expressions))}",
+                f"no number stands for {dim} in the sizes {shown}",
                 hint="keep one of the sizes static, or let its max be 256 or more",
             )
     return SizeTable(tuple(dims), values, expressions)
