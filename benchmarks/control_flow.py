@@ -1,12 +1,14 @@
 """Loops against jax and against plain calls, in one process: `python benchmarks/control_flow.py`.
 
 Prints one row a workload: the best time of Nova, that of the reference, and their ratio (above 1:
-Nova is faster). The references are `jax.jit` on the CPU, and for the loop over a matmul a Python
-loop over the compiled matmul, the closest to the same kernel called from C.
+Nova is faster). Both run in rounds, one after the other (`--rounds`, `--seconds` of each). The
+references are `jax.jit` on the CPU, and for the loop over a matmul a Python loop over the compiled
+matmul, the closest to the same kernel called from C.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +25,7 @@ HIDDEN, STEPS, BATCH = 256, 128, 8
 RNG = np.random.default_rng(0)
 
 
-def best(run: Callable[[], Any], seconds: float = 2.0) -> float:
+def best(run: Callable[[], Any], seconds: float) -> float:
     """The shortest time of a call, in milliseconds."""
     run()
     times: list[float] = []
@@ -100,7 +102,7 @@ def workloads() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     }
 
 
-def row_updates() -> None:
+def row_updates(seconds: float) -> None:
     """The time of an iteration that writes one row of a cache, for caches of several sizes."""
     row, few, many = np.ones((1, 64), np.float32), 4_000, 200_000
 
@@ -115,16 +117,21 @@ def row_updates() -> None:
     for rows in (512, 4_096, 32_768, 131_072):
         cache, loop = np.zeros((rows, 64), np.float32), nova.jit(fill)
         # A difference: a loop copies the argument once.
-        elapsed = best(partial(loop, cache, row, many)) - best(partial(loop, cache, row, few))
-        print(f"{rows:<26}{elapsed * 1e6 / (many - few):>18.0f}")
+        short, long = (best(partial(loop, cache, row, n), seconds) for n in (few, many))
+        print(f"{rows:<26}{(long - short) * 1e6 / (many - few):>18.0f}")
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    options = parser.parse_args()
     print(f"{'workload':<26}{'nova ms':>10}{'other ms':>10}{'ratio':>8}")
-    for name, (mine, theirs) in workloads().items():
-        own, other = best(mine), best(theirs)
-        print(f"{name:<26}{own:>10.3f}{other:>10.3f}{other / own:>8.2f}")
-    row_updates()
+    for name, contenders in workloads().items():
+        times = [[best(run, options.seconds) for run in contenders] for _ in range(options.rounds)]
+        mine, other = map(min, zip(*times, strict=True))
+        print(f"{name:<26}{mine:>10.3f}{other:>10.3f}{other / mine:>8.2f}", flush=True)
+    row_updates(options.seconds)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Speed on one core and on all: `python benchmarks/cores.py [--cores 16] [--only mlp,gpt]`.
 
-Each contender runs each workload in its own process, on one core (by its affinity) and on all. A
-process warms up, then times calls for a second or more and gives the least; contenders take turns,
-and the least of the rounds counts. The table has milliseconds, the speed-ups, and the ratio of
-Nova's time to that of the best peer.
+Each contender runs each workload in its own process, on one core (by its affinity) and on all. The
+processes of a workload import and compile concurrently; then one after the other is told to warm
+up, time calls for some time and give the least. Contenders take turns, and the least of the rounds
+counts. The table has milliseconds, the speed-ups, and the ratio of Nova's time to that of the best
+peer.
 """
 
 from __future__ import annotations
@@ -154,42 +155,70 @@ WORKLOADS: dict[str, Callable[[str], Step]] = {
 # --- processes ------------------------------------------------------------------------------------
 
 
+_WARM_UP, _LEAST_CALLS = 2, 3
+"""Calls before the first that counts, and calls that count at least, in a round."""
+
+
 def measure(workload: str, contender: str, cores: int, seconds: float) -> None:
-    """Print the least milliseconds of a call."""
+    """Print the least milliseconds of a call for each line of the standard input."""
     if contender == "torch":
         import torch
 
         torch.set_num_threads(cores)
     step = WORKLOADS[workload](contender)
-    for _ in range(2):
-        step()
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        step()
-        times.append(1e3 * (time.perf_counter() - start))
-    print(json.dumps(min(times)))
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        for _ in range(_WARM_UP):
+            step()
+        times: list[float] = []
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end or len(times) < _LEAST_CALLS:
+            start = time.perf_counter()
+            step()
+            times.append(1e3 * (time.perf_counter() - start))
+        print(json.dumps(min(times)), flush=True)
 
 
-def start(workload: str, contender: str, cores: int, seconds: float) -> float:
-    """Run `measure` in a process of its own, which has so many cores."""
-    chosen = ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))
-    variables = {
-        "OMP_NUM_THREADS": str(cores),
-        "NOVA_THREADS": str(cores),
-        "BENCH_THREADS": str(cores),
-        "JAX_PLATFORMS": "cpu",
-    }
-    result = subprocess.run(
-        ["taskset", "-c", chosen, sys.executable, __file__, "--measure", workload, contender,
-         str(cores), str(seconds)],
-        env={**os.environ, **variables}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if result.returncode:
-        print(result.stderr[-2000:], file=sys.stderr)
-        return float("nan")
-    return float(json.loads(result.stdout.splitlines()[-1]))
+class Measurement:
+    """A process that runs `measure` on so many cores, from core `first` on."""
+
+    def __init__(self, workload: str, contender: str, cores: int, seconds: float, first: int):
+        self.title = f"{workload} by {contender} on {cores}"
+        available = sorted(os.sched_getaffinity(0))
+        chosen = ",".join(str(available[(first + i) % len(available)]) for i in range(cores))
+        variables = {
+            "OMP_NUM_THREADS": str(cores),
+            "NOVA_THREADS": str(cores),
+            "BENCH_THREADS": str(cores),
+            "JAX_PLATFORMS": "cpu",
+        }
+        self.process = subprocess.Popen(
+            ["taskset", "-c", chosen, sys.executable, __file__, "--measure", workload, contender,
+             str(cores), str(seconds)],
+            env={**os.environ, **variables}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    def await_ready(self) -> None:
+        """Wait until the process has compiled its workload."""
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def milliseconds(self) -> float:
+        """The least time of a round; not a number if the process has failed."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+            return float(json.loads(self.process.stdout.readline()))
+        except (OSError, json.JSONDecodeError):
+            print(f"{self.title} has failed", file=sys.stderr)
+            return float("nan")
+
+    def end(self) -> None:
+        """Let the process end."""
+        self.process.communicate()
 
 
 def main() -> None:
@@ -199,6 +228,7 @@ def main() -> None:
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--all-cores-only", action="store_true", help="not on one core")
     parser.add_argument("--measure", nargs=4)
     options = parser.parse_args()
     if options.measure:
@@ -209,13 +239,22 @@ def main() -> None:
     print("| workload | " + " | ".join(f"{c} 1 -> {options.cores}" for c in contenders), end="")
     print(" | speed-ups | nova / best peer |")
     print("|---|" + "---|" * (len(contenders) + 2), flush=True)
+    counts = (options.cores,) if options.all_cores_only else (1, options.cores)
     for workload in options.only.split(","):
-        least = {(c, n): float("nan") for c in contenders for n in (1, options.cores)}
+        measurements = {
+            (c, n): Measurement(workload, c, n, options.seconds, i)
+            for i, c in enumerate(contenders)
+            for n in counts
+        }
+        for measurement in measurements.values():
+            measurement.await_ready()
+        least = dict.fromkeys(measurements, float("nan"))
         for _ in range(options.rounds):
-            for contender, cores in least:
-                time_ms = start(workload, contender, cores, options.seconds)
-                least[contender, cores] = float(np.fmin(least[contender, cores], time_ms))
-        rows = [(least[c, 1], least[c, options.cores]) for c in contenders]
+            for key, measurement in measurements.items():
+                least[key] = float(np.fmin(least[key], measurement.milliseconds()))
+        for measurement in measurements.values():
+            measurement.end()
+        rows = [(least.get((c, 1), float("nan")), least[c, options.cores]) for c in contenders]
         peers = [row[1] for c, row in zip(contenders, rows, strict=True) if c != "nova"]
         ratio = least.get(("nova", options.cores), float("nan")) / min(peers, default=float("nan"))
         cells = [f"{one:.2f} -> {many:.2f}" for one, many in rows]

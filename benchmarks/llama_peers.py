@@ -53,25 +53,25 @@ def _layers(config: Any, weights: Mapping[str, np.ndarray]) -> list[list[np.ndar
 
 
 def torch_step(
-    config: Any, weights: Mapping[str, np.ndarray], context: int
+    config: Any, weights: Mapping[str, np.ndarray], context: int, device: str = "cpu"
 ) -> tuple[Callable[..., Any], list[Any]]:
     """The step, and the caches of the layers, which it updates."""
     import torch
     import torch.nn.functional as tf
 
     def tensor(array: np.ndarray) -> Any:
-        return torch.from_numpy(array).to(torch.bfloat16)
+        return torch.from_numpy(array).to(device).to(torch.bfloat16)
 
     heads, keys, width = config.num_attention_heads, config.num_key_value_heads, config.head_dim
     layers = [[tensor(w) for w in layer] for layer in _layers(config, weights)]
     embedding = tensor(weights["model.embed_tokens.weight"])
     head, last_norm = tensor(weights["lm_head.weight"]), tensor(weights["model.norm.weight"])
-    frequencies = torch.from_numpy(config.frequencies().astype(np.float32))
+    frequencies = torch.from_numpy(config.frequencies().astype(np.float32)).to(device)
     caches = [
-        torch.zeros((2, 1, keys, context, width), dtype=torch.bfloat16)
+        torch.zeros((2, 1, keys, context, width), dtype=torch.bfloat16, device=device)
         for _ in range(config.num_hidden_layers)
     ]
-    places = torch.arange(context)
+    places = torch.arange(context, device=device)
 
     def norm(x: Any, weight: Any) -> Any:
         return tf.rms_norm(x, (x.shape[-1],), weight, config.rms_norm_eps)

@@ -63,13 +63,15 @@ class Llama(LlamaModel):
         super().__init__(sizes, Weights(weights, "weights", dtype))
 
 
-def random_weights(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random weights with the names of Hugging Face."""
-    rng = np.random.default_rng(seed)
+def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight, by its name at Hugging Face."""
     width, inner = config.hidden_size, config.intermediate_size
     queries = config.num_attention_heads * config.head_dim
     keys = config.num_key_value_heads * config.head_dim
-    shapes = {"model.embed_tokens": (config.vocab_size, width), "model.norm": (width,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens": (config.vocab_size, width),
+        "model.norm": (width,),
+    }
     for i in range(config.num_hidden_layers):
         layer = {
             "self_attn.q_proj": (queries, width),
@@ -85,9 +87,15 @@ def random_weights(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
         shapes |= {f"model.layers.{i}.{name}": shape for name, shape in layer.items()}
     if not config.tie_word_embeddings:
         shapes["lm_head"] = (config.vocab_size, width)
+    return {f"{name}.weight": shape for name, shape in shapes.items()}
+
+
+def random_weights(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random weights with the names of Hugging Face."""
+    rng = np.random.default_rng(seed)
     return {
-        f"{name}.weight": _random_weight(rng, shape, norm=name.endswith("norm"))
-        for name, shape in shapes.items()
+        name: _random_weight(rng, shape, norm=name.endswith("norm.weight"))
+        for name, shape in weight_shapes(config).items()
     }
 
 

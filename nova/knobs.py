@@ -275,6 +275,9 @@ KNOBS: dict[str, Knob] = {
              "The most of the processor that target cpu and files may use, for the whole process."),
         Knob("tf32", FLAG, False, "off",
              "Let devices round the factors of f32 matmuls to 11 bits, for tensor cores."),
+        Knob("matmul_precision", _one_of("highest", "high", "tf32"), "highest", "highest",
+             "How devices multiply f32 matrices: exactly (highest), by three tensor-core matmuls "
+             "with 21 bits of each factor (high), or by one with 11 bits (tf32); see devices.md."),
         Knob("gpu_gemm", GEMM, "auto", "auto",
              "The GEMM of 16-bit floats on Hopper GPUs; auto estimates which is faster."),
         Knob("device_loops", _one_of(*DEVICE_LOOPS), "auto", "auto",
@@ -327,6 +330,7 @@ trusted_keys: tuple[str, ...]
 target: str
 cpu_level: str
 tf32: bool
+matmul_precision: str
 gpu_gemm: str
 device_loops: str
 device_overlap: str

@@ -21,7 +21,7 @@ from typing import Any
 
 REPEATS = 30
 BYTES = {"bf16": 2, "f16": 2, "f32": 4}
-ALLOWED = {"bf16": 2e-5, "f16": 2e-5, "f32": 2e-5, "tf32": 2e-3}
+ALLOWED = {"bf16": 2e-5, "f16": 2e-5, "f32": 2e-5, "tf32": 2e-3, "tf32x3": 2e-5}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Case:
 
     @property
     def type(self) -> str:
-        return "f32" if self.element == "tf32" else self.element
+        return "f32" if self.element in ("tf32", "tf32x3") else self.element
 
 
 def cases() -> list[Case]:
@@ -62,6 +62,16 @@ def cases() -> list[Case]:
     sizes = [Case(n, n, n, "bf16") for n in (512, 1024, 2048, 8192)]
     odd = [Case(4096, 4096, 4100, "bf16"), Case(4000, 4001, 4002, "bf16")]
     plain = [Case(4096, 4096, 4096, "f32", layout) for layout in ("nn", "nt", "tn", "tt")]
+    wide = (
+        "rows=128,columns=128,depth=8,warps=2x2,stages=4,blocks=2,transposes=1",
+        "rows=256,columns=128,depth=8,warps=4x2,stages=4,blocks=1,transposes=1",
+        "rows=128,columns=256,depth=8,warps=2x4,stages=4,blocks=1,transposes=1",
+    )
+    plain += [
+        Case(4096, 4096, 4096, "f32", layout, shape)
+        for shape in wide
+        for layout in ("nn", "nt", "tn", "tt")
+    ]
     plain_shapes = (
         "rows=128,columns=128,depth=16,warps=4x2,stages=3,blocks=2",
         "rows=128,columns=128,depth=8,warps=4x2,stages=4,blocks=2",
@@ -88,7 +98,11 @@ def cases() -> list[Case]:
     ]
     plain += [Case(4096, 4096, 4096, "f32", "nn", shape) for shape in plain_shapes[1:6]]
     plain += [Case(4096, 4096, 4096, "f32", "nt", shape) for shape in plain_shapes[:5]]
-    reduced = [Case(4096, 4096, 4096, "tf32", layout) for layout in ("nn", "nt")]
+    reduced = [
+        Case(4096, 4096, 4096, element, layout)
+        for element in ("tf32", "tf32x3")
+        for layout in ("nn", "nt")
+    ]
     block = [
         Case(*size, "bf16", "nn")
         for size in ((128, 2304, 768), (128, 768, 768), (128, 3072, 768), (128, 768, 3072))
@@ -112,12 +126,15 @@ def emit(folder: Path, only: str) -> None:
         m, n, k = case.m, case.n, case.k
         a = (k, 1) if case.layout[0] == "n" else (1, m)
         b = (n, 1) if case.layout[1] == "n" else (1, k)
+        precision = {"tf32": "tf32", "tf32x3": "high"}.get(case.element, "highest")
         spec = Contraction(m, n, k, a, b, (n, 1), case.type, case.type, "f32", False)
-        plan = plan_gemm(GpuGemm(spec), "sm_90a", tf32=case.element == "tf32")
+        plan = plan_gemm(GpuGemm(spec), "sm_90a", precision=precision)
         if case.variant:
             fields: dict[str, Any] = dict(part.split("=") for part in case.variant.split(","))
             warps = tuple(int(w) for w in fields.pop("warps").split("x"))
             numbers = {name: int(value) for name, value in fields.items()}
+            if "transposes" in numbers:
+                numbers["transposes"] = bool(numbers["transposes"])
             shape = Shape(**{"split": 1, "speed": 1.0, **numbers, "warps": warps})
             plan = make_plan(plan.gemm, plan.core_type, plan.element, shape)
         from benchmarks.gpu.launch import gemm_ptx

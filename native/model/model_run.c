@@ -23,6 +23,7 @@ static int start_thread(pthread_t *thread, void *(*body)(void *), void *argument
 #define calloc(count, size) explore_allocate((count) * (size))
 #define aligned_alloc(alignment, size) explore_allocate(size)
 #define free(memory) explore_free(memory)
+#define NOVA_LOCK_SPIN 0 /* the spinlock only saves time */
 #define pthread_create(thread, attributes, body, argument) start_thread(thread, body, argument)
 #define pthread_join(thread, result) explore_join((int)(thread))
 #define pthread_once(once, body) ((void)(once), (body)(), 0)
@@ -48,11 +49,11 @@ uint64_t nova_clock_ns(void)
 static bool blind;
 
 /* The planted bug: between parking and sleeping, every run seems to have no work. */
-static nova_instance *look_or_not(nova_workers *pool, uint32_t *index)
+static nova_instance *look_or_not(nova_workers *pool, uint32_t preferred, uint32_t *index)
 {
     if (blind && atomic_load_explicit(&pool->eventcount.parked, memory_order_relaxed) > 0)
         return NULL;
-    return nova_workers_enter_run(pool, index);
+    return nova_workers_enter_run(pool, preferred, index);
 }
 #define nova_workers_enter_run look_or_not
 #include "scheduler/worker_threads.c"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nova import knobs
 from nova.api.compiled import Compiled
 from nova.api.precision import in_precision, parse_precision
 from nova.api.program_cache import (
@@ -63,6 +64,7 @@ def compile(
     freeze: bool = False,
     tune: float | None = None,
     precision: str | None = None,
+    matmul_precision: str | None = None,
     run_mode: str = "native",
     sim_cores: int = 64,
     sim_seed: int = 0,
@@ -81,7 +83,9 @@ def compile(
     and the program takes only the inputs (docs/deploying.md). `tune` is the time limit in seconds
     for trying schedules on this machine (docs/tuning.md). With `precision` "bf16" or "f16" an
     inference program computes in that dtype instead of f32: the params are converted now, once;
-    inputs and outputs keep their dtypes (docs/deploying.md). `run_mode="sim"` has two meanings. A
+    inputs and outputs keep their dtypes (docs/deploying.md). `matmul_precision` says how a device
+    multiplies f32: "highest" exactly, "high" by three tensor-core matmuls, "tf32" by one, with 11
+    bits of each factor (docs/devices.md). `run_mode="sim"` has two meanings. A
     program for a GPU runs on the GPU simulator, on the CPU. A program for the CPU runs its tasks
     sequentially, in the order in which `sim_cores` cores would start them; its `simulation` is
     their timeline (docs/tracing.md). `specialize` lists sizes of the dims of a program with
@@ -116,15 +120,17 @@ def compile(
     if freeze:
         params = ()  # leaves that are not arguments are constants
     plan = build_plan(results, inputs, params, updates)
-    program = compile_plan(
-        plan,
-        target=target,
-        fast_math=fast_math,
-        max_workspace=max_workspace,
-        tune=tune,
-        run_mode=run_mode,
-        specialize=specialize,
-    )
+    options = {} if matmul_precision is None else {"matmul_precision": matmul_precision}
+    with knobs.override(**options):
+        program = compile_plan(
+            plan,
+            target=target,
+            fast_math=fast_math,
+            max_workspace=max_workspace,
+            tune=tune,
+            run_mode=run_mode,
+            specialize=specialize,
+        )
     if run_mode == "sim" and not program.is_on_device:
         program = program.simulated(sim_cores, sim_seed)
     if not params:

@@ -96,7 +96,9 @@ DEVICE_STAGES = _table(
     ),
     Stage(
         "device",
-        lambda s: pipelines.buffers_to_device(s.target, s.tf32, s.gpu_gemm, s.gpu_attention),
+        lambda s: pipelines.buffers_to_device(
+            s.target, s.tf32, s.gpu_gemm, s.gpu_attention, s.matmul_precision
+        ),
     ),
     Stage("outlined", lambda s: pipelines.device_to_outlined()),
     Stage("nvvm", lambda s: pipelines.outlined_to_nvvm(s.fast_math)),

@@ -23,6 +23,8 @@ class Settings:
     schedules    schedule overrides, as the pass `choose-schedules` takes them: results of tuning.
     tune         time limit in seconds for trying schedules on this machine; 0 for none.
     tf32         whether devices may round the operands of f32 matmuls to 11 bits (TF32).
+    matmul_precision  how devices multiply f32: `highest` exactly, `high` by three TF32 matmuls,
+                 `tf32` by one, as the setting `tf32`.
     gpu_gemm     which GEMM devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     gpu_attention  which attention devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     cubin        whether device code is also assembled, which needs `ptxas`.
@@ -43,13 +45,17 @@ class Settings:
     gpu_gemm: str = "auto"
     gpu_attention: str = "auto"
     specialize: tuple[tuple[int, ...], ...] = ()
+    matmul_precision: str = "highest"
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
         values = {f.name: str(getattr(self, f.name)) for f in fields(self)}
         values["schedules"] = " ".join(self.schedules)
         values["specialize"] = " ".join(",".join(map(str, sizes)) for sizes in self.specialize)
-        return values if self.specialize else {k: v for k, v in values.items() if k != "specialize"}
+        # Programs without these settings keep their keys.
+        unset = {"specialize": not self.specialize}
+        unset["matmul_precision"] = self.matmul_precision == "highest"
+        return {name: value for name, value in values.items() if not unset.get(name)}
 
     @staticmethod
     def of(items: Mapping[str, Any]) -> Settings:
@@ -73,6 +79,7 @@ class Settings:
                 tuple(map(int, sizes.split(",")))
                 for sizes in str(items.get("specialize", "")).split()
             ),
+            str(items.get("matmul_precision", "highest")),
         )
 
 
@@ -96,6 +103,7 @@ def current_settings(
         tune=knobs.get("tune") if tune is None else knobs.KNOBS["tune"].check(tune, "tune"),
         cubin=knobs.get("cubin") if cubin is None else bool(cubin),
         tf32=knobs.get("tf32"),
+        matmul_precision=knobs.get("matmul_precision"),
         gpu_gemm=knobs.get("gpu_gemm"),
         gpu_attention=knobs.get("gpu_attention"),
     )

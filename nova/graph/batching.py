@@ -329,7 +329,7 @@ _RULES: dict[str, Callable[[Tensor, Operands, Flags, int], Tensor | None]] = {
         (
             *("softmax", "log_softmax", "gather", "scatter", "scatter_add", "scatter_max"),
             *("scatter_min", "join", "cumsum", "logcumsumexp", "linear_recurrence", "argcummax"),
-            *("argcummin", "argsort"),
+            *("argcummin", "argsort", "argtopk"),
         ),
         _one_axis,
     ),

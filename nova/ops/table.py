@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 from nova.core.dtypes import DType, TensorType, float_of, promote_all
@@ -114,7 +115,7 @@ class Op:
     def variadic(self) -> bool:
         return bool(self.operands) and self.operands[0].startswith("*")
 
-    @property
+    @cached_property
     def min_operands(self) -> int:
         return 1 if self.variadic else sum(not n.endswith("?") for n in self.operands)
 

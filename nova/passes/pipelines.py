@@ -57,6 +57,7 @@ from nova.passes.math.share_reciprocals import ShareReciprocals
 from nova.passes.tensor.canonicalize_nova import CanonicalizeNova
 from nova.passes.tensor.convert_nova_to_linalg import ConvertNovaToLinalg
 from nova.passes.tensor.decompose_composites import DecomposeComposites
+from nova.passes.tensor.fold_single_rows import FoldSingleRows
 from nova.passes.tensor.fold_transposes import FoldTransposes
 from nova.passes.tensor.fold_unit_contract_dims import FoldUnitContractDims
 from nova.passes.tensor.form_attention import FormAttention
@@ -70,6 +71,10 @@ from nova.passes.tensor.wrap_attention import WrapAttention
 
 # Reductions that CPUs compute in parts: those long enough for several cores.
 _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
+
+# Bytes of workspace that independent kernels of a device may have to themselves: a part of its L2
+# cache. They run concurrently where that gains.
+_DEVICE_SPARE = 16 << 20
 
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
 _MOST_INLINED = 64
@@ -169,7 +174,7 @@ def linalg_fusion(sink_conversions: bool = False) -> list[Pass]:
         FoldTransposes(),
         FuseElementwise(),
         # Before unit dims of other ops are folded: reshapes between both cancel each other.
-        *([FoldUnitContractDims()] if sink_conversions else []),
+        *([FoldUnitContractDims(), FoldSingleRows()] if sink_conversions else []),
         # After fusion: before it, the reshapes around unit dimensions would prevent fusion.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         UpstreamPass("linalg-generalize-named-ops"),
@@ -209,9 +214,8 @@ def kernels_to_buffers(max_workspace: int | None = None) -> list[Pass]:
 def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
     """Like `kernels_to_buffers` for a device: unsupported control flow goes to the host."""
     # After bufferization, which shows the memory that loops and branches need.
-    # Loops that are inlined read values again: nothing is overwritten for them. The kernels of a
-    # device run in order: no memory is spared for concurrent ones.
-    plan = PlanWorkspace(max_workspace, overwrite=False, spare=0, on_device=True)
+    # Loops that are inlined read values again: nothing is overwritten for them.
+    plan = PlanWorkspace(max_workspace, overwrite=False, spare=_DEVICE_SPARE, on_device=True)
     return [
         BufferizeKernels(),
         UnpackAttention(),
@@ -286,10 +290,11 @@ def buffers_to_device(
     tf32: bool = False,
     gpu_gemm: str = "auto",
     gpu_attention: str = "auto",
+    matmul_precision: str = "highest",
 ) -> list[Pass]:
     """Kernels to launches on a device, by the target's schedules."""
     return [
-        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention),
+        LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention, matmul_precision),
         UpstreamPass("canonicalize,cse"),
     ]
 

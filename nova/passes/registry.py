@@ -31,6 +31,7 @@ PASS_MODULES: dict[str, str] = {
     "expand-math": "nova.passes.math.expand_math",
     "export-kernels": "nova.passes.cpu.export_kernels",
     "fit-kernels": "nova.passes.kernels.fit_kernels",
+    "fold-single-rows": "nova.passes.tensor.fold_single_rows",
     "fold-transposes": "nova.passes.tensor.fold_transposes",
     "fold-unit-contract-dims": "nova.passes.tensor.fold_unit_contract_dims",
     "form-attention": "nova.passes.tensor.form_attention",

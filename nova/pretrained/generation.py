@@ -160,11 +160,16 @@ def scalar_inputs() -> list[Any]:
 
 
 def compile_generator(
-    model: Decoder, context: int = 256, chunk: int = CHUNK, target: str | None = None
+    model: Decoder,
+    context: int = 256,
+    chunk: int = CHUNK,
+    target: str | None = None,
+    **options: Any,
 ) -> Compiled:
     """One program: tokens and how to go on -> tokens, and the position after the last.
 
-    Its inputs are tokens, length, limit, temperature, top_k, top_p, seed and stop.
+    Its inputs are tokens, length, limit, temperature, top_k, top_p, seed and stop. `options` are
+    other keywords of `compile`.
     """
     if context % chunk:
         raise AttributeValueError(
@@ -175,7 +180,8 @@ def compile_generator(
     length, limit, *sampling, stop = scalars
     outputs = write_tokens(model, tokens, length, limit, Sampling(*sampling), stop, chunk)
     params = list(model.parameters())
-    return compile(list(outputs), inputs=[tokens, *scalars], params=params, target=target)
+    inputs = [tokens, *scalars]
+    return compile(list(outputs), inputs=inputs, params=params, target=target, **options)
 
 
 def generate(

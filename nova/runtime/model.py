@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from nova.runtime.weights import ParamValues, listed, no_values
 
 if TYPE_CHECKING:
     from nova.tracing.costs import Speeds
+    from nova.tracing.devices.predict import DevicePrediction
+    from nova.tracing.devices.typed_cores import CoresSimulation
     from nova.tracing.schedule_sim import Simulation
 
 _RUN_OPTIONS = ("inputs", "params", "out", "timeout", "outputs")
@@ -201,33 +203,70 @@ class Model(Sealed):
     simulation: Simulation | None = None
     """With run_mode="sim": the timeline whose order runs follow."""
 
+    @overload
     def simulate(
         self,
         cores: int = 64,
         seed: int = 0,
         policy: str | None = None,
         speeds: Speeds | None = None,
-    ) -> Simulation:
+    ) -> Simulation: ...
+    @overload
+    def simulate(self, *, device: str) -> DevicePrediction: ...
+    @overload
+    def simulate(self, cores: Mapping[str, int]) -> CoresSimulation: ...
+    def simulate(
+        self,
+        cores: int | Mapping[str, int] = 64,
+        seed: int = 0,
+        policy: str | None = None,
+        speeds: Speeds | None = None,
+        device: str | None = None,
+    ) -> Simulation | DevicePrediction | CoresSimulation:
         """Simulate this program on `cores` cores with the cost model; nothing is run.
 
         A seed other than 0 picks among the ready tasks at random. `speeds` are those of one core;
         the defaults are the same on every machine.
+
+        A program for a device has other simulations: `device="h200"` (or `h100`, `a100`) predicts
+        the time of its launches there, and `cores={"matrix": 24, "vector": 48}` schedules its
+        tasks on cores of these types.
         """
         from nova.tracing.schedule_sim import simulate  # only on request
 
-        if self.is_on_device:
-            raise AttributeValueError(
-                "a program for a device has no tasks of CPU cores to simulate",
-                where=str(user_location()),
-                hint="compile it for the CPU, too",
-            )
+        if self.is_on_device and (device is not None or not isinstance(cores, int)):
+            return self._simulate_device(cores, device)
+        if self.is_on_device or device is not None or not isinstance(cores, int):
+            text = "a program for a device has no tasks of CPU cores to simulate"
+            hint = 'simulate(device="h200") predicts its time; or compile it for the CPU, too'
+            if not self.is_on_device:
+                text = "a program for the CPU has no launches on a device to simulate"
+                hint = 'compile it for one, such as target="cuda:sm_90a"'
+            raise AttributeValueError(text, where=str(user_location()), hint=hint)
+        self._check_static()
+        return simulate(self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds)
+
+    def _check_static(self) -> None:
         if self.signature.dims:
             raise AttributeValueError(
                 "a program with symbolic sizes has no tasks before a call gives the sizes",
                 where=str(user_location()),
                 hint="simulate the program of one size: compile it with static shapes",
             )
-        return simulate(self._executable.tables, cores, seed, policy or knobs.get("policy"), speeds)
+
+    def _simulate_device(
+        self, cores: int | Mapping[str, int], device: str | None
+    ) -> DevicePrediction | CoresSimulation:
+        from nova.tracing.devices.models import TypedCores, find_model  # only on request
+        from nova.tracing.devices.predict import predict
+        from nova.tracing.devices.typed_cores import simulate_cores
+
+        self._check_static()
+        tables = self._executable.tables
+        if not isinstance(cores, int):
+            return simulate_cores(tables, TypedCores(cores))
+        assert device is not None
+        return predict(tables, find_model(device), self.name)
 
     @cached_property
     def signature(self) -> Signature:

@@ -74,6 +74,7 @@ _ATTRIBUTES: dict[str, Any] = {
     "dtype": dtypes.f32,
     "min": 0,
     "format": "q8_0",
+    "k": 1,
 }
 # Operands that hold integers whatever the type of the others is.
 _INDEX_OPERANDS = ("index", "indices", "seed", "target")

@@ -30,7 +30,9 @@ from nova.core.location import user_location
 from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import TraceError
 from nova.tracing.costs import speeds_of, task_costs
-from nova.tracing.device_run import SPAN, DeviceRun, read_spans
+from nova.tracing.device_run import SPAN, DeviceRun, describe_graph, read_spans
+from nova.tracing.devices.models import H200
+from nova.tracing.devices.predict import predicted_spans
 from nova.tracing.graph import TaskGraph, make_graph
 from nova.tracing.page import to_html
 from nova.tracing.peaks import Peaks, measured_peaks
@@ -164,7 +166,15 @@ class _Builder:
         label = program.label or "program"
         device = program.device
         times = start - base, end - base
-        return DeviceRun(label, device.name, *times, decoded, lost, model=device.model)
+        kind = "measured"
+        if device.name.partition(":")[0] == "sim":
+            # The simulator's own time says nothing about a GPU.
+            decoded, kind = predicted_spans(decoded, H200), "predicted"
+            times = times[0], max(times[1], *(span.end for span in decoded), times[0])
+        graph = describe_graph(*program.graph_shape())
+        return DeviceRun(
+            label, device.name, *times, decoded, lost, kind, model=device.model, graph=graph
+        )
 
     def _tables_of(self, program: Any) -> Tables:
         key = id(program)  # the item keeps it alive

@@ -114,7 +114,8 @@ class Span:
 class DeviceRun:
     """A run of `program` on a device such as "cuda:0"; spans by their start; `lost` are missing.
 
-    `model` is the maker's name of the device.
+    `model` is the maker's name of the device. `graph` describes the launches of runs that are not
+    traced. With `kind` "predicted", the times of kernels are those of a device model.
     """
 
     program: str
@@ -125,6 +126,7 @@ class DeviceRun:
     lost: int = 0
     kind: str = "measured"
     model: str = ""
+    graph: str = ""
 
     @property
     def makespan(self) -> int:
@@ -144,6 +146,16 @@ class DeviceRun:
     def lane_title(self, lane: str) -> str:
         """`host`, `device 0 copies` or `device 0 kernels`."""
         return lane if lane == "host" else f"device {self.number} {lane}"
+
+
+def describe_graph(launches: int, edges: int, dependent: int, branches: int) -> str:
+    """How the launches of a program run from its second run on; empty without a graph."""
+    if launches < 2 or not edges:
+        return ""
+    parts = [f"{launches} launches as a graph of {edges} edges"]
+    parts.append(f"{dependent} of them dependent launches" if dependent else "no dependent launch")
+    parts.append(f"{branches} branch{'es' if branches != 1 else ''}" if branches else "no branch")
+    return ", ".join(parts)
 
 
 Names = tuple[Sequence[str], Sequence[str]]

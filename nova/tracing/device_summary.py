@@ -69,10 +69,14 @@ class DeviceSummary:
     kernels: tuple[LaunchTime, ...]
     copies: tuple[CopyTime, ...]
     model: str = ""
+    graphs: tuple[str, ...] = ()
+    kind: str = "measured"
 
     def __str__(self) -> str:
         runs = f"{self.runs} run{'s' if self.runs != 1 else ''}"
-        lines = [f"{runs} measured on {self.device}: {format_ns(self.time)}"]
+        note = "" if self.kind == "measured" else "; the times of kernels are predicted"
+        lines = [f"{runs} measured on {self.device}: {format_ns(self.time)}{note}"]
+        lines += [f"  untraced runs: {graph}" for graph in self.graphs]
         rows = [
             ("kernels", self.kernel_time),
             ("copies", self.copy_time),
@@ -163,6 +167,8 @@ def _summarize(device: str, runs: Sequence[DeviceRun]) -> DeviceSummary:
         kernels=_launch_times(runs),
         copies=_copy_times([span for run in runs for span in run.lanes["copies"]]),
         model=runs[0].model,
+        graphs=tuple(dict.fromkeys(run.graph for run in runs if run.graph)),
+        kind=runs[0].kind,
     )
 
 

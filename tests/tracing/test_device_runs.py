@@ -90,7 +90,7 @@ def test_each_launch_once_a_run_and_in_order(make) -> None:
         assert isinstance(run, DeviceRun)
         check(run)
         assert [span.name for span in run.lanes["kernels"]] == launches_of(program)
-        assert (run.program, run.device, run.kind) == (program.name, "sim", "measured")
+        assert (run.program, run.device, run.kind) == (program.name, "sim", "predicted")
     assert len(launches_of(program)) >= 2
     assert all(a.end <= b.start for a, b in pairwise(trace.runs))
 

@@ -35,7 +35,7 @@ typedef struct nova_encoded_map {
 
 /* One launch. `arguments` are its parameters of 8 bytes, which are pointers, and `maps` those that
  * follow them: as many as `shape` says. `ranges` are the memory they point to, passed only to a
- * driver with `checks_ranges`. */
+ * driver with `checks_ranges`. A block has at least `least_shared` bytes of shared memory. */
 typedef struct nova_kernel_call {
     void *function;
     const nova_device_launch *shape;
@@ -43,6 +43,7 @@ typedef struct nova_kernel_call {
     const nova_encoded_map *maps;
     uint32_t argument_count;
     uint32_t range_count;
+    uint32_t least_shared;
     const nova_device_range *ranges;
 } nova_kernel_call;
 

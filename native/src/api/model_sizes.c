@@ -186,7 +186,10 @@ static nova_status sized_prepare(nova_model *parent, entry *entry, const int64_t
     if (status == NOVA_OK)
         status = nova_program_set_sizes(entry->model.program, values,
                                         variant->symbolic.header->value_count, error);
-    return status == NOVA_OK ? nova_model_make_pool(&entry->model, error) : status;
+    if (status == NOVA_OK)
+        status = nova_model_make_pool(&entry->model, error);
+    nova_pool_share(entry->model.pool);
+    return status;
 }
 
 /* A new entry; *dims becomes its own. */

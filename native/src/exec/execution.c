@@ -23,13 +23,10 @@ static nova_status execution_make(nova_program *program, const nova_prepared *pr
     created->instance = NULL;
     /* Whole pages: no two threads write to the same one. */
     created->scratch_stride = ((size_t)program->tables.header->scratch_size + 4095) & ~(size_t)4095;
-    void *scratch;
-    nova_status status = nova_memory_take(created->scratch_stride * slots, &scratch);
-    created->scratch = scratch;
-    if (status == NOVA_OK)
-        status = nova_instance_create(prepared->graph, slots, trace_capacity, &created->instance);
+    created->scratch = NULL;
+    nova_status status =
+        nova_instance_create(prepared->graph, slots, trace_capacity, &created->instance);
     if (status != NOVA_OK) {
-        free(created->scratch);
         free(created);
         return status;
     }
@@ -42,8 +39,16 @@ void nova_execution_destroy(nova_execution *execution)
     if (execution == NULL)
         return;
     nova_instance_destroy(execution->instance);
-    free(execution->scratch);
+    nova_memory_recycle(execution->scratch);
     free(execution);
+}
+
+static nova_status execution_take_scratch(nova_execution *execution)
+{
+    void *scratch;
+    nova_status status = nova_memory_reuse(execution->scratch_stride * execution->places, &scratch);
+    execution->scratch = scratch;
+    return status;
 }
 
 nova_status nova_execution_take(nova_program *program, uint32_t trace_capacity,
@@ -88,6 +93,12 @@ nova_status nova_execution_take_for(nova_program *program, unsigned workers,
         status = execution_make(program, prepared, slots, trace_capacity, &reusable);
     if (status != NOVA_OK)
         return status;
+    if (reusable->scratch == NULL)
+        status = execution_take_scratch(reusable);
+    if (status != NOVA_OK) {
+        nova_execution_destroy(reusable);
+        return status;
+    }
     reusable->owner = NULL;
     reusable->worker_limit = 0;
     atomic_store_explicit(&reusable->reported, 0, memory_order_relaxed);
@@ -103,6 +114,11 @@ void nova_execution_give(nova_execution *execution)
     if (execution->trace_capacity > 0) {
         nova_execution_destroy(execution);
         return;
+    }
+    if (program->sizes != NULL) {
+        /* Programs for other sizes use the same memory. */
+        nova_memory_recycle(execution->scratch);
+        execution->scratch = NULL;
     }
     nova_execution *other =
         atomic_exchange_explicit(&program->warm, execution, memory_order_acq_rel);

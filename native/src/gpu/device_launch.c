@@ -102,6 +102,7 @@ static nova_status launch_bind(nova_device_run *r)
             .arguments = execution->pointers + launch->first_operand,
             .maps = execution->maps + map,
             .argument_count = launch->operand_count,
+            .least_shared = r->program->edges.least_shared[launch->kernel],
             .ranges = ranges,
             .range_count =
                 checks ? nova_launch_find_ranges(

@@ -147,7 +147,8 @@ static nova_status edges_add_step(edges_state *state, nova_graph_edges *edges)
         uint64_t *needed = edges_row(state, state->needed, i);
         if (state->with_branches)
             edges_find_before(state, needed, i, before);
-        if (!state->with_branches || (!edges_has(before, i - 1) && !edges_is_worth(state, i, before)))
+        if (!state->with_branches ||
+            (!edges_has(before, i - 1) && !edges_is_worth(state, i, before)))
             edges_insert(needed, i - 1);
         edges_append(state, i, needed, edges);
         edges->branch_count += !edges_has(edges_row(state, state->ancestors, i), i - 1);
@@ -168,8 +169,7 @@ static void edges_read_plan(edges_state *state, const nova_task_plan *plan)
             if (before->launch != program->launches[i])
                 continue;
             for (uint32_t k = 0; k < before->successor_count; k++) {
-                uint32_t launch =
-                    plan->tasks[plan->successors[before->first_successor + k]].launch;
+                uint32_t launch = plan->tasks[plan->successors[before->first_successor + k]].launch;
                 for (uint32_t after = i + 1; after < end; after++)
                     if (program->launches[after] == launch)
                         edges_insert(edges_row(state, state->needed, after - state->step->first),
@@ -221,6 +221,35 @@ static bool edges_has_aliases(const nova_device_program *program)
     return false;
 }
 
+/* Blocks of a dependent launch start on the multiprocessors that the launch before it leaves free,
+ * as many as fit, and not one on each: a launch of few blocks would have them on a few. So a block
+ * gets shared memory that no more of them fit than there are when they are spread evenly. */
+static nova_status edges_spread_blocks(const nova_device_program *program, nova_graph_edges *edges,
+                                       nova_error *error)
+{
+    enum { SHARED_KIB = 228, MOST_EACH = 4 }; /* of a multiprocessor since Hopper */
+    nova_driver *driver = program->device->driver;
+    const nova_tables *tables = &program->tables;
+    uint64_t processors = (uint64_t)program->device->info.multiprocessors;
+    bool has_dependent = edges->dependent_count > 0 && !driver->checks_ranges;
+    for (uint32_t i = 0; has_dependent && i < tables->header->kernel_count; i++) {
+        const nova_device_launch *shape = &tables->devices[i];
+        uint64_t blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
+        uint64_t each = processors > 0 ? (blocks + processors - 1) / processors : 0;
+        uint32_t least = (uint32_t)(SHARED_KIB / (each + 1)) << 10;
+        if ((tables->kernels[i].core & NOVA_DEPENDENT) == 0 || each == 0 || each > MOST_EACH ||
+            shape->shared >= least)
+            continue;
+        int result = driver->function_allow_shared(driver, program->functions[i], least);
+        nova_status status = nova_device_check(program->device, result,
+                                               "a kernel gets no more shared memory", error);
+        if (status != NOVA_OK)
+            return status;
+        edges->least_shared[i] = least;
+    }
+    return NOVA_OK;
+}
+
 /* At most all pairs of a step with branches, else a chain. */
 static uint64_t edges_capacity(const nova_device_program *program, const nova_task_plan *plan)
 {
@@ -238,7 +267,9 @@ nova_status nova_graph_edges_prepare(nova_device_program *program, nova_device_o
         status = nova_task_plan_create_device(&program->tables, 1, &plan);
     edges->starts = calloc((size_t)program->device_count + 1, sizeof *edges->starts);
     edges->items = calloc(edges_capacity(program, &plan), sizeof *edges->items);
-    if (edges->starts == NULL || edges->items == NULL)
+    edges->least_shared =
+        calloc((size_t)program->tables.header->kernel_count + 1, sizeof *edges->least_shared);
+    if (edges->starts == NULL || edges->items == NULL || edges->least_shared == NULL)
         status = NOVA_OUT_OF_MEMORY;
     for (uint32_t i = 0; status == NOVA_OK && i < program->step_count; i++) {
         const nova_device_step *step = &program->steps[i];
@@ -248,7 +279,7 @@ nova_status nova_graph_edges_prepare(nova_device_program *program, nova_device_o
         edges->starts[step->number + 1] = edges->count;
     }
     nova_task_plan_free(&plan);
-    return status == NOVA_OK ? status
+    return status == NOVA_OK ? edges_spread_blocks(program, edges, error)
                              : nova_fail(error, status, "", "no memory for the graph of launches");
 }
 
@@ -256,4 +287,5 @@ void nova_graph_edges_free(nova_graph_edges *edges)
 {
     free(edges->items);
     free(edges->starts);
+    free(edges->least_shared);
 }

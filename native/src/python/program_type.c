@@ -45,6 +45,7 @@ static bool program_set_sizes(ProgramObject *self, PyObject *sizes)
     PyMem_Free(values);
     if (status != NOVA_OK)
         raise_error(&error);
+    nova_pool_share(self->pool);
     return status == NOVA_OK;
 }
 

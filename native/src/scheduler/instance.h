@@ -116,8 +116,9 @@ void nova_instance_reset(nova_instance *run);
 /* Fills run->result at the end of a run. By the last thread. */
 void nova_instance_conclude(nova_instance *run);
 
-/* Acquires a free slot; slot 0 if it is free. The caller has entered the latch, so there is one. */
-uint32_t nova_instance_take_slot(nova_instance *run);
+/* Acquires a free slot: slot 0 if it is free, else the first free one from `preferred` on. The
+ * caller has entered the latch, so there is one. */
+uint32_t nova_instance_take_slot(nova_instance *run, uint32_t preferred);
 
 /* Runs all tasks in topological order, without counters. In slot 0, alone. */
 void nova_run_in_order(nova_instance *run);

@@ -22,14 +22,20 @@ int64_t nova_instance_tasks(nova_instance *run, uint32_t index, int64_t most)
     return ready_count;
 }
 
-uint32_t nova_instance_take_slot(nova_instance *run)
+static bool run_try_slot(nova_instance *run, uint32_t index)
 {
-    for (uint32_t i = 0;; i = (i + 1) % run->workers) {
-        uint32_t is_free = 0;
-        if (atomic_compare_exchange_strong_explicit(&run->slots[i].held, &is_free, 1,
-                                                    memory_order_seq_cst, memory_order_relaxed))
+    uint32_t is_free = 0;
+    return atomic_compare_exchange_strong_explicit(&run->slots[index].held, &is_free, 1,
+                                                   memory_order_seq_cst, memory_order_relaxed);
+}
+
+uint32_t nova_instance_take_slot(nova_instance *run, uint32_t preferred)
+{
+    if (run_try_slot(run, 0))
+        return 0;
+    for (uint32_t i = preferred % run->workers;; i = (i + 1) % run->workers)
+        if (run_try_slot(run, i))
             return i;
-    }
 }
 
 static uint32_t run_pop_slot(nova_instance *run, nova_worker_slot *slot)

@@ -208,7 +208,7 @@ static void submit_help(nova_instance *run, uint64_t deadline_ns)
     nova_workers *pool = run->pool;
     bool counted;
     nova_workers_enter(pool, &counted);
-    uint32_t index = nova_instance_take_slot(run);
+    uint32_t index = nova_instance_take_slot(run, 0);
     if (nova_serve(run, index, index == 0, deadline_ns))
         nova_instance_end(run);
     else

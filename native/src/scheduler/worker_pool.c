@@ -12,6 +12,11 @@
  * loading a batch, and than a kernel on the critical path; a wake-up takes 50 us and more. */
 enum { DEFAULT_SPIN = 10000 };
 
+/* Attempts to take the spinlock before the mutex. */
+#ifndef NOVA_LOCK_SPIN
+#define NOVA_LOCK_SPIN 1000
+#endif
+
 static _Atomic(nova_workers *) pool_process;
 /* Non-NULL in threads that are counted as active. A key, as files have no thread-local storage. */
 static pthread_key_t pool_active_key;
@@ -157,21 +162,47 @@ void nova_workers_exit(nova_workers *pool, bool counted)
 
 /* --- the list of runs ------------------------------------------------------------------------- */
 
+/* All threads enter a run at the same moment, and each holds the lock for less time than the
+ * system takes to put a thread to sleep and to wake it: they spin for it. A thread that
+ * spins for too long only takes the mutex; false then. */
+static bool pool_lock_after_spinning(nova_workers *pool)
+{
+    bool holds_spinlock = false;
+    for (int i = 0; i < NOVA_LOCK_SPIN && !holds_spinlock; i++) {
+        uint32_t is_free = 0;
+        holds_spinlock =
+            atomic_load_explicit(&pool->spinlock, memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_strong_explicit(&pool->spinlock, &is_free, 1,
+                                                    memory_order_acquire, memory_order_relaxed);
+        if (!holds_spinlock)
+            nova_relax();
+    }
+    pthread_mutex_lock(&pool->lock);
+    return holds_spinlock;
+}
+
+static void pool_unlock(nova_workers *pool, bool holds_spinlock)
+{
+    pthread_mutex_unlock(&pool->lock);
+    if (holds_spinlock)
+        atomic_store_explicit(&pool->spinlock, 0, memory_order_release);
+}
+
 void nova_workers_publish(nova_workers *pool, nova_instance *run)
 {
-    pthread_mutex_lock(&pool->lock);
+    bool holds_spinlock = pool_lock_after_spinning(pool);
     run->next = pool->runs;
     run->link = &pool->runs;
     if (run->next != NULL)
         run->next->link = &run->next;
     pool->runs = run;
     atomic_fetch_add_explicit(&pool->run_count, 1, memory_order_seq_cst);
-    pthread_mutex_unlock(&pool->lock);
+    pool_unlock(pool, holds_spinlock);
 }
 
 void nova_workers_withdraw(nova_workers *pool, nova_instance *run)
 {
-    pthread_mutex_lock(&pool->lock);
+    bool holds_spinlock = pool_lock_after_spinning(pool);
     *run->link = run->next;
     if (run->next != NULL)
         run->next->link = run->link;
@@ -179,7 +210,7 @@ void nova_workers_withdraw(nova_workers *pool, nova_instance *run)
     if (last)
         atomic_fetch_add_explicit(&pool->emptied, 1, memory_order_seq_cst);
     bool has_waiters = pool->drain_waiters > 0;
-    pthread_mutex_unlock(&pool->lock);
+    pool_unlock(pool, holds_spinlock);
     if (last && has_waiters)
         nova_futex_wake(&pool->emptied, INT_MAX);
 }
@@ -224,13 +255,13 @@ static bool pool_activate(nova_workers *pool)
     return pool_try_activate(pool);
 }
 
-nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
+nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, uint32_t *index)
 {
     if (atomic_load_explicit(&pool->run_count, memory_order_seq_cst) == 0)
         return NULL;
     nova_instance *run;
     bool more = false;
-    pthread_mutex_lock(&pool->lock);
+    bool holds_spinlock = pool_lock_after_spinning(pool);
     for (;;) {
         run = pool_choose_run(pool, &more);
         if (run == NULL)
@@ -240,7 +271,7 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
             break;
         }
         if (nova_latch_enter(&run->latch, run->workers)) {
-            *index = nova_instance_take_slot(run);
+            *index = nova_instance_take_slot(run, preferred);
             more = more || nova_instance_tasks(run, *index, 2) > 1;
             break;
         }
@@ -248,7 +279,7 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index)
          * pauses. */
         atomic_fetch_sub_explicit(&pool->active, 1, memory_order_seq_cst);
     }
-    pthread_mutex_unlock(&pool->lock);
+    pool_unlock(pool, holds_spinlock);
     /* Calls that came while this thread was looking may have counted on it: pass one on. */
     if (run != NULL && more)
         nova_eventcount_notify(&pool->eventcount, 1);

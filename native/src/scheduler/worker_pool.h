@@ -28,6 +28,7 @@ typedef struct nova_workers {
     _Atomic uint32_t run_count;
     _Atomic uint32_t thread_count;
     _Atomic uint32_t stopping;
+    _Atomic uint32_t spinlock; /* a thread is about to take the lock, or has it */
     nova_eventcount eventcount;
     /* guards the list of runs, the threads and the list of the eventcount */
     pthread_mutex_t lock;
@@ -62,8 +63,9 @@ static inline bool nova_workers_crowded(nova_workers *pool)
 }
 
 /* Enters a run and acquires a slot in it, counted as active; NULL if no run has work, or no core is
- * free. By a thread of the pool. */
-nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t *index);
+ * free. By a thread of the pool, which prefers the same slot in every run: the roots of that slot
+ * are the same tiles, whose data may still be in the caches of its core. */
+nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, uint32_t *index);
 
 /* Makes threads until there are `count`; false when there is none at all. Thread-safe. */
 bool nova_workers_ensure(nova_workers *pool, uint32_t count);

@@ -22,7 +22,7 @@ static nova_instance *worker_await_run(nova_workers *pool, nova_worker *self, ui
 {
     nova_eventcount_start_spinning(&pool->eventcount);
     uint32_t epoch = nova_eventcount_epoch(&pool->eventcount);
-    nova_instance *run = nova_workers_enter_run(pool, index);
+    nova_instance *run = nova_workers_enter_run(pool, self->index + 1, index);
     uint32_t spin = atomic_load_explicit(&pool->spin, memory_order_relaxed);
     if (atomic_load_explicit(&pool->active, memory_order_relaxed) >=
         atomic_load_explicit(&pool->limit, memory_order_relaxed))
@@ -31,7 +31,7 @@ static nova_instance *worker_await_run(nova_workers *pool, nova_worker *self, ui
         uint32_t latest_epoch = nova_eventcount_epoch(&pool->eventcount);
         if (latest_epoch != epoch) {
             epoch = latest_epoch;
-            run = nova_workers_enter_run(pool, index);
+            run = nova_workers_enter_run(pool, self->index + 1, index);
         } else {
             nova_relax();
         }
@@ -41,7 +41,7 @@ static nova_instance *worker_await_run(nova_workers *pool, nova_worker *self, ui
         return run;
     }
     nova_eventcount_park(&pool->eventcount, &self->sleeper);
-    run = nova_workers_enter_run(pool, index);
+    run = nova_workers_enter_run(pool, self->index + 1, index);
     if (run != NULL || atomic_load_explicit(&pool->stopping, memory_order_seq_cst) != 0)
         nova_eventcount_unpark(&pool->eventcount, &self->sleeper);
     else

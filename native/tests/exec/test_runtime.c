@@ -270,6 +270,50 @@ static void test_tensors(void)
     CHECK(nova_tensors_check(&output, 1, NULL, 0, NULL) == NOVA_INVALID_ARGUMENT);
 }
 
+/* --- recycled memory -------------------------------------------------------------------------- */
+
+static void test_recycled_memory(void)
+{
+    void *first, *again, *other;
+    CHECK(nova_memory_reuse(100000, &first) == NOVA_OK && (uintptr_t)first % 4096 == 0);
+    memset(first, 1, 100000);
+    CHECK(nova_memory_reuse(100000, &other) == NOVA_OK && other != first);
+    nova_memory_recycle(first);
+    /* A similar size gets it, a larger one does not. */
+    CHECK(nova_memory_reuse(110000, &again) == NOVA_OK && again == first);
+    nova_memory_recycle(again);
+    CHECK(nova_memory_reuse(5 << 20, &again) == NOVA_OK && again != first);
+    CHECK((uintptr_t)again % (2 << 20) == 0);
+    memset(again, 2, 5 << 20);
+    nova_memory_recycle(again);
+    nova_memory_recycle(other);
+    /* More than are cached, and one that is too large for it. */
+    void *blocks[20];
+    for (int i = 0; i < 20; i++)
+        CHECK(nova_memory_reuse((uint64_t)(i + 1) << 14, &blocks[i]) == NOVA_OK);
+    for (int i = 0; i < 20; i++) {
+        memset(blocks[i], i, (size_t)(i + 1) << 14);
+        nova_memory_recycle(blocks[i]);
+    }
+    CHECK(nova_memory_reuse((UINT64_C(64) << 20) + 1, &first) == NOVA_OK);
+    nova_memory_recycle(first);
+    CHECK(nova_memory_reuse(0, &first) == NOVA_OK && first == NULL);
+    CHECK(nova_memory_reuse(UINT64_MAX, &first) == NOVA_OVERFLOW);
+    nova_memory_recycle(NULL);
+    /* Pools for different sizes share it. */
+    nova_pool *pools[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK(nova_pool_create(70000 + (uint64_t)i, &pools[i]) == NOVA_OK);
+        nova_pool_share(pools[i]);
+    }
+    CHECK(nova_pool_take(pools[0], &first) == NOVA_OK);
+    nova_pool_give(pools[0], first);
+    CHECK(nova_pool_take(pools[1], &again) == NOVA_OK && again == first);
+    nova_pool_give(pools[1], again);
+    nova_pool_destroy(pools[0]);
+    nova_pool_destroy(pools[1]);
+}
+
 /* --- pool ------------------------------------------------------------------------------------- */
 
 static void test_pool(void)
@@ -319,6 +363,7 @@ int main(void)
     test_many_operands();
     test_program_refusals();
     test_tensors();
+    test_recycled_memory();
     test_pool();
     return 0;
 }

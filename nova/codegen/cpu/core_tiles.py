@@ -29,6 +29,9 @@ of a common server, even where packing takes a tenth of the time; more for a lar
 
 _LEAST_SIDE = 64
 
+_WIDE = 8
+"""Columns of a tile for each of its rows where packing A takes as long as reading a packed B."""
+
 _FEW_TILES = 64
 """Tiles up to which a core of a common server gets so few that unequal ones do not even out."""
 
@@ -55,6 +58,32 @@ def tile_for_cores(
     if tuple(tile) != tuple(block) and _count(grid, tile) <= _FEW_TILES:
         tile[rows] = ceil(grid[rows] / ceil(grid[rows] / tile[rows]))
     return tuple(tile)
+
+
+def wide_tile_for_cores(
+    grid: Sequence[int], units: Sequence[int], work: int, rows: int
+) -> tuple[int, ...]:
+    """Like `tile_for_cores`, for a matmul whose right operand is packed: tiles of long rows.
+
+    A tile packs its rows of A, and only reads B. So the packing takes a share of the time that
+    falls with the columns of the tile, and reading B one that falls with its rows, `_WIDE` times
+    less. The tiles are equal along the rows, and whole panels along the columns.
+    """
+    parts = [1] * len(grid)
+
+    def sides() -> list[int]:
+        even = [ceil(size / count) for size, count in zip(grid, parts, strict=True)]
+        return [size if i == rows else round_up(size, units[i]) for i, size in enumerate(even)]
+
+    for most, least in _TILES_AND_WORK:
+        while prod(parts) < most and work >= 2 * least * prod(parts):
+            tile = sides()
+            order = (rows, 1 - rows) if tile[rows] * _WIDE > tile[1 - rows] else (1 - rows, rows)
+            cut = next((i for i in order if 2 * tile[i] >= 3 * _LEAST_SIDE), None)
+            if cut is None:
+                break
+            parts[cut] *= 2
+    return tuple(sides())
 
 
 def emit_blocks(

@@ -27,7 +27,7 @@ from nova.codegen.common.size_loads import computes_size
 from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
-from nova.codegen.cpu.core_tiles import emit_blocks, tile_for_cores
+from nova.codegen.cpu.core_tiles import emit_blocks, tile_for_cores, wide_tile_for_cores
 from nova.codegen.cpu.gemm.packed_gemm import emit_row_panels
 from nova.codegen.cpu.gemm.prepacked_constants import panels_of, read_prepacked
 from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
@@ -110,7 +110,11 @@ class KernelSchedule:
             (contraction,) = self.contractions.values()
             swapped = with_unit_columns(contraction.spec) is not contraction.spec
             rows = contraction.n if swapped else contraction.m
-            self.tile = tile_for_cores(self.grid, self.block_tile, self.units, self.work, rows)
+            if contraction.spec.packed and not self._has_epilogue():
+                self.block_tile = self._whole_rows(rows)
+                self.tile = wide_tile_for_cores(self.grid, self.units, self.work, rows)
+            else:
+                self.tile = tile_for_cores(self.grid, self.block_tile, self.units, self.work, rows)
         self.tiles = _count(self.grid, self.tile)
         self.row_panels = self._find_row_panels(self.block_tile)
         self.part = self.row_panels.tile if self.row_panels else self.block_tile
@@ -228,6 +232,16 @@ class KernelSchedule:
             return ()
         units = register_shape(self.target, contraction.spec)
         return units if contraction.m == 0 else units[::-1]
+
+    def _has_epilogue(self) -> bool:
+        """Whether ops other than the matmul write to a tile."""
+        active = [op for op in self.nests if op not in self.skipped]
+        return len(active) > 1
+
+    def _whole_rows(self, rows: int) -> tuple[int, ...]:
+        """The block with whole rows of C: those of A are then packed once."""
+        sizes = zip(self.block_tile, self.grid, strict=True)
+        return tuple(size if i == rows else extent for i, (size, extent) in enumerate(sizes))
 
     def _find_row_panels(self, tile: Sequence[int]) -> RowPanels | None:
         args = self.nests, self.contractions, self.skipped, self.grid

@@ -43,13 +43,13 @@ class DeviceKernel:
         ops: list[Any],
         target: Target,
         *,
-        tf32: bool = False,
+        matmul_precision: str = "highest",
         gpu_gemm: str = "auto",
         gpu_attention: str = "auto",
     ):
         self.function = function
         self.target = target
-        self.tf32 = tf32
+        self.matmul_precision = matmul_precision
         self.gpu_gemm = gpu_gemm
         self.gpu_attention = gpu_attention
         self.ops = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]

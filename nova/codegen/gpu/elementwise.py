@@ -16,11 +16,13 @@ from nova.codegen.common.cascade_sum import Cascade, cascade_of
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.gpu.block_ops import when
 from nova.codegen.gpu.memory import load_run, store_run, widest
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, typical
+from nova.ir.walk import defining_op
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class ElementwiseCode:
     ) -> None:
         """Emit one op at the thread's points; `counters` are the grid's counters at the first."""
         elements = Elements(nest, buffers, captured)
-        bases = _begin(nest, counters)
+        bases = first_positions(nest, counters)
         ivs: list[dict[int, Any]] = [{} for _ in range(self.count)]
         for i, counter in enumerate(counters):
             loop = nest.loops[i]
@@ -102,7 +104,7 @@ class ElementwiseCode:
     ) -> None:
         """Store results at the thread's points, computed elsewhere; `adds` accumulates."""
         elements = Elements(nest, buffers, {})
-        bases = _begin(nest, counters)
+        bases = first_positions(nest, counters)
         if adds:
             (before,) = self._outputs(elements, bases)
             values = [arith.addf(old, new) for old, new in zip(before, values, strict=True)]
@@ -231,6 +233,13 @@ class ElementwiseCode:
             self._remember(elements, operand, points)
 
     def _store_points(self, elements: Elements, operand: int, points: list[Any], base: Any) -> None:
+        if len(points) == 1 and _keeps_others(elements, operand):
+            changed, new = _changed_value(points[0])
+            with when(changed):
+                store_run(
+                    [elements.packed(operand, new)], elements.buffers[operand], base, 0, False
+                )
+            return
         packed = [elements.packed(operand, v) for v in points]
         aligned = self._is_vector(elements, operand)
         stride = self._stride(elements, operand)
@@ -278,7 +287,42 @@ class ElementwiseCode:
         self.cached = {k: v for k, v in self.cached.items() if k[0] not in written}
 
 
-def _begin(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:
+def _keeps_others(elements: Elements, operand: int) -> bool:
+    """Whether an op in place selects between a new value and the old one of each element.
+
+    So does an update of a slice: elements that keep their value need no store, nor a load.
+    """
+    generic = elements.generic
+    *_, ending = generic.block.operations
+    value = _unrounded(ending.operands[operand - generic.num_inputs])
+    select = defining_op(value, "arith.select")
+    if select is None:
+        return False
+    old = select.operands[2]
+    widened = defining_op(old, "arith.extf")
+    old = old if widened is None else widened.operands[0]
+    arguments = list(generic.block.arguments)
+    if old not in arguments:
+        return False
+    number, operands = arguments.index(old), list(generic.op.operands)
+    same_access = generic.accesses[number] == generic.accesses[operand]
+    return same_access and operands[number] == operands[operand]
+
+
+def _changed_value(value: Any) -> tuple[Any, Any]:
+    """Whether an element changes, and its new value: `value` selects between that and the old."""
+    select = defining_op(_unrounded(value), "arith.select")
+    assert select is not None, "as in the body of the op"
+    changed, new, _ = select.operands
+    return changed, new if new.type == value.type else arith.truncf(value.type, new)
+
+
+def _unrounded(value: Any) -> Any:
+    rounded = defining_op(value, "arith.truncf")
+    return value if rounded is None else rounded.operands[0]
+
+
+def first_positions(nest: LoopNest, counters: Sequence[Any]) -> list[Any]:
     """The position of each operand's access at a point of the grid."""
     bases: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
     for counter, loop in zip(counters, nest.loops, strict=False):

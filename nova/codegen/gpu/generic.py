@@ -17,7 +17,7 @@ from nova.codegen.common.combine import combiner, find_combiners, identity
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.gpu.argreduce import ArgReduce, find_extreme
+from nova.codegen.gpu.argreduce import ArgReduce, Best, find_extreme
 from nova.codegen.gpu.block_ops import (
     WARP,
     SharedMemory,
@@ -36,7 +36,7 @@ from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.rounding import round_up
 from nova.core.sizes import at_most
-from nova.ir.bindings import arith, ir, scf
+from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.clone import clone_into
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, typical
@@ -125,6 +125,12 @@ class GenericCode:
         """Allocate shared memory for the partial results of all warps, at the top of the launch."""
         for nest in nests:
             names = find_combiners(nest)
+            if names is None and self._has_extreme(nest):
+                for argument in list(nest.generic.block.arguments)[nest.generic.num_inputs :]:
+                    key = f"best {argument.type}"
+                    if key not in self.partials:
+                        room = self.shared.allocate(self.position.warps, argument.type)
+                        self.partials[key] = room
             if names is None or self.position.warps == 1:
                 continue
             first = nest.generic.num_inputs
@@ -132,6 +138,16 @@ class GenericCode:
                 key = str(argument.type)
                 if key not in self.partials and _has_single_point(nest, self.grid_rank):
                     self.partials[key] = self.shared.allocate(self.position.warps, argument.type)
+
+    def _has_extreme(self, nest: LoopNest) -> bool:
+        """Whether all threads of the block search for the position of one best element."""
+        terms = prod(loop.size for loop in nest.loops[self.grid_rank :] if not loop.parallel)
+        return (
+            self.position.warps > 1
+            and _has_single_point(nest, self.grid_rank)
+            and at_most(self.position.threads, terms)
+            and find_extreme(nest) is not None
+        )
 
     def emit(
         self,
@@ -157,7 +173,10 @@ class GenericCode:
         elif names is not None and few_points and many_terms:
             self._by_warps(spot, parallel, reductions, names)
         elif at_most(WARP, terms) and reductions and (extreme := find_extreme(nest)):
-            self._position_by_warps(spot, parallel, reductions, extreme)
+            if is_number(points, 1) and self._has_extreme(nest):
+                self._position_by_block(spot, parallel, reductions, extreme)
+            else:
+                self._position_by_warps(spot, parallel, reductions, extreme)
         else:
             self._by_threads(spot, parallel, reductions)
 
@@ -201,26 +220,58 @@ class GenericCode:
         self, spot: _NestPoint, parallel: list[int], reductions: list[int], extreme: ArgReduce
     ) -> None:
         """One warp per point, whose lanes find the best element together."""
-        elements, (row,) = spot.elements, (spot.nest.loops[i] for i in reductions)
-        lane = self.position.lane()
+        elements, lane = spot.elements, self.position.lane()
 
         def at_point(point: _NestPoint) -> None:
-            element = point.at(reductions, [lane])
-            inputs = elements.load_inputs(element.bases)
-            # The very first element is taken unconditionally: so is the first one of each lane.
-            start = {**element.ivs, row.dims[0]: index(0)}
-            first, _ = elements.apply([*inputs, *extreme.empty()], start)
-            begin = [first, arith.index_cast(extreme.position.type, lane)]
-            size = index(row.size)
-            loop = scf.ForOp(arith.addi(lane, index(WARP)), size, index(WARP), begin)
-            with ir.InsertionPoint(loop.body):
-                element = point.at(reductions, [loop.induction_variable])
-                scf.YieldOp(element.apply(loop.inner_iter_args))
-            best = extreme.merge_warp((loop.results[0], loop.results[1]), elements.captured)
+            best = self._best_share(point, reductions, extreme, lane, WARP)
+            best = extreme.merge_warp(best, elements.captured)
             with when(is_equal(lane, index(0))):
                 elements.store(list(best), point.bases)
 
         self._at_points(spot, parallel, self.position.warp(), self.position.warps, at_point)
+
+    def _position_by_block(
+        self, spot: _NestPoint, parallel: list[int], reductions: list[int], extreme: ArgReduce
+    ) -> None:
+        """All threads find the best element of a single point together."""
+        elements, position = spot.elements, self.position
+        point = spot.at(parallel, [index(0)] * len(parallel))
+        best = self._best_share(point, reductions, extreme, position.thread, position.threads)
+        best = extreme.merge_warp(best, elements.captured)
+        rooms = [self.partials[f"best {value.type}"] for value in best]
+        lane = position.lane()
+        barrier()  # others may still read the results of an earlier search
+        with when(is_equal(lane, index(0))):
+            for value, room in zip(best, rooms, strict=True):
+                memref.store(value, room, [position.warp()])
+        barrier()
+        slot = arith.select(is_less(lane, index(position.warps)), lane, index(0))
+        value, where = (memref.load(room, [slot]) for room in rooms)
+        best = extreme.merge_warp((value, where), elements.captured)
+        with self.alone():
+            elements.store(list(best), point.bases)
+
+    def _best_share(
+        self,
+        point: _NestPoint,
+        reductions: list[int],
+        extreme: ArgReduce,
+        first: Any,
+        step: int,
+    ) -> Best:
+        """The best of every `step`th element from `first` on."""
+        elements, (row,) = point.elements, (point.nest.loops[i] for i in reductions)
+        element = point.at(reductions, [first])
+        inputs = elements.load_inputs(element.bases)
+        # The very first element is taken unconditionally: so is the first one of each worker.
+        start = {**element.ivs, row.dims[0]: index(0)}
+        value, _ = elements.apply([*inputs, *extreme.empty()], start)
+        begin = [value, arith.index_cast(extreme.position.type, first)]
+        loop = scf.ForOp(arith.addi(first, index(step)), index(row.size), index(step), begin)
+        with ir.InsertionPoint(loop.body):
+            element = point.at(reductions, [loop.induction_variable])
+            scf.YieldOp(element.apply(loop.inner_iter_args))
+        return loop.results[0], loop.results[1]
 
     def _by_block(
         self, spot: _NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]

@@ -68,6 +68,16 @@ def store(value: ir.Value, address: Index, space: int, align: int) -> None:
     llvm.store(value, pointer(address, space), alignment=align)
 
 
+def load_floats(address: ir.Value, offset: int) -> list[ir.Value]:
+    """Four adjacent f32 of shared memory at an i32 address, by inline PTX: LLVM keeps its place."""
+    text = f"ld.shared.v4.f32 {{$0, $1, $2, $3}}, [$4+{offset}];"
+    struct = ir.Type.parse("!llvm.struct<(f32, f32, f32, f32)>")
+    loaded = llvm.inline_asm(
+        struct, [address], text, "=f,=f,=f,=f,r,~{memory}", has_side_effects=True
+    )
+    return [llvm.extractvalue(ir.F32Type.get(), loaded, [i]) for i in range(4)]
+
+
 # --- asynchronous copies (cp.async) ---------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 """Reductions of rows that are longer than a block's registers: a block per row, in loops.
 
-Input: the loop nests of a row program (`rowwise_plan.py`) in which rows are only reduced, such as a
+Input: the loop nests of a row program (`rowwise/plan.py`) in which rows are only reduced, such as a
 logsumexp over a vocabulary. Output: a `RowReducePlan`, or None, and the code of a thread. Each
 reduction reads its rows anew: the first from memory, later ones from the caches. Nothing of a row
 is kept, so a multiprocessor has several blocks, each at another row and at another reduction: one
@@ -20,8 +20,8 @@ from nova.codegen.gpu.block_ops import ThreadPosition, is_less
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import grouped
 from nova.codegen.gpu.memory import load_run
-from nova.codegen.gpu.rowwise import RowwiseCode, Values
-from nova.codegen.gpu.rowwise_plan import (
+from nova.codegen.gpu.rowwise.code import RowwiseCode, Values
+from nova.codegen.gpu.rowwise.plan import (
     BUSY,
     RowProgram,
     RowwisePlan,

@@ -12,17 +12,19 @@ from functools import cached_property
 from typing import Any
 
 from nova.codegen.common.footprint import Footprint
+from nova.codegen.gpu.attention.decode import DECODE_ATTENTION, DecodePlan
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
+from nova.codegen.gpu.gemv import GEMV
 from nova.codegen.gpu.generic import GENERIC
 from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
 from nova.codegen.gpu.row_reduce import ROW_REDUCE
-from nova.codegen.gpu.rowwise import ROWWISE
-from nova.codegen.gpu.rowwise_plan import RowwisePlan
+from nova.codegen.gpu.rowwise.kernel import ROWWISE
+from nova.codegen.gpu.rowwise.plan import RowwisePlan
 from nova.codegen.gpu.scatter.kernel import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.tasks.block_tiles import block_footprint
@@ -37,8 +39,10 @@ from nova.ir.symbolic.size_table import active_table, typical
 from nova.ir.symbolic.size_values import load_size
 
 STRATEGIES: tuple[Strategy[Any, Any], ...] = (
+    GEMV,
     WGMMA_GEMM,
     GEMM,
+    DECODE_ATTENTION,
     WGMMA_ATTENTION,
     ATTENTION,
     TRANSPOSE_TILE,
@@ -61,12 +65,17 @@ class DeviceSchedule:
         ops: list[Any],
         target: Target,
         *,
-        tf32: bool = False,
+        matmul_precision: str = "highest",
         gpu_gemm: str = "auto",
         gpu_attention: str = "auto",
     ):
         self.kernel = DeviceKernel(
-            function, ops, target, tf32=tf32, gpu_gemm=gpu_gemm, gpu_attention=gpu_attention
+            function,
+            ops,
+            target,
+            matmul_precision=matmul_precision,
+            gpu_gemm=gpu_gemm,
+            gpu_attention=gpu_attention,
         )
 
     @cached_property
@@ -111,7 +120,7 @@ class DeviceSchedule:
         shared_bytes = self.kernel.shared.size
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, shared_bytes)
         shape = LaunchShape(plan.blocks, plan.threads, shared_bytes, plan.min_blocks_per_sm)
-        if isinstance(plan, RowwisePlan | ColumnReducePlan):
+        if isinstance(plan, RowwisePlan | ColumnReducePlan | DecodePlan):
             return replace(shape, cluster=plan.cluster)
         if isinstance(plan, WgmmaKernelPlan):
             return replace(shape, cluster=plan.cluster, tensor_maps=plan.tensor_maps)

@@ -16,6 +16,7 @@ from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.index import index
 from nova.ir.linalg.merge_sort import MergeSort
 from nova.ir.linalg.scalar import Body, Scalar
+from nova.ir.linalg.top_k import TopK
 from nova.ir.symbolic.size_table import representative
 from nova.ir.types import element_type
 
@@ -145,6 +146,17 @@ class LoopBuilder:
             return less(s, s.widen(second[0], x.dtype), s.widen(first[0], x.dtype)).value
 
         return MergeSort([x.value, positions], x.shape, axis, smaller).emit()[1]
+
+    def select_top_k(
+        self, x: Any, axis: int, count: int, less: Callable[[Body, Scalar, Scalar], Scalar]
+    ) -> Any:
+        """The positions of the first `count` elements of the stable order, as i64."""
+        s = Body()
+
+        def smaller(second: Sequence[Any], first: Sequence[Any]) -> Any:
+            return less(s, s.widen(second[0], x.dtype), s.widen(first[0], x.dtype)).value
+
+        return TopK([x.value], x.shape, axis, count, smaller).emit()[1]
 
     def positions(self, type_: TensorType, axis: int) -> Any:
         """The index along `axis` of each element, as i64."""

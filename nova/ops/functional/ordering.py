@@ -21,6 +21,7 @@ from nova.ops.functional.common import (
     number,
     to_dtype,
 )
+from nova.ops.loops.sorting import is_selected
 from nova.ops.rules import int_tuple, int_value, resolve_axis
 from nova.ops.table import Op, register
 
@@ -37,7 +38,10 @@ def _topk(F: Any, x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple
     count = int_value(k, "topk: k")
     if not 0 <= count <= x.shape[axis]:
         raise ShapeError(f"topk: {count} of an axis of {x.shape[axis]}")
-    order = F.narrow(F.argsort(x, axis=axis, descending=largest), axis, 0, count)
+    if is_selected(count, x.shape[axis]):
+        order = F.argtopk(x, k=count, axis=axis, largest=largest)
+    else:
+        order = F.narrow(F.argsort(x, axis=axis, descending=largest), axis, 0, count)
     return F.gather(x, order, axis=axis), order
 
 

@@ -13,10 +13,18 @@ import numpy as np
 from nova.core.dtypes import TensorType, bool_, i64
 from nova.core.sizes import bounds, is_static, same_shape
 from nova.errors import AttributeValueError, ShapeError
-from nova.ops.rules import Types, is_zero, resolve_axis, static_axis, widen
-from nova.ops.table import Op, register
+from nova.ops.rules import Types, int_value, is_zero, resolve_axis, static_axis, widen
+from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
+
+# A sort moves all elements once for each doubling; a heap of most of them costs as much.
+_LARGEST_SHARE = 4
+
+
+def is_selected(count: int, size: int) -> bool:
+    """Whether the first `count` of `size` elements are selected, and not taken from a sort."""
+    return count > 0 and count * _LARGEST_SHARE <= size
 
 
 def _flag(attrs: Attrs, name: str) -> bool:
@@ -46,7 +54,7 @@ def _argsort_type(ins: Types, attrs: Attrs) -> TensorType:
     return ins[0].with_dtype(i64)
 
 
-def _argsort_lower(b: Any, out: TensorType, x: Any, *, axis: int, descending: bool) -> Any:
+def _comparison(descending: bool) -> Any:
     def less(s: Any, second: Any, first: Any) -> Any:
         """Whether `second` goes before `first`; NaN counts as the largest."""
         low, high = (first, second) if descending else (second, first)
@@ -55,7 +63,39 @@ def _argsort_lower(b: Any, out: TensorType, x: Any, *, axis: int, descending: bo
             before = before | (s.is_nan(high) & s.logical_not(s.is_nan(low)))
         return before
 
-    return b.merge_argsort(x, axis, less)
+    return less
+
+
+def _argsort_lower(b: Any, out: TensorType, x: Any, *, axis: int, descending: bool) -> Any:
+    return b.merge_argsort(x, axis, _comparison(descending))
+
+
+def _argtopk_canon(ins: Types, attrs: Attrs) -> Attrs:
+    return {
+        "axis": resolve_axis(attrs["axis"], ins[0].rank),
+        "k": int_value(attrs["k"], "k"),
+        "largest": _flag(attrs, "largest"),
+    }
+
+
+def _argtopk_type(ins: Types, attrs: Attrs) -> TensorType:
+    (x,), axis, count = ins, attrs["axis"], attrs["k"]
+    static_axis(x, axis, "a selection runs along")
+    if not 0 <= count <= x.shape[axis]:
+        raise ShapeError(f"the first {count} of an axis of {x.shape[axis]}")
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    return TensorType(shape, i64)
+
+
+def _argtopk_numpy(x: np.ndarray, *, axis: int, k: int, largest: bool) -> np.ndarray:
+    order = _argsort_numpy(x, axis=axis, descending=largest)
+    return np.take(order, np.arange(k), axis=axis)
+
+
+def _argtopk_lower(b: Any, out: TensorType, x: Any, *, axis: int, k: int, largest: bool) -> Any:
+    if out.is_empty:
+        return b.empty(out)
+    return b.select_top_k(x, axis, k, _comparison(largest))
 
 
 def _search_type(ins: Types, attrs: Attrs) -> TensorType:
@@ -124,6 +164,17 @@ ROWS: tuple[Op, ...] = (
         numpy=_argsort_numpy,
         lower=_argsort_lower,
         methods=("argsort",),
+        tags=frozenset({"nograd"}),
+    ),
+    Op(
+        "argtopk",
+        "The positions of the k largest (or smallest) elements along an axis, in the order of "
+        "`argsort`, selected by a heap.",
+        attrs={"k": REQUIRED, "axis": -1, "largest": True},
+        canon=_argtopk_canon,
+        infer=_argtopk_type,
+        numpy=_argtopk_numpy,
+        lower=_argtopk_lower,
         tags=frozenset({"nograd"}),
     ),
     Op(

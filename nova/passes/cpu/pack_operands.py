@@ -35,8 +35,9 @@ packs while it multiplies, which hides the stores."""
 _MOST_BLOCKS = 32
 """Blocks of k: the packing kernel has a loop for each."""
 
-_PARTS = 64
-"""Tiles of a packing kernel, for as many cores."""
+_STEPS = 16
+"""Steps of k of a tile of a packing kernel, which has whole rows of B: they are read as streams,
+and written in runs of some cache lines."""
 
 _SLOTS = 4
 """Buffers that all packed operands share: one is packed while others are read."""
@@ -135,36 +136,33 @@ class _PackedOperands:
             return op.result
 
         with ir.InsertionPoint(call), call.location:
-            blocks = [view([count, end - k, panels.nr], k) for k, end in pairwise(cuts)]
-            name = self._kernel(source.type, panels, cuts, call.location)
-            func.CallOp([], ir.FlatSymbolRefAttr.get(name), [source, *blocks])
+            for k, end in pairwise(cuts):
+                block = view([count, end - k, panels.nr], k)
+                name = self._kernel(source.type, panels.nr, k, end, call.location)
+                func.CallOp([], ir.FlatSymbolRefAttr.get(name), [source, block])
             call.operands[number] = view([spec.k * spec.n], 0)
 
-    def _kernel(self, source: Any, panels: PrepackedPanels, cuts: list[int], location: Any) -> str:
-        """The name of the kernel that packs a buffer of this type."""
-        key = str(source), panels
+    def _kernel(self, source: Any, nr: int, first: int, end: int, location: Any) -> str:
+        """The name of the kernel that packs steps [first, end) of k of a buffer of this type."""
+        key = str(source), nr, first, end
         if key in self.kernels:
             return self.kernels[key]
         name = self.kernels[key] = f"pack_{len(self.kernels)}"
-        k, elements = cuts[-1], prod(source.shape)
-        count = elements // k // panels.nr
-        types = [
-            ir.MemRefType.get([count, end - first, panels.nr], source.element_type)
-            for first, end in pairwise(cuts)
-        ]
+        k, elements = source.shape[0], prod(source.shape)
+        count, depth = elements // k // nr, end - first
+        type_ = ir.MemRefType.get([count, depth, nr], source.element_type)
         with ir.InsertionPoint(self.main), location:
-            kernel = func.FuncOp(name, ([source, *types], []), visibility="private")
-            mark = Kernel.mark(kernel, work=elements, grid=(count,))
-            mark.ins, mark.outs = 1, len(types)
-            tile = ir.DenseI64ArrayAttr.get([-(-count // min(count, _PARTS))])
+            kernel = func.FuncOp(name, ([source, type_], []), visibility="private")
+            mark = Kernel.mark(kernel, work=elements // k * depth, grid=(count, depth))
+            mark.ins, mark.outs = 1, 1
+            tile = ir.DenseI64ArrayAttr.get([count, min(depth, _STEPS)])
             SCHEDULE.set(kernel, ir.DictAttr.get({"tile": tile}))
             block = kernel.add_entry_block()
             with ir.InsertionPoint(block):
-                source_rows, *blocks = block.arguments
-                for (first, end), into in zip(pairwise(cuts), blocks, strict=True):
-                    # The rows up to the end of the block: the view and its panels agree on k.
-                    type_ = ir.MemRefType.get([end, count, panels.nr], source.element_type)
-                    _emit_packing(view_as(source_rows, type_), first, into)
+                rows, into = block.arguments
+                # The rows up to the end of the block: the view and its panels agree on k.
+                view_type = ir.MemRefType.get([end, count, nr], source.element_type)
+                _emit_packing(view_as(rows, view_type), first, into)
                 func.ReturnOp([])
         return name
 

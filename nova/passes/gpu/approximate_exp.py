@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from nova.codegen.common.intrinsics import call_intrinsic
 from nova.core.records import record
 from nova.ir.bindings import arith, ir
-from nova.ir.walk import defining_op, find_ops
+from nova.ir.walk import find_ops
 from nova.passes.base import Pass
-from nova.passes.gpu.rounded_results import is_rounded_later
+from nova.passes.gpu.rounded_results import is_one, is_rounded_later
 
 
 @record
@@ -43,13 +43,8 @@ def _is_added_to_one(op: Any) -> bool:
     """Whether an exponential of an f32 is only used in sums with 1."""
     users = [use.owner.operation for use in op.results[0].uses]
     return isinstance(op.results[0].type, ir.F32Type) and all(
-        user.name == "arith.addf" and any(map(_is_one, user.operands)) for user in users
+        user.name == "arith.addf" and any(map(is_one, user.operands)) for user in users
     )
-
-
-def _is_one(value: Any) -> bool:
-    constant = defining_op(value, "arith.constant")
-    return constant is not None and ir.FloatAttr(constant.attributes["value"]).value == 1.0
 
 
 def _emit(x: Any) -> Any:

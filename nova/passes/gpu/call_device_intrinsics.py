@@ -9,9 +9,9 @@ from nova.codegen.gpu.ptx_ops import narrow_pair
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, vector
 from nova.ir.gpu_bindings import llvm
-from nova.ir.walk import find_ops
+from nova.ir.walk import defining_op, find_ops
 from nova.passes.base import Pass
-from nova.passes.gpu.rounded_results import is_rounded_later
+from nova.passes.gpu.rounded_results import is_one, is_rounded_later
 
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
@@ -37,7 +37,8 @@ class CallDeviceIntrinsics(Pass):
     of these on every device; one rounds two elements of a vector to bf16. That is inline PTX,
     because bf16 is not an arithmetic type on this path through LLVM (`compiler/llvm/compat.py`).
     A quotient that is only used for results of 16 bits is computed with an error of 2 ulp of an
-    f32: a correctly rounded one takes several times as many instructions, and a branch.
+    f32: a correctly rounded one takes several times as many instructions, and a branch. Divided by
+    1 + exp(x), it is a product with a reciprocal, which is 0 if it would be subnormal.
     """
 
     name: ClassVar[str] = "call-device-intrinsics"
@@ -46,9 +47,7 @@ class CallDeviceIntrinsics(Pass):
         for op in find_ops(module, "arith.divf"):
             if isinstance(op.results[0].type, ir.F32Type) and is_rounded_later(op):
                 with op.location, ir.InsertionPoint(op):
-                    quotient = llvm.inline_asm(
-                        op.results[0].type, list(op.operands), "div.full.f32 $0, $1, $2;", "=f,f,f"
-                    )
+                    quotient = _divide(*op.operands)
                 op.results[0].replace_all_uses_with(quotient)
                 op.erase()
         for op in find_ops(module, *_INTRINSICS, "arith.truncf"):
@@ -63,6 +62,25 @@ class CallDeviceIntrinsics(Pass):
                     continue
             op.results[0].replace_all_uses_with(result)
             op.erase()
+
+
+def _divide(dividend: Any, divisor: Any) -> Any:
+    """A quotient with an error of 2 ulp; by an instruction if its divisor is 1 + exp(x)."""
+    if _is_exponential_and_one(divisor):
+        reciprocal = llvm.inline_asm(divisor.type, [divisor], "rcp.approx.ftz.f32 $0, $1;", "=f,f")
+        return reciprocal if is_one(dividend) else arith.mulf(dividend, reciprocal)
+    return llvm.inline_asm(divisor.type, [dividend, divisor], "div.full.f32 $0, $1, $2;", "=f,f,f")
+
+
+def _is_exponential_and_one(value: Any) -> bool:
+    """Whether a value is what `approximate-exp` leaves of 1 + exp(x): it is 1 or more."""
+    total = defining_op(value, "arith.addf")
+    if total is None or not any(map(is_one, total.operands)):
+        return False
+    calls = [defining_op(v, "llvm.call_intrinsic") for v in total.operands if not is_one(v)]
+    return any(
+        call is not None and "ex2.approx" in str(call.attributes["intrin"]) for call in calls
+    )
 
 
 def _rounds_to_bf16(op: Any) -> bool:

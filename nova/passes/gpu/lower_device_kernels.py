@@ -49,9 +49,9 @@ class LowerDeviceKernels(Pass):
     block. On Hopper and later every thread begins with `griddepcontrol`, so that a launch may start
     before the one before it has ended (`nova.dependent`). `nova.min_blocks_per_sm` is
     the number of blocks per multiprocessor, where that matters (see `set-launch-bounds`). Bools are
-    bytes in memory from here on. With `tf32`, matmuls of f32 round their operands, for tensor
-    cores. `gpu_gemm` and `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs
-    of the same names).
+    bytes in memory from here on. With `tf32`, or `matmul_precision=tf32`, matmuls of f32 round
+    their operands, for tensor cores; with `matmul_precision=high` they split them. `gpu_gemm` and
+    `gpu_attention` override the choice between `mma.sync` and `wgmma` (knobs of the same names).
 
     In a program with symbolic sizes, the kernel gains the buffer of their values; those that the
     launch uses are loaded before it, and become parameters of the device function. `nova.symbolic`
@@ -63,6 +63,12 @@ class LowerDeviceKernels(Pass):
     tf32: bool = False
     gpu_gemm: str = "auto"
     gpu_attention: str = "auto"
+    matmul_precision: str = "highest"
+
+    @property
+    def f32_precision(self) -> str:
+        """How matmuls of f32 multiply."""
+        return "tf32" if self.tf32 else self.matmul_precision
 
     def run(self, module: ir.Module) -> None:
         load_device_dialects(module.context)
@@ -105,7 +111,11 @@ class LowerDeviceKernels(Pass):
         """
         from nova.codegen.gpu.size_classes import find_classes  # loads the device dialects
 
-        options = {"target": target, "tf32": self.tf32, "gpu_gemm": self.gpu_gemm}
+        options = {
+            "target": target,
+            "matmul_precision": self.f32_precision,
+            "gpu_gemm": self.gpu_gemm,
+        }
         classes: dict[str, SizeClass] = {}
         for kernel in kernels(module):
             *others, last = find_classes(kernel, table, options)
@@ -157,7 +167,7 @@ class LowerDeviceKernels(Pass):
             kernel,
             ops,
             target,
-            tf32=self.tf32,
+            matmul_precision=self.f32_precision,
             gpu_gemm=self.gpu_gemm,
             gpu_attention=self.gpu_attention,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova.ir.bindings import ir
+from nova.ir.walk import defining_op
 
 _FOLLOWED = {
     f"arith.{name}"
@@ -41,3 +42,9 @@ def _rounds_to_16_bits(op: Any) -> bool:
     if op.name == "llvm.inline_asm":
         return bool(op.attributes["asm_string"].value.startswith("cvt.rn.bf16x2.f32"))
     return op.name == "arith.truncf" and isinstance(op.results[0].type, ir.F16Type | ir.BF16Type)
+
+
+def is_one(value: Any) -> bool:
+    """Whether a value is the constant 1."""
+    constant = defining_op(value, "arith.constant")
+    return constant is not None and ir.FloatAttr(constant.attributes["value"]).value == 1.0

@@ -78,7 +78,7 @@ def lay_out(
         return least
     allowed = int(least.size * _GENEROUS) if limit is None else limit
     if limit is None and spare is not None:
-        allowed = min(allowed, least.size + spare)
+        allowed = least.size + spare
     for window in (None, *_WINDOWS):
         layout = _assign_offsets(
             buffers, _by_size(buffers), partial(pairs.keep_independent, window=window)

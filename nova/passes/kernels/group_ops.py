@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from nova.codegen.common.loop_nest import make_loop_nest
-from nova.codegen.common.match_contraction import match_contraction
+from nova.codegen.common.match_contraction import is_multiply_add, match_contraction
 from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
@@ -31,7 +31,8 @@ class Group:
     A matmul inside may not lose the first `least` of them: see `_least_grid`. `size` is the
     approximate number of instructions. No op joins a group that is `alone`, or that is `formed`: a
     call of an existing kernel. A `tensor_core` group has a matmul of 16-bit floats on a device;
-    `updates` is the index of the group of updates with its result.
+    `updates` is the index of the group of updates with its result. `vector` is that of the
+    GEMVs of a group on a device.
     """
 
     index: int
@@ -44,6 +45,7 @@ class Group:
     alone: bool = False
     tensor_core: bool = False
     updates: int | None = None
+    vector: Any = None
     ops: list[Any] = field(default_factory=list)
 
 
@@ -121,7 +123,25 @@ class Grouping:
                     return self._update_group(group, structured, size)
                 group.grid, group.least = grid, least
                 return group
+        vector = _vector_of(structured) if self.row_operand is None and structured else None
+        if structured is not None and vector is not None:
+            return self._vector_group(structured, vector, size, after)
         return self._new(structured)
+
+    def _vector_group(self, op: GenericOp, vector: Any, size: int, after: int) -> Group:
+        """The group of a matrix-vector product: that of another one with this vector and grid.
+
+        Its operands exist before that group, which is after `after`.
+        """
+        grid = _own_grid(op)
+        later = [] if op.op in self.waits else self.groups[after + 1 :]
+        for group in reversed(later):
+            is_same = group.vector is not None and group.vector == vector
+            if is_same and group.grid == grid and self._fits(group, size):
+                return group
+        group = self._new(op)
+        group.vector = vector
+        return group
 
     def _update_group(self, group: Group, op: GenericOp, size: int) -> Group:
         """The group of the updates that read the result of a matmul; the first one creates it."""
@@ -212,6 +232,18 @@ def _least_grid(op: GenericOp, row_operand: int | None) -> int:
     if all(columns[rows:]) and right * element.width // 8 <= row_operand:
         return rows
     return grid
+
+
+def _vector_of(op: GenericOp) -> Any | None:
+    """The vector of a matrix-vector product; None for another op."""
+    if op.num_inputs != 2 or op.num_outputs != 1 or op.iterators.count("reduction") != 1:
+        return None
+    if op.iterators[-1] != "reduction" or not is_multiply_add(op):
+        return None
+    for value, access in zip(op.inputs, op.accesses, strict=False):
+        if len(access.coefficients) == 1 and access.row_dim(0) == len(op.iterators) - 1:
+            return buffer_root(value)
+    return None
 
 
 def _is_narrow(op: GenericOp | None) -> bool:

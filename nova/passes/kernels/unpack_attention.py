@@ -31,11 +31,12 @@ class UnpackAttention(Pass):
             point = find_point(op)
             if point is not None and PACKED in point.attributes:
                 with ir.InsertionPoint(op), op.location:
-                    _unpack(op, list(point.attributes[PACKED]))
+                    _unpack(op, point)
 
 
-def _unpack(op: Any, packed: list[Any]) -> None:
+def _unpack(op: Any, point: Any) -> None:
     *inputs, destination = op.operands
+    packed = list(point.attributes[PACKED])
     attributes = {name: op.attributes[name] for name in op.attributes}
     maps = list(op.attributes["indexing_maps"])[: len(inputs)]
     attributes["indexing_maps"] = ir.ArrayAttr.get([*maps, *packed])
@@ -51,5 +52,5 @@ def _unpack(op: Any, packed: list[Any]) -> None:
             clone_into(inner, mapping)
         (value,) = end.operands
         yield_op([mapping[value]] * len(packed))
-    del find_point(generic).attributes[PACKED]
+    del mapping[point.results[0]].owner.operation.attributes[PACKED]
     op.erase()

@@ -29,15 +29,28 @@ class FoldUnitContractDims(Pass):
 
 
 def _fold(op: Any) -> None:
+    if (loops := read_loops(op)) is None:
+        return
+    accesses, sizes = loops
+    if dropped := _dropped(accesses, sizes):
+        drop_loops(op, accesses, sizes, dropped)
+
+
+def read_loops(op: Any) -> tuple[list[list[int]], dict[int, int]] | None:
+    """The loops of the dims of each operand, and the sizes of all; None if one is dynamic."""
     accesses = [[e.position for e in _dims(m.value)] for m in op.attributes["indexing_maps"]]
     sizes: dict[int, int] = {}
     for value, access in zip(op.operands, accesses, strict=True):
         if not value.type.has_static_shape:
-            return
+            return None
         sizes.update(zip(access, value.type.shape, strict=True))
-    dropped = _dropped(accesses, sizes)
-    if not dropped:
-        return
+    return accesses, sizes
+
+
+def drop_loops(
+    op: Any, accesses: list[list[int]], sizes: dict[int, int], dropped: set[int]
+) -> None:
+    """Rewrite a contraction without some loops of one iteration, with reshapes around it."""
     numbers = {dim: i for i, dim in enumerate(d for d in sorted(sizes) if d not in dropped)}
     maps = [
         ir.AffineMap.get(
@@ -46,11 +59,11 @@ def _fold(op: Any) -> None:
         for access in accesses
     ]
     with ir.InsertionPoint(op), op.location:
-        operands = [
+        a, b, total = (
             _collapsed(value, [d in dropped for d in access])
             for value, access in zip(op.operands, accesses, strict=True)
-        ]
-        result = contract(*operands, maps)
+        )
+        result = contract(a, b, total, maps)
         type_ = op.results[0].type
         if result.type != type_:
             groups = _groups([d in dropped for d in accesses[2]])

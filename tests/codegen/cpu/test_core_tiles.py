@@ -12,7 +12,7 @@ from native_tasks import Loaded, load_plan
 import nova
 from nova.artifact.task_plan import plan_tasks
 from nova.codegen.cpu import core_tiles
-from nova.codegen.cpu.core_tiles import tile_for_cores
+from nova.codegen.cpu.core_tiles import tile_for_cores, wide_tile_for_cores
 from nova.core.settings import Settings
 from nova.plan import Plan, build_plan
 
@@ -33,10 +33,34 @@ def test_tiles_are_parts_of_blocks(
     assert tile_for_cores(sizes[:2], block, (14, 32), work, 0) == tile
 
 
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        ((4096, 4096, 4096), (128, 1024)),
+        ((1024, 1024, 1024), (64, 512)),
+        ((1000, 1000, 1000), (63, 512)),
+        ((64, 64, 64), (64, 64)),
+    ],
+)
+def test_tiles_of_a_packed_operand_have_long_rows(
+    sizes: tuple[int, ...], tile: tuple[int, ...]
+) -> None:
+    work = 2 * int(np.prod(sizes))
+    assert wide_tile_for_cores(sizes[:2], (14, 32), work, 0) == tile
+    assert wide_tile_for_cores(sizes[1::-1], (32, 14), work, 1) == tile[::-1]
+
+
 def product_plan() -> Plan:
     x = nova.tensor(np.zeros((150, 70), np.float32), name="x")
     w = nova.tensor(np.zeros((70, 224), np.float32), name="w")
     return build_plan([x @ w], [x, w])
+
+
+def packed_plan() -> Plan:
+    """With a constant, which is packed: tiles of long rows."""
+    x = nova.tensor(np.zeros((150, 70), np.float32), name="x")
+    weights = np.random.default_rng(3).standard_normal((70, 224)).astype(np.float32)
+    return build_plan([x @ nova.tensor(weights)], [x])
 
 
 def layer_plan() -> Plan:
@@ -62,7 +86,7 @@ def many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("many_tiles")
-@pytest.mark.parametrize("make", [product_plan, layer_plan, transposed_plan])
+@pytest.mark.parametrize("make", [product_plan, packed_plan, layer_plan, transposed_plan])
 @pytest.mark.parametrize("target", ["x86_64-v3", "cpu"])
 def test_every_range_of_tiles_gives_the_same_bits(make: object, target: str) -> None:
     assert callable(make)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
 
 import nova
+from nova.codegen.gpu.rowwise import pipeline
 
 _RANDOM = np.random.default_rng(5)
 _LENGTH = 50257
@@ -75,3 +77,81 @@ def test_other_devices_have_no_clusters() -> None:
     assert "cluster" not in program.stages["ptx"]
     expected = torch.softmax(torch.from_numpy(x).double(), -1).numpy()
     assert np.abs(program(x) - expected).max() <= 1e-6 * expected.max()
+
+
+@pytest.fixture
+def two_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device of so few multiprocessors that each cluster has several rows."""
+    monkeypatch.setattr(pipeline, "_RESIDENT", dict.fromkeys((2, 4, 8), 2))
+
+
+@pytest.mark.usefixtures("two_clusters")
+@pytest.mark.parametrize("length", [_LENGTH, 50304])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_next_row_is_copied_ahead(on_hopper: Where, name: str, length: int) -> None:
+    function, reference = FUNCTIONS[name]
+    x = 3 * _RANDOM.standard_normal((5, length), np.float32)
+    X = nova.tensor(x)
+    program = nova.compile(function(X), inputs=[X], **on_hopper)
+    text = program.stages["ptx"]
+    assert ".reqnctapercluster 4" in text and ".maxntid 512" in text
+    # One thread copies the chunks of its block in bulk, before the loop and in it. Where rows are
+    # not aligned, the elements of the first and of the last vector are copied one by one.
+    assert text.count("cp.async.bulk.shared::cluster.global") == 2 * -(-length // 8192)
+    assert ("cp.async.ca.shared.global" in text) == bool(length % 4)
+    assert "ld.global" not in text
+    expected = reference(torch.from_numpy(x).double()).numpy()
+    assert np.abs(program(x) - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_gradients_copy_rows_ahead(on_hopper: Where) -> None:
+    x = _RANDOM.standard_normal((7, _LENGTH), np.float32)
+    g = _RANDOM.standard_normal((7, _LENGTH), np.float32)
+    X, G = nova.tensor(x), nova.tensor(g)
+    y = nova.softmax(X)
+    gradient = y * (G - nova.sum(G * y, axis=-1, keepdims=True))
+    program = nova.compile(gradient, inputs=[X, G], **on_hopper)
+    assert "cp.async.bulk" in program.stages["ptx"] and "ld.global" not in program.stages["ptx"]
+    t = torch.from_numpy(x).double().requires_grad_()
+    (torch.softmax(t, -1) * torch.from_numpy(g)).sum().backward()
+    assert t.grad is not None
+    expected = t.grad.numpy()
+    assert np.abs(program(x, g) - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_cross_entropy_of_bf16_scores(on_hopper: Where) -> None:
+    x = torch.from_numpy(3 * _RANDOM.standard_normal((5, 50304), np.float32)).bfloat16()
+    X = nova.tensor(np.zeros(x.shape, ml_dtypes.bfloat16))
+    program = nova.compile(nova.logsumexp(X, axis=-1), inputs=[X], **on_hopper)
+    assert "cp.async.bulk" in program.stages["ptx"]
+    array = x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    expected = torch.logsumexp(x.double(), -1).numpy()
+    assert np.abs(program(array).astype("f8") - expected).max() <= 2**-8 * np.abs(expected).max()
+
+
+@pytest.mark.usefixtures("two_clusters")
+@pytest.mark.parametrize("length", [33000, 40001, 40002, 40003])
+def test_ends_of_rows_that_are_not_aligned(on_hopper: Where, length: int) -> None:
+    """Each row begins at another distance from an aligned address."""
+    x = _RANDOM.standard_normal((9, length), np.float32)
+    X = nova.tensor(x)
+    program = nova.compile([nova.softmax(X), nova.max(X, axis=-1)], inputs=[X], **on_hopper)
+    y, largest = program(x)
+    expected = torch.softmax(torch.from_numpy(x).double(), -1).numpy()
+    assert np.abs(y - expected).max() <= 1e-6 * expected.max()
+    np.testing.assert_array_equal(largest, x.max(-1))
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_a_shared_row_is_not_copied_ahead(on_hopper: Where) -> None:
+    """Scale and offset of a norm are the same for each row: they are loaded from the caches."""
+    x = _RANDOM.standard_normal((5, 40000), np.float32)
+    scale, offset = _RANDOM.standard_normal((2, 40000), np.float32)
+    tensors = [nova.tensor(array) for array in (x, scale, offset)]
+    program = nova.compile(nova.layer_norm(*tensors), inputs=tensors, **on_hopper)
+    assert "cp.async.bulk" in program.stages["ptx"] and "ld.global" in program.stages["ptx"]
+    arrays = [torch.from_numpy(array).double() for array in (x, scale, offset)]
+    expected = torch.nn.functional.layer_norm(arrays[0], (40000,), *arrays[1:]).numpy()
+    assert np.abs(program(x, scale, offset) - expected).max() <= 1e-5 * np.abs(expected).max()

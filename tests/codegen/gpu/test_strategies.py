@@ -42,11 +42,16 @@ def _embedding_gradient(w: nova.Tensor, i: nova.Tensor, y: nova.Tensor) -> nova.
 Program = tuple[Callable[..., nova.Tensor], list[np.ndarray]]
 
 PROGRAMS: dict[str, Program] = {
+    "gemv": (lambda x, w: x @ w.T, [_array(1, 256), _array(300, 256)]),
     "wgmma_gemm": (lambda x, w: x @ w, [_array(1024, 1024, dtype=ml_dtypes.bfloat16)] * 2),
     "gemm": (lambda x, w, b: nova.relu(x @ w + b), [_array(128, 64), _array(64, 96), _array(96)]),
     "wgmma_attention": (
         nova.scaled_dot_product_attention,
         [_array(2, 256, 32, dtype=ml_dtypes.bfloat16)] * 3,
+    ),
+    "decode_attention": (
+        nova.scaled_dot_product_attention,
+        [_array(2, 3, 32), _array(2, 256, 32), _array(2, 256, 32)],
     ),
     "attention": (nova.scaled_dot_product_attention, [_array(2, 64, 32)] * 3),
     "transpose_tile": (lambda x, y: x.T + y, [_array(128, 300), _array(300, 128)]),

@@ -159,6 +159,44 @@ func.func @argsort(%arg0: tensor<2x5xf32>) -> tensor<2x5xi64> {
   return %0 : tensor<2x5xi64>
 }
 
+// CHECK-LABEL: func.func @argtopk(
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: tensor.extract
+// CHECK: arith.index_cast
+// CHECK: tensor.insert
+// CHECK: tensor.insert
+// CHECK: scf.yield
+// CHECK: scf.for
+// CHECK: arith.subi
+// CHECK: tensor.extract
+// CHECK: tensor.extract
+// CHECK: arith.subi
+// CHECK-NOT: nova.
+func.func @argtopk(%arg0: tensor<2x9xf32>) -> tensor<2x2xi64> {
+  %0 = "nova.argtopk"(%arg0) {axis = 1 : i64, k = 2 : i64, largest = true} : (tensor<2x9xf32>) -> tensor<2x2xi64>
+  return %0 : tensor<2x2xi64>
+}
+
+// CHECK-LABEL: func.func @argtopk_smallest(
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: tensor.extract
+// CHECK: arith.index_cast
+// CHECK: tensor.insert
+// CHECK: tensor.insert
+// CHECK: scf.yield
+// CHECK: scf.for
+// CHECK: arith.subi
+// CHECK: tensor.extract
+// CHECK: tensor.extract
+// CHECK: arith.subi
+// CHECK-NOT: nova.
+func.func @argtopk_smallest(%arg0: tensor<3x2xi32>) -> tensor<2x2xi64> {
+  %0 = "nova.argtopk"(%arg0) {axis = 0 : i64, k = 2 : i64, largest = false} : (tensor<3x2xi32>) -> tensor<2x2xi64>
+  return %0 : tensor<2x2xi64>
+}
+
 // CHECK-LABEL: func.func @argsort_descending(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
 // CHECK: linalg.index

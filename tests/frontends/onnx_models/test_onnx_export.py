@@ -67,6 +67,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     **{f"{n}_all": (getattr(nova, n), (X,)) for n in REDUCTIONS},
     **{f"{n}_rows": (partial(getattr(nova, n), axis=1), (X,)) for n in REDUCTIONS},
     "acosh": (nova.acosh, (P + 1,)),
+    "argtopk": (lambda x: nova.argtopk(x, k=2, axis=0, largest=False), (X,)),
     "pow": (nova.pow, (P, Y)),
     "integers": (lambda a, b: (a // b) * 3 - nova.mod(a, b), (I, J)),
     "int_sum": (lambda a: nova.sum(a.cast("i32"), axis=0), (I,)),

@@ -108,6 +108,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *_each("bitwise_and bitwise_or bitwise_xor", "2xf32 2xf32", "2xf32", "bits of f32"),
     M("bitwise_not", "2xf32", "2xf32", "bits of f32"),
     *_each("bitwise_left_shift bitwise_right_shift", "2xi1 2xi1", "2xi1", "shifts of bool"),
+    M("argtopk", "2xf32", "3xi64", "the first 3 of an axis of 2", "k = 3 : i64"),
     M("dequantize", "2x34xui8", "2x32xf32", "format 'q9'", 'format = "q9"'),
     M(
         *("quantized_matmul", "64xf32 2x34xui8", "2xf32", "x (64,) with blocks of 32 elements"),

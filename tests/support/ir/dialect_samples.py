@@ -65,6 +65,8 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "windows": Sample("windows", "f32[2,9]", {"kernel": (3,), "stride": (2,)}),
         "overlap_add": Sample("overlap_add", "f32[2,3,4]", {"size": (9,), "stride": (2,)}),
         "argsort": Sample("argsort", "f32[2,5]"),
+        "argtopk": Sample("argtopk", "f32[2,9]", {"k": 2}),
+        "argtopk_smallest": Sample("argtopk", "i32[3,2]", {"k": 2, "axis": 0, "largest": False}),
         "argsort_descending": Sample("argsort", "u8[5,2]", {"axis": 0, "descending": True}),
         "scatter": Sample("scatter", "f32[4] i64[2] f32[2]", {"axis": 0}),
         "scatter_max": Sample("scatter_max", "f32[4] i64[2] f32[2]", {"axis": 0}),

@@ -150,6 +150,22 @@ SAMPLES = {
         dtypes=TYPES,
         large=(case((11, 130)),),
     ),
+    "argtopk": Sample(
+        (
+            case((3, 17), k=4),
+            case((9, 3), k=2, axis=0, largest=False),
+            case((2, 9, 2), k=5, axis=1),
+            case((1,), k=1),
+            case((0, 3), k=1, axis=1),
+            case((2, 3), k=0),
+        ),
+        lambda x, k, axis=-1, largest=True: torch.argsort(
+            x, dim=axis, descending=largest, stable=True
+        ).narrow(axis, 0, k),
+        typed=2,
+        dtypes=TYPES,
+        large=(case((11, 130), k=7), case((2, 900), k=100)),
+    ),
     "dequantize": Sample(
         (
             *(case((3, 2 * FORMATS[name].nbytes), format=name) for name in FORMATS),

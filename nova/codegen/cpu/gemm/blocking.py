@@ -123,7 +123,8 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     in_l2 = target.l2_bytes * 3 // 8
     if alone and rows * kc * size <= min(in_l2, _MAX_ALONE):
         return Tiling(vl, mr, nv, k_blocks, kc, rows, nc, rows, columns, copying=True)
-    budget = min(in_l2, _TILE_A_BYTES if tiles else _MAX_A_BYTES) // size
+    most_a = _MAX_ALONE if spec.packed else _MAX_A_BYTES
+    budget = min(in_l2, _TILE_A_BYTES if tiles else most_a) // size
     most = max(1, budget // kc // mr)
     if overrides.mc is not None or overrides.kc is not None:
         micropanels = -(-(overrides.mc or 1) // mr)

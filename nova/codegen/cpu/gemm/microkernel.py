@@ -55,8 +55,11 @@ class Microkernel:
 
     @property
     def unrolled(self) -> int:
-        """Steps of k in one iteration of the innermost loop, a power of two."""
-        steps = 1
+        """Steps of k in one iteration of the innermost loop, a power of two.
+
+        At least two: LLVM copies accumulators in a loop of one step that fills the registers.
+        """
+        steps = 2
         while steps * self.mr * self.nv < _ITERATION and steps < 4:
             steps *= 2
         return steps
@@ -303,8 +306,6 @@ class _Body:
         zero = splat(self.vec_type, 0.0)
         sums = [zero] * (len(rows.starts) * self.kernel.nv)
         steps = self.kernel.unrolled
-        if steps == 1:
-            return self._steps(sums, rows, b_at, 0, depth, 1, source, later)
         full = arith.andi(index(depth), index(-steps))
         sums = self._steps(sums, rows, b_at, 0, full, steps, source, later)
         return self._steps(sums, rows, b_at, full, depth, 1, source)
@@ -328,9 +329,11 @@ class _Body:
             sums, after = list(op.inner_iter_args), []
             if later:
                 offset = sums.pop()
-                self._fetch(self.b, offset, write=False, level=2)
                 after = [add(offset, mul(later.step, steps))]
             for step in range(steps):
+                if later:
+                    ahead = add(offset, mul(later.step, step))
+                    self._fetch(self.b, ahead, write=False, level=2)
                 b_row = add(b_at, add(mul(k, kernel.nr), step * kernel.nr))
                 if source is None:
                     b_row_vectors = self._load_row(self.b, b_row)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from nova.codegen.common.builder import element_type, splat, vector_type
 from nova.codegen.gpu.gemm.shared_tile import Clean, SharedTile, TileMatmul
-from nova.codegen.gpu.ptx_ops import SHARED, fused, load
+from nova.codegen.gpu.ptx_ops import SHARED, fused, load, load_floats, word
 from nova.ir.bindings import ir, scf, vector
 from nova.ir.index import Index, add, divide, index, modulo, mul, offset_by
 
@@ -81,11 +81,22 @@ class OperandSlice:
                 yield self._load(address, self.steps)
             return
         for k in range(step, step + self.steps):
-            values: list[ir.Value] = []
-            for row in range(0, self.count, self.together):
-                address = offset_by(base, k * tile.pitch, self.offset(row) * tile.element)
-                values += self._load(address, self.together)
-            yield values
+            yield self.read_across(shared, k)
+
+    def read_across(self, shared: Index, step: int, *, pinned: bool = False) -> list[ir.Value]:
+        """The elements of all rows for a step, of a tile whose rows run across k.
+
+        LLVM moves no `pinned` load into another block, such as the next iteration.
+        """
+        tile, base = self.tile, add(shared, self.start[0])
+        values: list[ir.Value] = []
+        for row in range(0, self.count, self.together):
+            distance = step * tile.pitch + self.offset(row) * tile.element
+            if pinned and self.element == "f32" and self.together == 4:
+                values += load_floats(word(base), distance)
+            else:
+                values += self._load(offset_by(base, distance), self.together)
+        return values
 
     def by_step(self, shared: Index, step: int) -> Iterator[list[ir.Value]]:
         """The elements of all rows, one step after the other."""
@@ -185,6 +196,22 @@ class PlainCore:
                     for j, b in enumerate(factors):
                         multiply(i, j, a, b)
         return sums
+
+    def read_step(
+        self, lhs: Index, rhs: Index, step: int, *, pinned: bool = False
+    ) -> list[ir.Value]:
+        """The operands of one step of k, of tiles whose rows run across k: rows, then columns."""
+        values: list[ir.Value] = []
+        for part, shared in zip(self.slices, (lhs, rhs), strict=True):
+            values += part.read_across(shared, step, pinned=pinned)
+        return values
+
+    def multiply_step(self, operands: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+        """Multiply-accumulate the operands of `read_step`."""
+        rows = operands[: self.slices[0].count]
+        columns = operands[self.slices[0].count :]
+        pairs = ((a, b) for a in rows for b in columns)
+        return [fused(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
 
     row_lanes = LANES[1]
     """Lanes that share a row: a group of adjacent lanes."""

@@ -89,7 +89,9 @@ def match_gemm(kernel: DeviceKernel) -> GemmMatch | None:
 
 def plan_gemm_kernel(kernel: DeviceKernel, match: GemmMatch) -> GemmKernelPlan:
     """The plan with the least estimated time: tensor cores where the types allow it, or FMA."""
-    return GemmKernelPlan(match, plan_gemm(match.gemm, kernel.target.cpu, tf32=kernel.tf32))
+    return GemmKernelPlan(
+        match, plan_gemm(match.gemm, kernel.target.cpu, precision=kernel.matmul_precision)
+    )
 
 
 def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: ThreadPosition) -> None:

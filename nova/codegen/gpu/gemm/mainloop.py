@@ -11,8 +11,9 @@ accumulators.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from nova.codegen.common.builder import BITS
@@ -21,7 +22,7 @@ from nova.codegen.gpu.gemm.epilogue import Core, Epilogue, Results
 from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import TensorCore
 from nova.codegen.gpu.gemm.pipelined_copies import PipelinedCopies
-from nova.codegen.gpu.gemm.plan import GemmPlan, Operand
+from nova.codegen.gpu.gemm.plan import TF32_TYPES, GemmPlan, Operand
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import (
     barrier,
@@ -35,6 +36,13 @@ from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, m
 from nova.ir.symbolic.size_table import Extent, is_number, least_size
 
 _LESS = arith.CmpIPredicate.slt
+_COPY_GROUP = 6
+"""Copies that are started together; each group delays the multiply-adds, as do large groups."""
+
+
+def _share(items: Sequence[object], number: int, count: int) -> slice:
+    """The `number`-th of `count` nearly equal parts."""
+    return slice(len(items) * number // count, len(items) * (number + 1) // count)
 
 
 def emit_gemm(
@@ -109,7 +117,7 @@ class _Block:
         for position, step in zip(enclosing, plan.enclosing_strides(operand_number), strict=True):
             number = add(number, mul(position, step))
         base = index(add(global_base(buffer), mul(number, BITS[operand.type] // 8)))
-        element = "f32" if plan.element == "tf32" else plan.element
+        element = "f32" if plan.element in TF32_TYPES else plan.element
         return PipelinedCopies(operand, plan.shape.threads, self.thread, base, element)
 
     # --- the loop over k ------------------------------------------------------------------------
@@ -132,13 +140,9 @@ class _Block:
             for side, to, start, further in zip(sides, addresses, first, extra, strict=True):
                 side.copy(to, start, k, further)
 
-        for number in range(ahead):
-            if number < least_size(stages):
-                copy(number, number * plan.stage_bytes)
-            elif not isinstance(stages, int):
-                with when(compare(_LESS, number, stages)):
-                    copy(number, number * plan.stage_bytes)
-            commit_copies()
+        if isinstance(core, PlainCore) and plan.shape.transposes:
+            return self._multiply_ahead(core, sides, first, shared, stages)
+        self._begin_copies(copy, stages)
         zero = index(0)
         initial = [zero, index(ahead * plan.stage_bytes), *core.zeros()]
         op = scf.ForOp(zero, index(stages), index(1), initial)
@@ -156,6 +160,87 @@ class _Block:
             sums = core.stage(start, add(start, plan.lhs.tile.nbytes), sums)
             scf.YieldOp([*(self._next(p, ring_bytes) for p in (read_offset, write_offset)), *sums])
         return list(op.results)[2:]
+
+    def _begin_copies(self, copy: Callable[[Index, Index], None], stages: Extent) -> None:
+        """Copy the first stages, all but one of the ring."""
+        plan = self.plan
+        for number in range(plan.shape.stages - 1):
+            if number < least_size(stages):
+                copy(number, number * plan.stage_bytes)
+            elif not isinstance(stages, int):
+                with when(compare(_LESS, number, stages)):
+                    copy(number, number * plan.stage_bytes)
+            commit_copies()
+
+    def _multiply_ahead(
+        self,
+        core: PlainCore,
+        sides: tuple[PipelinedCopies, PipelinedCopies],
+        first: Sequence[Index],
+        shared: ir.Value,
+        stages: Extent,
+    ) -> list[ir.Value]:
+        """The loop with register double buffering.
+
+        The operands of a step of k are read while those of the step before are multiplied, also
+        across stages: the last step of a stage waits for the next stage, and reads its first step.
+        Copies are distributed over the steps, so that reads do not wait for many of them.
+        """
+        plan, depth = self.plan, self.plan.shape.depth
+        ahead, lhs_bytes = plan.shape.stages - 1, plan.lhs.tile.nbytes
+        ring_bytes = plan.shape.stages * plan.stage_bytes
+
+        def copies(number: Index, offset: Index) -> list[Callable[[], None]]:
+            k, extra = self._step(number)
+            addresses = add(shared, offset), offset_by(shared, offset, lhs_bytes)
+            started: list[Callable[[], None]] = []
+            for side, to, start, further in zip(sides, addresses, first, extra, strict=True):
+                if side.excludes_threads:
+                    started.append(partial(side.copy, to, start, k, further))
+                    continue
+                for unit in range(len(side.units)):
+                    started.append(partial(side.copy_one, unit, to, start, k, further))
+            return started
+
+        def copy(number: Index, offset: Index) -> None:
+            for start_copy in copies(number, offset):
+                start_copy()
+
+        self._begin_copies(copy, stages)
+        wait_for_copies(ahead - 1)
+        barrier()
+        operands = core.read_step(shared, add(shared, lhs_bytes), 0, pinned=True)
+        count, zero = len(operands), index(0)
+        initial = [zero, index(ahead * plan.stage_bytes), *operands, *core.zeros()]
+        op = scf.ForOp(zero, index(stages), index(1), initial)
+        with ir.InsertionPoint(op.body):
+            number = op.induction_variable
+            read_offset, write_offset, *values = op.inner_iter_args
+            operands, sums = values[:count], values[count:]
+            start = add(shared, read_offset)
+            # After the last stage its copy is repeated, to a buffer that nobody reads any more.
+            coming = copies(minimum(add(number, ahead), stages - 1), write_offset)
+            groups = min(depth // 2, max(2, -(-len(coming) // _COPY_GROUP)))
+            for step in range(depth):
+                if step + 1 < depth:
+                    following = core.read_step(start, add(start, lhs_bytes), step + 1)
+                    if step % 2 == 0 and step // 2 < groups:
+                        for start_copy in coming[_share(coming, step // 2, groups)]:
+                            start_copy()
+                else:
+                    commit_copies()
+                    wait_for_copies(ahead - 1)
+                    barrier()
+                    next_offset = self._next(read_offset, ring_bytes)
+                    # After the last stage there is none: read that one again.
+                    is_last = compare(arith.CmpIPredicate.eq, number, stages - 1)
+                    next_start = add(shared, arith.select(is_last, read_offset, next_offset))
+                    rhs_start = add(next_start, lhs_bytes)
+                    following = core.read_step(next_start, rhs_start, 0, pinned=True)
+                sums = core.multiply_step(operands, sums)
+                operands = following
+            scf.YieldOp([next_offset, self._next(write_offset, ring_bytes), *operands, *sums])
+        return list(op.results)[2 + count :]
 
     def _next(self, offset: ir.Value, ring: int) -> ir.Value:
         """The next buffer of the ring."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nova.codegen.common.builder import splat
+from nova.codegen.gpu.gemm.plan import TF32_TYPES
 from nova.codegen.gpu.gemm.shared_tile import CHUNK, Clean, SharedTile, TileMatmul
 from nova.codegen.gpu.ptx_ops import SHARED, load, load_matrices, multiply, narrow_pair, round_tf32
 from nova.ir.bindings import arith, ir
@@ -39,23 +40,35 @@ class Reader:
     first: Index
     k_first: Index
     rows_first: bool
-    tf32: bool
+    element: str
     cached: dict[int, Index] = field(default_factory=dict)
 
+    @property
+    def tf32(self) -> bool:
+        return self.element in TF32_TYPES
+
     def read(self, shared: Index, number: int, step: int) -> list[ir.Value]:
-        """The registers of fragment `number` at this step of the stage."""
+        """The registers of fragment `number` at this step of the stage.
+
+        Those of `tf32x3` are four large parts, then four small ones.
+        """
         tile = self.tile
+        single = ir.F32Type.get()
         if self.tf32 and not tile.along_k:
             offsets = [self._word_offset(number, step, matrix) for matrix in range(4)]
-            single = ir.F32Type.get()
-            return [round_tf32(load(single, offset_by(shared, *p), SHARED, 4)) for p in offsets]
-        values = load_matrices(
-            offset_by(shared, *self._matrix_offset(number, step)), transposed=not tile.along_k
-        )
-        if self.tf32:
-            single = ir.F32Type.get()
-            return [round_tf32(arith.bitcast(single, value)) for value in values]
-        return values
+            values = [load(single, offset_by(shared, *p), SHARED, 4) for p in offsets]
+        else:
+            values = load_matrices(
+                offset_by(shared, *self._matrix_offset(number, step)), transposed=not tile.along_k
+            )
+            if self.tf32:
+                values = [arith.bitcast(single, value) for value in values]
+        if not self.tf32:
+            return values
+        large = [round_tf32(value) for value in values]
+        if self.element == "tf32":
+            return large
+        return large + [round_tf32(_rest(*pair)) for pair in zip(values, large, strict=True)]
 
     def prepare(self, fragments: int, steps: range) -> None:
         """Compute the dynamic address terms before the loop over k."""
@@ -110,6 +123,13 @@ class Reader:
         return self.cached[mixed], (step * 8 + k_half * 4) * tile.pitch + (chunks - mixed) * CHUNK
 
 
+def _rest(value: ir.Value, large: ir.Value) -> ir.Value:
+    """A value (f32) without its large part (tf32), exactly."""
+    word_type = large.type
+    bits = arith.andi(large, splat(word_type, ~0x1FFF))  # the low bits of a tf32 are not specified
+    return arith.subf(value, arith.bitcast(value.type, bits))
+
+
 @dataclass(frozen=True)
 class TensorCore:
     """The part of one warp: `at_rows` and `at_columns` of the tile, `part` of the steps."""
@@ -122,10 +142,10 @@ class TensorCore:
     readers: list[Reader] = field(default_factory=list)
 
     def prepare(self) -> None:
-        tiles, tf32 = self.tiles, self.tiles.element == "tf32"
+        tiles = self.tiles
         step = mul(self.part, self._steps)
-        lhs = Reader(tiles.lhs, self.lane, self.at_rows, step, True, tf32)
-        rhs = Reader(tiles.rhs, self.lane, self.at_columns, step, False, tf32)
+        lhs = Reader(tiles.lhs, self.lane, self.at_rows, step, True, tiles.element)
+        rhs = Reader(tiles.rhs, self.lane, self.at_columns, step, False, tiles.element)
         self.readers.extend((lhs, rhs))
         for reader, count in zip(self.readers, self._fragments, strict=True):
             reader.prepare(count, range(self._steps))
@@ -205,10 +225,31 @@ class TensorCore:
             for row in range(rows):
                 for column in range(2 * columns):
                     first = 4 * (row * 2 * columns + column)
-                    pair = b[column // 2][2 * (column % 2) : 2 * (column % 2) + 2]
+                    words = b[column // 2]
+                    at = 2 * (column % 2)
                     old = sums[first : first + 4]
-                    sums[first : first + 4] = multiply(self.tiles.element, a[row], pair, old)
+                    for lhs_words, rhs_words in self._factors(a[row], words, at):
+                        old = multiply(self._instruction, lhs_words, rhs_words, old)
+                    sums[first : first + 4] = old
         return sums
+
+    @property
+    def _instruction(self) -> str:
+        """The operand type of the instruction."""
+        return "tf32" if self.tiles.element in TF32_TYPES else self.tiles.element
+
+    def _factors(
+        self, a: list[ir.Value], b: list[ir.Value], at: int
+    ) -> list[tuple[list[ir.Value], list[ir.Value]]]:
+        """The pairs of fragments whose matmuls are added: the small ones first.
+
+        The matmul of both small parts is below the precision of the sum.
+        """
+        large = b[at : at + 2]
+        if self.tiles.element != "tf32x3":
+            return [(a, large)]
+        small = b[4 + at : 6 + at]
+        return [(a[4:], large), (a[:4], small), (a[:4], large)]
 
     row_lanes = 4
     """Lanes that share a row: a group of adjacent lanes."""

@@ -53,14 +53,25 @@ class PipelinedCopies:
         self.unit = operand.copied or CHUNK
         """Bytes in shared memory that a copy fills."""
         self.per_row = operand.tile.row_bytes // self.unit
-        # The tile position of this thread's first copy.
-        self.row = divide(thread, self.per_row)
-        self.column = mul(modulo(thread, self.per_row), self.unit)
+        # The tile position of this thread's first copy. Adjacent threads copy adjacent elements of
+        # global memory.
+        if operand.transposed:
+            self.row = modulo(thread, operand.tile.rows)
+            self.column = mul(divide(thread, operand.tile.rows), self.unit)
+        else:
+            self.row = divide(thread, self.per_row)
+            self.column = mul(modulo(thread, self.per_row), self.unit)
         self.units = tuple(self._units())
         self.to = tuple(self._shared(unit) for unit in self.units)
 
     def _units(self) -> Iterator[_Unit]:
         """Rows, and segments of rows that are longer than one copy by all threads."""
+        if self.operand.transposed:
+            step = self.threads // self.operand.tile.rows
+            assert self.threads % self.operand.tile.rows == 0 and self.per_row % step == 0
+            for column in range(0, self.per_row, step):
+                yield _Unit(0, column * self.unit)
+            return
         # Otherwise two threads would copy to the same address, and some past the end of the tile.
         assert self.threads % self.per_row == 0 or self.per_row % self.threads == 0
         row_step = max(1, self.threads // self.per_row)
@@ -71,6 +82,9 @@ class PipelinedCopies:
     def _shared(self, unit: _Unit) -> tuple[Index, int]:
         """The shared-memory address of a unit: a dynamic term of this thread, and a static one."""
         tile = self.operand.tile
+        if not tile.swizzled:
+            start = add(mul(self.row, tile.pitch), self.column)
+            return start, unit.row * tile.pitch + unit.column
         column = add(self.column, unit.column)
         chunk, within = divide(column, CHUNK), modulo(column, CHUNK)
         if unit.row % 8 == 0:
@@ -80,21 +94,33 @@ class PipelinedCopies:
 
     def copy(self, shared: Index, first: Index, k: Index, extra: Index = 0) -> None:
         """Start the copy of the tile at row `first` and step `k`, offset by `extra` bytes."""
-        rows = self.operand.tile.rows
-        if self.threads // self.per_row > rows:
-            only = scf.IfOp(compare(_LESS, self.row, rows))
+        if self.excludes_threads:
+            only = scf.IfOp(compare(_LESS, self.row, self.operand.tile.rows))
             with ir.InsertionPoint(only.then_block):
                 self._copy(shared, first, k, extra)
                 scf.YieldOp([])
         else:
             self._copy(shared, first, k, extra)
 
+    @property
+    def excludes_threads(self) -> bool:
+        """Whether there are more threads than copies."""
+        has_more = self.threads // self.per_row > self.operand.tile.rows
+        return has_more and not self.operand.transposed
+
     def _copy(self, shared: Index, first: Index, k: Index, extra: Index) -> None:
-        for unit, to in zip(self.units, self.to, strict=True):
-            if self.operand.copied:
-                self._copy_unit(offset_by(shared, *to), unit, first, k, extra)
-            else:
-                self._pass_through(offset_by(shared, *to), unit, first, k, extra)
+        for number in range(len(self.units)):
+            self.copy_one(number, shared, first, k, extra)
+
+    def copy_one(
+        self, number: int, shared: Index, first: Index, k: Index, extra: Index = 0
+    ) -> None:
+        """Start one of this thread's copies of a tile, which all threads take part in."""
+        unit, to = self.units[number], self.to[number]
+        if self.operand.copied:
+            self._copy_unit(offset_by(shared, *to), unit, first, k, extra)
+        else:
+            self._pass_through(offset_by(shared, *to), unit, first, k, extra)
 
     # --- asynchronous copies, without registers -------------------------------------------------
 

@@ -23,7 +23,9 @@ from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
 from nova.core.sizes import ceildiv, common_factor, is_multiple
 from nova.ir.symbolic.size_table import Extent, is_number, least_size, typical
 
-TENSOR_TYPES = ("bf16", "f16", "tf32")
+TF32_TYPES = ("tf32", "tf32x3")
+"""f32 for tensor cores: rounded to 11 bits, or split into two tf32 (3xTF32, as in CUTLASS)."""
+TENSOR_TYPES = ("bf16", "f16", *TF32_TYPES)
 
 _GROUP = 8
 """Rows of tiles that are visited together, so that their operands stay in the L2 cache."""
@@ -68,6 +70,8 @@ class Operand:
     tile: SharedTile
     copied: int
     """Bytes of an asynchronous copy; 0 where elements pass through registers."""
+    transposed: bool = False
+    """Whether its rows run along k in global memory, and across k in shared memory."""
     may_shift: bool = True
     """Whether tiles may begin at any offset."""
 
@@ -83,7 +87,8 @@ class Operand:
         Its copies then need no bounds checks.
         """
         row_bytes = self.size * (BITS[self.type] // 8)
-        odd = not self.tile.along_k and self.copied and not is_multiple(row_bytes, self.copied)
+        across = not self.tile.along_k and not self.transposed
+        odd = across and self.copied and not is_multiple(row_bytes, self.copied)
         fits = self.tile.outer <= least_size(self.size) and not odd
         return self.may_shift and self.ragged and fits
 
@@ -108,6 +113,11 @@ class Shape:
     """Multiply-adds per cycle of a multiprocessor with that many blocks."""
     reach: int = 16
     """Bytes of k that FMA matmuls read together."""
+    transposes: bool = False
+    """Whether f32 operands that run along k are transposed on the way to shared memory.
+
+    Then a thread reads vectors of rows and columns for each step of k, and the main loop reads
+    those of the next step while it multiplies (register double buffering)."""
 
     @property
     def threads(self) -> int:
@@ -212,12 +222,15 @@ def make_plan(
     ) -> Operand:
         along_k = is_number(step, 1) or not is_number(stride, 1)
         # tf32 elements are loaded one by one where two-byte elements are transposed by ldmatrix.
-        swizzled = 0 if core_type == "plain" else 2 if element == "tf32" and not along_k else 1
+        swizzled = 0 if core_type == "plain" else 2 if element in TF32_TYPES and not along_k else 1
         padded = core_type == "plain" and along_k
-        tile = SharedTile(rows, shape.depth, size, along_k, swizzled, padded)
+        transposed = shape.transposes and along_k
+        tile = SharedTile(rows, shape.depth, size, along_k and not transposed, swizzled, padded)
         others = gemm.offsets[operand_number], *(o[operand_number] for o in outer)
         copied = copy_bytes(along_k, stride, step, type_, element, others)
-        return Operand(extent, spec.k, stride, step, type_, tile, copied)
+        if transposed:
+            copied = min(copied, size)  # an element
+        return Operand(extent, spec.k, stride, step, type_, tile, copied, transposed)
 
     lhs = operand(0, spec.m, shape.rows, *_strides(spec.m, spec.k, *spec.a_strides), spec.a_type)
     (k_stride, n_stride) = spec.b_strides
@@ -244,7 +257,8 @@ def copy_bytes(
     inner, across = (step, stride) if along_k else (stride, step)
     size = BITS[type_] // 8
     unit = gcd(16, *(common_factor(value) * size for value in (across, *others)))
-    fits = is_number(inner, 1) and type_ == ("f32" if element == "tf32" else element) and unit >= 4
+    copied_type = "f32" if element in TF32_TYPES else element
+    fits = is_number(inner, 1) and type_ == copied_type and unit >= 4
     return unit if fits else 0
 
 

@@ -7,10 +7,12 @@ time. Called by the device schedule of kernels.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.plan import (
     TENSOR_TYPES,
+    TF32_TYPES,
     GemmPlan,
     GpuGemm,
     Shape,
@@ -42,6 +44,17 @@ TENSOR: tuple[Shape, ...] = (
     Shape(16, 64, 128, (1, 2), 2, 3, 4, 250),
     Shape(16, 32, 128, (1, 1), 4, 3, 4, 180),
 )
+# Two words per element take twice the registers: smaller parts of a tile per warp.
+SPLIT: tuple[Shape, ...] = (
+    Shape(128, 128, 64, (2, 4), 1, 3, 1, 1000),
+    *(shape for shape in TENSOR if prod(shape.warp) <= 32 * 64),
+)
+_PRECISIONS = {"tf32": "tf32", "high": "tf32x3"}
+_COSTS = {"tf32": 2, "tf32x3": 6}
+"""Matmuls of bf16 that take as long."""
+# 16 x 8 or 8 x 8 accumulators per thread: 128 lanes of a multiprocessor multiply faster than
+# shared memory supplies operands for 8 x 8.
+WIDE_F32: tuple[Shape, ...] = (Shape(128, 128, 8, (2, 2), 1, 4, 2, 125, transposes=True),)
 PLAIN: tuple[Shape, ...] = (
     Shape(128, 128, 8, (4, 2), 1, 4, 2, 115),
     Shape(64, 128, 16, (2, 2), 1, 3, 3, 105),
@@ -55,18 +68,25 @@ PLAIN: tuple[Shape, ...] = (
 )
 
 
-def plan_gemm(gemm: GpuGemm, arch: str, *, tf32: bool = False) -> GemmPlan:
-    """The plan of a GEMM for an architecture such as `sm_90a`; f32 is exact unless `tf32`."""
+def plan_gemm(gemm: GpuGemm, arch: str, *, precision: str = "highest") -> GemmPlan:
+    """The plan of a GEMM for an architecture such as `sm_90a`.
+
+    `precision` is that of f32: `highest` is exact, `high` and `tf32` are for tensor cores.
+    """
     processors, shared = limits(arch)
     row, column = gemm.contraction.c_strides
     swapped = is_number(row, 1) and not is_number(column, 1)
     if swapped:
         gemm = transposed(gemm)
     spec = gemm.contraction
-    element = _element(spec, tf32)
+    element = _element(spec, precision)
     core_type = "tensor" if element in TENSOR_TYPES else "plain"
     shapes = TENSOR if core_type == "tensor" else PLAIN
-    if element == "tf32":
+    if element == "f32":
+        shapes = WIDE_F32 + shapes
+    if element == "tf32x3":
+        shapes = SPLIT
+    if element in TF32_TYPES:
         # The same number of bytes of k per stage as for other types.
         shapes = tuple(replace(shape, depth=shape.depth // 2) for shape in shapes)
     plans = [
@@ -85,12 +105,12 @@ def limits(arch: str) -> tuple[int, int]:
     return _LIMITS[tabulated]
 
 
-def _element(spec: Contraction, tf32: bool) -> str:
+def _element(spec: Contraction, precision: str) -> str:
     if spec.a_type == spec.b_type and spec.acc_type == "f32":
         if spec.a_type in TENSOR_TYPES:
             return spec.a_type
-        if tf32 and spec.a_type == "f32":
-            return "tf32"
+        if spec.a_type == "f32" and precision in _PRECISIONS:
+            return _PRECISIONS[precision]
     return spec.acc_type
 
 
@@ -105,5 +125,5 @@ def estimated_cycles(plan: GemmPlan, processors: int) -> float:
     full_waves, last_wave = divmod(blocks, slots)
     share = -(-last_wave // processors) / shape.blocks
     alone = 0.5 + 0.5 * share if last_wave else 0.0
-    busy = work * shape.blocks / shape.speed * (2 if plan.element == "tf32" else 1)
+    busy = work * shape.blocks / shape.speed * _COSTS.get(plan.element, 1)
     return (full_waves + alone) * (busy + 1500)

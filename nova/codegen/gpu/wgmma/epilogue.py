@@ -2,21 +2,24 @@
 
 Input: the accumulators of a thread, in the layout of wgmma: rows lane / 4 and that + 8 of its
 warp's 16, columns 2 (lane % 4) and that + 1 of every 8. Output: code that computes the ops of the
-kernel in registers, for 64 columns at a time. Results go through shared memory: those that a tensor
-map can describe with the copy engine, the others row by row, with bounds checks.
+kernel in registers, for 64 columns at a time. Operands of those ops, such as a residual, are loaded
+while the 64 columns before are computed, the first ones during the matmuls. Results go through
+shared memory: those that a tensor map can describe with the copy engine, the others row by row,
+with bounds checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nova.codegen.common.builder import loop
 from nova.codegen.common.elements import Elements
+from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import element_bytes, when
 from nova.codegen.gpu.device_kernel import is_tile_local
-from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
+from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, first_positions
 from nova.codegen.gpu.ptx_ops import SHARED, load, narrow_pair, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.mainloop import TilePosition
@@ -81,9 +84,32 @@ class FragmentCode(ElementwiseCode):
             # Nobody reads it after the kernel, and later ops of the kernel have the registers.
             assert is_tile_local(root) or isinstance(root, ir.BlockArgument)
 
+    def load_early(
+        self,
+        nest: LoopNest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        operands: Sequence[int],
+    ) -> None:
+        """Load inputs of an op, which no op of the kernel writes: `emit` then has them."""
+        elements = Elements(nest, buffers, {})
+        bases = first_positions(nest, counters)
+        arguments = nest.generic.block.arguments
+        for operand in operands:
+            key = self._key(elements, operand)
+            is_used = any(True for _ in arguments[operand].uses)
+            if key is not None and is_used and isinstance(buffers[operand].type, ir.MemRefType):
+                self.cached.setdefault(key, self._load(elements, operand, bases[operand]))
 
+
+LoadEarly = Callable[[FragmentCode, TilePosition, Index, Index], None]
+"""Loads the operands of the epilogue at a row and column of C."""
 EmitOps = Callable[[FragmentCode, TilePosition, Index, Index, list[Any]], None]
 """Emits the ops of the kernel at a row and column of C, with the sums of adjacent columns."""
+
+
+EmitTile = Callable[[list[Any]], None]
+"""Finishes a tile, given the accumulators of this thread."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +124,31 @@ class TileStore:
     """The flat buffer of an output, by root."""
     make_code: Callable[[int], FragmentCode]
     """New code for fragments of so many columns."""
+    load_early: LoadEarly
     emit_ops: EmitOps
     base: ir.Value
     """The address of the buffers for boxes of C, in shared memory (i32)."""
 
-    def emit(self, tile: TilePosition, consumer: ConsumerThread, sums: list[Any]) -> None:
-        """Finish a tile."""
-        _TileCode(self, tile, consumer).emit(sums)
+    def begin(self, tile: TilePosition, consumer: ConsumerThread, sums: int) -> EmitTile:
+        """Load the first operands of the epilogue; the result finishes a tile of so many sums."""
+        code = _TileCode(self, tile, consumer, sums)
+        code.begin()
+        return code.emit
 
     def finish(self, consumer: ConsumerThread) -> None:
         """Wait for the last stores: the memory must be written when the kernel ends."""
         with when(arith.cmpi(_EQUAL, consumer.thread, word(0))):
             ptx.await_stores(0, read=False)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some columns of 64 rows of a consumer: where they begin, and the first of their sums."""
+
+    block_row: int
+    first_column: int
+    columns: int
+    first_sum: int
 
 
 @dataclass
@@ -119,11 +158,14 @@ class _TileCode:
     store: TileStore
     tile: TilePosition
     consumer: ConsumerThread
+    count: int
+    """Accumulators of the thread."""
     piece: int = 0
     values: dict[Any, list[list[list[Any]]]] = field(default_factory=dict)
     """Of 64 columns: the elements of each output, by 8 columns and half of the rows."""
 
-    def emit(self, sums: list[Any]) -> None:
+    def begin(self) -> None:
+        """The positions of the thread, and the operands of its first 64 columns."""
         plan = self.store.plan
         rows = plan.tile.rows // CONSUMERS
         lane = arith.andi(self.consumer.thread, word(31))
@@ -134,41 +176,74 @@ class _TileCode:
         own_row = add(self.tile.row, _wide(first))
         pair = arith.shli(arith.andi(lane, word(3)), word(1))
         own_column = add(self.tile.column, _wide(pair))
-        per_block = len(sums) // (rows // 64)
+        per_block = self.count // (rows // 64)
         columns = 2 * per_block
-        for block in range(rows // 64):
-            row = add(own_row, block * 64)
-            for first_column in range(0, columns, CHUNK_COLUMNS):
-                count = min(CHUNK_COLUMNS, columns - first_column)
-                at = block * per_block + first_column // 2
-                column = add(own_column, first_column)
-                self._compute(row, column, sums[at : at + count // 2])
-                for output in self.store.outputs:
-                    if output.size not in (2, 4) or not is_number(output.column_stride, 1):
-                        self._store_direct(output, row, column)
-                    else:
-                        self._store_pieces(output, block * 64, first_column, count)
+        self.chunks = [
+            _Chunk(
+                block * 64,
+                first_column,
+                min(CHUNK_COLUMNS, columns - first_column),
+                block * per_block + first_column // 2,
+            )
+            for block in range(rows // 64)
+            for first_column in range(0, columns, CHUNK_COLUMNS)
+        ]
+        self.own_row, self.own_column = own_row, own_column
+        self.early = self._fragments(self.chunks[0])
 
-    def _compute(self, row: Index, column: Index, sums: list[Any]) -> None:
+    def emit(self, sums: list[Any]) -> None:
+        """Compute and store the tile."""
+        for number, chunk in enumerate(self.chunks):
+            fragments = self.early
+            if number + 1 < len(self.chunks):
+                self.early = self._fragments(self.chunks[number + 1])
+            count = chunk.columns // 2
+            self._compute(fragments, sums[chunk.first_sum : chunk.first_sum + count])
+            row = add(self.own_row, chunk.block_row)
+            column = add(self.own_column, chunk.first_column)
+            for output in self.store.outputs:
+                if output.size not in (2, 4) or not is_number(output.column_stride, 1):
+                    self._store_direct(output, row, column)
+                else:
+                    self._store_pieces(output, chunk.block_row, chunk.first_column, chunk.columns)
+
+    @property
+    def _width(self) -> int:
+        """Adjacent columns of a fragment."""
+        return 2 if is_multiple(self.store.plan.gemm.contraction.n, 2) else 1
+
+    def _fragments(self, chunk: _Chunk) -> list[tuple[FragmentCode, Index, Index]]:
+        """Code, row and column of each fragment of a chunk, with its operands loaded."""
+        store, spec, width = self.store, self.store.plan.gemm.contraction, self._width
+        row = add(self.own_row, chunk.block_row)
+        column = add(self.own_column, chunk.first_column)
+        fragments = []
+        for group in range(chunk.columns // 8):
+            for half in range(2):
+                at_row = add(row, 8 * half)
+                if not is_multiple(spec.m, store.plan.tile.rows):
+                    at_row = minimum(at_row, spec.m - 1)
+                for part in range(0, 2, width):
+                    at_column = add(column, group * 8 + part)
+                    if not is_multiple(spec.n, store.plan.tile.columns):
+                        at_column = minimum(at_column, spec.n - width)
+                    code = store.make_code(width)
+                    store.load_early(code, self.tile, at_row, at_column)
+                    fragments.append((code, at_row, at_column))
+        return fragments
+
+    def _compute(self, fragments: list[tuple[FragmentCode, Index, Index]], sums: list[Any]) -> None:
         """The elements of all outputs in up to 64 columns."""
-        store, spec = self.store, self.store.plan.gemm.contraction
+        store, width = self.store, self._width
         self.values = {output.root: [] for output in store.outputs}
-        width = 2 if is_multiple(spec.n, 2) else 1
-        last_row, last_column = spec.m - 1, spec.n - width
-        plan = store.plan
+        waiting = iter(fragments)
         for group in range(len(sums) // 4):
             halves: dict[Any, list[list[Any]]] = {output.root: [] for output in store.outputs}
             for half in range(2):
-                at_row = add(row, 8 * half)
-                if not is_multiple(spec.m, plan.tile.rows):
-                    at_row = minimum(at_row, last_row)
                 elements: dict[Any, list[Any]] = {output.root: [] for output in store.outputs}
                 for part in range(0, 2, width):
-                    at_column = add(column, group * 8 + part)
-                    if not is_multiple(spec.n, plan.tile.columns):
-                        at_column = minimum(at_column, last_column)
                     at = group * 4 + half * 2 + part
-                    code = store.make_code(width)
+                    code, at_row, at_column = next(waiting)
                     values = sums[at : at + width]
                     store.emit_ops(code, self.tile, at_row, at_column, values)
                     for root, points in code.collected.items():

@@ -47,6 +47,11 @@ def expect_bytes(address: ir.Value, count: int) -> None:
     emit_ptx(text, [address, word(count)], "r,r")
 
 
+def expect_byte_count(address: ir.Value, count: ir.Value) -> None:
+    """Like `expect_bytes`, with a count (i32) that is computed."""
+    emit_ptx("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", [address, count], "r,r")
+
+
 def arrive(address: ir.Value, rank: ir.Value | None = None) -> None:
     """Arrive at a barrier of this block, or at the same one of another block of the cluster."""
     if rank is None:
@@ -100,6 +105,25 @@ def set_registers(count: int, *, more: bool) -> None:
 def fence_shared_writes() -> None:
     """Let the copy engine and the tensor cores see the writes of this thread to shared memory."""
     emit_ptx("fence.proxy.async.shared::cta;")
+
+
+def copy_bytes(to: ir.Value, source: ir.Value, count: ir.Value, barrier: ir.Value) -> None:
+    """Copy adjacent bytes of global memory to shared memory; `barrier` counts them.
+
+    Both addresses and the count (i32) are multiples of 16.
+    """
+    text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
+    address = arith.index_cast(_integer(64), source)
+    emit_ptx(text, [to, address, count, barrier], "r,l,r,r")
+
+
+def send_bytes(to: ir.Value, source: ir.Value, count: int, barrier: ir.Value) -> None:
+    """Copy bytes of shared memory to another block of the cluster, whose `barrier` counts them."""
+    text = (
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+        "[$0], [$1], $2, [$3];"
+    )
+    emit_ptx(text, [to, source, word(count), barrier], "r,r,r,r")
 
 
 # --- bulk tensor copies -------------------------------------------------------------------------

@@ -19,7 +19,13 @@ from nova.codegen.gpu.ptx_ops import global_base, word
 from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.wgmma import instructions as ptx
-from nova.codegen.gpu.wgmma.epilogue import FragmentCode, Output, TileStore, element_size
+from nova.codegen.gpu.wgmma.epilogue import (
+    CHUNK_COLUMNS,
+    FragmentCode,
+    Output,
+    TileStore,
+    element_size,
+)
 from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_block
 from nova.codegen.gpu.wgmma.plan import (
     ELEMENTS_16,
@@ -41,6 +47,8 @@ from nova.ir.tensor_maps import ELEMENTS, MOST_RANK, TensorMap, can_map
 
 ARCH = "sm_90a"
 """The architecture with wgmma: its code runs on no other."""
+_EARLY_REGISTERS = 32
+"""Registers of a thread for operands of 64 columns of the epilogue; it has twice as many."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ def _choose_plan(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | st
     if plan is None:
         return why_not_wgmma(match.gemm, arguments, tiles)
     if kernel.gpu_gemm == "auto":
-        other = plan_gemm(match.gemm, kernel.target.cpu, tf32=kernel.tf32)
+        other = plan_gemm(match.gemm, kernel.target.cpu, precision=kernel.matmul_precision)
         if estimated_cycles(other, processors) <= plan.cycles:
             return "it is estimated to be slower"
     outputs = _outputs(kernel, match, plan, numbers)
@@ -132,10 +140,9 @@ def emit_wgmma_kernel(
     buffers = {op: [flat(v) for v in op.operands] for op in kernel.ops}
     results = {output.root for output in plan.outputs}
     along = contraction.m if gemm.swapped else contraction.n
+    early = _early_operands(kernel, match, along)
 
-    def emit_ops(
-        code: FragmentCode, tile: TilePosition, row: Index, column: Index, values: list[Any]
-    ) -> None:
+    def counters_at(tile: TilePosition, row: Index, column: Index) -> list[Any]:
         counters: list[Any] = [None] * grid_rank
         if gemm.swapped:
             row, column = column, row
@@ -143,6 +150,18 @@ def emit_wgmma_kernel(
         for number, counter in zip(contraction.enclosing, tile.enclosing, strict=True):
             if number < grid_rank:
                 counters[number] = index(counter)
+        return counters
+
+    def load_early(code: FragmentCode, tile: TilePosition, row: Index, column: Index) -> None:
+        counters = counters_at(tile, row, column)
+        for op, read in early.items():
+            with op.location:
+                code.load_early(kernel.nests[op], buffers[op], counters, read)
+
+    def emit_ops(
+        code: FragmentCode, tile: TilePosition, row: Index, column: Index, values: list[Any]
+    ) -> None:
+        counters = counters_at(tile, row, column)
         for op in kernel.ops:
             if match.fill is not None and op == match.fill:
                 continue
@@ -167,11 +186,13 @@ def emit_wgmma_kernel(
         for number, output in enumerate(staged)
     }
     pieces = arith.addi(aligned_base(), word(gemm.pieces_offset))
-    store = TileStore(gemm, plan.outputs, result_maps, roots, make_code, emit_ops, pieces)
+    store = TileStore(
+        gemm, plan.outputs, result_maps, roots, make_code, load_early, emit_ops, pieces
+    )
     emit_block(
         gemm,
         (maps[0], maps[1]),
-        store.emit,
+        store.begin,
         store.finish,
         block=position.block,
         thread=position.thread,
@@ -187,6 +208,30 @@ def _tiles(kernel: DeviceKernel, plan: WgmmaKernelPlan) -> list[BlockDim] | None
 
 
 WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_kernel, _tiles)
+
+
+def _early_operands(kernel: DeviceKernel, match: GemmMatch, along: int) -> dict[Any, list[int]]:
+    """The inputs of each op of the epilogue that no op of the kernel writes.
+
+    As many as fit into the registers that the accumulators leave.
+    """
+    written = {buffer_root(v) for op in kernel.ops for v in kernel.nests[op].generic.outputs}
+    registers, early = 0, {}
+    for op in kernel.ops:
+        if op in (match.op, match.fill):
+            continue
+        nest, numbers = kernel.nests[op], []
+        for number, value in enumerate(nest.generic.inputs):
+            if not isinstance(value.type, ir.MemRefType) or buffer_root(value) in written:
+                continue
+            across = [loop for i, loop in enumerate(nest.loops) if i != along]
+            is_row = all(is_number(loop.strides[number], 0) for loop in across)
+            needed = CHUNK_COLUMNS // (4 if is_row else 2) * element_size(value) // 4
+            if registers + needed <= _EARLY_REGISTERS:
+                registers += needed
+                numbers.append(number)
+        early[op] = numbers
+    return early
 
 
 def _map_address(number: int, buffer: Any) -> ir.Value:

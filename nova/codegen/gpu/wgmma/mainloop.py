@@ -43,8 +43,8 @@ class TilePosition:
     enclosing: tuple[Index, ...]
 
 
-TileEpilogue = Callable[[TilePosition, ConsumerThread, list[Any]], None]
-"""Stores a tile, given the position and the accumulators of this thread."""
+TileEpilogue = Callable[[TilePosition, ConsumerThread, int], Callable[[list[Any]], None]]
+"""Begins a tile with so many accumulators; the result stores the tile, given these."""
 
 
 def emit_block(
@@ -246,6 +246,7 @@ class _Block:
 
         def tile_sums(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
             sums = ptx.undefined_sums(rows // 64 * plan.tile.columns // 2)
+            store = None if plan.tile.split > 1 else self.epilogue(tile, consumer, len(sums))
             initial = [slot, parity, word(0), *sums]
             first, end = self._stage_range(rank)
             op = scf.ForOp(first, end, index(1), initial)
@@ -267,7 +268,8 @@ class _Block:
                 sums = reduce_split_sums(plan, self.base, rank, consumer, sums)
                 columns = mul(_wide(rank), plan.part_columns)
                 tile = replace(tile, column=add(tile.column, columns))
-            self.epilogue(tile, consumer, sums)
+            store = store or self.epilogue(tile, consumer, len(sums))
+            store(sums)
             return [next_slot, next_parity]
 
         self._each_tile(rank, [word(0), word(0)], tile_sums)

@@ -161,10 +161,18 @@ def _full(w: Writer, t: Tensor, names: list[str]) -> str:
 
 @exports("argsort")
 def _argsort(w: Writer, t: Tensor, names: list[str]) -> str:
-    axis = t.attrs["axis"]
+    return _positions(w, t, names, t.attrs["descending"])
+
+
+@exports("argtopk")
+def _argtopk(w: Writer, t: Tensor, names: list[str]) -> str:
+    return _positions(w, t, names, t.attrs["largest"])
+
+
+def _positions(w: Writer, t: Tensor, names: list[str], is_descending: bool) -> str:
+    axis, largest = t.attrs["axis"], int(is_descending)
     outputs = [w.fresh("sorted"), w.fresh("order")]
     inputs = [names[0], w.ints([t.shape[axis]])]
-    largest = int(t.attrs["descending"])
     w.nodes.append(
         onnx_package().helper.make_node("TopK", inputs, outputs, axis=axis, largest=largest)
     )

@@ -19,7 +19,7 @@ from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.epilogue import Fragment, store_epilogue
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm, make_plan
-from nova.codegen.gpu.gemm.select_plan import PLAIN, TENSOR, plan_gemm
+from nova.codegen.gpu.gemm.select_plan import PLAIN, SPLIT, TENSOR, WIDE_F32, plan_gemm
 from nova.ir.bindings import arith, ir, vector
 
 TYPES: dict[str, Any] = {
@@ -28,7 +28,7 @@ TYPES: dict[str, Any] = {
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
 }
-CLOSE = {"f64": 1e-14, "f32": 2e-6, "f16": 2e-6, "bf16": 2e-6, "tf32": 1e-3}
+CLOSE = {"f64": 1e-14, "f32": 2e-6, "f16": 2e-6, "bf16": 2e-6, "tf32": 1e-3, "tf32x3": 2e-6}
 """Of the largest result; factors of few bits are multiplied exactly."""
 
 
@@ -120,6 +120,23 @@ def test_plain_shapes(shape: Any, layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
+@pytest.mark.parametrize("sizes", [(132, 136, 40), (140, 131, 37), (256, 128, 8), (64, 300, 5)])
+@pytest.mark.parametrize("shape", WIDE_F32, ids=lambda s: f"{s.rows}x{s.columns}x{s.depth}")
+def test_wide_f32_shapes(shape: Any, sizes: tuple[int, int, int], layout: str) -> None:
+    """Operands along k are transposed on the way to shared memory; sizes may be odd."""
+    product = GpuGemm(contraction(*sizes, "f32", layout))
+    plan = make_plan(product, "plain", "f32", shape)
+    assert not plan.lhs.tile.along_k and not plan.rhs.tile.along_k
+    _check(product, plan)
+
+
+def test_large_f32_gemms_have_16_by_8_sums_per_thread() -> None:
+    plan = plan_gemm(GpuGemm(contraction(4096, 4096, 4096)), "sm_90a")
+    rows, columns = plan.shape.warp
+    assert plan.shape.transposes and rows * columns == 32 * 128
+
+
+@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
 @pytest.mark.parametrize("shape", TENSOR, ids=lambda s: f"{s.rows}x{s.columns}")
 def test_tensor_shapes(shape: Any, layout: str) -> None:
     product = GpuGemm(contraction(136, 144, 200, "bf16", layout))
@@ -127,10 +144,12 @@ def test_tensor_shapes(shape: Any, layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
-@pytest.mark.parametrize("type_", ["f16", "tf32"])
+@pytest.mark.parametrize("type_", ["f16", "tf32", "tf32x3"])
 def test_other_tensor_types(type_: str, layout: str) -> None:
-    product = GpuGemm(contraction(72, 80, 96, "f32" if type_ == "tf32" else type_, layout))
-    plan = plan_gemm(product, "sm_80", tf32=type_ == "tf32")
+    is_f32 = type_ != "f16"
+    product = GpuGemm(contraction(72, 80, 96, "f32" if is_f32 else type_, layout))
+    precision = {"tf32": "tf32", "tf32x3": "high"}.get(type_, "highest")
+    plan = plan_gemm(product, "sm_80", precision=precision)
     assert (plan.core_type, plan.element) == ("tensor", type_)
     _check(product, plan)
 
@@ -214,7 +233,7 @@ def test_what_is_done_with_results() -> None:
 @pytest.mark.parametrize(
     ("type_", "arch", "size", "layout"),
     all_pairs(
-        ["f32", "bf16", "tf32"],
+        ["f32", "bf16", "tf32", "tf32x3"],
         ["sm_80", "sm_90a"],
         [(4096, 4096, 4096), (515, 515, 515)],
         ["nnn", "ntn", "tnn", "ttn"],
@@ -223,9 +242,9 @@ def test_what_is_done_with_results() -> None:
 def test_no_spills(
     type_: str, arch: str, size: tuple[int, int, int], layout: str, tmp_path: Path
 ) -> None:
-    tf32 = type_ == "tf32"
-    product = GpuGemm(contraction(*size, "f32" if tf32 else type_, layout))
-    plan = plan_gemm(product, arch, tf32=tf32)
+    precision = {"tf32": "tf32", "tf32x3": "high"}.get(type_, "highest")
+    product = GpuGemm(contraction(*size, type_ if precision == "highest" else "f32", layout))
+    plan = plan_gemm(product, arch, precision=precision)
 
     def body(inputs: Any, block: Any, thread: Any) -> None:
         emit_gemm(
@@ -252,3 +271,42 @@ def test_tf32_by_knob() -> None:
         assert ("nvvm.mma.sync" in program.stages["device"]) == tf32
         errors.append(np.abs(program.run([a, b]) - want).max())
     assert errors[0] < 1e-5 and 1e-4 < errors[1] < 0.05
+
+
+@pytest.mark.parametrize("precision", ["highest", "high", "tf32"])
+def test_error_bounds_of_matmul_precision(precision: str) -> None:
+    """The error of each element against float64, in terms of the sum of absolute products.
+
+    Two tf32 have 22 bits of a factor: with the matmul of the small parts that is left out, 2^-20
+    of each product, and each of k additions rounds. One tf32 has 11 bits of each factor.
+    """
+    rng = np.random.default_rng(3)
+    k = 288
+    scales = 2.0 ** rng.integers(-12, 12, (2, k))
+    a = (rng.standard_normal((70, k)) * scales[0]).astype(np.float32)
+    b = (rng.standard_normal((k, 72)) * scales[1][:, None]).astype(np.float32)
+    x, y = nova.tensor(a), nova.tensor(b)
+    program = nova.compile(
+        x @ y, inputs=[x, y], target="cuda:sm_90a", run_mode="sim", matmul_precision=precision
+    )
+    wide, magnitude = a.astype("f8") @ b.astype("f8"), np.abs(a).astype("f8") @ np.abs(b)
+    error = (np.abs(program(a, b) - wide) / magnitude).max()
+    sums = k * 2.0**-24
+    bounds = {"highest": sums, "high": 2.0**-20 + 3 * sums, "tf32": 2.0**-10 + sums}
+    assert error <= bounds[precision]
+    if precision == "tf32":
+        assert error > 2.0**-20 + 3 * sums  # the bound of `high` is a real one
+    count = program.stages["ptx"].count("mma.sync.aligned.m16n8k8")
+    assert (count > 0) == (precision != "highest")
+
+
+def test_an_unknown_matmul_precision() -> None:
+    x = nova.tensor(np.zeros((4, 4), np.float32))
+    with pytest.raises(nova.errors.NovaError, match="matmul_precision"):
+        nova.compile(x @ x, inputs=[x], matmul_precision="medium")
+
+
+@pytest.mark.parametrize("shape", SPLIT, ids=lambda s: f"{s.rows}x{s.columns}")
+def test_split_shapes(shape: Any) -> None:
+    product = GpuGemm(contraction(136, 144, 72, "f32", "ntn"))
+    _check(product, make_plan(product, "tensor", "tf32x3", replace(shape, depth=shape.depth // 2)))

@@ -128,6 +128,22 @@ func.func @argsort_operands() {
 
 // -----
 
+func.func @argtopk_result(%arg0: tensor<2x9xf32>) {
+  // expected-error @+1 {{'nova.argtopk' op result type is bf16[7,7], must be i64[2,2]}}
+  %0 = "nova.argtopk"(%arg0) {axis = 1 : i64, k = 2 : i64, largest = true} : (tensor<2x9xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @argtopk_operands() {
+  // expected-error @+1 {{'nova.argtopk' op takes (x), has 0 operands}}
+  %0 = "nova.argtopk"() {axis = 1 : i64, k = 2 : i64, largest = true} : () -> tensor<2x2xi64>
+  return
+}
+
+// -----
+
 func.func @scatter_result(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<2xf32>) {
   // expected-error @+1 {{'nova.scatter' op result type is bf16[7,7], must be f32[4]}}
   %0 = "nova.scatter"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<2xf32>) -> tensor<7x7xbf16>
@@ -323,6 +339,14 @@ func.func @scatter_max_1(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tens
 func.func @scatter_min_1(%arg0: tensor<4xf32>, %arg1: tensor<2xi64>, %arg2: tensor<3xf32>) {
   // expected-error @+1 {{'nova.scatter_min' op index (2,) and updates (3,) for x (4,)}}
   %0 = "nova.scatter_min"(%arg0, %arg1, %arg2) {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<3xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @argtopk_1(%arg0: tensor<2xf32>) {
+  // expected-error @+1 {{'nova.argtopk' op the first 3 of an axis of 2}}
+  %0 = "nova.argtopk"(%arg0) {k = 3 : i64} : (tensor<2xf32>) -> tensor<3xi64>
   return
 }
 

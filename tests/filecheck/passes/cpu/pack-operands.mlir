@@ -37,14 +37,16 @@ func.func private @few_rows(%x: memref<384x1024xf32>, %w: memref<1024x2048xf32>,
   return
 }
 
-// A loop nest for each block of k: panels of all columns.
+// A kernel for each block of k: panels of all columns, in tiles of whole rows of B.
 // CHECK-LABEL: func.func private @pack_0(
 // CHECK-SAME: %[[B:arg[0-9]+]]: memref<1024x1024xf32>, %[[P0:arg[0-9]+]]: memref<[[COUNT:[0-9]+]]x341x[[NR]]xf32>
-// CHECK-SAME: nova.grid = array<i64: [[COUNT]]>
+// CHECK-SAME: nova.grid = array<i64: [[COUNT]], 341>
+// CHECK-SAME: nova.schedule = {tile = array<i64: [[COUNT]], 16>}
 // CHECK: %[[ROWS:.*]] = memref.reinterpret_cast %[[B]]
 // CHECK: indexing_maps = [#[[FIRST]], {{.*}} ins(%[[ROWS]]
 // CHECK-SAME: outs(%[[P0]]
-// CHECK: indexing_maps = [#[[SECOND]], {{.*}} ins(%[[ROWS]]
+// CHECK-LABEL: func.func private @pack_1(
+// CHECK: indexing_maps = [#[[SECOND]], {{.*}} ins(
 
 // The panels are after the planned bytes of the workspace.
 // CHECK-LABEL: func.func @main(
@@ -52,6 +54,8 @@ func.func private @few_rows(%x: memref<384x1024xf32>, %w: memref<1024x2048xf32>,
 // CHECK-SAME: nova.workspace = 4194432
 // CHECK: %[[AT:.*]] = arith.constant 128 : index
 // CHECK: call @pack_0(
+// CHECK: call @pack_1(
+// CHECK: call @pack_2(
 // CHECK: %[[PACKED:.*]] = memref.view %[[S]][%{{.*}}][] : memref<{{[0-9]+}}xi8> to memref<1048576xf32>
 // CHECK: call @large(%{{.*}}, %[[PACKED]], %{{.*}})
 func.func @main(%x: memref<1024x1024xf32>, %w: memref<1024x1024xf32>, %u: memref<384x1024xf32>, %v: memref<1024x2048xf32>, %y: memref<1024x1024xf32>, %z: memref<384x2048xf32>, %s: memref<100xi8>) attributes {nova.inputs = 4 : i64, nova.outputs = 2 : i64, nova.workspace = 100 : i64} {

@@ -10,12 +10,14 @@ results of the kernel are stored in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nova.codegen.common.builder import splat
-from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
+from nova.codegen.common.combine import Combine, combiner, find_combiners, identity, reduce_tree
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance, at
+from nova.codegen.common.index_math import advance, at, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import (
     WARP,
@@ -29,25 +31,38 @@ from nova.codegen.gpu.block_ops import (
     when,
 )
 from nova.codegen.gpu.cluster_ops import cluster_barrier, reduce_cluster
-from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, store_run
-from nova.codegen.gpu.rowwise_plan import (
+from nova.codegen.gpu.rowwise.plan import (
     Key,
     RowwisePlan,
     along_row,
-    match_rows,
-    plan_rows,
     row_key,
 )
-from nova.codegen.gpu.strategy import Strategy
-from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, least_size
+from nova.ir.walk import find_ops
 
 Values = list[list[Any]]
 """This thread's part of each of some rows: a list of adjacent elements for each."""
+
+
+_PARTIAL_OPS = ("memref.load", "arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
+
+Parts = Sequence[int]
+"""Numbers of elements of a vector: all, or one."""
+
+
+@dataclass(frozen=True)
+class PartialGuard:
+    """The guard of a vector that may be cut by an end of the row.
+
+    `full` says that the row has all of its elements, `elements` which of them it has.
+    """
+
+    full: Any
+    elements: list[Any]
 
 
 class RowwiseCode:
@@ -75,9 +90,9 @@ class RowwiseCode:
         )
         row = position.block
         if plan.cluster > 1:
-            rank = arith.remui(row, index(plan.cluster))
+            self.rank = arith.remui(row, index(plan.cluster))
             row = arith.divui(row, index(plan.cluster))
-            before = arith.muli(rank, index(position.threads))
+            before = arith.muli(self.rank, index(position.threads))
             self.member = arith.addi(before, position.thread)
         if plan.rows_per_block > 1:
             row_in_block = arith.divui(position.thread, threads)
@@ -85,8 +100,14 @@ class RowwiseCode:
         # Rows past the last one: their threads take part in shuffles, and access no memory.
         ragged = not is_multiple(plan.rows, plan.rows_per_block)
         self.active = is_less(row, index(plan.rows)) if ragged else None
-        self.counters = split(row, list(grid))
-        starts = [self._start(chunk) for chunk in range(plan.vectors_per_thread)]
+        self.grid, self.first_row = list(grid), row
+        self.go_to(row)
+
+    def go_to(self, row: Any) -> None:
+        """Let positions and guards be those of a row."""
+        self.counters = split(row, self.grid)
+        self.shift = self._shift() if self.plan.phase else None
+        starts = [self._start(chunk) for chunk in range(self.plan.vectors_per_thread)]
         self.starts = starts
         self.guards = [self._guard(chunk, start) for chunk, start in enumerate(starts)]
 
@@ -105,8 +126,16 @@ class RowwiseCode:
                 room = self.shared.allocate(self.position.warps, argument.type)
                 self.partials[nest.generic.op, i] = room
                 if self.plan.cluster > 1:
-                    slot = self.shared.allocate(1, argument.type)
-                    self.block_totals[room] = slot
+                    self.block_totals[room] = self.reserve_exchange(argument.type)
+
+    def reserve_exchange(self, type_: Any) -> Any:
+        """Allocate shared memory for the result of this block, which the cluster reads."""
+        return self.shared.allocate(1, type_)
+
+    def reduce_cluster(self, total: Any, combine: Combine, room: Any) -> Any:
+        """Combine the results of the blocks of a cluster."""
+        slot, thread = self.block_totals[room], self.position.thread
+        return reduce_cluster(total, combine, slot, thread, self.plan.cluster)
 
     def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
         """Emit one op."""
@@ -130,7 +159,7 @@ class RowwiseCode:
         if elements.generic.uses_output:
             inputs += [v[0] for v in self._outputs(elements, where, None)]
 
-        def make() -> Values:
+        def make(_: Parts) -> Values:
             return [[value] for value in elements.apply(inputs, ivs)]
 
         results = self._guarded(self.active, make, self._output_types(elements), 1)
@@ -139,29 +168,46 @@ class RowwiseCode:
     def _elementwise(self, elements: Elements, chunk: int) -> None:
         generic = elements.generic
 
-        where, ivs = self._at(elements.nest, chunk)
+        where, ivs = self._at(elements.nest, self.starts[chunk])
         inputs = self._inputs(elements, where, chunk)
         if generic.uses_output:
             inputs += self._outputs(elements, where, chunk)
 
-        def make() -> Values:
+        def compute(parts: Parts) -> Values:
             points = [
                 elements.apply([v and v[k] for v in inputs], self._moved(elements.nest, ivs, k))
-                for k in range(self.plan.vector_width)
+                for k in parts
             ]
-            results = [list(values) for values in zip(*points, strict=True)]
+            return [list(values) for values in zip(*points, strict=True)]
+
+        def store(parts: Parts, results: Values) -> None:
             for i, values in enumerate(results):
                 if self.plan.stored[generic.op, i]:
                     operand = generic.num_inputs + i
                     packed = [elements.packed(operand, v) for v in values]
                     stride = along_row(elements.nest, self.grid_rank)[0].strides[operand]
                     aligned = is_number(stride, 1)
-                    store_run(packed, elements.buffers[operand], where[operand], stride, aligned)
+                    first = shifted(where[operand], parts[0] * stride)
+                    store_run(packed, elements.buffers[operand], first, stride, aligned)
+
+        def make(parts: Parts) -> Values:
+            results = compute(parts)
+            store(parts, results)
             return results
 
-        results = self._guarded(
-            self.guards[chunk], make, self._output_types(elements), self.plan.vector_width
-        )
+        guard, width = self.guards[chunk], self.plan.vector_width
+        if isinstance(guard, PartialGuard) and _is_total(elements):
+            # Elements outside of the row are computed too, but neither stored nor reduced.
+            results = compute(range(width))
+
+            def store_parts(parts: Parts) -> Values:
+                store(parts, [[values[k] for k in parts] for values in results])
+                return []
+
+            if any(self.plan.stored[generic.op, i] for i in range(generic.num_outputs)):
+                self._guarded(guard, store_parts, [], width)
+        else:
+            results = self._guarded(guard, make, self._output_types(elements), width)
         for i, values in enumerate(results):
             key = row_key(elements.nest, generic.num_inputs + i, self.grid_rank)
             self.cached[key, chunk] = values
@@ -175,22 +221,33 @@ class RowwiseCode:
         width = self.plan.vector_width
         totals: Values = [[value] * width for value in neutral]
         for chunk in range(self.plan.vectors_per_thread):
-            where, ivs = self._at(nest, chunk)
+            where, ivs = self._at(nest, self.starts[chunk])
             inputs = self._inputs(elements, where, chunk)
 
             def make(
-                ivs: dict[int, Any] = ivs, inputs: list[Any] = inputs, before: Values = totals
+                parts: Parts,
+                ivs: dict[int, Any] = ivs,
+                inputs: list[Any] = inputs,
+                before: Values = totals,
             ) -> Values:
                 points = [
                     elements.apply(
                         [*[v and v[k] for v in inputs], *[t[k] for t in before]],
                         self._moved(nest, ivs, k),
                     )
-                    for k in range(width)
+                    for k in parts
                 ]
                 return [list(values) for values in zip(*points, strict=True)]
 
-            totals = self._guarded(self.guards[chunk], make, types, width, totals)
+            guard = self.guards[chunk]
+            if isinstance(guard, PartialGuard) and _is_total(elements):
+                sums = make(range(width))
+                totals = [
+                    [arith.select(*each) for each in zip(guard.elements, new, old, strict=True)]
+                    for new, old in zip(sums, totals, strict=True)
+                ]
+            else:
+                totals = self._guarded(guard, make, types, width, totals)
         results = []
         for i, (name, values) in enumerate(zip(names, totals, strict=True)):
             combine = combiner(name)
@@ -202,15 +259,12 @@ class RowwiseCode:
         together = zip(names, initial, results, strict=True)
         self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
 
-    def _reduced(self, value: Any, combine: Callable[[Any, Any], Any], room: Any) -> Any:
+    def _reduced(self, value: Any, combine: Combine, room: Any) -> Any:
         """Combine over the threads of the row, in each of them."""
         if self.plan.threads_per_row <= WARP:
             return reduce_lanes([value], combine, self.plan.threads_per_row)[0]
         total = reduce_block_once(self.position, value, combine, room)
-        if self.plan.cluster == 1:
-            return total
-        slot, thread = self.block_totals[room], self.position.thread
-        return reduce_cluster(total, combine, slot, thread, self.plan.cluster)
+        return total if self.plan.cluster == 1 else self.reduce_cluster(total, combine, room)
 
     def finish(self) -> None:
         """End the code: other blocks may still read the shared memory of this one."""
@@ -222,7 +276,7 @@ class RowwiseCode:
     def _guarded(
         self,
         guard: Any,
-        make: Callable[[], Values],
+        make: Callable[[Parts], Values],
         types: Sequence[Any],
         width: int,
         otherwise: Values | None = None,
@@ -231,14 +285,36 @@ class RowwiseCode:
 
         All of it is inside the guard: nothing out of bounds is loaded, divided or looked up.
         """
+        parts = range(width)
         if guard is None:
-            return make()
-        op = scf.IfOp(guard, [type_ for type_ in types for _ in range(width)], has_else=True)
-        with ir.InsertionPoint(op.then_block):
-            scf.YieldOp([value for values in make() for value in values])
-        with ir.InsertionPoint(op.else_block):
-            empty = otherwise or [[splat(type_, 0)] * width for type_ in types]
-            scf.YieldOp([value for values in empty for value in values])
+            return make(parts)
+        empty = otherwise or [[splat(type_, 0)] * width for type_ in types]
+        if not isinstance(guard, PartialGuard):
+            return self._select(guard, types, width, lambda: make(parts), lambda: empty)
+
+        def make_each() -> Values:
+            columns = []
+            for k, inside in enumerate(guard.elements):
+                outside = [[values[k]] for values in empty]
+                inner = partial(make, [k])
+                columns.append(self._select(inside, types, 1, inner, partial(_same, outside)))
+            return [[column[i][0] for column in columns] for i in range(len(types))]
+
+        return self._select(guard.full, types, width, lambda: make(parts), make_each)
+
+    def _select(
+        self,
+        condition: Any,
+        types: Sequence[Any],
+        width: int,
+        make: Callable[[], Values],
+        otherwise: Callable[[], Values],
+    ) -> Values:
+        """The values of one of two branches."""
+        op = scf.IfOp(condition, [type_ for type_ in types for _ in range(width)], has_else=True)
+        for block, branch in ((op.then_block, make), (op.else_block, otherwise)):
+            with ir.InsertionPoint(block):
+                scf.YieldOp([value for values in branch() for value in values])
         results = list(op.results)
         return [results[i * width : (i + 1) * width] for i in range(len(types))]
 
@@ -274,16 +350,23 @@ class RowwiseCode:
 
     def _fetch(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
         """Load a thread's elements of an operand from memory, where they exist; else zeros."""
-        *_, stride = row_key(elements.nest, operand, self.grid_rank)
+        key = row_key(elements.nest, operand, self.grid_rank)
+        stride = key[-1]
         width = 1 if chunk is None else self.plan.vector_width
         buffer = elements.buffers[operand]
 
-        def load() -> Values:
-            loaded = load_run(buffer, base, width, stride, is_number(stride, 1))
+        def load(parts: Parts) -> Values:
+            aligned = is_number(stride, 1) and not (self.plan.phase and self._is_shared(key))
+            first = base if is_number(stride, 0) else shifted(base, parts[0] * stride)
+            loaded = load_run(buffer, first, len(parts), stride, aligned)
             return [[elements.unpacked(operand, value) for value in loaded]]
 
         type_ = elements.generic.block.arguments[operand].type
         return self._guarded(self._where(chunk), load, [type_], width)[0]
+
+    def _is_shared(self, key: Key) -> bool:
+        """Whether a row is the same for all points of the grid: it may have another phase."""
+        return all(is_number(stride, 0) for stride in key[2])
 
     def _keep_numbers(self, elements: Elements, values: list[Any]) -> None:
         generic = elements.generic
@@ -309,7 +392,18 @@ class RowwiseCode:
         """The position of the thread's elements of a chunk in the row."""
         width, threads = self.plan.vector_width, self.plan.threads_per_row
         first = self.member if width == 1 else arith.muli(self.member, index(width))
+        if self.shift is not None:
+            first = arith.subi(first, self.shift)
         return first if chunk == 0 else arith.addi(first, index(chunk * threads * width))
+
+    def _shift(self) -> Any:
+        """Elements from an aligned position to the start of the row."""
+        phase = self.plan.phase
+        assert phase is not None, "the plan has rows that are not aligned"
+        where: Any = index(phase.offset)
+        for counter, stride in zip(self.counters, phase.strides, strict=True):
+            where = arith.addi(where, arith.muli(counter, index(stride)))
+        return arith.remui(where, index(self.plan.vector_width))
 
     def _where(self, chunk: int | None) -> Any:
         """The guard of a thread's elements of a chunk, or of the scalars of its row."""
@@ -318,20 +412,35 @@ class RowwiseCode:
     def _guard(self, chunk: int, start: Any) -> Any:
         """Whether the thread has elements in a chunk; None where every thread has."""
         end = (chunk + 1) * self.plan.threads_per_row * self.plan.vector_width
+        if self.shift is not None:
+            return None if chunk and end <= least_size(self.plan.length) else self._cut(start)
         if end <= least_size(self.plan.length):
             return self.active
         inside = is_less(start, index(self.plan.length))
         return inside if self.active is None else arith.andi(inside, self.active)
 
-    def _at(self, nest: LoopNest, chunk: int | None) -> tuple[list[Any], dict[int, Any]]:
-        """The position of each operand's elements, and the counters of the loops there."""
+    def _cut(self, start: Any) -> PartialGuard:
+        """The guard of a vector that may begin before the row, or end after it."""
+        width, length = self.plan.vector_width, self.plan.length
+        # The position before the row is a large unsigned number.
+        full = arith.andi(
+            is_less(start, index(length)), is_less(shifted(start, width - 1), index(length))
+        )
+        elements = [is_less(shifted(start, k), index(length)) for k in range(width)]
+        return PartialGuard(full, elements)
+
+    def _at(self, nest: LoopNest, start: Any) -> tuple[list[Any], dict[int, Any]]:
+        """The position of each operand's elements from `start` on, and the loop counters there.
+
+        None is for the scalars of the row.
+        """
         bases: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
         ivs: dict[int, Any] = {}
         for i, loop in enumerate(nest.loops):
             if i < self.grid_rank:
                 counter = self.counters[i]
-            elif not is_number(loop.size, 1) and chunk is not None:
-                counter = self.starts[chunk]
+            elif not is_number(loop.size, 1):
+                counter = start
             else:
                 counter = None
             if counter is not None:
@@ -348,23 +457,10 @@ class RowwiseCode:
         return {**ivs, row.dims[0]: arith.addi(ivs[row.dims[0]], index(by))}
 
 
-def emit_rows(kernel: DeviceKernel, plan: RowwisePlan, position: ThreadPosition) -> None:
-    """Emit all ops for the part of a row of one thread."""
-    flat = kernel.flat_buffers(lambda value: value)
-    code = RowwiseCode(plan, position, kernel.grid, kernel.shared)
-    code.reserve(kernel.loop_nests)
-    mapping: dict[Any, Any] = {}
-
-    def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
-        code.emit(nest, buffers, mapping)
-
-    for op in kernel.ops:
-        kernel.emit_op(op, flat, mapping, emit_nest)
-    code.finish()
+def _same(values: Values) -> Values:
+    return values
 
 
-def _tiles(kernel: DeviceKernel, plan: RowwisePlan) -> list[BlockDim] | None:
-    return adjacent_points(kernel.grid, plan.rows_per_block)
-
-
-ROWWISE = Strategy("rowwise", match_rows, plan_rows, emit_rows, _tiles)
+def _is_total(elements: Elements) -> bool:
+    """Whether the body of an op may run on any values: it neither divides integers nor loads."""
+    return not find_ops(elements.generic.op, *_PARTIAL_OPS)

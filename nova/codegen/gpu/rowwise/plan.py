@@ -15,10 +15,11 @@ from typing import Any
 
 from nova.codegen.common.combine import find_combiners
 from nova.codegen.common.loop_nest import Loop, LoopNest
-from nova.codegen.gpu.block_ops import WARP
+from nova.codegen.gpu.block_ops import WARP, element_bytes
 from nova.codegen.gpu.cluster_ops import can_exchange
-from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.memory import divides, widest
+from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
+from nova.codegen.gpu.memory import ACCESS, divides, widest
+from nova.codegen.gpu.rowwise.pipeline import THREADS, RowOperand, fits, persistent_clusters
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
 from nova.core.sizes import ceildiv, same_shape
 from nova.ir.bindings import ir
@@ -40,6 +41,10 @@ _FEW, _WIDE = 2, 512
 more warps, which hide latency; with more threads, all wait for the last."""
 _CLUSTERS = (2, 4, 8)
 """Blocks of a cluster, each of _WIDE threads, that share a longer row."""
+_PHASES = 4
+"""Words of an aligned vector."""
+_WARP_LENGTH, _WARP_ELEMENTS = 1024, 48
+"""Longest row of 16-bit floats of a warp, and elements of all live rows of a thread."""
 SHORT = 8
 """Iterations per point of the grid that a single thread may run."""
 BUSY = 132 * 1024
@@ -47,6 +52,14 @@ BUSY = 132 * 1024
 
 Key = tuple[Any, Extent, tuple[Extent, ...], Extent]
 """An access: buffer, offset, strides along the grid, stride along the row."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The position of a row from the previous aligned one: of row (i, j, ...) in all operands."""
+
+    offset: int
+    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -65,13 +78,24 @@ class RowwisePlan:
     """Blocks per multiprocessor of the launch bounds of many blocks; 0 for no bound."""
     cluster: int = 1
     """Blocks of a cluster that share a row."""
+    prefetched: tuple[RowOperand, ...] = ()
+    """Operands whose next row is copied ahead; then clusters are persistent."""
+    phase: Phase | None = None
+    """Where rows are not aligned: the first element of a vector is aligned, not that of a row."""
 
     @property
     def threads(self) -> int:
         return self.threads_per_row * self.rows_per_block // self.cluster
 
     @property
+    def clusters(self) -> Extent:
+        """Clusters of a persistent launch."""
+        return persistent_clusters(self.rows, self.cluster)
+
+    @property
     def blocks(self) -> Extent:
+        if self.prefetched:
+            return self.clusters * self.cluster
         return ceildiv(self.rows, self.rows_per_block) * self.cluster
 
     @property
@@ -125,6 +149,8 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
     rows, length = kernel.num_points, match.length
     width = row_vector_width(nests, rank, length)
     live_rows = _max_live_rows(nests, rank)
+    if (warps := _warp_rows(kernel, length, live_rows)) is not None:
+        return warps
     vectors = -(-match.longest // width)
     elements = min(_MAX_ELEMENTS, max(width, _MAX_LIVE_ELEMENTS // max(1, live_rows)))
     large = any(find_ops(nest.generic.op, *_REGISTER_HUNGRY) for nest in nests)
@@ -137,6 +163,8 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
         threads *= 2
     stored = last_writes(nests, rank, kernel.results)
     if vectors > threads * max_vectors:
+        if not large and (pipelined := _pipelined(kernel, match, width, live_rows)):
+            return pipelined
         cluster = _cluster(kernel, vectors, max_vectors)
         if not cluster:
             return None
@@ -145,9 +173,7 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
         return RowwisePlan(rows, length, width, threads, per_thread, 1, stored, 2, cluster)
     while threads < min(vectors, max_threads) and typical(rows) * threads < BUSY:
         threads *= 2
-    rows_per_block = _BLOCK // threads if threads <= WARP else 1
-    while rows_per_block * threads > WARP and typical(rows) % rows_per_block:
-        rows_per_block //= 2
+    rows_per_block = _rows_per_block(rows, threads)
     per_thread = -(-vectors // threads)
     # Two blocks with long rows have enough registers to load all of them at once; more would not.
     in_registers = live_rows * per_thread * width <= _MAX_ELEMENTS
@@ -155,15 +181,134 @@ def plan_rows(kernel: DeviceKernel, match: RowProgram) -> RowwisePlan | None:
     return RowwisePlan(rows, length, width, threads, per_thread, rows_per_block, stored, bound)
 
 
-def _cluster(kernel: DeviceKernel, vectors: int, max_vectors: int) -> int:
-    """Blocks of a cluster that together hold a row of so many vectors in registers; 0 for none."""
+def _warp_rows(kernel: DeviceKernel, length: Extent, live_rows: int) -> RowwisePlan | None:
+    """A warp per row, without barriers: for many rows of 16-bit floats, of up to 1024 elements.
+
+    A thread has vectors of 16 bytes of the narrowest operand, and no thread is idle.
+    """
+    nests, rank, rows = kernel.loop_nests, kernel.grid_rank, kernel.num_points
+    if not isinstance(length, int) or length > _WARP_LENGTH or typical(rows) * WARP < BUSY:
+        return None
+    width = row_vector_width(nests, rank, length, narrow=True)
+    elements = length // WARP
+    if width != ACCESS // 2 or length % (WARP * width) or live_rows * elements > _WARP_ELEMENTS:
+        return None
+    stored = last_writes(nests, rank, kernel.results)
+    return RowwisePlan(
+        rows, length, width, WARP, elements // width, _rows_per_block(rows, WARP), stored
+    )
+
+
+def _rows_per_block(rows: Extent, threads: int) -> int:
+    count = _BLOCK // threads if threads <= WARP else 1
+    while count * threads > WARP and typical(rows) % count:
+        count //= 2
+    return count
+
+
+def _pipelined(
+    kernel: DeviceKernel, match: RowProgram, width: int, live_rows: int
+) -> RowwisePlan | None:
+    """A persistent plan that copies the next row while it computes one, for many long rows."""
+    if not _has_clusters(kernel):
+        return None
+    rows, rank = kernel.num_points, kernel.grid_rank
+    phase = _phase(kernel.loop_nests, rank) if width < _PHASES else None
+    if phase is not None:
+        width = _PHASES
+    vectors = -(-match.longest // width) + (phase is not None)
+    stored = last_writes(kernel.loop_nests, rank, kernel.results)
+    for cluster in _CLUSTERS:
+        per_thread = -(-vectors // (cluster * THREADS))
+        many = typical(rows) > typical(persistent_clusters(rows, cluster))
+        if not many or live_rows * per_thread * width > _MAX_ELEMENTS:
+            continue
+        operands = _prefetched(kernel.loop_nests, rank, width, per_thread * width)
+        if not operands:
+            return None
+        return RowwisePlan(
+            rows,
+            match.length,
+            width,
+            cluster * THREADS,
+            per_thread,
+            1,
+            stored,
+            2,
+            cluster,
+            operands,
+            phase,
+        )
+    return None
+
+
+def _phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
+    """The common phase of all rows that differ from point to point, if their elements are words."""
+    phases: set[Phase] = set()
+    for nest in nests:
+        for number, value in enumerate(nest.generic.op.operands):
+            if not isinstance(value.type, ir.MemRefType):
+                continue
+            root, offset, strides, step = row_key(nest, number, rank)
+            if is_tile_local(root) or is_number(step, 0) or _is_shared(strides):
+                continue
+            if not is_number(step, 1) or element_bytes(value.type.element_type) != 4:
+                return None
+            if not all(isinstance(number, int) for number in (offset, *strides)):
+                return None
+            phases.add(Phase(offset % _PHASES, tuple(stride % _PHASES for stride in strides)))
+    return phases.pop() if len(phases) == 1 else None
+
+
+def _is_shared(strides: Sequence[Extent]) -> bool:
+    """Whether a row is the same at every point of the grid."""
+    return all(is_number(stride, 0) for stride in strides)
+
+
+def _prefetched(
+    nests: Sequence[LoopNest], rank: int, width: int, elements: int
+) -> tuple[RowOperand, ...]:
+    """The operands to copy ahead: rows that the kernel reads before it writes them.
+
+    Rows that are the same at every point of the grid stay in the caches without that.
+    """
+    operands: list[RowOperand] = []
+    accessed: set[Any] = set()
+    for nest in nests:
+        generic = nest.generic
+        arguments = list(generic.block.arguments)
+        for number, value in enumerate(generic.op.operands):
+            if not isinstance(value.type, ir.MemRefType):
+                continue
+            root, _, strides, step = row_key(nest, number, rank)
+            reads = number < generic.num_inputs and any(True for _ in arguments[number].uses)
+            is_first = root not in accessed and not is_tile_local(root)
+            accessed.add(root)
+            operand = RowOperand(nest, number)
+            differs = not _is_shared(strides)
+            if not (reads and is_first and differs and is_number(step, 1)):
+                continue
+            if operand.can_copy(width) and fits([*operands, operand], elements):
+                operands.append(operand)
+    return tuple(operands)
+
+
+def _has_clusters(kernel: DeviceKernel) -> bool:
+    """Whether blocks of a cluster can exchange the values of all reductions."""
     if not kernel.target.has_clusters:
-        return 0
+        return False
     for nest in kernel.loop_nests:
         arguments = list(nest.generic.block.arguments)[nest.generic.num_inputs :]
         reduces = not all(loop.parallel for loop in nest.loops)
         if reduces and not can_exchange([argument.type for argument in arguments]):
-            return 0
+            return False
+    return True
+
+
+def _cluster(kernel: DeviceKernel, vectors: int, max_vectors: int) -> int:
+    """Blocks of a cluster that together hold a row of so many vectors in registers; 0 for none."""
+    if not _has_clusters(kernel):
+        return 0
     sizes = (size for size in _CLUSTERS if vectors <= size * _WIDE * max_vectors)
     return next(sizes, 0)
 
@@ -233,8 +378,10 @@ def _is_same(first: Key, second: Key) -> bool:
     return first[0] == second[0] and same_shape(*numbers)
 
 
-def row_vector_width(nests: Sequence[LoopNest], rank: int, length: Extent) -> int:
-    """Adjacent elements per thread: as many as one access moves."""
+def row_vector_width(
+    nests: Sequence[LoopNest], rank: int, length: Extent, *, narrow: bool = False
+) -> int:
+    """Adjacent elements per thread: as many as one access moves, of the widest or `narrow`est."""
     elements, steps = [], [length]
     for nest in nests:
         row = along_row(nest, rank)
@@ -245,7 +392,8 @@ def row_vector_width(nests: Sequence[LoopNest], rank: int, length: Extent) -> in
                 elements.append(value.type.element_type)
                 _, offset, strides, _ = row_key(nest, operand, rank)
                 steps += [offset, *strides]
-    return divides(widest(elements), steps)
+    width = max((widest([element]) for element in elements), default=1) if narrow else None
+    return divides(width or widest(elements), steps)
 
 
 def _max_live_rows(nests: Sequence[LoopNest], rank: int) -> int:

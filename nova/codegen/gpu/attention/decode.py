@@ -1,0 +1,442 @@
+"""Attention of a few rows to many keys: a token of a decoder and its cache (Flash-Decoding).
+
+Input: a kernel that is an attention of up to 8 rows. Output: the strategy `DECODE_ATTENTION`. A
+tile of a tensor core would be mostly empty, and one block for each head would leave the device
+idle. So the keys are split: over the blocks of a cluster, their warps, and groups of lanes, each of
+which has whole keys in registers. Every warp keeps the maximum, the sum and the result of its keys
+(online softmax). Those of a block are merged in its shared memory, and those of the blocks of a
+cluster by reading that of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from math import inf, prod
+from typing import Any
+
+from nova.codegen.common.match_attention import Attention, Matrix
+from nova.codegen.gpu.attention.kernel import match_attention
+from nova.codegen.gpu.attention.operands import batch_counters, matrices_at
+from nova.codegen.gpu.attention.plan import AttentionSizes
+from nova.codegen.gpu.attention.scores import AttentionScores
+from nova.codegen.gpu.block_ops import (
+    WARP,
+    ThreadPosition,
+    barrier,
+    butterfly,
+    is_less,
+    shuffle_xor,
+    when,
+)
+from nova.codegen.gpu.cluster_ops import cluster_barrier, load_remote, map_shared
+from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.memory import load_run, widest
+from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.strategy import Strategy
+from nova.ir.bindings import arith, ir, math, memref, scf
+from nova.ir.index import add, divide, index, modulo, mul
+
+_MOST_ROWS, _FEWEST_KEYS = 8, 128
+_WARPS = 4
+_IN_FLIGHT = 8
+"""Keys of a group of lanes whose loads are issued before the first is used."""
+_CLUSTERS = ((32, 8), (64, 4), (128, 2))
+"""Points of the batch up to which a cluster has so many blocks."""
+
+
+@dataclass(frozen=True)
+class DecodePlan:
+    """The keys of an attention, split over blocks, warps and groups of `lanes`."""
+
+    attention: Attention
+    sizes: AttentionSizes
+    rows: int
+    keys: int
+    features: int
+    width: int
+    cluster: int
+
+    @property
+    def lanes(self) -> int:
+        """Lanes that share a key: each has 16 bytes of it."""
+        return self.features // self.width
+
+    @property
+    def groups(self) -> int:
+        """Groups of lanes of a block."""
+        return _WARPS * WARP // self.lanes
+
+    @property
+    def steps(self) -> int:
+        """Keys of a group that it has in flight."""
+        return min(_IN_FLIGHT if self.rows <= 4 else _IN_FLIGHT // 2, self._keys_of_group)
+
+    @property
+    def iterations(self) -> int:
+        return -(-self._keys_of_group // self.steps)
+
+    @property
+    def _keys_of_group(self) -> int:
+        return -(-self.keys // (self.cluster * self.groups))
+
+    @property
+    def blocks(self) -> int:
+        return int(self.sizes.batch) * self.cluster
+
+    @property
+    def threads(self) -> int:
+        return _WARPS * WARP
+
+    @property
+    def min_blocks_per_sm(self) -> int:
+        return 1
+
+
+def plan_decode(kernel: DeviceKernel, attention: Attention) -> DecodePlan | None:
+    """Split the keys, if there are few rows and many keys; None for other attentions."""
+    nest, spec = attention.nest, attention.spec
+    batch = prod(nest.loops[i].size for i in attention.batch)
+    i, j, e, f = (attention.size(role) for role in "ijef")
+    numbers = [batch, i, j, e, f, *nest.offsets, *(s for loop in nest.loops for s in loop.strides)]
+    if not all(isinstance(number, int) for number in numbers):
+        return None
+    if spec.op != "attend" or tuple(spec.results) != ("out",) or attention.type != "f32":
+        return None
+    operands = dict(zip(attention.names, kernel.ops[0].operands, strict=True))
+    types = {str(operands[name].type.element_type) for name in "qkv"}
+    element = operands["k"].type.element_type
+    if len(types) != 1 or not types <= {"bf16", "f16", "f32"} or e != f:
+        return None
+    width = widest([element])
+    lanes = e // width
+    if e % width or lanes & (lanes - 1) or not 1 <= lanes <= WARP:
+        return None
+    if i > _MOST_ROWS or j < _FEWEST_KEYS or not _is_aligned(attention, width):
+        return None
+    fitting = [size for most, size in _CLUSTERS if batch <= most]
+    cluster = fitting[0] if fitting and kernel.target.has_clusters else 1
+    while cluster > 1 and j < cluster * (_WARPS * WARP // lanes):
+        cluster //= 2
+    sizes = AttentionSizes(batch, i, j, e, f)
+    return DecodePlan(attention, sizes, i, j, e, width, cluster)
+
+
+def _is_aligned(attention: Attention, width: int) -> bool:
+    """Whether the features of every key and value are aligned vectors."""
+    nest = attention.nest
+    for name, feature in (("k", "e"), ("v", "f")):
+        number = attention.names.index(name)
+        along = attention.roles[feature]
+        steps = [loop.strides[number] for k, loop in enumerate(nest.loops) if k != along]
+        if nest.loops[along].strides[number] != 1 or nest.offsets[number] % width:
+            return False
+        if any(step % width for step in steps):
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """The softmax over some keys: the maximum and the sum of each row, and the weighted values."""
+
+    row_max: list[Any]
+    total: list[Any]
+    out: list[list[Any]]
+
+    def flat(self) -> list[Any]:
+        return [*self.row_max, *self.total, *(value for row in self.out for value in row)]
+
+    @staticmethod
+    def of(values: Sequence[Any], rows: int) -> _Partial:
+        width = (len(values) - 2 * rows) // rows
+        out = values[2 * rows :]
+        return _Partial(
+            list(values[:rows]),
+            list(values[rows : 2 * rows]),
+            [list(out[r * width : (r + 1) * width]) for r in range(rows)],
+        )
+
+
+class _DecodeCode:
+    """The code of a thread at one point of the batch."""
+
+    def __init__(
+        self, plan: DecodePlan, matrices: dict[str, Matrix], rank: Any, position: ThreadPosition
+    ):
+        self.plan = plan
+        self.matrices = matrices
+        self.rank = rank
+        self.position = position
+        self.scores = AttentionScores(plan, plan.attention, matrices)
+        self.lane = modulo(position.thread, plan.lanes)
+        self.feature = mul(self.lane, plan.width)
+        group = divide(position.thread, plan.lanes)
+        self.first_key = add(mul(rank, plan.groups), group)
+        self.unit = self.scores.number(plan.attention.spec.scale * self.scores.unit)
+        self.least, self.zero = self.scores.number(-inf), self.scores.number(0.0)
+
+    # --- the keys of a thread ---------------------------------------------------------------------
+
+    def attend(self) -> _Partial:
+        """The softmax over the keys of this group of lanes; this lane's features of the result."""
+        plan = self.plan
+        queries = [self._vector("q", r) for r in range(plan.rows)]
+        empty = [self.least] * plan.rows + [self.zero] * plan.rows * (1 + plan.width)
+        if plan.iterations == 1:
+            return self._add_keys(queries, index(0), _Partial.of(empty, plan.rows))
+        loop = scf.ForOp(index(0), index(plan.iterations), index(1), empty)
+        with ir.InsertionPoint(loop.body):
+            held = _Partial.of(list(loop.inner_iter_args), plan.rows)
+            scf.YieldOp(self._add_keys(queries, loop.induction_variable, held).flat())
+        return _Partial.of(list(loop.results), plan.rows)
+
+    def _add_keys(self, queries: list[list[Any]], iteration: Any, held: _Partial) -> _Partial:
+        plan = self.plan
+        stride = plan.cluster * plan.groups
+        start = add(self.first_key, mul(iteration, plan.steps * stride))
+        positions = [index(add(start, step * stride)) for step in range(plan.steps)]
+        inside = [self._inside(key) for key in positions]
+        clamped = [arith.minui(key, index(plan.keys - 1)) for key in positions]
+        keys = [self._vector("k", key) for key in clamped]
+        values = [self._vector("v", key) for key in clamped]
+        rows: list[_Partial] = []
+        for r, query in enumerate(queries):
+            scores = []
+            for key, at_, exists in zip(keys, clamped, inside, strict=True):
+                score = self._dot(query, key)
+                score = arith.mulf(score, self.unit)
+                if "mask" in self.matrices:
+                    score = self.scores.with_mask(score, r, at_)
+                hidden = self._hidden(r, at_, exists)
+                scores.append(score if hidden is None else arith.select(hidden, self.least, score))
+            rows.append(self._row(r, scores, values, clamped, inside, held))
+        return _Partial(
+            [row.row_max[0] for row in rows],
+            [row.total[0] for row in rows],
+            [row.out[0] for row in rows],
+        )
+
+    def _row(
+        self,
+        row: int,
+        scores: list[Any],
+        values: list[list[Any]],
+        keys: list[Any],
+        inside: list[Any],
+        held: _Partial,
+    ) -> _Partial:
+        """Add the keys of an iteration to one row."""
+        row_max = reduce(arith.maximumf, scores, held.row_max[row])
+        shift = self._shift(row_max)
+        rescale = self.scores.power(arith.subf(held.row_max[row], shift))
+        total = arith.mulf(held.total[row], rescale)
+        out = [arith.mulf(value, rescale) for value in held.out[row]]
+        for score, value, key, exists in zip(scores, values, keys, inside, strict=True):
+            weight = self.scores.power(arith.subf(score, shift))
+            total = arith.addf(total, weight)
+            hidden = self._hidden(row, key, exists)
+            if hidden is not None:  # a value that is not finite, times 0, would be NaN
+                value = [arith.select(hidden, self.zero, v) for v in value]
+            out = [math.fma(weight, v, o) for v, o in zip(value, out, strict=True)]
+        return _Partial([row_max], [total], [out])
+
+    def _shift(self, row_max: Any) -> Any:
+        """What is subtracted from scores: 0 for a row that sees no key."""
+        is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, row_max, self.least)
+        return arith.select(is_empty, self.zero, row_max)
+
+    def _inside(self, key: Any) -> Any:
+        plan = self.plan
+        if plan.keys == plan.cluster * plan.groups * plan.steps * plan.iterations:
+            return None
+        return is_less(key, index(plan.keys))
+
+    def _hidden(self, row: int, key: Any, exists: Any) -> Any:
+        """Whether a row does not see a key, other than by its mask; None: it sees all."""
+        conditions = []
+        if exists is not None:
+            true = arith.ConstantOp(exists.type, 1).result
+            conditions.append(arith.xori(exists, true))
+        if self.plan.attention.spec.causal:
+            conditions.append(arith.cmpi(arith.CmpIPredicate.ugt, key, index(row)))
+        return reduce(arith.ori, conditions) if conditions else None
+
+    def _dot(self, query: list[Any], key: list[Any]) -> Any:
+        """The product of a query and a key, in every lane of the group."""
+        total = self.zero
+        for a, b in zip(query, key, strict=True):
+            total = math.fma(a, b, total)
+        return butterfly([total], lambda a, b: [arith.addf(a[0], b[0])], self.plan.lanes)[0]
+
+    def _vector(self, name: str, row: Any) -> list[Any]:
+        """This lane's features of a row, as f32."""
+        matrix, plan = self.matrices[name], self.plan
+        aligned = name != "q"
+        base = index(matrix.at(row, self.feature))
+        loaded = load_run(matrix.buffer, base, plan.width, matrix.column, aligned)
+        f32 = ir.F32Type.get()
+        return [value if value.type == f32 else arith.extf(f32, value) for value in loaded]
+
+    # --- merging ----------------------------------------------------------------------------------
+
+    def _merge(self, parts: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
+        """One row of several partial results: maximum, sum and a value each."""
+        row_max = reduce(arith.maximumf, [part[0] for part in parts])
+        shift = self._shift(row_max)
+        total = value = self.zero
+        for part_max, part_total, part_value in parts:
+            rescale = self.scores.power(arith.subf(part_max, shift))
+            total = math.fma(part_total, rescale, total)
+            value = math.fma(part_value, rescale, value)
+        return row_max, total, value
+
+    def merge_warp(self, partial: _Partial) -> _Partial:
+        """The result over all groups of lanes of the warp, in each of them."""
+        plan = self.plan
+        distance = WARP // 2
+        merged = partial
+        while distance >= plan.lanes:
+            row_max = _across(merged.row_max, arith.maximumf, distance)
+            shifts = [self._shift(value) for value in row_max]
+            rescales = [
+                self.scores.power(arith.subf(old, shift))
+                for old, shift in zip(merged.row_max, shifts, strict=True)
+            ]
+            totals = [arith.mulf(t, s) for t, s in zip(merged.total, rescales, strict=True)]
+            outs = [
+                [arith.mulf(value, rescale) for value in row]
+                for row, rescale in zip(merged.out, rescales, strict=True)
+            ]
+            merged = _Partial(
+                row_max,
+                _across(totals, arith.addf, distance),
+                [_across(row, arith.addf, distance) for row in outs],
+            )
+            distance //= 2
+        return merged
+
+    def store_warp(self, partial: _Partial, room: _Room) -> None:
+        """Write the result of the warp to shared memory, by its first group of lanes."""
+        plan, position = self.plan, self.position
+        warp = position.warp()
+        with when(is_less(position.lane(), index(plan.lanes))):
+            for r in range(plan.rows):
+                slot = arith.addi(arith.muli(warp, index(plan.rows)), index(r))
+                memref.store(partial.row_max[r], room.row_max, [slot])
+                memref.store(partial.total[r], room.total, [slot])
+                first = add(mul(slot, plan.features), self.feature)
+                for k, value in enumerate(partial.out[r]):
+                    memref.store(value, room.out, [index(add(first, k))])
+
+    def merge_block(self, room: _Room, number: Any) -> tuple[Any, Any, Any]:
+        """Element `number` of the result of all warps."""
+        plan = self.plan
+        row = divide(number, plan.features)
+        parts = []
+        for warp in range(_WARPS):
+            slot = index(add(row, warp * plan.rows))
+            at_ = index(add(number, warp * plan.rows * plan.features))
+            parts.append(
+                (
+                    memref.load(room.row_max, [slot]),
+                    memref.load(room.total, [slot]),
+                    memref.load(room.out, [at_]),
+                )
+            )
+        return self._merge(parts)
+
+    def merge_cluster(self, room: Sequence[Any], number: Any) -> tuple[Any, Any, Any]:
+        """Element `number` of the result of all blocks of the cluster."""
+        f32 = ir.F32Type.get()
+        addresses = [
+            word(
+                arith.addi(
+                    memref.extract_aligned_pointer_as_index(buffer), arith.muli(number, index(4))
+                )
+            )
+            for buffer in room
+        ]
+        parts = []
+        for rank in range(self.plan.cluster):
+            row_max, total, value = (
+                load_remote(f32, map_shared(address, word(rank))) for address in addresses
+            )
+            parts.append((row_max, total, value))
+        return self._merge(parts)
+
+    def write(self, number: Any, total: Any, value: Any) -> None:
+        """Write element `number` of the result."""
+        plan, matrix = self.plan, self.matrices["to_out"]
+        is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, self.zero)
+        quotient = arith.divf(value, arith.select(is_empty, self.scores.number(1.0), total))
+        result = arith.select(is_empty, self.zero, quotient)
+        element = matrix.buffer.type.element_type
+        if element != result.type:
+            result = arith.truncf(element, result)
+        row, feature = divide(number, plan.features), modulo(number, plan.features)
+        memref.store(result, matrix.buffer, [index(matrix.at(row, feature))])
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Shared memory for the results of all warps."""
+
+    row_max: Any
+    total: Any
+    out: Any
+
+
+def _across(values: Sequence[Any], combine: Any, distance: int) -> list[Any]:
+    """Values combined with those of the lanes at a distance."""
+    return [combine(value, shuffle_xor(value, distance)) for value in values]
+
+
+@contextmanager
+def _elements(thread: Any, count: int, threads: int) -> Iterator[Any]:
+    """The code inside runs for the elements of a thread: every one of `threads`."""
+    loop = scf.ForOp(thread, index(count), index(threads))
+    with ir.InsertionPoint(loop.body):
+        yield loop.induction_variable
+        scf.YieldOp([])
+
+
+def emit_decode(kernel: DeviceKernel, plan: DecodePlan, position: ThreadPosition) -> None:
+    """Emit the code of a block: its keys, and its share of the merged result."""
+    flat = kernel.flat_buffers()
+    f32 = ir.F32Type.get()
+    elements = plan.rows * plan.features
+    room = _Room(
+        kernel.shared.allocate(_WARPS * plan.rows, f32),
+        kernel.shared.allocate(_WARPS * plan.rows, f32),
+        kernel.shared.allocate(_WARPS * elements, f32),
+    )
+    merged = [kernel.shared.allocate(elements, f32) for _ in range(3)]
+    buffers = [flat(value) for value in kernel.ops[0].operands]
+    point, rank = divide(position.block, plan.cluster), modulo(position.block, plan.cluster)
+    matrices = matrices_at(plan.attention, buffers, batch_counters(plan.attention, point))
+    code = _DecodeCode(plan, matrices, rank, position)
+    code.store_warp(code.merge_warp(code.attend()), room)
+    barrier()
+    if plan.cluster == 1:
+        with _elements(position.thread, elements, plan.threads) as number:
+            _, total, value = code.merge_block(room, number)
+            code.write(number, total, value)
+        return
+    with _elements(position.thread, elements, plan.threads) as number:
+        for part, buffer in zip(code.merge_block(room, number), merged, strict=True):
+            memref.store(part, buffer, [number])
+    cluster_barrier()
+    share = -(-elements // plan.cluster)
+    number = index(add(mul(rank, share), position.thread))
+    mine = arith.andi(is_less(position.thread, index(share)), is_less(number, index(elements)))
+    with when(mine):
+        _, total, value = code.merge_cluster(merged, number)
+        code.write(number, total, value)
+    # The others may still read the shared memory of this block.
+    cluster_barrier()
+
+
+DECODE_ATTENTION = Strategy("decode_attention", match_attention, plan_decode, emit_decode)

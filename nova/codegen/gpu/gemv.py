@@ -1,0 +1,325 @@
+"""GEMV, a matmul with one row: the warps of the device stream the rows of a matrix.
+
+Input: a kernel with contractions of a vector with the rows of matrices of one shape, and the
+elementwise ops of their epilogue. Output: the strategy `GEMV`. A token of a decoder is a list of
+GEMVs, and their time is that of reading the matrices: every lane has several loads of 16
+bytes in flight, of one or a few rows that share the elements of the vector. A warp has all terms of
+its rows, so their sums need shuffles and no barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from nova.codegen.common.builder import splat
+from nova.codegen.common.index_math import advance, at, shifted
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.common.match_contraction import is_multiply_add
+from nova.codegen.common.zero_fill import fills_with_zero, same_output
+from nova.codegen.gpu.block_ops import (
+    WARP,
+    ThreadPosition,
+    is_equal,
+    is_less,
+    reduce_warp,
+    split,
+    when,
+)
+from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.elementwise import ElementwiseCode
+from nova.codegen.gpu.memory import load_run, widest
+from nova.codegen.gpu.strategy import Strategy
+from nova.ir.bindings import arith, ir, math, scf
+from nova.ir.index import index
+
+_FEWEST_ROWS, _SHORTEST = 128, 128
+"""Smaller matrices are read as fast by one block."""
+_MOST_CONTRACTIONS = 4
+_WARPS = 4
+"""Warps of a block."""
+_ROWS = (4, 2, 1)
+_BUSY_WARPS = 132 * 8
+"""Warps that keep the memory of a large device busy: more rows for each of them do not pay."""
+_IN_FLIGHT = 16
+"""Loads of 16 bytes of a lane that are issued before the first is used."""
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A vector times the rows of a matrix: the op, and the number of its matrix operand.
+
+    `fill` is the op that sets the results to zero; without it they are added to.
+    """
+
+    op: Any
+    matrix: int
+    fill: Any | None
+
+
+@dataclass(frozen=True)
+class GemvMatch:
+    """The contractions of a kernel, all of so many rows of this length."""
+
+    contractions: tuple[Contraction, ...]
+    rows: int
+    length: int
+
+
+@dataclass(frozen=True)
+class GemvPlan:
+    """Rows of a warp, and its loads of 16 bytes that are in flight together for each."""
+
+    match: GemvMatch
+    rows_per_warp: int
+    width: int
+    loads: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.match.rows // (self.rows_per_warp * _WARPS))
+
+    @property
+    def threads(self) -> int:
+        return WARP * _WARPS
+
+    @property
+    def min_blocks_per_sm(self) -> int:
+        """Few: with as many registers as that leaves, the assembler does not delay loads."""
+        return 4
+
+    @property
+    def vectors(self) -> int:
+        """Loads of a lane for a row."""
+        return -(-self.match.length // (WARP * self.width))
+
+
+def match_gemv(kernel: DeviceKernel) -> GemvMatch | None:
+    """Match contractions of a vector with the rows of a matrix, and their epilogue."""
+    nests, rank, ops = kernel.global_nests, kernel.grid_rank, kernel.ops
+    if not kernel.grid or not kernel.is_structured:
+        return None
+    contractions, sizes = [], set()
+    for i, op in enumerate(ops):
+        if all(loop.parallel for loop in nests[op].loops):
+            if len(nests[op].loops) != rank or _reads_memory(op):
+                return None
+            continue
+        match = _match_nest(nests[op], rank)
+        if match is None:
+            return None
+        matrix, rows, length = match
+        before = ops[i - 1] if i else None
+        zeroed = before is not None and fills_with_zero(before) and same_output(before, op)
+        contractions.append(Contraction(op, matrix, before if zeroed else None))
+        sizes.add((rows, length, str(op.operands[matrix].type.element_type)))
+    if len(sizes) != 1 or len(contractions) > _MOST_CONTRACTIONS:
+        return None
+    ((rows, length, _),) = sizes
+    return GemvMatch(tuple(contractions), rows, length)
+
+
+def _match_nest(nest: LoopNest, rank: int) -> tuple[int, int, int] | None:
+    """The number of the matrix operand, the rows and their length."""
+    generic = nest.generic
+    if generic.num_inputs != 2 or generic.num_outputs != 1 or nest.indexed:
+        return None
+    types = [str(argument.type) for argument in generic.block.arguments]
+    if len(nest.loops) != rank + 1 or not is_multiply_add(generic) or types[2] != "f32":
+        return None
+    if types[0] != types[1] or types[0] not in ("bf16", "f16", "f32"):
+        return None
+    sizes = [loop.size for loop in nest.loops]
+    numbers = [*sizes, *nest.offsets, *(s for loop in nest.loops for s in loop.strides)]
+    if not all(isinstance(number, int) for number in numbers):
+        return None
+    long = [loop for loop in nest.loops[:rank] if loop.size != 1]
+    along = nest.loops[rank].strides
+    for matrix, vector in ((1, 0), (0, 1)):
+        is_vector = all(loop.strides[vector] == 0 for loop in long)
+        if is_vector and all(loop.strides[matrix] for loop in long) and along[:2] == (1, 1):
+            return matrix, prod(int(loop.size) for loop in long), int(sizes[rank])
+    return None
+
+
+def plan_gemv(kernel: DeviceKernel, match: GemvMatch) -> GemvPlan | None:
+    """Choose the rows of a warp; None for small matrices, and rows that are not aligned."""
+    steps = [match.length]
+    for contraction in match.contractions:
+        nest = kernel.global_nests[contraction.op]
+        steps += nest.offsets[:2]
+        steps += [loop.strides[contraction.matrix] for loop in nest.loops[:-1] if loop.size != 1]
+    first = match.contractions[0]
+    width = widest([first.op.operands[first.matrix].type.element_type])
+    if match.rows < _FEWEST_ROWS or match.length < _SHORTEST or any(s % width for s in steps):
+        return None
+    count = len(match.contractions)
+    vectors = -(-match.length // (WARP * width))
+    loads = max(1, min(vectors, _IN_FLIGHT // 2 // count))
+    rows = next(
+        rows
+        for rows in _ROWS
+        if rows == 1
+        or (match.rows * count >= rows * _BUSY_WARPS and rows * loads * count <= _IN_FLIGHT)
+    )
+    return GemvPlan(match, rows, width, loads)
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """A row of a matrix that a warp reads, and the vector it is multiplied with."""
+
+    matrix: Any
+    row: Any
+    vector: Any
+    start: Any
+
+
+class _GemvCode:
+    """The code of a lane."""
+
+    def __init__(
+        self,
+        kernel: DeviceKernel,
+        plan: GemvPlan,
+        position: ThreadPosition,
+        buffers: Mapping[Any, Sequence[Any]],
+    ):
+        self.kernel = kernel
+        self.plan = plan
+        self.buffers = buffers
+        self.lane = position.lane()
+        warp = arith.addi(arith.muli(position.block, index(_WARPS)), position.warp())
+        self.first = arith.muli(warp, index(plan.rows_per_warp))
+
+    def row(self, number: Any) -> Any:
+        """A row of the warp."""
+        return arith.addi(self.first, number)
+
+    def totals(self) -> list[list[Any]]:
+        """The sums of the rows of the warp, in each lane, by contraction."""
+        plan = self.plan
+        last = index(plan.match.rows - 1)
+        rows = [arith.minui(self.row(index(i)), last) for i in range(plan.rows_per_warp)]
+        streams = [self._stream(c, row) for c in plan.match.contractions for row in rows]
+        sums = [splat(ir.F32Type.get(), 0)] * len(streams)
+        batches, remaining = divmod(plan.vectors, plan.loads)
+        step = WARP * plan.width
+        if batches > 1:
+            loop = scf.ForOp(index(0), index(batches), index(1), sums)
+            with ir.InsertionPoint(loop.body):
+                start = arith.muli(loop.induction_variable, index(plan.loads * step))
+                held = list(loop.inner_iter_args)
+                ragged = self._is_ragged(batches * plan.loads)
+                scf.YieldOp(self._batch(streams, start, plan.loads, held, ragged))
+            sums = list(loop.results)
+        elif batches:
+            ragged = self._is_ragged(plan.loads)
+            sums = self._batch(streams, index(0), plan.loads, sums, ragged)
+        if remaining:
+            start = index(batches * plan.loads * step)
+            ragged = self._is_ragged(plan.vectors)
+            sums = self._batch(streams, start, remaining, sums, ragged)
+        sums = reduce_warp(sums, arith.addf)
+        count = plan.rows_per_warp
+        return [sums[i : i + count] for i in range(0, len(sums), count)]
+
+    def _is_ragged(self, end: int) -> bool:
+        """Whether the last of the vectors before `end` is after the row in some lanes."""
+        plan = self.plan
+        return end == plan.vectors and plan.match.length % (WARP * plan.width) != 0
+
+    def _stream(self, contraction: Contraction, row: Any) -> _Stream:
+        nest = self.kernel.nests[contraction.op]
+        bases: list[Any] = [index(offset) for offset in nest.offsets]
+        for counter, loop in zip(split(row, list(self.kernel.grid)), nest.loops, strict=False):
+            bases = advance(bases, counter, loop)
+        buffers, matrix = self.buffers[contraction.op], contraction.matrix
+        vector = 1 - matrix
+        return _Stream(buffers[matrix], bases[matrix], buffers[vector], bases[vector])
+
+    def _batch(
+        self, streams: Sequence[_Stream], start: Any, count: int, sums: list[Any], ragged: bool
+    ) -> list[Any]:
+        """Add some vectors of each row. All loads come first: they are in flight together."""
+        plan = self.plan
+        first = arith.addi(start, arith.muli(self.lane, index(plan.width)))
+        offsets = [shifted(first, i * WARP * plan.width) for i in range(count)]
+        rows, vectors = [], []
+        for i, offset in enumerate(offsets):
+            is_last = ragged and i == count - 1
+            rows.append([self._load(s.matrix, s.row, offset, is_last) for s in streams])
+            loaded = {
+                s.vector: self._load(s.vector, s.start, offset, is_last)
+                for s in streams[:: plan.rows_per_warp]
+            }
+            vectors.append([loaded[s.vector] for s in streams])
+        for of_rows, of_vectors in zip(rows, vectors, strict=True):
+            sums = [self._dot(*terms) for terms in zip(sums, of_rows, of_vectors, strict=True)]
+        return sums
+
+    def _dot(self, total: Any, row: Sequence[Any], vector: Sequence[Any]) -> Any:
+        for element, x in zip(row, vector, strict=True):
+            total = math.fma(_extend(element), _extend(x), total)
+        return total
+
+    def _load(self, buffer: Any, base: Any, offset: Any, ragged: bool) -> list[Any]:
+        """A vector of a row; zeros after its end."""
+        width = self.plan.width
+        position = arith.addi(at(base), offset)
+        if not ragged:
+            return load_run(buffer, position, width, 1, True)
+        element = buffer.type.element_type
+        inside = is_less(offset, index(self.plan.match.length))
+        guarded = scf.IfOp(inside, [element] * width, has_else=True)
+        with ir.InsertionPoint(guarded.then_block):
+            scf.YieldOp(load_run(buffer, position, width, 1, True))
+        with ir.InsertionPoint(guarded.else_block):
+            scf.YieldOp([splat(element, 0)] * width)
+        return list(guarded.results)
+
+
+def _extend(value: Any) -> Any:
+    f32 = ir.F32Type.get()
+    return value if value.type == f32 else arith.extf(f32, value)
+
+
+def emit_gemv(kernel: DeviceKernel, plan: GemvPlan, position: ThreadPosition) -> None:
+    """Emit the sums of the rows of a warp; then a lane for each row runs the epilogue."""
+    match = plan.match
+    flat = kernel.flat_buffers()
+    buffers = {op: [flat(v) for v in op.operands] for op in kernel.ops}
+    code = _GemvCode(kernel, plan, position, buffers)
+    totals = {}
+    for contraction, sums in zip(match.contractions, code.totals(), strict=True):
+        total = sums[0]
+        for number, value in enumerate(sums[1:], 1):
+            total = arith.select(is_equal(code.lane, index(number)), value, total)
+        totals[contraction.op] = total, contraction.fill is None
+    fills = [c.fill for c in match.contractions if c.fill is not None]
+    row = code.row(code.lane)
+    stores = is_less(code.lane, index(plan.rows_per_warp))
+    with when(arith.andi(stores, is_less(row, index(match.rows)))):
+        counters = split(row, list(kernel.grid))
+        epilogue = ElementwiseCode(kernel.grid_rank, None)
+        for op in kernel.ops:
+            if op in fills:
+                continue
+            with op.location:
+                nest = kernel.nests[op]
+                if op in totals:
+                    total, adds = totals[op]
+                    epilogue.store_results(nest, buffers[op], counters, [total], adds=adds)
+                else:
+                    epilogue.emit(nest, buffers[op], counters, {})
+
+
+GEMV = Strategy("gemv", match_gemv, plan_gemv, emit_gemv)
+
+
+def _reads_memory(op: Any) -> bool:
+    """Whether the body reads memory at computed positions."""
+    block = op.regions[0].blocks[0]
+    return any(inner.operation.name == "memref.load" for inner in block.operations)
