@@ -89,7 +89,7 @@ def _dim(i: Inference, op: Any) -> Shapes | None:
     return None
 
 
-def mixed_sizes(i: Inference, op: Any, name: str, operands: Sequence[Any]) -> list[Any]:
+def partly_static_sizes(i: Inference, op: Any, name: str, operands: Sequence[Any]) -> list[Any]:
     """Numbers of an attribute, whose dynamic entries are operands; None for data."""
     values = iter(operands)
     unknown = {ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset()}
@@ -153,7 +153,7 @@ def slice_numbers(i: Inference, op: Any, first: int) -> list[list[Any]]:
     """Offsets, sizes and strides of a slice; None for data."""
     names = ("static_offsets", "static_sizes", "static_strides")
     parts = zip(names, segments(op, first), strict=True)
-    return [mixed_sizes(i, op, name, operands) for name, operands in parts]
+    return [partly_static_sizes(i, op, name, operands) for name, operands in parts]
 
 
 def _reduced(sizes: list[Size], rank: int) -> list[Size]:
@@ -182,7 +182,7 @@ def _collapse(i: Inference, op: Any) -> Shapes:
 
 
 def _expand(i: Inference, op: Any) -> Shapes:
-    sizes = _required(mixed_sizes(i, op, "static_output_shape", list(op.operands)[1:]), op)
+    sizes = _required(partly_static_sizes(i, op, "static_output_shape", list(op.operands)[1:]), op)
     groups = [[int(a.value) for a in group] for group in op.attributes["reassociation"]]
     for size, group in zip(i.shape(op.operands[0]), groups, strict=True):
         i.equate(prod(sizes[a] for a in group), size, op)
@@ -199,7 +199,7 @@ def _pad(i: Inference, op: Any) -> Shapes:
 def pad_numbers(i: Inference, op: Any) -> list[list[Size]]:
     """The low and the high padding."""
     parts = zip(("static_low", "static_high"), segments(op, 1), strict=True)
-    return [_required(mixed_sizes(i, op, name, operands), op) for name, operands in parts]
+    return [_required(partly_static_sizes(i, op, name, operands), op) for name, operands in parts]
 
 
 def _concat(i: Inference, op: Any) -> Shapes:
