@@ -101,7 +101,7 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "core.user_facing": {"errors", "core.location"},
     "core.log": {"knobs", "errors"},
     "core.dlpack": {"errors", "core.records"},
-    "core.sizes": {"errors", "core.records", "core.user_facing"},
+    "core.sizes": {"errors", "core.location", "core.records", "core.user_facing"},
     "core.dtypes": {"errors", "core.records", "core.sizes"},
     "core.settings": {"knobs", "core.records"},
     "core.signature": {"core.dtypes", "core.records", "core.sizes"},

@@ -21,7 +21,7 @@ from nova.errors import (
     ImportedProgramError,
     UnsupportedOpError,
 )
-from nova.frontends.checks import explain_type, place
+from nova.frontends.checks import explain_type, find_frontend, place
 from nova.frontends.specialize import (
     ArgumentShape,
     check_shapes,
@@ -96,7 +96,8 @@ def take_entry(
         if has_unknown_sizes(module) and not is_static_call(shapes):
             names = _argument_names(main)
             sizes = None if shapes is None else [shape for shape, _ in shapes]
-            make_symbolic(module, filename, names, sizes, avoided)
+            frontend = find_frontend(module, filename)
+            make_symbolic(module, filename, frontend, names, sizes, avoided)
     main = find_function(module, "main")
     with module.context, ir.Location.unknown():
         signature = _read_signature(main, filename)

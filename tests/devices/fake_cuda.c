@@ -13,15 +13,8 @@
 
 #define API __attribute__((visibility("default")))
 
-enum {
-    OK = 0,
-    OUT_OF_MEMORY = 2,
-    NO_DEVICE = 100,
-    INVALID_DEVICE = 101,
-    INVALID_PTX = 218,
-    INVALID_HANDLE = 400,
-    NOT_FOUND = 500
-};
+enum { OK = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_PTX = 218 };
+enum { INVALID_HANDLE = 400, NOT_FOUND = 500 };
 enum { MOST_CALLS = 64, MOST_BLOCKS = 4096 };
 
 static struct {
@@ -253,6 +246,11 @@ API int cuCtxPushCurrent_v2(void *context)
 {
     entered[own_depth++] = (int)((uintptr_t)context - 0x1000);
     depth++;
+    return OK;
+}
+API int cuCtxGetCurrent(void **context)
+{
+    *context = own_depth == 0 ? NULL : (void *)(uintptr_t)(0x1000 + entered[own_depth - 1]);
     return OK;
 }
 API int cuCtxPopCurrent_v2(void **context)

@@ -297,7 +297,8 @@ typedef struct nova_tables_limits {
 nova_status nova_tables_check(const void *block, size_t size, const nova_tables_limits *limits,
                               nova_tables *tables, nova_error *error);
 
-/* Whether kernels of a device may have tilings and flags in a block whose header was found. Pure. */
+/* Whether kernels of a device may have tilings and flags in a block whose header was found. Pure.
+ */
 static inline bool nova_tables_have_device_tasks(const nova_tables *tables)
 {
     return memcmp(tables->header->magic, NOVA_TABLES_TASKS_DEVICE_MAGIC,

@@ -21,7 +21,7 @@ typedef struct {
     nova_memory_dependences memory;
     uint64_t *base; /* of each buffer, in one address space of all */
     nova_task_edges edges;
-    uint32_t last; /* task that all later ones wait for; NOVA_NO_TASK: there is none */
+    uint32_t last;  /* task that all later ones wait for; NOVA_NO_TASK: there is none */
     bool on_device; /* whether kernels of the device are cut, and not those of the host */
 } plan_state;
 

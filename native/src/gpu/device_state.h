@@ -227,8 +227,8 @@ typedef struct {
 } nova_hybrid_layout;
 
 /* The edges of the graphs of all device steps: those of step i are [starts[i], starts[i + 1]), and
- * name launches of the step. `least_shared` is the shared memory that a block of each kernel gets at
- * least: see graph_edges.c. */
+ * name launches of the step. `least_shared` is the shared memory that a block of each kernel gets
+ * at least: see graph_edges.c. */
 typedef struct {
     nova_graph_edge *items;
     uint32_t *starts;

@@ -147,7 +147,8 @@ static nova_status edges_add_step(edges_state *state, nova_graph_edges *edges)
         uint64_t *needed = edges_row(state, state->needed, i);
         if (state->with_branches)
             edges_find_before(state, needed, i, before);
-        if (!state->with_branches || (!edges_has(before, i - 1) && !edges_is_worth(state, i, before)))
+        if (!state->with_branches ||
+            (!edges_has(before, i - 1) && !edges_is_worth(state, i, before)))
             edges_insert(needed, i - 1);
         edges_append(state, i, needed, edges);
         edges->branch_count += !edges_has(edges_row(state, state->ancestors, i), i - 1);
@@ -168,8 +169,7 @@ static void edges_read_plan(edges_state *state, const nova_task_plan *plan)
             if (before->launch != program->launches[i])
                 continue;
             for (uint32_t k = 0; k < before->successor_count; k++) {
-                uint32_t launch =
-                    plan->tasks[plan->successors[before->first_successor + k]].launch;
+                uint32_t launch = plan->tasks[plan->successors[before->first_successor + k]].launch;
                 for (uint32_t after = i + 1; after < end; after++)
                     if (program->launches[after] == launch)
                         edges_insert(edges_row(state, state->needed, after - state->step->first),

@@ -244,8 +244,8 @@ static nova_status tables_check_device_launch(const nova_tables *tables, uint32_
                       index, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
     if (launch->shared > MOST_SHARED || kernel->code != 0)
         return REFUSE(error, "tables-device",
-                      "kernel %u has %u bytes of shared memory, or code in the file",
-                      index, launch->shared);
+                      "kernel %u has %u bytes of shared memory, or code in the file", index,
+                      launch->shared);
     return NOVA_OK;
 }
 

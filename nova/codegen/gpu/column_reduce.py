@@ -53,12 +53,11 @@ from nova.ir.symbolic.size_table import Extent, is_number, typical
 _MAX_PARTS = 32
 _MIN_ROWS = 4
 """Minimum rows per thread, if there are that many."""
-_UNROLLED, _WIDE_UNROLLED = 4, 8
-"""Rows whose loads are independent of each other, and those of a thread with several columns."""
-_CLUSTERS, _WIDE_CLUSTERS = (1, 2, 4, 8), tuple(range(1, 9))
-"""Blocks of a cluster; with several columns of a thread, as many as fill a device best."""
-_MAX_BLOCKS, _MIN_CLUSTER_ROWS = 2 * 132, 16
-"""Blocks of a launch, which is one wave of a large device, and minimum rows per thread."""
+_UNROLLED, _LOADS = 4, 8
+"""Rows whose loads are independent of each other; more of them up to this many loads."""
+_MAX_CLUSTER, _MAX_BLOCKS, _MIN_CLUSTER_ROWS = 8, 2 * 132, 16
+"""Blocks of a cluster and of the launch, which is one wave of a large device, and minimum rows per
+thread of a cluster."""
 _COLUMN_BYTES, _MIN_WIDE_BLOCKS = 4, 96
 """Bytes of the adjacent columns of a thread, and the fewest blocks of a launch with several."""
 
@@ -141,12 +140,12 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
     if parts == _MAX_PARTS and isinstance(columns, int) and _can_exchange(kernel):
         width = _column_width(kernel, columns)
         blocks = ceildiv(columns, WARP * width)
-        cluster = max(
-            size
-            for size in (_WIDE_CLUSTERS if width > 1 else _CLUSTERS)
-            if size == 1
-            or (size * blocks <= _MAX_BLOCKS and size * parts * _MIN_CLUSTER_ROWS <= match.rows)
-        )
+        while (
+            cluster < _MAX_CLUSTER
+            and 2 * cluster * blocks <= _MAX_BLOCKS
+            and 2 * cluster * parts * _MIN_CLUSTER_ROWS <= match.rows
+        ):
+            cluster *= 2
     stored = last_writes(kernel.loop_nests, kernel.grid_rank, kernel.results)
     return ColumnReducePlan(columns, parts, match.last + 1, stored, cluster, width)
 
@@ -166,7 +165,7 @@ def _column_width(kernel: DeviceKernel, columns: int) -> int:
         if is_number(across, 1) and not is_number(along, 0)
     ]
     width = min((max(1, 8 * _COLUMN_BYTES // element.width) for element in elements), default=1)
-    blocks = ceildiv(columns, WARP * width) * _CLUSTERS[-1]
+    blocks = ceildiv(columns, WARP * width) * _MAX_CLUSTER
     last = kernel.grid[-1]
     divides = columns % (WARP * width) == 0 and isinstance(last, int) and last % width == 0
     return width if divides and blocks >= _MIN_WIDE_BLOCKS else 1
@@ -278,14 +277,11 @@ class ColumnReduceCode(ElementwiseCode):
         count = size // parts
         unrolled = self._unrolled(nest, count)
 
-        def rows_after(row: Any, rows: int, values: list[Any]) -> list[Any]:
-            for k in range(rows):
-                values = iteration(shifted(row, k * parts), values)
-            return values
-
         def part_iteration(number: Any, values: list[Any]) -> list[Any]:
             row = arith.addi(arith.muli(number, index(parts * unrolled)), self.part)
-            return rows_after(row, unrolled, values)
+            for k in range(unrolled):
+                values = iteration(shifted(row, k * parts), values)
+            return values
 
         partials = self._cascade(nest).emit_loop(
             count if unrolled == 1 else count // unrolled,
@@ -294,9 +290,6 @@ class ColumnReduceCode(ElementwiseCode):
             part_iteration,
             terms_per_iteration=unrolled,
         )
-        if isinstance(count, int) and count % unrolled:
-            row = arith.addi(index((count - count % unrolled) * parts), self.part)
-            partials = rows_after(row, count % unrolled, partials)
         remaining = size % parts
         if not is_number(remaining, 0):
             more = scf.IfOp(
@@ -324,9 +317,8 @@ class ColumnReduceCode(ElementwiseCode):
         """Rows of an iteration of the loop over the `count` rows of a thread."""
         if not isinstance(count, int):
             return 1
-        if self.plan.width > 1 and count >= _WIDE_UNROLLED:
-            return _WIDE_UNROLLED
-        return _UNROLLED if count % _UNROLLED == 0 else 1
+        most = _LOADS if self.plan.width > 1 and nest.generic.num_inputs == 1 else _UNROLLED
+        return next((n for n in (most, _UNROLLED) if count % n == 0), 1)
 
     def _over_cluster(self, values: list[Any], name: str, slots: Any, alone: bool) -> list[Any]:
         """Combine the results of the blocks of the cluster, in their order, in each thread."""

@@ -109,6 +109,16 @@ def test_the_knob_chooses(
         assert shape_of(model_of(diamond(LONG, dependent=True), device)) == shape
 
 
+@pytest.mark.parametrize(("overlap", "kernels"), [("off", 0), ("dependent", 2)])
+def test_blocks_of_dependent_launches_are_spread(
+    fake: FakeCuda, device: _native.Device, overlap: str, kernels: int
+) -> None:
+    """Three blocks on 132 multiprocessors: shared memory keeps a second one away."""
+    with knobs.override(device_overlap=overlap):
+        model_of(diamond(0, dependent=True), device)
+    assert fake.count("cuFuncSetAttribute") == kernels
+
+
 def test_flags_of_kernels_survive_the_file() -> None:
     tables = diamond(LONG, dependent=True).variants[0].tables
     first, *others = tables.kernels

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "gpu/cuda/cuda_state.h"
-#include "nova/file.h"
 
 /* Nodes of a graph, and its executable form. */
 typedef struct {
@@ -122,37 +121,6 @@ static void cuda_leave(nova_driver *driver)
 }
 
 /* --- code ------------------------------------------------------------------------------------- */
-
-static int cuda_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
-                            char *log, size_t log_size, void **module)
-{
-    int options[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE};
-    void *values[] = {log, (void *)(uintptr_t)log_size};
-    *log = '\0';
-    char *text = NULL;
-    if (kind == NOVA_PTX) { /* the driver reads up to the NUL */
-        text = malloc(size + 1);
-        if (text == NULL)
-            return OUT_OF_MEMORY;
-        memcpy(text, image, size);
-        text[size] = '\0';
-        image = text;
-    }
-    int result = cuda_context_of(driver)->module_load(module, image, 2, options, values);
-    log[log_size - 1] = '\0';
-    free(text);
-    return result;
-}
-
-static void cuda_module_unload(nova_driver *driver, void *module)
-{
-    (void)cuda_context_of(driver)->module_unload(module);
-}
-
-static int cuda_function_find(nova_driver *driver, void *module, const char *name, void **function)
-{
-    return cuda_context_of(driver)->module_function(function, module, name);
-}
 
 static int cuda_function_allow_shared(nova_driver *driver, void *function, uint32_t bytes)
 {
@@ -414,9 +382,9 @@ static const nova_driver CUDA_TABLE = {
     .context_close = cuda_context_close,
     .enter = cuda_enter,
     .leave = cuda_leave,
-    .module_load = cuda_module_load,
-    .module_unload = cuda_module_unload,
-    .function_find = cuda_function_find,
+    .module_load = nova_cuda_module_load,
+    .module_unload = nova_cuda_module_unload,
+    .function_find = nova_cuda_function_find,
     .function_allow_shared = cuda_function_allow_shared,
     .tensor_map_encode = cuda_tensor_map_encode,
     .memory_take = cuda_memory_take,

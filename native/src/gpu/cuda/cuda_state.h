@@ -160,6 +160,12 @@ typedef struct {
 /* The parameters of the node of a launch; *parameters must live as long as *params. */
 int cuda_params_of(const nova_kernel_call *call, packed *parameters, node_params *params);
 
+/* Calls of the table: cuda_modules.c. */
+int nova_cuda_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
+                          char *log, size_t log_size, void **module);
+void nova_cuda_module_unload(nova_driver *driver, void *module);
+int nova_cuda_function_find(nova_driver *driver, void *module, const char *name, void **function);
+
 /* Calls of the table: cuda_flow.c. */
 bool nova_cuda_flow_is_supported(nova_driver *driver);
 int nova_cuda_flow_create(nova_driver *driver, void **created, void **body);

@@ -31,8 +31,10 @@ Values3 = tuple[ir.Value, ir.Value, ir.Value]
 Ranges = tuple[ir.Value, ir.Value, ir.Value, ir.Value]
 """First row, one past the last row, first column, one past the last column."""
 
-_FEW_ROWS = 4
-"""Where the number of rows is symbolic, each of up to this many is a GEMV."""
+_FEW_ROWS, _ROWS_TOGETHER = 6, (2, 1)
+"""Where the number of rows is symbolic, up to so many are multiplied without packing, so many at a
+time. Code for two rows reads B once for both; that for three or four takes longer to compile than
+all sizes together may."""
 
 _SYMBOLIC_ROWS = 256
 """Rows of a task where their number is symbolic: several tasks at common sizes, with a last one
@@ -167,12 +169,20 @@ def emit_block(
         strategy.emit(target, inner, (a, b, c), offsets, ranges)
         return
 
-    def emit_each_row() -> None:
-        with loop(m_lo, m_hi, 1) as m:
-            emit_unpacked(target, row, (a, b, c), offsets, (m, index(add(m, 1)), n_lo, n_hi))
+    def emit_few_rows() -> None:
+        start = m_lo
+        for count in _ROWS_TOGETHER:
+            rows = replace(inner, m=count)
+            if not is_unpacked(target, rows):
+                continue
+            end = sub(m_hi, arith.remui(index(sub(m_hi, start)), index(count)))
+            with loop(start, end, count) as m:
+                span = m, index(add(m, count)), n_lo, n_hi
+                emit_unpacked(target, rows, (a, b, c), offsets, span, count)
+            start = index(end)
 
     branch(
         compare(arith.CmpIPredicate.sle, sub(m_hi, m_lo), _FEW_ROWS),
-        emit_each_row,
+        emit_few_rows,
         lambda: strategy.emit(target, inner, (a, b, c), offsets, ranges),
     )

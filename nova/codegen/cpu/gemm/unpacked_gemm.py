@@ -40,10 +40,14 @@ def emit_unpacked(
     buffers: tuple[ir.Value, ir.Value, ir.Value],
     offsets: tuple[ir.Value, ir.Value, ir.Value],
     ranges: tuple[ir.Value, ir.Value, ir.Value, ir.Value],
+    height: int | None = None,
 ) -> None:
-    """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers."""
+    """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers.
+
+    `height` is the number of rows, where it is static and the first row is not.
+    """
     m_lo, m_hi, n_lo, n_hi = map(_static, ranges)
-    rows, columns = sub(m_hi, m_lo), sub(n_hi, n_lo)
+    rows, columns = sub(m_hi, m_lo) if height is None else height, sub(n_hi, n_lo)
     (a_row, _), (_, b_column), (c_row, c_column) = spec.a_strides, spec.b_strides, spec.c_strides
     starts = [
         add(offsets[0], mul(m_lo, a_row)),
@@ -55,14 +59,14 @@ def emit_unpacked(
     def body(a: ir.Value, b: ir.Value, c: ir.Value, *numbers: ir.Value) -> None:
         a_at, b_at, c_at, *dynamic_sizes = numbers
         unknown = iter(dynamic_sizes)
-        height = rows if isinstance(rows, int) else next(unknown)
+        tall = rows if isinstance(rows, int) else next(unknown)
         width = columns if isinstance(columns, int) else next(unknown)
         matrices = ((a, a_at), (b, b_at), (c, c_at))
         tile = unpacked_tile(target, typical_contraction(spec))
         if isinstance(tile, GemvTile):
-            emit_gemv(target, spec, tile, matrices, (height, width))
+            emit_gemv(target, spec, tile, matrices, (tall, width))
         else:
-            _Body(target, spec, tile, *matrices).emit(height, width)
+            _Body(target, spec, tile, *matrices).emit(tall, width)
 
     sizes = [str(n) if isinstance(n, int) else "x" for n in (rows, columns)]
     strides = (*spec.a_strides, *spec.b_strides, *spec.c_strides)

@@ -60,7 +60,8 @@ class AttentionBlock(AttentionScores):
         rows, features = (self.attention.size(role) for role in AXES[name])
         strides = matrix.row, matrix.column if features > 1 else 1
         copied = copy_bytes(True, *strides, matrix.type, plan.element, self._starts(name))
-        operand = Operand(rows, features, *strides, matrix.type, self.tile(name), copied, False)
+        tile = self.tile(name)
+        operand = Operand(rows, features, *strides, matrix.type, tile, copied, may_shift=False)
         base = add(global_base(matrix.buffer), mul(matrix.start, BITS[matrix.type] // 8))
         return PipelinedCopies(operand, plan.threads, self.thread, index(base), plan.element)
 

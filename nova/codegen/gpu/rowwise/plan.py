@@ -43,7 +43,7 @@ _CLUSTERS = (2, 4, 8)
 """Blocks of a cluster, each of _WIDE threads, that share a longer row."""
 _PHASES = 4
 """Words of an aligned vector."""
-_WARP_LENGTH, _WARP_ELEMENTS = 1024, 96
+_WARP_LENGTH, _WARP_ELEMENTS = 1024, 48
 """Longest row of 16-bit floats of a warp, and elements of all live rows of a thread."""
 SHORT = 8
 """Iterations per point of the grid that a single thread may run."""
