@@ -15,14 +15,15 @@ BATCH, TIME, HEADS, WIDTH = 2, 16, 4, 32
 
 def block(x: nova.Tensor, p: dict[str, nova.Tensor]) -> nova.Tensor:
     """Causal self-attention and a gated MLP, each after a norm, with a residual connection."""
+    batch, time, width = x.shape
 
     def heads(t: nova.Tensor) -> nova.Tensor:
-        return t.reshape((BATCH, TIME, HEADS, WIDTH // HEADS)).permute((0, 2, 1, 3))
+        return t.reshape((batch, time, HEADS, width // HEADS)).permute((0, 2, 1, 3))
 
     normed = nova.rms_norm(x, p["norm1"])
     q, k, v = (heads(normed @ p[name]) for name in ("wq", "wk", "wv"))
     mixed = nova.scaled_dot_product_attention(q, k, v, causal=True)
-    x = x + mixed.permute((0, 2, 1, 3)).reshape((BATCH, TIME, WIDTH)) @ p["wo"]
+    x = x + mixed.permute((0, 2, 1, 3)).reshape((batch, time, width)) @ p["wo"]
     normed = nova.rms_norm(x, p["norm2"])
     return x + nova.swiglu(normed @ p["up"], normed @ p["gate"]) @ p["down"]
 

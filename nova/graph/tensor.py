@@ -198,6 +198,13 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
             raise ConcreteValueError(
                 f"a {self.dtype} tensor is not an index", where=str(user_location())
             )
+        if self.data is None and self._value is None and self._depends_on_arguments():
+            raise ConcreteValueError(
+                f"{self!r} is used as a number, and has no value while a function is traced",
+                where=str(user_location()),
+                hint="write a loop over range(n) as nova.fori_loop(0, n, body, initial), and x[n] "
+                "of a traced n as nova.dynamic_slice or nova.take",
+            )
         return int(self.item())
 
     def __bool__(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 from nova.core.dtypes import accumulator
+from nova.core.sizes import Size, bounds, ceildiv
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError
 from nova.graph import Tensor
@@ -15,6 +17,9 @@ from nova.graph.custom_gradient import CustomVJP
 from nova.nn.module import Module
 from nova.ops import F
 from nova.ops.functional.common import as_tensor
+
+_MOST_CHUNKS = 16
+"""Chunks of a symbolic number of rows: the program has code for each."""
 
 
 class MSELoss(Module):
@@ -113,7 +118,8 @@ def linear_cross_entropy(
     `x` is (..., features), `weight` (classes, features), `target` (...) has class indices. The rows
     of x are divided into chunks whose scores take at most `chunk_bytes` each. The backward pass
     computes the scores of a chunk again, and adds its gradients to those of the chunks before, so
-    that neither the scores nor their gradient exist as a whole.
+    that neither the scores nor their gradient exist as a whole. If the number of rows is symbolic,
+    its upper bound decides the number of chunks, which is at most 16.
     """
     if reduction not in ("mean", "sum"):
         raise AttributeValueError(
@@ -123,9 +129,7 @@ def linear_cross_entropy(
     rows, features, wide = prod(x.shape[:-1]), x.shape[-1], accumulator(x.dtype)
     x, target = F.reshape(x, (rows, features)), F.reshape(target, (rows,))
     score_bytes = max(1, weight.shape[0] * x.dtype.bits // 8)
-    chunks = max(1, -(-rows * score_bytes // max(chunk_bytes, score_bytes)))
-    size = max(1, -(-rows // chunks))
-    parts = [slice(start, min(start + size, rows)) for start in range(0, max(rows, 1), size)]
+    parts = _chunks_of(rows, score_bytes, max(chunk_bytes, score_bytes))
 
     def chunk_loss(scores: Any, target: Any) -> Tensor:
         loss = F.cross_entropy(
@@ -144,6 +148,17 @@ def linear_cross_entropy(
     if reduction == "mean":
         total = total / F.sum(F.cast(F.ne(target, ignore_index), dtype=wide))
     return F.cast(total, dtype=x.dtype)
+
+
+def _chunks_of(rows: Size, score_bytes: int, chunk_bytes: int) -> list[slice]:
+    """Rows in chunks whose scores have at most `chunk_bytes`."""
+    chunks = max(1, ceildiv(bounds(rows)[1] * score_bytes, chunk_bytes))
+    if isinstance(rows, int):
+        size = max(1, ceildiv(rows, chunks))
+        return [slice(start, min(start + size, rows)) for start in range(0, max(rows, 1), size)]
+    count = min(chunks, _MOST_CHUNKS)
+    ends = [*(rows // count * k for k in range(count)), rows]
+    return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
 def _in_chunks(chunk_loss: Callable[[Any, Any], Tensor], parts: list[slice]) -> CustomVJP:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nova.core.dtypes import accumulator
+from nova.core.dtypes import DType, accumulator
 from nova.core.dtypes import dtype as dtype_of
 from nova.core.location import user_location
+from nova.core.sizes import Size
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, ModuleError, ShapeError
 from nova.graph import Tensor, no_grad
@@ -22,10 +23,19 @@ from nova.graph.capture import capturing, current_capture
 from nova.nn.module import Module
 from nova.nn.parameter import Buffer, Parameter, has_values
 from nova.ops import F
+from nova.ops.rules import size_number
 
 
 def _filled(size: int, value: float, dtype: Any) -> np.ndarray:
     return np.full(size, value, dtype_of(dtype).numpy)
+
+
+def _bessel_correction(points: Size, dtype: DType) -> Any:
+    """n / (n - 1), the factor from the biased to the unbiased variance."""
+    if isinstance(points, int):
+        return points / max(1, points - 1)
+    others = F.maximum(size_number(F, points - 1, dtype), 1.0)
+    return size_number(F, points, dtype) / others
 
 
 def _channels(layer: str, count: Any) -> int:
@@ -100,14 +110,14 @@ class _BatchNorm(Module):
             return
         axes = (0, *range(2, len(x.shape)))
         wide = cast(x, accumulator(x.dtype))
-        points = x.size // self.num_features
+        correction = _bessel_correction(x.size // self.num_features, wide.dtype)
         batches = F.maximum(count.latest, 0) + 1
         share: Any = self.momentum
         if share is None:
             share = 1.0 / cast(batches, mean.dtype)
         for buffer, batch in (
             (mean, F.mean(wide, axis=axes)),
-            (variance, F.var(wide, axis=axes, correction=0) * (points / max(1, points - 1))),
+            (variance, F.var(wide, axis=axes, correction=0) * correction),
         ):
             buffer.assign(buffer.latest + (cast(batch, buffer.dtype) - buffer.latest) * share)
         count.assign(batches)

@@ -14,6 +14,7 @@ import numpy as np
 
 from nova.core.dtypes import dtype, promote_all
 from nova.core.sizes import (
+    Size,
     SizeExpr,
     is_static,
     known_equal,
@@ -140,6 +141,7 @@ def _split(F: Any, x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
         sizes = size_tuple(sections, "split sizes")
     else:
         count = int_value(sections, "sections")
+        check_divides("split", n, count, axis)
         if count < 1 or not is_zero(n % count):
             raise ShapeError(
                 f"split: axis {axis} of size {n} has no {count} equal sections",
@@ -150,6 +152,16 @@ def _split(F: Any, x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
         raise ShapeError(f"split: sizes {sizes} do not add up to {n}")
     ends = list(accumulate(sizes, initial=0))
     return tuple(_narrow(F, x, axis, b, e) for b, e in pairwise(ends))
+
+
+def check_divides(name: str, n: Size, count: int, axis: int) -> None:
+    """SymbolicSizeError if a number of parts may or may not divide an axis of symbolic size."""
+    if count > 1 and not is_static(n) and not is_static(n % count):
+        raise SymbolicSizeError(
+            f"{name}: whether axis {axis} of size {n} has {count} equal parts is known at run time",
+            hint=f"give the sizes, as in split(x, [{n // count}, {n - n // count}], axis={axis}), "
+            f"or let the axis be a multiple: nova.dim(...) * {count}",
+        )
 
 
 def _narrow(F: Any, x: Any, axis: int, start: int, stop: int) -> Any:

@@ -261,8 +261,8 @@ class TrainStep(Sealed):
     def run_many(self, *batches: Any) -> Any:
         """Run a step on each part of arrays along their first axis; returns the losses.
 
-        `step.run_many(xs, ys)` is `[step(x, y) for x, y in zip(xs, ys)]` as arrays; on a device, with
-        `launch="persistent"`, in one launch (docs/persistent-kernels.md).
+        `step.run_many(xs, ys)` is `[step(x, y) for x, y in zip(xs, ys)]` as arrays, in one launch
+        with `launch="persistent"` (docs/persistent-kernels.md).
         """
         arrays = [self._narrowed(a) for a in batches]
         count, types = part_types([_type_of(a) for a in arrays])

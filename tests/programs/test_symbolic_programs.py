@@ -186,7 +186,7 @@ def test_a_call_with_sizes_that_disagree():
 
 
 def test_a_dim_needs_an_axis_of_an_argument():
-    x = nova.input((B * 2, 3))
+    x = nova.input(((B + 1) // 2, 3))
     with pytest.raises(ShapeError, match="no argument has an axis of size B"):
         nova.compile(x.sum(), inputs=[x])
 
@@ -264,3 +264,128 @@ def test_an_axis_may_be_empty():
         np.testing.assert_array_equal(doubled, array * 2)
         np.testing.assert_allclose(total, array.sum(axis=0), rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(joined, np.concatenate([array, array]))
+
+
+# --- sizes in Python code -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choose", [min, max])
+def test_min_and_max_of_sizes_name_both(choose):
+    C = nova.dim("C", min=1, max=64)
+    with pytest.raises(SymbolicSizeError, match=r"whether (C|B) [<>] (B|C) depends") as caught:
+        choose(B, C)
+    assert "nova.minimum" in str(caught.value) and __file__ in str(caught.value)
+    assert choose(B, 5000) == (B if choose is min else 5000)  # the bounds decide it
+
+
+def test_the_smaller_of_two_sizes_is_a_number_of_the_run():
+    C = nova.dim("C", min=1, max=64)
+    x, y = nova.input((B, 3), name="x"), nova.input((C,), name="y")
+    program = nova.compile(x * nova.minimum(B, C) + nova.maximum(B, C) + y.sum(), inputs=[x, y])
+    for n, m in ((1, 7), (64, 3), (5, 5)):
+        array, other = RNG.standard_normal((n, 3)).astype("f4"), np.ones(m, "f4")
+        expected = array * min(n, m) + max(n, m) + m
+        np.testing.assert_allclose(program(array, other), expected, rtol=1e-5)
+
+
+def test_parts_of_a_symbolic_axis():
+    x = nova.input((B * 3, 4), name="x")
+    program = nova.compile([*nova.split(x, 3), *nova.chunk(x, 3)], inputs=[x])
+    for n in (1, 7, 64):
+        array = RNG.standard_normal((3 * n, 4)).astype("f4")
+        for actual, expected in zip(program(array), [*np.split(array, 3)] * 2, strict=True):
+            np.testing.assert_array_equal(actual, expected)
+    y = nova.input((B, 4), name="y")
+    first, others = nova.split(y, [1, B - 1])
+    assert (first.shape, others.shape) == ((1, 4), (B - 1, 4))
+    for function in (nova.split, nova.chunk):
+        with pytest.raises(SymbolicSizeError, match="axis 0 of size B has 3 equal parts") as caught:
+            function(y, 3)
+        assert "split(x, [B // 3" in str(caught.value) and __file__ in str(caught.value)
+
+
+@pytest.mark.parametrize("chunk_bytes", [256 << 20, pytest.param(1 << 12, marks=pytest.mark.slow)])
+def test_linear_cross_entropy_of_any_number_of_rows(chunk_bytes):
+    rows = nova.dim("rows", min=0, max=4096)
+    x, w = nova.input((rows, 8), name="x"), nova.input((11, 8), name="w")
+    labels = nova.input((rows,), nova.i32, name="labels")
+    loss = nova.linear_cross_entropy(x, w, labels, chunk_bytes=chunk_bytes)
+    outputs = [loss, *nova.graph.gradients(loss, [x, w])]
+    program = nova.compile(outputs, inputs=[x, w, labels])
+    for n in (1, 3, 64, 129):
+        arrays = [RNG.standard_normal((m, 8)).astype("f4") for m in (n, 11)]
+        target = RNG.integers(0, 11, n).astype("i4")
+        theirs = [torch.tensor(a, requires_grad=True) for a in arrays]
+        expected = torch.nn.functional.cross_entropy(
+            theirs[0] @ theirs[1].T, torch.tensor(target).long()
+        )
+        expected.backward()
+        value, *gradients = program(*arrays, target)
+        np.testing.assert_allclose(value, expected.item(), rtol=1e-5)
+        for actual, tensor in zip(gradients, theirs, strict=True):
+            np.testing.assert_allclose(actual, tensor.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_a_loop_over_a_traced_number_names_fori_loop():
+    @nova.jit
+    def repeated(x, n):
+        for i in range(n):
+            x = x + i
+        return x
+
+    @nova.jit(dynamic={"x": {0: "rows"}})
+    def summed(x):
+        return sum(x[i] for i in range(x.shape[0]))
+
+    with pytest.raises(nova.errors.ConcreteValueError, match=r"nova\.fori_loop\(0, n, body"):
+        repeated(np.ones(3, "f4"), np.array(3))
+    with pytest.raises(SymbolicSizeError, match=r"nova\.fori_loop\(0, rows, body") as caught:
+        summed(np.ones(3, "f4"))
+    assert __file__ in str(caught.value)
+
+
+def test_an_axis_that_is_an_expression_tells_its_dim(tmp_path):
+    """A dim that no axis is equal to, but that an axis is linear in."""
+    x = nova.input((B * 2 + 1, 3), name="x")
+    program = nova.compile(x[:B] * 2, inputs=[x])
+    program.save(tmp_path / "odd.nova")
+    for model in (program, nova.load(tmp_path / "odd.nova")):
+        for n in (1, 5, 64):
+            array = RNG.standard_normal((2 * n + 1, 3)).astype("f4")
+            np.testing.assert_array_equal(model(array), array[:n] * 2)
+        with pytest.raises(ArgumentShapeError, match=r"is 4, which is not B\*2 \+ 1 for any B"):
+            model(np.ones((4, 3), "f4"))
+
+
+def test_a_size_below_a_static_one():
+    """Rows of a table up to a symbolic length: the rest of the table has the size 256 - n."""
+    n = nova.dim("n", min=1, max=256)
+    x, table = nova.input((n, 3), name="x"), nova.input((256, 3), name="table")
+    loss = (x * table[:n]).sum()
+    program = nova.compile([loss, *nova.graph.gradients(loss, [x, table])], inputs=[x, table])
+    rows = RNG.standard_normal((256, 3)).astype("f4")
+    for size in (1, 17, 256):
+        array = RNG.standard_normal((size, 3)).astype("f4")
+        value, of_x, of_table = program(array, rows)
+        np.testing.assert_allclose(value, (array * rows[:size]).sum(), rtol=1e-4)
+        np.testing.assert_array_equal(of_x, rows[:size])
+        np.testing.assert_array_equal(of_table, np.pad(array, ((0, 256 - size), (0, 0))))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 1)])
+def test_attention_of_one_row_reads_its_projections(shape):
+    """Static sizes: a view of one row has no loop over rows."""
+    x = nova.input((*shape, 32), name="x")
+    w = nova.tensor(RNG.standard_normal((32, 32)).astype("f4") / 6)
+
+    def heads(t):
+        return t.reshape((*shape, 4, 8)).permute((0, 2, 1, 3))
+
+    q = heads(x @ w)
+    loss = nova.scaled_dot_product_attention(q, q, q, causal=True).sum()
+    program = nova.compile([loss, *nova.graph.gradients(loss, [x])], inputs=[x], params=[w])
+    array = RNG.standard_normal((*shape, 32)).astype("f4")
+    value, gradient = program(array, w.data)
+    np.testing.assert_allclose(value, (array @ w.data).sum(), rtol=1e-4, atol=1e-4)
+    expected = np.broadcast_to(w.data.sum(axis=1), array.shape)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)

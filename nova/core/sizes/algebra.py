@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeAlias, Union
 
 import numpy as np
 
+from nova.core.location import user_location
 from nova.core.records import record
 from nova.errors import SymbolicSizeError
 
@@ -323,7 +324,9 @@ class SizeExpr:
                 + ", ".join(
                     f"{d.name} is in [{d.min}, {d.max}]" for d in symbols_of((self, other))
                 ),
-                hint="narrow the bounds of nova.dim until they decide it, or keep the size static",
+                where=str(user_location()),
+                hint="narrow the bounds of nova.dim until they decide it, or keep the size static; "
+                "nova.minimum and nova.maximum of sizes are numbers of the run",
             )
         return answer
 
@@ -335,7 +338,9 @@ class SizeExpr:
     def _no_number(self) -> SymbolicSizeError:
         return SymbolicSizeError(
             f"the size {self} is known at run time, not while the program is built",
-            hint="compute with the size itself (+ - * //), or keep the axis static",
+            where=str(user_location()),
+            hint="compute with the size itself (+ - * //), write a loop over it as "
+            f"nova.fori_loop(0, {self}, body, initial), or keep the axis static",
         )
 
     def __index__(self) -> int:

@@ -19,6 +19,8 @@ from nova.frontends.symbolic.stablehlo_elements import record_elements
 from nova.frontends.symbolic.stablehlo_regions import DIM_NAME
 from nova.frontends.symbolic.stablehlo_rewrite import StablehloRewriter
 from nova.frontends.symbolic.stablehlo_shapes import SHAPES
+from nova.frontends.symbolic.tensor_rewrite import TensorRewriter
+from nova.frontends.symbolic.tensor_rules import find_rule, record_scalars
 from nova.ir.bindings import ir
 from nova.ir.symbolic.size_table import (
     SizeTable,
@@ -30,8 +32,13 @@ from nova.ir.walk import every_op, find_function, functions, main_function
 from nova.passes.base import UpstreamPass, run_pipeline
 
 HINT = "example arguments with args= (--shape) compile it for their sizes"
-_STABLEHLO = Rules(SHAPES, record_elements)
+_STABLEHLO = Rules(SHAPES.get, record_elements)
+_LINALG = Rules(find_rule, record_scalars)
+_INLINE = "inline,symbol-dce"
+_COMPOSITES = "func.func(stablehlo-legalize-composite-to-call)"
+_GENERALIZE = "linalg-generalize-named-ops"
 _MOST_VALUES = 1 << 16
+_LARGE = (1 << 30) - 35
 _MOST_AXES = 64
 _GLOBAL_CONSTANT = "jax.global_constant"
 """The name of a size, on the argument of a function that jax passes it to."""
@@ -61,29 +68,31 @@ def table_of(module: ir.Module) -> SizeTable:
 def make_symbolic(
     module: ir.Module,
     filename: str,
+    frontend: str,
     names: Sequence[str],
     shapes: Sequence[Sequence[Size]] | None,
     avoided: Collection[int],
 ) -> SizeTable:
     """Give every value of the program its symbolic size; SymbolicImportError where one has none.
 
-    `names` are those of the arguments. Representatives are not in `avoided`.
+    `frontend` is its dialect, `names` are those of the arguments. Representatives are not in
+    `avoided`.
     """
     try:
-        _name_sizes(module)
-        run_pipeline(
-            module,
-            [
-                UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
-                UpstreamPass("inline,symbol-dce"),
-            ],
-        )
+        is_linalg = frontend == "linalg"
+        if is_linalg:
+            run_pipeline(module, [UpstreamPass(_INLINE), UpstreamPass(_GENERALIZE)])
+        else:
+            _name_sizes(module)
+            run_pipeline(module, [UpstreamPass(_COMPOSITES), UpstreamPass(_INLINE)])
         main = main_function(module)
         expected: Sequence[Sequence[Size | None]] = shapes or [[None] * _MOST_AXES for _ in names]
-        inference = infer(main, _STABLEHLO, filename, expected, [_identifier(n) for n in names])
+        rules = _LINALG if is_linalg else _STABLEHLO
+        inference = infer(main, rules, filename, expected, [_identifier(n) for n in names])
         table = _table(main, inference, avoided)
+        rewriter = TensorRewriter if is_linalg else StablehloRewriter
         with table.active():
-            StablehloRewriter(main, inference, table).run()
+            rewriter(main, inference, table).run()
         _retype(main)
         table.write(main)
         _verify(module)
@@ -162,6 +171,8 @@ def _table(main: Any, inference: Inference, avoided: Collection[int]) -> SizeTab
                 f"code generation does not take the size {size}: {choice} is not a polynomial of "
                 "the dims"
             )
+        if size.evaluate({dim.name: _LARGE for dim in size.symbols}) < _LARGE // 4096:
+            raise SymbolicImportError(f"the size {size} does not grow with its dims")
     numbers = {*_numbers(main), *avoided, *(n for n in sizes if isinstance(n, int))}
     degree = max([1, *(sum(map(degree_of, shape)) for shape in shapes)])
     used = {dim.name for dim in symbols_of(positive)}

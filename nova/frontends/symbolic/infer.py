@@ -8,7 +8,7 @@ rule is a SymbolicImportError, unless all of its types are static.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,7 +34,7 @@ _MOST_RESTARTS = 4096
 class Rules:
     """The rules of a dialect: shapes of results, and elements of small integer tensors."""
 
-    shapes: Mapping[str, Rule]
+    find: Callable[[str], Rule | None]
     record_elements: Callable[[Any, Any], None]
 
 
@@ -106,7 +106,7 @@ class Inference:
                 self.elements[argument] = self.elements[value]
 
     def _op(self, op: Any) -> None:
-        rule = self.rules.shapes.get(op.name)
+        rule = self.rules.find(op.name)
         if rule is None:
             self._refuse_unknown(op)
             shapes: Shapes | None = None

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
-from itertools import count
 from math import isqrt, log2
 from typing import Any, TypeAlias
 
 from nova.core.records import record
 from nova.core.sizes import (
+    MAX_SIZE,
     Dim,
     Size,
     SizeExpr,
@@ -56,7 +56,7 @@ _MOST_ELEMENTS = 1 << 40
 _ATTEMPTS = 64
 """Primes that are tried before larger ones."""
 
-_MOST_ATTEMPTS = 1024
+_MOST_ATTEMPTS = 28 * _ATTEMPTS
 """A size that does not grow with its dims, such as a remainder, has no representative."""
 
 _DIM = re.compile(r"(\w+)=(\d+) (\d+) (\d+)")
@@ -158,13 +158,17 @@ class SizeTable:
 
     @cached_property
     def generic_dims(self) -> dict[str, Dim]:
-        """The dims by name, 2 or more each and without upper bounds.
+        """The dims by name, 2 or more each and without upper bounds that are not theirs.
 
         Decisions of code generation are those for large sizes: a size is then known to be neither 0
         nor 1. The code is correct for both because loops with dynamic bounds are. The bounds hold
         for the representatives, too: nothing is folded that is not true for them.
         """
-        return {d.name: Dim(d.name, max(2, d.min)) for d in self.dims}
+        return {d.name: Dim(d.name, max(2, d.min), self._greatest(d)) for d in self.dims}
+
+    def _greatest(self, dim: Dim) -> int:
+        """The upper bound of a dim, if other sizes needed it for their representatives."""
+        return dim.max if self.representatives[dim.name] <= dim.max < _FIRST else MAX_SIZE
 
     @cached_property
     def _generic(self) -> list[SizeExpr]:
@@ -329,25 +333,46 @@ def choose_representatives(
     expressions = tuple(e for e in every if e.symbol is None)
     static = {abs(n) + k for n in numbers if abs(n) >= _LEAST_MARKER for k in (-1, 0, 1)}
     values: dict[str, int] = {}
-    candidate = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
-    candidate = min(candidate, max(_LEAST_MARKER, int(_MOST_ELEMENTS ** (1 / degree))))
+    first = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
+    first = min(first, max(_LEAST_MARKER, int(_MOST_ELEMENTS ** (1 / degree))))
     for dim in dims:
-        for attempt in count(1):
-            candidate = _next_prime(max(candidate, dim.min))
-            if attempt % _ATTEMPTS == 0:
-                candidate = _next_prime(2 * candidate)  # the quotient by a large number is small
+        for candidate in _candidates(dim, max(first, *values.values(), 0), expressions):
             values[dim.name] = candidate
             ready = [e for e in expressions if all(d.name in values for d in e.symbols)]
             chosen = [*values.values(), *(e.evaluate(values) for e in ready)]
             distinct = len(set(chosen)) == len(chosen)
             if distinct and all(_is_marked(number, static) for number in chosen):
                 break
-            if attempt > _MOST_ATTEMPTS:
-                raise LoweringError(
-                    f"no number stands for {dim} in the sizes {', '.join(map(str, ready))}",
-                    hint="keep one of the sizes static",
-                )
+        else:
+            shown = ", ".join(map(str, expressions[:8])) + (", ..." if expressions[8:] else "")
+            raise LoweringError(
+                f"no number stands for {dim} in the sizes {shown}",
+                hint="keep one of the sizes static, or let its max be 256 or more",
+            )
     return SizeTable(tuple(dims), values, expressions)
+
+
+def _candidates(dim: Dim, first: int, sizes: Sequence[SizeExpr]) -> Iterator[int]:
+    """Primes to try for a dim: large ones, or those that its upper bound allows.
+
+    A size such as `128 - n` is positive for an n of at most 128 only.
+    """
+    falling = [s for s in sizes if dim in s.symbols and s.evaluate(_Large()) <= 0]
+    candidate = max(_LEAST_MARKER, dim.min) - 1 if falling else first
+    for attempt in range(1, _MOST_ATTEMPTS):
+        candidate = _next_prime(max(candidate, dim.min))
+        if attempt % _ATTEMPTS == 0 and not falling:
+            candidate = _next_prime(2 * candidate)  # the quotient by a large number is small
+        if falling and candidate > dim.max:
+            return
+        yield candidate
+
+
+class _Large(dict[str, int]):
+    """Large values of all dims."""
+
+    def __missing__(self, name: str) -> int:
+        return 1 << 30
 
 
 def degree_of(size: Size) -> int:
@@ -372,7 +397,7 @@ def is_product(size: Size) -> bool:
 
 
 def _is_marked(number: int, static: set[int]) -> bool:
-    primes = _markers(number)
+    primes = _markers(number) if number > 0 else []
     return bool(primes) and all(n % prime for prime in primes for n in static)
 
 

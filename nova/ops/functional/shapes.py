@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from nova.core.sizes import ceildiv, is_static
 from nova.errors import AttributeValueError, AxisError, ShapeError
 from nova.ops.functional.common import as_tensor, choice, function, require_rank, require_tensors
-from nova.ops.rules import int_tuple, int_value, resolve_axis
+from nova.ops.rules import int_tuple, int_value, resolve_axis, size_tuple
 from nova.ops.table import Op, register
+from nova.ops.views import check_divides
 
 
 def _repeat(F: Any, x: Any, *sizes: Any) -> Any:
@@ -75,15 +77,19 @@ def _chunk(F: Any, x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
     if count < 1:
         raise AttributeValueError(f"chunk: chunks must be at least 1, not {count}")
     n = x.shape[axis]
-    each = -(-n // count)
-    bounds = [*range(0, n, each), n] if n else [0] * (count + 1)
+    check_divides("chunk", n, count, axis)
+    each = ceildiv(n, count)
+    if is_static(n):
+        bounds = [*range(0, n, each), n] if n else [0] * (count + 1)
+    else:
+        bounds = [each * k for k in range(count + 1)]
     return tuple(_narrow(F, x, axis, a, b - a) for a, b in pairwise(bounds))
 
 
 def _narrow(F: Any, x: Any, axis: int, start: int, length: int) -> Any:
     x = as_tensor(F, x)
     axis = resolve_axis(axis, len(x.shape))
-    start, length = int_value(start, "narrow: start"), int_value(length, "narrow: length")
+    start, length = size_tuple((start, length), "narrow: start and length")
     start = start + x.shape[axis] if start < 0 else start
     if start < 0 or length < 0 or start + length > x.shape[axis]:
         raise ShapeError(f"narrow: {start}..{start + length} of an axis of size {x.shape[axis]}")

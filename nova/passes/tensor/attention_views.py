@@ -9,7 +9,7 @@ of the map is a loop or a constant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -49,15 +49,25 @@ class View:
         return nova_type(self.value.type)
 
 
-def fold_views(value: Any, loops: Sequence[int | None], sizes: Sequence[int]) -> tuple[Any, Any]:
-    """The value to read for `value`, whose axes are `loops` (None: always 0), and the map."""
+def fold_views(
+    value: Any,
+    loops: Sequence[int | None],
+    sizes: Sequence[int],
+    kept_loops: Collection[int] = (),
+) -> tuple[Any, Any]:
+    """The value to read for `value`, whose axes are `loops` (None: always 0), and the map.
+
+    Loops of `kept_loops` that `value` has stay in the map, also those of size 1.
+    """
+    required = {d for d in loops if d in kept_loops}
     view = View(
         value, tuple(AffineIndex(()) if d is None else AffineIndex(((d, 1),)) for d in loops)
     )
     best = view
     while (further := _step(view)) is not None:
         view = further
-        if _split(view, sizes) is not None:
+        split = _split(view, sizes)
+        if split is not None and required <= {d for index in split[1] for d, _ in index.steps}:
             best = view
     split = _split(best, sizes)
     assert split is not None  # each axis of `value` itself is one loop

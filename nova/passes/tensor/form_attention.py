@@ -155,8 +155,21 @@ class _AttentionBuilder:
             op.erase()
 
     def _folded_operands(self) -> list[tuple[Any, Any]]:
+        folded = self._fold(frozenset())
+        # A view of one row or key may lose its loop, which an operand has to have.
+        read = {
+            expr.position
+            for _, map_ in folded
+            for expr in map_.results
+            if isinstance(expr, ir.AffineDimExpr)
+        }
+        roles = range(len(self.batch), len(self.batch) + len(ROLES))
+        lost = frozenset(loop for loop in roles if loop not in read)
+        return self._fold(lost) if lost else folded
+
+    def _fold(self, kept_loops: frozenset[int]) -> list[tuple[Any, Any]]:
         return [
-            fold_views(value, self._loops(n, nova_type(value.type).shape), self.sizes)
+            fold_views(value, self._loops(n, nova_type(value.type).shape), self.sizes, kept_loops)
             for n, value in self.operands.items()
         ]
 
