@@ -27,10 +27,14 @@ TABLES = {"core", "errors", "knobs", "ops"}
 # Folder or file -> what it may import besides itself and the tables, in pipeline order.
 LAYERS: dict[str, set[str]] = {
     "graph": set(),
+    # Libraries over the graph.
+    "linalg": {"graph"},
+    "fft": {"graph"},
     "plan": {"graph"},
     "ir": {"graph", "plan"},
     "codegen": {"graph", "plan", "ir"},
-    "passes": {"graph", "plan", "ir", "codegen"},
+    # Imported programs call the factorizations and transforms of Nova's own libraries.
+    "passes": {"graph", "plan", "ir", "codegen", "fft", "linalg"},
     # Reading, writing and running files needs nothing of the compiler.
     "artifact": set(),
     "compiler": {"graph", "plan", "ir", "codegen", "passes", "artifact"},
@@ -51,8 +55,6 @@ LAYERS: dict[str, set[str]] = {
     "__init__": {"graph", "api"},
     "nn": {"graph", "frontends"},
     "optim": {"graph"},
-    "linalg": {"graph"},
-    "fft": {"graph"},
     "data": {"graph"},
     # Parameters and state of a step may live on a device.
     "train": {

@@ -19,8 +19,11 @@ from nova.ir.dialect import SIZE
 from nova.ir.linalg.generic import GenericOp
 from nova.ir.mathlib import EXPANSIONS, ROUNDING
 from nova.ir.walk import every_op
+from nova.passes.importing.complex_rules import is_complex
 from nova.passes.importing.drop_annotations import is_annotation
 from nova.passes.importing.expand_approx_top_k import is_approx_top_k
+from nova.passes.importing.expand_factorizations import is_factorization
+from nova.passes.importing.split_complex import COMPLEX_OPS
 
 # The source dialects of programs, and the dialects that may be used with each.
 FRONTENDS = {
@@ -82,6 +85,8 @@ def check_ops(module: ir.Module, filename: str) -> None:
                 values += block.arguments
         for value in values:
             wrong = explain_type(value.type)
+            if wrong is None and is_complex(value.type) and not _takes_complex(op):
+                wrong = f"complex numbers ({value.type})", "compute with real and imaginary parts"
             if wrong is not None:
                 what, hint = wrong
                 raise ImportedProgramError(
@@ -93,8 +98,14 @@ def check_ops(module: ir.Module, filename: str) -> None:
             )
 
 
+def _takes_complex(op: Any) -> bool:
+    return op.name.partition(".")[0] in _EVERYWHERE or op.name in COMPLEX_OPS
+
+
 def _has_lowering(op: Any) -> bool:
-    return op.name == "stablehlo.custom_call" and (is_annotation(op) or is_approx_top_k(op))
+    return op.name == "stablehlo.custom_call" and (
+        is_annotation(op) or is_approx_top_k(op) or is_factorization(op)
+    )
 
 
 def _described(op: Any) -> str:
@@ -145,8 +156,10 @@ def explain_element(type_: Any) -> tuple[str, str | None] | None:
         return None
     if isinstance(type_, ir.IntegerType) and type_.width in _INTEGERS:
         return None
-    if isinstance(type_, ir.ComplexType):
-        return f"complex numbers ({type_})", "compute with real and imaginary parts"
+    if isinstance(type_, ir.ComplexType) and isinstance(
+        type_.element_type, ir.F32Type | ir.F64Type
+    ):
+        return None
     if str(type_).startswith("!quant."):
         return f"quantized numbers ({type_})", "write it with integers and scales"
     if isinstance(type_, ir.MemRefType | ir.UnrankedMemRefType):

@@ -13,7 +13,7 @@ from typing import Any
 
 from nova.artifact.manifest import TensorSpec
 from nova.compiler.signature import ProgramSignature, drop_written, written_specs
-from nova.core.dtypes import EVERY, TensorType
+from nova.core.dtypes import EVERY, TensorType, array_dtype, real_of
 from nova.errors import (
     ArgumentNameError,
     DTypeError,
@@ -195,8 +195,8 @@ def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSi
     if written is None:
         return seen
     fits = len(written) == len(specs) and all(
-        (w.shape, w.role == "output") == (s.shape, s.role == "output")
-        and (w.dtype == s.dtype or (w.dtype, s.dtype) in _NARROWED)
+        (w.role == "output") == (s.role == "output")
+        and ((w.shape, w.dtype) == (s.shape, s.dtype) or _is_narrowed(w, s))
         for w, s in zip(written, specs, strict=True)
     )
     if not fits:
@@ -207,8 +207,16 @@ def _take_written(main: Any, seen: ProgramSignature, filename: str) -> ProgramSi
             "count",
         )
     drop_written(main)
-    taken = [replace(s, dtype=w.dtype) for s, w in zip(specs, written, strict=True)]
+    taken = [replace(s, dtype=w.dtype, shape=w.shape) for s, w in zip(specs, written, strict=True)]
     return ProgramSignature(tuple(taken[: len(seen.args)]), tuple(taken[len(seen.args) :]))
+
+
+def _is_narrowed(written: TensorSpec, spec: TensorSpec) -> bool:
+    """Whether the type of a later stage can be that of the written dtype and shape."""
+    element = array_dtype(written.dtype)
+    if element.is_complex:
+        return spec.shape == (*written.shape, 2) and spec.dtype == real_of(element).name
+    return written.shape == spec.shape and (written.dtype, spec.dtype) in _NARROWED
 
 
 def argument_name(main: Any, number: int, used_names: set[str]) -> str:

@@ -18,6 +18,7 @@ from nova.frontends.checks import all_ops, explain_type, place
 from nova.ir.bindings import ir
 from nova.ir.resources import is_resource, resource_bytes
 from nova.ir.types import memory_dtype
+from nova.passes.importing.complex_rules import is_complex
 
 _USE = re.compile(r"dense_resource<(.*)> : ", re.DOTALL)
 _BLOB = re.compile(r'^ *("(?:[^"\\]|\\.)*"|[^\s":]+): "0x([0-9A-Fa-f]*)"', re.MULTILINE)
@@ -28,6 +29,8 @@ def inline_resources(module: ir.Module, filename: str) -> None:
     """Replace every `dense_resource` by its values; ImportedProgramError if they are missing."""
     values: dict[str, bytes] | None = None
     for op in all_ops(module):
+        if any(is_complex(result.type) for result in op.results):
+            continue  # the bindings cannot read attributes of complex numbers
         for name in list(op.attributes):
             attr = op.attributes[name]
             # The bindings have no class for them.

@@ -53,6 +53,11 @@ def emit_module(plan: Plan, context: ir.Context) -> ir.Module:
         return module
 
 
+def emit_inline(plan: Plan, arguments: Sequence[Any]) -> list[Any]:
+    """The results of a plan with static sizes over values, at the insertion point."""
+    return _Emitter(plan).inline(arguments)
+
+
 def _size_table(plan: Plan) -> SizeTable:
     """Representatives for the symbolic sizes in the types and attributes of a plan."""
     values: list[Any] = []

@@ -98,10 +98,10 @@ def invert(a: Any) -> Any:
 def factorize(a: Any) -> tuple[Any, Any]:
     """L below and U from the diagonal on, in one matrix, and the order of the rows of A."""
     a = F.detach(a)
-    batch, n = a.shape[:2]
-    if not batch or not n:
-        return a, F.zeros((batch, n), dtype="i64")
-    rows = F.arange(n)
+    batch, n, width = a.shape
+    if not batch or not n or not width:
+        return a, F.expand(F.arange(n), (batch, n))
+    rows, columns = F.arange(n), F.arange(width)
 
     def step(k: Any, state: Any) -> Any:
         factors, order = state
@@ -116,12 +116,12 @@ def factorize(a: Any) -> tuple[Any, Any]:
         safe = F.where(F.eq(pivot, 0.0), 1.0, pivot)
         inside = F.reshape(rows, (1, n, 1)) > k
         multipliers = F.where(inside, column(factors, k) / safe, 0.0)
-        right = F.where(F.reshape(rows, (1, 1, n)) > k, top, 0.0)
-        is_column = F.eq(F.reshape(rows, (1, 1, n)), k) & inside
+        right = F.where(F.reshape(columns, (1, 1, width)) > k, top, 0.0)
+        is_column = F.eq(F.reshape(columns, (1, 1, width)), k) & inside
         return F.where(is_column, multipliers, factors - multipliers * right), order
 
     initial = (a, F.expand(F.reshape(rows, (1, n)), (batch, n)))
-    return fori_loop(0, n, step, initial)
+    return fori_loop(0, min(n, width), step, initial)
 
 
 def _take_rows(x: Any, order: Any) -> Any:

@@ -81,6 +81,58 @@ def reflect(a: Any) -> tuple[Any, Any]:
     return q, F.triu(r)
 
 
+def householder_factors(a: Any) -> tuple[Any, Any]:
+    """LAPACK's geqrf of a batch: R and below it the vectors of the reflections, and their scales.
+
+    Reflection k is I - tau_k v v^T, with v = 1 at row k, zeros above, and column k below it.
+    """
+    batch, m, n = a.shape
+    k_end = min(m, n)
+    if not batch or not k_end:
+        return a, F.zeros((batch, k_end), dtype=a.dtype)
+    rows = F.reshape(F.arange(m), (1, m, 1))
+    columns = F.reshape(F.arange(n), (1, 1, n))
+
+    def step(k: Any, state: Any) -> Any:
+        factors, taus = state
+        x = column(factors, k)
+        alpha = row(x, k)
+        scale = scales(F.where(rows >= k, x, 0.0))
+        tail = F.sum(F.square(F.where(rows > k, x / scale, 0.0)), axis=1, keepdims=True)
+        norm = F.sqrt(F.square(alpha / scale) + tail) * scale
+        is_done = F.eq(tail, 0.0)
+        beta = F.where(is_done, alpha, F.where(alpha >= 0.0, -norm, norm))
+        tau = F.where(is_done, 0.0, (beta - alpha) / F.where(F.eq(beta, 0.0), 1.0, beta))
+        below = F.where(is_done, 0.0, x / F.where(is_done, 1.0, alpha - beta))
+        v = F.where(rows > k, below, F.cast(F.eq(rows, k), dtype=a.dtype))
+        reflected = factors - tau * v * F.matmul(transposed(v), factors)
+        stored = F.where(rows > k, below, F.where(F.eq(rows, k), beta, x))
+        factors = F.where(columns > k, reflected, F.where(F.eq(columns, k), stored, factors))
+        taus = F.where(F.eq(F.arange(k_end), k), F.squeeze(tau, 2), taus)
+        return factors, taus
+
+    return fori_loop(0, k_end, step, (a, F.zeros((batch, k_end), dtype=a.dtype)))
+
+
+def householder_product(vectors: Any, taus: Any) -> Any:
+    """LAPACK's orgqr: the product of the reflections of `householder_factors`, in their shape."""
+    batch, m, n = vectors.shape
+    count = taus.shape[1]
+    rows = F.reshape(F.arange(m), (1, m, 1))
+    start = F.expand(F.cast(F.eq(rows, F.arange(n)), dtype=vectors.dtype), (batch, m, n))
+    if not batch or not count:
+        return start
+
+    def step(i: Any, q: Any) -> Any:
+        k = count - 1 - i
+        unit = F.cast(F.eq(rows, k), dtype=q.dtype)
+        v = F.where(rows > k, column(vectors, k), unit)
+        tau = column(F.unsqueeze(taus, 1), k)
+        return q - tau * v * F.matmul(transposed(v), q)
+
+    return fori_loop(0, count, step, start)
+
+
 def _factorize(a: Any) -> tuple[Any, Any]:
     k = min(a.shape[1:])
     q, r = reflect(a)

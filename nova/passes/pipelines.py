@@ -29,6 +29,7 @@ from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.importing.drop_annotations import DropAnnotations
 from nova.passes.importing.expand_approx_top_k import ExpandApproxTopK
+from nova.passes.importing.expand_factorizations import ExpandFactorizations
 from nova.passes.importing.lower_control_flow import LowerControlFlow
 from nova.passes.importing.lower_scans import LowerScans
 from nova.passes.importing.lower_scatter import LowerScatter
@@ -38,6 +39,7 @@ from nova.passes.importing.make_signless import MakeSignless
 from nova.passes.importing.outline_scans import OutlineScans
 from nova.passes.importing.raise_counted_loops import RaiseCountedLoops
 from nova.passes.importing.simplify_stablehlo import SimplifyStablehlo
+from nova.passes.importing.split_complex import SplitComplex
 from nova.passes.importing.trim_windows import TrimWindows
 from nova.passes.importing.unfold_convolutions import UnfoldConvolutions
 from nova.passes.importing.widen_sums import WidenSums
@@ -117,6 +119,9 @@ def stablehlo_to_linalg() -> list[Pass]:
         UpstreamPass("inline,symbol-dce"),
         DropAnnotations(),
         ExpandApproxTopK(),
+        ExpandFactorizations(),
+        # Before other conversions, which know little of complex numbers.
+        SplitComplex(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
         SimplifyStablehlo(),
         OutlineScans(),
@@ -147,6 +152,7 @@ def tosa_to_linalg() -> list[Pass]:
 def import_linalg() -> list[Pass]:
     """Linalg as other compilers write it to the form that later stages expect, fused."""
     return [
+        SplitComplex(),
         MakeSignless(),
         UpstreamPass("inline,symbol-dce,canonicalize,cse"),
         OutlineControlFlow(),

@@ -13,6 +13,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -349,3 +350,17 @@ def test_code_of_the_host_that_is_not_there(
         _native.Program.on_device(
             device, block, "ptx", "sm_80", b".entry scale .entry add", b"", *row, None, 1, None
         )
+
+
+def test_a_branch_on_the_host_may_return_its_operand() -> None:
+    """The gradient of a branch there: one of its cases returns what it gets."""
+
+    def gradient(x: Any) -> Any:
+        with nova.device("cpu"):
+            scale = nova.cond(x.sum() > 0, lambda v: v + 1, lambda v: v * 2, x)
+        return nova.grad(lambda v: (v * scale).sum())(x)
+
+    run, expected = nova.jit(gradient, target="cuda:sm_80", run_mode="sim"), nova.jit(gradient)
+    for sign in (1, -1):
+        x = np.full(64, sign, "f4")
+        np.testing.assert_allclose(run(x), expected(x), rtol=1e-6)

@@ -121,11 +121,12 @@ MISTAKES = [
         UNKNOWN,
         main(
             "  %0 = stablehlo.complex %x, %x : tensor<4xcomplex<f32>>\n"
-            "  %1 = stablehlo.real %0 : (tensor<4xcomplex<f32>>) -> tensor<4xf32>\n"
-            "  return %1 : tensor<4xf32>"
+            "  %1 = stablehlo.cbrt %0 : tensor<4xcomplex<f32>>\n"
+            "  %2 = stablehlo.real %1 : (tensor<4xcomplex<f32>>) -> tensor<4xf32>\n"
+            "  return %2 : tensor<4xf32>"
         ),
-        "stablehlo.complex: complex numbers",
-        ":2:8",
+        "stablehlo.cbrt: complex numbers",
+        ":3:8",
     ),
     (
         UNKNOWN,

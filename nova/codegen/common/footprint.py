@@ -19,7 +19,7 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.core.records import record
 from nova.core.sizes import ceildiv, known_equal, size_max, size_min
 from nova.errors import LoweringError
-from nova.ir.attributes import WRITES
+from nova.ir.attributes import INS, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
@@ -99,7 +99,7 @@ def find_footprint(
     """The footprint of a kernel whose `ops` run as `nests` where they have one."""
     arguments = list(kernel.entry_block.arguments)
     position = {a: i for i, a in enumerate(arguments) if isinstance(a.type, ir.MemRefType)}
-    finder = _Finder(position, grid, tile)
+    finder = _Finder(position, grid, tile, INS.find(kernel) or 0)
     for op in ops:
         if op in nests:
             finder.add_loop_nest(nests[op])
@@ -113,8 +113,15 @@ def find_footprint(
 
 
 class _Finder:
-    def __init__(self, position: dict[Any, int], grid: tuple[Extent, ...], tile: tuple[int, ...]):
+    def __init__(
+        self,
+        position: dict[Any, int],
+        grid: tuple[Extent, ...],
+        tile: tuple[int, ...],
+        inputs: int,
+    ):
         self.position = position
+        self.inputs = inputs
         self.grid, self.tile = grid, tile
         self.reads: dict[int, list[ByteRange]] = {}
         self.writes: dict[int, list[ByteRange]] = {}
@@ -157,6 +164,8 @@ class _Finder:
                 reads = name == "memref.load" or (
                     is_generic_op(op) and number < len(op.operands) - _outputs(op)
                 )
+                # A branch may return an input as it is: its readers do not write it.
+                reads |= name == "scf.yield" and argument < self.inputs
                 self._touch_all(argument, value, writes=not reads)
             self.add_unstructured(_inner(op))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from nova.core.dtypes import TensorType
@@ -43,6 +44,13 @@ class ConvertNovaToLinalg(Pass):
                 _Converter().function(function)
 
 
+def convert_ops(ops: Sequence[Any]) -> None:
+    """Convert these ops, which are in an order in which operands come first."""
+    converter = _Converter()
+    for op in ops:
+        converter.convert(op)
+
+
 class _Converter:
     def __init__(self) -> None:
         self.builder = LinalgBuilder()
@@ -55,7 +63,7 @@ class _Converter:
         for op in list(block.operations):
             name = op.operation.name
             if name.startswith("nova.") and name not in ATTENTION and name != SIZE:
-                self._convert(op.operation)
+                self.convert(op.operation)
             elif name == "func.call":
                 for result in op.operation.results:
                     self._make_signless(result)
@@ -74,7 +82,7 @@ class _Converter:
     def _operand(self, value: Any) -> Operand:
         return Operand(value, self.types.get(value) or symbolic_type(value.type))
 
-    def _convert(self, op: Any) -> None:
+    def convert(self, op: Any) -> None:
         name = op.name.removeprefix("nova.")
         with ir.InsertionPoint(op), op.location:
             if name == "constant":

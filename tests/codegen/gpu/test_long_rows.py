@@ -155,3 +155,15 @@ def test_a_shared_row_is_not_copied_ahead(on_hopper: Where) -> None:
     arrays = [torch.from_numpy(array).double() for array in (x, scale, offset)]
     expected = torch.nn.functional.layer_norm(arrays[0], (40000,), *arrays[1:]).numpy()
     assert np.abs(program(x, scale, offset) - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.usefixtures("two_clusters")
+def test_a_symbolic_number_of_rows(on_hopper: Where) -> None:
+    """Clusters without a row copy nothing."""
+    X = nova.input((nova.dim("B", min=1, max=4096), 40001), "f32")
+    program = nova.compile(nova.softmax(X), inputs=[X], **on_hopper)
+    assert "cp.async.bulk" in program.stages["ptx"]
+    for rows in (1, 2, 5):
+        x = _RANDOM.standard_normal((rows, 40001), np.float32)
+        expected = torch.softmax(torch.from_numpy(x).double(), -1).numpy()
+        assert np.abs(program(x) - expected).max() <= 1e-6 * expected.max()

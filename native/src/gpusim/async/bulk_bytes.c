@@ -67,7 +67,8 @@ void sim_bulk_move_in(sim_bulk *copy)
             if (!(copy->targets >> rank & 1))
                 continue;
             if (copy->at->flags & COPY_TENSOR)
-                bulk_scatter(copy, blocks + rank, copy->shared + (uint64_t)i * bytes, row, bytes);
+                bulk_scatter(copy, blocks + rank,
+                             copy->shared + (uint64_t)i * sim_tile_pitch(&copy->map), row, bytes);
             else
                 memmove(blocks[rank].shared + copy->shared, linear, bytes);
         }
@@ -80,8 +81,8 @@ void sim_bulk_take(sim_bulk *copy)
     if (copy->at->flags & COPY_TENSOR) {
         uint32_t bytes = sim_tile_row_bytes(&copy->map);
         for (uint32_t i = 0; i < sim_tile_rows(&copy->map); i++)
-            bulk_gather(copy, copy->shared + (uint64_t)i * bytes, copy->data + (size_t)i * bytes,
-                        bytes);
+            bulk_gather(copy, copy->shared + (uint64_t)i * sim_tile_pitch(&copy->map),
+                        copy->data + (size_t)i * bytes, bytes);
     } else {
         memcpy(copy->data, copy->block->shared + copy->shared, copy->bytes);
     }

@@ -95,7 +95,8 @@ static int bulk_check_alignment(sim_bulk *copy)
 {
     copy->region = copy->bytes;
     if (copy->at->flags & COPY_TENSOR && copy->map.swizzle != 0)
-        copy->region = (copy->bytes + 127) / 128 * 128;
+        copy->region =
+            (sim_tile_rows(&copy->map) * sim_tile_pitch(&copy->map) + 127) / 128 * 128;
     uint32_t shared = copy->at->flags & COPY_TENSOR ? 128 : 16;
     int writes = bulk_is_load(copy);
     if (copy->shared % shared != 0)
@@ -141,12 +142,12 @@ static int bulk_check_source(sim_bulk *copy, sim_actor *actor)
     if (!(copy->at->flags & COPY_TENSOR))
         return sim_bulk_read_shared(actor, copy->block, copy->shared, copy->bytes);
     const sim_tiling *map = &copy->map;
-    uint32_t element = (uint32_t)map->strides[0], bytes = sim_tile_row_bytes(map);
+    uint32_t element = (uint32_t)map->strides[0], pitch = sim_tile_pitch(map);
     for (uint32_t i = 0; i < sim_tile_rows(map); i++) {
         sim_tile_row tile = sim_tile_row_at(map, copy->coordinates, i);
         for (uint32_t at = tile.first * element / 16 * 16; at < tile.end * element; at += 16) {
             uint32_t valid = tile.end * element - at;
-            uint64_t chunk = sim_swizzle(copy->shared + (uint64_t)i * bytes + at, map->swizzle);
+            uint64_t chunk = sim_swizzle(copy->shared + (uint64_t)i * pitch + at, map->swizzle);
             if (sim_bulk_read_shared(actor, copy->block, chunk, valid < 16 ? valid : 16))
                 return 1;
         }

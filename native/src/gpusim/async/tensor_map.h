@@ -39,6 +39,13 @@ static inline uint32_t sim_tile_row_bytes(const sim_tiling *map)
 {
     return map->box[0] * (uint32_t)map->strides[0];
 }
+
+/* Bytes from a row of a box to the next in shared memory: with a swizzle, a row has a whole span of
+ * it, and the copy engine leaves out the end of a shorter one (seen on an H200). */
+static inline uint32_t sim_tile_pitch(const sim_tiling *map)
+{
+    return map->swizzle != 0 ? (map->swizzle + 1) * 16 : sim_tile_row_bytes(map);
+}
 sim_tile_row sim_tile_row_at(const sim_tiling *map, const int32_t *coordinates, uint32_t row);
 
 /* Where a chunk of 16 bytes of shared memory is after the swizzle. */

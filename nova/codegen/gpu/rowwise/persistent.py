@@ -54,7 +54,12 @@ class PersistentRows(RowwiseCode):
             Elements(operand.nest, flat, {})
             for operand, flat in zip(plan.prefetched, buffers, strict=True)
         ]
-        self._copy_row(pipeline, operands, self.first_row)
+        if isinstance(plan.rows, int):
+            self._copy_row(pipeline, operands, self.first_row)
+        else:
+            # The launch of some sizes has more clusters than rows.
+            with when(is_less(self.first_row, index(plan.rows))):
+                self._copy_row(pipeline, operands, self.first_row)
         cluster_barrier()  # the others have initialized their barriers
         step, zero = index(plan.clusters), word(0)
         rows = scf.ForOp(self.first_row, index(plan.rows), step, [zero])
