@@ -53,7 +53,7 @@ def train_both(
 ) -> None:
     """Train a model with symbolic and one with static sizes on the same batches."""
     steps, models = [], []
-    for axes in (dynamic, None):
+    for axes in (dynamic, False):
         nn.manual_seed(0)
         model = make()
         optimizer = optim.SGD(model.parameters(), 0.01)
