@@ -289,8 +289,8 @@ KNOBS: dict[str, Knob] = {
              "one resident kernel; see persistent-kernels.md."),
         Knob("device_overlap", _one_of(*DEVICE_OVERLAP), "auto", "auto",
              "What the launches of programs that are loaded for a device do concurrently: "
-             "independent ones run in branches, and each starts before the one before it ends "
-             "(dependent); one of the two; or neither (off); see devices.md."),
+             "independent ones run in branches (auto), or each starts before the one before it "
+             "ends (dependent, experimental), or nothing (off); see devices.md."),
         Knob("gpu_attention", ATTENTION, "auto", "auto",
              "The attention of 16-bit floats on Hopper GPUs: warpgroup matmuls or mma.sync."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",

@@ -190,9 +190,8 @@ static nova_status symbolic_check_bound(const nova_symbolic *symbolic, nova_erro
     while (dim < count && dims[dim] >= 0)
         dim++;
     free(dims);
-    return dim == count
-               ? NOVA_OK
-               : REFUSE(error, "symbolic-dim", "no axis of an argument tells dim %u", dim);
+    return dim == count ? NOVA_OK
+                        : REFUSE(error, "symbolic-dim", "no axis of an argument tells dim %u", dim);
 }
 
 nova_status nova_symbolic_check(const void *block, size_t size, nova_symbolic *symbolic,

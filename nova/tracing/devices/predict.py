@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from nova import knobs
 from nova.artifact.tables import KernelSpec, Tables
 from nova.artifact.task_plan import plan_device_tasks
 from nova.tracing.device_run import DeviceRun, Span
@@ -148,12 +149,7 @@ def predict(tables: Tables, model: DeviceModel, program: str = "program") -> Dev
             before.add(number - 1)
         above = before.union(*(ancestors[i] for i in before))
         direct = before - set().union(*(ancestors[i] for i in before))
-        dependent = (
-            model.has_dependent_launches
-            and len(direct) == 1
-            and kernel.device is not None
-            and kernel.device.dependent
-        )
+        dependent = len(direct) == 1 and _is_dependent(kernel, model)
         gap = model.dependent_boundary if dependent else model.boundary
         start = max((ends[i] + gap for i in direct), default=0.0)
         duration, bound = times[number]
@@ -179,9 +175,15 @@ def predicted_spans(spans: tuple[Span, ...], model: DeviceModel) -> tuple[Span, 
         duration, _ = launch_ns(kernel, model)
         start = max(span.start, now)
         timed.append(replace(span, start=round(start), end=round(start + duration)))
-        is_dependent = kernel.device is not None and kernel.device.dependent
-        now = start + duration + (model.dependent_boundary if is_dependent else model.boundary)
+        boundary = model.dependent_boundary if _is_dependent(kernel, model) else model.boundary
+        now = start + duration + boundary
     return tuple(sorted(timed, key=lambda span: (span.start, span.end)))
+
+
+def _is_dependent(kernel: KernelSpec, model: DeviceModel) -> bool:
+    """Whether a kernel starts before the launch before it ends, where the knob allows that."""
+    is_able = kernel.device is not None and kernel.device.dependent
+    return is_able and model.has_dependent_launches and knobs.device_overlap == "dependent"
 
 
 def _dependences(tables: Tables) -> list[list[int]] | None:

@@ -62,12 +62,14 @@ def test_few_blocks_take_longer_than_many(program: Any) -> None:
 
 def test_dependent_launches_are_nearer(program: Any) -> None:
     tables = program._executable.tables
-    on, off = (
-        predict(tables, replace(H200, dependent_boundary=boundary)) for boundary in (250.0, 600.0)
-    )
+    with nova.knobs.override(device_overlap="dependent"):
+        on = predict(tables, H200)
+    off = predict(tables, H200)
     assert sum(item.dependent for item in on.launches) == len(on.launches) - 1
     assert not any(item.dependent for item in off.launches)
-    assert off.device_ns - on.device_ns == pytest.approx(350 * (len(on.launches) - 1))
+    assert off.device_ns - on.device_ns == pytest.approx(
+        (H200.boundary - H200.dependent_boundary) * (len(on.launches) - 1)
+    )
 
 
 def test_long_independent_launches_overlap(program: Any) -> None:

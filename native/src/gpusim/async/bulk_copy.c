@@ -95,8 +95,7 @@ static int bulk_check_alignment(sim_bulk *copy)
 {
     copy->region = copy->bytes;
     if (copy->at->flags & COPY_TENSOR && copy->map.swizzle != 0)
-        copy->region =
-            (sim_tile_rows(&copy->map) * sim_tile_pitch(&copy->map) + 127) / 128 * 128;
+        copy->region = (sim_tile_rows(&copy->map) * sim_tile_pitch(&copy->map) + 127) / 128 * 128;
     uint32_t shared = copy->at->flags & COPY_TENSOR ? 128 : 16;
     int writes = bulk_is_load(copy);
     if (copy->shared % shared != 0)
