@@ -83,7 +83,7 @@ HERE = "the line of the lambda"
 # (class, what is done wrong, what the message has, where it points)
 FOREIGN = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
 
-MYSTERY = 'custom_call {call_target_name = "mystery"}'
+FOREIGN_CALL = 'custom_call {call_target_name = "mystery"}'
 MISTAKES = [
     (errors.ShapeError, lambda: tensor() + np.ones(4), r"add: .*\(2, 3\).*\(4,\)", HERE),
     (errors.ShapeError, lambda: nova.split(tensor(), 4), "split: axis 0 of size 2", HERE),
@@ -138,7 +138,7 @@ MISTAKES = [
     (errors.MLIRSyntaxError, lambda: parse("func.func @f(\n"), "expected", "m.mlir:1:14"),
     (errors.ImportedProgramError, lambda: nova.translate("gone.mlir"), "cannot read", "gone.mlir"),
     (errors.ImportedProgramError, lambda: imported("<2xi4>", "abs"), "%arg0|'arg0'", "<text>:1:"),
-    (errors.UnsupportedOpError, lambda: imported("<2xf32>", MYSTERY), "@mystery", "<text>:2:"),
+    (errors.UnsupportedOpError, lambda: imported("<2xf32>", FOREIGN_CALL), "@mystery", "<text>:2:"),
     (errors.EntryError, lambda: imported("<2xf32>", "abs", entry="f"), "it has @main", "<text>"),
     (errors.PassError, lambda: bufferize(FAILING_MODULE), "one-shot-bufferize", ":2:8"),
     (errors.PipelineError, lambda: run_pipeline(parse(""), [UpstreamPass("csee")]), "csee", None),
