@@ -163,7 +163,9 @@ def _table(main: Any, inference: Inference, avoided: Collection[int]) -> SizeTab
     sizes = [n for shape in shapes for n in shape] + inference.computed
     # A size that is never positive is written as the negative of a size.
     positive = [-v if bounds(v)[1] <= 0 else v for v in sizes if isinstance(v, SizeExpr)]
-    expressions = {size: size for size in positive if not is_product(size)}
+    expressions = {
+        size: size for size in positive if isinstance(size, SizeExpr) and not is_product(size)
+    }
     for size in expressions:
         choice = next(find_choices(size), None)
         if choice is not None:
