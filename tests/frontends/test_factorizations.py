@@ -39,6 +39,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
 }
 
 
+SIGNS_ARE_FREE = ("eigh", "svd", "qr", "qr of wide matrices")
+"""Each vector may be multiplied by -1."""
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_factorizations_are_those_of_jax(name: str) -> None:
     function, arguments = PROGRAMS[name]
@@ -47,7 +51,9 @@ def test_factorizations_are_those_of_jax(name: str) -> None:
     for result, want in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):
         result, want = np.asarray(result), np.asarray(want)
         assert result.dtype == want.dtype
-        np.testing.assert_allclose(abs(result), abs(want), rtol=2e-3, atol=2e-3)
+        if name in SIGNS_ARE_FREE:
+            result, want = abs(result), abs(want)
+        np.testing.assert_allclose(result, want, rtol=2e-3, atol=2e-3)
 
 
 def test_a_matrix_that_is_not_positive_definite_gives_nan() -> None:
