@@ -196,7 +196,7 @@ def persistent_launches(module: ir.Module) -> list[Launch]:
 
 def _refusal(what: str, op: Any) -> LoweringError:
     return LoweringError(
-        f"{what} in a program with launch='persistent'",
+        f"{what} cannot run in a program with launch='persistent'",
         where=place_of(op.location),
         hint="compile the program with launch='graph'",
     )

@@ -168,6 +168,7 @@ class LlamaModel(Decoder):
         else:
             self.head = Projection(weights.scope("lm_head"), sizes.width, sizes.vocabulary)
         self.width, self.longest, self.dtype = sizes.width, sizes.longest, self.embedding.dtype
+        self.vocabulary = sizes.vocabulary
 
     def caches(self, context: int) -> Caches:
         """Empty caches of one sequence."""

@@ -70,6 +70,12 @@ def from_pretrained(path: str | os.PathLike[str], *, precision: str | None = Non
     if folder.suffix == ".gguf":
         return _read_gguf(folder, target)
     source = folder / "config.json"
+    if not source.is_file():
+        raise PretrainedError(
+            f"{str(path)!r} is not a folder with a config.json",
+            where=str(user_location()),
+            hint="give a folder that save_pretrained wrote, or a .gguf file; nothing is downloaded",
+        )
     config = ModelConfig(read_json(source), str(source))
     build = ARCHITECTURES[_architecture(config)]
     if config.get("quantization_config") is not None:

@@ -201,6 +201,7 @@ def generate(
     `before` are inputs of the program before `tokens`.
     """
     context = program.signature.inputs[len(before)].shape[0]
+    _check_sampling(prompt, new, temperature, top_p)
     if not 0 < len(prompt) < context:
         raise AttributeValueError(
             f"a prompt has 1 to {context - 1} tokens, not {len(prompt)}",
@@ -212,6 +213,24 @@ def generate(
     sampling = np.float32(temperature), np.int64(top_k), np.float32(top_p), np.int64(seed)
     written, end = program.forward(*before, tokens, length, length + new, *sampling, np.int64(stop))
     return [int(t) for t in written[len(prompt) : int(end)]]
+
+
+def _check_sampling(prompt: Sequence[int], new: int, temperature: float, top_p: float) -> None:
+    """Refuse what the program would clamp, cut or round."""
+    array = np.asarray(prompt)
+    wrong = None
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        wrong = f"the prompt is {type(prompt).__name__}, not a list of the numbers of tokens"
+    elif array.size and array.min() < 0:
+        wrong = f"the prompt has the token {array.min()}, and tokens are numbered from 0"
+    elif new < 1:
+        wrong = f"{new} new tokens, and a program writes one or more"
+    elif not 0 <= temperature < np.inf:
+        wrong = f"temperature {temperature}, which is 0 (the most likely token) or more"
+    elif not 0 < top_p <= 1:
+        wrong = f"top_p {top_p}, which is a probability above 0"
+    if wrong is not None:
+        raise AttributeValueError(wrong, where=str(user_location()))
 
 
 def choose_context(needed: int, longest: int) -> int:
@@ -230,6 +249,7 @@ class Decoder(Module):
 
     width: int
     longest: int
+    vocabulary: int
     dtype: DType
 
     def caches(self, context: int) -> Caches:
@@ -261,6 +281,13 @@ class Decoder(Module):
 
         One program is compiled for each context, by default the power of two that has room.
         """
+        unknown = [token for token in prompt if isinstance(token, int) and token >= self.vocabulary]
+        if unknown:
+            raise AttributeValueError(
+                f"the prompt has token {unknown[0]}, and the vocabulary {self.vocabulary} tokens",
+                where=str(user_location()),
+                hint="use the tokenizer of the model",
+            )
         needed = len(prompt) + new
         size = choose_context(needed, self.longest) if context is None else context
         programs: dict[int, Compiled] = vars(self).setdefault("_programs", {})

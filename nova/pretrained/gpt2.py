@@ -69,6 +69,7 @@ class GPT2Model(Decoder):
         vocabulary, eps = config.size("vocab_size"), config.number("layer_norm_epsilon", 1e-5)
         # The files of OpenAI's models have no prefix.
         inner = weights if "wte.weight" in weights else weights.scope("transformer")
+        self.vocabulary = vocabulary
         self.embedding = inner.parameter("wte.weight", (vocabulary, self.width))
         self.positions = inner.parameter("wpe.weight", (self.longest, self.width))
         self.layers = ModuleList(

@@ -208,11 +208,12 @@ MISTAKES = [
     (
         OP,
         op(
-            '"stablehlo.cholesky"(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>',
+            '"stablehlo.custom_call"(%x) {call_target_name = "mystery"} '
+            ": (tensor<2x2xf32>) -> tensor<2x2xf32>",
             arguments="%x: tensor<2x2xf32>",
             result="tensor<2x2xf32>",
         ),
-        "stablehlo.cholesky",
+        "stablehlo.custom_call @mystery",
         ":2:8",
     ),
     (

@@ -118,6 +118,11 @@ def settings_of(
             f"cubins are code for devices, and there is none for {', '.join(targets)}",
             hint="give a target such as cuda:sm_90a",
         )
+    if launch == "persistent" and not any(target.is_device for target in parsed.values()):
+        raise TargetError(
+            f"launch='persistent' is for devices, and there is none in {', '.join(targets)}",
+            hint="give a target such as cuda:sm_90a, or leave launch out",
+        )
     settings = [
         current_settings(name, fast_math, tune=tune, cubin=cubin, launch=launch) for name in targets
     ]

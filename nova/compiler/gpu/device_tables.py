@@ -56,7 +56,7 @@ def read_device_tables(
     if launch == "persistent":
         if host is not None:
             raise LoweringError(
-                "kernels that run on the host in a program with launch='persistent'",
+                "kernels on the host cannot run in a program with launch='persistent'",
                 hint="compile the program with launch='graph'",
             )
         program = read_device_tables(module)

@@ -178,7 +178,7 @@ def _synchronizes(text: str) -> bool:
 
 def _not_a_task(op: Any, what: str) -> LoweringError:
     return LoweringError(
-        f"{what} in a kernel of a program with launch='persistent'",
+        f"{what} cannot be in a kernel of a program with launch='persistent'",
         where=place_of(op.location),
         hint="compile the program with launch='graph'",
     )

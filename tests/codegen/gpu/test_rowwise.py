@@ -41,7 +41,7 @@ def test_softmax_is_one_launch_that_reads_and_writes_once(shape, launch):
     program = check(nova.softmax, _array(*shape))
     assert _launches(program) == [launch]
     vectors = -(-shape[-1] // (launch[1] if shape[-1] % 4 else 4 * launch[1]))
-    loads = "ld.global.nc.b32" if shape[-1] % 4 else "ld.global.nc.v4.b32"
+    loads = "ld.global.b32" if shape[-1] % 4 else "ld.global.v4.b32"
     assert _count(program, loads) == max(1, vectors) and "st.local" not in program.ptx
 
 

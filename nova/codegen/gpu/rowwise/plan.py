@@ -234,7 +234,7 @@ def _pipelined(
             per_thread,
             1,
             stored,
-            2,
+            2 if phase is None else 1,  # rows that are not aligned need more registers
             cluster,
             operands,
             phase,
