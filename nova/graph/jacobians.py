@@ -32,7 +32,8 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
     traced = _Traced(function, primals)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
-        return traced.arguments(traced.pulled(traced.like_result(cotangent)))
+        pulled = traced.pulled(traced.like_result(cotangent))
+        return traced.arguments(_packed(pulled, traced.operands))
 
     return traced.result, pullback
 
@@ -50,7 +51,8 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callabl
     traced = _Traced(function, primals)
 
     def push(*tangents: Any) -> Any:
-        return unflatten(traced.structure, traced.pushed(traced.like_arguments(tangents)))
+        pushed = traced.pushed(traced.like_arguments(tangents))
+        return unflatten(traced.structure, _packed(pushed, traced.results))
 
     return traced.result, push
 
@@ -59,14 +61,18 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callabl
 def jacrev(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """The Jacobian by reverse mode: of each result with respect to each selected argument.
 
-    Its shape is that of the result, then that of the argument. Better for few results.
+    Its shape is that of the result, then that of the argument. Better for few results. Of a complex
+    result f is taken as holomorphic, and this is f'; of a real one it is d/d(re) + i d/d(im).
     """
     return _jacobian(function, argnums, jacrev, _by_rows)
 
 
 @user_facing
 def jacfwd(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
-    """The Jacobian by forward mode; see `jacrev`. Better for few arguments."""
+    """The Jacobian by forward mode; see `jacrev`. Better for few arguments.
+
+    With respect to a complex argument f is taken as holomorphic, and this is f'.
+    """
     return _jacobian(function, argnums, jacfwd, _by_columns)
 
 
@@ -80,23 +86,28 @@ def hessian(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) ->
 
 
 class _Traced:
-    """A function applied to its primals: leaves of the arguments and of the results."""
+    """A function applied to its primals: leaves of the arguments and of the results.
+
+    `sources` and `outputs` are their real tensors: a complex leaf is its two parts.
+    """
 
     def __init__(self, function: Callable[..., Any], primals: Sequence[Any]):
         nested = [flatten(primal) for primal in primals]
         self.argument_structures = [structure for _, structure in nested]
         # New tensors: an argument that occurs twice has two gradients.
         groups = [[_alias(as_tensor(leaf)) for leaf in leaves] for leaves, _ in nested]
-        self.sources = [source for group in groups for source in group]
-        for source in self.sources:
-            require_float(source, "a tensor differentiated against")
+        self.operands = [operand for group in groups for operand in group]
+        for operand in self.operands:
+            require_float(operand, "a tensor differentiated against")
+        self.sources = _parts(self.operands)
         self.counts = [len(group) for group in groups]
         args = [unflatten(s, g) for (_, s), g in zip(nested, groups, strict=True)]
         self.result = function(*args)
         results, self.structure = flatten(self.result)
-        self.outputs = [as_tensor(result) for result in results]
-        for output in self.outputs:
+        self.results = [as_tensor(result) for result in results]
+        for output in self.results:
             require_float(output, "the differentiated output")
+        self.outputs = _parts(self.results)
 
     def pulled(self, cotangents: Sequence[Tensor]) -> list[Tensor]:
         """The gradient of each source: the sum over the outputs."""
@@ -129,7 +140,8 @@ class _Traced:
 
     def like_result(self, cotangent: Any) -> list[Tensor]:
         leaves, structure = flatten(cotangent)
-        return _checked(leaves, structure, self.outputs, self.structure, "cotangent", "result")
+        values = _checked(leaves, structure, self.results, self.structure, "cotangent", "result")
+        return _parts(values)
 
     def like_arguments(self, tangents: Sequence[Any]) -> list[Tensor]:
         if len(tangents) != len(self.argument_structures):
@@ -139,12 +151,31 @@ class _Traced:
             )
         leaves, structure = flatten(tuple(tangents))
         own = TreeDef("tuple", tuple(self.argument_structures))
-        return _checked(leaves, structure, self.sources, own, "tangent", "argument")
+        return _parts(_checked(leaves, structure, self.operands, own, "tangent", "argument"))
 
 
 def _alias(x: Tensor) -> Tensor:
-    """A node of its own with the value of x."""
+    """A node of its own with the value of x; for a complex x, a pair of such nodes."""
+    if x.dtype.is_complex:
+        return F.complex(_alias(F.real(x)), _alias(F.imag(x)))
     return make_node(OPS["reshape"], (x,), {"shape": x.shape}, x.type)
+
+
+def _parts(leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Real tensors: each real leaf, and both parts of each complex one."""
+    return [
+        part
+        for leaf in leaves
+        for part in ((F.real(leaf), F.imag(leaf)) if leaf.dtype.is_complex else (leaf,))
+    ]
+
+
+def _packed(parts: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+    """The inverse of `_parts`, for leaves of the types of `like`."""
+    real = iter(parts)
+    return [
+        F.complex(next(real), next(real)) if leaf.dtype.is_complex else next(real) for leaf in like
+    ]
 
 
 def _checked(
@@ -213,38 +244,60 @@ def _basis(like: Tensor) -> Tensor:
     return F.cast(F.reshape(places, (count, *like.shape)), dtype=like.dtype)
 
 
-def _empty_block(output: Tensor, source: Tensor) -> Tensor:
-    """The derivative of an output, or with respect to a source, without elements."""
-    return F.full(shape=(*output.shape, *source.shape), value=0, dtype=source.dtype)
+def _empty_block(result: Tensor, operand: Tensor) -> Tensor:
+    """The derivative of a result, or with respect to an operand, without elements."""
+    dtype = (result if result.dtype.is_complex else operand).dtype
+    return F.full(shape=(*result.shape, *operand.shape), value=0, dtype=dtype)
+
+
+def _require_complex(leaves: Sequence[Tensor], name: str, of: str, other: str) -> None:
+    """GradientError for a real leaf: the block would have half of the derivatives."""
+    for leaf in leaves:
+        if not leaf.dtype.is_complex:
+            raise GradientError(
+                f"{name} of complex numbers with a real {of}, {leaf.type}",
+                where=str(user_location()),
+                hint=f"take {other} instead, or nova.view_as_real of the complex tensor",
+            )
 
 
 def _by_rows(traced: _Traced) -> list[list[Tensor]]:
-    """For each output, its derivative with respect to each source."""
+    """For each result, its derivative with respect to each operand."""
     rows = []
-    for output in traced.outputs:
-        if known_equal(output.size, 0):
-            rows.append([_empty_block(output, source) for source in traced.sources])
+    for result in traced.results:
+        if result.dtype.is_complex:
+            _require_complex(traced.operands, "jacrev", "argument", "jacfwd")
+        if known_equal(result.size, 0):
+            rows.append([_empty_block(result, operand) for operand in traced.operands])
             continue
+        output = _parts([result])[0]  # the imaginary part of a cotangent is 0
         seed = Tensor(output.type)
         pulled = gradients(output, traced.sources, seed)
         batch = batched_graph(pulled, {id(seed): _basis(output)}, prod(output.shape))
-        rows.append([F.reshape(b, (*output.shape, *b.shape[1:])) for b in batch])
+        blocks = [F.reshape(b, (*output.shape, *b.shape[1:])) for b in batch]
+        row = _packed(blocks, traced.operands)
+        # A holomorphic function pulls 1 back to the conjugate of its derivative.
+        rows.append([F.conj(b) for b in row] if result.dtype.is_complex else row)
     return rows
 
 
 def _by_columns(traced: _Traced) -> list[list[Tensor]]:
+    """For each result, its derivative with respect to each operand."""
     columns = []
-    for i, source in enumerate(traced.sources):
-        if known_equal(source.size, 0):
-            columns.append([_empty_block(output, source) for output in traced.outputs])
+    for operand in traced.operands:
+        if operand.dtype.is_complex:
+            _require_complex(traced.results, "jacfwd", "result", "jacrev")
+        if known_equal(operand.size, 0):
+            columns.append([_empty_block(result, operand) for result in traced.results])
             continue
+        source = _parts([operand])[0]  # the imaginary part of a tangent is 0
+        seed = Tensor(source.type)
         tangents = [
-            Tensor(s.type) if s is source else F.full(shape=s.shape, value=0, dtype=s.dtype)
+            seed if s is source else F.full(shape=s.shape, value=0, dtype=s.dtype)
             for s in traced.sources
         ]
         pushed = traced.pushed(tangents)
-        batch = batched_graph(pushed, {id(tangents[i]): _basis(source)}, prod(source.shape))
-        columns.append(
-            [F.reshape(F.moveaxis(b, 0, -1), (*b.shape[1:], *source.shape)) for b in batch]
-        )
+        batch = batched_graph(pushed, {id(seed): _basis(source)}, prod(source.shape))
+        blocks = [F.reshape(F.moveaxis(b, 0, -1), (*b.shape[1:], *source.shape)) for b in batch]
+        columns.append(_packed(blocks, traced.results))
     return [list(row) for row in zip(*columns, strict=True)]

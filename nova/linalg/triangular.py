@@ -46,7 +46,7 @@ def _substitute(a: Any, b: Any, is_upper: bool, unit: bool) -> Any:
         return b
     if is_upper:
         return F.flip(_substitute(F.flip(a, (1, 2)), F.flip(b, 1), False, unit), 1)
-    triangle = F.tril(a)
+    triangle = F.tril(a, k=-1 if unit else 0)
 
     def step(i: Any, x: Any) -> Any:
         factors = row(triangle, i)

@@ -35,6 +35,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "qr of wide matrices": (jnp.linalg.qr, (WIDE,)),
     "eigh": (lambda a: tuple(jnp.linalg.eigh(a)), (SPD,)),
     "svd": (lambda a: tuple(jnp.linalg.svd(a, full_matrices=False)), (TALL,)),
+    "singular values": (lambda a: jnp.linalg.svd(a, compute_uv=False), (TALL,)),
+    "singular values of wide matrices": (lambda a: jnp.linalg.svd(a, compute_uv=False), (WIDE,)),
     "gradient": (jax.grad(lambda a: jnp.linalg.slogdet(a)[1].sum()), (SPD,)),
 }
 

@@ -376,3 +376,22 @@ def test_gradients_at_edges() -> None:
     actual = nova.jit(nova.grad(lambda x: (linalg.eigvalsh(x) ** 2).sum()))(a)
     np.testing.assert_allclose(actual, 2 * a, rtol=1e-9)
     assert not nova.jit(nova.grad(linalg.matrix_norm))(np.zeros((2, 2))).any()
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_unit_diagonal_is_not_read(upper: bool) -> None:
+    a, b = draw(4, 4), draw(4, 2)
+    np.fill_diagonal(a, np.nan)
+    x, y = (torch.tensor(v, requires_grad=True) for v in (a, b))
+    expected = torch.linalg.solve_triangular(x, y, upper=upper, unitriangular=True)
+    expected.sum().backward()
+
+    def solve(a: Any, b: Any) -> Any:
+        return linalg.solve_triangular(a, b, upper=upper, unitriangular=True)
+
+    operands = tuple(nova.tensor(v, dtype="f64") for v in (a, b))
+    np.testing.assert_allclose(solve(*operands).numpy(), expected.detach().numpy(), rtol=1e-9)
+    gradients = nova.grad(lambda a, b: solve(a, b).sum(), argnums=(0, 1))(*operands)
+    for gradient, leaf in zip(gradients, (x, y), strict=True):
+        assert leaf.grad is not None
+        np.testing.assert_allclose(gradient.numpy(), leaf.grad.numpy(), rtol=1e-9, atol=1e-12)

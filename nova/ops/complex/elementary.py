@@ -10,6 +10,7 @@ from collections.abc import Callable
 from math import log, pi
 from typing import Any
 
+from nova.core.dtypes import complex_of, dtype, promote_all, real_of
 from nova.ops.complex.parts import (
     Pair,
     add,
@@ -59,13 +60,14 @@ def log1p(F: Any, x: Pair) -> Pair:
 def sqrt(F: Any, x: Pair) -> Pair:
     """The root with a non-negative real part; its sum of like signs cancels nothing."""
     re, im = x
-    size = F.mul(F.add(magnitude(F, x), F.abs(re)), 0.5)
+    is_right, sign = F.ge(re, 0), F.copysign(1.0, F.detach(im))
+    # Absolute values with a one-sided derivative at 0: that of `abs` is 0 there.
+    width, height = F.where(is_right, re, F.neg(re)), F.mul(im, sign)
+    size = F.mul(F.add(magnitude(F, x), width), 0.5)
     is_zero = F.eq(size, 0)
     large = F.sqrt(F.where(is_zero, 1.0, size))
-    small = F.div(F.mul(F.abs(im), 0.5), large)
+    small = F.where(is_zero, 0.0, F.div(F.mul(height, 0.5), large))
     large = F.where(is_zero, 0.0, large)
-    is_right = F.ge(re, 0)
-    sign = F.copysign(1.0, F.detach(im))
     return F.where(is_right, large, small), F.mul(F.where(is_right, small, large), sign)
 
 
@@ -101,8 +103,11 @@ def tanh(F: Any, x: Pair) -> Pair:
 
 
 def asinh(F: Any, x: Pair) -> Pair:
-    """log(x + sqrt(1 + x^2)) of the half plane with a non-negative real part; it is odd."""
-    sign = F.where(F.lt(x[0], 0), -1.0, 1.0)
+    """log(x + sqrt(1 + x^2)) of the half plane with a non-negative real part; it is odd.
+
+    A real part of -0 is negative: on that side of the cut the sum would cancel.
+    """
+    sign = F.copysign(1.0, F.detach(x[0]))
     a, b = F.mul(x[0], sign), F.mul(x[1], sign)
     # sqrt(1 + ix) sqrt(1 - ix) has the right branch cuts, and x^2 might overflow.
     root = multiply(F, sqrt(F, (F.sub(1.0, b), a)), sqrt(F, (F.add(1.0, b), F.neg(a))))
@@ -184,9 +189,10 @@ UNARY: dict[str, Callable[[Any, Pair], Pair]] = {
 
 def power(F: Any, x: Any, y: Any) -> Any:
     """x ** y: products for small whole numbers, else exp(y log(x)); 0 ** y is 0, or 1 for y = 0."""
-    if isinstance(y, int | float) and y == int(y) and abs(y) <= _MOST_FACTORS:
+    if isinstance(y, int | float) and abs(y) <= _MOST_FACTORS and y == int(y):
         result = _whole_power(F, split_all(F, x), abs(int(y)))
         return pack(F, divide(F, (1.0, None), result) if y < 0 else result)
+    x, y = _promoted(F, x, y)
     base, exponent = split_all(F, x), split(F, y)
     is_zero = F.logical_and(F.eq(base[0], 0), F.eq(base[1], 0))
     safe = (F.where(is_zero, 1.0, base[0]), base[1])
@@ -194,6 +200,19 @@ def power(F: Any, x: Any, y: Any) -> Any:
     is_unit = F.eq(y, 0)
     at_zero = F.cast(is_unit, dtype=re.dtype) if hasattr(is_unit, "dtype") else float(is_unit)
     return F.complex(F.where(is_zero, at_zero, re), F.where(is_zero, 0.0, im))
+
+
+def _promoted(F: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """The base as a tensor of the result's type, the exponent with parts of that precision.
+
+    The logarithm of the base has the precision of the result. Python numbers are weak.
+    """
+    types = [dtype(v.dtype) for v in (x, y) if hasattr(v, "dtype")]
+    target = complex_of(promote_all(types))
+    base = F.cast(x, dtype=target) if hasattr(x, "dtype") else F.full((), x, dtype=target)
+    if hasattr(y, "dtype"):
+        y = F.cast(y, dtype=target if is_complex(y) else real_of(target))
+    return base, y
 
 
 def _complete(F: Any, x: Pair) -> Pair:

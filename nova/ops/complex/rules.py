@@ -63,7 +63,11 @@ def _pad(F: Any, x: Any, low: Any, high: Any, value: Any) -> Any:
 
 
 def _where(F: Any, cond: Any, x: Any, y: Any) -> Any:
-    cond = _nonzero(F, cond)
+    if is_complex(cond):
+        raise DTypeError(
+            "where: the condition is complex, not bool",
+            hint="compare it first: nova.where(cond != 0, x, y)",
+        )
     pairs = zip(split_all(F, x), split_all(F, y), strict=True)
     return F.complex(*(F.where(cond, a, b) for a, b in pairs))
 

@@ -27,6 +27,9 @@ def _nan_to_num(
     F: Any, x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
     x = as_tensor(F, x)
+    if x.dtype.is_complex:
+        parts = (F.real(x), F.imag(x))
+        return F.complex(*(_nan_to_num(F, part, nan, posinf, neginf) for part in parts))
     if not x.dtype.is_float:
         return x
     top = float(_largest(x.dtype)) if posinf is None else number("nan_to_num", "posinf", posinf)

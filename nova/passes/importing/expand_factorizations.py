@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from nova import linalg
+from nova.core.dtypes import TensorType
 from nova.core.records import record
 from nova.graph.control.functions import fori_loop
 from nova.ir.bindings import ir
@@ -73,6 +74,9 @@ def _function(op: Any) -> Callable[..., Sequence[Any]] | None:
     options = {name: chr(config[name].value) for name in _OPTIONS if name in config}
     if routine[1:] == "gesdd" and options["mode"] not in "ASN":
         return None
+    if routine[1:] == "gesdd" and options["mode"] == "N":
+        u, v = (nova_type(op.results[i].type) for i in (2, 3))
+        return lambda a: _singular_values(a, u, v)
     build = _ROUTINES.get(routine[1:])
     return None if build is None else lambda *tensors: build(options, *tensors)
 
@@ -174,6 +178,13 @@ def _orgqr(options: dict[str, str], vectors: Any, taus: Any) -> list[Any]:
 def _syevd(options: dict[str, str], a: Any) -> list[Any]:
     values, vectors = linalg.eigh(a, options["uplo"])
     return [vectors, values, _success(a)]
+
+
+def _singular_values(a: Any, u: TensorType, v: TensorType) -> list[Any]:
+    """gesdd of mode N: the factors have types and are not computed."""
+    _, s, _ = linalg.svd(a, full_matrices=False)
+    factors = (F.zeros(t.shape, dtype=t.dtype) for t in (u, v))
+    return [a, s, *factors, _success(a)]
 
 
 def _gesdd(options: dict[str, str], a: Any) -> list[Any]:
