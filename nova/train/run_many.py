@@ -6,7 +6,7 @@ step, and a native program for all of them. `TrainStep.run_many` calls these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from nova.core.dtypes import TensorType
 from nova.core.location import user_location
 from nova.core.pytree import flatten, unflatten
 from nova.errors import GraphError
+from nova.runtime.device_arrays import type_on_device
 
 _MOST = 8
 """Programs that a step keeps."""
@@ -27,11 +28,25 @@ def part_types(types: Sequence[TensorType]) -> tuple[int, list[TensorType]]:
     count = next(iter(lengths), None)
     if len(lengths) != 1 or not isinstance(count, int) or count < 1:
         raise GraphError(
-            f"run_many takes arrays with one part for each step, not {', '.join(map(str, types))}",
+            "run_many takes arrays with one part for each step, not "
+            f"{', '.join(map(str, types)) or 'none at all'}",
             where=str(user_location()),
             hint="stack the batches along a first axis, which has the same size in all arrays",
         )
     return count, [TensorType(type_.shape[1:], type_.dtype) for type_ in types]
+
+
+def each_part(arrays: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:
+    """The arrays of each step, for steps that run one by one."""
+    if any(type_on_device(array) is not None for array in arrays):
+        raise GraphError(
+            "run_many runs these steps one by one, and arrays on a device cannot be cut into parts",
+            where=str(user_location()),
+            hint='pass host arrays; or use launch="persistent", with two parts or more, each of a '
+            "multiple of 16 bytes",
+        )
+    for i in range(count):
+        yield tuple(array[i] for array in arrays)
 
 
 def stack_results(results: Sequence[Any]) -> Any:

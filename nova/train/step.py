@@ -57,7 +57,7 @@ from nova.optim.schedules import AdjustableLR
 from nova.optim.several import as_optimizer
 from nova.runtime.device_arrays import type_on_device
 from nova.train.device_params import DeviceParams
-from nova.train.run_many import RepeatedPrograms, part_types, stack_results
+from nova.train.run_many import RepeatedPrograms, each_part, part_types, stack_results
 
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
 # The stride of seeds between runs: they stay far from each other for any number of random ops per
@@ -261,19 +261,19 @@ class TrainStep(Sealed):
     def run_many(self, *batches: Any) -> Any:
         """Run a step on each part of arrays along their first axis; returns the losses.
 
-        `step.run_many(xs, ys)` is `[step(x, y) for x, y in zip(xs, ys)]` as arrays, in one launch
-        with `launch="persistent"` (docs/persistent-kernels.md).
+        With `launch="persistent"` it is one launch (docs/persistent-kernels.md).
         """
         arrays = [self._narrowed(a) for a in batches]
         count, types = part_types([_type_of(a) for a in arrays])
         entry = self._entry(types)
         program = self._repeated.find(entry.compiled, count)
         if program is None:
-            return stack_results([self(*(a[i] for a in arrays)) for i in range(count)])
+            return stack_results([self(*parts) for parts in each_part(arrays, count)])
         self._bind(entry, generation[0], program)
-        result = self._run(arrays)
-        self._program = None  # the next call binds the program of one step
-        return result
+        try:
+            return self._run(arrays)
+        finally:
+            self._program = None  # the next call binds the program of one step
 
     def _with_aux(self, results: Any) -> tuple[Any, Any]:
         """The loss, and the auxiliary results as the loss function returns them."""

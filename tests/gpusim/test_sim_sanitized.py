@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import test_sim_async_faults
 import test_sim_clusters
+import test_sim_cooperative
 import test_sim_faults
 import test_sim_matrices
 import test_sim_memory
@@ -35,6 +36,7 @@ MODULES = (
     test_sim_matrices,
     test_sim_async_faults,
     test_sim_clusters,
+    test_sim_cooperative,
     test_sim_mutations,
 )
 
@@ -54,7 +56,7 @@ class Recorder:
 
     def sim_run(self, *arguments: Any) -> Any:
         code, operands, constants, sizes, ranges, params, grid, block, cluster = arguments[:9]
-        dynamic, most_steps, check_races, schedule = arguments[9:]
+        dynamic, most_steps, check_races, schedule, cooperative = arguments[9:]
         rows = np.frombuffer(ranges, RANGE)
         before = [ctypes.string_at(int(row["start"]), int(row["size"])) for row in rows]
         states = [
@@ -71,7 +73,7 @@ class Recorder:
             len(rows),
         ]
         numbers = [*sizes, *grid, *block, *cluster, dynamic, check_races, schedule, mode, line]
-        numbers += [*thread, 0]  # padded to 8 bytes
+        numbers += [*thread, cooperative]
         parts = [np.array(counts, "u8").tobytes() + np.array(numbers, "u4").tobytes()]
         parts += [np.array([most_steps, steps], "u8").tobytes()]
         parts += [_padded(bytes(part)) for part in (code, operands, constants, params)]

@@ -238,10 +238,16 @@ static nova_status persistent_choose(nova_device_run *r, persistent_binding **bi
         created->slots = malloc(persistent_slots_size(r->program));
         if (created->slots == NULL)
             return nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a run");
+        nova_status status = nova_device_take_inside(r->device, r->program->persistent->size,
+                                                     r->stream, &created->block, r->error);
+        if (status != NOVA_OK) {
+            free(created->slots);
+            created->slots = NULL;
+            return status;
+        }
         state->binding_count++;
         *binding = created;
-        return nova_device_take_inside(r->device, r->program->persistent->size, r->stream,
-                                       &created->block, r->error);
+        return NOVA_OK;
     }
     *binding = &state->bindings[0];
     for (uint32_t i = 1; i < state->binding_count; i++)

@@ -17,7 +17,7 @@ enum { THREADS = 4, ROUNDS = 64 };
 typedef struct {
     uint64_t code, operands, constants, params, ranges; /* numbers of records, bytes or ranges */
     uint32_t sizes[4], grid[3], block[3], cluster[3], dynamic, check_races, schedule;
-    uint32_t kind, line, thread[3];
+    uint32_t kind, line, thread[3], is_cooperative;
     uint64_t most_steps, steps;
 } header;
 
@@ -93,6 +93,7 @@ static void replay(reader *r)
     memcpy(launch.block, h->block, sizeof launch.block);
     memcpy(launch.cluster, h->cluster, sizeof launch.cluster);
     launch.schedule = h->schedule;
+    launch.is_cooperative = (uint8_t)h->is_cooperative;
     sim_fault fault;
     int failed = nova_sim_run(&kernel, &launch, &fault);
     CHECK(failed == (h->kind != FAULT_NONE) && fault.kind == h->kind && fault.line == h->line);

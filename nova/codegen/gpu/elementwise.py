@@ -290,9 +290,12 @@ class ElementwiseCode:
 def _keeps_others(elements: Elements, operand: int) -> bool:
     """Whether an op in place selects between a new value and the old one of each element.
 
-    So does an update of a slice: elements that keep their value need no store, nor a load.
+    So does an update of a slice: elements that keep their value need no store, nor a load. The
+    value of a reduction is that of its last iteration: it is always stored.
     """
     generic = elements.generic
+    if not all(loop.parallel for loop in elements.nest.loops):
+        return False
     *_, ending = generic.block.operations
     value = _unrounded(ending.operands[operand - generic.num_inputs])
     select = defining_op(value, "arith.select")

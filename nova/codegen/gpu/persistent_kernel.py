@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nova.core.records import record
+from nova.ir.attributes import NVVM_MIN_BLOCKS
 
 PERSISTENT_KERNEL = "nova_persistent"
 """The symbol of the kernel; the runtime finds it by this name."""
@@ -46,7 +47,7 @@ def kernel_text(tasks: Sequence[Task]) -> str:
         **_INSTRUCTIONS,
         name=PERSISTENT_KERNEL,
         threads=TASK_THREADS,
-        min_blocks=_MIN_BLOCKS,
+        min_blocks=f"{NVVM_MIN_BLOCKS.name} = {_MIN_BLOCKS} : i32",
         cases="".join(_case_text(number, task) for number, task in enumerate(tasks)),
         targets=", ".join(f"{number}: ^case{number}" for number in range(len(tasks))),
         tasks="\n  ".join(declarations),
@@ -110,7 +111,7 @@ gpu.module @{name} {{
   llvm.func @{name}(%rows_: !llvm.ptr, %arguments_: !llvm.ptr, %waits_: !llvm.ptr,
                     %counters_: !llvm.ptr, %row_count_: i64, %steps_: i64)
       attributes {{gpu.kernel, nvvm.kernel, nvvm.maxntid = array<i32: {threads}, 1, 1>,
-                  nvvm.minctasm = {min_blocks} : i32}} {{
+                  {min_blocks}}} {{
       %c0 = llvm.mlir.constant(0 : i32) : i32
       %c1 = llvm.mlir.constant(1 : i32) : i32
       %c2 = llvm.mlir.constant(2 : i32) : i32

@@ -36,3 +36,20 @@ def test_what_is_computed_on_the_way_and_other_types():
     assert len(program.kernels) == 1 and "shfl.sync" in program.ptx
     check(lambda x: nova.argmin(x, axis=-1), _RANDOM.integers(-5, 5, (64, 300)))
     check(lambda x: nova.argmin(x, axis=-1), _RANDOM.integers(3, 255, (64, 300)).astype("u1"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((5, 5), 0), ((5, 5), 1), ((6, 5, 7), 1), ((70, 8, 33), 1)]
+)
+def test_short_axes_of_odd_sizes(shape: tuple[int, ...], axis: int) -> None:
+    data = np.random.default_rng(3).standard_normal(shape, np.float32)
+    x = nova.input(shape)
+    program = nova.compile(
+        [nova.argmax(x, axis), nova.argmin(x, axis)],
+        inputs=[x],
+        target="cuda:sm_90a",
+        run_mode="sim",
+    )
+    largest, smallest = program(data)
+    np.testing.assert_array_equal(largest, data.argmax(axis))
+    np.testing.assert_array_equal(smallest, data.argmin(axis))

@@ -146,6 +146,22 @@ def test_run_many_needs_parts(arrays: tuple[Any, ...]) -> None:
         make_step("graph").run_many(*arrays)
 
 
+def test_a_failed_run_many_leaves_the_step_as_it_was() -> None:
+    xs, ys = batches(3)
+    step = make_step("persistent", **DEVICE)
+    first = step(xs[0], ys[0])
+    with pytest.raises(nova.NovaError):
+        step.run_many(nova.to_device(xs, "sim:1"), ys)
+    assert step(xs[0], ys[0]).shape == first.shape == ()
+
+
+def test_device_arrays_are_not_cut_into_parts() -> None:
+    xs, ys = batches(1)
+    step = make_step("persistent", **DEVICE)
+    with pytest.raises(GraphError, match="cannot be cut into parts"):
+        step.run_many(nova.to_device(xs, "sim"), nova.to_device(ys, "sim"))
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
