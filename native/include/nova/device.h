@@ -105,8 +105,8 @@ typedef enum nova_device_loops {
 } nova_device_loops;
 
 /* What the launches of a program may do at the same time, from their second run on. Branches:
- * independent ones run concurrently where that is estimated to gain; this is `auto`. Dependent: each
- * starts before the one that it waits for has ended (programmatic dependent launch). */
+ * independent ones run concurrently where that is estimated to gain; this is `auto`. Dependent:
+ * each starts before the one that it waits for has ended (programmatic dependent launch). */
 typedef enum nova_device_overlap {
     NOVA_OVERLAP_AUTO = 0,
     NOVA_OVERLAP_DEPENDENT = 1,
