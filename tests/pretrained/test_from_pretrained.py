@@ -199,10 +199,20 @@ def test_weights_of_another_model(saved: Path, tmp_path: Path) -> None:
 def test_refused_calls(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(AttributeValueError, match="precision 'int8'"):
         nova.from_pretrained(saved, precision="int8")
-    with pytest.raises(ArtifactError, match="cannot read the file: No such file"):
+    with pytest.raises(PretrainedError, match="is not a folder with"):
         nova.from_pretrained(tmp_path)
     with pytest.raises(AttributeValueError, match="130, and the model has 128 positions"):
         nova.from_pretrained(saved).generate([1] * 100, 30)
+    for prompt, new, options in (
+        ([10**6], 2, {}),
+        ([-1], 2, {}),
+        ([1.5], 2, {}),
+        ([1], 0, {}),
+        ([1], 2, {"temperature": -1.0}),
+        ([1], 2, {"top_p": 2.0}),
+    ):
+        with pytest.raises(AttributeValueError):
+            nova.from_pretrained(saved).generate(prompt, new, **options)
     (tmp_path / "config.json").write_text('{"model_type": "llama", "model_type": "bert"}')
     with pytest.raises(ArtifactError, match="key 'model_type' occurs twice"):
         nova.from_pretrained(tmp_path)
