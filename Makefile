@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests run in this many processes.
 JOBS ?= 2
+# Each process starts with a run of neighbouring files, whose fixtures it builds once, and takes
+# tests from the others when it is through.
+WORKERS = -n $(JOBS) --dist worksteal
 # What Nova may use of the processor in tests: `make test CPU=x86_64-v3` is as on a machine with AVX2
 # only, `CPU=x86_64` as on one with SSE2 only.
 CPU ?= all
@@ -17,7 +20,7 @@ DEMO := $(VENV)/.demo-done
 BENCH := $(VENV)/.bench-done
 DOCS := $(VENV)/.docs-done
 
-.PHONY: setup demo test nightly test-gpu lint types bench bench-gpu docs clean
+.PHONY: setup demo test nightly test-persistent test-gpu lint types bench bench-gpu docs clean
 
 setup: $(SETUP)
 
@@ -36,7 +39,7 @@ $(SETUP): pyproject.toml $(NATIVE) | $(BIN)/python
 	touch $@ $(DEMO)
 
 $(DEMO): pyproject.toml $(NATIVE) | $(BIN)/python
-	@echo 'Installing into $(VENV): a minute or two the first time'
+	@echo 'Installing into $(VENV): some minutes the first time'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	touch $@
 
@@ -52,11 +55,20 @@ demo: $(DEMO)
 	$(BIN)/python examples/demo.py
 
 test: $(SETUP)
-	NOVA_CPU_LEVEL=$(CPU) $(BIN)/python -m pytest -n $(JOBS) -m 'not slow and not gpu'
+	NOVA_CPU_LEVEL=$(CPU) $(BIN)/python -m pytest $(WORKERS) -m 'not slow and not gpu'
 
 # `make nightly PART=3/8` runs the third of eight parts.
 nightly: $(SETUP)
-	NOVA_CPU_LEVEL=$(CPU) $(BIN)/python -m pytest -n $(JOBS) -m 'not gpu' $(if $(PART),--part $(PART))
+	NOVA_CPU_LEVEL=$(CPU) $(BIN)/python -m pytest $(WORKERS) -m 'not gpu' \
+		--hypothesis-profile nightly $(if $(PART),--part $(PART))
+	$(MAKE) test-persistent
+
+# The device suites again as tasks of one resident kernel, in three orders of blocks.
+test-persistent: $(SETUP)
+	for schedule in late early random; do \
+		$(BIN)/python -m pytest $(WORKERS) -m 'not gpu' --launch persistent \
+		--sim-schedule $$schedule $(if $(PART),--part $(PART)) \
+		$$($(BIN)/python tests/support/gpusim/persistent_runs.py) || exit 1; done
 
 # Where a GPU is: in one process, which has its memory to itself.
 test-gpu: $(SETUP)

@@ -2,7 +2,7 @@
 
 Each contender runs each workload in its own process, on one core (by its affinity) and on all. The
 processes of a workload import and compile concurrently; then one after the other is told to warm
-up, time calls for some time and give the least. Contenders take turns, and the least of the rounds
+up, time calls for some time and give the least. Contenders alternate, and the least of the rounds
 counts. The table has milliseconds, the speed-ups, and the ratio of Nova's time to that of the best
 peer.
 """

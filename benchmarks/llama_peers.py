@@ -60,7 +60,9 @@ def torch_step(
     import torch.nn.functional as tf
 
     def tensor(array: np.ndarray) -> Any:
-        return torch.from_numpy(array).to(device).to(torch.bfloat16)
+        if array.dtype == np.float32:
+            return torch.from_numpy(array).to(device).to(torch.bfloat16)
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(device)
 
     heads, keys, width = config.num_attention_heads, config.num_key_value_heads, config.head_dim
     layers = [[tensor(w) for w in layer] for layer in _layers(config, weights)]

@@ -1,14 +1,17 @@
 """Inference of torch models next to torch eager, inductor, onnxruntime and OpenVINO.
 
-In: ResNet-50, BERT-base and GPT-2 at 128 tokens, MobileNetV3 (large) and the encoder of
-Whisper-tiny, in f32, batch 1, random weights. `nova` is `torch.compile(backend="nova")`, which has
+In: ResNet-50 (also with batch 8), BERT-base and GPT-2 at 128 tokens, MobileNetV3 (large), the
+encoder of Whisper-tiny and an LSTM (hidden 512, 128 steps, batch 8), in f32, batch 1, random
+weights. `nova` is `torch.compile(backend="nova")`, which has
 the weights as arguments; `nova_frozen` is `nova.from_torch(...).compile(freeze=True)`, where they
 are constants. Out: milliseconds of a call for each, best and median of the rounds, and the better
 median of these two as a ratio to the best median of the others. All run in one process, in
 interleaved rounds: a busy machine slows all of them. Results are compared with eager's first. A
-peer that is not installed or that fails is left out, with the reason.
+peer that is not installed or that fails is left out, with the reason. With `--cpu-time` a call is
+measured by the processor time of all threads of the process: on a machine with other load that
+varies much less than the time on the clock, and with one thread both are the same otherwise.
 
-    python benchmarks/torch_speed.py --threads 1 [--only bert,gpt2] [--rounds 9]
+    python benchmarks/torch_speed.py --threads 1 [--only bert,gpt2] [--rounds 9] [--cpu-time]
 """
 
 from __future__ import annotations
@@ -18,13 +21,16 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from torch_zoo.vision import import_torchvision  # found from the path above
 
 Run = Callable[[], Any]
 PEERS = ("nova", "nova_frozen", "eager", "inductor", "onnxruntime", "openvino")
@@ -46,16 +52,27 @@ class _Hidden(torch.nn.Module):
         return getattr(self.model(x, return_dict=True), self.field)
 
 
-def _resnet50() -> tuple[Any, Any]:
-    import torchvision
+class Sequence(torch.nn.Module):
+    """An LSTM that returns its outputs only."""
 
-    return torchvision.models.resnet50(), torch.rand(1, 3, 224, 224)
+    def __init__(self, width: int):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(width, width, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.lstm(x)[0]
+
+
+def _resnet50(batch: int = 1) -> tuple[Any, Any]:
+    return import_torchvision().models.resnet50(), torch.rand(batch, 3, 224, 224)
 
 
 def _mobilenet() -> tuple[Any, Any]:
-    import torchvision
+    return import_torchvision().models.mobilenet_v3_large(), torch.rand(1, 3, 224, 224)
 
-    return torchvision.models.mobilenet_v3_large(), torch.rand(1, 3, 224, 224)
+
+def _lstm() -> tuple[Any, Any]:
+    return Sequence(512), torch.rand(8, 128, 512)
 
 
 def _bert() -> tuple[Any, Any]:
@@ -84,10 +101,12 @@ def _whisper() -> tuple[Any, Any]:
 
 MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "resnet50": _resnet50,
+    "resnet50_b8": lambda: _resnet50(8),
     "bert": _bert,
     "gpt2": _gpt2,
     "mobilenet_v3": _mobilenet,
     "whisper_tiny": _whisper,
+    "lstm": _lstm,
 }
 
 
@@ -127,18 +146,13 @@ def _openvino(model: Any, x: Any, threads: int, folder: Path) -> Run:
     return lambda: request.infer([feed])[0]
 
 
-def _frozen(model: Any, x: Any, threads: int) -> Run:
+def _frozen(model: Any, x: Any) -> Run:
     """A program with the weights as constants, as onnxruntime and OpenVINO have them."""
     import nova
 
     program = nova.from_torch(model, x).compile(freeze=True)
     array = x.numpy()
-
-    def run() -> Any:
-        with nova.knobs.override(threads=threads):
-            return program(array)
-
-    return run
+    return lambda: program(array)
 
 
 def make_run(peer: str, model: Any, x: Any, threads: int, folder: Path) -> Run:
@@ -148,7 +162,7 @@ def make_run(peer: str, model: Any, x: Any, threads: int, folder: Path) -> Run:
     if peer == "nova":
         return _compiled(model, x, "nova", {"threads": threads})
     if peer == "nova_frozen":
-        return _frozen(model, x, threads)
+        return _frozen(model, x)
     if peer == "inductor":
         return _compiled(model, x, "inductor", None)
     return {"onnxruntime": _onnxruntime, "openvino": _openvino}[peer](model, x, threads, folder)
@@ -157,28 +171,39 @@ def make_run(peer: str, model: Any, x: Any, threads: int, folder: Path) -> Run:
 # --- measurement ----------------------------------------------------------------------------------
 
 
-def measure(runs: dict[str, Run], rounds: int) -> dict[str, list[float]]:
+def measure(
+    runs: dict[str, Run], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """The milliseconds of a call in each round, interleaved."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             calls, begin = [], time.perf_counter()
             while not calls or time.perf_counter() - begin < _SECONDS:
-                start = time.perf_counter()
+                start = clock()
                 run()
-                calls.append(time.perf_counter() - start)
+                calls.append(clock() - start)
             times[name].append(min(calls) * 1e3)
     return times
 
 
-def compare(name: str, threads: int, rounds: int, peers: tuple[str, ...]) -> dict[str, Any]:
+def compare(
+    name: str,
+    threads: int,
+    rounds: int,
+    peers: tuple[str, ...],
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Any]:
     """The times of one model by peer, Nova's error, and the reasons of peers that are absent."""
     torch.manual_seed(0)
     model, x = MODELS[name]()
     model.eval()
     runs: dict[str, Run] = {}
     absent: dict[str, str] = {}
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+    import nova
+
+    threads_of_nova = nova.knobs.override(threads=threads)
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder, threads_of_nova:
         expected = model(x).numpy()
         for peer in peers:
             begin = time.perf_counter()
@@ -195,7 +220,7 @@ def compare(name: str, threads: int, rounds: int, peers: tuple[str, ...]) -> dic
             if difference > 1e-3:
                 absent[peer] = f"results differ from eager's by {difference:.1e}"
                 runs.pop(peer)
-        times = measure(runs, rounds)
+        times = measure(runs, rounds, clock)
     return {"model": name, "times": times, "absent": absent}
 
 
@@ -215,22 +240,36 @@ def row(result: dict[str, Any], peers: tuple[str, ...]) -> str:
     return f"| {result['model']} | {' | '.join(cells)} | {ratio} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def run_table(
+    description: str | None,
+    heading: str,
+    models: Iterable[str],
+    all_peers: Iterable[str],
+    rounds: int,
+    compare: Callable[..., dict[str, Any]],
+) -> None:
+    """The command line of a table: a row a model, a column a peer."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default=",".join(MODELS))
-    parser.add_argument("--peers", default=",".join(PEERS))
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", default=",".join(models))
+    parser.add_argument("--peers", default=",".join(all_peers))
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--cpu-time", action="store_true")
     options = parser.parse_args()
+    clock = time.process_time if options.cpu_time else time.perf_counter
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
     peers = tuple(options.peers.split(","))
-    print(f"| model | {' | '.join(peers)} | Nova / best |\n|{'---|' * (len(peers) + 2)}")
+    print(f"| {heading} | {' | '.join(peers)} | Nova / best |\n|{'---|' * (len(peers) + 2)}")
     for name in options.only.split(","):
-        result = compare(name, options.threads, options.rounds, peers)
+        result = compare(name, options.threads, options.rounds, peers, clock)
         print(row(result, peers), flush=True)
         for peer, reason in result["absent"].items():
             print(f"# {name} without {peer}: {reason}", file=sys.stderr)
+
+
+def main() -> None:
+    run_table(__doc__, "model", MODELS, PEERS, 9, compare)
 
 
 if __name__ == "__main__":

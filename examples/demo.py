@@ -75,7 +75,7 @@ def main(epochs: int = digits.EPOCHS) -> None:
         compiled = step.lower(images[: digits.BATCH], labels[: digits.BATCH])
         seconds = time.perf_counter() - started
     show_stages(compiled)
-    print(f"  compiled for {compiled.target} in {seconds:.2f} s, MLIR and LLVM loaded on the way")
+    print(f"  compiled for {compiled.target} in {seconds:.2f} s (MLIR and LLVM loaded)")
 
     print("\n2. Train: every run updates the parameters in place")
     history = train(step, batches, epochs)
@@ -84,7 +84,7 @@ def main(epochs: int = digits.EPOCHS) -> None:
 
     print("\n3. Read digits it has never seen")
     share = digits.accuracy(model, test_images, test_labels)
-    print(f"  {share:.1%} of {len(test_labels)} are read right")
+    print(f"  accuracy {share:.1%} on {len(test_labels)} test images")
 
     print("\n4. Save the trained model, load it again")
     image = nova.tensor(test_images, name="images")

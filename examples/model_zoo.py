@@ -1,6 +1,6 @@
 """Models written with the names that torch and Nova share.
 
-A residual network, inverted residuals with squeeze and excitation (MobileNetV3), a U-Net, a
+Residual networks, inverted residuals with squeeze and excitation (MobileNetV3), a U-Net, a
 variational autoencoder, a DCGAN and a vision transformer. Every class takes its layers from `nn`
 and its functions from `lib`, so that a test can run the same source with torch.
 
@@ -39,10 +39,39 @@ class ResidualBlock(nn.Module):
         return lib.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
 
 
-class ResNet(nn.Module):
-    """Stages of residual blocks; `(2, 2, 2, 2)` and a width of 64 is ResNet-18."""
+class Bottleneck(nn.Module):
+    """A convolution of 3 x 3 between two of 1 x 1, the last four times as wide, and a shortcut."""
 
-    def __init__(self, blocks: tuple[int, ...] = (2, 2, 2, 2), width: int = 64, classes: int = 10):
+    def __init__(self, channels: int, width: int, stride: int = 1):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width),
+        )  # fmt: skip
+        self.shortcut = nn.Sequential()
+        if stride != 1 or channels != 4 * width:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)
+            )
+
+    def forward(self, x: Any) -> Any:
+        return lib.relu(self.layers(x) + self.shortcut(x))
+
+
+class ResNet(nn.Module):
+    """Stages of residual blocks.
+
+    `(2, 2, 2, 2)` and a width of 64 is ResNet-18; `(3, 4, 6, 3)` bottlenecks are ResNet-50.
+    """
+
+    def __init__(
+        self,
+        blocks: tuple[int, ...] = (2, 2, 2, 2),
+        width: int = 64,
+        classes: int = 10,
+        bottleneck: bool = False,
+    ):
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
@@ -51,8 +80,9 @@ class ResNet(nn.Module):
         for i, count in enumerate(blocks):
             for j in range(count):
                 stride = 2 if i and not j else 1
-                stages.append(ResidualBlock(channels, width << i, stride))
-                channels = width << i
+                block = Bottleneck if bottleneck else ResidualBlock
+                stages.append(block(channels, width << i, stride))
+                channels = (width << i) * (4 if bottleneck else 1)
         self.stages = nn.Sequential(*stages)
         self.head = nn.Linear(channels, classes)
 

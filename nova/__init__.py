@@ -22,6 +22,8 @@ with paused_gc():
         bf16,
         complex64,
         complex128,
+        f8e4m3,
+        f8e5m2,
         f16,
         f32,
         f64,
@@ -36,7 +38,6 @@ with paused_gc():
     )
     from nova.core.dtypes import bool_ as bool_
     from nova.core.sizes import dim
-    from nova.core.suggest import unknown_name
     from nova.errors import NovaError
     from nova.graph import (
         FUNCTIONS,
@@ -56,6 +57,7 @@ with paused_gc():
         value_and_grad,
         while_loop,
     )
+    from nova.graph.other_names import PACKAGE, no_attribute
 
 globals().update(FUNCTIONS)
 
@@ -64,6 +66,10 @@ _LAZY = {
     "DeviceArray": "nova.runtime.devices:DeviceArray",
     "NovaStream": "nova.runtime.streams:NovaStream",
     "call": "nova.api.call:call",
+    "checkpoint_name": "nova.graph.checkpoint:checkpoint_name",
+    "checkpoint_policies": "nova.graph.checkpoint.checkpoint_policies",
+    "ctc_loss": "nova.nn.losses:ctc_loss",
+    "custom_op": "nova.api.custom:custom_op",
     "custom_vjp": "nova.graph.custom_gradient:custom_vjp",
     "data": "nova.data",
     "debug": "nova.debug",
@@ -84,6 +90,7 @@ _LAZY = {
     "linearize": "nova.graph.jacobians:linearize",
     "nn": "nova.nn",
     "optim": "nova.optim",
+    "range": "nova.api.custom.parallel:range",
     "output_pool": "nova.runtime.output_pool",
     "to_onnx": "nova.api.to_onnx:to_onnx",
     "to_device": "nova.runtime.devices:to_device",
@@ -98,7 +105,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise unknown_name("module 'nova'", name, __dir__())
+        raise no_attribute("module 'nova'", name, __dir__(), PACKAGE)
     module, _, attribute = _LAZY[name].partition(":")
     value: Any = import_module(module)
     if attribute:
@@ -137,6 +144,8 @@ __all__ = [
     "dim",
     "dump_dot",
     "f16",
+    "f8e4m3",
+    "f8e5m2",
     "f32",
     "f64",
     "fori_loop",

@@ -15,13 +15,14 @@ from itertools import islice
 from math import prod
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing_class
 from nova.errors import DataError
+from nova.graph.other_names import DATA, no_attribute
 from nova.graph.tensor import as_array
 
 Batch = tuple[np.ndarray, ...]
@@ -251,3 +252,11 @@ def _at_least(least: int, value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise DataError(f"{name} is {value!r}", hint=f"it is a whole number of at least {least}")
     return int(value)
+
+
+__all__ = ["Batches", "run_ahead"]
+
+if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+    def __getattr__(name: str) -> Any:
+        raise no_attribute("module 'nova.data'", name, __all__, DATA)

@@ -6,6 +6,9 @@ Each message says what was wrong, where (the user's line, or the op in the IR) a
 
 from __future__ import annotations
 
+from errno import ENOENT
+from os import strerror
+
 
 class NovaError(Exception):
     """Base of all errors that Nova raises on purpose."""
@@ -72,6 +75,13 @@ class GradientError(NovaError):
     """A gradient was asked for that does not exist: an op without vjp, a non-scalar loss."""
 
 
+class KernelError(NovaError, ValueError):
+    """A custom op that Nova cannot compile: its loops, its MLIR text, or its type rule.
+
+    `where` is the line of the user's kernel.
+    """
+
+
 class GraphError(NovaError):
     """A graph that cannot be compiled: a cycle, or a tensor that belongs to another program."""
 
@@ -82,6 +92,10 @@ class SymbolicSizeError(NovaError, TypeError):
 
 class ConcreteValueError(NovaError, TypeError):
     """A Python number or branch was asked of a tensor that has no value yet (inside a trace)."""
+
+
+class ItemAssignmentError(NovaError, TypeError):
+    """An element of a tensor was assigned: tensors are values, and ops return new ones."""
 
 
 class CarryError(NovaError, TypeError):
@@ -316,8 +330,18 @@ class PipelineError(NovaError, ValueError):
     """A pass pipeline that names an unknown pass or option, or does not parse."""
 
 
+class UnknownStageError(NovaError, KeyError):
+    """A stage that the program has no text of."""
+
+    __str__ = Exception.__str__  # KeyError would print the repr of the message
+
+
 class LoweringError(NovaError):
     """An op that reached a stage which has no rule for it."""
+
+
+class PersistentLaunchError(LoweringError):
+    """A program with launch="persistent" has a kernel that cannot be tasks of a resident kernel."""
 
 
 class ScheduleError(NovaError, ValueError):
@@ -399,6 +423,12 @@ class CheckError(NovaError, ArithmeticError):
     finding: object = None
 
 
+class IndexRangeError(NovaError, IndexError):
+    """A checked run has an index that is outside of its axis; other runs clamp it."""
+
+    finding: object = None
+
+
 class NonFiniteError(NovaError, FloatingPointError):
     """NOVA_CHECK=nan: a step gave the first NaN, or an infinity from finite numbers.
 
@@ -432,6 +462,30 @@ class WeightsError(NovaError, ValueError):
     """Values of params that a save or a run needs: missing, or not those of the program."""
 
 
+class MissingFileError(
+    ArtifactError, ImportedProgramError, OnnxError, PretrainedError, WeightsError, FileNotFoundError
+):
+    """A file that is to be read does not exist.
+
+    An error of every loader, and a FileNotFoundError with errno and filename; `where` is the path.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None):
+        super().__init__(what, where=where, hint=hint)
+        self.errno, self.strerror, self.filename = ENOENT, strerror(ENOENT), where
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def unreadable(
+    error_class: type[NovaError], error: OSError, failure: str, path: str, hint: str | None = None
+) -> NovaError:
+    """The error of a loader whose file cannot be read; the message adds the system's reason."""
+    chosen = MissingFileError if isinstance(error, FileNotFoundError) else error_class
+    return chosen(f"{failure}: {error.strerror}", where=path, hint=hint)
+
+
 class TrustError(NovaError):
     """A key that cannot be used, or is missing: unreadable, of another kind, no `cryptography`."""
 
@@ -454,6 +508,14 @@ class CacheKeyError(NovaError, LookupError):
 
 class CacheFolderError(NovaError):
     """`nova cache` was asked about a folder that Nova does not use, e.g. as others may write it."""
+
+
+class LostWriteError(NovaError, ValueError):
+    """A view of a parameter's array was written to after a step took the values to a device."""
+
+
+class BroadcastWarning(UserWarning):
+    """A loss was given an input and a target of different shapes, and compares their broadcast."""
 
 
 class PrecisionWarning(UserWarning):

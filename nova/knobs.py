@@ -33,19 +33,22 @@ SIM_SCHEDULES = ("late", "early", "random")
 DEVICE_LOOPS = ("auto", "nodes", "host")
 DEVICE_OVERLAP = ("auto", "dependent", "branches", "off")
 """In the order of the simulator's numbers."""
-LAUNCHES = ("graph", "persistent")
+LAUNCHES = ("graph", "persistent", "auto")
+MOST_NODES, MOST_NODE_CPUS = 64, 256
+"""Of simulated NUMA nodes: the limits of the scheduler."""
 
 
 class Kind(NamedTuple):
     """A type of knob: what it takes in words, and the check that raises ValueError on the rest.
 
     An empty variable of the environment counts as one that is not set, except where `refuse_empty`
-    says that it is an error.
+    says that it is an error. `words` are all values of a kind that is a choice.
     """
 
     takes: str
     parse: Callable[[Any], Any]
     refuse_empty: bool = False
+    words: tuple[str, ...] = ()
 
 
 class Knob(NamedTuple):
@@ -66,8 +69,11 @@ class Knob(NamedTuple):
         try:
             return self.kind.parse(value)
         except (TypeError, ValueError):
+            close = find_close(str(value), self.kind.words, cutoff=0.7)
+            takes = f"it takes {self.kind.takes}"
             raise KnobError(
-                f"{written_as} cannot be {value!r}", hint=f"it takes {self.kind.takes}"
+                f"{written_as} cannot be {value!r}",
+                hint=f"did you mean {close}? {takes}" if close else takes,
             ) from None
 
 
@@ -183,13 +189,22 @@ def _parse_attention(value: Any) -> str:
     return str(value)
 
 
+def _parse_nodes(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str):
+        value = () if value.strip() == "auto" else value.split("+")
+    sizes = tuple(_parse_count(size) for size in value)
+    if len(sizes) > MOST_NODES or sum(sizes) > MOST_NODE_CPUS:
+        raise ValueError
+    return sizes
+
+
 def _one_of(*words: str) -> Kind:
     def parse(value: Any) -> str:
         if value not in words:
             raise ValueError
         return str(value)
 
-    return Kind(f"one of {', '.join(words)}", parse)
+    return Kind(f"one of {', '.join(words)}", parse, words=words)
 
 
 def _count_cores() -> int:
@@ -207,6 +222,11 @@ def _choose_output_pool() -> int:
 
 GEMM = Kind("auto, mma, wgmma, or wgmma-ROWSxCOLUMNS[xCLUSTER[xSPLIT]] of a tile", _parse_gemm)
 ATTENTION = Kind("auto, mma, wgmma, or wgmma-ROWSxKEYS of a tile", _parse_attention)
+NODES = Kind(
+    f"auto, or the CPUs of simulated nodes, such as 8+8: up to {MOST_NODES} nodes with "
+    f"{MOST_NODE_CPUS} CPUs together",
+    _parse_nodes,
+)
 FLAG = Kind("1, true, on, yes or 0, false, off, no", _parse_flag)
 COUNT = Kind("a whole number, at least 1", _parse_count)
 WORK = Kind(
@@ -244,6 +264,9 @@ KNOBS: dict[str, Knob] = {
         Knob("policy", _one_of("locality", "fifo", "critical-path"), "locality", "locality",
              "Which ready task a worker takes: the newest, the oldest, the longest way to go."),
         Knob("affinity", FLAG, False, "off", "Bind each worker thread to a core of its own."),
+        Knob("numa", NODES, (), "auto",
+             "NUMA nodes: threads stay on a node and steal tasks there first; auto reads those of "
+             "the machine, sizes simulate others."),
         Knob("jit_programs", COUNT, 256, "256",
              "Programs that a jitted function keeps; the least recently used one goes."),
         Knob("fast_math", FLAG, False, "off",
@@ -278,19 +301,19 @@ KNOBS: dict[str, Knob] = {
              "Let devices round the factors of f32 matmuls to 11 bits, for tensor cores."),
         Knob("matmul_precision", _one_of("highest", "high", "tf32"), "highest", "highest",
              "How devices multiply f32 matrices: exactly (highest), by three tensor-core matmuls "
-             "with 21 bits of each factor (high), or by one with 11 bits (tf32); see devices.md."),
+             "with 22 bits of each factor (high), or by one with 11 bits (tf32); see devices.md."),
         Knob("gpu_gemm", GEMM, "auto", "auto",
-             "The GEMM of 16-bit floats on Hopper GPUs; auto estimates which is faster."),
+             "The GEMM of narrow floats on Hopper GPUs; auto estimates which is faster."),
         Knob("device_loops", _one_of(*DEVICE_LOOPS), "auto", "auto",
              "Who decides the loops and branches of programs that are loaded for a device: the "
              "device (nodes; auto also unrolls short loops), or the host; see devices.md."),
         Knob("launch", _one_of(*LAUNCHES), "graph", "graph",
-             "How the launches of programs for devices run: as nodes of a graph, or as tasks of "
-             "one resident kernel; see persistent-kernels.md."),
+             "How the launches of programs for devices run: as nodes of a graph, as tasks of one "
+             "resident kernel, or as predicted to be faster; see persistent-kernels.md."),
         Knob("device_overlap", _one_of(*DEVICE_OVERLAP), "auto", "auto",
              "What the launches of programs that are loaded for a device do concurrently: "
-             "independent ones run in branches (auto), or each starts before the one before it "
-             "ends (dependent, experimental), or nothing (off); see devices.md."),
+             "each starts before the one before it ends (dependent), independent ones run in "
+             "branches (branches), both (auto), or nothing (off); see devices.md."),
         Knob("gpu_attention", ATTENTION, "auto", "auto",
              "The attention of 16-bit floats on Hopper GPUs: warpgroup matmuls or mma.sync."),
         Knob("sim_schedule", _one_of(*SIM_SCHEDULES), "late", "late",
@@ -298,7 +321,7 @@ KNOBS: dict[str, Knob] = {
              "late as allowed, as early as allowed, or at random, the same in every run."),
         Knob("cubin", FLAG, False, "off",
              "Put cubins next to the PTX of files for devices, which needs ptxas; see devices.md."),
-        Knob("ptxas", PROGRAM, None, "that on PATH, else that of the package nvidia-cuda-nvcc",
+        Knob("ptxas", PROGRAM, None, "that on PATH, or in the packages nvidia-cuda-nvcc and triton",
              "The assembler of NVIDIA that makes cubins and checks PTX."),
         Knob("check_ptx", FLAG, True, "on",
              "Let ptxas, where there is one, check PTX that goes into a file; see devices.md."),
@@ -318,6 +341,7 @@ cache_wait: float
 threads: int
 policy: str
 affinity: bool
+numa: tuple[int, ...]
 jit_programs: int
 fast_math: bool
 serial_work: int
@@ -373,13 +397,21 @@ def process_value(name: str) -> Any:
     try:
         return _from_environment[name]
     except KeyError:
-        knob = _find(name)
+        return _from_environment.setdefault(name, _read_environment(_find(name)))
+
+
+def _read_environment(knob: Knob) -> Any:
     text = os.environ.get(knob.variable)
     if text is not None and (text or knob.kind.refuse_empty):
-        value = knob.check(text, knob.variable)
-    else:
-        value = knob.default() if callable(knob.default) else knob.default
-    return _from_environment.setdefault(name, value)
+        return knob.check(text, knob.variable)
+    return knob.default() if callable(knob.default) else knob.default
+
+
+def peek(name: str) -> Any:
+    """What `process_value` would return. A variable is not kept: a later read reads it again."""
+    if name in _assigned or name in _from_environment:
+        return process_value(name)
+    return _read_environment(_find(name))
 
 
 @contextmanager

@@ -5,23 +5,37 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import c_build
 import nightly
+import persistent_runs
 import pytest
+from hypothesis import HealthCheck, settings
+
+_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+# `make test` decides whether a change lands: it generates the same examples every time, however
+# busy the machine is. `make nightly` looks for new ones.
+settings.register_profile("test", derandomize=True, **_SLOW)
+settings.register_profile("nightly", print_blob=True, **_SLOW)
+settings.load_profile("test")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="K/N", help="run the K-th of N parts of the tests")
+    persistent_runs.add_options(parser)
 
 
 @pytest.hookimpl(trylast=True)  # of what -m and -k have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    persistent_runs.skip_graph_tests(config, items)
     if text := config.getoption("--part"):
         chosen = nightly.take_part(items, text)
         remaining = set(chosen)
@@ -36,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
             nightly.part_of(text)
         except ValueError:
             raise pytest.UsageError(f"--part is K/N, such as 3/8, and not {text!r}") from None
+    persistent_runs.set_knobs(config)
     # A test run in the background of a shell ignores Ctrl-C, and would pass that on to the tests
     # of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,6 +68,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Every test draws the same numbers, whatever ran before it in its process."""
+    random.seed(0)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+    if (seeds := sys.modules.get("nova.nn.seeds")) is not None:
+        seeds.manual_seed(0)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    outcome = yield
+    persistent_runs.report_refusal(item, call, outcome.get_result())
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Garbage collections no longer walk the modules and tests: a third of a second each."""
     gc.collect()
@@ -64,6 +95,17 @@ def _make_folder(config: pytest.Config, prefix: str) -> str:
     folder = tempfile.mkdtemp(prefix=prefix)
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def runtimes_of_other_machines() -> Iterator[None]:
+    """The C runtime for another architecture is compiled once a run, whatever cache a test has."""
+    from nova.artifact.elf import cross_compile
+
+    folder = Path(os.environ[c_build.FOLDER]) / "runtimes"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(cross_compile, "_cache_folder", lambda: folder)
+        yield
 
 
 @pytest.fixture(scope="session", params=["sim", pytest.param("cuda", marks=pytest.mark.gpu)])

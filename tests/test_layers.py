@@ -40,8 +40,8 @@ LAYERS: dict[str, set[str]] = {
     "compiler": {"graph", "plan", "ir", "codegen", "passes", "artifact"},
     # Programs of other compilers join the pipeline; files of other libraries are written as safely
     # as our own, and without the compiler: `nova.nn` and `nova.load` read weights.
-    # Graphs of torch and onnx become graphs of Nova's ops.
-    "frontends": {"graph", "ir", "passes", "compiler", "artifact"},
+    # Graphs of torch and onnx become graphs of Nova's ops and libraries.
+    "frontends": {"graph", "ir", "passes", "compiler", "artifact", "fft", "linalg"},
     "gpusim": set(),
     # Traces and simulated schedules read the tables of a file.
     "tracing": {"artifact"},
@@ -88,7 +88,8 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "errors": set(),
     "knobs": {"errors", "core.suggest"},
     "core.records": set(),
-    "core.constants": set(),
+    # Errors name the user's line.
+    "core.constants": {"errors", "core.location", "core.suggest"},
     "core.cpus": set(),
     "core.cpu_features": set(),
     "core.gc_pause": set(),
@@ -96,13 +97,12 @@ TABLE_IMPORTS: dict[str, set[str]] = {
     "core.location": set(),
     "core.suggest": {"errors"},
     "core.packages": {"errors"},
-    # Errors name the user's line.
     "core.frozen_attributes": {"errors", "core.location"},
     "core.user_facing": {"errors", "core.location"},
     "core.log": {"knobs", "errors"},
     "core.dlpack": {"errors", "core.records"},
     "core.sizes": {"errors", "core.location", "core.records", "core.user_facing"},
-    "core.dtypes": {"errors", "core.records", "core.sizes"},
+    "core.dtypes": {"errors", "core.location", "core.records", "core.sizes", "core.suggest"},
     "core.settings": {"knobs", "core.records"},
     "core.signature": {"core.dtypes", "core.records", "core.sizes"},
     "core.pytree": {"core.records"},

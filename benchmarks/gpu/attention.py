@@ -15,6 +15,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +40,35 @@ class Case:
     keys: int = 0
     key_heads: int = 0
     element: str = "bf16"
+    dropout: float = 0.0
+    sequences: int = 0
+    """Sequences of different lengths that are packed into the rows of a batch; 0: not packed."""
 
     @property
     def name(self) -> str:
         sizes = f"{self.batch}x{self.heads} heads {self.rows}x{self.features}"
         keys = f" of {self.keys} keys" if self.keys else ""
         grouped = f" of {self.key_heads} key heads" if self.key_heads else ""
-        return f"{sizes}{keys}{grouped}{' causal' if self.causal else ''} {self.element}"
+        packed = f" {self.sequences} packed sequences" if self.sequences else ""
+        dropped = f" dropout {self.dropout}" if self.dropout else ""
+        causal = " causal" if self.causal else ""
+        return f"{sizes}{keys}{grouped}{causal}{packed}{dropped} {self.element}"
 
     @property
     def matmul_flops(self) -> float:
         keys = self.keys or self.rows
-        flops = 2.0 * self.batch * self.heads * self.rows * keys * self.features
+        scores = self.rows * keys
+        if self.sequences:
+            scores = sum(length**2 for length in self.lengths)
+        flops = 2.0 * self.batch * self.heads * scores * self.features
         return flops / 2 if self.causal else flops
+
+    @property
+    def lengths(self) -> list[int]:
+        """Of the packed sequences: about 1 : 2 : ... : `sequences`, the same in each batch."""
+        total = self.sequences * (self.sequences + 1) // 2
+        ends = [self.rows * n * (n + 1) // 2 // total for n in range(self.sequences + 1)]
+        return [high - low for low, high in pairwise(ends)]
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -71,6 +88,11 @@ TIMED = [
     Case(1, 16, 8192, 128, causal=False),
     Case(2, 8, 4096, 256),
     Case(2, 8, 4096, 256, causal=False),
+    Case(1, 16, 8192, 128, sequences=8),
+    Case(1, 16, 8192, 128, causal=False, sequences=8),
+    Case(8, 12, 1024, 64, sequences=4),
+    Case(8, 12, 1024, 64, dropout=0.1),
+    Case(4, 16, 2048, 128, causal=False, dropout=0.1),
 ]
 CHECKED = [
     Case(2, 3, 512, 64),
@@ -81,7 +103,13 @@ CHECKED = [
     Case(2, 8, 384, 64, key_heads=2),
     Case(1, 40, 1500, 64, element="f16"),
     Case(1, 2, 400, 192),
+    Case(2, 3, 1000, 128, sequences=5),
+    Case(1, 2, 777, 64, causal=False, sequences=3),
+    Case(2, 3, 512, 64, dropout=0.2),
+    Case(1, 2, 1000, 128, causal=False, dropout=0.1),
+    Case(1, 2, 600, 128, sequences=4, dropout=0.1),
 ]
+SEED = 12345
 _NUMPY = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
@@ -93,7 +121,18 @@ def make_arrays(case: Case) -> list[Any]:
     return [torch.randn(s, device="cuda").to(element) for s in case.shapes]
 
 
-def nova_attention(case: Case, q: Any, k: Any, v: Any) -> Any:
+def segment_ids(case: Case) -> np.ndarray:
+    """The number of the sequence of each row."""
+    ids = np.repeat(np.arange(case.sequences, dtype=np.int32), case.lengths)
+    return np.tile(ids, (case.batch, 1))
+
+
+def nova_attention(case: Case, q: Any, k: Any, v: Any, *options: Any) -> Any:
+    """The attention of q, k, v, and of a seed and segment ids, if the case has them."""
+    if options:
+        names = [n for n, has in (("seed", case.dropout), ("segment_ids", case.sequences)) if has]
+        arguments = dict(zip(names, options, strict=True))
+        return nova.attention(q, k, v, causal=case.causal, dropout=case.dropout, **arguments)
     if case.key_heads:
         grouped = (case.batch, case.key_heads, case.heads // case.key_heads)
         q = nova.reshape(q, (*grouped, case.rows, case.features))
@@ -109,15 +148,19 @@ def make_nova(case: Case, arrays: Sequence[Any], gradients: bool, choice: str) -
 
     element = _NUMPY[case.element]
     placed = [x.cpu().view(torch.int16).numpy().view(element) for x in arrays]
-    leaves = [nova.tensor(np.broadcast_to(np.zeros((), element), x.shape)) for x in placed]
-    out = nova_attention(case, *leaves[:3])
+    if not gradients:
+        placed = placed[:3]
+    options = [np.array(SEED)] if case.dropout else []
+    options += [segment_ids(case)] if case.sequences else []
+    zeros = (np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (*placed, *options))
+    inputs = [nova.tensor(x) for x in zeros]
+    out = nova_attention(case, *inputs[:3], *inputs[len(placed) :])
     outputs = [out]
     if gradients:
-        outputs += nova.graph.gradients(nova.sum(out * leaves[3]), leaves[:3])
-    inputs = leaves if gradients else leaves[:3]
+        outputs += nova.graph.gradients(nova.sum(out * inputs[3]), inputs[:3])
     with nova.knobs.override(gpu_attention=choice):
         program = nova.compile(outputs, inputs=inputs, target="cuda")
-    on_device = [nova.to_device(x) for x in placed[: len(inputs)]]
+    on_device = [nova.to_device(x) for x in (*placed, *options)]
     return lambda: program(*on_device)
 
 
@@ -130,11 +173,55 @@ def torch_call(case: Case, arrays: Sequence[Any], gradients: bool) -> Callable[[
 
     def run() -> Any:
         out = scaled_dot_product_attention(
-            *leaves, is_causal=case.causal, enable_gqa=bool(case.key_heads)
+            *leaves,
+            is_causal=case.causal,
+            enable_gqa=bool(case.key_heads),
+            dropout_p=case.dropout,
         )
         return [out, *torch.autograd.grad(out, leaves, g)] if gradients else [out]
 
     return run
+
+
+def packed_call(case: Case, arrays: Sequence[Any], gradients: bool) -> Callable[[], Any]:
+    """torch's FlashAttention-2 of sequences of several lengths; tensors have its layout."""
+    import torch
+
+    q, k, v, g = (x.transpose(1, 2).flatten(0, 1).contiguous() for x in arrays)
+    leaves = [x.detach().requires_grad_(gradients) for x in (q, k, v)]
+    ends = np.cumsum([0, *case.lengths * case.batch])
+    ends = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    longest = max(case.lengths)
+
+    def run() -> Any:
+        out, *_ = torch.ops.aten._flash_attention_forward(
+            *leaves, ends, ends, longest, longest, case.dropout, case.causal, False
+        )
+        return [out, *torch.autograd.grad(out, leaves, g)] if gradients else [out]
+
+    return run
+
+
+def reference_call(case: Case, arrays: Sequence[Any]) -> list[Any]:
+    """The result and gradients, written out; dropout has the random numbers of `nova.uniform`."""
+    import torch
+
+    q, k, v, g = arrays
+    leaves = q, k, v = [x.detach().requires_grad_() for x in (q, k, v)]
+    scores = q @ k.mT * case.features**-0.5
+    visible = torch.ones(scores.shape, dtype=torch.bool, device="cuda")
+    if case.causal:
+        visible = visible.tril()
+    if case.sequences:
+        ids = torch.from_numpy(segment_ids(case)).cuda()
+        visible = visible & (ids[:, None, :, None] == ids[:, None, None, :])
+    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
+    if case.dropout:
+        drawn = np.asarray(nova.uniform(np.array(SEED), tuple(weights.shape)))
+        kept = torch.from_numpy(drawn >= np.float32(case.dropout)).cuda()
+        weights = weights * kept / (1 - case.dropout)
+    out = weights @ v
+    return [out.detach(), *torch.autograd.grad(out, leaves, g)]
 
 
 def check(cases: Sequence[Case], choice: str) -> int:
@@ -145,7 +232,10 @@ def check(cases: Sequence[Case], choice: str) -> int:
         arrays = make_arrays(case)
         wide = [x.double() for x in arrays]
         try:
-            expected = torch_call(case, wide, True)()
+            if case.dropout or case.sequences:
+                expected = reference_call(case, wide)
+            else:
+                expected = torch_call(case, wide, True)()
             actual = [
                 torch.from_dlpack(x).double() for x in make_nova(case, arrays, True, choice)()
             ]
@@ -175,6 +265,8 @@ def torch_calls(case: Case, arrays: Sequence[Any], gradients: bool) -> dict[str,
         return run
 
     calls = {}
+    if case.sequences:
+        return {"flash": packed_call(case, arrays, gradients)}
     for name, backend in (
         ("flash", SDPBackend.FLASH_ATTENTION),
         ("cudnn", SDPBackend.CUDNN_ATTENTION),
@@ -214,13 +306,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("action", choices=("check", "time"))
     parser.add_argument("--choices", default="auto", help="values of the knob gpu_attention")
-    parser.add_argument("--cases", type=int, default=len(TIMED), help="time the first cases only")
+    parser.add_argument("--cases", type=int, default=len(TIMED), help="so many of the timed cases")
+    parser.add_argument("--first", type=int, default=0, help="without the cases before this one")
     parser.add_argument("--only", choices=("forward", "gradients"), help="time one of both")
     options = parser.parse_args(arguments)
     choices = options.choices.split(",")
     if options.action == "check":
         return max(check(CHECKED, choice) for choice in choices)
-    for case in TIMED[: options.cases]:
+    for case in TIMED[options.first : options.first + options.cases]:
         for gradients in (False, True):
             if options.only in (None, "gradients" if gradients else "forward"):
                 time_case(case, gradients, choices)

@@ -8,7 +8,8 @@ and draw the most likely token.
 A token reads all matrices once, and the cache: bytes over time is the speed, and its share of
 `--memory` (TB/s; bulk copies of an H200 reach 4.57) is the last column. `--kernels` lists the
 kernels of a token by their time, from torch's profiler. `--sim` writes two tokens of a small model
-on the simulator, whose times mean nothing.
+on the simulator, whose times mean nothing. `--overlap auto,off` compares settings of the knob
+`device_overlap`, which must give the same tokens.
 """
 
 from __future__ import annotations
@@ -55,13 +56,22 @@ CONFIGS = {
 
 
 def random_weights(example: Any, config: Any) -> dict[str, np.ndarray]:
-    """Weights with the shapes of the example's, from one block of random numbers."""
-    block = np.random.default_rng(0).standard_normal(1 << 20, dtype=np.float32)
+    """Weights in bf16 with the shapes of the example's, from one block of random numbers.
 
-    return {
-        name: np.resize(block, shape) / np.float32(shape[-1] ** 0.5) + np.float32(len(shape) == 1)
-        for name, shape in example.weight_shapes(config).items()
-    }
+    The block is scaled and rounded once for each length of rows: a model of 1B parameters takes
+    seconds, not a minute.
+    """
+    block = np.random.default_rng(0).standard_normal(1 << 20, dtype=np.float32)
+    rounded: dict[tuple[int, bool], np.ndarray] = {}
+
+    def make(shape: tuple[int, ...]) -> np.ndarray:
+        key = shape[-1], len(shape) == 1
+        if key not in rounded:
+            scaled = block / np.float32(shape[-1] ** 0.5) + np.float32(len(shape) == 1)
+            rounded[key] = scaled.astype(nova.bf16.numpy)
+        return np.resize(rounded[key], shape)
+
+    return {name: make(shape) for name, shape in example.weight_shapes(config).items()}
 
 
 def token_bytes(config: Any) -> int:
@@ -72,19 +82,26 @@ def token_bytes(config: Any) -> int:
     return 2 * (config.num_hidden_layers * (layer + cache) + config.vocab_size * width)
 
 
-def nova_run(
-    example: Any, config: Any, weights: Any, target: str, **options: Any
-) -> Callable[[int], float]:
+class Run:
     """Writes so many tokens after the prompt; returns seconds."""
+
+    def __init__(self, example: Any, program: Any):
+        self.example, self.program = example, program
+        self.written: list[int] = []
+
+    def __call__(self, count: int) -> float:
+        start = time.perf_counter()
+        self.written = self.example.generate(self.program, PROMPT, count)
+        assert len(self.written) == count
+        return time.perf_counter() - start
+
+
+def nova_run(example: Any, config: Any, weights: Any, target: str, **options: Any) -> Run:
+    """The program of the example, which has run once."""
     model = example.Llama(config, weights, nova.bf16)
     program = example.compile_generator(model, CONTEXT, CHUNK, target=target, **options)
 
-    def run(count: int) -> float:
-        start = time.perf_counter()
-        written = example.generate(program, PROMPT, count)
-        assert len(written) == count
-        return time.perf_counter() - start
-
+    run = Run(example, program)
     run(2)
     return run
 
@@ -153,6 +170,7 @@ def main() -> None:
     parser.add_argument("--configs", default="small,1b")
     parser.add_argument("--memory", type=float, default=4.57)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--overlap", default="auto")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--sim", action="store_true")
@@ -166,11 +184,16 @@ def main() -> None:
         weights = random_weights(example, config)
         nbytes = token_bytes(config)
         rows = {}
-        if arguments.sim:
-            run = nova_run(example, config, weights, "cuda:sm_90a", run_mode="sim")
-        else:
-            run = nova_run(example, config, weights, "cuda")
-        rows["Nova"] = slope(run, few, many, 1 if arguments.sim else arguments.repeats)
+        target = "cuda:sm_90a" if arguments.sim else "cuda"
+        options = {"run_mode": "sim"} if arguments.sim else {}
+        tokens = set()
+        for overlap in arguments.overlap.split(","):
+            with knobs.override(device_overlap=overlap):
+                run = nova_run(example, config, weights, target, **options)
+                row = "Nova" if overlap == "auto" else f"Nova, {overlap}"
+                rows[row] = slope(run, few, many, 1 if arguments.sim else arguments.repeats)
+            tokens.add(tuple(run.written))
+        assert len(tokens) == 1, "settings of device_overlap give other tokens"
         if not arguments.sim and not arguments.no_torch:
             rows["torch.compile, graph"] = torch_us(config, weights, arguments.repeats)
         for row, microseconds in rows.items():

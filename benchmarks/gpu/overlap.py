@@ -14,41 +14,32 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
+from calls import microseconds as best_round
+
 import nova
 from nova import knobs
-from nova.runtime.devices import open_device
 
 MODES = ("off", "dependent", "branches", "auto")
-_ROUNDS = 5
 Call = Callable[[], Any]
 _SAME = {True: "same bits", False: "DIFFERENT RESULTS"}
 
 
 def microseconds(call: Call, number: int) -> float:
-    """The best round."""
-    opened = open_device("cuda")
+    """The best round, after calls that make the graph."""
     for _ in range(3):
         call()
-    best = float("inf")
-    for _ in range(_ROUNDS):
-        opened.synchronize()
-        started = time.perf_counter()
-        for _ in range(number):
-            call()
-        opened.synchronize()
-        best = min(best, (time.perf_counter() - started) / number * 1e6)
-    return best
+    return best_round(call, number, "cuda")
 
 
 def _bf16(*shape: int) -> Any:

@@ -1,11 +1,12 @@
 """Training steps as a graph of launches, and as tasks of one resident kernel.
 
-    python benchmarks/gpu/persistent.py [--steps N] [--runs N] [--device DEVICE]
+    python benchmarks/gpu/persistent.py [--steps N] [--runs N] [--device DEVICE] [--peers] [--trace]
 
 Prints microseconds of a step with steps in the queue, batches on the device: by graph, by the
 persistent kernel, and by `run_many` with N steps in one launch. The losses of the three are
 compared bit by bit for equal kernels. `--runs` repeats one program that often and compares its
-result with that of the first run. `--device sim` checks this script.
+result with that of the first run. `--peers` also measures torch.compile in a CUDA graph and jax,
+`--trace` prints the tasks of the persistent kernel. `--device sim` checks this script.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import nova
@@ -68,6 +70,36 @@ def per_call(run: Callable[[], Any], count: int) -> float:
         float(np.asarray(last.numpy() if hasattr(last, "numpy") else last).ravel()[0])
         times.append((time.perf_counter() - started) / count * 1e6)
     return statistics.median(times)
+
+
+PEERS = {"MLP 64x[784,512,512,10]": "train_mlp", "linear 8x16->10": "train_small"}
+
+
+def measure_peers(name: str) -> None:
+    from gpu.training import training_contenders
+
+    for make in training_contenders(PEERS[name])[-2:]:
+        peer = make()
+        times = []
+        for _ in range(ROUNDS):
+            started = time.perf_counter()
+            for _ in range(200):
+                peer.call()
+            peer.wait()
+            times.append((time.perf_counter() - started) / 200 * 1e6)
+        print(f"{name:28} {peer.name} {statistics.median(times):8.2f} us a step", flush=True)
+
+
+def print_tasks(name: str, device: str) -> None:
+    sizes, rows = WORKLOADS[name]
+    generator = np.random.default_rng(1)
+    step = make_step(sizes, "persistent", device)
+    batch = generator.standard_normal((rows, sizes[0]), np.float32), np.zeros(rows, np.int64)
+    for _ in range(3):
+        step(*batch)
+    with nova.trace() as trace:
+        step(*batch)
+    print(name, trace.summary(), flush=True)
 
 
 def measure(name: str, steps: int, device: str) -> None:
@@ -128,9 +160,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--device", default="cuda", choices=["cuda", "sim"])
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--trace", action="store_true")
     args = parser.parse_args()
     for name in list(WORKLOADS)[-1:] if args.device == "sim" else WORKLOADS:
         measure(name, args.steps, args.device)
+        if args.peers and name in PEERS:
+            measure_peers(name)
+        if args.trace:
+            print_tasks(name, args.device)
     repeat(args.runs, args.device)
 
 

@@ -4,7 +4,7 @@
 
 Prints a line per workload: microseconds of a run in the queue of Nova, torch and torch.compile, and
 the bandwidth of Nova, counting each element once. Results are compared with torch's in f32 first.
-Contenders take turns; the times are medians over rounds.
+Contenders alternate; the times are medians over rounds.
 """
 
 from __future__ import annotations

@@ -12,6 +12,17 @@ void nova_cpus_bind(unsigned index)
     (void)index;
 }
 
+bool nova_cpus_allows(uint32_t cpu)
+{
+    return cpu < 2;
+}
+
+void nova_cpus_bind_list(const uint16_t *cpus, uint32_t count)
+{
+    (void)cpus;
+    (void)count;
+}
+
 uint32_t nova_cpus_current(void)
 {
     return NOVA_NO_CPU;

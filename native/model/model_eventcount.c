@@ -61,14 +61,14 @@ static void wait_in_eventcount(void *argument)
             nova_eventcount_park(&eventcount, self);
             has_task = looks && take_task();
             if (has_task || atomic_load_explicit(&left, memory_order_seq_cst) == 0)
-                nova_eventcount_unpark(&eventcount, self);
+                (void)nova_eventcount_unpark(&eventcount, self);
             else
                 nova_eventcount_sleep(self);
         }
         if (has_task && atomic_fetch_sub_explicit(&left, 1, memory_order_seq_cst) == 1)
             nova_eventcount_notify(&eventcount, 2); /* all tasks have run: the others may end */
         else if (has_task && nova_deque_count(&deque) > 0)
-            /* the notifier may have counted this thread twice */
+            /* the notifier may have counted on this thread for both */
             nova_eventcount_notify(&eventcount, 1);
         if (atomic_load_explicit(&left, memory_order_seq_cst) == 0)
             return;

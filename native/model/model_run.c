@@ -1,6 +1,7 @@
-/* The whole scheduler, all of its files: a caller and a thread of the pool run a small graph, in
- * every order with up to a few switches. Found here: lost wake-ups, threads that never leave, a run
- * that is ended twice, touched after its end, or with a task that ran twice or too early.
+/* The whole scheduler, all of its files: a caller and threads of the pool run a small graph, in
+ * every order with up to a few switches. Found here: lost wake-ups, threads that never leave or
+ * never come, a run that is ended twice, touched after its end, or with a task that ran twice or
+ * too early.
  *
  *     model_run [more [most [n]]]   more switches than by default, at most that many orders a
  * program; program number n alone model_run planted             the pool's threads do not look
@@ -40,20 +41,23 @@ uint64_t nova_clock_ns(void)
 
 #include "model_cpu_affinity.h"
 
+#define NOVA_NODES_FOLDER "" /* one node */
 #include "scheduler/graph.c"
 #include "scheduler/instance.c"
 #include "scheduler/eventcount.c"
+#include "scheduler/numa.c"
 #include "scheduler/worker_count.c"
 #include "scheduler/worker_pool.c"
 
 static bool blind;
 
 /* The planted bug: between parking and sleeping, every run seems to have no work. */
-static nova_instance *look_or_not(nova_workers *pool, uint32_t preferred, uint32_t *index)
+static nova_instance *look_or_not(nova_workers *pool, uint32_t preferred, bool spinning,
+                                  uint32_t *index)
 {
     if (blind && atomic_load_explicit(&pool->eventcount.parked, memory_order_relaxed) > 0)
         return NULL;
-    return nova_workers_enter_run(pool, preferred, index);
+    return nova_workers_enter_run(pool, preferred, spinning, index);
 }
 #define nova_workers_enter_run look_or_not
 #include "scheduler/worker_threads.c"
@@ -88,6 +92,7 @@ static uint8_t core[MOST_TASKS];
 static uint32_t ran[MOST_TASKS], ended; /* plain: threads are coroutines */
 static uint32_t task_count, cancel_at;
 static nova_instance *instance;
+static _Atomic uint32_t met;
 
 static void connect(uint32_t from, uint32_t to)
 {
@@ -117,20 +122,25 @@ static void note_end(void *context, nova_status status)
     ended++;
 }
 
-/* New tables and a new pool of two cores; threads do not spin. */
-static nova_graph *begin(uint32_t count, uint32_t flags)
+/* New tables and a new pool of some cores; threads do not spin. */
+static nova_graph *begin_on(uint32_t cores, uint32_t count, uint32_t flags)
 {
     pool_process = NULL;
-    nova_workers_options two = {.count = 2, .spin = 1};
-    explore_check(nova_workers_configure(&two) == NOVA_OK);
+    nova_workers_options pool = {.count = cores, .spin = 1};
+    explore_check(nova_workers_configure(&pool) == NOVA_OK);
     task_count = count;
     const nova_graph_tables tables = {tasks, successors, core, NULL, count, edges};
     nova_graph *graph = NULL;
     explore_check(nova_graph_create(&tables, flags, &graph) == NOVA_OK);
-    explore_check(nova_instance_create(graph, 2, 0, &instance) == NOVA_OK);
+    explore_check(nova_instance_create(graph, cores, 0, &instance) == NOVA_OK);
     memset(ran, 0, sizeof ran);
     ended = 0;
     return graph;
+}
+
+static nova_graph *begin(uint32_t count, uint32_t flags)
+{
+    return begin_on(2, count, flags);
 }
 
 static void clear_tables(void)
@@ -237,6 +247,47 @@ static void stall(void)
     finish(graph, 2);
 }
 
+/* A task without successors ends when all of these have started: each needs a thread. */
+static nova_status meet(void *context, uint32_t task, unsigned worker)
+{
+    run_task(context, task, worker);
+    if (tasks[task].successor_count > 0)
+        return NOVA_OK;
+    uint32_t all = task_count - (edges > 0); /* task 0 has all edges */
+    if (atomic_fetch_add_explicit(&met, 1, memory_order_seq_cst) + 1 == all) {
+        nova_futex_wake(&met, INT_MAX);
+        return NOVA_OK;
+    }
+    uint32_t count;
+    while ((count = atomic_load_explicit(&met, memory_order_seq_cst)) < all)
+        nova_futex_wait(&met, count, UINT64_MAX);
+    return NOVA_OK;
+}
+
+/* Three roots, three cores: the caller, and two threads that must both be woken. */
+static void run_meeting(void)
+{
+    clear_tables();
+    nova_graph *graph = begin_on(3, 3, 0);
+    *(uint32_t *)&met = 0;
+    nova_run_options three_workers = {.workers = 3};
+    explore_check(nova_instance_run(instance, meet, NULL, &three_workers, NULL) == NOVA_OK);
+    finish(graph, 3);
+}
+
+/* 0 -> 2, 3, and 1: a thread may take 1 when 3 is published, and another one must be woken. */
+static void run_late_meeting(void)
+{
+    clear_tables();
+    connect(0, 2);
+    connect(0, 3);
+    nova_graph *graph = begin_on(3, 4, 0);
+    *(uint32_t *)&met = 0;
+    nova_run_options three_workers = {.workers = 3};
+    explore_check(nova_instance_run(instance, meet, NULL, &three_workers, NULL) == NOVA_OK);
+    finish(graph, 4);
+}
+
 int main(int count, char **arguments)
 {
     blind = count > 1 && strcmp(arguments[1], "planted") == 0;
@@ -255,6 +306,8 @@ int main(int count, char **arguments)
         {"submit, cancel", submit_and_cancel, 1},
         {"cancel", cancel_inside, 2},
         {"stall", stall, 2},
+        {"a thread for every task", run_meeting, 0},
+        {"a thread for a task that is published later", run_late_meeting, 0},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof programs / sizeof *programs && failed == 0; i++) {

@@ -6,7 +6,7 @@ This is the top-level entry point: it builds the plan and gets its program from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,19 @@ from nova.api.program_cache import (
     compiler_version,
     memory_cache_info,
 )
-from nova.api.specialize import read_specialize
+from nova.api.specialize import read_specialize, specialize_on_device
 from nova.core.location import user_location
 from nova.core.settings import Settings, current_settings
 from nova.core.targets import parse_target
 from nova.core.user_facing import user_facing
-from nova.errors import AttributeValueError, ConcreteValueError, GraphError, NovaError, TargetError
+from nova.errors import (
+    AttributeValueError,
+    ConcreteValueError,
+    GraphError,
+    LoweringError,
+    NovaError,
+    TargetError,
+)
 from nova.graph.autodiff import gradients
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor, set_evaluator
@@ -92,8 +99,8 @@ def compile(
     their timeline (docs/tracing.md). `specialize` lists sizes of the dims of a program with
     symbolic sizes that get code of their own in it, such as `[128]` or `[{"B": 1, "S": 128}]`
     (docs/dynamic-shapes.md). `launch` says how a program for a GPU runs its kernels: "graph", as
-    nodes of a CUDA graph, or "persistent", as tasks of one resident kernel
-    (docs/persistent-kernels.md).
+    nodes of a CUDA graph, "persistent", as tasks of one resident kernel, or "auto", the one that
+    is predicted to be faster (docs/persistent-kernels.md).
     """
     check_run_mode(run_mode)
     if freeze and updates:
@@ -102,8 +109,13 @@ def compile(
             where=str(user_location()),
             hint="freeze the program that uses the trained params, not the one that trains them",
         )
-    results = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    _check_tensors(results, inputs, params)
+    results = [outputs] if isinstance(outputs, Tensor) else _as_tensors("outputs", outputs)
+    inputs, params = _as_tensors("inputs", inputs), _as_tensors("params", params)
+    if updates is not None and not isinstance(updates, Mapping):
+        raise GraphError(
+            f"updates is a {type(updates).__name__}, not a dict of params and their new values",
+            hint="write updates={w: w - 0.1 * w.grad}",
+        )
     if include_backward:
         if len(results) != 1:
             raise GraphError(
@@ -150,15 +162,35 @@ def carrying(
     return program.with_values(ParamValues(program._values.params, arrays, "graph", fetch))
 
 
-def _check_tensors(
-    outputs: Sequence[Any], inputs: Sequence[Tensor], params: Sequence[Tensor]
-) -> None:
-    for name, value in (("inputs", inputs), ("params", params)):
-        if isinstance(value, Tensor):
-            raise GraphError(f"{name} is a Tensor, not a list of them", hint=f"write {name}=[...]")
-    for i, value in enumerate(outputs):
+def _as_tensors(name: str, values: Any) -> list[Tensor]:
+    """The tensors of an argument of `compile`; GraphError if it is not a list of them."""
+    if isinstance(values, Tensor | str):
+        raise GraphError(
+            f"{name} is of type {type(values).__name__}, not a list of tensors",
+            hint=f"write {name}=[...]",
+        )
+    if callable(values) or not isinstance(values, Iterable):
+        raise GraphError(
+            f"{name} is of type {type(values).__name__}, not a list of tensors",
+            hint=_hint_for(values),
+        )
+    tensors = list(values)
+    for i, value in enumerate(tensors):
         if not isinstance(value, Tensor):
-            raise GraphError(f"output {i} is a {type(value).__name__}, not a Tensor")
+            raise GraphError(
+                f"{name.removesuffix('s')} {i} is a {type(value).__name__}, not a Tensor",
+                hint=_hint_for(value),
+            )
+    return tensors
+
+
+def _hint_for(value: Any) -> str:
+    if callable(value):
+        return (
+            "nova.jit compiles a function or a model when it is called; nova.compile takes the "
+            "result of a call: nova.compile(model(x), inputs=[x])"
+        )
+    return "pass the tensors themselves, made with nova.tensor(...) or computed from them"
 
 
 @user_facing
@@ -194,15 +226,32 @@ def compile_plan(
         )
     if specialize is not None:
         settings = replace(settings, specialize=read_specialize(specialize, plan.dims))
-        if settings.specialize and parse_target(settings.target).is_device:
-            raise TargetError(
-                f"target {settings.target!r}: specialize is for programs that run on CPUs",
-                hint="compile a static program for each of the sizes",
-            )
     check_target(settings.target)
     chosen = device_of(settings, run_mode)
     device = chosen and (device or chosen)
-    return PROGRAMS.get(CompileJob.of_plan(plan, settings, device, foreign=is_text), name)
+
+    def program(launch: str) -> Compiled:
+        launched = replace(settings, launch=launch)
+        job = CompileJob.of_plan(plan, launched, device, foreign=is_text)
+        compiled = PROGRAMS.get(job, name)
+        if settings.specialize and device is not None:
+            specialize_on_device(compiled, plan, launched, device)
+        return compiled
+
+    return auto_launch(program) if settings.launch == "auto" else program(settings.launch)
+
+
+def auto_launch(compile_as: Callable[[str], Compiled]) -> Compiled:
+    """The program with the launch that is predicted to be faster; a graph where both are equal."""
+    program = compile_as("graph")
+    choice = program.launch_choice
+    if choice is None or choice.launch == "graph":
+        return program
+    try:
+        return compile_as(choice.launch)
+    except LoweringError as error:
+        program._refuse_persistent(error.what)
+        return program
 
 
 def compile_settings(

@@ -110,7 +110,7 @@ class DynamicAxes:
         """The types with symbolic sizes; `key` is what else identifies the arguments."""
         if self._marks is False:
             return leaves
-        names = [self._public_name(name) for name in names]
+        names = [self.public_name(name) for name in names]
         if isinstance(self._marks, Mapping):
             return self._marked(self._marks, names, leaves)
         return self._learned(self._learn(key, leaves), names, leaves)
@@ -127,7 +127,7 @@ class DynamicAxes:
             return ""
         if seen.refused:
             return f"sizes are static: {seen.refused}"
-        public = [self._public_name(name) for name in names]
+        public = [self.public_name(name) for name in names]
         texts = []
         for leaf, axis in sorted(seen.varying):
             size = leaves[leaf][0].shape[axis]
@@ -206,7 +206,7 @@ class DynamicAxes:
             raise error.located(str(user_location())) from None
         return tuple(result)
 
-    def _public_name(self, name: str) -> str:
+    def public_name(self, name: str) -> str:
         """`x0.weight` with the name of the parameter: `params.weight`."""
         head, dot, tail = name.partition(".")
         return self._parameters.get(head, head) + dot + tail

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from nova.api.compile import check_run_mode, local_target
+from nova.api.import_options import FILE_OPTIONS, split_options
 from nova.api.translate import Translation, translate
 from nova.core.sizes.text import print_dim
 from nova.core.user_facing import user_facing
@@ -27,19 +29,21 @@ from nova.runtime.model import Model
 
 # Programs of one function for different sizes; the least recently used one goes first.
 _MOST_PROGRAMS = 64
+_DEFAULT_TARGETS = ("cpu",)
 
 
 class JaxProgram:
     """A compiled function of jax: takes its arguments, returns its results as numpy arrays.
 
     Arguments and results are the function's pytrees. `translation` is the file with the text of
-    every stage; a function with symbolic sizes has one for all of them. If it needs numbers
+    every stage; a function with symbolic sizes has one for all of them. If it needs static sizes
     (`explain()` says why), there is none, and each new combination of sizes is compiled once.
     """
 
-    def __init__(self, exported: Any, options: Mapping[str, Any]):
+    def __init__(self, exported: Any, options: Mapping[str, Any], device: str | None = None):
         self.exported = exported
         self._options = options
+        self._device = device
         self._models: OrderedDict[tuple[tuple[int, ...], ...], Model] = OrderedDict()
         self._reason = ""
         self.translation: Translation | None = None
@@ -68,7 +72,7 @@ class JaxProgram:
     @cached_property
     def model(self) -> Model:
         """The loaded program, which takes flat lists of arrays."""
-        return self._file("to load").load()
+        return self._file("to load").load(self._device)
 
     @user_facing
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -90,7 +94,7 @@ class JaxProgram:
         model = self._models.pop(shapes, None)
         if model is None:
             text = self.exported.mlir_module()
-            model = translate(text, args=arrays, **self._options).load()
+            model = translate(text, args=arrays, **self._options).load(self._device)
         self._models[shapes] = model
         if len(self._models) > _MOST_PROGRAMS:
             self._models.popitem(last=False)
@@ -113,7 +117,7 @@ class JaxProgram:
 def from_jax(
     function: Callable[..., Any],
     *args: Any,
-    targets: str | Sequence[str] = ("cpu",),
+    targets: str | Sequence[str] = _DEFAULT_TARGETS,
     fast_math: bool | None = None,
     tune: float | None = None,
     **kwargs: Any,
@@ -124,10 +128,25 @@ def from_jax(
     the program leave static arguments out. Arguments are pytrees of arrays, numbers or
     `jax.ShapeDtypeStruct`, whose sizes may be those of `jax.export.symbolic_shape`. Gradients are
     those that jax takes: `nova.from_jax(jax.grad(f), x)`. `targets`, `fast_math` and `tune` are
-    those of `nova.translate`.
+    those of `nova.translate`; `target` (one of them), `run_mode` ("sim" runs the code of a GPU on
+    the simulator) and `launch` are those of `nova.compile`, unless the function has a parameter of
+    that name, or takes `**kwargs` and the value is an array.
     """
+    named: dict[str, Any] = {"targets": targets, "fast_math": fast_math, "tune": tune}
+    chosen = {k: v for k, v in named.items() if v is not None and v is not _DEFAULT_TARGETS}
+    chosen, kwargs = split_options(function, {**kwargs, **chosen}, (*FILE_OPTIONS, *named))
+    target, run_mode = chosen.get("target"), chosen.get("run_mode", "native")
+    check_run_mode(run_mode)
     exported = exported_function(function, args, kwargs)
-    return JaxProgram(exported, {"targets": targets, "fast_math": fast_math, "tune": tune})
+    options = {
+        "targets": (
+            chosen.get("targets", _DEFAULT_TARGETS) if target is None else local_target(target)
+        ),
+        "fast_math": chosen.get("fast_math"),
+        "tune": chosen.get("tune"),
+        "launch": chosen.get("launch"),
+    }
+    return JaxProgram(exported, options, "sim" if run_mode == "sim" else None)
 
 
 def exported_function(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

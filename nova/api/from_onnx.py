@@ -1,9 +1,9 @@
 """`nova.from_onnx`: an ONNX model, imported to Nova's graph and compiled when it is called.
 
 In: a path, bytes or a `ModelProto`. Out: an `OnnxProgram`, which is called with the model's inputs.
-Axes without a size are symbolic: one program takes all sizes. If an op needs numbers, or values of
-inputs decide shapes, the program is specialized: each new combination is compiled once. The
-package `onnx` is optional, imported on the first call.
+Axes without a size are symbolic: one program takes all sizes. If an op needs static sizes, or
+values of inputs decide shapes, the program is specialized: each new combination is compiled once.
+The package `onnx` is optional, imported on the first call.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class OnnxProgram:
 
     @cached_property
     def _symbolic(self) -> tuple[OnnxGraph, Compiled] | None:
-        """The program for all sizes; None if the sizes are declared, or an op needs numbers."""
+        """The program for all sizes; None if sizes are declared, or an op needs static ones."""
         if not self._specializer.has_free_axes():
             return None
         try:
@@ -178,15 +178,29 @@ def from_onnx(
     target: str | None = None,
     fast_math: bool | None = None,
     tune: float | None = None,
+    run_mode: str = "native",
+    launch: str | None = None,
+    precision: str | None = None,
+    matmul_precision: str | None = None,
+    max_workspace: int | str | None = None,
 ) -> OnnxProgram:
     """Import an ONNX model: a path, bytes or an `onnx.ModelProto`.
 
     `shapes` has sizes of dynamic axes, by the name of an input (`{"x": (1, 3, 224, 224)}`) or of an
     axis (`{"batch": 8}`); without them the sizes are symbolic, and one program takes all of them,
-    unless an op needs numbers (`OnnxProgram.explain`): then each new shape is compiled.
+    unless an op needs static sizes (`OnnxProgram.explain`): then each new shape is compiled.
     `values` fixes inputs, such as the shape of a Reshape. With `freeze` the initializers become
-    constants of the program, packed for its kernels; without it they are params, by name. `target`,
-    `fast_math` and `tune` are those of `nova.compile`. See docs/onnx.md.
+    constants of the program, packed for its kernels; without it they are params, by name. The
+    other keywords are those of `nova.compile`. See docs/onnx.md.
     """
-    options = {"target": target, "fast_math": fast_math, "tune": tune}
+    options = {
+        "target": target,
+        "fast_math": fast_math,
+        "tune": tune,
+        "run_mode": run_mode,
+        "launch": launch,
+        "precision": precision,
+        "matmul_precision": matmul_precision,
+        "max_workspace": max_workspace,
+    }
     return OnnxProgram(Specializer(read_model(model), shapes, values), options, freeze)

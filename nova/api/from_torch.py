@@ -18,6 +18,7 @@ import numpy as np
 
 from nova.api.compile import compile as compile_graph
 from nova.api.compiled import Compiled
+from nova.api.import_options import split_options
 from nova.core.dlpack import as_numpy
 from nova.core.sizes import Shape, is_static_shape
 from nova.core.sizes.binding import bind_sizes
@@ -27,7 +28,9 @@ from nova.errors import (
     ArgumentTypeError,
     ImportedProgramError,
     LoweringError,
+    MissingFileError,
     MissingPackageError,
+    NovaError,
     ShapeError,
     SignatureError,
     SymbolicSizeError,
@@ -51,8 +54,14 @@ class TorchProgram:
     ones only: `explain` says so, and each shape is a program then.
     """
 
-    def __init__(self, exported: Any, names: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        exported: Any,
+        names: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ):
         self.exported = exported
+        self._options = dict(options or {})
         self._names = names or {}
         self._least = 1  # size that the program with symbolic sizes takes
         self._reason = ""
@@ -155,7 +164,7 @@ class TorchProgram:
     # --- programs -------------------------------------------------------------------------------
 
     def compile(self, *shapes: tuple[int, ...], **options: Any) -> Compiled:
-        """The compiled program; `options` are those of `nova.compile`.
+        """The compiled program; `options` are those of `nova.compile`, before those of the import.
 
         Its inputs are the leaves of the arguments, its params those of the module. `shapes` are the
         sizes of the inputs; those that the module was exported for by default, symbolic where it
@@ -174,7 +183,10 @@ class TorchProgram:
         else:
             results, updates = self._apply(self.exported.graph_module, inputs, self._sizes)
         params = list(self.params.values())
-        return compile_graph(results, inputs=inputs, params=params, updates=updates, **options)
+        chosen_options = {**self._options, **options}
+        return compile_graph(
+            results, inputs=inputs, params=params, updates=updates, **chosen_options
+        )
 
     @cached_property
     def program(self) -> Compiled:
@@ -254,8 +266,10 @@ class TorchProgram:
 def _as_torch(array: np.ndarray) -> Any:
     import torch
 
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if array.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        # numpy has no such floats; torch gives them the names of ml_dtypes.
+        bits = torch.from_numpy(array.view(f"i{array.itemsize}"))
+        return bits.view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)
 
 
@@ -265,12 +279,16 @@ def from_torch(module: Any, *args: Any, dynamic: Any = None, **kwargs: Any) -> T
 
     `dynamic` is the `dynamic_shapes` of `torch.export`: sizes that may change, and are symbolic in
     the program (`TorchProgram.explain`). Weights are arguments of the program, over the
-    memory of the module's parameters; `save` puts them into the file.
+    memory of the module's parameters; `save` puts them into the file. `target`, `fast_math`,
+    `tune`, `run_mode`, `launch`, `precision`, `matmul_precision` and `max_workspace` are those of
+    `nova.compile`, unless the module's forward has a parameter of that name, or takes `**kwargs`
+    and the value is a tensor.
     """
+    options, kwargs = split_options(getattr(module, "forward", module), kwargs)
     exported = exported_module(module, args, kwargs, dynamic)
     from nova.frontends.torch.sizes import dim_names
 
-    return TorchProgram(exported, dim_names(exported, dynamic))
+    return TorchProgram(exported, dim_names(exported, dynamic), options)
 
 
 def exported_module(module: Any, args: Any, kwargs: Any = None, dynamic: Any = None) -> Any:
@@ -283,7 +301,18 @@ def exported_module(module: Any, args: Any, kwargs: Any = None, dynamic: Any = N
         )
     _check_call(module, args, kwargs or {})
     with _export_warnings():
-        exported = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic)
+        try:
+            exported = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic)
+        except NovaError:
+            raise
+        except Exception as error:  # of the module's code, and many classes of torch
+            is_packed = len(args) == 1 and isinstance(args[0], tuple | list)
+            raise ImportedProgramError(
+                f"torch.export fails on {type(module).__name__}: {type(error).__name__}: {error}",
+                hint="pass the arguments one by one, as in a call: nova.from_torch(model, x, y)"
+                if is_packed
+                else "torch.export traces the module; its own error, above, names the line",
+            ) from error
         return decomposed(exported)
 
 
@@ -297,11 +326,22 @@ def _check_call(module: Any, args: Any, kwargs: Any) -> None:
             f"the example arguments do not fit {type(module).__name__}.forward{signature}: {error}",
             hint="pass arguments like those of a call: nova.from_torch(model, x)",
         ) from None
+    from torch.utils._pytree import tree_flatten
+
+    for leaf in tree_flatten((args, kwargs))[0]:
+        if isinstance(leaf, np.ndarray | Tensor):
+            library = "numpy" if isinstance(leaf, np.ndarray) else "Nova"
+            raise ArgumentTypeError(
+                f"an example argument of {type(module).__name__}.forward is an array of {library}",
+                hint="pass tensors of torch: torch.from_numpy(x)",
+            )
 
 
 def load_exported(path: str) -> Any:
     """The program in a file of `torch.export.save`, in the ops that the importer has rows for."""
     torch = _import_torch()
+    if not os.path.exists(path):
+        raise MissingFileError("the file of torch.export.save does not exist", where=path)
     try:
         exported = torch.export.load(path)
     except Exception as error:  # zip, json and torch's own error classes
@@ -333,6 +373,6 @@ def _import_torch() -> Any:
     except ImportError as error:
         raise MissingPackageError(
             f"a torch program needs torch, which cannot be imported: {error}",
-            hint="pip install 'nova-compiler[torch]'",
+            hint="pip install -e '.[torch]' in the clone of Nova",
         ) from None
     return torch

@@ -9,6 +9,7 @@ guard; only when that check fails is the signature computed in Python.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
@@ -211,8 +212,11 @@ class JitFunction(Sealed):
         return compiled, entry.result
 
     def _entry(self, leaves: list[Any], structure: TreeDef) -> tuple[_Entry, list[Any]]:
-        names = structure.names()
-        arrays = [argument_array(*pair) for pair in zip(leaves, names, strict=True)]
+        names = [self._axes.public_name(name) for name in structure.names()]
+        arrays = [
+            argument_array(leaf, name, self._function)
+            for leaf, name in zip(leaves, names, strict=True)
+        ]
         # A Python number is not an f64 array: it takes the dtype of the tensor operand next to it.
         numbers = [type(leaf) in NUMBERS for leaf in leaves]
         types = tuple(zip(map(array_type, arrays), numbers, strict=True))
@@ -437,6 +441,7 @@ def jit(
     code of their own in these programs, and `launch` says how programs for GPUs run their kernels,
     both as in `nova.compile`.
     """
+    _refuse_torch_module(function)
     marks = read_dynamic(dynamic)
     if specialize and marks is False:
         raise AttributeValueError(
@@ -457,6 +462,17 @@ def jit(
             StaticJitFunction, options=options, argnums=static_argnums, argnames=static_argnames
         )
     return make if function is None else make(function)
+
+
+def _refuse_torch_module(function: Any) -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(function, torch.nn.Module):
+        raise ArgumentTypeError(
+            f"nova.jit of {type(function).__name__}, a module of torch",
+            where=str(user_location()),
+            hint="write torch.compile(model, backend='nova'), which takes tensors of torch, or "
+            "nova.from_torch(model, x), which gives a program of Nova",
+        )
 
 
 def _check_fields(before: dict[str, Snapshot], after: dict[str, Snapshot]) -> None:

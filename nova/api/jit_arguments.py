@@ -6,15 +6,23 @@ arrays and tensors, or an error that names the argument. Called by `jit.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from nova.core.dlpack import as_numpy
+from nova.core.dlpack import as_numpy, is_array
 from nova.core.dtypes import TensorType, dtype
 from nova.core.location import user_location
-from nova.errors import ArgumentDTypeError, DeviceError, DTypeError, GraphError, NovaError
+from nova.errors import (
+    ArgumentDTypeError,
+    ArgumentTypeError,
+    DeviceError,
+    DTypeError,
+    GraphError,
+    NovaError,
+)
 from nova.graph.build import settled
 from nova.graph.tensor import Tensor, tensor
 from nova.runtime.device_arrays import place_of, type_on_device
@@ -43,8 +51,8 @@ def common_device(
     return next(iter(devices.values()), None)
 
 
-def argument_array(leaf: Any, name: str) -> Any:
-    """An argument as an array; a device array stays on its device."""
+def argument_array(leaf: Any, name: str, function: Callable[..., Any]) -> Any:
+    """An argument of `function` as an array; a device array stays on its device."""
     try:
         if type_on_device(leaf) is not None:
             return leaf
@@ -59,9 +67,26 @@ def argument_array(leaf: Any, name: str) -> Any:
             f"argument {name!r} is {leaf}, which does not fit i64", where=str(user_location())
         ) from None
     except NovaError as error:
+        if _could_be_static(leaf, name, function):
+            raise ArgumentTypeError(
+                error.what,
+                where=str(user_location()),
+                hint=f"pass an array; a Python value, such as a mode, is static: "
+                f'nova.jit(f, static_argnames=["{name}"])',
+            ) from None
         raise error.located(
             str(user_location()), f"argument {name!r}: " if isinstance(error, DTypeError) else ""
         ) from None
+
+
+def _could_be_static(leaf: Any, name: str, function: Callable[..., Any]) -> bool:
+    """Whether `static_argnames=[name]` would take the value, which is not an array."""
+    if is_array(leaf) or not isinstance(leaf, Hashable):
+        return False
+    try:
+        return name in signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def array_type(array: Any) -> TensorType:

@@ -8,7 +8,7 @@ what is computed from it is f32. `nova.compile(..., precision=)` calls this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nova.core.dtypes import DType, TensorType, bf16, converted, f16, f32
 from nova.core.location import user_location
@@ -20,15 +20,15 @@ from nova.graph.tensor import Tensor, on_device
 PRECISIONS: dict[str, DType] = {"bf16": bf16, "f16": f16}
 
 
-def parse_precision(name: str) -> DType:
+def parse_precision(name: str, precisions: Mapping[str, DType] = PRECISIONS) -> DType:
     """The dtype of a precision; AttributeValueError for an unknown name."""
-    if name not in PRECISIONS:
+    if name not in precisions:
         raise AttributeValueError(
             f"precision {name!r}",
             where=str(user_location()),
-            hint=f"it is None or one of {', '.join(map(repr, PRECISIONS))}",
+            hint=f"it is None or one of {', '.join(map(repr, precisions))}",
         )
-    return PRECISIONS[name]
+    return precisions[name]
 
 
 def in_precision(

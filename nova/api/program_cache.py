@@ -68,10 +68,12 @@ class CompileJob:
             "compiler": compiler_version(),
             "runtime": runtime_key(host_arch([target])),
         }
-        if target.is_device and self.settings.cubin:
-            from nova.compiler.gpu.ptxas import ptxas_version  # loaded only on demand
+        if target.is_device and (self.settings.cubin or self.settings.launch == "persistent"):
+            from nova.artifact.cubins.ptxas import find_ptxas, ptxas_version  # only on demand
 
-            parts["ptxas"] = ptxas_version()
+            # It chooses the registers of a persistent kernel, where there is one.
+            if self.settings.cubin or (knobs.get("check_ptx") and find_ptxas() is not None):
+                parts["ptxas"] = ptxas_version()
         return parts
 
     def build(self, parts: dict[str, str], name: str) -> CompileResult:

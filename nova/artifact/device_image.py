@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from nova import _native
+from nova.artifact.cubins.bundle import MAGIC
 from nova.core.records import record
 from nova.errors import CodegenError
 
@@ -19,7 +20,7 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
 _EXTERN = re.compile(r"\.extern\s+\.func[^;]*?([\w$.]+)\s*\(")
 _ENTRY = re.compile(r"\.entry\s+([\w$.]+)")
-_CUBIN = b"\x7fELF"
+_CUBINS = (b"\x7fELF", MAGIC)
 
 
 @record
@@ -76,8 +77,8 @@ def check_image(image: DeviceImage, symbols: Iterable[str]) -> None:
     """Refuse code that cannot be loaded: for another architecture, incomplete, or not code."""
     arch_number(image.arch)
     if image.kind == "cubin":
-        if not image.data.startswith(_CUBIN):
-            raise CodegenError(f"the cubin for {image.arch} is not an ELF file")
+        if not image.data.startswith(_CUBINS):
+            raise CodegenError(f"the cubin for {image.arch} is not an ELF file or a bundle of them")
         return
     text = _COMMENTS.sub(" ", image.data.decode("ascii", "replace"))
     target = _TARGET.search(text)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 
-from nova.errors import ArtifactError
+from nova.errors import ArgumentTypeError, ArtifactError
 
 Piece = bytes | bytearray | memoryview
 
@@ -79,6 +79,11 @@ def write_atomically(
 
 def check_path(path: str | os.PathLike[str]) -> Path:
     """The path of a caller, if it is a valid file name on this system."""
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentTypeError(
+            f"the path of the file is of type {type(path).__name__}, not a str or a pathlib.Path",
+            hint="give it a name: 'model.nova'",
+        )
     text = os.fspath(path)
     if not text:
         raise ArtifactError("the path of the file is empty", hint="give it a name: 'model.nova'")

@@ -18,7 +18,7 @@ from nova.artifact.manifest import Manifest, TensorSpec, from_json
 from nova.artifact.tables import Tables, unpack_tables
 from nova.artifact.texts import PackedTexts, unpack_texts
 from nova.core.records import record
-from nova.errors import ArtifactError
+from nova.errors import ArtifactError, unreadable
 
 __all__ = [
     "Artifact",
@@ -91,7 +91,7 @@ def load_artifact(path: str | Path) -> Artifact:
     except _native.FileError as error:
         raise _artifact_error(error, str(path)) from None
     except OSError as error:
-        raise ArtifactError(f"cannot read the file: {error.strerror}", where=str(path)) from None
+        raise unreadable(ArtifactError, error, "cannot read the file", str(path)) from None
 
 
 def _artifact_error(error: _native.FileError, where: str | None) -> ArtifactError:

@@ -177,6 +177,20 @@ class Tables:
         regions = tuple(region.renamed(suffix) for region in self.regions)
         return replace(self, kernels=kernels, regions=regions)
 
+    def region(self, number: int) -> Tables:
+        """The tables of a region with the regions inside of it, as those of a program."""
+        inner: set[int] = set()
+        pending = [number]
+        while pending:
+            nested = {n for k in self.regions[pending.pop()].kernels for n in _regions_of(k)}
+            pending += nested - inner
+            inner |= nested
+        numbers = {old: new for new, old in enumerate(sorted(inner))}
+        program, *regions = (
+            _renumbered(self.regions[n], numbers) for n in (number, *sorted(inner))
+        )
+        return replace(program, regions=tuple(regions))
+
     @property
     def linked_symbols(self) -> list[str]:
         """The symbols of all linked kernels, also those of regions; each once."""
@@ -207,6 +221,21 @@ class Tables:
     def has_device_tasks(self) -> bool:
         """Whether kernels of a device have tilings or flags."""
         return any(k.device is not None and (k.tiling or k.device.flags) for k in self.kernels)
+
+
+def _regions_of(kernel: KernelSpec) -> tuple[int, ...]:
+    return () if kernel.control is None else tuple(kernel.control.regions)
+
+
+def _renumbered(tables: Tables, numbers: Mapping[int, int]) -> Tables:
+    def moved(kernel: KernelSpec) -> KernelSpec:
+        if kernel.control is None:
+            return kernel
+        regions = tuple(numbers[n] for n in kernel.control.regions)
+        return replace(kernel, control=replace(kernel.control, regions=regions))
+
+    kernels = tuple(map(moved, tables.kernels))
+    return replace(tables, kernels=kernels)
 
 
 def pack_tables(tables: Tables, code: Mapping[str, int] | None = None) -> bytes:

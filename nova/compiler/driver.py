@@ -46,6 +46,7 @@ with paused_gc():
     from nova.compiler.work_queue import WorkQueue
     from nova.ir.bindings import ir
     from nova.ir.clone import copy_module
+    from nova.ir.linalg.attribute_cache import attribute_cache
 
 if TYPE_CHECKING:
     from nova.compiler.gpu.backend import DeviceCompile
@@ -70,7 +71,8 @@ def build(
         entry = queue.submit(partial(_prepare_entry, plan, settings))
         module = start_from_plan(plan, recorder)
         codes = _compile_targets(module, [settings], recorder, "nova", bar, queue)
-        if settings.specialize:
+        # Those of a device are programs of their own (nova/api/specialize.py).
+        if settings.specialize and not parse_target(settings.target).is_device:
             codes = tuple(_specialized(code, plan, settings, queue) for code in codes)
         started = time.perf_counter()
         entry.result()
@@ -145,16 +147,17 @@ def _compile_targets(
         if group
     ]
     compiles: dict[str, HostCompile | DeviceCompile] = {}
-    for number, (suffix, group) in enumerate(groups):
-        start, copy = after, module if number == len(groups) - 1 else copy_module(module)
-        if after in SHARED_STAGES:
-            start = SHARED_STAGES[-1]
-            shared = suffix if len(groups) > 1 else ""
-            TargetCompile(copy, group[0], session, shared).run(after, start)
-        for index, entry in enumerate(group):
-            target_module = copy if index == len(group) - 1 else copy_module(copy)
-            compiles[entry.target] = start_target(target_module, entry, session)
-            compiles[entry.target].run(start)
+    with attribute_cache():  # stages have most attributes in common
+        for number, (suffix, group) in enumerate(groups):
+            start, copy = after, module if number == len(groups) - 1 else copy_module(module)
+            if after in SHARED_STAGES:
+                start = SHARED_STAGES[-1]
+                shared = suffix if len(groups) > 1 else ""
+                TargetCompile(copy, group[0], session, shared).run(after, start)
+            for index, entry in enumerate(group):
+                target_module = copy if index == len(group) - 1 else copy_module(copy)
+                compiles[entry.target] = start_target(target_module, entry, session)
+                compiles[entry.target].run(start)
     return tuple(compiles[entry.target].finish() for entry in settings)
 
 

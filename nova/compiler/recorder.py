@@ -16,6 +16,7 @@ from nova.compiler.sandbox_child import report
 from nova.core.constants import Constants, StageTexts
 from nova.core.log import Progress, log
 from nova.ir.bindings import ir
+from nova.ir.context import print_op
 from nova.ir.resources import constants_of
 
 
@@ -106,4 +107,4 @@ def module_text(module: ir.Module) -> str:
 
     The values of large constants are in the recorder's table (`nova/core/constants.py`).
     """
-    return module.operation.get_asm(assume_verified=True)
+    return print_op(module.operation)

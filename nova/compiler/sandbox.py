@@ -251,7 +251,8 @@ class _Child:
         with selectors.DefaultSelector() as selector:
             selector.register(file, selectors.EVENT_READ)
             while len(received) < size:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
+                remaining = deadline - time.monotonic()
+                if remaining <= 0 or not selector.select(remaining):
                     raise _ChildDied(None, self._stderr_tail())
                 piece = os.read(file, min(size - len(received), 1 << 20))
                 if not piece:

@@ -72,7 +72,7 @@ CPU_STAGES = _table(
     Stage(
         "loops",
         lambda s: pipelines.buffers_to_loops(
-            s.target, s.tile_work, s.task_ns, s.schedules, s.max_workspace is None
+            s.target, s.tile_work, s.task_ns, s.schedules, s.max_workspace is None, s.cores
         ),
     ),
     # Kernels are lowered in units. Each unit goes through the stages from here on separately, and
@@ -101,7 +101,7 @@ DEVICE_STAGES = _table(
         ),
     ),
     Stage("outlined", lambda s: pipelines.device_to_outlined()),
-    Stage("nvvm", lambda s: pipelines.outlined_to_nvvm(s.fast_math, s.launch)),
+    Stage("nvvm", lambda s: pipelines.outlined_to_nvvm(s.fast_math, s.launch, s.target)),
     Stage("ll", generate="translate_kernels"),
     Stage("ptx", generate="emit_ptx"),
     Stage("cubin", generate="emit_cubin", is_required=False, is_enabled=lambda s: s.cubin),

@@ -16,7 +16,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from nova.core.location import user_location
+from nova.core.suggest import did_you_mean
+from nova.errors import UnknownStageError
+
 LEAST = 1 << 16
+_BLOCK = 1 << 18  # bytes that are compared at once
 """Bytes of a constant that is kept out of texts; smaller ones may be folded and stay readable."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -84,18 +89,31 @@ class Constants:
 
 
 def find_bytes(data: memoryview, pattern: memoryview) -> int:
-    """The offset of the bytes `pattern` in `data`, a multiple of 64; -1 if they are not there."""
-    size = len(data) // 64 * 64
-    for row in np.flatnonzero(_heads(data[:size]) == _heads(pattern[:64])[0]):
+    """The offset of the bytes `pattern` in `data`, a multiple of 64; -1 if they are not there.
+
+    A pattern has 64 bytes or more.
+    """
+    if len(pattern) > len(data):
+        return -1
+    lines = np.frombuffer(data[: len(data) // 64 * 64], np.uint64).reshape(-1, 8)
+    count = len(pattern) // 64
+    ends = np.frombuffer(pattern[: 64 * count], np.uint64).reshape(-1, 8)[[0, -1]]
+    # By one word first, which few lines pass; runs of zeros do, and their last lines differ.
+    rows = np.flatnonzero(lines[: len(lines) - count + 1, 0] == ends[0, 0])
+    for first, line in ((0, ends[0]), (count - 1, ends[1])):
+        rows = rows[(lines[rows + first] == line).all(axis=1)]
+    for row in rows:
         offset = 64 * int(row)
-        if data[offset : offset + len(pattern)] == pattern:
+        if _is_equal(data[offset : offset + len(pattern)], pattern):
             return offset
     return -1
 
 
-def _heads(data: memoryview) -> np.ndarray:
-    """The first eight of each 64 bytes."""
-    return np.frombuffer(data, np.uint64)[::8]
+def _is_equal(data: memoryview, other: memoryview) -> bool:
+    """Whether views of bytes are equal; `==` compares one byte after the other."""
+    a, b = np.frombuffer(data, np.uint8), np.frombuffer(other, np.uint8)
+    blocks = range(0, max(len(a), len(b)), _BLOCK)
+    return all(np.array_equal(a[i : i + _BLOCK], b[i : i + _BLOCK]) for i in blocks)
 
 
 def expand_text(text: str, digits: Digits) -> str:
@@ -133,6 +151,12 @@ class StageTexts(Mapping[str, str]):
         self.compact, self.constants = compact, constants
 
     def __getitem__(self, stage: str) -> str:
+        if stage not in self.compact:
+            raise UnknownStageError(
+                f"there is no text of a stage {stage!r}",
+                where=str(user_location()),
+                hint=did_you_mean(str(stage), self.compact, "the stages are {}"),
+            )
         return expand_text(self.compact[stage], self.constants.digits)
 
     def __iter__(self) -> Iterator[str]:

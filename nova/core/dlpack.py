@@ -10,11 +10,16 @@ import sys
 from typing import Any
 
 import numpy as np
-from ml_dtypes import bfloat16
+from ml_dtypes import bfloat16, float8_e4m3fn, float8_e5m2
 
 from nova.errors import ArgumentTypeError, DeviceError
 
 _CPU_DEVICES = (1, 3, 11, 13)  # DLPack: CPU, CUDA host, ROCm host, CUDA managed
+_BITS_OF = {
+    "torch.bfloat16": np.dtype(bfloat16),
+    "torch.float8_e4m3fn": np.dtype(float8_e4m3fn),
+    "torch.float8_e5m2": np.dtype(float8_e5m2),
+}
 _NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
 
 
@@ -50,10 +55,14 @@ def _from_dlpack(value: Any, title: str) -> np.ndarray:
     if getattr(value, "requires_grad", False):
         value = value.detach()
     torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = value.resolve_conj().resolve_neg()  # views that DLPack refuses
     try:
-        if torch is not None and getattr(value, "dtype", None) is torch.bfloat16:
-            # numpy's DLPack has no bfloat16; the bits are passed as integers.
-            return np.from_dlpack(value.view(torch.int16)).view(bfloat16)
+        narrow = _BITS_OF.get(str(getattr(value, "dtype", None)))
+        if torch is not None and narrow is not None and isinstance(value, torch.Tensor):
+            # numpy's DLPack has no such floats; the bits are passed as integers.
+            bits = getattr(torch, f"int{8 * narrow.itemsize}")
+            return np.from_dlpack(value.view(bits)).view(narrow)
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         array = _from_array_protocol(value)

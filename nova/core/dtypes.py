@@ -14,10 +14,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from ml_dtypes import bfloat16
+from ml_dtypes import bfloat16, float8_e4m3fn, float8_e5m2
 
+from nova.core.location import user_location
 from nova.core.records import record
 from nova.core.sizes import SizeExpr, evaluate, is_static_shape, known_equal, same_shape
+from nova.core.suggest import find_close
 from nova.errors import DTypeError, ShapeError
 
 
@@ -68,6 +70,9 @@ f64 = DType("f64", "f", 64, np.dtype(np.float64))
 f32 = DType("f32", "f", 32, np.dtype(np.float32))
 f16 = DType("f16", "f", 16, np.dtype(np.float16))
 bf16 = DType("bf16", "f", 16, np.dtype(bfloat16))
+# Storage types: ops compute in f32. E4M3FN has no infinity, E5M2 is the upper byte of an f16.
+f8e4m3 = DType("f8e4m3", "f", 8, np.dtype(float8_e4m3fn))
+f8e5m2 = DType("f8e5m2", "f", 8, np.dtype(float8_e5m2))
 i64 = DType("i64", "i", 64, np.dtype(np.int64))
 i32 = DType("i32", "i", 32, np.dtype(np.int32))
 i16 = DType("i16", "i", 16, np.dtype(np.int16))
@@ -86,18 +91,24 @@ ALL = (f64, f32, f16, bf16, i64, i32, i8, u8, bool_)
 MORE_INTEGERS = (i16, u64, u32, u16)
 # A tensor of these is a pair of real tensors: see `nova/ops/complex`.
 COMPLEX = (complex64, complex128)
-EVERY = (*ALL, *MORE_INTEGERS, *COMPLEX)
+# Floats that are stored narrow and computed in f32.
+FLOATS_8 = (f8e4m3, f8e5m2)
+EVERY = (*ALL, *MORE_INTEGERS, *COMPLEX, *FLOATS_8)
 FLOATS = (f64, f32, f16, bf16)
 INTEGERS = (i64, i32, i8, u8)
+# Floats that ops widen to f32.
+NARROW_FLOATS = (f16, bf16, *FLOATS_8)
 
 _BY_NAME = {d.name: d for d in EVERY}
 _BY_NUMPY = {d.numpy: d for d in EVERY}
 
 
 def dtype(spec: Any) -> DType:
-    """The DType that `spec` names: a DType, its name, or a dtype of numpy."""
+    """The DType that `spec` names: a DType, its name, or a dtype of numpy; None is f32."""
     if isinstance(spec, DType):
         return spec
+    if spec is None:  # which numpy reads as f64
+        return f32
     if isinstance(spec, str) and spec in _BY_NAME:
         return _BY_NAME[spec]
     try:
@@ -105,8 +116,24 @@ def dtype(spec: Any) -> DType:
     except (KeyError, TypeError) as error:
         raise DTypeError(
             f"{spec!r} is not an element type of Nova",
-            hint=f"the types are {', '.join(_BY_NAME)}; cast the array first",
+            hint=_dtype_hint(spec),
         ) from error
+
+
+def _dtype_hint(spec: Any) -> str:
+    """The dtype that a misspelt name means, or that another library calls so; else all names."""
+    word = str(spec).lower().removeprefix("torch.").replace("_", "").removesuffix("fn")
+    if word in ("fp8", "float8"):
+        return "did you mean f8e4m3 or f8e5m2?"
+    if word in ("i4", "u4", "int4", "uint4"):
+        return "integers of 4 bits are stored in i8 and u8: nova.quantize and nova.pack_int4"
+    names = {name: name for name in _BY_NAME}
+    names |= {d.numpy.name.replace("_", "").removesuffix("fn"): d.name for d in EVERY}
+    names |= {d.name.removeprefix("f8"): d.name for d in FLOATS_8}
+    close = find_close(word, names, cutoff=0.8)
+    if close is not None:
+        return f"did you mean {names[close]}?"
+    return f"the types are {', '.join(_BY_NAME)}; cast the array first"
 
 
 # Signatures, files and arrays call it by this name.
@@ -122,7 +149,7 @@ def promote(a: DType, b: DType) -> DType:
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if a.is_float:
-        # f16 and bf16 each hold values that the other cannot represent.
+        # Of two types of one width, each holds values that the other cannot represent.
         return f32 if a.bits == b.bits else max(a, b, key=_width)
     if {a, b} == {i8, u8}:
         return i32  # torch has i16; programs of Nova have relied on i32
@@ -195,10 +222,10 @@ def constant(value: Any, type_: DType) -> np.ndarray:
 def converted(array: np.ndarray, type_: DType) -> np.ndarray:
     """`array` as `type_`, without a copy if it has that dtype already. A float is rounded once.
 
-    numpy's own conversion to bf16 goes through f32, and so rounds twice.
+    numpy's own conversion to bf16 and to 8 bits goes through f32, and so rounds twice.
     """
     twice = array.dtype == np.float64 or (array.dtype.kind in "iu" and array.dtype.itemsize > 2)
-    if type_ is bf16 and twice:
+    if type_ in (bf16, *FLOATS_8) and twice:
         array = _shortened(array).astype(np.float64, copy=False)
         with np.errstate(all="ignore"):
             near = np.asarray(array.astype(np.float32))
@@ -222,10 +249,27 @@ def _shortened(array: np.ndarray) -> np.ndarray:
 
 def accumulator(a: DType) -> DType:
     """The dtype in which reductions and contractions of `a` accumulate."""
-    return f32 if a in (f16, bf16) else a
+    return f32 if a in NARROW_FLOATS else a
 
 
 _MOST_BYTES = 1 << 47
+
+
+def _sizes_of(shape: Any) -> tuple[Any, ...]:
+    if isinstance(shape, Sequence) and not isinstance(shape, str):
+        return tuple(shape)
+    raise ShapeError(
+        f"{shape!r} is not a shape",
+        where=str(user_location()),
+        hint="write a tuple of sizes, such as (2, 3)",
+    )
+
+
+def _located_dtype(spec: Any) -> DType:
+    try:
+        return dtype(spec)
+    except DTypeError as error:
+        raise error.located(str(user_location())) from None
 
 
 @record
@@ -236,6 +280,10 @@ class TensorType:
     dtype: DType
 
     def __post_init__(self) -> None:
+        if type(self.dtype) is not DType:
+            object.__setattr__(self, "dtype", _located_dtype(self.dtype))
+        if type(self.shape) is not tuple:
+            object.__setattr__(self, "shape", _sizes_of(self.shape))
         if not is_static_shape(self.shape):
             return
         # Strides and offsets are 64-bit, and no machine addresses more than this.

@@ -6,15 +6,21 @@ MLIR locations point at the line that the user wrote.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+_WRAPPERS = (contextlib.__file__, functools.__file__)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Warnings that were shown, by file: each is shown once for a line, as by `warnings.warn`.
+_shown: dict[str, dict[Any, Any]] = {}
 _inherited: ContextVar[Location | None] = ContextVar("nova_location", default=None)
 
 
@@ -28,13 +34,17 @@ class Location(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
+def _is_inside(file: str) -> bool:
+    return file.startswith(_PACKAGE) or file in _WRAPPERS
+
+
 def user_location() -> Location:
     """The innermost frame outside Nova, or the location inherited from `at`."""
     inherited = _inherited.get()
     if inherited is not None:
         return inherited
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and _is_inside(frame.f_code.co_filename):
         frame = frame.f_back
     return Location(frame.f_code.co_filename, frame.f_lineno)
 
@@ -43,6 +53,12 @@ def find_user_location() -> Location | None:
     """The same; None on a thread that Nova started, which has no frame of the user."""
     location = user_location()
     return None if location.file == threading.__file__ else location
+
+
+def warn_user(warning: Warning) -> None:
+    """Issue a warning at the line that the user wrote."""
+    file, line = user_location()
+    warnings.warn_explicit(warning, type(warning), file, line, registry=_shown.setdefault(file, {}))
 
 
 @contextmanager

@@ -4,6 +4,10 @@ Nova has hundreds of records, and a quarter of the import time of the compiler w
 generating and compiling their methods: `dataclass(frozen=True)` does that for six methods of every
 class. Here only `__init__` is compiled per class; the other methods are closures. To
 `dataclasses.fields` and `replace` and to type checkers a record is a dataclass.
+
+`@lazy_property` is a property of a record that is computed on its first use. The
+`functools.cached_property` of Python 3.11 takes a lock at each first use, which costs more than
+most properties of records. Here two threads may both compute the value.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import Any, NoReturn, TypeVar, dataclass_transform
+from typing import Any, Generic, NoReturn, Self, TypeVar, dataclass_transform, overload
 
 _T = TypeVar("_T")
 
@@ -98,3 +102,27 @@ def _initializer(cls: type, record_fields: Sequence[Field[Any]]) -> Callable[...
     exec(compile(text, f"{__file__}, {cls.__qualname__}", "exec"), scope)
     initializer: Callable[..., None] = scope["__init__"]
     return initializer
+
+
+class LazyProperty(Generic[_T]):
+    """The descriptor: the value goes into the `__dict__` of the object, which is read first."""
+
+    def __init__(self, compute: Callable[[Any], _T]):
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> _T: ...
+    def __get__(self, instance: Any, owner: type) -> Self | _T:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name] = self.compute(instance)
+        return value
+
+
+lazy_property = LazyProperty

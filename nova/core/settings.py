@@ -27,8 +27,11 @@ class Settings:
                  `tf32` by one, as the setting `tf32`.
     gpu_gemm     which GEMM devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
     gpu_attention  which attention devices use: `auto`, `mma`, `wgmma`, or `wgmma` with a tile.
-    launch       how the launches of a device program run: `graph` or `persistent`.
+    launch       how the launches of a device program run: `graph` or `persistent`; `auto` is
+                 replaced by one of them before a compile.
     cubin        whether device code is also assembled, which needs `ptxas`.
+    cores        the threads of runs on this machine, as a power of two, where they are many; 1 for
+                 few, and for other targets than `cpu`.
     specialize   combinations of sizes of a symbolic program that get code of their own, in the
                  order of its dims.
     """
@@ -48,6 +51,7 @@ class Settings:
     specialize: tuple[tuple[int, ...], ...] = ()
     matmul_precision: str = "highest"
     launch: str = "graph"
+    cores: int = 1
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
@@ -55,7 +59,7 @@ class Settings:
         values["schedules"] = " ".join(self.schedules)
         values["specialize"] = " ".join(",".join(map(str, sizes)) for sizes in self.specialize)
         # Defaults of newer settings are left out: files and cache keys stay as they were.
-        unset = {"specialize": "", "matmul_precision": "highest", "launch": "graph"}
+        unset = {"specialize": "", "matmul_precision": "highest", "launch": "graph", "cores": "1"}
         return {k: v for k, v in values.items() if k not in unset or v != unset[k]}
 
     @staticmethod
@@ -82,6 +86,7 @@ class Settings:
             ),
             str(items.get("matmul_precision", "highest")),
             str(items.get("launch", "graph")),
+            int(items.get("cores", 1)),
         )
 
 
@@ -110,4 +115,14 @@ def current_settings(
         gpu_gemm=knobs.get("gpu_gemm"),
         gpu_attention=knobs.get("gpu_attention"),
         launch=knobs.KNOBS["launch"].check(launch or knobs.get("launch"), "launch"),
+        cores=_many_cores() if (target or knobs.get("target")) == "cpu" else 1,
     )
+
+
+_MANY_CORES = 8
+
+
+def _many_cores() -> int:
+    """The threads of the process as a power of two; 1 for less than `_MANY_CORES`."""
+    threads = int(knobs.get("threads"))
+    return 1 << threads.bit_length() - 1 if threads >= _MANY_CORES else 1

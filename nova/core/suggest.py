@@ -25,16 +25,17 @@ def did_you_mean(word: str, names: Collection[str], otherwise: str) -> str:
     return f"did you mean {close}?" if close else otherwise.format(", ".join(names))
 
 
-def unknown_name(owner: str, name: str, names: Iterable[str]) -> UnknownNameError:
-    """The error for `owner.name`; no hint if no public name is close."""
+def unknown_name(
+    owner: str, name: str, names: Iterable[str], hint: str | None = None
+) -> UnknownNameError:
+    """The error for `owner.name`; without a `hint` it has the public name that is close, if any."""
     public = [word for word in names if not word.startswith("_")]
     # A different case counts as close: `nova.Softmax`, `nn.linear`.
     by_lower = {word.lower(): word for word in public}
     # Private names are requested by programs that inspect an object.
     close = None if name.startswith("_") else find_close(name.lower(), by_lower)
-    error = UnknownNameError(
-        f"{owner} has no attribute {name!r}",
-        hint=f"did you mean {by_lower[close]!r}?" if close else None,
-    )
+    if hint is None and close:
+        hint = f"did you mean {by_lower[close]!r}?"
+    error = UnknownNameError(f"{owner} has no attribute {name!r}", hint=hint)
     error.name = name
     return error

@@ -119,6 +119,23 @@ class Target:
         return self.has_bf16_dot and {"amx-tile", "amx-bf16"} <= set(self.features)
 
     @property
+    def has_byte_dot(self) -> bool:
+        """A vector instruction adds four products of u8 and i8 to an i32 (VNNI)."""
+        return {256: "avxvnni", 512: "avx512vnni"}.get(self.vector_bits) in self.features
+
+    @property
+    def has_i16_dot(self) -> bool:
+        """A vector instruction adds two products of i16: in SSE2, AVX2 and AVX512-BW."""
+        least = {128: "", 256: "avx2", 512: "avx512bw"}[self.vector_bits]
+        return self.arch == "x86_64" and (not least or least in self.features)
+
+    @property
+    def has_byte_tiles(self) -> bool:
+        """AMX multiplies tiles of bytes, in processes that may use tile registers."""
+        has_tiles = {"amx-tile", "amx-int8"} <= set(self.features)
+        return has_tiles and self.vector_bits == 512 and self.has_byte_dot
+
+    @property
     def native_rounding(self) -> bool:
         """floor, ceil, trunc and round-to-even of a float vector are instructions."""
         return self.arch != "x86_64" or "sse4.1" in self.features

@@ -40,6 +40,7 @@ from nova.debug.finding import (
     result_finding,
     step_finding,
 )
+from nova.debug.indices import find_index
 from nova.debug.nonfinite import find_nonfinite
 from nova.debug.observe import compile_unchecked, run_copy
 from nova.debug.oracle import Noise, Oracle, arg_value
@@ -93,6 +94,9 @@ class Checker:
         """The first fault; without `locate`, a fault of the whole program names its last step."""
         program = Program(self.plan, tuple(arrays))
         rng = np.random.default_rng(0)
+        outside = find_index(program)
+        if outside is not None:
+            return outside
         slots = self.slots(arrays)
         for step in self.plan.steps:
             if step.results:

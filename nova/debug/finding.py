@@ -7,10 +7,11 @@ from typing import Any
 
 from nova.core.location import Location
 from nova.debug.plan_transforms import Program, describe
-from nova.errors import CheckError, NonFiniteError
+from nova.errors import CheckError, IndexRangeError, NonFiniteError
 from nova.plan import Derivation, Plan, Step
 
 _HINT = "nova.debug.minimize(program) reduces it to a few ops and writes a script that shows it"
+_INDEX_HINT = "without the check the index is clamped to the ends of the axis (docs/ops.md)"
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Finding:
     """The first fault of a program.
 
     kind        `step` (its own code is wrong), `program` (correct alone, wrong when combined with
-                other steps: fusion, tiling, memory), `gradient` (a vjp column) or `nonfinite`.
+                other steps: fusion, tiling, memory), `gradient` (a vjp column), `nonfinite` or
+                `index` (an argument that is an index, outside of its axis).
     op, step    the op and the number of its step; None if no step of the plan is at fault.
     signature   the op with the types of its operands and of its result.
     location    the user's line.
@@ -71,12 +73,19 @@ def gradient_finding(
     )
 
 
-def error_of(finding: Finding) -> CheckError | NonFiniteError:
+def error_of(finding: Finding) -> CheckError | NonFiniteError | IndexRangeError:
     """The error to raise for a finding."""
     where = str(finding.location) if finding.location else None
-    error_class: type[CheckError | NonFiniteError]
-    error_class = NonFiniteError if finding.kind == "nonfinite" else CheckError
-    error = error_class(_text(finding), where=where, hint=_HINT)
+    error_class: type[CheckError | NonFiniteError | IndexRangeError]
+    match finding.kind:
+        case "nonfinite":
+            error_class = NonFiniteError
+        case "index":
+            error_class = IndexRangeError
+        case _:
+            error_class = CheckError
+    hint = _INDEX_HINT if finding.kind == "index" else _HINT
+    error = error_class(_text(finding), where=where, hint=hint)
     error.finding = finding
     return error
 
@@ -89,6 +98,7 @@ def _text(finding: Finding) -> str:
         "program": f"{number}{finding.signature}, is right alone and wrong in this program",
         "gradient": f"the vjp of {finding.signature} is wrong for operand {finding.operand}",
         "nonfinite": f"{number}{finding.signature}, is not finite",
+        "index": f"{number}{finding.signature}, reads an index out of range",
     }[finding.kind]
     kernels = f"\n  in {', '.join(finding.kernels)}" if finding.kernels else ""
     return f"{summary}\n  {finding.detail}{kernels}"

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import dtype
+from nova.core.dtypes import FLOATS_8, bf16, dtype
 from nova.core.settings import Settings
 from nova.debug.plan_transforms import Program
 from nova.plan import print_plan
 
 _MOST_ELEMENTS = 64
+# numpy has no names for them.
+_OF_ML_DTYPES = (bf16, *FLOATS_8)
 
 _TEXT = '''"""{title}
 
@@ -95,15 +97,15 @@ def write_script(
 def _assignment(name: str, array: np.ndarray) -> str:
     type_ = dtype(array.dtype)
     if array.size > _MOST_ELEMENTS:
-        view = ".view(nova.bf16.numpy)" if type_.name == "bf16" else ""
+        view = f".view(nova.{type_}.numpy)" if type_ in _OF_ML_DTYPES else ""
         return f'{name} = DATA["{name}"]{view}'
     # Text of floats parses to the same bits, in every dtype: the f64 of its value is exact.
     values = np.asarray(array, np.float64).tolist() if type_.is_float else array.tolist()
     text = str(values).replace("nan", "np.nan").replace("inf", "np.inf")
-    spelled = "nova.bf16.numpy" if type_.name == "bf16" else f'"{type_.numpy}"'
+    spelled = f"nova.{type_}.numpy" if type_ in _OF_ML_DTYPES else f'"{type_.numpy}"'
     reshaped = f".reshape({array.shape})" if array.size == 0 else ""
     return f"{name} = np.array({text}, {spelled}){reshaped}"
 
 
 def _storable(array: np.ndarray) -> np.ndarray:
-    return array.view(np.uint16) if dtype(array.dtype).name == "bf16" else array
+    return array.view(f"u{array.itemsize}") if dtype(array.dtype) in _OF_ML_DTYPES else array

@@ -1,5 +1,7 @@
 """`nova.fft`: discrete Fourier transforms with the names and arguments of `numpy.fft`."""
 
+from typing import TYPE_CHECKING, Any
+
 from nova.fft.functions import (
     fft,
     fft2,
@@ -20,6 +22,7 @@ from nova.fft.functions import (
     rfftfreq,
     rfftn,
 )
+from nova.graph.other_names import no_attribute
 
 __all__ = [
     "fft",
@@ -41,3 +44,8 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
+
+if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+    def __getattr__(name: str) -> Any:
+        raise no_attribute("module 'nova.fft'", name, __all__, {})

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import complex_of, real_of
+from nova.core.location import user_location
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.fft.transform import transform, transform_real, transform_to_real
+from nova.graph.spelling import takes_torch_keywords
 from nova.graph.transforms import as_tensor
 from nova.ops import F
 from nova.ops.complex.parts import split, split_all
@@ -24,18 +26,21 @@ from nova.ops.rules import resolve_axis, static_axis
 _NORMS = ("backward", "ortho", "forward")
 
 
+@takes_torch_keywords
 @user_facing
 def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The discrete Fourier transform along an axis, which is cut or padded with zeros to n."""
     return _complex_transform("fft", x, n, axis, norm, -1)
 
 
+@takes_torch_keywords
 @user_facing
 def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `fft`."""
     return _complex_transform("ifft", x, n, axis, norm, 1)
 
 
+@takes_torch_keywords
 @user_facing
 def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The transform of a real tensor: the n // 2 + 1 terms of frequencies that are not negative."""
@@ -45,18 +50,21 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     return F.moveaxis(F.complex(*pair), -1, axis)
 
 
+@takes_torch_keywords
 @user_facing
 def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `rfft`: n real elements, by default 2 * (m - 1) for m terms."""
     return _to_real("irfft", x, n, axis, norm, 1)
 
 
+@takes_torch_keywords
 @user_facing
 def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The transform of a sequence with Hermitian symmetry, of which x is the first half."""
     return _to_real("hfft", F.conj(as_tensor(x)), n, axis, norm, -1)
 
 
+@takes_torch_keywords
 @user_facing
 def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `hfft`."""
@@ -66,72 +74,97 @@ def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     return F.conj(F.moveaxis(F.complex(*pair), -1, axis))
 
 
+@takes_torch_keywords
 @user_facing
 def fftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
     """`fft` along several axes (all by default), with sizes s."""
     return _several("fftn", x, s, axes, norm, -1)
 
 
+@takes_torch_keywords
 @user_facing
 def ifftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
     """The inverse of `fftn`."""
     return _several("ifftn", x, s, axes, norm, 1)
 
 
+@takes_torch_keywords
 @user_facing
 def fft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
     """`fftn` along two axes."""
     return _several("fft2", x, s, axes, norm, -1)
 
 
+@takes_torch_keywords
 @user_facing
 def ifft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `fft2`."""
     return _several("ifft2", x, s, axes, norm, 1)
 
 
+@takes_torch_keywords
 @user_facing
 def rfftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
     """`rfft` along the last of several axes, then `fft` along the others."""
     return _real_several("rfftn", x, s, axes, norm)
 
 
+@takes_torch_keywords
 @user_facing
 def rfft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
     """`rfftn` along two axes."""
     return _real_several("rfft2", x, s, axes, norm)
 
 
+@takes_torch_keywords
 @user_facing
 def irfftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
     """The inverse of `rfftn`."""
     return _to_real_several("irfftn", x, s, axes, norm)
 
 
+@takes_torch_keywords
 @user_facing
 def irfft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `rfft2`."""
     return _to_real_several("irfft2", x, s, axes, norm)
 
 
+@takes_torch_keywords
 @user_facing
 def fftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Any:
     """The frequencies of the terms of `fft`, for samples at distance d."""
-    return F.cast(np.fft.fftfreq(n, d), dtype=dtype)
+    return F.cast(np.fft.fftfreq(*_checked("fftfreq", n, d)), dtype=dtype)
 
 
+@takes_torch_keywords
 @user_facing
 def rfftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Any:
     """The frequencies of the terms of `rfft`."""
-    return F.cast(np.fft.rfftfreq(n, d), dtype=dtype)
+    return F.cast(np.fft.rfftfreq(*_checked("rfftfreq", n, d)), dtype=dtype)
 
 
+def _checked(name: str, n: Any, d: Any) -> tuple[int, float]:
+    """A positive number of samples, and a distance other than 0."""
+    if isinstance(n, bool) or not hasattr(n, "__index__") or int(n) < 1:
+        raise AttributeValueError(
+            f"{name}: n must be a positive int, not {n!r}", where=str(user_location())
+        )
+    if isinstance(d, bool) or not isinstance(d, int | float | np.number) or d == 0:
+        raise AttributeValueError(
+            f"{name}: d must be a number other than 0, not {d!r}", where=str(user_location())
+        )
+    return int(n), float(d)
+
+
+@takes_torch_keywords
 @user_facing
 def fftshift(x: Any, axes: Any = None) -> Any:
     """The terms with frequency 0 in the middle of the axes (all by default)."""
     return _shifted(as_tensor(x), axes, 1)
 
 
+@takes_torch_keywords
 @user_facing
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """The inverse of `fftshift`."""

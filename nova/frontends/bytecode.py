@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from nova.compiler.sandbox import is_inside, run_sandboxed
 from nova.errors import ImportedProgramError, SandboxError
+from nova.ir.context import print_op
 
 MAGIC = b"ML\xefR"
 # The output of jax.export: VHLO, the form of StableHLO that newer versions still read.
@@ -53,4 +54,4 @@ def read_bytecode(data: bytes, filename: str) -> str:
         except (ir.MLIRError, ValueError) as error:
             messages = [d.message for d in said if d.severity == "error"]
             raise _damaged("; ".join(messages) or str(error), filename) from None
-    return module.operation.get_asm(enable_debug_info=True, assume_verified=True)
+    return print_op(module.operation, enable_debug_info=True)

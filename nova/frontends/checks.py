@@ -18,6 +18,7 @@ from nova.ir.diagnostics import Diagnostic, file_position
 from nova.ir.dialect import SIZE
 from nova.ir.linalg.generic import GenericOp
 from nova.ir.mathlib import EXPANSIONS, ROUNDING
+from nova.ir.mathlib.f8_formats import NARROW_TYPES
 from nova.ir.walk import every_op
 from nova.passes.importing.complex_rules import is_complex
 from nova.passes.importing.drop_annotations import is_annotation
@@ -38,7 +39,7 @@ _OWNER = {dialect: name for name, group in FRONTENDS.items() for dialect in grou
 _MIXES_WITH_LINALG = ("stablehlo", "tosa")
 _MOST_ELEMENTS = 1 << 47
 _INTEGERS = (1, 8, 16, 32, 64)
-_FLOATS = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type)
+_FLOATS = (ir.F32Type, ir.F64Type, NARROW_TYPES)
 
 
 def find_frontend(module: ir.Module, filename: str) -> str:
@@ -78,15 +79,18 @@ def _stage_hint(dialect: str) -> str:
 
 def check_ops(module: ir.Module, filename: str) -> None:
     """Refuse types and ops that later passes cannot handle."""
+    accepted: set[Any] = set()  # a program has few types, and thousands of values
     for op in all_ops(module):
         values = [*op.results, *op.operands]
         for region in op.regions:
             for block in region.blocks:
                 values += block.arguments
-        for value in values:
-            wrong = explain_type(value.type)
-            if wrong is None and is_complex(value.type) and not _takes_complex(op):
-                wrong = f"complex numbers ({value.type})", "compute with real and imaginary parts"
+        for type_ in {value.type for value in values} - accepted:
+            wrong = explain_type(type_)
+            if wrong is None and not is_complex(type_):
+                accepted.add(type_)
+            elif wrong is None and not _takes_complex(op):
+                wrong = f"complex numbers ({type_})", "compute with real and imaginary parts"
             if wrong is not None:
                 what, hint = wrong
                 raise ImportedProgramError(
@@ -95,6 +99,20 @@ def check_ops(module: ir.Module, filename: str) -> None:
         if op.name in _REFUSED and not _has_lowering(op):
             raise UnsupportedOpError(
                 f"{_described(op)}: {_REFUSED[op.name]}", where=place(op, filename)
+            )
+
+
+def check_quantized(module: ir.Module, filename: str) -> None:
+    """Refuse quantized types of unsigned storage: upstream's conversion makes it signed."""
+    for op in all_ops(module):
+        types = [str(value.type) for value in (*op.results, *op.operands)]
+        if op.name == "func.func":
+            types.append(str(op.attributes["function_type"]))
+        if any("!quant.uniform<u" in text for text in types):
+            raise UnsupportedOpError(
+                f"{op.name}: a quantized type of unsigned integers",
+                where=place(op, filename),
+                hint="quantize to signed integers: i8 with a zero point that is 128 less",
             )
 
 
@@ -167,7 +185,10 @@ def explain_element(type_: Any) -> tuple[str, str | None] | None:
             f"memory ({type_})",
             "a program takes and gives tensors; the text of a later stage needs start_from",
         )
-    return f"the type {type_}", "Nova computes with f16, bf16, f32, f64, and integers up to 64 bits"
+    return (
+        f"the type {type_}",
+        "Nova computes with f8E4M3FN, f8E5M2, f16, bf16, f32, f64, and integers of 8 to 64 bits",
+    )
 
 
 # --- after lowering -------------------------------------------------------------------------------

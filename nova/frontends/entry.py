@@ -94,7 +94,7 @@ def take_entry(
         elif shapes is not None:
             check_shapes(main, shapes, filename)
         if has_unknown_sizes(module) and not is_static_call(shapes):
-            names = _argument_names(main)
+            names = argument_names(main)
             sizes = None if shapes is None else [shape for shape, _ in shapes]
             frontend = find_frontend(module, filename)
             make_symbolic(module, filename, frontend, names, sizes, avoided)
@@ -161,9 +161,9 @@ def _read_signature(main: Any, filename: str) -> ProgramSignature:
     attributes = _dictionaries(main, "arg_attrs", len(given))
     alias = _aliases(main, attributes, filename)
     args = []
-    names: set[str] = set()
+    names = argument_names(main)
     for i, (type_, argument) in enumerate(zip(given, main.entry_block.arguments, strict=True)):
-        name = argument_name(main, i, names)
+        name = names[i]
         kind = _nova_type(type_, f"argument {name!r}", place(argument, filename))
         role = "input" if i < inputs else "param"
         args.append(
@@ -173,10 +173,10 @@ def _read_signature(main: Any, filename: str) -> ProgramSignature:
     own = _dictionaries(main, "res_attrs", len(results))
     updates = Main(main).updates
     outputs = []
-    names = set()
+    used_names: set[str] = set()
     for i, type_ in enumerate(results[: len(results) - len(updates)]):
         kind = _nova_type(type_, f"result {i}", place(main.operation, filename))
-        name = _unique(_name_of(own[i], _RESULT_NAMES) or f"y{i}", names)
+        name = _unique(_name_of(own[i], _RESULT_NAMES) or f"y{i}", used_names)
         outputs.append(
             TensorSpec(name, kind.shape, kind.dtype.name, "output", alias=alias.get(i, -1))
         )
@@ -219,16 +219,15 @@ def _is_narrowed(written: TensorSpec, spec: TensorSpec) -> bool:
     return written.shape == spec.shape and (written.dtype, spec.dtype) in _NARROWED
 
 
-def argument_name(main: Any, number: int, used_names: set[str]) -> str:
-    """The name of an argument: by attribute, location or index; not in `used_names`."""
-    attributes = _dictionaries(main, "arg_attrs", len(main.type.inputs))[number]
-    found = _name_of(attributes, _NAMES) or _located(main.entry_block.arguments[number])
-    return _unique(found or f"arg{number}", used_names)
-
-
-def _argument_names(main: Any) -> list[str]:
-    names: set[str] = set()
-    return [argument_name(main, i, names) for i in range(len(main.type.inputs))]
+def argument_names(main: Any) -> list[str]:
+    """The names of the arguments: by attribute, location or index; all different."""
+    arguments = list(main.entry_block.arguments)
+    attributes = _dictionaries(main, "arg_attrs", len(arguments))
+    used_names: set[str] = set()
+    return [
+        _unique(_name_of(attributes[i], _NAMES) or _located(argument) or f"arg{i}", used_names)
+        for i, argument in enumerate(arguments)
+    ]
 
 
 def _nova_type(type_: Any, what: str, at: str) -> TensorType:

@@ -19,7 +19,7 @@ import numpy as np
 
 from nova.artifact.files import open_regular
 from nova.core.records import record
-from nova.errors import ArtifactError
+from nova.errors import ArtifactError, unreadable
 from nova.ops.loops.block_formats import FORMATS
 
 _MAGIC = b"GGUF"
@@ -120,8 +120,7 @@ def map_gguf(path: str | Path) -> GgufFile:
                 raise _damaged("it is empty")
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except OSError as error:
-        reason = f"cannot map the file: {error.strerror}"
-        raise ArtifactError(reason, where=str(path)) from error
+        raise unreadable(ArtifactError, error, "cannot map the file", str(path)) from error
     except ArtifactError as error:
         raise error.located(str(path)) from None
     try:

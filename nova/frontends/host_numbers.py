@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.ir.bindings import arith, ir, memref
+from nova.ir.mathlib.f8_formats import NARROW_TYPES
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value.type, (ir.IntegerType, ir.IndexType, *_FLOATS))
 
 
-_FLOATS = (ir.F64Type, ir.F32Type, ir.F16Type, ir.BF16Type)
+_FLOATS = (ir.F64Type, ir.F32Type, NARROW_TYPES)
 
 
 def buffer_of(type_: Any) -> Any:

@@ -20,7 +20,13 @@ from nova.errors import (
     SymbolicImportError,
     UnsupportedOpError,
 )
-from nova.frontends.checks import at_file, check_lowered, check_ops, find_frontend
+from nova.frontends.checks import (
+    at_file,
+    check_lowered,
+    check_ops,
+    check_quantized,
+    find_frontend,
+)
 from nova.frontends.entry import take_entry
 from nova.frontends.launches import has_launches, import_launches
 from nova.frontends.resources import inline_resources
@@ -29,15 +35,18 @@ from nova.frontends.specialize import ArgumentShape
 from nova.frontends.symbolic.compare_lowered import compare_lowered
 from nova.frontends.symbolic.importer import HINT, is_symbolic, table_of
 from nova.ir.bindings import ir
+from nova.ir.linalg.attribute_cache import attribute_cache
 from nova.passes import pipelines
-from nova.passes.base import Pass, UpstreamPass, run_pipeline
+from nova.passes.base import Pass, UpstreamPass, run_pipeline, run_verified_once
 
-# The passes from each of the dialects to the stage `linalg`.
-_PIPELINES: dict[str, Callable[[], list[Pass]]] = {
-    "stablehlo": pipelines.stablehlo_to_linalg,
-    "tosa": pipelines.tosa_to_linalg,
-    "linalg": pipelines.import_linalg,
+# The passes from each of the dialects to linalg; those to the stage `linalg` are after them.
+_LEGALIZATIONS: dict[str, Callable[[], list[Pass]]] = {
+    "stablehlo": pipelines.legalize_stablehlo,
+    "tosa": pipelines.legalize_tosa,
+    "linalg": list,
 }
+# Quantized numbers become integers and scales, also those of arguments.
+_QUANTIZED = UpstreamPass("func.func(stablehlo-legalize-quant-to-math)", signs=("!quant.",))
 _ILLEGAL = re.compile(r"failed to legalize (?:unresolved )?operation '([\w.]+)'")
 
 
@@ -64,11 +73,12 @@ def import_program(
     sizes of the program become those of arguments of these shapes. Other `?` sizes are symbolic:
     the program is lowered twice, with other numbers that stand for the sizes, and compared.
     """
-    imported = _import_once(source, entry, params, shapes, ())
-    if imported.frontend in _PIPELINES and is_symbolic(imported.module):
-        representatives = table_of(imported.module).representatives.values()
-        other = _import_once(source, entry, params, shapes, tuple(representatives))
-        compare_lowered(imported.module, other.module, source.name)
+    with attribute_cache():
+        imported = _import_once(source, entry, params, shapes, ())
+        if imported.frontend in _LEGALIZATIONS and is_symbolic(imported.module):
+            representatives = table_of(imported.module).representatives.values()
+            other = _import_once(source, entry, params, shapes, tuple(representatives))
+            compare_lowered(imported.module, other.module, source.name)
     return imported
 
 
@@ -87,6 +97,10 @@ def _import_once(
             _keep(module, signature)
             return Imported(module, "outlined", signature, "gpu", text)
         frontend = find_frontend(module, source.name)
+        if frontend == "stablehlo":
+            if "quant." in source.text:
+                check_quantized(module, source.name)
+            run_pipeline(module, [_QUANTIZED])
         signature = take_entry(module, entry, source.name, params, shapes, avoided)
         inline_resources(module, source.name)
         check_ops(module, source.name)
@@ -95,7 +109,8 @@ def _import_once(
             run_pipeline(module, [UpstreamPass("inline,symbol-dce")])
             _keep(module, signature)
             return Imported(module, "nova", signature, frontend, text)
-        run_pipeline(module, _PIPELINES[frontend]())
+        for passes in (_LEGALIZATIONS[frontend](), pipelines.import_linalg()):
+            run_verified_once(module, [step for step in passes if step.concerns_source(text)])
         if is_symbolic(module):
             # Numbers of affine maps in code become constants, which may stand for sizes.
             run_pipeline(module, [UpstreamPass("lower-affine", signs=("affine.",))])

@@ -20,7 +20,7 @@ from nova.compiler.signature import ProgramSignature
 from nova.errors import DTypeError, ImportedProgramError
 from nova.frontends.checks import all_ops, place
 from nova.frontends.device_functions import check_device_functions, make_unique, written_arguments
-from nova.frontends.entry import argument_name, find_entry
+from nova.frontends.entry import argument_names, find_entry
 from nova.frontends.host_code import ALLOCATIONS, Host, HostLaunch, Lifetime, Loop, Step, read_host
 from nova.frontends.host_kernels import HostKernels
 from nova.frontends.host_loops import unroll_loops
@@ -173,8 +173,7 @@ class _Rewrite:
         return found
 
     def _names(self) -> list[str]:
-        taken: set[str] = set()
-        return [argument_name(self.main, i, taken) for i in range(len(self.arguments))]
+        return argument_names(self.main)
 
     def _write(self, order: list[int], args: list[TensorSpec], inputs: int) -> None:
         """Replace the function by the new main; launches move to separate functions."""

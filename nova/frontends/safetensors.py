@@ -22,7 +22,7 @@ import numpy as np
 from nova.artifact.files import open_regular, write_atomically
 from nova.core.dlpack import as_numpy
 from nova.core.records import record
-from nova.errors import ArtifactError, DTypeError
+from nova.errors import ArtifactError, DTypeError, NovaError, unreadable
 
 _TYPES = {
     "F64": np.dtype("<f8"),
@@ -279,5 +279,5 @@ def _damaged(why: str) -> ArtifactError:
     return ArtifactError(f"this is not a safetensors file, or it is damaged: {why}")
 
 
-def _cannot(verb: str, path: str | Path, error: OSError) -> ArtifactError:
-    return ArtifactError(f"cannot {verb} the file: {error.strerror}", where=str(path))
+def _cannot(verb: str, path: str | Path, error: OSError) -> NovaError:
+    return unreadable(ArtifactError, error, f"cannot {verb} the file", str(path))

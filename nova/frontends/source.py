@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from nova.errors import ImportedProgramError
+from nova.errors import ImportedProgramError, unreadable
 from nova.frontends.bytecode import MAGIC, text_of_bytecode
 from nova.ir.bindings import ir
 from nova.ir.context import decode_source, make_context, parse_module
@@ -58,10 +58,12 @@ def read_source(program: str | os.PathLike[str] | bytes) -> Source:
     try:
         source = Source(os.fspath(program), Path(program).read_bytes())
     except OSError as error:
-        raise ImportedProgramError(
-            f"cannot read the program: {error.strerror}",
-            where=os.fspath(program),
-            hint="pass MLIR text, or the path of a file",
+        raise unreadable(
+            ImportedProgramError,
+            error,
+            "cannot read the program",
+            os.fspath(program),
+            "pass MLIR text, or the path of a file",
         ) from None
     if source.data.startswith(_ELF):
         raise ImportedProgramError(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nova.artifact.files import open_regular
-from nova.errors import ArtifactError
+from nova.errors import ArtifactError, unreadable
 from nova.frontends.safetensors import map_safetensors
 
 SINGLE = "model.safetensors"
@@ -56,7 +56,7 @@ def read_json(path: Path) -> dict[str, Any]:
         with open_regular(path) as file:
             text = file.read(_LONGEST_INDEX + 1)
     except OSError as error:
-        raise ArtifactError(f"cannot read the file: {error.strerror}", where=str(path)) from error
+        raise unreadable(ArtifactError, error, "cannot read the file", str(path)) from error
     if len(text) > _LONGEST_INDEX:
         raise ArtifactError(f"the file has more than {_LONGEST_INDEX} bytes", where=str(path))
     try:

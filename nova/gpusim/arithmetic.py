@@ -101,6 +101,10 @@ def decode_lanes(s: Statement, words: list[str], operands: Operands) -> Parts:
     return Parts("lanes", [result, *values], detail=detail, type=lane_type, flags=flags, results=1)
 
 
+CLOCKS = ("%globaltimer", "%clock64")
+"""Special registers that count the instructions of all warps of the launch."""
+
+
 def decode_mov(s: Statement, words: list[str], operands: Operands) -> Parts:
     operands.expect(2)
     to, source = s.operands
@@ -110,6 +114,8 @@ def decode_mov(s: Statement, words: list[str], operands: Operands) -> Parts:
         results = [operands.result(to, 1), operands.predicate(source)]
         return Parts("predicate", results, detail=MOVE_PREDICATE)
     bits = bits_of(words[0])
+    if source in CLOCKS and bits == 64:
+        return Parts("clock", [operands.result(to, bits)])
     vector = operands.vector(source if source.startswith("{") else to)
     if len(vector) == 1:
         return Parts("move", [operands.result(to, bits), operands.value(source, bits)])

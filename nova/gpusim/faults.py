@@ -15,7 +15,7 @@ _FAULTS = (
     *("none", "bounds", "alignment", "race", "uninitialized", "pending-copy", "deadlock", "trap"),
     *("read-only", "memory", "steps", "diverged", "exchange", "barrier", "operation", "proxy"),
     *("mbarrier", "expect-tx", "overwrite", "accumulator", "wgmma-fence", "wgmma", "cluster"),
-    *("registers", "tensor-map"),
+    *("registers", "tensor-map", "early"),
 )
 _SPACES = ("generic", "param", "global", "shared", "local")
 
@@ -35,6 +35,7 @@ _HINTS = {
     "wgmma-fence": "put wgmma.fence between the access to the register and the wgmma",
     "wgmma": "the four warps of a warpgroup execute the same wgmma with the same operands",
     "registers": "setmaxnreg.dec of some warpgroups pays for setmaxnreg.inc of the others",
+    "early": "put griddepcontrol.wait before it, or read only memory that no launch writes",
     "steps": "a loop that does not end, or `most_steps` is too small",
     "diverged": "all lanes of the warp have to execute it together",
     "exchange": "read from lanes only that take part in the exchange",
@@ -110,6 +111,8 @@ def _describe(fault: Fault, memory: SimMemory) -> str:
             return f"out of bounds: {access}"
         case "alignment":
             return f"misaligned: {access}"
+        case "early":
+            return f"too early: {access}, which an earlier launch writes that may not have ended"
         case "race":
             did = "wrote" if fault.other_writes else "read"
             return f"race: {access}, which {partner} {did}, and nothing orders the two"

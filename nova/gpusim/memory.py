@@ -84,7 +84,7 @@ class SimMemory:
         """Records for the simulator, sorted by address."""
         if self._ranges is None:
             rows = [
-                (b.address, b.data.size, _address(b.state), b.read_only, 0)
+                (b.address, b.data.size, _address(b.state), b.read_only, 0, 0, 0)
                 for b in sorted(self._blocks.values(), key=lambda b: b.address)
             ]
             self._ranges = np.array(rows, RANGE)

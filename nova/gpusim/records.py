@@ -18,7 +18,12 @@ INSTRUCTION.names = (
     *("op", "detail", "type", "from", "space", "count", "flags", "guard", "unless", "results"),
     *("ignored", "first", "operands", "target", "line"),
 )
-RANGE = np.dtype([(name, "u8") for name in ("start", "size", "state", "read_only", "moved")])
+RANGE = np.dtype(
+    [
+        (name, "u8")
+        for name in ("start", "size", "state", "read_only", "moved", "unfinished", "is_written")
+    ]
+)
 
 
 def _numbered(names: str) -> dict[str, int]:
@@ -35,7 +40,8 @@ OP = _numbered(
     "address branch exit trap barrier warp_barrier fence shuffle vote reduce match active elect "
     "copy copy_commit copy_wait load_matrix store_matrix multiply proxy_fence map_address "
     "cluster_rank cluster_arrive cluster_wait set_registers mbarrier mbarrier_wait bulk_copy "
-    "bulk_commit bulk_wait wgmma wgmma_fence wgmma_commit wgmma_wait"
+    "bulk_commit bulk_wait wgmma wgmma_fence wgmma_commit wgmma_wait clock "
+    "launch_wait"
 )
 NONE, REGISTER, CONSTANT, SINK = range(4)
 SPECIALS = _numbered(
@@ -44,7 +50,7 @@ SPECIALS = _numbered(
     "%lanemask_ge %clusterid.x %clusterid.y %clusterid.z %nclusterid.x %nclusterid.y "
     "%nclusterid.z %cluster_ctaid.x %cluster_ctaid.y %cluster_ctaid.z %cluster_nctaid.x "
     "%cluster_nctaid.y %cluster_nctaid.z %cluster_ctarank %cluster_nctarank %dynamic_smem_size "
-    "%total_smem_size"
+    "%total_smem_size %smid"
 )
 
 ROUNDING = _numbered("rn rz rm rp rna")

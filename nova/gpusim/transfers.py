@@ -148,9 +148,10 @@ def decode_fence(s: Statement, words: list[str], operands: Operands) -> Parts:
 def decode_hint(s: Statement, words: list[str], operands: Operands) -> Parts:
     """Instructions without effect on values: prefetch, nanosleep, griddepcontrol.
 
-    Launches run in order.
+    Launches run in order; but memory that an earlier one writes is not touched before
+    `griddepcontrol.wait` by one that may start before its end.
     """
-    return Parts("fence")
+    return Parts("launch_wait" if words == ["wait"] else "fence")
 
 
 def decode_policy(s: Statement, words: list[str], operands: Operands) -> Parts:

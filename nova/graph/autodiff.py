@@ -148,7 +148,10 @@ def vjp_of(
     op = node.op
     assert op is not None
     if op.vjp is not None:
-        result = op.vjp(F, grad, value, *operands, **node.attrs)
+        try:
+            result = op.vjp(F, grad, value, *operands, **node.attrs)
+        except GradientError as error:
+            raise error.located(str(node.location)) from None
         if result is not NotImplemented:
             return result if isinstance(result, tuple | list) else (result,)
     if op.compose is not None:

@@ -17,7 +17,7 @@ from nova.core.dtypes import TensorType
 from nova.core.location import at, user_location
 from nova.core.pytree import flatten, unflatten
 from nova.core.user_facing import user_facing
-from nova.errors import ArgumentCountError, AxisError, ShapeError
+from nova.errors import ArgumentCountError, AxisError, KernelError, ShapeError
 from nova.graph.autodiff import expand_composite
 from nova.graph.build import apply
 from nova.graph.control.batching import batch_control
@@ -27,6 +27,8 @@ from nova.graph.tensor import Tensor, on_device
 from nova.graph.transforms import as_tensor, rejit
 from nova.ops import F
 from nova.ops.complex.rows import PAIR
+from nova.ops.kernels.batch import batched_text
+from nova.ops.kernels.rows import result_types, type_attrs
 from nova.ops.loops.control import RESULT
 
 Operands = tuple[Tensor, ...]
@@ -225,7 +227,7 @@ def _matmul(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor
         else o
         for o, f in zip((x, y), flags, strict=True)
     )
-    return F.reshape(F.matmul(x, y), (size, *node.shape))
+    return F.reshape(_again(node, [x, y]), (size, *node.shape))
 
 
 def _reshape(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
@@ -321,6 +323,23 @@ def _quantized_matmul(node: Tensor, operands: Operands, flags: Flags, size: int)
     return F.reshape(product, (size, *node.shape))
 
 
+def _loop_kernel(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
+    """The loops of the kernel inside of a loop over the examples."""
+    attrs = node.attrs
+    types = result_types(attrs["ranks"], attrs["sizes"], attrs["dtypes"])
+    batched = tuple(TensorType((size, *t.shape), t.dtype) for t in types)
+    source = batched_text(attrs["source"], len(types), flags)
+    return _again(node, operands, source=source, **type_attrs(batched))
+
+
+def _mlir_kernel(node: Tensor, operands: Operands, flags: Flags, size: int) -> Tensor:
+    raise KernelError(
+        "vmap of a custom op in MLIR: its text has the shapes of one example",
+        where=str(node.location),
+        hint="write the body in Nova ops or in loops, or call the op on a batch",
+    )
+
+
 _RULES: dict[str, Callable[[Tensor, Operands, Flags, int], Tensor | None]] = {
     **dict.fromkeys(("sum", "prod", "max", "min", "any", "all", "mean", "var", "std"), _reduction),
     "logsumexp": _reduction,
@@ -333,9 +352,12 @@ _RULES: dict[str, Callable[[Tensor, Operands, Flags, int], Tensor | None]] = {
         ),
         _one_axis,
     ),
-    **dict.fromkeys(("windows", "overlap_add", "layer_norm", "rms_norm", "linear"), _same),
+    **dict.fromkeys(
+        ("windows", "overlap_add", "layer_norm", "rms_norm", "linear", "bitcast"), _same
+    ),
     **dict.fromkeys(("tril", "triu"), _last_two_axes),
     "matmul": _matmul,
+    "wide_matmul": _matmul,
     "reshape": _reshape,
     "permute": _permute,
     "expand": _expand,
@@ -348,6 +370,8 @@ _RULES: dict[str, Callable[[Tensor, Operands, Flags, int], Tensor | None]] = {
     "dequantize": _dequantize,
     "quantized_matmul": _quantized_matmul,
     "scaled_dot_product_attention": _attention,
+    "loop_kernel": _loop_kernel,
+    "mlir_kernel": _mlir_kernel,
 }
 
 

@@ -7,6 +7,7 @@ the user's line here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from nova.core.dtypes import DType, TensorType, bool_, i64, promote_all, weak
 from nova.core.dtypes import constant as number_array
 from nova.core.dtypes import dtype as as_dtype
-from nova.core.location import at, user_location
+from nova.core.location import at, user_location, warn_user
 from nova.core.sizes import SizeExpr
 from nova.errors import (
     ArgumentCountError,
@@ -51,9 +52,17 @@ def apply(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> Tensor:
         if op.infer is None:
             raise AttributeValueError(f"the row of {op.name!r} has no type rule")
         type_ = op.infer(types, attrs)
+        warn_of_shapes(op, [t.shape for t in types])
     except NovaError as error:
         raise error.located(str(user_location()), f"{op.name}: ") from None
     return make_node(op, tensors, attrs, type_)
+
+
+def warn_of_shapes(op: Op, shapes: Sequence[Any]) -> None:
+    """The warning of a row for operands of these shapes."""
+    warning = None if op.advise is None else op.advise(*shapes)
+    if warning is not None:
+        warn_user(warning)
 
 
 def _has_complex(values: Sequence[Any], attrs: dict[str, Any]) -> bool:
@@ -197,16 +206,26 @@ def _attributes(op: Op, keywords: dict[str, Any]) -> dict[str, Any]:
             from difflib import get_close_matches  # only for an error message
 
             close = get_close_matches(name, op.attrs, 1)
-            names = ", ".join(op.attrs) or "none"
-            raise UnknownKeywordError(
-                f"has no keyword {name!r}",
-                hint=f"did you mean {close[0]!r}?" if close else f"its keywords: {names}",
-            )
+            optional = [n.rstrip("?") for n in op.operands if n.endswith("?")]
+            names = ", ".join([*optional, *op.attrs]) or "none"
+            hint = f"did you mean {close[0]!r}?" if close else f"its keywords: {names}"
+            if (function := _function_with(op, name)) is not None:
+                hint += f"; nova.{function} takes {name}"
+            raise UnknownKeywordError(f"has no keyword {name!r}", hint=hint)
     attrs = {**op.attrs, **keywords}
     missing = [n for n, v in attrs.items() if v is REQUIRED]
     if missing:
         raise ArgumentCountError(f"needs {', '.join(missing)}")
     return attrs
+
+
+def _function_with(op: Op, keyword: str) -> str | None:
+    """The function of the same operands whose description names `op`, if it has the keyword."""
+    for row in OPS.values():
+        is_over = row.operands == op.operands[: len(row.operands)] and f"`{op.name}`" in row.doc
+        if row.build is not None and is_over and keyword in signature(row.build).parameters:
+            return row.name
+    return None
 
 
 def require_float(value: Tensor, title: str) -> None:

@@ -137,6 +137,12 @@ def current_region() -> str | None:
     return _region.get()
 
 
+def note_change() -> None:
+    """State has changed; inside a trace only what it created changes, which no program uses."""
+    if _current.get() is None:
+        generation[0] += 1
+
+
 class Holder:
     """An object whose attributes are state of the functions that use it."""
 
@@ -157,13 +163,13 @@ class Holder:
     def __setattr__(self, name: str, value: Any) -> None:
         if not self._may_change(name, value):
             raise _assigned(self, name)
-        generation[0] += 1
+        note_change()
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
         if not self._may_change(name, self):
             raise _assigned(self, name)
-        generation[0] += 1
+        note_change()
         super().__delattr__(name)
 
     def _may_change(self, name: str, value: Any) -> bool:

@@ -6,8 +6,10 @@ Function names that differ only in spelling (`cat`) are rows of `nova/ops/functi
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -20,15 +22,30 @@ from nova.ops.table import F
 if TYPE_CHECKING:
     from nova.graph.tensor import Tensor
 
+T = TypeVar("T", bound=Callable[..., Any])
+
+# torch's keyword -> Nova's: the first of them that a function has.
 KEYWORDS = {
-    "dim": "axis",
-    "dims": "axes",
-    "keepdim": "keepdims",
-    "input": "x",
-    "other": "y",
-    "tensor1": "a",
-    "tensor2": "b",
-    "unbiased": "correction",
+    "dim": ("axis", "axes"),
+    "dims": ("axes",),
+    "keepdim": ("keepdims",),
+    "input": ("x",),
+    "other": ("y",),
+    "tensor1": ("a",),
+    "tensor2": ("b",),
+    "unbiased": ("correction",),
+    "dim1": ("axis1",),
+    "dim2": ("axis2",),
+    "shifts": ("shift",),
+    "start_dim": ("start_axis",),
+    "end_dim": ("end_axis",),
+    "attn_mask": ("mask",),
+    "is_causal": ("causal",),
+    "embed_dim": ("features",),
+    "num_heads": ("heads",),
+    "num_embeddings": ("count",),
+    "embedding_dim": ("features",),
+    "normalized_shape": ("shape",),
 }
 
 
@@ -38,12 +55,23 @@ def spell_keywords(keywords: dict[str, Any], accepted: Collection[str]) -> dict[
         return keywords
     result = {}
     for name, value in keywords.items():
-        ours = KEYWORDS.get(name)
-        if name in accepted or ours is None or ours not in accepted or ours in keywords:
+        ours = next((word for word in KEYWORDS.get(name, ()) if word in accepted), None)
+        if name in accepted or ours is None or ours in keywords:
             result[name] = value
         else:
             result[ours] = _correction(value) if name == "unbiased" else value
     return result
+
+
+def takes_torch_keywords(function: T) -> T:
+    """`function`, which also takes torch's spelling of its keywords."""
+    accepted = signature(function).parameters
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **spell_keywords(kwargs, accepted))
+
+    return cast("T", call)
 
 
 def _correction(unbiased: Any) -> builtins.int:

@@ -20,19 +20,23 @@ from nova.core.dtypes import DType, TensorType, complex64, converted, dtype, f32
 from nova.core.dtypes import dtype as as_dtype
 from nova.core.location import Location, user_location
 from nova.core.sizes import SizeExpr, is_static, known_equal, known_less
-from nova.core.suggest import unknown_name
 from nova.core.user_facing import user_facing
 from nova.errors import (
     ArgumentTypeError,
     AttributeValueError,
     ConcreteValueError,
+    DTypeError,
     GradientError,
+    GraphError,
+    ItemAssignmentError,
+    ShapeError,
     SymbolicSizeError,
 )
 from nova.graph.capture import current_capture
 from nova.graph.numpy_protocol import NumpyProtocol
+from nova.graph.other_names import TENSOR, no_attribute
 from nova.graph.spelling import TorchMethods
-from nova.ops import Op
+from nova.ops import OPS, Op
 
 _recording: ContextVar[bool] = ContextVar("nova_recording", default=True)
 _region: ContextVar[int] = ContextVar("nova_checkpoint_region", default=0)
@@ -53,9 +57,9 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
 
     __slots__ = (
         "__weakref__",
+        "_data",
         "_value",
         "attrs",
-        "data",
         "device",
         "fixed",
         "grad",
@@ -91,7 +95,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         self.op = op
         self.inputs = inputs
         self.attrs = attrs or {}
-        self.data = data
+        self._data = data
         self.name = name
         self.grad: Tensor | None = None
         self.location: Location = user_location()
@@ -125,7 +129,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
     if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
 
         def __getattr__(self, name: str) -> Any:
-            raise unknown_name(repr(type(self).__name__), name, dir(type(self)))
+            raise no_attribute(repr(type(self).__name__), name, dir(type(self)), TENSOR)
 
     # --- properties -----------------------------------------------------------------------------
 
@@ -164,6 +168,22 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
 
     # --- values ---------------------------------------------------------------------------------
 
+    @property
+    def data(self) -> np.ndarray | None:
+        """The array of a leaf; None for a placeholder and for the result of an op."""
+        return self._data
+
+    @data.setter
+    def data(self, array: np.ndarray) -> None:
+        if self.op is not None:
+            raise GraphError(
+                f"the data of {self!r} is set, and a run would compute it again",
+                where=str(user_location()),
+                hint="set the data of a leaf, or continue with nova.tensor(array)",
+            )
+        check_new_data(self, array, "make a new tensor: nova.tensor(array)")
+        self._data = array
+
     @user_facing
     def numpy(self) -> np.ndarray:
         """The value: compiles and runs the graph it needs."""
@@ -188,17 +208,37 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         return self.numpy().reshape(()).item()
 
     def __float__(self) -> float:
+        self._require_number("float")
         return float(self.item())
 
     def __int__(self) -> int:
+        self._require_number("int")
         return int(self.item())
+
+    def _require_number(self, function: str) -> None:
+        if self._is_traced():
+            dtype = "f32" if function == "float" else "i64"
+            raise ConcreteValueError(
+                f"{function}() of {self!r}, which has no value while a function is traced",
+                where=str(user_location()),
+                hint=f"compute with the tensor itself (x.astype({dtype!r}) converts it), or return "
+                f"it and call {function}() on the result",
+            )
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise ItemAssignmentError(
+            f"an assignment to elements of {self!r}: tensors are values, and do not change",
+            where=str(user_location()),
+            hint="make a new tensor: x = nova.where(mask, value, x), x = nova.index_put(x, (i, j), "
+            "value) or x = nova.dynamic_update_slice(x, value, starts)",
+        )
 
     def __index__(self) -> int:
         if not self.dtype.is_integer:
             raise ConcreteValueError(
                 f"a {self.dtype} tensor is not an index", where=str(user_location())
             )
-        if self.data is None and self._value is None and self._depends_on_arguments():
+        if self._is_traced():
             raise ConcreteValueError(
                 f"{self!r} is used as a number, and has no value while a function is traced",
                 where=str(user_location()),
@@ -208,7 +248,7 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
         return int(self.item())
 
     def __bool__(self) -> bool:
-        if self.data is None and self._value is None and self._depends_on_arguments():
+        if self._is_traced():
             raise ConcreteValueError(
                 f"the truth of {self!r} is not known while a function is traced",
                 where=str(user_location()),
@@ -217,7 +257,10 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
             )
         return bool(self.item())
 
-    def _depends_on_arguments(self) -> bool:
+    def _is_traced(self) -> bool:
+        """Whether its value is not known: it depends on arguments that come when a program runs."""
+        if self.data is not None or self._value is not None:
+            return False
         from nova.graph.order import topological
 
         return any(node.is_placeholder for node in topological([self]))
@@ -244,12 +287,51 @@ class Tensor(TorchMethods, NumpyProtocol, TensorMethods):
 
     __hash__ = object.__hash__
 
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """torch calls this for its functions on tensors of Nova."""
+        name = getattr(function, "__name__", str(function))
+        raise ArgumentTypeError(
+            f"{name} of torch is called with a tensor of Nova",
+            where=str(user_location()),
+            hint=(f"write nova.{name}(...), or " if name in OPS else "write ")
+            + "torch.from_numpy(x.numpy()) outside of a trace; nova.from_torch imports models",
+        )
+
     @user_facing
     def backward(self) -> None:
         """`nova.backward(self)`."""
         from nova.graph.autodiff import backward
 
         backward(self)
+
+
+def check_new_data(leaf: Tensor, array: Any, other_type: str) -> None:
+    """An array that replaces the data of a leaf has its shape and dtype.
+
+    `other_type` is the hint for the user who needs another shape or dtype.
+    """
+    where = str(user_location())
+    if not isinstance(array, np.ndarray):
+        raise ArgumentTypeError(
+            f"the data of {leaf!r} is replaced by {type(array).__name__}, not a numpy array",
+            where=where,
+            hint="write .data[...] = values to copy values into the array",
+        )
+    if array.shape != leaf.shape:
+        raise ShapeError(
+            f"the data of {leaf!r} is replaced by an array of shape {array.shape}",
+            where=where,
+            hint=other_type,
+        )
+    if array.dtype != leaf.dtype.numpy:
+        raise DTypeError(
+            f"the data of {leaf!r} is replaced by an array of {array.dtype}",
+            where=where,
+            hint=f"write .data[...] = array to convert the values; or {other_type}",
+        )
 
 
 def next_serial() -> int:

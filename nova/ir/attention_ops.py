@@ -15,11 +15,19 @@ Gradients that the program joins are packed: the op has the attribute `packed`, 
 the tensor with all three, and the map of each gradient says where in it. The generic then has one
 result, and its point the maps; `unpack-attention` gives it a destination for each gradient, in one
 buffer.
+
+Packed sequences: the option `segments` adds operands of i32. A row sees the keys of the same
+segment: those with `k_segment` equal to its `q_segment`. All of them are in the range from
+`key_begin` to `key_end` of the row, both of which never decrease from row to row, so that a tile of
+rows skips keys before the begin of its first row and after the end of its last one. A negative
+begin says that a range may contain other segments, too, and an end may be after the last key.
+`row_begin` and `row_end` are the same for a key, in the gradients of keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress, product
 from math import prod
 from typing import Any
 
@@ -32,8 +40,29 @@ OPERANDS = {
     "attend_gradient": ("g", "q", "k", "v", "logsumexp", "delta"),
 }
 RESULTS = {"attend": ("out", "logsumexp"), "attend_gradient": ("q", "k", "v")}
-OPS = tuple(f"nova.{name}" for name in OPERANDS)
-_POINTS = {f"nova.{name}_point": name for name in OPERANDS}
+SEGMENTS = ("q_segment", "k_segment", "key_begin", "key_end")
+"""The operands of packed sequences: ids of rows and keys, and the keys that each row may see."""
+ROW_RANGES = ("row_begin", "row_end")
+"""The rows that may see each key: of a gradient, after `SEGMENTS`."""
+_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "segments": {"attend": SEGMENTS, "attend_gradient": (*SEGMENTS, *ROW_RANGES)},
+    "dropout": {"attend": ("seed",), "attend_gradient": ("seed",)},
+}
+"""Option -> the operands that it adds to each base; options compose, in this order."""
+
+
+def _variants() -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
+    for base in OPERANDS:
+        for chosen in product((False, True), repeat=len(_OPTIONS)):
+            options = list(compress(_OPTIONS, chosen))
+            extras = [name for option in options for name in _OPTIONS[option][base]]
+            yield "_".join((base, *options)), (base, tuple(extras))
+
+
+VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = dict(_variants())
+"""Op -> its base, whose operands come first, and further operands; a mask may follow."""
+OPS = tuple(f"nova.{name}" for name in VARIANTS)
+_POINTS = {f"nova.{name}_point": name for name in VARIANTS}
 ROLES = ("i", "j", "e", "f")
 """The last loops; the batch loops come before them."""
 AXES = {
@@ -45,10 +74,20 @@ AXES = {
     "out": "if",
     "logsumexp": "i",
     "delta": "i",
+    "seed": "",
+    "q_segment": "i",
+    "key_begin": "i",
+    "key_end": "i",
+    "k_segment": "j",
+    "row_begin": "j",
+    "row_end": "j",
 }
 """The loops of the last axes of each operand and result; the batch axes come before them."""
 PACKED = "packed"
 """The attribute of an op whose gradients are in one tensor, and of its point."""
+DROPOUT = "dropout"
+"""The attribute of an op with a seed, and of its point: the probability that a weight is dropped.
+"""
 _FEW, _LONG = 8, 256
 
 
@@ -60,11 +99,54 @@ class AttentionKind:
     results: tuple[str, ...]
     causal: bool
     scale: float
-    masked: bool
+    extras: tuple[str, ...] = ()
+    """Operands after `OPERANDS`."""
+    dropout: float = 0.0
+    """The probability that a weight is dropped; with an operand `seed`."""
 
     @property
     def operands(self) -> tuple[str, ...]:
-        return (*OPERANDS[self.op], *(("mask",) if self.masked else ()))
+        return (*OPERANDS[self.op], *self.extras)
+
+    @property
+    def masked(self) -> bool:
+        return "mask" in self.extras
+
+    @property
+    def has_segments(self) -> bool:
+        return "q_segment" in self.extras
+
+    @property
+    def has_dropout(self) -> bool:
+        return "seed" in self.extras
+
+
+def base_of(op: Any) -> str:
+    """`attend` or `attend_gradient`."""
+    return VARIANTS[op.name.removeprefix("nova.")][0]
+
+
+def variant_of(base: str, extras: Sequence[str]) -> str:
+    """The op with these operands after those of its base."""
+    required = tuple(name for name in extras if name != "mask")
+    return next(name for name, variant in VARIANTS.items() if variant == (base, required))
+
+
+def extras_of(op: Any, name: str) -> tuple[str, ...]:
+    """The names of the operands of a variant after those of its base."""
+    base, required = VARIANTS[name]
+    count = len(OPERANDS[base]) + len(required)
+    return (*required, "mask") if len(op.operands) > count else required
+
+
+def dropout_of(op: Any) -> float:
+    return float(op.attributes[DROPOUT].value) if DROPOUT in op.attributes else 0.0
+
+
+def _dropout_attribute(extras: Sequence[str], dropout: float) -> dict[str, Any]:
+    if "seed" not in extras:
+        return {}
+    return {DROPOUT: ir.FloatAttr.get(ir.F64Type.get(), dropout)}
 
 
 def emit_attention(
@@ -75,11 +157,16 @@ def emit_attention(
     causal: bool,
     scale: float,
     packed: bool = False,
+    extras: Sequence[str] = (),
+    dropout: float = 0.0,
 ) -> list[Any]:
-    """A `nova.attend` or `nova.attend_gradient`: operands and result types, each with its map."""
+    """An op of base `name`: operands and result types, each with its map.
+
+    `extras` are the names of the operands after those of the base.
+    """
     maps = [ir.AffineMapAttr.get(m) for _, m in (*operands, *results)]
     op = ir.Operation.create(
-        f"nova.{name}",
+        f"nova.{variant_of(name, extras)}",
         results=[type_ for type_, _ in results],
         operands=[value for value, _ in operands],
         attributes={
@@ -87,6 +174,7 @@ def emit_attention(
             "causal": ir.BoolAttr.get(causal),
             "scale": ir.FloatAttr.get(ir.F64Type.get(), scale),
             **({PACKED: ir.UnitAttr.get()} if packed else {}),
+            **_dropout_attribute(extras, dropout),
         },
     )
     return list(op.results)
@@ -106,7 +194,7 @@ def emit_point(
 ) -> Any:
     """The body of an attention op; `packed` are the maps of results that share a tensor."""
     return ir.Operation.create(
-        f"nova.{attention.op}_point",
+        f"nova.{variant_of(attention.op, attention.extras)}_point",
         results=[type_],
         operands=list(elements),
         attributes={
@@ -114,6 +202,7 @@ def emit_point(
             "causal": ir.BoolAttr.get(attention.causal),
             "scale": ir.FloatAttr.get(ir.F64Type.get(), attention.scale),
             **({PACKED: ir.ArrayAttr.get(list(packed))} if packed else {}),
+            **_dropout_attribute(attention.extras, attention.dropout),
         },
     ).result
 
@@ -130,11 +219,12 @@ def kind_of_point(point: Any) -> AttentionKind:
     """The arguments of `emit_point`, read back."""
     name = _POINTS[point.name]
     return AttentionKind(
-        op=name,
+        op=VARIANTS[name][0],
         results=tuple(r.value for r in point.attributes["results"]),
         causal=bool(point.attributes["causal"].value),
         scale=point.attributes["scale"].value,
-        masked=len(point.operands) > len(OPERANDS[name]),
+        extras=extras_of(point, name),
+        dropout=dropout_of(point),
     )
 
 
@@ -160,6 +250,7 @@ def _check(name: str, op: Any) -> None:
     for attr in ("causal", "scale"):
         if attr not in op.attributes:
             raise NovaError(f"needs the attribute `{attr}`")
+    _check_dropout(name, op)
     sizes: dict[int, int] = {}
     for value, attribute in zip(values, maps, strict=True):
         map_ = attribute.value
@@ -173,6 +264,13 @@ def _check(name: str, op: Any) -> None:
     loops = maps[0].value.n_dims
     if missing := set(range(loops)) - set(sizes):
         raise NovaError(f"no operand gives the size of loop {min(missing)}")
+
+
+def _check_dropout(name: str, op: Any) -> None:
+    if ("seed" in VARIANTS[name][1]) != (DROPOUT in op.attributes):
+        raise NovaError("needs the attribute `dropout` with a seed, and only then")
+    if not 0 <= dropout_of(op) < 1:
+        raise NovaError(f"`dropout` is {dropout_of(op)}, must be at least 0 and below 1")
 
 
 def loop_sizes(op: Any) -> list[int]:

@@ -261,6 +261,11 @@ WORK = Integer(
     "The estimated number of scalar operations of a kernel, or of an op that stands for a "
     "whole algorithm.",
 )
+INVERTED = Flag(
+    "nova.inverted",
+    "stablehlo.select_and_scatter",
+    "The selection is `not select(candidate, selected)`, see `simplify-stablehlo`.",
+)
 OVERWRITES = Flag(
     "nova.overwrites",
     "nova ops",
@@ -277,6 +282,16 @@ TILE_LOCAL = Flag(
     "Marks a buffer of which each tile needs only its part: code generation allocates a tile of "
     "it.",
     old={"nova.scratch": r"memref\.alloca"},
+)
+UNWRITTEN = Integers(
+    "nova.unwritten",
+    "kernels",
+    "The arguments of a kernel that no launch of the program writes: weights and constants.",
+)
+PROLOGUE = Flag(
+    "nova.prologue",
+    "linalg.generic",
+    "Marks an op that every block of a launch computes as a whole, for the ops over the grid.",
 )
 UNPACKED = Flag(
     "nova.unpacked",

@@ -34,11 +34,11 @@ except (ImportError, OSError) as error:
     raise compiler_missing(error) from error
 
 # For every op the bindings try to import a Python module of its dialect until one exists; an empty
-# module ends the search. Nova's ops have no classes. The modules of the other two dialects take 100
-# ms to load, and Nova needs little of them (`nova/ir/linalg/ops.py`); an import by name still gets
-# them.
+# module ends the search. The ops of the first three have no classes. The modules of the other two
+# dialects take 100 ms to load, and Nova needs little of them (`nova/ir/linalg/ops.py`); an import
+# by name still gets them.
 _mlir.globals.dialect_search_modules = [__name__, *_mlir.globals.dialect_search_modules]
-for _dialect in ("nova", "linalg", "llvm"):
+for _dialect in ("nova", "stablehlo", "chlo", "linalg", "llvm"):
     sys.modules[f"{__name__}.{_dialect}"] = ModuleType(f"{__name__}.{_dialect}")
 
 # Registers the passes for every pass manager; a dialect is registered per context.

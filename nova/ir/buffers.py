@@ -44,8 +44,8 @@ def element_bytes(type_: Any) -> int:
     return 8 if isinstance(element, ir.IndexType) else (int(element.width) + 7) // 8
 
 
-def emit_copy(source: Any, target: Any) -> None:
-    """`target[...] = source[...]` as a linalg.generic, at the insertion point."""
+def emit_copy(source: Any, target: Any) -> Any:
+    """`target[...] = source[...]` as a linalg.generic, at the insertion point; returns the op."""
     rank = len(source.type.shape)
     identity = ir.AffineMap.get_identity(rank)
     generic = generic_op([], [source], [target], [identity, identity], ["parallel"] * rank)
@@ -53,3 +53,4 @@ def emit_copy(source: Any, target: Any) -> None:
     block = generic.regions[0].blocks.append(element, element)
     with ir.InsertionPoint(block):
         yield_op([block.arguments[0]])
+    return generic

@@ -19,22 +19,23 @@ def copy_module(module: ir.Module) -> ir.Module:
         return copy
 
 
-def clone_into(op: Any, mapping: dict[Any, Any]) -> Any:
+def clone_into(op: Any, mapping: dict[Any, Any], *, nested: bool = True) -> Any:
     """Copy `op` to the insertion point, with operands (also nested ones) from `mapping`.
 
-    `mapping` gains the results.
+    `mapping` gains the results. Without `nested`, for an op whose regions use no outer values, only
+    its own operands are looked up.
     """
     new = op.clone()
-    _remap(new, mapping)
+    _remap(new, mapping, nested)
     mapping.update(zip(op.results, new.results, strict=True))
     return new
 
 
-def _remap(op: Any, mapping: dict[Any, Any]) -> None:
+def _remap(op: Any, mapping: dict[Any, Any], nested: bool = True) -> None:
     for i, operand in enumerate(op.operands):
         if operand in mapping:
             op.operands[i] = mapping[operand]
-    for region in op.regions:
+    for region in op.regions if nested else ():
         for block in region.blocks:
             for inner in block.operations:
                 _remap(inner.operation, mapping)

@@ -197,9 +197,9 @@ def _definitions() -> Iterator[_Definition]:
             yield _Definition(row.name, row.operands, _verifier(row))
     yield _Definition("constant", (), _verify_constant)
     yield _Definition("size", (), _verify_size)
-    for name, operands in attention_ops.OPERANDS.items():
-        values = (*operands, "mask?")
-        results = tuple(f"to_{n}" for n in attention_ops.RESULTS[name])
+    for name, (base, extras) in attention_ops.VARIANTS.items():
+        values = (*attention_ops.OPERANDS[base], *extras, "mask?")
+        results = tuple(f"to_{n}" for n in attention_ops.RESULTS[base])
         yield _Definition(name, values, attention_ops.verify_attention(name), results)
         yield _Definition(f"{name}_point", values, lambda op: True)
 
@@ -226,14 +226,23 @@ def create_op(row: Op, operands: Sequence[Any], result: TensorType, attrs: dict[
     ).result
 
 
-def create_barrier(value: Any, after: Any, region: int) -> Any:
-    """A barrier: its result is `value`, and its users run after `after` is computed."""
+def create_barrier(value: Any, after: Any, region: int, released: bool = False) -> Any:
+    """A barrier: its result is `value`, and its users run after `after` is computed.
+
+    With `released`, they run after all ops that read `after`.
+    """
+    attributes = {"region": region, "released": True} if released else {"region": region}
     return ir.Operation.create(
         BARRIER,
         results=[value.type],
         operands=[value, after],
-        attributes={"region": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), region)},
+        attributes=to_attributes(attributes),
     )
+
+
+def is_released(barrier: Any) -> bool:
+    """Whether a barrier waits for all ops that read its second operand."""
+    return bool(from_attributes(OPS["barrier"], barrier.attributes).get("released", False))
 
 
 _lock = Lock()

@@ -17,7 +17,7 @@ import numpy as np
 
 from nova.core.dtypes import TensorType, real_of
 from nova.core.location import Location
-from nova.core.sizes import Size, SizeExpr, bounds, find_choices
+from nova.core.sizes import Size, SizeExpr, bounds, find_choices, symbols_of
 from nova.errors import SymbolicSizeError
 from nova.ir.attributes import DEVICE, name_dictionaries
 from nova.ir.bindings import func, ir
@@ -76,12 +76,32 @@ def _size_table(plan: Plan) -> SizeTable:
     sizes = [-v if bounds(v)[1] <= 0 else v for v in values if isinstance(v, SizeExpr)]
     expressions = {size: size for size in sizes if not is_product(size)}
     numbers = {v for v in values if type(v) is int}
-    draws = [s for part in _with_regions(plan) for s in part.steps if s.op == "uniform"]
-    for step in draws:
-        numbers |= code_constants(step.attrs["stream"])
+    for step in (s for part in _with_regions(plan) for s in part.steps):
+        # Attention with dropout draws the numbers of stream 0.
+        draws = step.op.startswith(("dropout_attention", "segment_attention"))
+        if step.op == "uniform" or draws:
+            numbers |= code_constants(step.attrs.get("stream", 0))
     for size in expressions:
         _refuse_choices(size, plan)
-    return choose_representatives(plan.dims, expressions, numbers, degree)
+    return choose_representatives(plan.dims, expressions, numbers, degree, _bounded_dims(plan))
+
+
+def _bounded_dims(plan: Plan) -> set[str]:
+    """The dims of slices of static axes: only their upper bounds keep `table[:n]` in the table."""
+    return {
+        dim.name
+        for part in _with_regions(plan)
+        for step in part.steps
+        if step.op == "slice"
+        for n, *bounds in zip(
+            part.type_of(step.args[0]).shape,
+            step.attrs["starts"],
+            step.attrs["stops"],
+            strict=True,
+        )
+        if isinstance(n, int)
+        for dim in symbols_of(bounds)
+    }
 
 
 def _with_regions(plan: Plan) -> Iterator[Plan]:

@@ -19,8 +19,16 @@ Index: TypeAlias = "ir.Value | int | SizeExpr"
 def index(value: Index) -> ir.Value:
     """`value` as an `index` SSA value."""
     if isinstance(value, int):
-        return arith.constant(ir.IndexType.get(), value)
+        type_ = ir.IndexType.get()
+        constant = {"value": ir.IntegerAttr.get(type_, value)}
+        return ir.Operation.create("arith.constant", [type_], attributes=constant).result
     return size_value(value) if isinstance(value, SizeExpr) else value
+
+
+def _binary(name: str, lhs: Index, rhs: Index) -> ir.Value:
+    """An op of two indices, in a third of the time of its Python class, which infers the type."""
+    first = index(lhs)
+    return ir.Operation.create(name, [first.type], [first, index(rhs)]).result
 
 
 def is_folded(value: Index) -> bool:
@@ -33,13 +41,13 @@ def add(lhs: Index, rhs: Index) -> Index:
         return lhs + rhs
     if is_folded(lhs):
         lhs, rhs = rhs, lhs
-    return lhs if isinstance(rhs, int) and rhs == 0 else arith.addi(index(lhs), index(rhs))
+    return lhs if isinstance(rhs, int) and rhs == 0 else _binary("arith.addi", lhs, rhs)
 
 
 def sub(lhs: Index, rhs: Index) -> Index:
     if isinstance(rhs, int) or (is_folded(lhs) and is_folded(rhs)):
         return add(lhs, -rhs)
-    return arith.subi(index(lhs), index(rhs))
+    return _binary("arith.subi", lhs, rhs)
 
 
 def mul(lhs: Index, rhs: Index) -> Index:
@@ -49,14 +57,14 @@ def mul(lhs: Index, rhs: Index) -> Index:
         lhs, rhs = rhs, lhs
     if isinstance(rhs, int) and rhs in (0, 1):
         return lhs if rhs else 0
-    return arith.muli(index(lhs), index(rhs))
+    return _binary("arith.muli", lhs, rhs)
 
 
 def divide(lhs: Index, rhs: int | SizeExpr) -> Index:
     """The quotient of nonnegative numbers, rounded down."""
     if is_folded(lhs):
         return lhs // rhs
-    return lhs if _is_unit(rhs) else arith.divui(lhs, index(rhs))
+    return lhs if _is_unit(rhs) else _binary("arith.divui", lhs, rhs)
 
 
 def divide_up(lhs: Index, rhs: int | SizeExpr) -> Index:
@@ -68,7 +76,7 @@ def modulo(lhs: Index, rhs: int | SizeExpr) -> Index:
     """The remainder of nonnegative numbers."""
     if is_folded(lhs):
         return lhs % rhs
-    return 0 if _is_unit(rhs) else arith.remui(lhs, index(rhs))
+    return 0 if _is_unit(rhs) else _binary("arith.remui", lhs, rhs)
 
 
 def _is_unit(size: int | SizeExpr) -> bool:
@@ -78,13 +86,13 @@ def _is_unit(size: int | SizeExpr) -> bool:
 def exclusive_or(lhs: Index, rhs: Index) -> Index:
     if isinstance(lhs, int) and isinstance(rhs, int):
         return lhs ^ rhs
-    return lhs if rhs == 0 else arith.xori(index(lhs), index(rhs))
+    return lhs if rhs == 0 else _binary("arith.xori", lhs, rhs)
 
 
 def minimum(lhs: Index, rhs: Index) -> Index:
     if isinstance(lhs, int) and isinstance(rhs, int):
         return min(lhs, rhs)
-    return arith.minsi(index(lhs), index(rhs))
+    return _binary("arith.minsi", lhs, rhs)
 
 
 def compare(predicate: arith.CmpIPredicate, lhs: Index, rhs: Index) -> ir.Value:

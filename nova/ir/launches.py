@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from nova.errors import LoweringError, UnsupportedOpError
+from nova.errors import PersistentLaunchError, UnsupportedOpError
 from nova.ir.attributes import CLUSTER, TENSOR_MAPS
 from nova.ir.bindings import arith, ir
-from nova.ir.control_flow.functions import control_functions
+from nova.ir.control_flow.functions import control_functions, host_functions
 from nova.ir.diagnostics import place_of
 from nova.ir.index import index
 from nova.ir.walk import find_ops, kernels, main_function
@@ -28,7 +28,7 @@ Three = tuple[int, int, int]
 # Device limits along each axis; `native/src/loader/tables.c` checks files against the same limits.
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS = (1024, 1024, 64)
-_MOST_SHARED = 227 << 10
+MOST_SHARED = 227 << 10
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ def check_sizes(grid: Three, block: Three, shared: int, op: Any) -> None:
     """Refuse sizes beyond the device limits: the runtime would refuse them at load time."""
     within = zip((*grid, *block), (*_MOST_BLOCKS, *_MOST_THREADS), strict=True)
     fits = all(1 <= size <= most for size, most in within)
-    if fits and prod(block) <= _MOST_THREADS[0] and 0 <= shared <= _MOST_SHARED:
+    if fits and prod(block) <= _MOST_THREADS[0] and 0 <= shared <= MOST_SHARED:
         return
     raise UnsupportedOpError(
         f"a launch of {_times(grid)} blocks of {_times(block)} threads with {shared} bytes of "
         "shared memory",
         where=place_of(op.location),
         hint=f"devices take {_times(_MOST_BLOCKS)} blocks, {_MOST_THREADS[0]} threads of "
-        f"{_times(_MOST_THREADS)}, and {_MOST_SHARED} bytes at most, and one block and thread at "
+        f"{_times(_MOST_THREADS)}, and {MOST_SHARED} bytes at most, and one block and thread at "
         "least",
     )
 
@@ -175,28 +175,35 @@ def find_constant(value: Any) -> int | None:
 
 
 def check_persistent(module: ir.Module) -> None:
-    """Raise LoweringError for a program at the stage `outlined` that needs launches of its own."""
-    main = main_function(module)
-    if flows := [*control_functions(module), *find_ops(main, "scf.while")]:
-        raise _refusal("a loop or branch", flows[0])
+    """Refuse a program at the stage `outlined` with kernels that need launches of their own."""
     for kernel in kernels(module):
         if CLUSTER.has(kernel) or TENSOR_MAPS.has(kernel):
-            raise _refusal(f"@{kernel.name.value}, a kernel of clusters or tensor maps,", kernel)
+            raise PersistentLaunchError(
+                f"@{kernel.name.value}, a kernel of clusters or tensor maps, cannot run in a "
+                "program with launch='persistent'",
+                where=place_of(kernel.location),
+                hint="compile the program with launch='graph'",
+            )
 
 
 def persistent_launches(module: ir.Module) -> list[Launch]:
-    """The launches of the kernels that `main` calls, in the order of the kernels' numbers."""
-    called = {op.attributes["callee"].value for op in find_ops(main_function(module), "func.call")}
-    launches = []
-    for kernel in kernels(module):
-        for op in find_ops(kernel, "gpu.launch_func") if kernel.name.value in called else ():
-            launches.append(read_launch(op, 1))
-    return launches
+    """The launches of the kernels of a program, in the order of the numbers of their tasks.
+
+    These are the kernels that `main` calls, in the order of the module; then those that each region
+    of a loop or branch calls and none before it does. The runtime numbers them in the same way.
+    """
+    *regions, main = host_functions(module)
+    launches: dict[str, list[Launch]] = {}
+    for function in (main, *regions):
+        called = {op.attributes["callee"].value for op in find_ops(function, "func.call")}
+        for kernel in kernels(module):
+            name = kernel.name.value
+            if name in called and name not in launches:
+                ops = find_ops(kernel, "gpu.launch_func")
+                launches[name] = [read_launch(op, 1) for op in ops]
+    return [launch for of_kernel in launches.values() for launch in of_kernel]
 
 
-def _refusal(what: str, op: Any) -> LoweringError:
-    return LoweringError(
-        f"{what} cannot run in a program with launch='persistent'",
-        where=place_of(op.location),
-        hint="compile the program with launch='graph'",
-    )
+def has_flow(module: ir.Module) -> bool:
+    """Whether a program has loops or branches that are not inside of a kernel."""
+    return bool(control_functions(module) or find_ops(main_function(module), "scf.while"))

@@ -38,6 +38,8 @@ _WIDTHS = {
     "f32": 4,
     "f16": 2,
     "bf16": 2,
+    "f8E4M3FN": 1,
+    "f8E5M2": 1,
     **{f"{sign}i{bits}": bits // 8 for sign in ("", "s", "u") for bits in (8, 16, 32, 64)},
 }
 

@@ -14,7 +14,13 @@ from nova.core.sizes import is_multiple, known_less
 from nova.ir.symbolic.size_table import Extent, representative
 
 # The driver's numbers of element types (CUtensorMapDataType).
-ELEMENTS = {"i8": 0, "f16": 6, "f32": 7, "bf16": 9, "tf32": 11}
+ELEMENTS = {
+    **dict.fromkeys(("i8", "f8E4M3FN", "f8E5M2"), 0),
+    "f16": 6,
+    "f32": 7,
+    "bf16": 9,
+    "tf32": 11,
+}
 _BYTES = {0: 1, 6: 2, 7: 4, 9: 2, 11: 4}
 
 MOST_RANK = 5

@@ -12,11 +12,16 @@ from nova.core.dtypes import (
     ALL,
     COMPLEX,
     EVERY,
+    FLOATS_8,
     MORE_INTEGERS,
     DType,
     TensorType,
+    array_dtype,
     bf16,
     bool_,
+    converted,
+    f8e4m3,
+    f8e5m2,
     f16,
     f32,
     f64,
@@ -33,10 +38,19 @@ _ARRAYS = (*ALL, *MORE_INTEGERS)
 _BY_TEXT = (
     {("ui" + d.name[1:] if d.kind == "u" else d.name): d for d in _ARRAYS if d is not bool_}
     | {"s" + d.name: d for d in _ARRAYS if d.kind == "i"}
-    | {"i1": bool_}
+    | {"i1": bool_, "f8E4M3FN": f8e4m3, "f8E5M2": f8e5m2}
     | {f"complex<{real_of(d).name}>": d for d in COMPLEX}
 )
-_FLOATS = {f64: ir.F64Type, f32: ir.F32Type, f16: ir.F16Type, bf16: ir.BF16Type}
+_FLOATS = {
+    f64: ir.F64Type,
+    f32: ir.F32Type,
+    f16: ir.F16Type,
+    bf16: ir.BF16Type,
+    f8e4m3: ir.Float8E4M3FNType,
+    f8e5m2: ir.Float8E5M2Type,
+}
+HOST_FLOATS = (bf16, *FLOATS_8)
+"""Floats of ml_dtypes: MLIR's bindings cannot read their elements."""
 _TYPES: dict[str, TensorType] = {}
 """Keyed by the text of MLIR types: programs have few types and look them up often."""
 _MOST_TYPES = 4096
@@ -90,21 +104,21 @@ def constant_values(array: np.ndarray, element: ir.Type) -> ir.Attribute:
     return ir.DenseElementsAttr.get(array, type=element, shape=[len(array)])
 
 
-def bf16_elements(attr: ir.Attribute) -> np.ndarray:
-    """The elements of a dense bf16 attribute, flat; MLIR's bindings cannot read them."""
+def host_float_elements(attr: ir.Attribute, dtype: DType) -> np.ndarray:
+    """The elements of a dense attribute of one of `HOST_FLOATS`, flat."""
     text = str(attr).rpartition("> : ")[0].removeprefix("dense<")
     if text.startswith('"'):  # many elements: all bytes in hexadecimal
-        return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), bf16.numpy)
+        return np.frombuffer(bytes.fromhex(text.strip('"')[2:]), dtype.numpy)
     words = text.replace("[", " ").replace("]", " ").replace(",", " ").split()
     # A decimal number, or the bits of a value without a decimal form.
-    bits = [_bf16_bits(word) for word in words]
-    return np.array(bits, np.uint16).view(bf16.numpy)
-
-
-def _bf16_bits(word: str) -> int:
-    if word.startswith("0x"):
-        return int(word, 16)
-    return int(np.asarray(float(word)).astype(bf16.numpy).view(np.uint16))
+    raw = np.dtype(f"u{dtype.itemsize}")
+    bits = [
+        int(word, 16)
+        if word.startswith("0x")
+        else converted(np.asarray(float(word)), dtype).view(raw)
+        for word in words
+    ]
+    return np.array(bits, raw).view(dtype.numpy)
 
 
 def nova_dtype(element: ir.Type) -> DType:
@@ -166,8 +180,8 @@ def dense_bytes(attr: Any) -> bytes | memoryview:
         return b""
     if attr.is_splat:
         return np.full(shape, attr.get_splat_value().value).astype(dtype).tobytes()
-    if dtype == bf16.numpy:
-        return bf16_elements(attr).tobytes()
+    if array_dtype(dtype) in HOST_FLOATS:
+        return host_float_elements(attr, array_dtype(dtype)).tobytes()
     try:
         return np.array(attr).astype(dtype, copy=False).reshape(shape).tobytes()
     except (ValueError, TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nova.errors import LoweringError
@@ -58,6 +59,11 @@ def require_buffers(module: ir.Module) -> None:
             )
 
 
+def device_modules(module: ir.Module) -> list[Any]:
+    """The gpu.module ops of a module, in order."""
+    return [op.operation for op in module.body.operations if op.operation.name == "gpu.module"]
+
+
 def function_ops(module: ir.Module, prefix: str = "") -> list[Any]:
     """Top-level ops of every function body whose name starts with `prefix`, in order."""
     return [
@@ -70,25 +76,41 @@ def function_ops(module: ir.Module, prefix: str = "") -> list[Any]:
 
 
 def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
-    """All ops at any depth of a module or function, and itself; by default in post-order.
-
-    MLIR's own walk is not used: it replaces exceptions of its callback, also Ctrl-C, by a
-    RuntimeError.
-    """
+    """All ops at any depth of a module or function, and itself; by default in post-order."""
     ops: list[Any] = []
 
-    def visit(op: Any) -> None:
-        if outer_first:
-            ops.append(op)
-        # Regions and blocks themselves: lists of their contents would take half of the time.
-        for region in op.regions:
-            for block in region:
-                for inner in block:
-                    visit(inner.operation)
-        if not outer_first:
-            ops.append(op)
+    advance = ir.WalkResult.ADVANCE
 
-    visit(within.operation)
+    def visit(op: Any) -> ir.WalkResult:
+        ops.append(op)
+        return advance
+
+    _walk(within, visit, ir.WalkOrder.PRE_ORDER if outer_first else ir.WalkOrder.POST_ORDER)
+    return ops
+
+
+def _walk(within: Any, visit: Callable[[Any], ir.WalkResult], order: ir.WalkOrder) -> None:
+    try:
+        within.operation.walk(visit, order)
+    except RuntimeError as error:
+        # MLIR replaces an exception of the callback by one with its text; here it is Ctrl-C.
+        if "KeyboardInterrupt" in str(error):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def find_tensor_ops(within: Any, *names: str) -> list[Any]:
+    """Like `find_ops`, for ops that are not in the bodies of linalg ops: those are not visited."""
+    ops: list[Any] = []
+    skip, advance = ir.WalkResult.SKIP, ir.WalkResult.ADVANCE
+
+    def visit(op: Any) -> ir.WalkResult:
+        name = op.name
+        if name in names:
+            ops.append(op)
+        return skip if name.startswith("linalg.") else advance
+
+    _walk(within, visit, ir.WalkOrder.PRE_ORDER)
     return ops
 
 

@@ -5,10 +5,13 @@ every target, inside `nova.jit`, other loops and `.nova` files. Gradients are cl
 the same functions, so they have gradients themselves.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from nova.graph.other_names import LINALG, no_attribute
 from nova.linalg.cholesky import cholesky, cholesky_solve
 from nova.linalg.eigen import eigh, eigvalsh
 from nova.linalg.lu import det, inv, lu, slogdet, solve
-from nova.linalg.norms import cond, matrix_norm, matrix_power, matrix_rank, vector_norm
+from nova.linalg.norms import cond, matrix_norm, matrix_power, matrix_rank, norm, vector_norm
 from nova.linalg.qr import qr
 from nova.linalg.svd import lstsq, pinv, svd, svdvals
 from nova.linalg.triangular import solve_triangular
@@ -26,6 +29,7 @@ __all__ = [
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
+    "norm",
     "pinv",
     "qr",
     "slogdet",
@@ -35,3 +39,8 @@ __all__ = [
     "svdvals",
     "vector_norm",
 ]
+
+if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+    def __getattr__(name: str) -> Any:
+        raise no_attribute("module 'nova.linalg'", name, __all__, LINALG)

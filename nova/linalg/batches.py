@@ -8,10 +8,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nova.core.dtypes import DType, bf16, f16, f32, float_of, i64, promote_all
+from nova.core.dtypes import DType, bf16, f16, f32, float_of, i64, promote_all, real_of
 from nova.core.location import user_location
 from nova.core.sizes import is_static
-from nova.errors import DTypeError, GradientError, ShapeError, SymbolicSizeError
+from nova.errors import GradientError, ShapeError, SymbolicSizeError
 from nova.graph.custom_gradient import custom_vjp
 from nova.graph.transforms import as_tensor
 from nova.ops import F
@@ -22,12 +22,10 @@ _COMPUTED = {f16: f32, bf16: f32}
 
 
 def as_matrices(name: str, *operands: Any, square: bool = False) -> list[Any]:
-    """The operands as float tensors of one type whose last two axes are matrices."""
+    """The operands as float or complex tensors of one type whose last two axes are matrices."""
     tensors = [as_tensor(x) for x in operands]
     common = float_of(promote_all([t.dtype for t in tensors]))
     for t in tensors:
-        if t.dtype.is_complex:
-            raise DTypeError(f"{name}: factorizations of {t.type} are not supported")
         if len(t.shape) < 2:
             raise ShapeError(f"{name}: {t.shape} is not a batch of matrices")
         if not all(is_static(n) for n in t.shape):
@@ -56,7 +54,12 @@ def flat(x: Any) -> Any:
 
 
 def restored(x: Any, batch: tuple[int, ...], type_: DType) -> Any:
-    """A result of a batch with the user's leading axes and type."""
+    """A result of a batch with the user's leading axes and type.
+
+    Real results of complex matrices, such as singular values, stay real.
+    """
+    if type_.is_complex and not x.dtype.is_complex:
+        type_ = real_of(type_)
     return cast(F.reshape(x, (*batch, *x.shape[1:])), type_)
 
 
@@ -78,6 +81,18 @@ def without_gradient(message: str, hint: str, a: Any, *values: Any) -> tuple[Any
 def transposed(x: Any) -> Any:
     """The transposes of matrices."""
     return F.swapaxes(x, -1, -2)
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transposes of matrices; of real ones the transposes."""
+    return transposed(F.conj(x))
+
+
+def squared(x: Any) -> Any:
+    """|x|^2 of each element, real."""
+    if not x.dtype.is_complex:
+        return x * x
+    return F.square(F.real(x)) + F.square(F.imag(x))
 
 
 def identities(batch: int, n: int, type_: DType) -> Any:

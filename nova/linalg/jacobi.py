@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nova.graph.control.functions import fori_loop, while_loop
+from nova.linalg.batches import adjoint
 from nova.ops import F
 
 _MOST_SWEEPS = 30
@@ -43,10 +44,22 @@ def rotation(first: Any, second: Any, product: Any) -> tuple[Any, Any]:
     return cosine, tangent * cosine
 
 
-def rotate_columns(x: Any, cosine: Any, sine: Any) -> Any:
-    """The columns i and i + n / 2 of each matrix, rotated by one angle each."""
+def phased_rotation(first: Any, second: Any, product: Any) -> tuple[Any, ...]:
+    """The rotation of a product that may be complex: a third value is its conjugate phase."""
+    if not product.dtype.is_complex:
+        return rotation(first, second, product)
+    phase = F.where(F.eq(product, 0.0), 1.0, F.conj(F.sign(product)))
+    return (*rotation(first, second, F.abs(product)), phase)
+
+
+def rotate_columns(x: Any, cosine: Any, sine: Any, phase: Any = None) -> Any:
+    """The columns i and i + n / 2 of each matrix, rotated by one angle each.
+
+    The second column is multiplied with `phase` first, which makes its product with the first real.
+    """
     half = x.shape[2] // 2
     first, second = F.narrow(x, 2, 0, half), F.narrow(x, 2, half, half)
+    second = second if phase is None else second * F.unsqueeze(phase, 1)
     c, s = F.unsqueeze(cosine, 1), F.unsqueeze(sine, 1)
     return F.concat([c * first - s * second, s * first + c * second], axis=2)
 
@@ -93,5 +106,5 @@ def scales(x: Any) -> Any:
 
 def orthonormal(vectors: Any) -> Any:
     """Nearly orthonormal columns after one Newton-Schulz step: rounding of many rotations goes."""
-    gram = F.matmul(F.swapaxes(vectors, -1, -2), vectors)
+    gram = F.matmul(adjoint(vectors), vectors)
     return 1.5 * vectors - 0.5 * F.matmul(vectors, gram)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova.core.dtypes import real_of
 from nova.core.user_facing import user_facing
 from nova.errors import ShapeError
 from nova.graph.control.functions import fori_loop
 from nova.graph.custom_gradient import custom_vjp
+from nova.graph.transforms import as_tensor
 from nova.linalg.batches import (
+    adjoint,
     as_matrices,
     broadcast_batches,
     column,
@@ -25,18 +28,16 @@ from nova.ops import F
 
 @user_facing
 def lu(a: Any) -> Any:
-    """P, L and U with A = P L U: a permutation, unit lower and upper triangles of square A."""
-    (a,) = as_matrices("lu", a, square=True)
+    """P, L and U with A = P L U: a permutation, unit lower and upper triangles or trapezoids."""
+    (a,) = as_matrices("lu", a)
     matrices = flat(a)
     _, order = factorize(matrices)
     # A[order] = L U; L and U are those of that matrix, and their gradients follow from it.
     permuted = _take_rows(matrices, F.detach(order))
-    lower_factor, upper_factor = triangles(permuted)
-    n = a.shape[-1]
-    permutation = F.cast(
-        F.eq(F.reshape(F.arange(n), (1, n, 1)), F.unsqueeze(order, 1)), dtype=matrices.dtype
-    )
-    parts = (permutation, lower_factor, upper_factor)
+    lower_factor, upper_factor = _trapezoids(permuted)
+    n = a.shape[-2]
+    permutation = F.eq(F.reshape(F.arange(n), (1, n, 1)), F.unsqueeze(order, 1))
+    parts = (F.cast(permutation, dtype=matrices.dtype), lower_factor, upper_factor)
     return tuple(restored(part, a.shape[:-2], a.dtype) for part in parts)
 
 
@@ -47,7 +48,8 @@ def solve(a: Any, b: Any) -> Any:
     B is a batch of vectors if its shape is that of A without the last axis, as in torch. A singular
     A gives infinities or NaN.
     """
-    is_vector = len(getattr(b, "shape", ())) == 1 or (
+    a, b = as_tensor(a), as_tensor(b)
+    is_vector = len(b.shape) == 1 or (
         len(b.shape) == len(a.shape) - 1 and tuple(b.shape) == tuple(a.shape[:-1])
     )
     a, b = as_matrices("solve", a, F.unsqueeze(b, -1) if is_vector else b, square=True)
@@ -74,17 +76,9 @@ def det(a: Any) -> Any:
 
 @user_facing
 def slogdet(a: Any) -> Any:
-    """The sign of the determinant and the logarithm of its absolute value."""
+    """The sign of the determinant (its phase, if complex) and the log of its absolute value."""
     (a,) = as_matrices("slogdet", a, square=True)
-    matrices = flat(a)
-    factors, order = factorize(matrices)
-    pivots = F.detach(diagonals(factors))
-    sign = F.prod(F.sign(pivots), axis=-1) * _parity(order, pivots.dtype)
-    batch = a.shape[:-2]
-    return (
-        restored(F.detach(sign), batch, a.dtype),
-        restored(log_determinant(matrices), batch, a.dtype),
-    )
+    return tuple(restored(part, a.shape[:-2], a.dtype) for part in sign_and_log(flat(a)))
 
 
 def invert(a: Any) -> Any:
@@ -106,7 +100,7 @@ def factorize(a: Any) -> tuple[Any, Any]:
     def step(k: Any, state: Any) -> Any:
         factors, order = state
         below = F.reshape(rows, (1, n)) >= k
-        score = F.where(below, F.abs(F.squeeze(column(factors, k), 2)), -1.0)
+        score = F.where(below, _pivot_size(F.squeeze(column(factors, k), 2)), -1.0)
         pivot_row = F.unsqueeze(F.argmax(score, axis=1), 1)
         swapped = F.where(F.eq(rows, k), pivot_row, F.where(F.eq(rows, pivot_row), k, rows))
         factors, order = _take_rows(factors, swapped), F.gather(order, swapped, axis=1)
@@ -124,6 +118,11 @@ def factorize(a: Any) -> tuple[Any, Any]:
     return fori_loop(0, min(n, width), step, initial)
 
 
+def _pivot_size(x: Any) -> Any:
+    """The magnitude by which pivots are chosen: |re| + |im| of complex numbers, as in LAPACK."""
+    return F.abs(F.real(x)) + F.abs(F.imag(x)) if x.dtype.is_complex else F.abs(x)
+
+
 def _take_rows(x: Any, order: Any) -> Any:
     index = F.expand(F.unsqueeze(order, 2), (*order.shape, x.shape[2]))
     return F.gather(x, index, axis=1)
@@ -135,7 +134,7 @@ def _parity(order: Any, type_: Any) -> Any:
     first, second = F.unsqueeze(order, 2), F.unsqueeze(order, 1)
     before = F.reshape(F.arange(n), (1, n, 1)) < F.reshape(F.arange(n), (1, 1, n))
     inversions = F.sum(F.cast(before & (first > second), dtype="i64"), axis=(1, 2))
-    return 1.0 - 2.0 * F.cast(F.mod(inversions, 2), dtype=type_)
+    return 1.0 - 2.0 * F.cast(F.mod(inversions, 2), dtype=real_of(type_))
 
 
 # --- gradients ------------------------------------------------------------------------------------
@@ -148,7 +147,7 @@ def _solve_batch(a: Any, b: Any) -> Any:
 
 
 solve_batch = custom_vjp(_solve_batch)
-"""With G = A^-T dX: dB = G and dA = -G X^T."""
+"""With G = A^-H dX: dB = G and dA = -G X^H."""
 
 
 def _solve_forward(a: Any, b: Any) -> Any:
@@ -158,8 +157,8 @@ def _solve_forward(a: Any, b: Any) -> Any:
 
 def _solve_backward(residuals: Any, grad: Any) -> Any:
     a, x = residuals
-    right = solve_batch(transposed(a), grad)
-    return -F.matmul(right, transposed(x)), right
+    right = solve_batch(adjoint(a), grad)
+    return -F.matmul(right, adjoint(x)), right
 
 
 solve_batch.defvjp(_solve_forward, _solve_backward)
@@ -171,7 +170,7 @@ def _determinant(a: Any) -> Any:
 
 
 determinant = custom_vjp(_determinant)
-"""Jacobi's formula: dA = g det(A) A^-T."""
+"""Jacobi's formula: dA = g conj(det(A)) A^-H."""
 
 
 def _determinant_forward(a: Any) -> Any:
@@ -181,30 +180,56 @@ def _determinant_forward(a: Any) -> Any:
 
 def _determinant_backward(residuals: Any, grad: Any) -> Any:
     a, value = residuals
-    scale = F.reshape(grad * value, (-1, 1, 1))
-    return (scale * transposed(invert(a)),)
+    scale = F.reshape(grad * F.conj(value), (-1, 1, 1))
+    return (scale * adjoint(invert(a)),)
 
 
 determinant.defvjp(_determinant_forward, _determinant_backward)
 
 
-def _log_determinant(a: Any) -> Any:
-    factors, _ = factorize(a)
-    return F.sum(F.log(F.abs(diagonals(factors))), axis=-1)
+def _sign_and_log(a: Any) -> Any:
+    factors, order = factorize(a)
+    pivots = diagonals(factors)
+    sign = F.prod(F.sign(pivots), axis=-1) * _parity(order, pivots.dtype)
+    return sign, F.sum(F.log(F.abs(pivots)), axis=-1)
 
 
-log_determinant = custom_vjp(_log_determinant)
+sign_and_log = custom_vjp(_sign_and_log)
 
 
 def _log_forward(a: Any) -> Any:
-    return log_determinant(a), a
+    sign, log = sign_and_log(a)
+    return (sign, log), (a, sign)
 
 
-def _log_backward(a: Any, grad: Any) -> Any:
-    return (F.reshape(grad, (-1, 1, 1)) * transposed(invert(a)),)
+def _log_backward(residuals: Any, grads: Any) -> Any:
+    """d log|det A| + i d arg(det A) = tr(A^-1 dA); a real sign is constant."""
+    a, sign = residuals
+    grad_sign, grad = grads
+    if sign.dtype.is_complex:
+        grad = F.complex(grad, -F.imag(F.conj(grad_sign) * sign))
+    return (F.reshape(grad, (-1, 1, 1)) * adjoint(invert(a)),)
 
 
-log_determinant.defvjp(_log_forward, _log_backward)
+sign_and_log.defvjp(_log_forward, _log_backward)
+
+
+def _trapezoids(a: Any) -> tuple[Any, Any]:
+    """L and U of matrices of any shape: from those of the leading square, by one system."""
+    _, m, n = a.shape
+    k = min(m, n)
+    left, right = triangles(F.narrow(F.narrow(a, 1, 0, k), 2, 0, k))
+    if m > k:  # L2 U = A2
+        below = transposed(F.narrow(a, 1, k, m - k))
+        # Rows below a zero pivot are 0 in its column, and so are its multipliers.
+        is_zero = F.cast(F.eq(diagonals(right), 0.0), dtype=right.dtype)
+        pivots = transposed(right + F.diag_embed(is_zero))
+        further = transposed(substitute(pivots, below, False, False))
+        return F.concat([left, further], axis=1), right
+    if n > k:  # L U2 = A2
+        further = substitute(left, F.narrow(a, 2, k, n - k), False, True)
+        return left, F.concat([right, further], axis=2)
+    return left, right
 
 
 def _triangles(a: Any) -> Any:
@@ -223,14 +248,14 @@ def _triangles_forward(a: Any) -> Any:
 
 
 def _triangles_backward(residuals: Any, grads: Any) -> Any:
-    """dA = L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T."""
+    """dA = L^-H (tril(L^H dL, -1) + triu(dU U^H)) U^-H."""
     left, right = residuals
     grad_left, grad_right = grads
-    inner = F.tril(F.matmul(transposed(left), grad_left), k=-1)
-    inner = inner + F.triu(F.matmul(grad_right, transposed(right)))
-    inner = substitute(transposed(left), inner, True, True)
-    # X U^-T is the transpose of U^-1 X^T.
-    return (transposed(substitute(right, transposed(inner), True, False)),)
+    inner = F.tril(F.matmul(adjoint(left), grad_left), k=-1)
+    inner = inner + F.triu(F.matmul(grad_right, adjoint(right)))
+    inner = substitute(adjoint(left), inner, True, True)
+    # X U^-H is the adjoint of U^-1 X^H.
+    return (adjoint(substitute(right, adjoint(inner), True, False)),)
 
 
 triangles.defvjp(_triangles_forward, _triangles_backward)

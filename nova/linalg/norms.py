@@ -8,16 +8,43 @@ from typing import Any
 import numpy as np
 
 from nova.core.user_facing import user_facing
-from nova.errors import AttributeValueError
+from nova.errors import AttributeValueError, AxisError
+from nova.graph.spelling import takes_torch_keywords
 from nova.graph.transforms import as_tensor
-from nova.linalg.batches import as_matrices, identities, restored
+from nova.linalg.batches import as_matrices, flat, identities, restored
+from nova.linalg.eigen import symmetric
 from nova.linalg.lu import inv
-from nova.linalg.svd import svdvals
+from nova.linalg.svd import svdvals, tolerances
 from nova.ops import F
+from nova.ops.rules import int_tuple, resolve_axis
 
 _ORDERS = ("fro", "nuc", inf, -inf, 1, -1, 2, -2)
 
 
+@takes_torch_keywords
+@user_facing
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """A norm of vectors or matrices, as numpy's and torch's `linalg.norm`.
+
+    Two axes (or a matrix with an `ord`) have a norm of matrices, others one of vectors.
+    """
+    x = as_tensor(x)
+    axes = tuple(range(len(x.shape))) if axis is None else int_tuple(axis, "norm: axis")
+    if ord is None or (axis is None and len(axes) < 2) or len(axes) == 1:
+        return vector_norm(x, 2 if ord is None else ord, axis, keepdims)
+    if len(axes) != 2:
+        raise AxisError(f"norm: ord {ord!r} over {len(axes)} axes: a norm of matrices has two")
+    rank = len(x.shape)
+    rows, columns = (resolve_axis(a, rank) for a in axes)
+    if rows == columns:
+        raise AxisError(f"norm: axes {axes} are the same")
+    value = matrix_norm(F.movedim(x, (rows, columns), (-2, -1)), ord)
+    for a in sorted((rows, columns)) if keepdims else ():
+        value = F.unsqueeze(value, a)
+    return value
+
+
+@takes_torch_keywords
 @user_facing
 def vector_norm(x: Any, ord: float = 2, axis: Any = None, keepdims: bool = False) -> Any:
     """The p-norm of the elements along axes (all of them by default)."""
@@ -29,6 +56,7 @@ def vector_norm(x: Any, ord: float = 2, axis: Any = None, keepdims: bool = False
     return F.norm(x, p=ord, axis=axis, keepdims=keepdims)
 
 
+@takes_torch_keywords
 @user_facing
 def matrix_norm(a: Any, ord: Any = "fro", keepdims: bool = False) -> Any:
     """A norm of the matrices of the last two axes: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."""
@@ -42,12 +70,19 @@ def matrix_norm(a: Any, ord: Any = "fro", keepdims: bool = False) -> Any:
         return F.unsqueeze(F.unsqueeze(value, -1), -1) if keepdims else value
     if ord in ("nuc", 2, -2):
         values = svdvals(a)
-        reduce = {"nuc": F.sum, 2: F.max, -2: F.min}[ord]
+        reduce = {"nuc": F.sum, 2: _largest, -2: F.min}[ord]
         value = reduce(values, axis=-1)
     else:
         sums = F.sum(F.abs(a), axis=-2 if abs(ord) == 1 else -1)
-        value = (F.max if ord > 0 else F.min)(sums, axis=-1)
+        value = (_largest if ord > 0 else F.min)(sums, axis=-1)
     return F.unsqueeze(F.unsqueeze(value, -1), -1) if keepdims else value
+
+
+def _largest(values: Any, axis: int) -> Any:
+    """The largest of values that are not negative: 0 of none."""
+    if not values.shape[axis]:
+        return F.sum(values, axis=axis)
+    return F.max(values, axis=axis)
 
 
 @user_facing
@@ -61,15 +96,17 @@ def cond(a: Any, p: Any = None) -> Any:
 
 
 @user_facing
-def matrix_rank(a: Any, rtol: float | None = None) -> Any:
-    """The number of singular values above `rtol` times the largest one."""
-    (a,) = as_matrices("matrix_rank", a)
-    values = svdvals(a)
+def matrix_rank(a: Any, rtol: Any = None, *, atol: Any = None, hermitian: bool = False) -> Any:
+    """The number of singular values above a tolerance, as `pinv` has it."""
+    (a,) = as_matrices("matrix_rank", a, square=hermitian)
+    batch = a.shape[:-2]
+    matrices = symmetric(flat(a), "L") if hermitian else flat(a)
+    values = svdvals(F.detach(matrices))
     if not values.shape[-1]:
-        return F.zeros(values.shape[:-1], dtype="i64")
-    limit = max(a.shape[-2:]) * float(np.finfo(a.dtype.numpy).eps) if rtol is None else rtol
-    above = values > F.max(values, axis=-1, keepdims=True) * limit
-    return F.sum(F.cast(above, dtype="i64"), axis=-1)
+        return F.zeros(batch, dtype="i64")
+    relative, absolute = tolerances("matrix_rank", a, rtol, atol)
+    above = values > F.maximum(F.max(values, axis=-1, keepdims=True) * relative, absolute)
+    return F.reshape(F.sum(F.cast(above, dtype="i64"), axis=-1), batch)
 
 
 @user_facing

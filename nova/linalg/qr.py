@@ -9,6 +9,7 @@ from nova.errors import AttributeValueError
 from nova.graph.control.functions import fori_loop
 from nova.graph.custom_gradient import custom_vjp
 from nova.linalg.batches import (
+    adjoint,
     as_matrices,
     column,
     diagonals,
@@ -16,7 +17,7 @@ from nova.linalg.batches import (
     identities,
     restored,
     row,
-    transposed,
+    squared,
     without_gradient,
 )
 from nova.linalg.jacobi import scales
@@ -65,26 +66,35 @@ def reflect(a: Any) -> tuple[Any, Any]:
         # The reflection does not depend on the scale of the column.
         x = x / scales(x)
         alpha = row(x, k)
-        tail = F.sum(F.where(rows > k, x * x, 0.0), axis=1, keepdims=True)
-        norm = F.sqrt(alpha * alpha + tail)
-        beta = F.where(alpha >= 0.0, -norm, norm)
+        tail = F.sum(F.where(rows > k, squared(x), 0.0), axis=1, keepdims=True)
+        norm = F.sqrt(squared(alpha) + tail)
+        beta = F.where(F.real(alpha) >= 0.0, -norm, norm)
         v = F.where(F.eq(rows, k), alpha - beta, x)
-        # A column that is zero below the diagonal is not reflected.
-        is_done = F.eq(tail, 0.0)
-        squares = F.sum(v * v, axis=1, keepdims=True)
-        scale = F.where(is_done, 0.0, 2.0 / F.where(is_done, 1.0, squares))
-        r = r - scale * v * F.matmul(transposed(v), r)
-        q = q - scale * F.matmul(q, v) * transposed(v)
+        is_reduced = _is_reduced(alpha, tail)
+        if a.dtype.is_complex:  # beta is real, as LAPACK's zlarfg has it: the scale is complex
+            scale = 1.0 / F.where(is_reduced, 1.0, beta * (beta - F.conj(alpha)))
+        else:
+            squares = F.sum(squared(v), axis=1, keepdims=True)
+            scale = 2.0 / F.where(is_reduced, 1.0, squares)
+        scale = F.where(is_reduced, 0.0, scale)
+        r = r - F.conj(scale) * v * F.matmul(adjoint(v), r)
+        q = q - scale * F.matmul(q, v) * adjoint(v)
         return q, r
 
     q, r = fori_loop(0, min(m, n), step, (identities(batch, m, a.dtype), a))
     return q, F.triu(r)
 
 
+def _is_reduced(alpha: Any, tail: Any) -> Any:
+    """Whether a column is zero below a real diagonal element: it is not reflected."""
+    is_zero = F.eq(tail, 0.0)
+    return is_zero & F.eq(F.imag(alpha), 0.0) if alpha.dtype.is_complex else is_zero
+
+
 def householder_factors(a: Any) -> tuple[Any, Any]:
     """LAPACK's geqrf of a batch: R and below it the vectors of the reflections, and their scales.
 
-    Reflection k is I - tau_k v v^T, with v = 1 at row k, zeros above, and column k below it.
+    Reflection k is I - tau_k v v^H, with v = 1 at row k, zeros above, and column k below it.
     """
     batch, m, n = a.shape
     k_end = min(m, n)
@@ -98,14 +108,15 @@ def householder_factors(a: Any) -> tuple[Any, Any]:
         x = column(factors, k)
         alpha = row(x, k)
         scale = scales(F.where(rows >= k, x, 0.0))
-        tail = F.sum(F.square(F.where(rows > k, x / scale, 0.0)), axis=1, keepdims=True)
-        norm = F.sqrt(F.square(alpha / scale) + tail) * scale
-        is_done = F.eq(tail, 0.0)
-        beta = F.where(is_done, alpha, F.where(alpha >= 0.0, -norm, norm))
-        tau = F.where(is_done, 0.0, (beta - alpha) / F.where(F.eq(beta, 0.0), 1.0, beta))
-        below = F.where(is_done, 0.0, x / F.where(is_done, 1.0, alpha - beta))
+        tail = F.sum(squared(F.where(rows > k, x / scale, 0.0)), axis=1, keepdims=True)
+        norm = F.sqrt(squared(alpha / scale) + tail) * scale
+        is_reduced = _is_reduced(alpha, tail)
+        real = F.real(alpha)
+        beta = F.where(is_reduced, real, F.where(real >= 0.0, -norm, norm))
+        tau = F.where(is_reduced, 0.0, (beta - alpha) / F.where(F.eq(beta, 0.0), 1.0, beta))
+        below = F.where(is_reduced, 0.0, x / F.where(is_reduced, 1.0, alpha - beta))
         v = F.where(rows > k, below, F.cast(F.eq(rows, k), dtype=a.dtype))
-        reflected = factors - tau * v * F.matmul(transposed(v), factors)
+        reflected = factors - F.conj(tau) * v * F.matmul(adjoint(v), factors)
         stored = F.where(rows > k, below, F.where(F.eq(rows, k), beta, x))
         factors = F.where(columns > k, reflected, F.where(F.eq(columns, k), stored, factors))
         taus = F.where(F.eq(F.arange(k_end), k), F.squeeze(tau, 2), taus)
@@ -128,7 +139,7 @@ def householder_product(vectors: Any, taus: Any) -> Any:
         unit = F.cast(F.eq(rows, k), dtype=q.dtype)
         v = F.where(rows > k, column(vectors, k), unit)
         tau = column(F.unsqueeze(taus, 1), k)
-        return q - tau * v * F.matmul(transposed(v), q)
+        return q - tau * v * F.matmul(adjoint(v), q)
 
     return fori_loop(0, count, step, start)
 
@@ -148,7 +159,7 @@ def _forward(a: Any) -> Any:
 
 
 def _backward(residuals: Any, grads: Any) -> Any:
-    """Roberts and Roberts 2020: a wide A = [X Y] has R = [U V] with V = Q^T Y."""
+    """Roberts and Roberts 2020: a wide A = [X Y] has R = [U V] with V = Q^H Y."""
     a, q, r = residuals
     grad_q, grad_r = grads
     n, k = a.shape[2], q.shape[2]
@@ -156,18 +167,18 @@ def _backward(residuals: Any, grads: Any) -> Any:
         return (_square_backward(q, r, grad_q, grad_r),)
     y = F.narrow(a, 2, k, n - k)
     grad_v = F.narrow(grad_r, 2, k, n - k)
-    grad_q = grad_q + F.matmul(y, transposed(grad_v))
+    grad_q = grad_q + F.matmul(y, adjoint(grad_v))
     grad_x = _square_backward(q, F.narrow(r, 2, 0, k), grad_q, F.narrow(grad_r, 2, 0, k))
     return (F.concat([grad_x, F.matmul(q, grad_v)], axis=2),)
 
 
 def _square_backward(q: Any, r: Any, grad_q: Any, grad_r: Any) -> Any:
-    """(dQ + Q copyltu(R dR^T - dQ^T Q)) R^-T, where copyltu mirrors the lower triangle."""
-    m = F.matmul(r, transposed(grad_r)) - F.matmul(transposed(grad_q), q)
+    """(dQ + Q copyltu(R dR^H - dQ^H Q)) R^-H, where copyltu mirrors the lower triangle."""
+    m = F.matmul(r, adjoint(grad_r)) - F.matmul(adjoint(grad_q), q)
     below = F.tril(m, k=-1)
-    mirrored = below + transposed(below) + F.diag_embed(diagonals(m))
+    mirrored = below + adjoint(below) + F.diag_embed(F.real(diagonals(m)))
     left = grad_q + F.matmul(q, mirrored)
-    return transposed(substitute(r, transposed(left), True, False))
+    return adjoint(substitute(r, adjoint(left), True, False))
 
 
 factorize.defvjp(_forward, _backward)

@@ -9,6 +9,7 @@ from nova.errors import ShapeError
 from nova.graph.control.functions import fori_loop
 from nova.graph.custom_gradient import custom_vjp
 from nova.linalg.batches import (
+    adjoint,
     as_matrices,
     broadcast_batches,
     flat,
@@ -62,7 +63,7 @@ def _substitute(a: Any, b: Any, is_upper: bool, unit: bool) -> Any:
 
 
 substitute = custom_vjp(_substitute, nondiff_argnums=(2, 3))
-"""`_substitute` with its gradient: with G = A^-T dX, dB = G and dA = -G X^T in the triangle."""
+"""`_substitute` with its gradient: with G = A^-H dX, dB = G and dA = -G X^H in the triangle."""
 
 
 def _forward(a: Any, b: Any, is_upper: bool, unit: bool) -> Any:
@@ -72,8 +73,8 @@ def _forward(a: Any, b: Any, is_upper: bool, unit: bool) -> Any:
 
 def _backward(is_upper: bool, unit: bool, residuals: Any, grad: Any) -> Any:
     a, x = residuals
-    right = substitute(transposed(a), grad, not is_upper, unit)
-    outer = -F.matmul(right, transposed(x))
+    right = substitute(adjoint(a), grad, not is_upper, unit)
+    outer = -F.matmul(right, adjoint(x))
     diagonal = 1 if unit else 0
     return (F.triu(outer, k=diagonal) if is_upper else F.tril(outer, k=-diagonal)), right
 

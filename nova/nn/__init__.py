@@ -5,7 +5,7 @@ Depends only on the graph; `nova.train_step` compiles the graph of a module. See
 
 from typing import TYPE_CHECKING, Any
 
-from nova.core.suggest import unknown_name
+from nova.graph.other_names import NN, no_attribute
 from nova.nn import init
 from nova.nn.attention import MultiheadAttention
 from nova.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
@@ -63,11 +63,27 @@ from nova.nn.layers import (
     PReLU,
     RMSNorm,
 )
+from nova.nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from nova.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -130,6 +146,9 @@ from nova.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
     Unfold,
     Upsample,
     UpsamplingBilinear2d,
@@ -173,6 +192,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "Buffer",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
@@ -216,6 +236,19 @@ __all__ = [
     "LPPool2d",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LoadReport",
@@ -227,6 +260,9 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "Mish",
     "Module",
     "ModuleDict",
@@ -295,4 +331,4 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
 
     def __getattr__(name: str) -> Any:
-        raise unknown_name("module 'nova.nn'", name, __all__)
+        raise no_attribute("module 'nova.nn'", name, __all__, NN)

@@ -52,11 +52,19 @@ class _Convolution(Module):
         generator: np.random.Generator | None,
     ) -> None:
         name = type(self).__name__
-        if self.groups < 1 or in_channels % self.groups or out_channels % self.groups:
+        if self.groups < 1:
             raise AttributeValueError(
-                f"{name}: {in_channels} to {out_channels} channels in {self.groups} groups",
+                f"{name}: groups is {self.groups}",
                 where=str(user_location()),
+                hint="it is at least 1",
             )
+        for option, count in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if count % self.groups:
+                raise AttributeValueError(
+                    f"{name}: {option} {count} is not divisible by groups {self.groups}",
+                    where=str(user_location()),
+                    hint="groups divides in_channels and out_channels",
+                )
         fan_in = prod(shape[1:])
         bound = 1.0 / sqrt(fan_in) if fan_in else 0.0
         drawn = init.uniform(shape, -bound, bound, dtype=dtype, generator=generator)
@@ -95,6 +103,12 @@ class _ConvNd(_Convolution):
                 f"{name}: padding {padding!r} is unknown",
                 where=str(user_location()),
                 hint="it is 'same', 'valid', or a size for each axis",
+            )
+        if padding == "same" and any(step != 1 for step in self.stride):
+            raise AttributeValueError(
+                f"{name}: padding 'same' needs a stride of 1, not {self.stride}",
+                where=str(user_location()),
+                hint="pass a size for each axis as padding",
             )
         if padding_mode not in _MODES:
             raise AttributeValueError(

@@ -9,6 +9,13 @@ from nova.nn.module import Module
 from nova.ops import F
 
 
+class _Activation(Module):
+    """Takes torch's `inplace`, which changes nothing: a tensor is a value."""
+
+    def __init__(self, inplace: bool = False):
+        self.inplace = inplace
+
+
 class GELU(Module):
     """x times the normal distribution's cdf at x; `approximate="tanh"` is the tanh form."""
 
@@ -19,14 +26,14 @@ class GELU(Module):
         return F.gelu(x, approximate=self.approximate)
 
 
-class ReLU(Module):
+class ReLU(_Activation):
     """max(x, 0)."""
 
     def forward(self, x: Any) -> Tensor:
         return F.relu(x)
 
 
-class SiLU(Module):
+class SiLU(_Activation):
     """x * sigmoid(x)."""
 
     def forward(self, x: Any) -> Tensor:
@@ -40,51 +47,54 @@ class Tanh(Module):
         return F.tanh(x)
 
 
-class ReLU6(Module):
+class ReLU6(_Activation):
     """x limited to 0..6."""
 
     def forward(self, x: Any) -> Tensor:
         return F.relu6(x)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(_Activation):
     """x above 0, negative_slope * x below."""
 
-    def __init__(self, negative_slope: float = 0.01):
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False):
+        super().__init__(inplace)
         self.negative_slope = negative_slope
 
     def forward(self, x: Any) -> Tensor:
         return F.leaky_relu(x, negative_slope=self.negative_slope)
 
 
-class ELU(Module):
+class ELU(_Activation):
     """x above 0, alpha * (exp(x) - 1) below."""
 
-    def __init__(self, alpha: float = 1.0):
+    def __init__(self, alpha: float = 1.0, inplace: bool = False):
+        super().__init__(inplace)
         self.alpha = alpha
 
     def forward(self, x: Any) -> Tensor:
         return F.elu(x, alpha=self.alpha)
 
 
-class CELU(Module):
+class CELU(_Activation):
     """x above 0, alpha * (exp(x / alpha) - 1) below."""
 
-    def __init__(self, alpha: float = 1.0):
+    def __init__(self, alpha: float = 1.0, inplace: bool = False):
+        super().__init__(inplace)
         self.alpha = alpha
 
     def forward(self, x: Any) -> Tensor:
         return F.celu(x, alpha=self.alpha)
 
 
-class SELU(Module):
+class SELU(_Activation):
     """The scaled elu of self-normalizing networks."""
 
     def forward(self, x: Any) -> Tensor:
         return F.selu(x)
 
 
-class Mish(Module):
+class Mish(_Activation):
     """x * tanh(softplus(x))."""
 
     def forward(self, x: Any) -> Tensor:
@@ -105,24 +115,25 @@ class LogSigmoid(Module):
         return F.logsigmoid(x)
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(_Activation):
     """x / 6 + 0.5 limited to 0..1."""
 
     def forward(self, x: Any) -> Tensor:
         return F.hardsigmoid(x)
 
 
-class Hardswish(Module):
+class Hardswish(_Activation):
     """x * hardsigmoid(x)."""
 
     def forward(self, x: Any) -> Tensor:
         return F.hardswish(x)
 
 
-class Hardtanh(Module):
+class Hardtanh(_Activation):
     """x limited to min_val..max_val."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0):
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False):
+        super().__init__(inplace)
         self.min_val, self.max_val = min_val, max_val
 
     def forward(self, x: Any) -> Tensor:
@@ -130,10 +141,13 @@ class Hardtanh(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(x))."""
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0):
+        self.beta, self.threshold = beta, threshold
 
     def forward(self, x: Any) -> Tensor:
-        return F.softplus(x)
+        return F.softplus(x, beta=self.beta, threshold=self.threshold)
 
 
 class Softsign(Module):
@@ -170,10 +184,11 @@ class Hardshrink(Module):
         return F.hardshrink(x, lambd=self.lambd)
 
 
-class Threshold(Module):
+class Threshold(_Activation):
     """x above the threshold, else value."""
 
-    def __init__(self, threshold: float, value: float):
+    def __init__(self, threshold: float, value: float, inplace: bool = False):
+        super().__init__(inplace)
         self.threshold, self.value = threshold, value
 
     def forward(self, x: Any) -> Tensor:

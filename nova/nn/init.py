@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from nova.core.dtypes import dtype as dtype_of
 from nova.core.dtypes import f64
 from nova.core.user_facing import user_facing
 from nova.errors import DTypeError, ShapeError
+from nova.graph.other_names import no_attribute
 from nova.nn.seeds import default_generator
 
 Shape = Sequence[int]
@@ -99,3 +100,11 @@ def _drawn_type(dtype: Any) -> Any:
     if not element_type.is_float:
         raise DTypeError(f"random values of {element_type}", hint="initializers draw float types")
     return np.float64 if element_type is f64 else np.float32
+
+
+__all__ = ["fans", "kaiming_uniform", "normal", "uniform", "xavier_uniform"]
+
+if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+    def __getattr__(name: str) -> Any:
+        raise no_attribute("module 'nova.nn.init'", name, __all__, {})

@@ -16,11 +16,13 @@ from nova.core.dtypes import dtype as dtype_of
 from nova.core.location import user_location
 from nova.errors import AttributeValueError, ShapeError
 from nova.graph import Tensor
+from nova.graph.spelling import takes_torch_keywords
 from nova.nn import init
 from nova.nn.module import Module
 from nova.nn.parameter import Parameter
 from nova.nn.seeds import next_seed
 from nova.ops import F
+from nova.ops.rules import is_real
 
 
 class Linear(Module):
@@ -50,21 +52,34 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """The rows of a (count, features) weight that integer indices select."""
+    """The rows of a (count, features) weight that integer indices select.
 
+    The row `padding_idx` is 0 at first, and gets no gradient.
+    """
+
+    @takes_torch_keywords
     def __init__(
         self,
         count: int,
         features: int,
+        padding_idx: int | None = None,
         *,
         dtype: Any = "f32",
         generator: np.random.Generator | None = None,
     ):
         shape = sizes("Embedding", (count, features))
         self.weight = Parameter(init.normal(shape, dtype=dtype, generator=generator))
+        self.padding_idx = padding_idx
+        if padding_idx is not None:
+            self.padding_idx = _row_number("Embedding", padding_idx, shape[0])
+            self.weight.data[self.padding_idx] = 0
 
     def forward(self, index: Any) -> Tensor:
-        return F.embedding(self.weight, index)
+        rows = F.embedding(self.weight, index)
+        if self.padding_idx is None:
+            return rows
+        is_padding = F.unsqueeze(F.eq(index, self.padding_idx), -1)
+        return F.where(is_padding, F.detach(rows), rows)
 
 
 class EmbeddingBag(Module):
@@ -158,6 +173,7 @@ class LayerNorm(Module):
     weight: Parameter | None
     bias: Parameter | None
 
+    @takes_torch_keywords
     def __init__(
         self,
         shape: int | Sequence[int],
@@ -184,6 +200,7 @@ class RMSNorm(Module):
 
     weight: Parameter | None
 
+    @takes_torch_keywords
     def __init__(
         self,
         shape: int | Sequence[int],
@@ -203,8 +220,9 @@ class RMSNorm(Module):
 class Dropout(Module):
     """In training each element is zeroed with probability p and the rest scaled by 1 / (1 - p)."""
 
-    def __init__(self, p: float = 0.5):
-        self.p = probability("Dropout", p)
+    def __init__(self, p: float = 0.5, inplace: bool = False):
+        # A tensor is a value: `inplace` changes nothing.
+        self.p, self.inplace = probability("Dropout", p), inplace
 
     def forward(self, x: Any) -> Any:
         # If nothing is dropped no seed is drawn: the seeds of other layers do not change.
@@ -222,9 +240,30 @@ def sizes(layer: str, shape: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
+def flags(layer: str, **values: Any) -> None:
+    """Refuses options that are not bools: a misplaced argument must not count as True."""
+    for name, value in values.items():
+        if not isinstance(value, bool | np.bool_):
+            raise AttributeValueError(
+                f"{layer}: {name} is {value!r}, not a bool",
+                where=str(user_location()),
+                hint="name the options: `help` of the layer lists them in order",
+            )
+
+
+def _row_number(layer: str, number: Any, count: int) -> int:
+    """A row of a weight as a number in 0..count-1; a negative one counts from the end."""
+    is_number = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    if not is_number or not -count <= number < count:
+        raise AttributeValueError(
+            f"{layer}: padding_idx {number!r} of {count} rows", where=str(user_location())
+        )
+    return int(number) % count
+
+
 def probability(layer: str, p: float) -> float:
     """p as a float in 0..1; an error names the layer and the user's line."""
-    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+    if not is_real(p) or not 0 <= p <= 1:
         raise AttributeValueError(
             f"{layer}: a probability of {p!r}", where=str(user_location()), hint="it is in 0..1"
         )

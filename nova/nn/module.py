@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from nova.core.user_facing import user_facing
 from nova.errors import ModuleError
 from nova.graph import Tensor, tensor
 from nova.graph.capture import Holder, current_capture
+from nova.graph.other_names import MODULE, no_attribute
 from nova.nn.hooks import Hook, HookHandle, add_hook, call_with_hooks
 from nova.nn.parameter import Buffer, Parameter
 from nova.nn.state import LoadReport, copy_into, read_state, write_state
@@ -30,6 +31,8 @@ class Module(Holder):
     """Base of layers and models: set parts as attributes, and write `forward`."""
 
     training = True
+    is_initialized: ClassVar[bool] = True
+    """Whether it has its parameters; those of a lazy module come with its first call."""
     _hooks: tuple[Hook, ...] = ()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -52,6 +55,20 @@ class Module(Holder):
         return call_with_hooks(self, self._hooks, tensors, named)
 
     # --- parts ----------------------------------------------------------------------------------
+
+    if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(repr(type(self).__name__), name, dir(self), MODULE)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; a parameter is replaced by a Tensor, a Module or None only."""
+        before = self.__dict__.get(name)
+        if isinstance(before, Parameter) and not (
+            value is None or isinstance(value, (Tensor, Module))
+        ):
+            raise _not_a_part(self, name, before, value)
+        super().__setattr__(name, value)
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The direct submodules, with their names."""
@@ -93,7 +110,15 @@ class Module(Holder):
 
     def _all_parameters(self) -> list[tuple[str, Parameter]]:
         """Every name of a parameter or buffer; a tied one appears once per name."""
-        named = [(n, p) for n, p in _walk(self) if isinstance(p, Parameter)]
+        parts = list(_walk(self))
+        for name, part in parts:
+            if isinstance(part, Module) and not part.is_initialized:
+                raise ModuleError(
+                    f"{part!r} under {name!r} has no parameters yet",
+                    where=str(user_location()),
+                    hint="call the model once on an example: it tells the sizes",
+                )
+        named = [(n, p) for n, p in parts if isinstance(p, Parameter)]
         for name, parameter in _first_names(named):
             parameter.name_after(name)
         return named
@@ -238,6 +263,21 @@ class Module(Holder):
         module = next(p for n, p in _walk(self) if n == path)
         setattr(module, attribute, parameter)
 
+    def summary(self) -> str:
+        """A table of the modules with parameters of their own: name, class, shapes, counts."""
+        rows = [("module", "class", "parameters", "count")]
+        for name, module in self.named_modules():
+            own = [(n, p) for n, p in _parts(module) if isinstance(p, Parameter)]
+            if own:
+                shapes = ", ".join(f"{n} {list(p.shape)}" for n, p in own)
+                total = sum(p.data.size for _, p in own)
+                rows.append((name or "(itself)", type(module).__name__, shapes, f"{total:,}"))
+        trained = sum(p.data.size for p in self.parameters() if p.requires_grad)
+        total = sum(p.data.size for p in {id(p): p for _, p in self._all_parameters()}.values())
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
+        return "\n".join([*(s.rstrip() for s in lines), f"{total:,} numbers, {trained:,} trained"])
+
     def __repr__(self) -> str:
         lines = [f"({name}): {part!r}" for name, part in _parts(self)]
         inner = "".join("\n  " + line.replace("\n", "\n  ") for line in lines)
@@ -324,3 +364,16 @@ def _first_names(named: Any) -> Iterator[tuple[str, Any]]:
 
 def _wrap(value: Any) -> Any:
     return tensor(value) if not isinstance(value, Tensor) and is_array(value) else value
+
+
+def _not_a_part(module: Module, name: str, before: Parameter, value: Any) -> ModuleError:
+    title, hint = "parameter", f"write m.{name}.data[...] = values, or m.{name} = nn.Parameter(...)"
+    if isinstance(before, Buffer):
+        title, hint = "buffer", f"write m.{name}.assign(values), or m.{name} = nn.Buffer(...)"
+    return ModuleError(
+        f"the {title} {name!r} of {type(module).__name__} is replaced by "
+        f"{type(value).__name__}, which is not an nn.{type(before).__name__}: the module would "
+        "lose it",
+        where=str(user_location()),
+        hint=hint,
+    )

@@ -7,6 +7,7 @@ also in a compiled step; `update_bn` computes them from batches, as torch's func
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from nova.errors import AttributeValueError, ModuleError, ShapeError
 from nova.graph import Tensor, no_grad
 from nova.graph.build import cast
 from nova.graph.capture import capturing, current_capture
+from nova.nn.layers import flags
 from nova.nn.module import Module
 from nova.nn.parameter import Buffer, Parameter, has_values
 from nova.ops import F
@@ -62,7 +64,9 @@ class _BatchNorm(Module):
         *,
         dtype: Any = "f32",
     ):
-        size = _channels(type(self).__name__, num_features)
+        title = type(self).__name__
+        size = _channels(title, num_features)
+        flags(title, affine=affine, track_running_stats=track_running_stats)
         self.num_features, self.eps, self.momentum = size, eps, momentum
         self.weight = Parameter(_filled(size, 1, dtype)) if affine else None
         self.bias = Parameter(_filled(size, 0, dtype)) if affine else None
@@ -82,7 +86,7 @@ class _BatchNorm(Module):
         if self.training:
             self._track(x)
         if self.training or self.running_mean is None:
-            return F.batch_norm(x, weight=self.weight, bias=self.bias, training=True, eps=self.eps)
+            return self._normalized(x)
         if self._is_outdated():
             raise ModuleError(
                 f"{type(self).__name__}: the running statistics are those from before training",
@@ -99,6 +103,10 @@ class _BatchNorm(Module):
             eps=self.eps,
         )
 
+    def _normalized(self, x: Tensor) -> Tensor:
+        """By the statistics of the batch."""
+        return F.batch_norm(x, weight=self.weight, bias=self.bias, training=True, eps=self.eps)
+
     def _track(self, x: Tensor) -> None:
         """Set the running statistics: those of the batch blended with the ones before."""
         mean, variance, count = self.running_mean, self.running_var, self.num_batches_tracked
@@ -108,19 +116,24 @@ class _BatchNorm(Module):
             # A graph built by hand: nothing runs it with this module.
             count.data[...] = -1
             return
-        axes = (0, *range(2, len(x.shape)))
-        wide = cast(x, accumulator(x.dtype))
-        correction = _bessel_correction(x.size // self.num_features, wide.dtype)
+        batch_mean, batch_variance = self._statistics(cast(x, accumulator(x.dtype)))
         batches = F.maximum(count.latest, 0) + 1
         share: Any = self.momentum
         if share is None:
-            share = 1.0 / cast(batches, mean.dtype)
-        for buffer, batch in (
-            (mean, F.mean(wide, axis=axes)),
-            (variance, F.var(wide, axis=axes, correction=0) * correction),
-        ):
+            share = self._share(batches, mean.dtype)
+        for buffer, batch in ((mean, batch_mean), (variance, batch_variance)):
             buffer.assign(buffer.latest + (cast(batch, buffer.dtype) - buffer.latest) * share)
         count.assign(batches)
+
+    def _share(self, batches: Tensor, dtype: DType) -> Any:
+        """The share of a batch without momentum: that of a mean over all batches."""
+        return 1.0 / cast(batches, dtype)
+
+    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean and the unbiased variance of each channel."""
+        axes = (0, *range(2, len(x.shape)))
+        correction = _bessel_correction(x.size // self.num_features, x.dtype)
+        return F.mean(x, axis=axes), F.var(x, axis=axes, correction=0) * correction
 
     def _is_outdated(self) -> bool:
         """A count below 0, which is saved with the model, says that training came after it."""
@@ -207,7 +220,9 @@ class GroupNorm(Module):
         size, groups = _channels("GroupNorm", num_channels), _channels("GroupNorm", num_groups)
         if size % groups:
             raise AttributeValueError(
-                f"GroupNorm: {size} channels in {groups} groups", where=str(user_location())
+                f"GroupNorm: num_channels {size} is not divisible by num_groups {groups}",
+                where=str(user_location()),
+                hint="the arguments are GroupNorm(num_groups, num_channels)",
             )
         self.num_groups, self.num_channels, self.eps = groups, size, eps
         self.weight = Parameter(_filled(size, 1, dtype)) if affine else None
@@ -217,32 +232,50 @@ class GroupNorm(Module):
         return F.group_norm(x, self.num_groups, self.weight, self.bias, eps=self.eps)
 
 
-class _InstanceNorm(Module):
-    weight: Parameter | None
-    bias: Parameter | None
+class _InstanceNorm(_BatchNorm):
+    """Normalizes each channel of each example; running statistics are those of an average one."""
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, affine: bool = False, *, dtype: Any = "f32"
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        *,
+        dtype: Any = "f32",
     ):
-        size = _channels(type(self).__name__, num_features)
-        self.num_features, self.eps = size, eps
-        self.weight = Parameter(_filled(size, 1, dtype)) if affine else None
-        self.bias = Parameter(_filled(size, 0, dtype)) if affine else None
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
 
-    def forward(self, x: Any) -> Tensor:
+    def _normalized(self, x: Tensor) -> Tensor:
         return F.instance_norm(x, self.weight, self.bias, eps=self.eps)
+
+    def _share(self, batches: Tensor, dtype: DType) -> Any:
+        return 0.0  # as in torch: without momentum the statistics stay as they are
+
+    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        axes = tuple(range(2, len(x.shape)))
+        correction = _bessel_correction(prod(x.shape[2:]), x.dtype)
+        variance = F.var(x, axis=axes, correction=0) * correction
+        return F.mean(F.mean(x, axis=axes), axis=0), F.mean(variance, axis=0)
 
 
 class InstanceNorm1d(_InstanceNorm):
     """Instance normalization of (batch, channels, size)."""
 
+    ranks = (3,)
+
 
 class InstanceNorm2d(_InstanceNorm):
     """Instance normalization of (batch, channels, height, width)."""
 
+    ranks = (4,)
+
 
 class InstanceNorm3d(_InstanceNorm):
     """Instance normalization of (batch, channels, depth, height, width)."""
+
+    ranks = (5,)
 
 
 class LocalResponseNorm(Module):

@@ -11,12 +11,22 @@ import numpy as np
 from nova.core.dtypes import DType, TensorType, converted, dtype
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing_class
-from nova.errors import ControlFlowError, GradientError, GraphError, ShapeError, StateDictError
+from nova.errors import (
+    ControlFlowError,
+    GradientError,
+    GraphError,
+    ShapeError,
+    StateDictError,
+)
 from nova.graph import Tensor, tensor
 from nova.graph.build import cast
-from nova.graph.capture import current_capture, current_region, generation
+from nova.graph.capture import current_capture, current_region, generation, note_change
 from nova.graph.order import topological
-from nova.graph.tensor import as_array
+from nova.graph.tensor import as_array, check_new_data
+
+OTHER_TYPE = (
+    "assign a new nn.Parameter to the module to change the shape, .to(dtype) changes the dtype"
+)
 
 
 @user_facing_class
@@ -27,6 +37,7 @@ class Parameter(Tensor):
     """
 
     __slots__ = ("_array", "_derived", "_fetch", "_trained")
+    _array: np.ndarray
 
     def __init__(
         self,
@@ -52,7 +63,8 @@ class Parameter(Tensor):
             )
         self._fetch: Callable[[], None] | None = None
         self._derived: str | None = None
-        super().__init__(type_, data=array, requires_grad=requires_grad, name=name)
+        super().__init__(type_, requires_grad=requires_grad, name=name)
+        self._array = array
 
     @property
     def requires_grad(self) -> bool:
@@ -61,7 +73,7 @@ class Parameter(Tensor):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        generation[0] += 1
+        note_change()
         self._trained = value
 
     @property
@@ -73,13 +85,23 @@ class Parameter(Tensor):
 
     @data.setter
     def data(self, array: np.ndarray) -> None:
-        if self._fetch is not None:
+        if hasattr(self, "_array") and array is not self._array:
+            check_new_data(self, array, OTHER_TYPE)
+        self._replace(array)
+
+    def _replace(self, array: np.ndarray) -> None:
+        if self._fetch is not None and array is not self._array:
             raise StateDictError(
                 f"the data of {self!r} is replaced while a step trains it on a device",
                 where=str(user_location()),
                 hint="load values with load_state_dict of the step",
             )
         self._array = array
+
+    @property
+    def host_array(self) -> np.ndarray:
+        """The array as it is: while a step trains it on a device, it may have older values."""
+        return self._array
 
     def name_after(self, path: str) -> None:
         """Take the module's name for it, unless it was created with a name."""
@@ -91,13 +113,23 @@ class Parameter(Tensor):
         if self.dtype is new_dtype or not self.dtype.is_float:
             return
         generation[0] += 1
-        self.data = np.ascontiguousarray(converted(self.data, new_dtype))
+        self._replace(np.ascontiguousarray(converted(self.data, new_dtype)))
         self.type = TensorType(self.shape, new_dtype)
 
     def follow(self, fetch: Callable[[], None]) -> None:
         """Call `fetch` before each access to the array: it copies newer values into it."""
         generation[0] += 1
         self._fetch = fetch
+
+    def follows(self, fetch: Callable[[], None]) -> bool:
+        """Whether `fetch` is called before each access to the array."""
+        return self._fetch is fetch
+
+    def __getstate__(self) -> Any:
+        """With the current values: no step trains a copy, or what is read from a file."""
+        current = self.data  # copies values of a device into the array
+        state: Any = super().__getstate__()
+        return state[0], {**state[1], "_array": current, "_fetch": None}
 
     def __repr__(self) -> str:
         frozen = "" if self.requires_grad else " frozen"
@@ -119,6 +151,9 @@ class Buffer(Parameter):
     def __init__(self, data: Any, *, dtype: Any = None, name: str | None = None):
         self._readers: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
         super().__init__(data, requires_grad=False, dtype=dtype, name=name)
+
+    def __repr__(self) -> str:
+        return f"<Buffer {self.type}>"
 
     @property
     def requires_grad(self) -> bool:

@@ -19,13 +19,14 @@ class _MaxPool(Module):
         stride: Any = None,
         padding: Any = 0,
         dilation: Any = 1,
+        return_indices: bool = False,
         ceil_mode: bool = False,
     ):
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
-        self.dilation, self.ceil_mode = dilation, ceil_mode
+        self.dilation, self.ceil_mode, self.return_indices = dilation, ceil_mode, return_indices
 
-    def forward(self, x: Any) -> Tensor:
-        pool: Callable[..., Tensor] = getattr(F, self.function)
+    def forward(self, x: Any) -> Any:
+        pool: Callable[..., Any] = getattr(F, self.function)
         return pool(
             x,
             self.kernel_size,
@@ -33,6 +34,7 @@ class _MaxPool(Module):
             padding=self.padding,
             dilation=self.dilation,
             ceil_mode=self.ceil_mode,
+            return_indices=self.return_indices,
         )
 
 
@@ -54,6 +56,42 @@ class MaxPool3d(_MaxPool):
     function = "max_pool3d"
 
 
+class _MaxUnpool(Module):
+    function: ClassVar[str]
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0):
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+
+    def forward(self, x: Any, indices: Any, output_size: Any = None) -> Tensor:
+        unpool: Callable[..., Tensor] = getattr(F, self.function)
+        return unpool(
+            x,
+            indices,
+            self.kernel_size,
+            stride=self.stride,
+            padding=self.padding,
+            output_size=output_size,
+        )
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """The inverse of `MaxPool1d`: each element at its index, 0 elsewhere."""
+
+    function = "max_unpool1d"
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """The inverse of `MaxPool2d`: each element at its index, 0 elsewhere."""
+
+    function = "max_unpool2d"
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The inverse of `MaxPool3d`: each element at its index, 0 elsewhere."""
+
+    function = "max_unpool3d"
+
+
 class _AvgPool(Module):
     function: ClassVar[str]
 
@@ -64,9 +102,11 @@ class _AvgPool(Module):
         padding: Any = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ):
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+        self.divisor_override = divisor_override
 
     def forward(self, x: Any) -> Tensor:
         pool: Callable[..., Tensor] = getattr(F, self.function)
@@ -77,6 +117,7 @@ class _AvgPool(Module):
             padding=self.padding,
             ceil_mode=self.ceil_mode,
             count_include_pad=self.count_include_pad,
+            divisor_override=self.divisor_override,
         )
 
 
@@ -84,6 +125,16 @@ class AvgPool1d(_AvgPool):
     """The mean of each window of one spatial axis."""
 
     function = "avg_pool1d"
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ):
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 class AvgPool2d(_AvgPool):
@@ -109,6 +160,16 @@ class _AdaptivePool(Module):
         return pool(x, self.output_size)
 
 
+class _AdaptiveMaxPool(_AdaptivePool):
+    def __init__(self, output_size: Any, return_indices: bool = False):
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, x: Any) -> Any:
+        pool: Callable[..., Any] = getattr(F, self.function)
+        return pool(x, self.output_size, return_indices=self.return_indices)
+
+
 class AdaptiveAvgPool1d(_AdaptivePool):
     """The means of windows that divide one spatial axis."""
 
@@ -127,19 +188,19 @@ class AdaptiveAvgPool3d(_AdaptivePool):
     function = "adaptive_avg_pool3d"
 
 
-class AdaptiveMaxPool1d(_AdaptivePool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """The maxima of windows that divide one spatial axis."""
 
     function = "adaptive_max_pool1d"
 
 
-class AdaptiveMaxPool2d(_AdaptivePool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """The maxima of windows that divide two spatial axes."""
 
     function = "adaptive_max_pool2d"
 
 
-class AdaptiveMaxPool3d(_AdaptivePool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """The maxima of windows that divide three spatial axes."""
 
     function = "adaptive_max_pool3d"

@@ -16,7 +16,7 @@ from nova.core.location import user_location
 from nova.errors import AttributeValueError, ShapeError
 from nova.graph import Tensor, scan
 from nova.nn import init
-from nova.nn.layers import sizes
+from nova.nn.layers import flags, sizes
 from nova.nn.module import Module
 from nova.nn.parameter import Parameter
 from nova.nn.seeds import next_seed
@@ -32,6 +32,20 @@ def _rnn_step(activation: Callable[[Tensor], Tensor]) -> Step:
         return (activation(gates + _recurrent(state[0], weight, bias)),)
 
     return step
+
+
+_RNN_STEPS = {"tanh": _rnn_step(lambda x: F.tanh(x)), "relu": _rnn_step(lambda x: F.relu(x))}
+
+
+def _nonlinearity(layer: str, name: str) -> str:
+    """The name of an activation; an error names the layer."""
+    if name not in _RNN_STEPS:
+        raise AttributeValueError(
+            f"{layer}: nonlinearity is {name!r}",
+            where=str(user_location()),
+            hint='"tanh" or "relu"',
+        )
+    return name
 
 
 def _lstm_step(gates: Tensor, state: State, weight: Tensor, bias: Any) -> State:
@@ -78,6 +92,13 @@ class _Recurrent(Module):
     ):
         title = type(self).__name__
         sizes(title, (input_size, hidden_size, num_layers))
+        flags(title, bias=bias, batch_first=batch_first, bidirectional=bidirectional)
+        if num_layers < 1:
+            raise AttributeValueError(
+                f"{title}: num_layers is {num_layers}",
+                where=str(user_location()),
+                hint="a recurrent network has at least one layer",
+            )
         if not 0.0 <= dropout < 1.0:
             raise AttributeValueError(
                 f"{title}: dropout is {dropout}",
@@ -151,7 +172,7 @@ class _Recurrent(Module):
         gates = F.linear(x, getattr(self, f"weight_ih_{suffix}"), bias)
         weight = F.permute(getattr(self, f"weight_hh_{suffix}"), (1, 0))
         recurrent_bias = getattr(self, f"bias_hh_{suffix}") if self.has_bias else None
-        advance = type(self).step
+        advance = self.step
 
         def step(carry: State, row: Tensor) -> tuple[State, Tensor]:
             new = advance(row, carry, weight, recurrent_bias)
@@ -162,9 +183,30 @@ class _Recurrent(Module):
 
 
 class RNN(_Recurrent):
-    """h = tanh(x @ weight_ih.T + bias_ih + h @ weight_hh.T + bias_hh), over time."""
+    """h = tanh(x @ weight_ih.T + bias_ih + h @ weight_hh.T + bias_hh), over time; or relu."""
 
-    step = staticmethod(_rnn_step(lambda x: F.tanh(x)))
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        dtype: Any = "f32",
+        generator: np.random.Generator | None = None,
+    ):
+        options = {"dtype": dtype, "generator": generator}
+        layers = (input_size, hidden_size, num_layers)
+        super().__init__(*layers, bias, batch_first, dropout, bidirectional, **options)
+        self.nonlinearity = _nonlinearity("RNN", nonlinearity)
+
+    @property
+    def step(self) -> Step:  # type: ignore[override]
+        return _RNN_STEPS[self.nonlinearity]
 
     def forward(self, x: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
         output, (hidden,) = self._run(x, None if hx is None else (hx,))
@@ -215,6 +257,7 @@ class _Cell(Module):
         generator: np.random.Generator | None = None,
     ):
         sizes(type(self).__name__, (input_size, hidden_size))
+        flags(type(self).__name__, bias=bias)
         bound = 1.0 / sqrt(hidden_size) if hidden_size else 0.0
         rows = self.gates * hidden_size
 
@@ -232,13 +275,28 @@ class _Cell(Module):
             shape = (*gates.shape[:-1], self.weight_hh.shape[1])
             state = tuple(F.zeros(shape, dtype=gates.dtype) for _ in range(self.states))
         weight = F.permute(self.weight_hh, (1, 0))
-        return type(self).step(gates, state, weight, self.bias_hh)
+        return self.step(gates, state, weight, self.bias_hh)
 
 
 class RNNCell(_Cell):
     """One step of `RNN`."""
 
-    step = staticmethod(_rnn_step(lambda x: F.tanh(x)))
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        *,
+        dtype: Any = "f32",
+        generator: np.random.Generator | None = None,
+    ):
+        super().__init__(input_size, hidden_size, bias, dtype=dtype, generator=generator)
+        self.nonlinearity = _nonlinearity("RNNCell", nonlinearity)
+
+    @property
+    def step(self) -> Step:  # type: ignore[override]
+        return _RNN_STEPS[self.nonlinearity]
 
     def forward(self, x: Any, hx: Any = None) -> Tensor:
         return self._run(x, None if hx is None else (hx,))[0]

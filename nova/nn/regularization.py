@@ -54,8 +54,8 @@ class Dropout3d(_ChannelDropout):
 class AlphaDropout(Module):
     """Dropout that keeps mean and variance, for networks of SELU."""
 
-    def __init__(self, p: float = 0.5):
-        self.p = probability("AlphaDropout", p)
+    def __init__(self, p: float = 0.5, inplace: bool = False):
+        self.p, self.inplace = probability("AlphaDropout", p), inplace
 
     def forward(self, x: Any) -> Any:
         if not self.training or self.p == 0:
@@ -66,12 +66,12 @@ class AlphaDropout(Module):
 class RReLU(Module):
     """x above 0; below, x times a slope drawn from lower..upper in training, else their mean."""
 
-    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3):
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False):
         if not 0 <= lower <= upper:
             raise AttributeValueError(
                 f"RReLU: slopes from {lower!r} to {upper!r}", where=str(user_location())
             )
-        self.lower, self.upper = lower, upper
+        self.lower, self.upper, self.inplace = lower, upper, inplace
 
     def forward(self, x: Any) -> Tensor:
         if not self.training:

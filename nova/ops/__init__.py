@@ -13,8 +13,10 @@ from nova.ops import (
     elementwise,
     functional,
     indexing,
+    kernels,
     loops,
     losses,
+    low_precision,
     moments,
     movement,
     nn,
@@ -42,8 +44,10 @@ for _family in (
     bits,
     loops,
     functional,
+    low_precision,
     complex,
     structural,
+    kernels,
 ):
     _family.register_rows()
 

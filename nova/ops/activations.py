@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import TensorType, bf16, f16, f32
+from nova.core.dtypes import NARROW_FLOATS, TensorType, f32
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.pointwise import in_f32, unary
 from nova.ops.rules import Types, broadcast_shapes, is_zero
@@ -32,11 +32,11 @@ MISH_LINEAR = 20.0
 
 
 def _rounded_once(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """A derivative of several ops: for f16 and bf16 computed in f32, and rounded at the end."""
+    """A derivative of several ops: for narrow floats computed in f32, and rounded at the end."""
 
     @wraps(vjp)
     def gradient(F: Any, g: Any, out: Any, x: Any, **attrs: Any) -> Any:
-        if x.dtype not in (f16, bf16):
+        if x.dtype not in NARROW_FLOATS:
             return vjp(F, g, out, x, **attrs)
         wide = vjp(F, F.cast(g, dtype=f32), out, F.cast(x, dtype=f32), **attrs)
         return F.cast(wide, dtype=x.dtype)

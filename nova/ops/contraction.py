@@ -19,7 +19,7 @@ from nova.ops.rules import Types, broadcast_shapes, is_unit, widen
 from nova.ops.table import Op, register
 
 
-def _matmul_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
+def matmul_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
     a, b = (t.shape for t in ins)
     if not a or not b:
         raise ShapeError(f"a 0-d operand: {a} @ {b}", hint="multiply with * instead")
@@ -33,7 +33,7 @@ def _matmul_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
     return TensorType(batch + a[-2:-1] + (b[-1:] if len(b) > 1 else ()), ins[0].dtype)
 
 
-def _matmul_subscripts(a: tuple[int, ...], b: tuple[int, ...]) -> str:
+def matmul_subscripts(a: tuple[int, ...], b: tuple[int, ...]) -> str:
     """einsum subscripts of a @ b; '1' marks a size-1 batch axis that broadcasts."""
     batch = broadcast_shapes(a[:-2], b[:-2])
     letters = [c for c in ascii_lowercase if c not in "kmn"][: len(batch)]
@@ -52,7 +52,7 @@ def _matmul_subscripts(a: tuple[int, ...], b: tuple[int, ...]) -> str:
 
 
 def _matmul_lower(b: Any, out: TensorType, x: Any, y: Any) -> Any:
-    return b.contract(out, x, y, _matmul_subscripts(x.shape, y.shape))
+    return b.contract(out, x, y, matmul_subscripts(x.shape, y.shape))
 
 
 def _matmul_numpy(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ def _swap_last(F: Any, x: Any) -> Any:
     return F.swapaxes(x, -1, -2)
 
 
-def _matmul_vjp(F: Any, g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def matmul_gradients(F: Any, g: Any, out: Any, x: Any, y: Any) -> tuple[Any, Any]:
     # 1-D operands become a row on the left and a column on the right, as in numpy.
     x2 = F.unsqueeze(x, 0) if len(x.shape) == 1 else x
     y2 = F.unsqueeze(y, 1) if len(y.shape) == 1 else y
@@ -128,9 +128,9 @@ ROWS: tuple[Op, ...] = (
         "f16 and bf16 accumulate in f32.",
         operands=("x", "y"),
         cast="same",
-        infer=_matmul_type,
+        infer=matmul_type,
         numpy=_matmul_numpy,
-        vjp=_matmul_vjp,
+        vjp=matmul_gradients,
         lower=_matmul_lower,
         methods=("matmul",),
         tags=frozenset({"contraction", "smooth"}),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, bool_, converted, dtype, promote
-from nova.errors import AttributeValueError
+from nova.errors import AttributeValueError, DTypeError
 from nova.ops.pointwise import binary, pointwise, unary
 from nova.ops.rules import Types, bool_type, broadcast_shapes
 from nova.ops.table import REQUIRED, Op, register
@@ -215,7 +215,30 @@ LOGIC = (
     ),
 )
 
+
+def _bitcast_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
+    (x,), target = ins, attrs["dtype"]
+    if target.itemsize != x.dtype.itemsize or target.is_complex or x.dtype.is_complex:
+        raise DTypeError(
+            f"the bits of {x.dtype} are not a {target}",
+            hint="give a dtype of the same width; numbers are converted by cast",
+        )
+    if target is bool_ and x.dtype is not bool_:
+        raise DTypeError(f"not every {x.dtype} is the byte of a bool", hint="compare with 0")
+    return x.with_dtype(target)
+
+
 CONVERSION = (
+    Op(
+        "bitcast",
+        "The bits of x as another dtype of the same width, as torch's `x.view(dtype)`.",
+        attrs={"dtype": REQUIRED},
+        canon=lambda ins, attrs: {"dtype": dtype(attrs["dtype"])},
+        infer=_bitcast_type,
+        numpy=lambda x, dtype: np.ascontiguousarray(x).view(dtype.numpy).reshape(x.shape),
+        lower=lambda b, out, x, dtype: b.bitcast(out, x),
+        tags=frozenset({"nograd"}),
+    ),
     unary(
         "cast",
         "x as another element type: floats truncate toward zero to integers (NaN gives 0), "

@@ -33,6 +33,7 @@ from nova.ops.rules import (
     Types,
     clamp_index,
     clamp_index_scalar,
+    clamped_index,
     index_operand,
     int_value,
     is_zero,
@@ -249,6 +250,13 @@ def _full_like(F: Any, x: Any, value: Any, dtype: Any = None) -> Any:
     return F.full(shape=x.shape, value=value, dtype=x.dtype if dtype is None else dtype)
 
 
+def _clamp_canon(ins: Types, attrs: Attrs) -> Attrs:
+    size = int_value(attrs["axis_size"], "axis_size")
+    if size < 1:
+        raise AttributeValueError(f"axis_size must be at least 1, not {size}")
+    return {"axis_size": size}
+
+
 def _filled(value: Any) -> Any:
     return lambda F, shape, dtype=f32: F.full(shape=shape, value=value, dtype=dtype)
 
@@ -426,6 +434,19 @@ ROWS: tuple[Op, ...] = (
         numpy=_one_hot_numpy,
         lower=_one_hot_lower,
         methods=("one_hot",),
+        tags=NOGRAD,
+        domain="index",
+    ),
+    Op(
+        "clamp_index",
+        "Indices of an axis of `axis_size` elements: negative ones count from its end, others are "
+        "clamped to its ends.",
+        operands=("index",),
+        attrs={"axis_size": REQUIRED},
+        cast=lambda dtypes: (index_operand(dtypes[0]),),
+        canon=_clamp_canon,
+        infer=lambda ins, attrs: ins[0],
+        compose=lambda F, index, *, axis_size: clamped_index(F, index, axis_size),
         tags=NOGRAD,
         domain="index",
     ),

@@ -7,6 +7,7 @@ NaN, as in torch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,7 +15,14 @@ from nova.core.dtypes import DType, TensorType, float_of, i64, promote_all
 from nova.core.sizes import same_shape
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.nn import as_type, widened
-from nova.ops.rules import Types, broadcast_shapes, int_value, static_axis
+from nova.ops.rules import (
+    Types,
+    broadcast_shapes,
+    broadcast_warning,
+    int_value,
+    is_real,
+    static_axis,
+)
 from nova.ops.table import Op, register
 
 Attrs = dict[str, Any]
@@ -23,6 +31,11 @@ REDUCTIONS = ("mean", "sum", "none")
 
 def _reduction(attrs: Attrs, accepted: tuple[str, ...] = REDUCTIONS) -> str:
     reduction = attrs["reduction"]
+    if hasattr(reduction, "shape"):
+        raise AttributeValueError(
+            f"reduction is a tensor of shape {tuple(reduction.shape)}",
+            hint=f"it is one of {', '.join(accepted)}; write weight= for a tensor of weights",
+        )
     if reduction not in accepted:
         raise AttributeValueError(
             f"reduction {reduction!r} is unknown", hint=f"it is one of {', '.join(accepted)}"
@@ -32,7 +45,7 @@ def _reduction(attrs: Attrs, accepted: tuple[str, ...] = REDUCTIONS) -> str:
 
 def _number(attrs: Attrs, name: str, low: float, high: float = float("inf")) -> float:
     value = attrs[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+    if not is_real(value) or not low <= value <= high:
         raise AttributeValueError(f"{name} must be in {low}..{high}, not {value!r}")
     return float(value)
 
@@ -102,6 +115,7 @@ def _paired(
         doc,
         operands=("x", "target"),
         attrs={**(attrs or {}), "reduction": "mean"},
+        advise=partial(broadcast_warning, name),
         cast="float",
         canon=canon,
         infer=infer,
@@ -206,7 +220,14 @@ def _class_type(ins: Types, attrs: Attrs) -> TensorType:
     terms = x.shape[:axis] + x.shape[axis + 1 :]
     expected = terms if target.dtype is i64 else x.shape
     if not same_shape(target.shape, expected):
-        raise ShapeError(f"target {target.shape} for scores {x.shape}: it should be {expected}")
+        is_cast = target.dtype.is_float and same_shape(target.shape, terms)
+        raise ShapeError(
+            f"target {target.shape} for scores {x.shape}: it should be {expected}",
+            hint="class indices are integers: pass target.astype('i64'); a target of floats holds "
+            "a probability for each class"
+            if is_cast
+            else None,
+        )
     static_axis(x, axis, "the loss compares classes along")
     if len(ins) > 2 and not same_shape(ins[2].shape, (x.shape[axis],)):
         raise ShapeError(f"weight {ins[2].shape} for {x.shape[axis]} classes")

@@ -15,7 +15,7 @@ from nova.core.sizes import is_static, known_less
 from nova.errors import AttributeValueError
 from nova.ops.pointwise import in_f32, narrowed, widened
 from nova.ops.reductions import Attrs, axes_attrs, count, keep_axes, reduced, reduction
-from nova.ops.rules import Types, is_zero, reduced_shape, size_number
+from nova.ops.rules import Types, is_real, is_zero, reduced_shape, size_number
 from nova.ops.table import register
 
 # --- moments ------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def _vjp_logsumexp(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keep
 
 def _moment_axes(ins: Types, attrs: Attrs) -> Attrs:
     correction = attrs["correction"]
-    if isinstance(correction, bool) or not isinstance(correction, (int, float)):
+    if not is_real(correction):
         raise AttributeValueError(f"correction must be a number, not {correction!r}")
     return axes_attrs(ins, attrs)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import DType, TensorType, bf16, bool_, constant
+from nova.core.dtypes import DType, TensorType, bool_, constant
 from nova.core.sizes import (
     evaluate,
     is_static,
@@ -308,7 +308,7 @@ def number_of(value: Any, dtype: DType) -> bool | int | float:
     if not isinstance(value, bool | int | float | np.generic):
         raise AttributeValueError(f"the value must be a number, not {value!r}")
     if isinstance(value, np.generic):
-        value = float(value) if value.dtype == bf16.numpy else value.item()
+        value = float(value) if value.dtype.kind == "V" else value.item()
     if not dtype.is_float and not isinstance(value, int) and not float(value).is_integer():
         raise DTypeError(f"{value!r} does not fit {dtype}", hint="give a whole number")
     if dtype.kind == "b":
@@ -379,14 +379,26 @@ def _join_lower(b: Any, out: TensorType, *parts: Any, axis: int) -> Any:
     return b.generic(out, [], body)
 
 
+_FEW_JOINED = 2048
+"""Elements of a part whose producer is computed once per part."""
+
+
 def _join_equal(b: Any, out: TensorType, parts: Sequence[Any], axis: int) -> Any:
     """Parts of one shape, written with a separate axis for the index of the part.
 
     The index of the part is then constant along a row, and every part is read where it is written.
     The parts are loaded, not operands: otherwise their producers would be fused in once per part.
+    A few elements, such as those of a row with rotary positions, are better computed twice.
     """
     shape = parts[0].shape
     split = out.with_shape((*shape[:axis], len(parts), *shape[axis:]))
+    if prod(shape) <= _FEW_JOINED and len(parts) == 2:
+        single = parts[0].type.with_shape((*shape[:axis], 1, *shape[axis:]))
+        operands = [replace(p, value=b.reshape(single, p), type=single) for p in parts]
+        chosen = b.pointwise(
+            split, operands, lambda s, first, second: s.select(s.index(axis) >= 1, second, first)
+        )
+        return b.reshape(out, replace(parts[0], value=chosen, type=split))
 
     def body(s: Any) -> Any:
         at = [s.index(i) for i in range(split.rank)]

@@ -13,7 +13,7 @@ import numpy as np
 from nova.core.dtypes import DType, TensorType, accumulator
 from nova.core.sizes import same_shape
 from nova.errors import AttributeValueError, ShapeError
-from nova.ops.rules import Types, int_value, resolve_axis
+from nova.ops.rules import Types, int_value, is_real, resolve_axis
 from nova.ops.table import Op, register
 
 Attrs = dict[str, Any]
@@ -84,7 +84,7 @@ def _norm_canon(ins: Types, attrs: Attrs) -> Attrs:
     if eps is None:
         # torch's default for rms_norm: the machine epsilon of the dtype that it computes in.
         eps = float(np.finfo(accumulator(ins[0].dtype).numpy).eps)
-    if isinstance(eps, bool) or not isinstance(eps, int | float) or eps < 0:
+    if not is_real(eps) or eps < 0:
         raise AttributeValueError(f"eps must be a number that is not negative, not {eps!r}")
     return {"ndim": ndim, "eps": float(eps)}
 
@@ -93,7 +93,10 @@ def _norm_type(ins: Types, attrs: Attrs) -> TensorType:
     expected = ins[0].shape[ins[0].rank - attrs["ndim"] :]
     for t in ins[1:]:
         if not same_shape(t.shape, expected):
-            raise ShapeError(f"weight or bias {t.shape}: the normalized axes are {expected}")
+            raise ShapeError(
+                f"weight or bias {t.shape}: the normalized axes are {expected}",
+                hint="the last ndim axes are normalized; there is no normalized_shape",
+            )
     return ins[0]
 
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import DType, accumulator, bf16, bool_, f16, i8, promote_all
+from nova.core.dtypes import NARROW_FLOATS, DType, accumulator, bool_, i8, promote_all
 from nova.ops.rules import same_type
 from nova.ops.table import Op
 
-_NARROW = (f16.numpy, bf16.numpy)
+_NARROW = tuple(dtype.numpy for dtype in NARROW_FLOATS)
 
 
 def in_f32(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """A numpy reference that computes f16 and bf16 operands in f32 and rounds the result once.
+    """A numpy reference that computes narrow floats in f32 and rounds the result once.
 
     Overflow and invalid operations are silent: they give inf and NaN, as in compiled code.
     """

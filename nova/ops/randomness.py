@@ -16,6 +16,7 @@ import numpy as np
 from nova.core.dtypes import TensorType, f32, float_of, i64
 from nova.core.sizes import known_less
 from nova.errors import AttributeValueError, ShapeError
+from nova.ops.functional.common import as_tensor, number
 from nova.ops.rules import Types, index_operand, int_value, size_tuple
 from nova.ops.table import REQUIRED, Op, register
 
@@ -115,13 +116,15 @@ def _normal(F: Any, seed: Any, *, shape: Any) -> Any:
 
 
 def _dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool = True) -> Any:
-    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+    p = number("dropout", "p", p)
+    if not 0 <= p <= 1:
         raise AttributeValueError(f"dropout: p must be in 0..1, not {p!r}")
+    x = as_tensor(F, x)
     x = x if x.dtype.is_float else F.cast(x, dtype=float_of(x.dtype))
     if not training or p == 0:
         return x
     # Drawn even if p is 1: a wrong seed is an error for every p.
-    is_kept = F.uniform(seed, shape=x.shape) >= float(p)
+    is_kept = F.uniform(seed, shape=x.shape) >= p
     scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
     return F.where(is_kept, x * scale, 0.0)
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, dtype, i64
-from nova.core.sizes import SizeExpr, is_static, known_equal
-from nova.errors import AttributeValueError, AxisError, DTypeError, ShapeError, SymbolicSizeError
+from nova.core.sizes import SizeExpr, is_static, known_equal, same_shape
+from nova.errors import (
+    AttributeValueError,
+    AxisError,
+    BroadcastWarning,
+    DTypeError,
+    ShapeError,
+    SymbolicSizeError,
+)
 
 Types = tuple[TensorType, ...]
 
@@ -34,6 +42,17 @@ def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(result)
 
 
+def broadcast_warning(loss: str, x: Sequence[Any], target: Sequence[Any]) -> Warning | None:
+    """For a loss whose operands are not of one shape; one number fits every shape."""
+    if same_shape(x, target) or any(all(known_equal(n, 1) for n in s) for s in (x, target)):
+        return None
+    return BroadcastWarning(
+        f"{loss}: x {tuple(x)} and target {tuple(target)} are compared as "
+        f"{broadcast_shapes(x, target)}, which is rarely intended; give them one shape, such as "
+        "target.reshape(x.shape), or call nova.expand where it is intended"
+    )
+
+
 def same_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
     """Elementwise: broadcast shape, the (already common) dtype of the first operand."""
     return TensorType(broadcast_shapes(*(t.shape for t in ins)), ins[0].dtype)
@@ -46,9 +65,7 @@ def bool_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
 
 def resolve_axis(axis: Any, rank: int) -> int:
     """A single axis as a non-negative int; AxisError outside -rank..rank-1."""
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        raise AttributeValueError(f"axis must be an int, not {axis!r}")
-    axis = int(axis)
+    axis = _as_int(axis, "axis must be an int", "give the axis by name: axis=0")
     if not -rank <= axis < rank:
         raise AxisError(
             f"axis {axis} is out of range for a tensor of rank {rank}",
@@ -61,7 +78,7 @@ def resolve_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """None (all), an int or several: sorted, non-negative, unique."""
     if axis is None:
         return tuple(range(rank))
-    requested = axis if isinstance(axis, (tuple, list)) else (axis,)
+    requested = _items(axis)
     axes = [resolve_axis(a, rank) for a in requested]
     if len(set(axes)) != len(axes):
         raise AxisError(f"an axis is named twice in {tuple(requested)}")
@@ -103,7 +120,7 @@ def reduced_shape(shape: Sequence[Any], axes: Sequence[int], keepdims: bool) -> 
 
 def size_tuple(value: Any, title: str) -> tuple[Any, ...]:
     """A size or a sequence of sizes as a tuple: ints and symbolic sizes."""
-    items = value if isinstance(value, (tuple, list)) else (value,)
+    items = _items(value)
     if not any(isinstance(item, SizeExpr) for item in items):
         return int_tuple(value, title)
     return tuple(n if isinstance(n, SizeExpr) else int_tuple(n, title)[0] for n in items)
@@ -111,21 +128,39 @@ def size_tuple(value: Any, title: str) -> tuple[Any, ...]:
 
 def int_tuple(value: Any, title: str) -> tuple[int, ...]:
     """An int or a sequence of ints as a tuple of ints."""
-    items = value if isinstance(value, (tuple, list)) else (value,)
+    items = _items(value)
     for item in items:
-        if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise AttributeValueError(f"{title} must be ints, not {item!r}")
         if isinstance(item, SizeExpr):
             raise AttributeValueError(
                 f"{title} must be ints, and {item} is known at run time", hint="give a number"
             )
-    return tuple(int(i) for i in items)
+    return tuple(_as_int(item, f"{title} must be ints") for item in items)
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a number of Python or numpy that is not complex; a bool is not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def int_value(value: Any, title: str) -> int:
     """One int; a sequence of one int is rejected."""
+    return _as_int(value, f"{title} must be an int")
+
+
+def _items(value: Any) -> Sequence[Any]:
+    """The items of a tuple, a list or an array of rank 1; any other value is one item."""
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        return tuple(value.tolist())
+    return value if isinstance(value, (tuple, list)) else (value,)
+
+
+def _as_int(value: Any, requirement: str, hint: str | None = None) -> int:
+    """An int or a 0-d array of integers as an int; AttributeValueError for other values."""
+    if isinstance(value, np.ndarray) and (value.ndim or value.dtype.kind not in "iu"):
+        text = f"an array of shape {value.shape} and dtype {value.dtype}"
+        raise AttributeValueError(f"{requirement}, not {text}", hint=hint)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise AttributeValueError(f"{title} must be an int, not {value!r}")
+        raise AttributeValueError(f"{requirement}, not {value!r}")
     return int(value)
 
 
@@ -149,6 +184,11 @@ def clamp_position(s: Any, position: Any, size: Any) -> Any:
 def clamp_index(index: np.ndarray, size: int) -> np.ndarray:
     """Index values as rows read them: negative counts from the end, the rest is clamped."""
     return np.clip(np.where(index < 0, index + size, index), 0, size - 1)
+
+
+def clamped_index(F: Any, index: Any, size: Any) -> Any:
+    """`clamp_index` of an i64 tensor, in ops."""
+    return F.minimum(F.maximum(F.where(index < 0, index + size, index), 0), size - 1)
 
 
 def clamp_index_scalar(s: Any, index: Any, size: Any) -> Any:

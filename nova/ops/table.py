@@ -36,7 +36,16 @@ class _Required:
 
 REQUIRED: Any = _Required()
 # Names of operands that are integers whatever the dtypes of the others.
-_INDEX_OPERANDS = ("index", "seed")
+_INDEX_OPERANDS = (
+    "index",
+    "seed",
+    "q_segment",
+    "k_segment",
+    "key_begin",
+    "key_end",
+    "row_begin",
+    "row_end",
+)
 
 
 @record
@@ -62,6 +71,7 @@ class Op:
     has_kernel  for composites: (operand types, canonical attrs) -> whether codegen has a kernel
               for the op itself. It is not expanded then, see `form-attention`.
     build     (F, *args, **kwargs) -> anything.
+    advise    (operand shapes) -> a warning for the user's line, or None; asked once per call.
     methods   also a method of Tensor under these names.
     tags      'elementwise', 'reduce', 'view', 'smooth' (twice differentiable almost everywhere,
               for the second-derivative tests), 'nograd', 'random', ...
@@ -85,6 +95,7 @@ class Op:
     compose: Callable[..., Any] | None = None
     has_kernel: Callable[[tuple[TensorType, ...], Attrs], bool] | None = None
     build: Callable[..., Any] | None = None
+    advise: Callable[..., Warning | None] | None = None
     methods: tuple[str, ...] = ()
     tags: frozenset[str] = frozenset()
     domain: str | tuple[str, ...] = "real"
@@ -99,7 +110,7 @@ class Op:
         return "composite" if self.compose is not None else "primitive"
 
     def is_index(self, position: int) -> bool:
-        """Whether an operand holds indices or a seed, whose dtype does not affect the others."""
+        """Whether an operand holds indices, ids or a seed: its dtype does not affect the others."""
         return not self.variadic and self.operands[position] in _INDEX_OPERANDS
 
     def cast_types(self, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:

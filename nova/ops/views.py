@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import dtype, promote_all
+from nova.core.dtypes import dtype, i64, promote_all
 from nova.core.sizes import (
     Size,
     SizeExpr,
@@ -34,6 +34,7 @@ from nova.errors import (
     SymbolicSizeError,
 )
 from nova.ops.rules import (
+    clamped_index,
     int_tuple,
     int_value,
     is_unit,
@@ -45,7 +46,11 @@ from nova.ops.rules import (
 from nova.ops.table import Op
 
 
-def _transpose(F: Any, x: Any, axes: Any = None) -> Any:
+def _transpose(F: Any, x: Any, axes: Any = None, axis2: int | None = None, *more: int) -> Any:
+    if more:
+        return F.permute(x, (axes, axis2, *more))
+    if axis2 is not None:
+        return _swapaxes(F, x, axes, axis2)
     return F.permute(x, tuple(range(len(x.shape)))[::-1] if axes is None else axes)
 
 
@@ -170,7 +175,18 @@ def _narrow(F: Any, x: Any, axis: int, start: int, stop: int) -> Any:
     return F.slice(x, starts, stops)
 
 
-def _roll(F: Any, x: Any, shift: int, axis: int) -> Any:
+def _roll(F: Any, x: Any, shift: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return F.reshape(_roll_axis(F, F.reshape(x, (-1,)), shift, 0), x.shape)
+    shifts, axes = int_tuple(shift, "roll: shift"), int_tuple(axis, "roll: axis")
+    if len(shifts) != len(axes):
+        raise AttributeValueError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+    for each, along in zip(shifts, axes, strict=True):
+        x = _roll_axis(F, x, each, along)
+    return x
+
+
+def _roll_axis(F: Any, x: Any, shift: int, axis: int) -> Any:
     axis = resolve_axis(axis, len(x.shape))
     n = x.shape[axis]
     shift = int_value(shift, "shift")
@@ -190,9 +206,16 @@ def _roll(F: Any, x: Any, shift: int, axis: int) -> Any:
     return F.concat([_narrow(F, x, axis, cut, n), _narrow(F, x, axis, 0, cut)], axis=axis)
 
 
-def _diagonal(F: Any, x: Any, offset: int = 0) -> Any:
-    if len(x.shape) < 2:
+def _diagonal(F: Any, x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+    rank = len(x.shape)
+    if rank < 2:
         raise ShapeError(f"diagonal: {x.shape} has no two axes")
+    first, second = resolve_axis(axis1, rank), resolve_axis(axis2, rank)
+    if first == second:
+        raise AxisError(f"diagonal: axes {axis1} and {axis2} are the same")
+    if (first, second) != (rank - 2, rank - 1):
+        order = [i for i in range(rank) if i not in (first, second)]
+        x = F.permute(x, (*order, first, second))
     *lead, rows, columns = x.shape
     length = size_min(rows, columns - offset) if offset >= 0 else size_min(rows + offset, columns)
     length = size_max(length, 0)
@@ -216,6 +239,7 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
     """Basic indexing is one slice and one reshape; integer tensors then take along their axes."""
     items = _with_ellipsis(key if isinstance(key, tuple) else (key,), len(x.shape))
     _check_advanced(items)
+    several = _positions_of_several(items)
     starts, stops, steps = [], [], []
     shape: list[Any] = []
     gathers: list[tuple[int, Any]] = []
@@ -235,6 +259,9 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
         elif _is_int(item):
             start, step = _in_range(item, n, axis), 1
             stop = start + 1
+            if several:  # an axis of one element
+                gathers.append((len(shape), 0))
+                shape.append(1)
         else:
             start, stop, step = 0, n, 1
             gathers.append((len(shape), item))
@@ -249,9 +276,59 @@ def _getitem(F: Any, x: Any, key: Any) -> Any:
         result = F.slice(result, starts, stops, steps)
     if not same_shape(shape, result.shape):
         result = F.reshape(result, shape)
+    if several:
+        return _take_several(F, result, gathers, _lead_of_several(items, several))
     for at, item in reversed(gathers):  # earlier axes keep their numbers
         result = F.take(result, item, axis=at)
     return result
+
+
+def _lead_of_several(items: list[Any], positions: list[int]) -> int:
+    """How many axes come before those of the indices: none, if there are slices between them.
+
+    To numpy an int is one of these indices, torch selects with it first. Where that makes a
+    difference, it is an error.
+    """
+    tensors = [i for i in positions if not _is_number(items[i])]
+
+    def lead(indices: list[int]) -> int:
+        between = range(indices[0], indices[-1])
+        is_run = all(i in positions for i in between)
+        return sum(i not in positions for i in range(indices[0])) if is_run else 0
+
+    if lead(positions) != lead(tensors):
+        raise AttributeValueError(
+            "index: a slice is between a number and a tensor of indices",
+            hint="numpy and torch order the axes of the result differently: write x[i][...]",
+        )
+    return lead(positions)
+
+
+def _is_number(item: Any) -> bool:
+    return _is_int(item) or getattr(item, "shape", None) == ()
+
+
+def _take_several(F: Any, x: Any, gathers: list[tuple[int, Any]], lead: int) -> Any:
+    """The elements at integer tensors for several axes, which broadcast: axes from `lead` on."""
+    axes = [at for at, _ in gathers]
+    others = [i for i in range(len(x.shape)) if i not in axes]
+    sizes = [x.shape[a] for a in axes]
+    rows = F.reshape(F.permute(x, (*axes, *others)), (prod(sizes), *(x.shape[i] for i in others)))
+    flat = None
+    for (_, item), n in zip(gathers, sizes, strict=True):
+        index = F.detach(item)
+        if is_static(n) and n > 0:
+            index = F.clamp_index(index, axis_size=n)
+        else:
+            index = clamped_index(F, F.cast(index, dtype=i64), n)
+        flat = index if flat is None else flat * n + index
+    assert flat is not None
+    picked = F.take(rows, flat, axis=0)
+    width = len(flat.shape)
+    if not lead:
+        return picked
+    order = (*range(width, width + lead), *range(width), *range(width + lead, len(picked.shape)))
+    return F.permute(picked, order)
 
 
 def _with_ellipsis(items: tuple[Any, ...], rank: int) -> list[Any]:
@@ -277,18 +354,15 @@ def _check_advanced(items: list[Any]) -> None:
                 f"index: a {dtype(element_type)} tensor is not an index",
                 hint="shapes are static, so a mask cannot select: use where(mask, x, y)",
             )
+
+
+def _positions_of_several(items: list[Any]) -> list[int]:
+    """Where the indices are that broadcast with each other: none, unless one take cannot do it."""
     # A 0-d index known only at run time selects from its axis, at any position.
-    tensors = [i for i in tensors if getattr(items[i], "shape", None) != ()]
-    positions = [
-        i
-        for i, item in enumerate(items)
-        if i in tensors or _is_int(item) or getattr(item, "shape", None) == ()
-    ]
-    if len(tensors) > 1 or (tensors and positions != list(range(positions[0], positions[-1] + 1))):
-        raise AttributeValueError(
-            "index: Nova takes one integer tensor among slices",
-            hint="use take or gather along one axis after the other",
-        )
+    tensors = [i for i, item in enumerate(items) if not _is_basic(item) and not _is_number(item)]
+    positions = [i for i, item in enumerate(items) if i in tensors or _is_number(item)]
+    is_run = not positions or positions == list(range(positions[0], positions[-1] + 1))
+    return positions if len(tensors) > 1 or (tensors and not is_run) else []
 
 
 def _is_int(item: Any) -> bool:
@@ -331,7 +405,8 @@ def _in_range(index: Any, n: Any, axis: int) -> Any:
 ROWS: tuple[Op, ...] = (
     Op(
         "transpose",
-        "The axes in the order of `axes`, reversed by default.",
+        "The axes in the order of `axes`, reversed by default; with two ints these two exchanged. "
+        "Three ints or more are `axes`, as in numpy's method.",
         build=_transpose,
         methods=("transpose",),
     ),
@@ -375,13 +450,14 @@ ROWS: tuple[Op, ...] = (
     ),
     Op(
         "roll",
-        "The elements moved by `shift` along an axis, those that fall off coming in again.",
+        "The elements moved by `shift` along an axis (or several; None: of the flattened tensor), "
+        "those that fall off coming in again.",
         build=_roll,
         methods=("roll",),
     ),
     Op(
         "diagonal",
-        "A diagonal of the last two axes, `offset` above the main one.",
+        "A diagonal of two axes, the last ones by default, `offset` above the main one.",
         build=_diagonal,
         methods=("diagonal",),
     ),

@@ -1,8 +1,9 @@
 """Optimizers, learning-rate schedules and gradient clipping: graph to graph, torch's semantics."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nova.core.suggest import unknown_name
+from nova.graph.other_names import no_attribute
 from nova.optim.adafactor import Adafactor
 from nova.optim.adagrad import Adadelta, Adagrad
 from nova.optim.adam import Adam, AdamW
@@ -35,6 +36,7 @@ from nova.optim.sgd import SGD
 from nova.optim.sign_and_matrix import Lion, Muon
 
 __all__ = [
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adafactor",
@@ -73,4 +75,6 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
 
     def __getattr__(name: str) -> Any:
-        raise unknown_name("module 'nova.optim'", name, __all__)
+        if name == "LBFGS":  # it compiles, which this folder does not
+            return import_module("nova.train.lbfgs").LBFGS
+        raise no_attribute("module 'nova.optim'", name, __all__, {})

@@ -27,7 +27,7 @@ class MomentOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "betas", check_betas(tuple(self.betas)))
+        object.__setattr__(self, "betas", check_betas(self.betas))
         not_negative(self.eps, "eps")
 
     def slots(self, param: TensorType) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from typing import Any, ClassVar
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from nova.errors import (
 )
 from nova.graph.build import cast
 from nova.graph.capture import Holder
+from nova.graph.other_names import OPTIMIZER, no_attribute
 from nova.graph.tensor import Tensor, as_array
 from nova.optim.clipping import clip_grad_norm, clip_grad_value
 from nova.optim.schedules import Rate, Schedule, as_schedule
@@ -100,6 +102,11 @@ class Optimizer(Holder, ABC):
         self.clip_norm_type = clip_norm_type
         self.clip_value = clip_value
         self.ema = ema
+
+    if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(repr(type(self).__name__), name, dir(self), OPTIMIZER)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in {field.name for field in fields(self.options_class)}:
@@ -190,11 +197,14 @@ def as_type(rate: Rate, dtype: DType) -> Rate:
     return cast(rate, dtype) if isinstance(rate, Tensor) else rate
 
 
-def check_betas(betas: tuple[float, ...]) -> tuple[float, float]:
+def check_betas(betas: Any) -> tuple[float, float]:
     """The two decay rates of running averages, checked."""
-    if len(betas) != 2 or not all(0 <= b < 1 for b in betas):
-        raise AttributeValueError(f"betas are {betas!r}, not two numbers in 0..1")
-    return betas[0], betas[1]
+    rates = tuple(betas) if isinstance(betas, Iterable) else (betas,)
+    if len(rates) != 2 or not all(isinstance(b, Real) and 0 <= float(b) < 1 for b in rates):
+        raise AttributeValueError(
+            f"betas are {betas!r}, not two numbers in 0..1", hint="betas=(0.9, 0.999), for example"
+        )
+    return rates[0], rates[1]
 
 
 def not_negative(value: float, name: str) -> None:
@@ -204,11 +214,10 @@ def not_negative(value: float, name: str) -> None:
 
 def _entries(params: Iterable[Any], options: Options) -> tuple[_Entry, ...]:
     entries: list[_Entry] = []
-    for group in [params] if isinstance(params, Tensor | dict) else params:
+    for group in [params] if isinstance(params, dict) else _members(params):
         group_options = options
         if isinstance(group, dict):
-            members = group.get("params", ())
-            members = [members] if isinstance(members, Tensor) else members
+            members = _members(group.get("params", ()))
             group_options = _group_options(
                 options, {k: v for k, v in group.items() if k != "params"}
             )
@@ -219,6 +228,18 @@ def _entries(params: Iterable[Any], options: Options) -> tuple[_Entry, ...]:
         ]
     _check_entries(entries)
     return tuple(entries)
+
+
+def _members(params: Any) -> Iterable[Any]:
+    """Parameters, groups of them or one tensor, as an iterable. Models are not parameters."""
+    if isinstance(params, Tensor):
+        return [params]
+    if callable(params) or not isinstance(params, Iterable):
+        raise GraphError(
+            f"an optimizer of a {type(params).__name__}, not of parameters",
+            hint="pass model.parameters()",
+        )
+    return params
 
 
 def _entry(member: Any, index: int, options: Options) -> _Entry:

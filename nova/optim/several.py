@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.errors import GraphError
+from nova.errors import GraphError, OptionTypeError
 from nova.graph.capture import Holder
 from nova.graph.tensor import Tensor
 from nova.optim.optimizer import Optimizer
@@ -78,7 +78,14 @@ class Several(Holder):
 
 
 def as_optimizer(optimizer: Any) -> Any:
-    """An optimizer, or a list of them as one."""
-    if isinstance(optimizer, list | tuple):
-        return optimizer[0] if len(optimizer) == 1 else Several(optimizer)
-    return optimizer
+    """An optimizer, or a list of them as one; OptionTypeError for anything else."""
+    if isinstance(optimizer, list | tuple) and len(optimizer) > 1:
+        return Several(optimizer)
+    single = optimizer[0] if isinstance(optimizer, list | tuple) and optimizer else optimizer
+    if isinstance(single, Optimizer | Several):
+        return single
+    name = "an empty list" if single == [] or single == () else f"of type {type(single).__name__}"
+    hint = "give one of nova.optim, such as optim.AdamW(model.parameters(), lr=1e-3)"
+    if type(single).__name__ == "LBFGS":
+        hint = "LBFGS evaluates the loss several times a step: call its own step(loss, *batch)"
+    raise OptionTypeError(f"train_step: the optimizer is {name}", hint=hint)

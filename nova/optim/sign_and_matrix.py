@@ -28,7 +28,7 @@ class LionOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "betas", check_betas(tuple(self.betas)))
+        object.__setattr__(self, "betas", check_betas(self.betas))
 
     def slots(self, param: TensorType) -> tuple[str, ...]:
         return ("exp_avg",)

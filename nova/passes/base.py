@@ -20,6 +20,7 @@ from nova.errors import NovaError, PassError, PipelineError
 from nova.ir.bindings import ir, passmanager
 from nova.ir.control_flow.functions import region_modules
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
+from nova.ir.linalg.attribute_cache import attribute_cache
 
 
 class Pass(ABC):
@@ -36,6 +37,11 @@ class Pass(ABC):
 
     The pass manager runs every pass over those first; other passes do not see them
     (nova/ir/control_flow/functions.py).
+    """
+    only_with: ClassVar[tuple[str, ...]] = ()
+    """Texts of which the source of a program has one if the pass changes the program; () is any.
+
+    A pass for rare ops names them here, and those that earlier passes expand to them.
     """
 
     @abstractmethod
@@ -54,6 +60,10 @@ class Pass(ABC):
         pass that it does not concern; to run it anyway changes nothing.
         """
         return True
+
+    def concerns_source(self, text: str) -> bool:
+        """Like `concerns`, with the text of the program that the module is lowered from."""
+        return not self.only_with or any(sign in text for sign in self.only_with)
 
     def __str__(self) -> str:
         """The pass as pipeline text, with the options that differ from their defaults."""
@@ -85,6 +95,9 @@ class UpstreamPass(Pass):
 
     def concerns(self, text: str) -> bool:
         return not self.signs or any(sign in text for sign in self.signs)
+
+    def concerns_source(self, text: str) -> bool:
+        return self.concerns(text)
 
     def __str__(self) -> str:
         return self.text
@@ -140,19 +153,20 @@ def run_pipeline(
     called at every stop of a pass (`Pass.steps`). Each `UpstreamPass` has its own PassManager: that
     costs about 30 us, and tells which one failed.
     """
-    for step in passes:
-        started = time.perf_counter()
-        with capture_diagnostics(module.context) as diagnostics:
-            try:
-                _run_one(step, module, diagnostics, verify, between)
-            finally:
-                if on_diagnostic:
-                    for diagnostic in diagnostics:
-                        on_diagnostic(diagnostic)
-        if timing is not None:
-            timing[str(step)] = timing.get(str(step), 0.0) + time.perf_counter() - started
-        if after_each:
-            after_each(step, module)
+    with attribute_cache():
+        for step in passes:
+            started = time.perf_counter()
+            with capture_diagnostics(module.context) as diagnostics:
+                try:
+                    _run_one(step, module, diagnostics, verify, between)
+                finally:
+                    if on_diagnostic:
+                        for diagnostic in diagnostics:
+                            on_diagnostic(diagnostic)
+            if timing is not None:
+                timing[str(step)] = timing.get(str(step), 0.0) + time.perf_counter() - started
+            if after_each:
+                after_each(step, module)
 
 
 def run_verified_once(

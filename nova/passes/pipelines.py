@@ -22,11 +22,15 @@ from nova.passes.cpu.pack_constants import PackConstants
 from nova.passes.cpu.pack_operands import PackOperands
 from nova.passes.gpu.approximate_exp import ApproximateExp
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
+from nova.passes.gpu.fuse_launches import FuseLaunches
 from nova.passes.gpu.link_persistent_kernel import LinkPersistentKernel
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
+from nova.passes.gpu.mark_unwritten import MarkUnwritten
+from nova.passes.gpu.merge_reductions import MergeReductions
 from nova.passes.gpu.pass_tensor_maps import PassTensorMaps
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
+from nova.passes.gpu.transpose_f8_operands import TransposeF8Operands
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
 from nova.passes.importing.drop_annotations import DropAnnotations
 from nova.passes.importing.expand_approx_top_k import ExpandApproxTopK
@@ -54,16 +58,21 @@ from nova.passes.kernels.plan_tasks import PlanTasks
 from nova.passes.kernels.plan_workspace import PlanWorkspace
 from nova.passes.kernels.unpack_attention import UnpackAttention
 from nova.passes.math.apply_fast_math import ApplyFastMath
+from nova.passes.math.expand_f8 import ExpandF8
 from nova.passes.math.expand_math import ExpandMath
+from nova.passes.math.guard_atan2 import GuardAtan2
 from nova.passes.math.legalize_conversions import LegalizeConversions
 from nova.passes.math.share_reciprocals import ShareReciprocals
 from nova.passes.tensor.canonicalize_nova import CanonicalizeNova
 from nova.passes.tensor.convert_nova_to_linalg import ConvertNovaToLinalg
 from nova.passes.tensor.decompose_composites import DecomposeComposites
+from nova.passes.tensor.fold_fills import FoldFills
+from nova.passes.tensor.fold_integer_operands import FoldIntegerOperands
 from nova.passes.tensor.fold_single_rows import FoldSingleRows
 from nova.passes.tensor.fold_transposes import FoldTransposes
 from nova.passes.tensor.fold_unit_contract_dims import FoldUnitContractDims
 from nova.passes.tensor.form_attention import FormAttention
+from nova.passes.tensor.fuse_conversions import FuseConversions
 from nova.passes.tensor.fuse_elementwise import FuseElementwise
 from nova.passes.tensor.mark_in_place import MarkInPlace
 from nova.passes.tensor.narrow_attention import NarrowAttention
@@ -71,6 +80,11 @@ from nova.passes.tensor.raise_to_contract import RaiseToContract
 from nova.passes.tensor.sink_conversions import SinkConversions
 from nova.passes.tensor.split_reductions import SplitReductions
 from nova.passes.tensor.wrap_attention import WrapAttention
+from nova.passes.windows.convolve_channels_last import ConvolveChannelsLast
+from nova.passes.windows.convolve_overlaps import ConvolveOverlaps
+from nova.passes.windows.fuse_window_matmuls import FuseWindowMatmuls
+from nova.passes.windows.fuse_windows import FuseWindows
+from nova.passes.windows.materialize_pads import MaterializePads
 
 # Reductions that CPUs compute in parts: those long enough for several cores.
 _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
@@ -79,7 +93,11 @@ _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 # cache. They run concurrently where that gains.
 _DEVICE_SPARE = 16 << 20
 
+# Elements of a slice that one block of a device writes as fast as many write all of the tensor.
+_BLOCK_SLICE = 1 << 14
+
 # Calls of one math function in a code unit: models have a few dozen kernels in all.
+_NARROW = ("bf16", "f16", "f8E4M3FN", "f8E5M2")
 _MOST_INLINED = 64
 _VIEWS = ("memref.subview", "memref.expand_", "memref.collapse_", "memref.extract_")
 
@@ -100,9 +118,14 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         UpstreamPass("cse"),
         # Forward and backward have the same operands at this point.
         *([FormAttention(pack=host_regions), UpstreamPass("cse")] if attention else []),
-        *([] if host_regions else [MarkInPlace()]),
-        ConvertNovaToLinalg(),
-        *linalg_fusion(sink_conversions=host_regions),
+        # After reshapes are merged, and before overlapping sums are loops.
+        ConvolveChannelsLast() if host_regions else ConvolveOverlaps(),
+        UpstreamPass("cse"),
+        MarkInPlace(_BLOCK_SLICE if host_regions else None),
+        ConvertNovaToLinalg(bytes_as_bf16=host_regions),
+        GuardAtan2(),
+        *([] if host_regions else [TrimWindows()]),
+        *linalg_fusion(sink_conversions=host_regions, keep_pads=not host_regions),
         WrapAttention(),
     ]
 
@@ -114,19 +137,25 @@ def control_flow() -> list[Pass]:
 
 def stablehlo_to_linalg() -> list[Pass]:
     """StableHLO to fused linalg on tensors."""
+    return [*legalize_stablehlo(), *import_linalg()]
+
+
+def legalize_stablehlo() -> list[Pass]:
+    """StableHLO to linalg as other compilers write it."""
     return [
         # jax writes functions that other compilers have built in as composites.
-        UpstreamPass("func.func(stablehlo-legalize-composite-to-call)"),
+        UpstreamPass("func.func(stablehlo-legalize-composite-to-call)", signs=("composite",)),
         UpstreamPass("inline,symbol-dce"),
         DropAnnotations(),
         ExpandApproxTopK(),
         ExpandFactorizations(),
         # Before other conversions, which know little of complex numbers.
         SplitComplex(),
-        UpstreamPass("func.func(chlo-legalize-to-stablehlo)"),
+        UpstreamPass("func.func(chlo-legalize-to-stablehlo)", signs=("chlo.",)),
         SimplifyStablehlo(),
         OutlineScans(),
         RaiseCountedLoops(),
+        GuardAtan2(),
         UpstreamPass("stablehlo-legalize-to-linalg,canonicalize,cse"),
         # The ops that upstream does not lower: their regions are linalg at this point.
         LowerScans(),
@@ -134,19 +163,22 @@ def stablehlo_to_linalg() -> list[Pass]:
         LowerSelectAndScatter(),
         LowerSort(),
         LowerControlFlow(),
-        *import_linalg(),
     ]
 
 
 def tosa_to_linalg() -> list[Pass]:
     """TOSA to fused linalg on tensors."""
+    return [*legalize_tosa(), *import_linalg()]
+
+
+def legalize_tosa() -> list[Pass]:
+    """TOSA to linalg as other compilers write it."""
     return [
         UpstreamPass("inline,symbol-dce"),
         UpstreamPass("func.func(tosa-infer-shapes,tosa-make-broadcastable)"),
         # Loops first: their bodies are converted with the rest.
         UpstreamPass("tosa-to-scf"),
         UpstreamPass("func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor)"),
-        *import_linalg(),
     ]
 
 
@@ -154,6 +186,7 @@ def import_linalg() -> list[Pass]:
     """Linalg as other compilers write it to the form that later stages expect, fused."""
     return [
         SplitComplex(),
+        GuardAtan2(),
         MakeSignless(),
         UpstreamPass("inline,symbol-dce,canonicalize,cse"),
         OutlineControlFlow(),
@@ -165,27 +198,54 @@ def import_linalg() -> list[Pass]:
         RaiseToContract(),
         WidenSums(),
         # Kernels compute in f32 and f64; after matmuls and sums, which are rounded once.
-        UpstreamPass("arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32}"),
-        UpstreamPass("math-extend-to-supported-types{extra-types=f64 target-type=f32}"),
-        *linalg_fusion(),
+        UpstreamPass(
+            f"arith-emulate-unsupported-floats{{source-types={','.join(_NARROW)} target-type=f32}}",
+            signs=_NARROW,
+        ),
+        UpstreamPass(
+            "math-extend-to-supported-types{extra-types=f64 target-type=f32}", signs=_NARROW
+        ),
+        # Before fusion, which does not fuse a fill with several users.
+        FoldFills(),
+        *linalg_fusion(fold_batches=True),
+        # After it, which moves reshapes of matmuls to their destinations.
+        FoldFills(),
     ]
 
 
-def linalg_fusion(sink_conversions: bool = False) -> list[Pass]:
-    """Elementwise fusion; with `sink_conversions`, for a device, 16-bit floats are stored."""
+def linalg_fusion(
+    sink_conversions: bool = False, keep_pads: bool = False, fold_batches: bool = False
+) -> list[Pass]:
+    """Elementwise fusion; with `sink_conversions`, for a device, 16-bit floats are stored.
+
+    With `keep_pads`, for a CPU, the paddings of convolutions are written to memory. With
+    `fold_batches`, a batch of one matrix is a matrix, as it always is for a device.
+    """
     return [
         UpstreamPass("canonicalize,cse"),
         # After CSE, which would merge the copies, and before fusion, which needs them.
         *([SinkConversions()] if sink_conversions else []),
         # Before fusion, which would merge a transpose into other elementwise ops.
         FoldTransposes(),
-        FuseElementwise(),
+        FoldIntegerOperands(),
+        FuseElementwise(keep_pads=keep_pads),
+        # After fusion, which would take a fill away from the copy that does not read it.
+        *([MaterializePads(), FuseWindows()] if keep_pads else []),
         # Before unit dims of other ops are folded: reshapes between both cancel each other.
-        *([FoldUnitContractDims(), FoldSingleRows()] if sink_conversions else []),
+        *([FoldUnitContractDims()] if sink_conversions or fold_batches else []),
+        *([FoldSingleRows()] if sink_conversions else []),
         # After fusion: before it, the reshapes around unit dimensions would prevent fusion.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
+        # After unit dimensions, whose reshapes are between both ops, are folded.
+        *([FuseConversions()] if sink_conversions else []),
         UpstreamPass("linalg-generalize-named-ops"),
+        *(_implicit_matmuls() if keep_pads else []),
     ]
+
+
+def _implicit_matmuls() -> list[Pass]:
+    """Convolutions without copies of windows; at the end of fusion, which needs the copies."""
+    return [FuseWindowMatmuls(), UpstreamPass("linalg-generalize-named-ops,canonicalize,cse")]
 
 
 def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
@@ -203,7 +263,17 @@ def linalg_to_device_kernels(
 ) -> list[Pass]:
     """Like `linalg_to_kernels` for a device, where every GEMM is a kernel over rows and columns."""
     form_kernels = _form_kernels(serial_work, max_workspace, share_rows=False)
-    return [InlineControlFlow(), NarrowAttention(), SplitReductions(), form_kernels]
+    return [
+        InlineControlFlow(),
+        NarrowAttention(),
+        SplitReductions(),
+        MergeReductions(),
+        # After fusion, which would fold the copies into the matmuls again.
+        TransposeF8Operands(),
+        form_kernels,
+        # As for CPUs: later passes then process each kernel of a repeated layer once.
+        DedupKernels(),
+    ]
 
 
 def _form_kernels(serial_work: int, max_workspace: int | None, *, share_rows: bool) -> Pass:
@@ -230,6 +300,8 @@ def kernels_to_device_buffers(max_workspace: int | None = None) -> list[Pass]:
         plan,
         HoistRegions(),
         DedupKernels(),
+        # After it: what one of several equal kernels reads may be written.
+        MarkUnwritten(),
     ]
 
 
@@ -239,17 +311,19 @@ def buffers_to_loops(
     task_ns: int = 50_000,
     schedules: tuple[str, ...] = (),
     share_panels: bool = True,
+    cores: int = 1,
 ) -> list[Pass]:
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks.
 
-    `share_panels` allows for a larger workspace, with packed operands of matmuls.
+    `share_panels` allows for a larger workspace, with packed operands of matmuls. `cores` are those
+    of the machine, where they are many.
     """
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
         # After the schedule overrides, which decide the layout of panels.
         PackConstants(target, tile_work),
         # After it: a constant is packed by the compiler.
-        *([PackOperands(target, tile_work)] if share_panels else []),
+        *([PackOperands(target, tile_work, cores)] if share_panels else []),
         LowerKernels(target, tile_work),
         *tidy_loops(),
         PlanTasks(task_ns),
@@ -271,6 +345,7 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         *([ApplyFastMath()] if fast_math else []),
         ExpandMath(native_rounding=machine.native_rounding, max_inlined=_MOST_INLINED),
         LegalizeConversions(),
+        ExpandF8(),
         *([] if machine.has_f16c else [EmulateF16()]),
         UpstreamPass("loop-invariant-code-motion,cse"),
         UpstreamPass("convert-vector-to-scf", signs=("vector.transfer_",)),
@@ -303,6 +378,8 @@ def buffers_to_device(
     """Kernels to launches on a device, by the target's schedules."""
     return [
         LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention, matmul_precision, launch),
+        # Tasks of a persistent kernel run concurrently anyway.
+        *([FuseLaunches()] if launch == "graph" else []),
         UpstreamPass("canonicalize,cse"),
     ]
 
@@ -315,7 +392,9 @@ def device_to_outlined() -> list[Pass]:
     ]
 
 
-def outlined_to_nvvm(fast_math: bool = False, launch: str = "graph") -> list[Pass]:
+def outlined_to_nvvm(
+    fast_math: bool = False, launch: str = "graph", target: str = "cuda:sm_80"
+) -> list[Pass]:
     """Device functions to the LLVM and NVVM dialects."""
     return [
         *([ApplyFastMath()] if fast_math else []),
@@ -323,6 +402,7 @@ def outlined_to_nvvm(fast_math: bool = False, launch: str = "graph") -> list[Pas
         ExpandMath(native_exp2=True),
         ShareReciprocals(),
         LegalizeConversions(),
+        ExpandF8(target),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),
         MarkNoalias(),

@@ -62,7 +62,8 @@ _REGION_STEP = re.compile(
 )
 _UPDATE = re.compile(r"update param\[(\d+)\] = (.+)$")
 _ARG = re.compile(rf"(?:(input|param|slot)\[(\d+)\]|({_TYPE})<([^>]*)>)(?:, |$)", re.ASCII)
-_ATTR = re.compile(r"(\w+)=(\((?:<[^>]*>|[^)<])*\)|'[^']*'|<[^>]*>|[^,]+)(?:, |$)")
+_QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_ATTR = re.compile(rf"(\w+)=(\((?:<[^>]*>|[^)<])*\)|{_QUOTED}|<[^>]*>|[^,]+)(?:, |$)")
 _SIZE = re.compile(r"<([^>]*)>")
 _PLAIN_SIZES = re.compile(r"[0-9,]*")
 _SIZE_MARK = "\0"  # before the text of a size, among the literals of an attribute
@@ -132,7 +133,7 @@ def _print_arg(arg: Arg, keep: Constants | None) -> str:
     is_plain = not arg.type.dtype.is_complex
     if is_plain and (arg.type.rank == 0 or _is_splat(data, array.itemsize)):
         item = array.reshape(-1)[0]
-        number = item.item() if arg.type.dtype.name != "bf16" else float(item)
+        number = float(item) if arg.type.dtype.is_float else item.item()
         # Only numbers whose text parses to the same bits; the rest (NaN payloads) are bytes.
         back = np.asarray(number).astype(arg.type.dtype.numpy)
         if back.tobytes() == item.tobytes() and np.isfinite(number):
@@ -403,11 +404,12 @@ class _Parser:
             if value in _DTYPES or value in _SPECIAL_FLOATS:
                 attrs[name] = dtype(value) if value in _DTYPES else float(value)
                 continue
-            if not value.startswith("'"):
+            is_text = value.startswith(("'", '"'))
+            if not is_text:
                 value = re.sub(r"\b(true|false|none)\b", lambda m: words[m[0]], value)
             if value.startswith("(") and value != "()":
                 value = value[:-1].rstrip(",") + ",)"
-            if not value.startswith("'"):
+            if not is_text:
                 value = _SIZE.sub(lambda m: repr(_SIZE_MARK + m[1]), value)
             try:
                 attrs[name] = self._with_sizes(ast.literal_eval(value))

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nova.core.dtypes import DType, bf16, dtype, f16, f32
+from nova.api.precision import PRECISIONS, parse_precision
+from nova.core.dtypes import DType, dtype, f32
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing
-from nova.errors import AttributeValueError, PretrainedError
+from nova.errors import AttributeValueError, MissingFileError, PretrainedError
 from nova.frontends.gguf import PackedTensor, map_gguf
 from nova.frontends.weights import map_folder, read_json
 from nova.nn import Module
@@ -53,7 +54,7 @@ _BY_TYPE = {
     "bert": "BertModel",
     "t5": "T5ForConditionalGeneration",
 }
-_PRECISIONS = {"f32": f32, "bf16": bf16, "f16": f16}
+_PRECISIONS = {"f32": f32, **PRECISIONS}
 
 
 @user_facing
@@ -65,15 +66,15 @@ def from_pretrained(path: str | os.PathLike[str], *, precision: str | None = Non
     in f32. The result is an `nn.Module` for inference; decoders and T5 have `generate`. See
     docs/weights.md.
     """
-    target = _parse_precision(precision)
+    target = None if precision is None else parse_precision(precision, _PRECISIONS)
     folder = Path(path)
     if folder.suffix == ".gguf":
         return _read_gguf(folder, target)
     source = folder / "config.json"
     if not source.is_file():
-        raise PretrainedError(
+        raise MissingFileError(
             f"{str(path)!r} is not a folder with a config.json",
-            where=str(user_location()),
+            where=str(source),
             hint="give a folder that save_pretrained wrote, or a .gguf file; nothing is downloaded",
         )
     config = ModelConfig(read_json(source), str(source))
@@ -100,18 +101,6 @@ def _read_gguf(path: Path, target: DType | None) -> Module:
     return build_gguf(file, str(path), target or default).eval()
 
 
-def _parse_precision(precision: str | None) -> DType | None:
-    if precision is None:
-        return None
-    if precision not in _PRECISIONS:
-        raise AttributeValueError(
-            f"precision {precision!r}",
-            where=str(user_location()),
-            hint=f"it is None or one of {', '.join(map(repr, _PRECISIONS))}",
-        )
-    return _PRECISIONS[precision]
-
-
 def _architecture(config: ModelConfig) -> str:
     names = config.get("architectures")
     if isinstance(names, list) and names:
@@ -132,6 +121,6 @@ def _common_dtype(arrays: Mapping[str, Any]) -> DType | None:
     """The float dtype of most of the weights' bytes: norms may be stored in a wider one."""
     sizes: dict[Any, int] = {}
     for array in arrays.values():
-        if array.dtype in (f32.numpy, f16.numpy, bf16.numpy):
+        if array.dtype in [precision.numpy for precision in _PRECISIONS.values()]:
             sizes[array.dtype] = sizes.get(array.dtype, 0) + array.nbytes
     return dtype(max(sizes, key=lambda d: sizes[d])) if sizes else None

@@ -17,6 +17,7 @@ from nova.artifact.format import TensorSpec
 from nova.core.dlpack import as_numpy
 from nova.core.dtypes import DType, array_dtype, converted
 from nova.core.location import user_location
+from nova.core.sizes import Shape
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
@@ -42,7 +43,7 @@ def make_converter(
     def convert(index: int, value: Any, is_output: bool) -> np.ndarray:
         try:
             if index == _WRONG_COUNT:
-                raise _count_error(outputs if is_output else args, value, is_output)
+                raise count_error(outputs if is_output else args, value, is_output)
             if index == _OVERLAP:
                 raise DonationError(
                     f"{title_of(args[value])} is updated in place and shares memory with another "
@@ -77,17 +78,35 @@ def make_converter(
     return convert
 
 
-def _count_error(specs: Sequence[TensorSpec], count: int, is_output: bool) -> ArgumentCountError:
-    noun = "out= arrays" if is_output else "arguments"
-    names = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in specs[:_MOST_NAMED])
+def count_error(
+    specs: Sequence[TensorSpec],
+    count: int,
+    is_output: bool = False,
+    shapes: Sequence[Shape] | None = None,
+) -> ArgumentCountError:
+    """The error for a call with `count` arrays; `shapes` are symbolic ones."""
+    shapes = [s.shape for s in specs] if shapes is None else shapes
+    noun = "out= array" if is_output else "argument"
+    names = ", ".join(
+        f"{spec.name}: {spec.dtype}[{','.join(map(str, shape))}]"
+        for spec, shape in zip(specs[:_MOST_NAMED], shapes, strict=False)
+    )
     more = f" and {len(specs) - _MOST_NAMED} more" if len(specs) > _MOST_NAMED else ""
     inputs = sum(s.role == "input" for s in specs)
+    if is_output:
+        hint = "out= takes an array for each result, in order"
+    elif count == inputs:
+        hint = (
+            "the program carries no values of its params: pass them after the inputs, or "
+            "nova.load(path, weights=...), or save it with weights='embed'"
+        )
+    else:
+        order = ", ".join(s.name for s in specs[:_MOST_NAMED]) + (", ..." if more else "")
+        hint = f"program({order}), or program.run([{order}])"
     return ArgumentCountError(
-        f"{count} {noun} given, {len(specs)} wanted: {names or 'none'}{more}",
-        hint="the program carries no values of its params: pass them after the inputs, or "
-        "nova.load(path, weights=...), or save it with weights='embed'"
-        if not is_output and count == inputs
-        else None,
+        f"{count} {noun}{'' if count == 1 else 's'} given, the program takes {len(specs)}"
+        f"{': ' if names else ''}{names}{more}",
+        hint=hint,
     )
 
 

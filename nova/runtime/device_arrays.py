@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from ml_dtypes import bfloat16
+from ml_dtypes import bfloat16, float8_e4m3fn, float8_e5m2
 
 from nova import _native
 from nova.artifact.format import TensorSpec
@@ -41,6 +41,8 @@ _TYPES = {
     (2, 32): np.dtype("f4"),
     (2, 16): np.dtype("f2"),
     (4, 16): np.dtype(bfloat16),
+    (10, 8): np.dtype(float8_e4m3fn),
+    (12, 8): np.dtype(float8_e5m2),
     (5, 128): np.dtype("c16"),
     (5, 64): np.dtype("c8"),
     (0, 64): np.dtype("i8"),
@@ -211,7 +213,12 @@ def _torch_view(tensor: Any, torch: Any, device: _native.Device, title: str) -> 
 
 
 def _torch_type(name: str) -> tuple[int, int]:
-    exact = {"bool": (6, 8), "bfloat16": (4, 16)}
+    exact = {
+        "bool": (6, 8),
+        "bfloat16": (4, 16),
+        "float8_e4m3fn": (10, 8),
+        "float8_e5m2": (12, 8),
+    }
     codes = {"complex": 5, "float": 2, "int": 0, "uint": 1}
     prefix = name.rstrip("0123456789")
     bits = name[len(prefix) :]

@@ -13,14 +13,14 @@ from typing import Any
 from nova import _native
 from nova.artifact.choose_target import choose_variant, explain_variant
 from nova.artifact.format import Artifact
-from nova.artifact.manifest import TensorSpec, VariantSpec
+from nova.artifact.manifest import VariantSpec
 from nova.artifact.tables import Tables, read_header
-from nova.core.dtypes import array_dtype
 from nova.core.log import enabled, log
 from nova.core.settings import Settings
 from nova.errors import ArtifactError
 from nova.runtime.arrays import make_converter
 from nova.runtime.failures import make_reporter
+from nova.runtime.sized_specs import SizedSpecs, static_specs
 from nova.runtime.symbolic_program import SymbolicProgram
 
 # Below this many scalar operations a run is shorter than releasing the GIL.
@@ -43,9 +43,15 @@ class Executable:
         self.workspace_size, work = read_header(block)
         self._image = load_image(artifact, self.variant)
         self._release_gil = work > _KEEP_GIL_WORK
+        self._report = make_reporter(artifact, self.variant)
         symbolic = file.symbolic(self.variant)
         self.program: Any = (
-            self._make_program(block, None, manifest.args, manifest.outputs)
+            self._make_program(
+                block,
+                None,
+                static_specs(manifest.args, is_output=False),
+                static_specs(manifest.outputs, is_output=True),
+            )
             if symbolic is None
             else SymbolicProgram(
                 symbolic,
@@ -61,8 +67,8 @@ class Executable:
         self,
         block: bytes | memoryview,
         sizes: bytes | None,
-        args: Sequence[TensorSpec],
-        outputs: Sequence[TensorSpec],
+        args: SizedSpecs,
+        outputs: SizedSpecs,
     ) -> _native.Program:
         """The native program of a block of tables, with the values of `sizes` if it loads any."""
         try:
@@ -70,11 +76,11 @@ class Executable:
                 self._image,
                 block,
                 self.artifact.file.constants_vaddr(self.variant),
-                [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in args],
-                [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
+                args.rows,
+                outputs.rows,
                 make_converter(args, outputs),
                 self._release_gil,
-                make_reporter(self.artifact, self.variant),
+                self._report,
                 sizes,
             )
         except _native.FileError as error:  # of a file that it calls

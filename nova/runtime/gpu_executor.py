@@ -6,7 +6,6 @@ LLVM.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, NoReturn
@@ -16,6 +15,7 @@ import numpy as np
 from nova import _native, knobs
 from nova.artifact.check import Buffer
 from nova.artifact.choose_target import DeviceChoice, choose_device, explain_device
+from nova.artifact.cubins.assembled import bundle_for
 from nova.artifact.device_image import arch_number
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import DeviceSpec, TensorSpec
@@ -32,6 +32,7 @@ from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import explain_absent, is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
 from nova.runtime.failures import report_on_device
+from nova.runtime.sized_specs import SizedSpecs, static_specs
 from nova.runtime.symbolic_program import SymbolicProgram
 from nova.runtime.weights import ParamValues
 
@@ -50,7 +51,8 @@ class DeviceExecutable(Executable):
             log("load", self.why)
         block = artifact.file.tables(self.variant)
         self.workspace_size, _ = read_header(block)
-        args, outputs = self.manifest.args, self.manifest.outputs
+        args = static_specs(self.manifest.args, is_output=False)
+        outputs = static_specs(self.manifest.outputs, is_output=True)
         pinned = kernel_addresses(block)
         self._host_image = load_image(artifact, self.variant) if pinned else None
         self._loaded: _native.Program | None = None
@@ -63,10 +65,11 @@ class DeviceExecutable(Executable):
             self._loaded = self._make_program(block, values, args, outputs)
             self.program = SymbolicProgram(
                 symbolic,
-                args,
-                outputs,
+                self.manifest.args,
+                self.manifest.outputs,
                 self._make_program,
                 max_workspace=Settings.of(self.spec.options).max_workspace,
+                on_device=True,
             )
         self.program.names = (tuple(a.name for a in args), tuple(o.name for o in outputs))
 
@@ -88,8 +91,8 @@ class DeviceExecutable(Executable):
         def stacked(spec: TensorSpec) -> TensorSpec:
             return replace(spec, shape=(repeats, *spec.shape)) if spec in tensors else spec
 
-        args = [stacked(spec) for spec in self.manifest.args]
-        outputs = [stacked(spec) for spec in self.manifest.outputs]
+        args = static_specs([stacked(spec) for spec in self.manifest.args], is_output=False)
+        outputs = static_specs([stacked(spec) for spec in self.manifest.outputs], is_output=True)
         block = self.artifact.file.tables(self.variant)
         program = self._make_program(block, None, args, outputs, repeats)
         program.names = self.program.names
@@ -99,23 +102,28 @@ class DeviceExecutable(Executable):
         self,
         block: bytes | memoryview,
         sizes: bytes | None,
-        args: Sequence[TensorSpec],
-        outputs: Sequence[TensorSpec],
+        args: SizedSpecs,
+        outputs: SizedSpecs,
         repeats: int = 1,
     ) -> _native.Program:
         """The native program of a block of tables, with the values of `sizes` if it takes any."""
         image = self.manifest.devices[self.choice.image]
         offset, size = self.spec.constants
         shares = self._loaded if repeats == 1 else self.program
+        kind, code = (
+            (image.kind, b"")
+            if shares is not None
+            else _read_code(self.artifact, image, self.device)
+        )
         return _native.Program.on_device(
             self.device,
             block,
-            image.kind,
+            kind,
             image.arch,
-            b"" if shares is not None else _read_code(self.artifact, image, self.device),
+            code,
             self.artifact.section(".nova.const")[offset : offset + size],
-            [(a.shape, array_dtype(a.dtype).numpy, a.donated) for a in args],
-            [(o.shape, array_dtype(o.dtype).numpy, o.alias) for o in outputs],
+            args.rows,
+            outputs.rows,
             make_device_converter(args, outputs, self.device),
             sum(a.role == "input" for a in args),
             self._host_image,
@@ -195,15 +203,20 @@ def load_anywhere(artifact: Artifact, device: str | None = None) -> Executable:
     return Executable(artifact) if device is None else load_for(artifact, device, needed=False)
 
 
-def _read_code(artifact: Artifact, image: DeviceSpec, device: _native.Device) -> Buffer:
-    """The code in the format of the device's driver."""
+def _read_code(artifact: Artifact, image: DeviceSpec, device: _native.Device) -> tuple[str, Buffer]:
+    """The code in a format that the device's driver loads, and its kind."""
     code = artifact.section(".nova.device")[image.offset : image.offset + image.size]
     if not is_simulated(device):
-        return code
+        bundle = None
+        if image.kind == "ptx":
+            major, minor = device.capability
+            arch = f"sm_{major}{minor}{'a' if image.arch.endswith('a') else ''}"
+            bundle = bundle_for(bytes(code), arch, device.driver_version)
+        return (image.kind, code) if bundle is None else ("cubin", bundle)
     from nova.gpusim.image import decode_image  # the PTX decoder is not needed elsewhere
 
     schedule = SIM_SCHEDULES.index(knobs.sim_schedule)
-    return decode_image(bytes(code).decode("ascii", "replace"), schedule)
+    return image.kind, decode_image(bytes(code).decode("ascii", "replace"), schedule)
 
 
 def _choose(artifact: Artifact, device: _native.Device) -> DeviceChoice:

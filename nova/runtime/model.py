@@ -19,6 +19,7 @@ from nova.artifact.tables import KernelSpec
 from nova.core.frozen_attributes import Sealed
 from nova.core.location import user_location
 from nova.core.log import enabled
+from nova.core.settings import Settings
 from nova.core.signature import Signature
 from nova.core.user_facing import unknown_keyword, user_facing_class
 from nova.errors import AttributeValueError, WeightsError
@@ -35,6 +36,7 @@ from nova.runtime.threads import settle
 from nova.runtime.weights import ParamValues, listed, no_values
 
 if TYPE_CHECKING:
+    from nova.runtime.launch_choice import LaunchChoice
     from nova.tracing.costs import Speeds
     from nova.tracing.devices.predict import DevicePrediction
     from nova.tracing.devices.typed_cores import CoresSimulation
@@ -96,7 +98,7 @@ class Model(Sealed):
         Updated params are changed in place. After `timeout` seconds the run is stopped between two
         tasks, with RunTimeoutError. On a device, results are where the inputs are, unless `outputs`
         is "host" or "device"; a run that timed out continues there, and keeps its arrays until it
-        has ended.
+        has ended. Loops of a persistent kernel are stopped.
         """
         if unknown:
             raise unknown_keyword("run()", unknown, _RUN_OPTIONS)
@@ -112,9 +114,10 @@ class Model(Sealed):
     def _run_within(
         self, timeout: float, inputs: Any, params: Any, out: Any, outputs: str | None
     ) -> Any:
-        """Submit the run and wait up to the timeout: a device cannot be stopped.
+        """Submit the run and wait up to the timeout: most kernels of a device cannot be stopped.
 
-        Host regions between device kernels are stopped between two tasks.
+        Host regions between device kernels are stopped between two tasks, and loops of a persistent
+        kernel between two iterations.
         """
         if not all(isinstance(arrays, list | tuple) for arrays in (inputs, params)):
             return self._program.run(inputs, params, out)  # raises
@@ -265,7 +268,12 @@ class Model(Sealed):
         tables = self._executable.tables
         if not isinstance(cores, int):
             return simulate_cores(tables, TypedCores(cores))
-        assert device is not None
+        if not isinstance(device, str):
+            raise AttributeValueError(
+                f"device is {device!r}, not the name of a device model",
+                where=str(user_location()),
+                hint='it is a text, such as "h200"',
+            )
         return predict(tables, find_model(device), self.name)
 
     @cached_property
@@ -338,6 +346,26 @@ class Model(Sealed):
     def target(self) -> str:
         """The target of the selected code."""
         return self._executable.spec.target
+
+    @property
+    def launch(self) -> str:
+        """How its kernels are launched on a device: `graph` or `persistent`."""
+        return Settings.of(self._executable.spec.options).launch
+
+    @cached_property
+    def launch_choice(self) -> LaunchChoice | None:
+        """The launch that `launch="auto"` takes, and why; None on a CPU, or of symbolic sizes."""
+        from nova.runtime.launch_choice import choose_launch  # only on request
+
+        if not self.is_on_device or self.signature.dims:
+            return None
+        return choose_launch(self._executable.tables, self.target)
+
+    def _refuse_persistent(self, reason: str) -> None:
+        """Let `launch_choice` say why `launch="auto"` took the graph all the same."""
+        from nova.runtime.launch_choice import LaunchChoice  # only on request
+
+        vars(self)["launch_choice"] = LaunchChoice("graph", reason)
 
     @property
     def why(self) -> str:

@@ -7,13 +7,16 @@ calls `settle`. An override inside a block also applies to the whole process.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from nova import _native, knobs
 from nova.core.user_facing import user_facing
+from nova.errors import KnobError
 
 _KEEP_SECONDS = 5.0
 _settled: list[int] = []
+_is_following = False
 
 
 class Info(NamedTuple):
@@ -47,6 +50,8 @@ def clear() -> None:
 
 def settle() -> None:
     """Apply the knob to the pool, and follow later changes."""
+    global _is_following
+    _is_following = True
     if not _settled:
         _apply()
 
@@ -59,10 +64,14 @@ def _apply() -> None:
 
 
 def _follow(is_known: bool) -> None:
-    if not is_known:
-        _settled.clear()
-    elif _settled:
+    if not _is_following:
+        return
+    if is_known:
         _apply()
+        return
+    with suppress(KnobError):  # the next program reads the environment again, and reports it
+        _native.configure_outputs(knobs.peek("output_pool"), _KEEP_SECONDS)
+    _settled.clear()
 
 
 knobs.watch(("output_pool",), _follow)

@@ -3,15 +3,16 @@
 In: the code of a file with symbolic tables. A call reads the sizes of its dims from the shapes of
 its arrays. The native program for them has the workspace, tile counts and tasks of these sizes,
 which native code computes from the expressions of the file, and is kept in a cache of bounded
-size (least recently used). Sizes that the file has code of their own for use that, and a size that
-is used often may get such code later (`specialize_after`). Needs neither MLIR nor LLVM.
+size (least recently used). The cache is the native base class: a call whose sizes are cached runs
+no Python code here, and programs for new sizes are copies of the first one. Sizes that the file
+has code of their own for use that, and a size that is used often may get such code later
+(`specialize_after`). Needs neither MLIR nor LLVM.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from operator import eq
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -20,8 +21,9 @@ import numpy as np
 from nova import _native
 from nova.artifact.manifest import TensorSpec
 from nova.artifact.symbolic import unpack_symbolic
+from nova.core.dlpack import as_numpy
 from nova.core.location import user_location
-from nova.core.sizes import Dim, Size, SizeExpr, evaluate
+from nova.core.sizes import Dim, Size, SizeExpr
 from nova.core.sizes.binding import bind_sizes
 from nova.errors import (
     ArgumentCountError,
@@ -29,6 +31,8 @@ from nova.errors import (
     SignatureError,
     WorkspaceError,
 )
+from nova.runtime.arrays import count_error, make_converter, title_of
+from nova.runtime.sized_specs import SizedSpecs, SpecTemplate
 
 MOST_PROGRAMS = 64
 """Combinations of sizes whose programs are kept."""
@@ -45,10 +49,7 @@ class CacheInfo(NamedTuple):
     """The sizes that have code of their own, such as `B=128`."""
 
 
-Make = Callable[
-    [bytes | memoryview, bytes | None, Sequence[TensorSpec], Sequence[TensorSpec]],
-    "_native.Program",
-]
+Make = Callable[[bytes | memoryview, bytes | None, SizedSpecs, SizedSpecs], "_native.Program"]
 """The native program of tables, values of sizes, and a signature with static shapes."""
 
 
@@ -59,7 +60,7 @@ MOST_SPECIALIZED = 16
 """Combinations of sizes that get code of their own because they are used often."""
 
 
-class SymbolicProgram:
+class SymbolicProgram(_native.SizedPrograms):
     """Calls like those of a native program, with arrays of any sizes."""
 
     def __init__(
@@ -71,16 +72,21 @@ class SymbolicProgram:
         specialized: Sequence[tuple[tuple[int, ...], memoryview]] = (),
         most: int = MOST_PROGRAMS,
         max_workspace: int | None = None,
+        on_device: bool = False,
     ):
-        self._native = _native.Symbolic(block, len(args), len(outputs))
+        self._tables_for = _native.Symbolic(block, len(args), len(outputs))
         shapes = unpack_symbolic(block)
         self.dims: tuple[Dim, ...] = shapes.dims
         self._args, self._outputs, self._make = args, outputs, make
         self.shapes: tuple[tuple[Size, ...], ...] = shapes.shapes((*args, *outputs))
+        self._ranges = tuple(pairwise(accumulate(map(len, self.shapes), initial=0)))
+        self._templates = SpecTemplate(args, False), SpecTemplate(outputs, True)
         # Where a call tells each dim; None if an axis is needed that is an expression of dims.
-        axes = [self._axis_of(dim) for dim in self.dims]
-        self._axes = [axis for axis in axes if axis is not None] if None not in axes else None
-        self._programs: OrderedDict[tuple[int, ...], _native.Program] = OrderedDict()
+        axes = tuple([self._axis_of(dim) for dim in self.dims])
+        self._axes = tuple(axis for axis in axes if axis is not None) if None not in axes else None
+        self.configure(len(self.dims), self._axes, most)
+        self._make_convert = _converters(*self._templates, self._ranges, len(args))
+        self._copies = not specialized and max_workspace is None and not on_device
         self._tables = dict(specialized)
         # Of sizes that get code of their own after some calls: how, after how many, and the calls.
         self._specializer: Specializer | None = None
@@ -89,7 +95,6 @@ class SymbolicProgram:
         self._late: dict[tuple[int, ...], _native.Program] = {}
         self._lock = Lock()
         self._most, self._max_workspace = most, max_workspace
-        self._hits = self._misses = 0
         self.label: Any = None
         self.names: Any = None
 
@@ -111,19 +116,17 @@ class SymbolicProgram:
             return self.check(arrays)
         try:
             return tuple([arrays[number].shape[axis] for number, axis in self._axes])
-        except (AttributeError, IndexError, TypeError):  # lists, or an array of another rank
+        except (AttributeError, IndexError, TypeError):  # no array, or one of another rank
             return self.check(arrays)
 
     def check(self, arrays: Sequence[Any]) -> tuple[int, ...]:
         """The sizes of the dims; SignatureError if the shapes of a call do not fit together."""
         if len(arrays) != len(self._args):
-            raise ArgumentCountError(
-                f"{len(arrays)} arrays given, the program takes {len(self._args)}",
-                where=str(user_location()),
-            )
-        shapes = zip(self._args, self.shapes, map(np.shape, arrays), strict=False)
+            error = count_error(self._args, len(arrays), shapes=self.shapes)
+            raise error.located(str(user_location()))
+        pairs = zip(self._args, self.shapes, arrays, strict=False)
         try:
-            values = bind_sizes([(spec.name, shape, actual) for spec, shape, actual in shapes])
+            values = bind_sizes([(spec.name, n, _shape_of(spec, n, a)) for spec, n, a in pairs])
         except SignatureError as error:
             raise error.located(str(user_location())) from None
         return tuple(values[dim.name] for dim in self.dims)
@@ -132,39 +135,35 @@ class SymbolicProgram:
 
     def program_of(self, arrays: Sequence[Any]) -> _native.Program:
         """The native program for the sizes of `arrays`."""
-        sizes = self.sizes_of(arrays)
-        with self._lock:
-            program = self._programs.get(sizes)
-            if program is not None:
-                self._hits += 1
-                self._programs.move_to_end(sizes)
-                if self._after:
-                    self._count(sizes)
-                return program
-            self._misses += 1
-        return self.program_for(sizes if self._fits(sizes, arrays) else self.check(arrays))
+        program = self.find(arrays)
+        if program is None:
+            sizes = self.sizes_of(arrays)
+            if self._axes is None:  # `find` knows axes only
+                program = self.get(sizes)
+            if program is None:
+                return self._first_program(sizes, arrays)
+        if self._after:
+            with self._lock:
+                self._count(self.sizes_of(arrays))
+        return program
 
-    def _fits(self, sizes: tuple[int, ...], arrays: Sequence[Any]) -> bool:
-        """Whether all shapes of a call are those for `sizes`; `check` finds out which are not.
+    def _first_program(self, sizes: tuple[int, ...], arrays: Sequence[Any]) -> _native.Program:
+        """The program for a first call with new sizes. Quick, since the call waits for it."""
+        self.misses += 1
+        try:
+            shapes = self._shapes_for(sizes)
+        except (ValueError, OverflowError):  # out of bounds
+            shapes = None
+        actual = [getattr(array, "shape", None) for array in arrays]
+        if shapes is None or actual != shapes[: len(self._args)]:
+            sizes = self.check(arrays)  # raises, unless an array has no `shape`
+            shapes = None
+        return self.program_for(sizes, shapes)
 
-        Quick, since a first call with new sizes waits for it.
-        """
-        if len(arrays) != len(self._args):
-            return False
-        if not all(d.min <= n <= d.max for d, n in zip(self.dims, sizes, strict=True)):
-            return False
-        shapes = self._shapes_for(self.named(sizes), self.shapes[: len(arrays)])
-        return all(map(eq, [getattr(array, "shape", None) for array in arrays], shapes))
-
-    @staticmethod
-    def _shapes_for(
-        named: Mapping[str, int], shapes: Sequence[tuple[Size, ...]]
-    ) -> list[tuple[int, ...]]:
-        """The shapes for these values of the dims."""
-        return [
-            tuple([n if isinstance(n, int) else evaluate(n, named) for n in shape])
-            for shape in shapes
-        ]
+    def _shapes_for(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The shapes of arguments and outputs for these sizes of the dims."""
+        extents = self._tables_for.extents(sizes)
+        return [extents[begin:end] for begin, end in self._ranges]
 
     # --- code for some sizes --------------------------------------------------------------------
 
@@ -172,20 +171,27 @@ class SymbolicProgram:
         """Let sizes get code of their own after this many calls; 0 for never."""
         with self._lock:
             self._after, self._specializer = calls, specializer
+            self.counts_calls = calls > 0
 
     def _count(self, sizes: tuple[int, ...]) -> None:
         """Count a call; the lock is held."""
         calls = self._calls[sizes] = self._calls.get(sizes, 0) + 1
-        if calls != self._after or sizes in self._tables or sizes in self._late:
+        if calls != self._after or self.has_code_for(sizes):
             return
         if len(self._late) < MOST_SPECIALIZED and self._specializer is not None:
-            self._specializer(self.named(sizes), lambda program: self._replace(sizes, program))
+            self._specializer(self.named(sizes), lambda program: self.use(sizes, program))
 
-    def _replace(self, sizes: tuple[int, ...], program: _native.Program) -> None:
+    def has_code_for(self, sizes: tuple[int, ...]) -> bool:
+        """Whether these sizes have code of their own."""
+        return sizes in self._tables or sizes in self._late
+
+    def use(self, sizes: tuple[int, ...], program: _native.Program) -> None:
         """Run calls with these sizes with `program` from now on."""
         self._name(program, sizes, "specialized")
         with self._lock:
-            self._programs[sizes] = self._late[sizes] = program
+            self._late[sizes] = program
+        self.copy_none()
+        self.keep(sizes, program)
 
     def named(self, sizes: Sequence[int]) -> dict[str, int]:
         """The sizes by the names of their dims."""
@@ -199,13 +205,16 @@ class SymbolicProgram:
     def _text(self, sizes: tuple[int, ...]) -> str:
         return ", ".join(f"{name}={size}" for name, size in self.named(sizes).items())
 
-    def program_for(self, sizes: tuple[int, ...]) -> _native.Program:
-        """The native program for these sizes of the dims."""
+    def program_for(
+        self, sizes: tuple[int, ...], shapes: list[tuple[int, ...]] | None = None
+    ) -> _native.Program:
+        """The native program for these sizes of the dims, and the `shapes` of its arrays if the
+        caller has them."""
         if (late := self._late.get(sizes)) is not None:
-            self._keep(sizes, late)
+            self.keep(sizes, late)
             return late
         try:
-            program = self._make_for(sizes)
+            program = self._make_for(sizes, shapes or self._shapes_for(sizes))
         except (ValueError, OverflowError) as error:
             raise WorkspaceError(
                 f"there is no program for {self._text(sizes)}: {error}",
@@ -220,47 +229,39 @@ class SymbolicProgram:
                 hint="call it with smaller arrays, or compile it with a larger max_workspace",
             )
         self._name(program, sizes, "specialized" if sizes in self._tables else "symbolic")
-        self._keep(sizes, program)
+        self.keep(sizes, program)
+        if self._copies and not self._late:
+            self.copy_from(self._tables_for, program, self._make_convert)
         return program
 
-    def _make_for(self, sizes: tuple[int, ...]) -> _native.Program:
+    def _make_for(self, sizes: tuple[int, ...], shapes: list[tuple[int, ...]]) -> _native.Program:
         """A native program for these sizes: of the code for them, or of that for all sizes."""
         tables: bytes | memoryview | None = self._tables.get(sizes)
         values: bytes | None = None
         if tables is None:
-            tables, values = self._native.instantiate(sizes)
-        named = self.named(sizes)
-        specs, shapes = (*self._args, *self._outputs), self._shapes_for(named, self.shapes)
-        static = [
-            TensorSpec(spec.name, shape, spec.dtype, spec.role, spec.donated, spec.alias)
-            for spec, shape in zip(specs, shapes, strict=True)
-        ]
+            tables, values = self._tables_for.instantiate(sizes)
         count = len(self._args)
-        return self._make(tables, values, static[:count], static[count:])
-
-    def _keep(self, sizes: tuple[int, ...], program: _native.Program) -> None:
-        with self._lock:
-            self._programs[sizes] = program
-            while len(self._programs) > self._most:
-                self._programs.popitem(last=False)
+        args, outputs = self._templates
+        return self._make(tables, values, args.sized(shapes[:count]), outputs.sized(shapes[count:]))
 
     def cache_info(self) -> CacheInfo:
         """How often a call found its program, and how many are kept."""
         with self._lock:
             specialized = tuple(self._text(sizes) for sizes in {**self._tables, **self._late})
-            return CacheInfo(self._hits, self._misses, len(self._programs), self._most, specialized)
+            return CacheInfo(self.hits, self.misses, self.entries, self._most, specialized)
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def __call__(self, *arrays: Any, out: Any = None, outputs: str | None = None) -> Any:
-        program = self.program_of(arrays)
-        try:
-            if outputs is not None:
-                return program(*arrays, out=out, outputs=outputs)
-            return program(*arrays) if out is None else program(*arrays, out=out)
-        except ArgumentShapeError:
-            self.check(arrays)  # its error names the symbols
-            raise
+    def explain(self, error: BaseException, arrays: Sequence[Any]) -> BaseException:
+        """The exception of a call instead of `error`: one about shapes names the dims."""
+        # A count of the arrays in out= has no symbolic shapes to name.
+        counted = isinstance(error, ArgumentCountError) and len(arrays) != len(self._args)
+        if counted or isinstance(error, ArgumentShapeError):
+            try:
+                self.check(arrays)
+            except SignatureError as about_dims:
+                return about_dims
+        return error
 
     def run(
         self,
@@ -275,9 +276,8 @@ class SymbolicProgram:
         program = self.program_of(arrays)
         try:
             return program.run(inputs, params, out, timeout, outputs=outputs)
-        except ArgumentShapeError:
-            self.check(arrays)
-            raise
+        except SignatureError as error:
+            raise self.explain(error, arrays) from None
 
     def submit(
         self,
@@ -287,4 +287,30 @@ class SymbolicProgram:
         timeout: float | None = None,
         outputs: str | None = None,
     ) -> Any:
-        return self.program_of(arrays).submit(arrays, out, stream, timeout, outputs)
+        program = self.program_of(arrays)
+        try:
+            return program.submit(arrays, out, stream, timeout, outputs)
+        except SignatureError as error:
+            raise self.explain(error, arrays) from None
+
+
+def _shape_of(spec: TensorSpec, declared: tuple[Size, ...], value: Any) -> tuple[int, ...]:
+    """The shape of an argument; ArgumentTypeError if it is not an array."""
+    if hasattr(value, "shape") or (type(value) in (bool, int, float) and not declared):
+        return np.shape(value)
+    return as_numpy(value, title_of(spec)).shape
+
+
+def _converters(
+    args: SpecTemplate, outputs: SpecTemplate, ranges: Sequence[tuple[int, int]], count: int
+) -> Callable[[tuple[int, ...]], Callable[[int, Any, bool], Any]]:
+    """The function that makes the converter of a copied program from the sizes of all axes.
+
+    It has no reference to the SymbolicProgram, which would be a cycle.
+    """
+
+    def make_convert(extents: tuple[int, ...]) -> Callable[[int, Any, bool], Any]:
+        shapes = [extents[begin:end] for begin, end in ranges]
+        return make_converter(args.sized(shapes[:count]), outputs.sized(shapes[count:]))
+
+    return make_convert

@@ -22,7 +22,7 @@ from nova.artifact.format import Artifact, load_artifact
 from nova.artifact.manifest import Manifest, TensorSpec, WeightSpec, WeightsSpec
 from nova.core.dlpack import as_numpy
 from nova.core.dtypes import array_dtype
-from nova.errors import ArtifactError, NovaError, WeightsError
+from nova.errors import ArtifactError, NovaError, WeightsError, unreadable
 from nova.frontends.safetensors import Layout, lay_out, read_safetensors
 from nova.runtime.arrays import take_argument
 
@@ -186,10 +186,12 @@ def _read_external(manifest: Manifest, path: Path | None) -> ParamValues:
         with open_regular(path) as file:
             data = np.fromfile(file, np.uint8)
     except OSError as error:
-        raise WeightsError(
-            f"the values of the params are in a file that cannot be read: {error.strerror}",
-            where=str(path),
-            hint="put it next to the program, or pass its path: nova.load(path, weights=...)",
+        raise unreadable(
+            WeightsError,
+            error,
+            "the values of the params are in a file that cannot be read",
+            str(path),
+            "put it next to the program, or pass its path: nova.load(path, weights=...)",
         ) from error
     view = data.data
     if sha256(view).hexdigest() != manifest.weights.sha256:

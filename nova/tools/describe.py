@@ -23,6 +23,7 @@ from nova.artifact.sign import KEY_BYTES, check_trust, is_signed
 from nova.artifact.symbolic import SymbolicShapes, unpack_symbolic
 from nova.artifact.tables import Tables, TaskSpec
 from nova.artifact.task_plan import plan_device_tasks, plan_tasks
+from nova.artifact.tile_waits import tile_waits
 from nova.core.dtypes import array_dtype
 from nova.core.sizes import Dim, Size, SizeExpr
 from nova.errors import ArtifactError, TrustError
@@ -195,6 +196,8 @@ def _variant(artifact: Artifact, number: int, spec: VariantSpec) -> dict[str, An
         "tasks": [asdict(task) for task in tasks],
         "task_graph": _task_graph(tasks),
         "dependences": _dependences(tables) if on_device else [],
+        "launch": (launch := str(spec.options.get("launch", "graph")) if on_device else ""),
+        "tile_waits": [asdict(w) for w in tile_waits(tables)] if launch == "persistent" else [],
         "options": dict(sorted(spec.options.items())),
         "schedules": dict(_SCHEDULE.findall(loops)),
         "packed": dict(_PACKED.findall(loops)),

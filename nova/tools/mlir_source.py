@@ -32,7 +32,8 @@ def render_diagnostic(diagnostic: Diagnostic, filename: str, text: str) -> str:
     output = f"{diagnostic.where or filename}: {diagnostic.severity}: {diagnostic.message}\n"
     if diagnostic.file == filename:
         excerpt = show_place(text, diagnostic.line, diagnostic.col)
-        output += f"{excerpt}\n" if excerpt else ""
+        # The message of a syntax error may show the place itself.
+        output += f"{excerpt}\n" if excerpt and excerpt not in diagnostic.message else ""
     return output + "".join(render_diagnostic(note, filename, text) for note in diagnostic.notes)
 
 

@@ -1,4 +1,4 @@
-"""`nova`: look at compiled programs, run them, and look after the cache.
+"""`nova`: look at compiled programs, run them, and manage the cache.
 
 In: a command and its arguments. Out: text or JSON on stdout, exit 0; a message on stderr, exit 1.
 The commands are modules of `nova/tools/commands`; docs/commands.md shows them at work.
@@ -21,7 +21,10 @@ from nova.tools.streams import open_closed_streams
 def main(argv: list[str] | None = None) -> int:
     """Run the tool; the return value is the exit status."""
     open_closed_streams()
-    args = make_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] in (["opt"], ["translate"]):
+        make_parser().error(f"{words[0]!r} is not a command of nova: use nova-{words[0]}")
+    args = make_parser().parse_args(words)
     try:
         with warnings.catch_warnings():
             # The commands say the same as errors, or as rows of their answer.

@@ -19,6 +19,7 @@ from nova.artifact.elf.runtime_object import why_no_runtime
 from nova.artifact.sign import read_private_key
 from nova.compiler.dump import write_stage
 from nova.compiler.recorder import Recorder
+from nova.core.location import user_location
 from nova.core.targets import host_arch, parse_target
 from nova.errors import ArtifactError, NovaError, PipelineError
 from nova.frontends.source import Source, read_source
@@ -45,7 +46,8 @@ def main(argv: list[str] | None = None) -> int:
         if result.emit in _PROGRAMS and args.start_from not in KERNELS_ONLY:
             _print_note(args.target)
         _write(result if args.sign is None else result.sign(args.sign), args.output)
-    except NovaError as error:
+    except NovaError as caught:
+        error = _without_line(caught)
         shown_for = source.name if source is not None and error.where else "nova-translate"
         text = "" if source is None or source.is_bytecode else _show(source)
         sys.stderr.write(render_diagnostic(describe_error(error, shown_for), shown_for, text))
@@ -61,6 +63,16 @@ def main(argv: list[str] | None = None) -> int:
         print("nova-translate: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _without_line(error: NovaError) -> NovaError:
+    """The error without the line that called the tool: who gave a wrong option has no line."""
+    if error.where != str(user_location()):
+        return error
+    bare = type(error)(error.what, hint=error.hint)
+    for note in getattr(error, "__notes__", ()):
+        bare.add_note(note)
+    return bare
 
 
 def _make_parser() -> argparse.ArgumentParser:

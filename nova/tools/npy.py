@@ -1,8 +1,8 @@
 """Arrays for `nova run`: read from .npy files, drawn at random, written to .npy files.
 
 In: paths, and tensors of a signature as `describe_signature` gives them. Out: numpy arrays. No file
-is ever unpickled. numpy's format has no name for bf16 and stores such arrays as two raw bytes an
-element; they are read and written as those.
+is ever unpickled. numpy's format has no name for bf16 and 8-bit floats: such arrays are read and
+written as raw bytes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from nova.artifact.files import write_atomically
-from nova.core.dtypes import array_dtype, bf16
+from nova.core.dtypes import FLOATS_8, array_dtype, bf16
 from nova.errors import ArrayFileError
 
-_RAW_BF16 = np.dtype("V2")
+_UNNAMED = (bf16, *FLOATS_8)
 
 
 def read_npy(path: Path, tensor: dict[str, Any]) -> np.ndarray:
@@ -34,11 +34,9 @@ def read_npy(path: Path, tensor: dict[str, Any]) -> np.ndarray:
             where=str(path),
             hint="write it with numpy.save; arrays of Python objects are not read",
         ) from None
-    return array.view(bf16.numpy) if _is_raw_bf16(array, tensor) else array
-
-
-def _is_raw_bf16(array: np.ndarray, tensor: dict[str, Any]) -> bool:
-    return array.dtype == _RAW_BF16 and tensor["dtype"] == bf16.name
+    element = array_dtype(tensor["dtype"])
+    is_raw = element in _UNNAMED and array.dtype == np.dtype(f"V{element.itemsize}")
+    return array.view(element.numpy) if is_raw else array
 
 
 def draw_array(tensor: dict[str, Any], random: np.random.Generator) -> np.ndarray:
@@ -54,8 +52,9 @@ def draw_array(tensor: dict[str, Any], random: np.random.Generator) -> np.ndarra
 def write_npy(path: Path, array: np.ndarray) -> None:
     """Write one array; the file appears whole or not at all."""
     buffer = io.BytesIO()
-    # Explicit, as numpy writes the class of bf16 only with a warning.
-    raw = array.view(_RAW_BF16) if array.dtype == bf16.numpy else array
+    # Explicit, as numpy writes these classes only with a warning.
+    is_unnamed = any(array.dtype == element.numpy for element in _UNNAMED)
+    raw = array.view(f"V{array.itemsize}") if is_unnamed else array
     np.lib.format.write_array(buffer, raw, allow_pickle=False)
     write_atomically(path, buffer.getbuffer())
 

@@ -14,12 +14,14 @@ from itertools import groupby
 from typing import Any
 
 from nova.core import dtypes
-from nova.core.dtypes import ALL, FLOATS, INTEGERS, DType, TensorType
+from nova.core.dtypes import ALL, EVERY, FLOATS, INTEGERS, DType, TensorType
 from nova.errors import DTypeError, NovaError
 from nova.graph.build import apply
 from nova.graph.functions import FUNCTIONS
 from nova.graph.tensor import Tensor
 from nova.ops import OPS, REQUIRED, Op
+from nova.ops.attention.segments import SEGMENT_OPERANDS
+from nova.ops.kernels.rows import TAG
 
 _INTRODUCTION = """\
 # Ops
@@ -30,9 +32,16 @@ are attributes. A *primitive* has its own lowering to linalg, a *composite* is m
 when it is lowered (`decompose-composites`), *sugar* is a function that becomes other rows.
 
 **types** is what the operands may be and what comes out: `floats` are f64 f32 f16 bf16, `ints` are
-i64 i32 i8 u8, and an arrow says where the result has another type than the (promoted) operands.
+i64 i32 i8 u8 (and mostly i16, u16, u32 and u64), and an arrow says where the result has another
+type than the (promoted) operands.
 **gradient**: `yes`; `stop` for results that are piecewise constant or not floats, through which no
 gradient flows; `of its parts` for what is differentiated through the rows it is made of.
+
+**Indices** (`take`, `gather`, `embedding`, `scatter`, `index_put`, `max_unpool2d`, `one_hot`, ...):
+a negative index counts from the end of the axis, and one out of range is clamped to the nearest
+element, in loads and in stores, on CPUs and GPUs. torch raises an error there, and jax clamps loads
+and drops stores. With [`NOVA_CHECK=1`](debugging.md) an index out of range among the arguments of a
+run is an `IndexRangeError`.
 """
 
 _PROMOTION = """\
@@ -40,7 +49,10 @@ _PROMOTION = """\
 
 Operands of different types are cast to a common one first, as torch's `promote_types` has it: an
 integer or bool with a float gives that float, whatever its width, so that f64 comes from f64 alone.
-i8 with u8 gives i32 (there is no i16); f16 with bf16 gives f32.
+i8 with u8 gives i32, where torch gives i16; f16 with bf16 gives f32. A signed integer with an
+unsigned one gives a signed one that holds both; i64 and u64 have none, which is an error.
+[8-bit floats](low-precision.md) are the narrowest floats; the two of them give f32. A
+[complex](complex.md) type stays as it is, except that complex64 with f64 gives complex128.
 
 {matrix}
 
@@ -71,15 +83,16 @@ _ATTRIBUTES: dict[str, Any] = {
     "region": 1,
     "kernel": (1,),
     "size": (3,),
+    "axis_size": 3,
     "dtype": dtypes.f32,
     "min": 0,
     "format": "q8_0",
     "k": 1,
 }
 # Operands that hold integers whatever the type of the others is.
-_INDEX_OPERANDS = ("index", "indices", "seed", "target")
+_INDEX_OPERANDS = ("index", "indices", "seed", "target", *SEGMENT_OPERANDS)
 # A number for each row of the others.
-_ROW_OPERANDS = {"logsumexp", "delta"}
+_ROW_OPERANDS = {"logsumexp", "delta", *SEGMENT_OPERANDS}
 # Packed blocks are bytes: rows of one block, and rows of as many numbers.
 _PACKED = TensorType((2, 34), dtypes.u8)
 _UNPACKED_SHAPE = (2, 32)
@@ -113,7 +126,7 @@ def _family(row: Op) -> str:
 def _title(family: str) -> str:
     folder, _, name = family.rpartition(".")
     if folder:
-        return f"{folder.capitalize()}: {name}"
+        return f"{folder.capitalize().replace('_', ' ')}: {name}"
     return {"nn": "Layers", "randomness": "Random numbers"}.get(family, family.capitalize())
 
 
@@ -133,6 +146,8 @@ def _signature(row: Op) -> str:
 
 
 def _gradient(row: Op) -> str:
+    if TAG in row.tags:
+        return "`defvjp`"
     if "nograd" in row.tags or row.name == "detach":
         return "stop"
     return "yes" if row.vjp is not None else "of its parts"
@@ -144,6 +159,8 @@ def _gradient(row: Op) -> str:
 def _types(row: Op) -> str:
     if row.build is not None:
         return "those of its parts"
+    if TAG in row.tags:
+        return "by the type rule of the user"
     result_types = {d: _result(row, d) for d in ALL}
     accepted = [d for d in ALL if result_types[d] is not None]
     results = set(result_types.values())
@@ -184,7 +201,7 @@ def _result(row: Op, operand: DType) -> DType | None:
         return apply(row, [Tensor(t) for t in types], attrs).dtype
     for shape, index_shape in (((2, 2), (2, 2)), ((2, 2), (2,)), ((2,), (2,)), ((2, 2), ())):
         operands = [
-            Tensor(TensorType(index_shape, dtypes.i64))
+            Tensor(TensorType(shape[:-1] if name in _ROW_OPERANDS else index_shape, dtypes.i64))
             if name in _INDEX_OPERANDS and callable(row.cast)
             else Tensor(TensorType(shape[:-1] if name in _ROW_OPERANDS else shape, operand))
             for name in row.operands[: row.min_operands]
@@ -198,12 +215,24 @@ def _result(row: Op, operand: DType) -> DType | None:
     raise LookupError(f"gen_docs cannot apply {row.name}: {refused}")
 
 
+def _promoted(a: DType, b: DType) -> str:
+    try:
+        return dtypes.promote(a, b).name
+    except DTypeError:
+        return "error"
+
+
 def _matrix() -> str:
-    lines = ["| | " + " | ".join(d.name for d in ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
-    for a in ALL:
-        cells = [dtypes.promote(a, b).name for b in ALL]
+    shown = sorted(EVERY, key=lambda d: ("fiubc".index(d.kind), -d.bits))
+    lines = ["| | " + " | ".join(d.name for d in shown) + " |", "|---" * (len(shown) + 1) + "|"]
+    for a in shown:
+        cells = [_promoted(a, b) for b in shown]
         lines.append(f"| **{a.name}** | " + " | ".join(cells) + " |")
-    for title, number in (("a Python int", 1), ("a Python float", 1.0)):
-        cells = [dtypes.weak(number, b).name for b in ALL]
+    for title, number in (
+        ("a Python int", 1),
+        ("a Python float", 1.0),
+        ("a Python complex", 1j),
+    ):
+        cells = [dtypes.weak(number, b).name for b in shown]
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

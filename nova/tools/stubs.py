@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 from nova.graph.functions import (
     BINARY_OPERATORS,
+    BIT_OPERATORS,
     COMPARISONS,
+    CREATORS,
+    FORWARDED,
     SIZES_AS_ARGUMENTS,
     UNARY_OPERATORS,
 )
@@ -29,6 +32,7 @@ _COLUMNS = 100
 # Types of arguments whose default does not tell, by name; a new one needs a row.
 _TYPES = {
     "axes": "int | Sequence[int] | None",
+    "axis_size": "int",
     "axis": "int | Sequence[int] | None",
     "dtype": "DTypeLike | None",
     "eps": "float | None",
@@ -77,7 +81,7 @@ def render_package() -> str:
         _HEADER,
         "",
         "from collections.abc import Sequence",
-        "from typing import Any, Literal",
+        "from typing import Any, Literal, overload",
         "",
         *_imports(),
         "",
@@ -85,7 +89,7 @@ def render_package() -> str:
         "",
     ]
     for op in OPS.values():
-        lines += _define(op.name, _arguments(op), _result(op))
+        lines += _define_function(op)
     lines += ["", "__all__: list[str]"]
     return "\n".join(lines) + "\n"
 
@@ -120,6 +124,17 @@ def render_methods() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _define_function(op: Op) -> Iterator[str]:
+    parameters = _arguments(op)
+    if op.name in CREATORS:
+        yield "@overload"
+        yield from _define(op.name, parameters, _result(op))
+        yield "@overload"
+        shape, dtype = parameters
+        parameters = [_Argument(f"*{shape.name}", "int", False), dtype]
+    yield from _define(op.name, parameters, _result(op))
+
+
 def _define_method(name: str, op: Op) -> Iterator[str]:
     _, *parameters = _arguments(op)  # the first operand is the tensor
     if op.name in SIZES_AS_ARGUMENTS:
@@ -131,7 +146,7 @@ def _define_method(name: str, op: Op) -> Iterator[str]:
 
 
 def _operators() -> Iterator[str]:
-    for operator in BINARY_OPERATORS:
+    for operator in (*BINARY_OPERATORS, *(o for o in BIT_OPERATORS if o != "invert")):
         yield f"def __{operator}__(self, other: Operand, /) -> Tensor: ..."
         yield f"def __r{operator}__(self, other: Operand, /) -> Tensor: ..."
     for operator in COMPARISONS:
@@ -139,7 +154,7 @@ def _operators() -> Iterator[str]:
         equality = operator in ("eq", "ne")
         operand, result = ("object", "Any") if equality else (_OPERAND, "Tensor")
         yield f"def __{operator}__(self, other: {operand}, /) -> {result}: ..."
-    for operator in UNARY_OPERATORS:
+    for operator in (*UNARY_OPERATORS, "invert"):
         yield f"def __{operator}__(self) -> Tensor: ..."
     yield "def __getitem__(self, key: Any, /) -> Tensor: ..."
 
@@ -159,6 +174,8 @@ def _define(
 
 
 def _arguments(op: Op) -> list[_Argument]:
+    if op.name in FORWARDED:
+        return _arguments(OPS[FORWARDED[op.name][1]])
     if op.build is not None:
         parameters = list(inspect.signature(op.build).parameters.values())[1:]
         return [_sugar_argument(op, parameter) for parameter in parameters]
@@ -183,7 +200,9 @@ def _operand_type(name: str) -> str:
 
 def _sugar_argument(op: Op, parameter: inspect.Parameter) -> _Argument:
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-        return _Argument(f"*{parameter.name}", _operand_type("*"), False)
+        is_annotated = parameter.annotation not in (parameter.empty, "Any")
+        type_ = parameter.annotation if is_annotated else _operand_type("*")
+        return _Argument(f"*{parameter.name}", type_, False)
     default = REQUIRED if parameter.default is parameter.empty else parameter.default
     annotation = parameter.annotation
     if annotation not in (parameter.empty, "Any"):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -28,11 +29,12 @@ from nova.artifact.files import write_atomically
 from nova.artifact.tables import Tables, unpack_tables
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing, user_facing_class
-from nova.errors import TraceError
+from nova.errors import ArgumentTypeError, TraceError
 from nova.tracing.costs import speeds_of, task_costs
-from nova.tracing.device_run import SPAN, DeviceRun, describe_graph, read_spans
+from nova.tracing.device_run import PERSISTENT, SPAN, DeviceRun, describe_graph, read_spans
 from nova.tracing.devices.models import H200
 from nova.tracing.devices.predict import predicted_spans
+from nova.tracing.devices.tasks import TASK_KIND, read_tasks
 from nova.tracing.graph import TaskGraph, make_graph
 from nova.tracing.page import to_html
 from nova.tracing.peaks import Peaks, measured_peaks
@@ -127,6 +129,11 @@ def save_runs(path: Path, runs: Sequence[AnyRun], summary: Summary, *, as_page: 
 @user_facing
 def trace(path: str | os.PathLike[str] | None = None) -> Trace:
     """Trace the runs of a `with` block; `path` gets a page (`.html`) or JSON for Perfetto."""
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise ArgumentTypeError(
+            f"trace: the path is a str, not a {type(path).__name__}",
+            hint="nova.trace traces runs; the sum of a diagonal is nova.matrix_trace(x)",
+        ).located(str(user_location()))
     return Trace(path)
 
 
@@ -155,10 +162,12 @@ class _Builder:
         self, base: int, program: Any, start: int, end: int, lost: int, spans: bytes, values: bytes
     ) -> DeviceRun:
         tables = self._tables_of(program)
+        records = np.frombuffer(spans, SPAN)
+        is_task = records["kind"] == TASK_KIND
         decoded = read_spans(
             tables,
             program.names,
-            np.frombuffer(spans, SPAN),
+            records[~is_task],
             np.frombuffer(values, "<u4"),
             base,
             program.host_decides,
@@ -171,9 +180,15 @@ class _Builder:
             # The simulator's own time says nothing about a GPU.
             decoded, kind = predicted_spans(decoded, H200), "predicted"
             times = times[0], max(times[1], *(span.end for span in decoded), times[0])
-        graph = describe_graph(*program.graph_shape())
+        started = next((s.start for s in decoded if s.name == PERSISTENT), 0)
+        tasks = read_tasks(tables, records[is_task], started)
+        if tasks and kind == "predicted":  # the simulated clock counts instructions
+            end = max(span.end for span in tasks)
+            decoded = tuple(replace(s, end=end) if s.name == PERSISTENT else s for s in decoded)
+        times = times[0], max(times[1], *(span.end for span in tasks), times[0])
+        graph = "" if tasks else describe_graph(*program.graph_shape())
         return DeviceRun(
-            label, device.name, *times, decoded, lost, kind, model=device.model, graph=graph
+            label, device.name, *times, decoded, lost, kind, device.model, graph, tasks
         )
 
     def _tables_of(self, program: Any) -> Tables:

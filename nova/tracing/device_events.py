@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from nova.tracing.device_run import LANES, DeviceRun, Span
+from nova.tracing.devices.tasks import task_lanes
 
 _COLORS = {
     "kernel": "thread_state_running",
+    "task": "thread_state_running",
     "host kernel": "generic_work",
     "wait": "thread_state_sleeping",
 }
@@ -39,6 +41,10 @@ class DeviceLanes:
             title = run.lane_title(lane)
             tid = number * _LANE_SPACING + slot
             self._name(pid, tid, title if slot == 0 else f"{title} ({slot + 1})")
+            events += [_slice(pid, tid, run.program, span) for span in spans]
+        for number, (lane, spans) in enumerate(task_lanes(run.tasks).items()):
+            tid = (len(LANES) + 1) * _LANE_SPACING + number
+            self._name(pid, tid, lane)
             events += [_slice(pid, tid, run.program, span) for span in spans]
         return events
 

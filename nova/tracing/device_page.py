@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nova.tracing.device_run import LANES, DeviceRun, Span
+from nova.tracing.device_run import DeviceRun, Span
 from nova.tracing.device_summary import DeviceSummary, summarize_devices
 
 
@@ -23,26 +23,37 @@ def describe_graph(
     kernels: dict[tuple[str, str], int] = {}
     described: list[dict[str, Any]] = []
     numbers = []
-    for span in run.spans:
+    for span in _spans(run):
         key = (span.name, span.activity)
         if key not in kernels:
             kernels[key] = first_kernel + len(described)
             entry = {"name": span.name, "core": _core(span), "grid": 1, "location": span.location}
             described.append(entry)
         numbers.append(kernels[key])
-    count = len(run.spans)
+    spans = _spans(run)
+    count = len(spans)
     return {
         "kernel": numbers,
         "begin": [0] * count,
         "end": [1] * count,
-        "flops": [span.flops for span in run.spans],
-        "bytes": [span.moved for span in run.spans],
-        "successors": [[] for _ in run.spans],
-        "details": [list(span.details.items()) for span in run.spans],
+        "flops": [span.flops for span in spans],
+        "bytes": [span.moved for span in spans],
+        "successors": [[] for _ in spans],
+        "details": [list(span.details.items()) for span in spans],
     }, described
 
 
+def _spans(run: DeviceRun) -> tuple[Span, ...]:
+    return run.spans + run.tasks
+
+
+def _title(run: DeviceRun, span: Span) -> str:
+    return span.lane if span.activity == "task" else run.lane_title(span.lane)
+
+
 def _core(span: Span) -> str:
+    if span.activity == "task":
+        return "kernels"
     return "copy" if span.lane == "copies" else span.lane if span.kernels else span.activity
 
 
@@ -55,14 +66,15 @@ def describe_device_run(run: DeviceRun, graph: int) -> dict[str, Any]:
         "kernels and copies at once": summary.overlap,
         "neither": summary.idle,
     }
-    spans = run.spans
+    spans = _spans(run)
+    lanes = list(run.all_lanes)
     return {
         "program": run.program,
         "device": run.device,
         "kind": run.kind,
         "graph": graph,
-        "workers": len(LANES),
-        "lanes": [run.lane_title(lane) for lane in LANES],
+        "workers": len(lanes),
+        "lanes": lanes,
         "makespan": run.makespan,
         "planned_makespan": 0,
         "kernel_time": summary.kernel_time,
@@ -75,7 +87,7 @@ def describe_device_run(run: DeviceRun, graph: int) -> dict[str, Any]:
         "parts": {"Time of the device": device, "Time of the host": summary.host},
         "measured": {
             "task": list(range(len(spans))),
-            "worker": [LANES.index(span.lane) for span in spans],
+            "worker": [lanes.index(_title(run, span)) for span in spans],
             "stolen": [-1] * len(spans),
             "ready": [span.start - run.start for span in spans],
             "start": [span.start - run.start for span in spans],

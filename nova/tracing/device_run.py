@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nova.artifact.tables import BufferSpec, KernelSpec, Tables
+from nova.tracing.devices.tasks import task_lanes
 
 SPAN = np.dtype(
     [
@@ -43,6 +44,8 @@ LANES = ("host", "copies", "kernels")
 """The calling thread, device copies and device kernels."""
 
 _COPIES = {"copy in": "to device", "copy out": "to host", "copy within": "on device"}
+PERSISTENT = "persistent kernel"
+"""The name of the span of a launch that runs all kernels of a program."""
 _NO_LAUNCH = 0xFFFFFFFF
 _MOST_NAMED = 4
 
@@ -67,6 +70,8 @@ class Span:
     kernels: tuple[KernelSpec, ...] = ()
     launch: int | None = None
     decided_by: str = ""
+    wait: int = 0
+    """Nanoseconds that a task of a persistent kernel waited for others before it."""
 
     @property
     def duration(self) -> int:
@@ -100,6 +105,8 @@ class Span:
             entries["bytes"] = self.bytes
         if self.decided_by:
             entries["decided by"] = self.decided_by
+        if self.activity == "task":
+            entries["wait ns"] = self.wait
         if not self.kernels:
             return entries
         shape = self.kernels[0].device
@@ -127,6 +134,8 @@ class DeviceRun:
     kind: str = "measured"
     model: str = ""
     graph: str = ""
+    tasks: tuple[Span, ...] = ()
+    """Of a persistent kernel, in a lane for each block."""
 
     @property
     def makespan(self) -> int:
@@ -137,6 +146,12 @@ class DeviceRun:
     def lanes(self) -> dict[str, tuple[Span, ...]]:
         """The spans of each of LANES."""
         return {lane: tuple(s for s in self.spans if s.lane == lane) for lane in LANES}
+
+    @cached_property
+    def all_lanes(self) -> dict[str, tuple[Span, ...]]:
+        """Also those of tasks, by their titles."""
+        lanes = {self.lane_title(lane): spans for lane, spans in self.lanes.items()}
+        return lanes | task_lanes(self.tasks)
 
     @property
     def number(self) -> int:
@@ -194,6 +209,8 @@ def _read_span(tables: Tables, names: Names, span: Any, values: np.ndarray, base
             moved = (_name_buffer(buffer, names),)
         name = f"{_COPIES[activity]}: {_listed(moved)}"
         return Span("copies", activity, name, *times, int(span["bytes"]), moved, launch=launch)
+    if launch is None and activity == "kernel":
+        return Span("kernels", activity, PERSISTENT, *times)
     if launch is None:
         return Span("host", activity, activity, *times)
     count = 1 if activity == "kernel" else int(span["count"])

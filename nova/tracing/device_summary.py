@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nova.tracing.device_run import DeviceRun, Span, covered
+from nova.tracing.devices.tasks import TaskSummary, summarize_tasks
 from nova.tracing.peaks import DevicePeak, find_peak
 from nova.tracing.text import columns, format_ns, percent
 
@@ -71,6 +72,8 @@ class DeviceSummary:
     model: str = ""
     graphs: tuple[str, ...] = ()
     kind: str = "measured"
+    tasks: TaskSummary | None = None
+    """Of the last run of a persistent kernel."""
 
     def __str__(self) -> str:
         runs = f"{self.runs} run{'s' if self.runs != 1 else ''}"
@@ -86,6 +89,8 @@ class DeviceSummary:
         lines += _time_lines("time of the device", rows, self.time)
         if self.kernels:
             lines += ["", "time by kernel", *self._kernel_lines()]
+        if self.tasks is not None:
+            lines += ["", *self.tasks.lines()]
         if self.copies:
             lines += ["", "copies", *self._copy_lines()]
         host = [(_HOST[activity], spent) for activity, spent in self.host.items()]
@@ -169,6 +174,7 @@ def _summarize(device: str, runs: Sequence[DeviceRun]) -> DeviceSummary:
         model=runs[0].model,
         graphs=tuple(dict.fromkeys(run.graph for run in runs if run.graph)),
         kind=runs[0].kind,
+        tasks=next(filter(None, (summarize_tasks(run.tasks) for run in reversed(runs))), None),
     )
 
 

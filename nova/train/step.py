@@ -23,7 +23,7 @@ from nova.api.compiled import Compiled
 from nova.api.dynamic import DynamicAxes, read_dynamic
 from nova.api.jit import jit
 from nova.api.jit_arguments import array_type, result_tensor
-from nova.core.dtypes import DType, TensorType, bf16, dtype, f16, f32, f64
+from nova.core.dtypes import DType, TensorType, bf16, f16, f32, f64
 from nova.core.frozen_attributes import Sealed
 from nova.core.location import user_location
 from nova.core.pytree import TreeDef, flatten, unflatten
@@ -34,15 +34,14 @@ from nova.errors import (
     GradientError,
     GraphError,
     NovaError,
+    OptionTypeError,
     PrecisionWarning,
     SealedAttributeError,
     SignatureError,
 )
-from nova.graph.autodiff import gradients
 from nova.graph.build import cast
 from nova.graph.capture import Capture, capturing, generation
 from nova.graph.lifting import BoundProgram, Captured, captured_leaves
-from nova.graph.order import reached_by_gradients
 from nova.graph.state import Snapshot, find_roots
 from nova.graph.tensor import Tensor, as_array, no_grad
 from nova.nn.module import Module
@@ -50,20 +49,16 @@ from nova.nn.seeds import seeded
 from nova.nn.state import LoadReport, copy_into
 from nova.nn.traced import all_params, computing_in, named_as_state
 from nova.ops import F
-from nova.optim.clipping import global_norm
 from nova.optim.optimizer import Optimizer
-from nova.optim.scaler import LossScaler, all_finite
+from nova.optim.scaler import LossScaler
 from nova.optim.schedules import AdjustableLR
 from nova.optim.several import as_optimizer
 from nova.runtime.device_arrays import type_on_device
 from nova.train.device_params import DeviceParams
 from nova.train.run_many import RepeatedPrograms, each_part, part_types, stack_results
+from nova.train.step_state import StepState
 
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
-# The stride of seeds between runs: they stay far from each other for any number of random ops per
-# run (2**64 / golden ratio, as a signed number).
-_SEED_STEP = 0x9E3779B97F4A7C15 - 2**64
-
 Loss = Callable[..., Any]
 
 
@@ -98,7 +93,7 @@ def train_step(
     schedules on this machine (docs/tuning.md). On a device (`target="cuda"`) parameters and state
     stay there between calls; `run_mode="sim"` uses the simulator. `dynamic` makes one program for
     batches of many sizes, as in `nova.jit`: the last batch may be smaller (docs/dynamic-shapes.md).
-    `launch` says how a device runs the kernels of a step (docs/persistent-kernels.md).
+    `launch` says how a device runs the kernels of a step, as in `nova.compile`.
     """
     return TrainStep(
         model,
@@ -156,6 +151,15 @@ class TrainStep(Sealed):
         dynamic: Any,
         launch: str | None,
     ):
+        for name, value, is_right, requirement in (
+            ("model", model, isinstance(model, Module), "a Module"),
+            ("loss", loss, callable(loss), "a function"),
+        ):
+            if not is_right:
+                raise OptionTypeError(
+                    f"train_step: the {name} is of type {type(value).__name__}, not {requirement}",
+                    hint="the order is train_step(model, loss, optimizer)",
+                )
         if precision not in _PRECISIONS:
             raise AttributeValueError(
                 f"precision {precision!r}", hint="it is None, 'bf16' or 'f16'"
@@ -169,11 +173,10 @@ class TrainStep(Sealed):
         self.model = model
         self.optimizer: Any = as_optimizer(optimizer)
         self._has_aux = has_aux
-        self._grad_norm = grad_norm
         self.accumulate = accumulate
         self._loss = loss
         self._half = _PRECISIONS[precision]
-        self._scaler = LossScaler() if scaler is None and precision == "f16" else scaler
+        scaler = LossScaler() if scaler is None and precision == "f16" else scaler
         self._target = target
         self._tune = tune
         self._run_mode = run_mode
@@ -181,10 +184,7 @@ class TrainStep(Sealed):
         self._repeated = RepeatedPrograms()
         self._params = all_params(model, self.optimizer.params)
         self._roots = find_roots(loss).extended((model, self.optimizer), ())
-        self._leaves = {
-            name: Tensor(TensorType(a.shape, dtype(a.dtype)), data=a, name=name)
-            for name, a in self._fresh_state(seed).items()
-        }
+        self._state = StepState(self.optimizer, scaler, grad_norm, accumulate, seed)
         self._axes = DynamicAxes(read_dynamic(dynamic), partial(loss, model))
         self._entries: dict[Any, _Entry] = {}
         self._last: _Entry | None = None
@@ -237,11 +237,11 @@ class TrainStep(Sealed):
         """
         if unknown:
             raise unknown_keyword("a step", unknown, (), by_position=tuple(unknown))
-        program = self._program
-        if program is not None:
+        program, on_device = self._program, self._device_params
+        if program is not None and not (on_device is not None and on_device.was_read):
             try:
-                if self._device_params is not None:
-                    self._device_params.changed = True
+                if on_device is not None:
+                    on_device.changed = True
                 result = program(*batch)
             except SignatureError:
                 pass  # another signature, or an error that is reported below
@@ -411,44 +411,37 @@ class TrainStep(Sealed):
 
     @property
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays, other than the parameters, that a run changes, by name."""
+        """The arrays, other than the parameters, that a run changes, by name.
+
+        Those of a step on a device are read-only: `load_state_dict` sets them.
+        """
+        state = self._state_arrays()
+        if self._device_params is None:
+            return state
+        for name, array in state.items():
+            state[name] = array.view()
+            state[name].flags.writeable = False
+        return state
+
+    def _state_arrays(self) -> dict[str, np.ndarray]:
         self.sync()
-        return {name: leaf.data for name, leaf in self._leaves.items()}  # type: ignore[misc]
+        return {name: leaf.data for name, leaf in self._state.leaves.items()}  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """All arrays that the step changes: `model.<name>` for parameters, and `state`."""
         model = {f"model.{n}": a for n, a in self.model.state_dict().items()}
-        return {**model, **self.state}
+        return {**model, **self._state_arrays()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> LoadReport:
         """Copy values into the arrays in place; nothing is copied on an error."""
         named = [(f"model.{n}", p) for n, p in self.model._all_parameters()]
-        named += list(self._leaves.items())  # type: ignore[arg-type]
+        named += list(self._state.leaves.items())  # type: ignore[arg-type]
         self.sync()
         report = copy_into(named, state, strict)
         if self._device_params is not None:
             self._device_params.push()
             self._program = None
         return report
-
-    def _fresh_state(self, seed: int) -> dict[str, np.ndarray]:
-        drawn = np.random.SeedSequence(seed).generate_state(1, np.uint64).view(np.int64)
-        state = {"seed": drawn.reshape(()).copy()}
-        state.update((f"optimizer.{n}", a) for n, a in self.optimizer.init_state().items())
-        if self._scaler is not None:
-            state.update((f"scaler.{n}", a) for n, a in self._scaler.init_state().items())
-        if self._grad_norm:
-            state["grad_norm"] = np.array(0, np.float32)
-        if self.accumulate > 1:
-            state["accumulated"] = np.array(0, np.int64)
-            for entry in self.optimizer.entries:
-                type_ = entry.param.type
-                state[f"gradient.{entry.name}"] = np.zeros(type_.shape, type_.dtype.numpy)
-        return state
-
-    def _group(self, prefix: str) -> dict[str, Tensor]:
-        start = len(prefix) + 1
-        return {n[start:]: t for n, t in self._leaves.items() if n.startswith(prefix + ".")}
 
     # --- the program ----------------------------------------------------------------------------
 
@@ -459,8 +452,8 @@ class TrainStep(Sealed):
         roots = self._roots.without_changed(before)
         self._roots = roots.extended(capture.holders.values(), capture.read.values())
         state = self._roots.snapshot()
-        updates = {**self._updates(loss), **self._buffer_updates(capture)}
-        state_tensors = (*self._params, *self._leaves.values())
+        updates = {**self._state.updates(loss), **self._buffer_updates(capture)}
+        state_tensors = (*self._params, *self._state.leaves.values())
         others = captured_leaves([loss, *aux, *updates.values()], [*batch, *state_tensors])
         base = Captured.sorted(state_tensors)
         captured = Captured(base.stored, (*base.leaves, *others), (), ())
@@ -507,7 +500,7 @@ class TrainStep(Sealed):
     ) -> tuple[tuple[Tensor, list[Tensor]], TreeDef | None, Capture]:
         """The loss with the auxiliary results, the structure of these, and what was captured."""
         with ExitStack() as stack:
-            stack.enter_context(seeded(self._leaves["seed"]))
+            stack.enter_context(seeded(self._state.leaves["seed"]))
             if self._half is not None:
                 stack.enter_context(computing_in(self.model, self._params, self._half))
             capture = stack.enter_context(capturing(lifts_seeds=False))
@@ -532,58 +525,6 @@ class TrainStep(Sealed):
         loss = loss if self._half is None else cast(loss, f32)
         return (loss, aux), structure, capture
 
-    def _updates(self, loss: Tensor) -> dict[Tensor, Tensor]:
-        """The new value of every parameter and state array that changes."""
-        entries = self.optimizer.entries
-        reached = reached_by_gradients(loss)
-        trained = [e for e in entries if e.param.requires_grad and id(e.param) in reached]
-        if not trained:
-            raise GradientError(
-                "the loss depends on no parameter that the optimizer may change",
-                hint="are all of them frozen, or is it the optimizer of another model?",
-            )
-        scaler, scaling = self._scaler, self._group("scaler")
-        start = loss if scaler is None else scaler.scaled(loss, scaling)
-        grads = gradients(start, [e.param for e in trained])
-        if scaler is not None:
-            grads = scaler.unscaled(grads, scaling)
-        updates = {self._leaves["seed"]: self._leaves["seed"] + _SEED_STEP}
-        commit: Tensor | None = None
-        if self.accumulate > 1:
-            commit, grads = self._accumulated([e.name for e in trained], grads, updates)
-        if scaler is not None:
-            finite = all_finite(grads)
-            for name, value in scaler.update(finite, scaling).items():
-                updates[scaling[name]] = _select(commit, value, scaling[name])
-            commit = finite if commit is None else F.logical_and(commit, finite)
-        if self._grad_norm:
-            norm = cast(global_norm(grads), f32)
-            updates[self._leaves["grad_norm"]] = _select(commit, norm, self._leaves["grad_norm"])
-        by_name = dict(zip([e.name for e in trained], grads, strict=True))
-        state = self._group("optimizer")
-        params = [e.param for e in entries]
-        entry_grads = [by_name.get(e.name) for e in entries]
-        new_params, new_state = self.optimizer.apply(params, entry_grads, state)
-        changes = [*zip(params, new_params, strict=True)]
-        changes += [(state[name], value) for name, value in new_state.items()]
-        updates.update((old, _select(commit, new, old)) for old, new in changes if new is not old)
-        return updates
-
-    def _accumulated(
-        self, names: Sequence[str], grads: Sequence[Tensor], updates: dict[Tensor, Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Whether this call updates, and the gradients averaged so far; an update resets them."""
-        count = self._leaves["accumulated"]
-        last = count + 1 >= self.accumulate
-        updates[count] = F.where(last, 0, count + 1)
-        totals = []
-        for name, grad in zip(names, grads, strict=True):
-            leaf = self._leaves[f"gradient.{name}"]
-            total = leaf + grad * (1.0 / self.accumulate)
-            updates[leaf] = F.where(last, 0.0, total)
-            totals.append(total)
-        return last, totals
-
 
 def _evaluated(loss: Loss, model: Module, *batch: Any) -> Any:
     """The loss function with the model bound: what `evaluate` compiles."""
@@ -594,7 +535,3 @@ def _evaluated(loss: Loss, model: Module, *batch: Any) -> Any:
 def _type_of(array: Any) -> TensorType:
     """The type of one array of a batch, on the host or on a device."""
     return array_type(array if type_on_device(array) is not None else as_array(array))
-
-
-def _select(condition: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
-    return new if condition is None else F.where(condition, new, old)

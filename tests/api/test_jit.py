@@ -169,15 +169,41 @@ def test_arrays_of_other_libraries_and_layouts():
     assert f.cache_info().misses == 1
 
 
+def test_hints_of_values_that_are_not_arrays():
+    """`static_argnames` is proposed for what it takes: hashable values of a named parameter."""
+
+    def run(x, *rest, mode=None, **others):
+        return x
+
+    f = nova.jit(run)
+    with pytest.raises(ArgumentTypeError, match="argument 'mode' is a str") as caught:
+        f(A, mode="fast")
+    assert 'static_argnames=["mode"]' in caught.value.hint
+    static = nova.jit(run, static_argnames=["mode"])
+    np.testing.assert_array_equal(static(A, mode="fast"), A)
+    calls = {
+        "x1": lambda: f(A, "fast"),
+        "other": lambda: f(A, other="fast"),
+        "mode.key": lambda: f(A, mode={"key": "fast"}),
+        "mode": lambda: f(A, mode={1, 2}),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ArgumentTypeError, match=f"argument '{name}' is a s") as caught:
+            call()
+        assert "static" not in caught.value.hint
+
+
 def test_bad_arguments():
     f = nova.jit(lambda x, y: x + y)
     f(A, A)
     for _ in range(2):
-        with pytest.raises(ArgumentTypeError, match="argument 'x1' is a str"):
+        with pytest.raises(ArgumentTypeError, match="argument 'y' is a str") as caught:
             f(A, "text")
+        assert 'static_argnames=["y"]' in caught.value.hint
+        assert __file__ in caught.value.where
         with pytest.raises(ArgumentDTypeError, match="does not fit i64"):
             f(A, 2**70)
-        with pytest.raises(DTypeError, match=r"argument 'x0': .*m8") as caught:
+        with pytest.raises(DTypeError, match=r"argument 'x': .*m8") as caught:
             f(A.astype("m8[s]"), A)
         assert __file__ in caught.value.where
         with pytest.raises(ShapeError, match="add") as caught:

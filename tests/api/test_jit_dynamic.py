@@ -150,3 +150,14 @@ def test_halves_of_a_symbolic_axis():
         for actual, expected in zip(halves(x), parts, strict=True):
             np.testing.assert_array_equal(actual, expected)
     assert halves.cache_info().misses == 1
+
+
+def test_a_slice_of_a_static_table_up_to_a_dynamic_length():
+    @nova.jit(dynamic={"x": {0: nova.dim("n", min=1, max=256)}})
+    def rows(x, table):
+        return x * table[: x.shape[0]]
+
+    table = np.arange(256 * 3, dtype="f4").reshape(256, 3)
+    for size in (5, 6, 256):
+        np.testing.assert_array_equal(rows(np.ones((size, 3), "f4"), table), table[:size])
+    assert rows.cache_info().symbolic == 1

@@ -114,7 +114,7 @@ def test_programs_run_where_the_arrays_are() -> None:
         assert type(result) is np.ndarray
         np.testing.assert_allclose(result, expected, rtol=1e-5)
     assert f.lower(device_array, device_array).is_on_device and not f.lower(X, X).is_on_device
-    with pytest.raises(DeviceError, match="'x0' on sim, 'x1' on the host") as caught:
+    with pytest.raises(DeviceError, match="'x' on sim, 'y' on the host") as caught:
         f(device_array, X)
     assert __file__ in caught.value.where
     with pytest.raises(DeviceError, match="different places"):

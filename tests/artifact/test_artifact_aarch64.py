@@ -123,13 +123,12 @@ def test_same_file_again(graph, file):
 
 
 def test_c_program_runs_it(graph, file, tmp_path):
-    if runtime_object("aarch64") is None:
-        pytest.skip(why_no_runtime("aarch64"))
     native = os.uname().machine == "aarch64"
     gcc = shutil.which("gcc" if native else "aarch64-linux-gnu-gcc")
     emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if gcc is None or (emulator is None and not native):
         pytest.skip("a C compiler for AArch64 and qemu-aarch64 are not both installed")
+    assert runtime_object("aarch64") is not None, why_no_runtime("aarch64")
     (tmp_path / "main.c").write_text(MAIN)
     (tmp_path / "model.nova").write_bytes(file)
     program = tmp_path / "main"

@@ -328,7 +328,11 @@ def test_cross_compiled_runtime_is_kept(fresh, monkeypatch):
     find_compiler("aarch64")
     sources = fresh / "embedded" / "src"
     sources.mkdir(parents=True)
+    (sources / cross_compile.SOURCE_LIST).write_text("small.c\n")
     (sources / "small.c").write_text(SMALL)
+    # A file of an older install, that was moved since, is not compiled.
+    (sources / "older").mkdir()
+    (sources / "older" / "small.c").write_text(SMALL)
     monkeypatch.setattr(elf_runtime, "_folder", lambda: fresh / "embedded")
     first = elf_runtime.runtime_object("aarch64")
     (retained,) = (fresh / "cache").iterdir()
@@ -364,6 +368,7 @@ def test_no_runtime_is_told(fresh, monkeypatch, capsys):
         assert "the package came without a runtime" in capsys.readouterr().err
         sources = fresh / "embedded" / "src"
         sources.mkdir(parents=True)
+        (sources / cross_compile.SOURCE_LIST).write_text("small.c\n")
         (sources / "small.c").write_text("this is no C")
         monkeypatch.setattr(shutil, "which", lambda name: None)
         elf_runtime._find.cache_clear()
@@ -378,6 +383,7 @@ def test_compiler_that_fails_is_named(fresh, monkeypatch):
     compiler = find_compiler("x86_64")
     sources = fresh / "embedded" / "src"
     sources.mkdir(parents=True)
+    (sources / cross_compile.SOURCE_LIST).write_text("small.c\n")
     (sources / "small.c").write_text("this is no C")
     monkeypatch.setattr(elf_runtime, "_folder", lambda: fresh / "embedded")
     monkeypatch.setattr(cross_compile, "_COMPILERS", ((compiler,),))
@@ -389,3 +395,22 @@ def test_compiler_that_fails_is_named(fresh, monkeypatch):
     assert elf_runtime.runtime_object("x86_64") is None
     assert "gcc: undefined symbols: other" in elf_runtime.why_no_runtime("x86_64")
     assert not (fresh / "cache").exists()
+
+
+def test_the_package_lists_its_sources():
+    sources = elf_runtime._folder() / "src"
+    listed = cross_compile.listed_sources(sources)
+    names = {str(path.relative_to(sources)) for path in listed}
+    assert {"api/model.c", "api/ciface.c", "loader/file.c"} <= names
+    assert all(path.is_file() for path in listed)
+    assert len({path.name for path in listed}) == len(listed)
+
+
+def test_clang_is_used_with_its_linker(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: "/bin/clang" if name == "clang" else None)
+    assert list(cross_compile._compilers("aarch64")) == []
+    monkeypatch.setattr(
+        shutil, "which", lambda name: f"/bin/{name}" if name in ("clang", "ld.lld") else None
+    )
+    (command,) = cross_compile._compilers("aarch64")
+    assert command[0] == "/bin/clang"

@@ -97,7 +97,7 @@ def test_a_program_without_weights_asks_for_them(program: nova.Compiled, tmp_pat
     program.save(path)
     model = nova.load(path)
     assert model.params == {}
-    with pytest.raises(ArgumentCountError, match="1 arguments given, 3 wanted"):
+    with pytest.raises(ArgumentCountError, match="1 argument given, the program takes 3"):
         model(A)
     with pytest.raises(ArgumentCountError):
         model.run([A])

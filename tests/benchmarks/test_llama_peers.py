@@ -34,6 +34,7 @@ def example_tokens(example: Any, config: Any, weights: dict[str, np.ndarray]) ->
     return list(example.generate(program, [1], COUNT))
 
 
+@pytest.mark.slow
 def test_peers_write_the_same_tokens(case: Any) -> None:
     from llama_peers import jax_step, jax_weights, torch_step
 

@@ -44,11 +44,12 @@ def network() -> Plan:
 
 
 def lookup() -> Plan:
-    """Rows of a table, which are found by scalar loops, and a product, which has none."""
+    """Columns of a table, which are found by scalar loops, and a product, which has none."""
     table = nova.tensor(np.ones((50, 96), np.float32), name="table")
-    rows = nova.tensor(np.zeros((64,), np.int64), name="rows")
+    columns = nova.tensor(np.zeros((64,), np.int64), name="columns")
     weight = nova.tensor(np.ones((96, 128), np.float32), name="weight")
-    return build_plan([nova.take(table, rows, axis=0), table @ weight], [table, rows, weight])
+    found = nova.take(table, columns, axis=1)
+    return build_plan([found, table @ weight], [table, columns, weight])
 
 
 def at_loops(plan: Plan, target: str) -> ir.Module:

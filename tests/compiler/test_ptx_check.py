@@ -10,8 +10,9 @@ import pytest
 from test_ptxas import PROGRAM, SAID, write_program
 
 import nova
-from nova.compiler.gpu import ptx_check, ptxas
-from nova.compiler.gpu.ptxas import find_ptxas
+from nova.artifact.cubins import ptxas
+from nova.artifact.cubins.ptxas import find_ptxas
+from nova.compiler.gpu import ptx_check
 from nova.errors import PtxasError
 
 VERSION = 'echo "Cuda compilation tools, release 12.9, V12.9.41"; exit 0'

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import nova
+from nova.artifact.cubins import ptxas
+from nova.artifact.cubins.ptxas import KernelUse, assemble, find_ptxas, ptxas_version, read_uses
 from nova.artifact.format import read_artifact
-from nova.compiler.gpu import ptxas
-from nova.compiler.gpu.ptxas import KernelUse, assemble, find_ptxas, ptxas_version, read_uses
 from nova.errors import PtxasError, TargetError
 from nova.tools.nova_translate import main
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from nova import knobs
+from nova import _native, knobs
 from nova.errors import KnobError, KnobWarning
 from nova.knobs import KNOBS, check_environment
+from nova.runtime import output_pool, threads
 
 
 @pytest.fixture(autouse=True)
@@ -216,3 +217,50 @@ def test_knobs_show_up_in_dir_and_types() -> None:
     assert set(KNOBS) <= set(knobs.__annotations__)
     for name in KNOBS:
         assert name not in vars(knobs), "a plain attribute would hide the knob"
+
+
+@pytest.mark.parametrize("nodes", ["99999999999999999999", "257", "128+129", "+".join("1" * 65)])
+def test_nodes_beyond_the_limits_of_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch, nodes: str
+) -> None:
+    monkeypatch.setenv("NOVA_NUMA", nodes)
+    with pytest.raises(KnobError, match="up to 64 nodes with 256 CPUs"):
+        _ = knobs.numa
+
+
+def test_the_limits_of_nodes_are_those_of_the_scheduler() -> None:
+    assert knobs.MOST_NODE_CPUS == _native.MAX_THREADS
+    sizes = (193, *[1] * 63)
+    assert len(sizes) == knobs.MOST_NODES and sum(sizes) == knobs.MOST_NODE_CPUS
+    _native.configure(1, 0, False, sizes)
+    for wrong in ((194, *[1] * 63), (1,) * 65):
+        with pytest.raises(ValueError, match=r"nodes|outside"):
+            _native.configure(1, 0, False, wrong)
+    _native.configure(1, 0, False, ())
+
+
+def test_a_choice_that_is_misspelt() -> None:
+    with pytest.raises(KnobError, match="did you mean persistent"):
+        knobs.launch = "persistant"
+    with pytest.raises(KnobError, match="did you mean critical-path"):
+        knobs.policy = "critical_path"
+
+
+def test_programs_follow_the_knobs_after_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads.settle()
+    output_pool.settle()
+    calls: list[tuple[object, ...]] = []
+    monkeypatch.setattr(_native, "configure", lambda *settings: calls.append(settings))
+    monkeypatch.setattr(
+        _native, "configure_outputs", lambda limit, seconds: calls.append(("outputs", limit))
+    )
+    knobs.threads, knobs.output_pool = 3, 1 << 20
+    knobs.reset()
+    knobs.threads, knobs.output_pool = 5, 2 << 20
+    cores = len(os.sched_getaffinity(0))
+    assert [c[0] for c in calls if c[0] != "outputs"] == [3, cores, 5]
+    assert [c[1] for c in calls if c[0] == "outputs"][::2] == [1 << 20, 2 << 20]
+    monkeypatch.setenv("NOVA_THREADS", "many")
+    knobs.reset()  # keeps what it can; the next program reports the variable
+    with pytest.raises(KnobError, match="NOVA_THREADS"):
+        threads.settle()

@@ -17,6 +17,7 @@ from nova.errors import (
     ArgumentTypeError,
     CheckError,
     DonationError,
+    IndexRangeError,
     MinimizeError,
     NonFiniteError,
 )
@@ -225,3 +226,85 @@ def test_a_nan_of_a_loop_names_its_line():
     with checked("nan"), pytest.raises(nova.errors.NonFiniteError) as raised:
         nova.jit(run)(np.ones(4, "f4"))
     assert "test_checked_runs.py" in str(raised.value)
+
+
+INDEXED = {
+    "x[i]": lambda x, i: x[i],
+    "x[i, j]": lambda x, i: x[i, [0, 1, 2, 3]],
+    "x[j, :, i]": lambda x, i: x.T.reshape(2, 4, 6)[[0, 1, 1, 0], :, i],
+    "index_put of two": lambda x, i: nova.index_put(x, (i, np.arange(4)), np.zeros(4, "f4")),
+    "take": lambda x, i: nova.take(x, i.astype("i32"), axis=0),
+    "embedding": lambda x, i: nova.embedding(x, i),
+    "gather": lambda x, i: nova.gather(x, i.reshape(4, 1).expand((4, 8)), axis=0),
+    "scatter": lambda x, i: nova.scatter(x, i.reshape(4, 1).expand((4, 8)), x[:4], axis=0),
+    "index_put": lambda x, i: nova.index_put(x, (i,), x[:4]),
+    "index_add": lambda x, i: nova.index_add(x, i, x[:4], axis=0),
+    "index_copy": lambda x, i: nova.index_copy(x, 0, i, x[:4]),
+    "one_hot": lambda x, i: nova.one_hot(i, 6),
+    "cross_entropy": lambda x, i: nova.cross_entropy(x[:4, :6], i),
+    "nll_loss": lambda x, i: nova.nll_loss(x[:4, :6], i),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_indices_out_of_range_are_found(name: str) -> None:
+    x, i = nova.input(X.shape, name="x"), nova.input((4,), "i64", name="i")
+    with checked():
+        program = nova.compile(INDEXED[name](x, i), inputs=[x, i])
+    program.run([X, np.array([0, 5, 1, 2])])
+    if name in ("cross_entropy", "nll_loss"):
+        program.run([X, np.array([0, 5, -100, 2])])  # ignore_index
+    else:
+        program.run([X, np.array([0, 5, -6, 2])])
+    for wrong in (6, -7, 1 << 40):
+        with pytest.raises(IndexRangeError, match=rf"'i' is {wrong} at \[2\]") as caught:
+            program.run([X, np.array([0, 5, wrong, 2])])
+        assert __file__ in str(caught.value.where) and "clamped" in str(caught.value.hint)
+        assert caught.value.finding.kind == "index"
+
+
+SLICED = {
+    "dynamic_slice": lambda x, i, j: nova.dynamic_slice(x, (i, j), (2, 3)),
+    "dynamic_update_slice": lambda x, i, j: nova.dynamic_update_slice(
+        x, np.zeros((2, 3), "f4"), (i, j)
+    ),
+    "one tensor": lambda x, i, j: nova.dynamic_slice(x, nova.stack([i, j]), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", SLICED)
+def test_slices_that_do_not_fit_are_found(name: str) -> None:
+    x = nova.input(X.shape, name="x")
+    i, j = nova.input((), "i64", name="i"), nova.input((), "i32", name="j")
+    with checked():
+        program = nova.compile(SLICED[name](x, i, j), inputs=[x, i, j])
+    for start in ((0, 5), (4, -8), (-6, 0)):
+        program.run([X, np.array(start[0]), np.array(start[1], "i4")])
+    for start, message in (
+        ((5, 0), "'i' is 5, and a slice starts at 4"),
+        ((0, 6), "'j' is 6, and"),
+    ):
+        with pytest.raises(IndexRangeError, match=message):
+            program.run([X, np.array(start[0]), np.array(start[1], "i4")])
+
+
+def test_a_tensor_of_starts_is_checked() -> None:
+    x, starts = nova.input(X.shape, name="x"), nova.input((2,), "i64", name="starts")
+    with checked():
+        program = nova.compile(nova.dynamic_slice(x, starts, (2, 3)), inputs=[x, starts])
+    program.run([X, np.array([4, 5])])
+    with pytest.raises(IndexRangeError, match=r"'starts' is 6 at \[1\], and a slice starts at 5"):
+        program.run([X, np.array([4, 6])])
+
+
+def test_every_index_of_several_is_clamped_to_its_axis() -> None:
+    i, j = np.array([0, 9, -9, 2]), np.array([7, -20, 8, 30])
+    expected = X[np.clip(np.where(i < 0, i + 6, i), 0, 5), np.clip(np.where(j < 0, j + 8, j), 0, 7)]
+    np.testing.assert_array_equal(nova.tensor(X)[i, j].numpy(), expected)
+
+
+def test_computed_indices_may_rely_on_the_clamp() -> None:
+    x, i = nova.input(X.shape, name="x"), nova.input((4,), "i64", name="i")
+    with checked():
+        program = nova.compile(x[i + 1], inputs=[x, i])
+    np.testing.assert_array_equal(program.run([X, np.arange(2, 6)]), X[[3, 4, 5, 5]])

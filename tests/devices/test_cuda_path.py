@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -436,35 +435,6 @@ def test_code_that_the_driver_refuses(device: _native.Device) -> None:
     wrong = DeviceImage("ptx", "sm_80", image.data + b"// mistake")
     with pytest.raises(errors.PtxError, match=r"(?s)sm_80.*line 7; error: Unknown symbol"):
         model_of(replace(contents, devices=(wrong,)), device)
-
-
-def _large(contents: FileSpec, *mistakes: str) -> FileSpec:
-    """The same program with PTX that is worth several modules."""
-    (image,) = contents.devices
-    header, *kernels = image.data.decode().split("\n.visible .entry ")
-    texts = [header, *(f".visible .entry {text}\n//{60_000 * ' '}" for text in kernels)]
-    data = "\n".join([*texts, *mistakes]).encode()
-    return replace(contents, devices=(DeviceImage("ptx", "sm_80", data),))
-
-
-def test_large_code_is_several_modules(fake: FakeCuda, device: _native.Device) -> None:
-    expected = model_of(chain_contents(), device)(x)
-    fake.forget()
-    model = model_of(_large(chain_contents()), device)
-    assert fake.count("cuModuleLoadDataEx") == min(4, os.cpu_count() or 1)
-    np.testing.assert_array_equal(model(x), expected)
-    loaded = fake.count("cuModuleLoadDataEx")
-    del model
-    gc.collect()
-    assert fake.count("cuModuleUnload") == loaded
-
-
-def test_a_mistake_in_one_of_several_modules(fake: FakeCuda, device: _native.Device) -> None:
-    fake.forget()
-    with pytest.raises(errors.PtxError, match=r"(?s)sm_80.*line 7; error: Unknown symbol"):
-        model_of(_large(chain_contents(), "// mistake"), device)
-    loaded = fake.count("cuModuleLoadDataEx")
-    assert fake.count("cuModuleUnload") == loaded - 1
 
 
 def test_a_fault_is_for_good(fake: FakeCuda, device: _native.Device) -> None:

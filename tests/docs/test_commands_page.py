@@ -70,6 +70,15 @@ def test_every_command_and_option_is_on_the_page() -> None:
     check(make_parser())
 
 
+@pytest.mark.parametrize("name", ["opt", "translate"])
+def test_tools_of_their_own_are_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"| [`nova-{name}`](" in (ROOT / "docs/commands.md").read_text()
+    with pytest.raises(SystemExit) as caught:
+        main([name, "model.mlir"])
+    assert caught.value.code == 2
+    assert f"'{name}' is not a command of nova: use nova-{name}" in capsys.readouterr().err
+
+
 def test_cache_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_python("docs/cache.md")
     (listing,) = [b for b in read_blocks("docs/cache.md", "text") if b.before == "<!-- stderr -->"]

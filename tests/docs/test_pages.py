@@ -55,8 +55,23 @@ def test_complex_numbers():
     run_python("docs/complex.md")
 
 
+def test_low_precision_page(capsys: pytest.CaptureFixture[str]) -> None:
+    run_python("docs/low-precision.md")
+    assert capsys.readouterr().out.splitlines() == [
+        "[0.3125 3.25      nan]",
+        "[0.3125, 3.25, 448.0]",
+        "(16, 16) u8",
+        "32",
+    ]
+
+
 def test_transforms_page() -> None:
     run_python("docs/transforms.md")
+
+
+def test_custom_ops_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_python("docs/custom-ops.md")
 
 
 def test_jit_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,13 @@ def test_links_lead_to_pages_of_the_site(page: str) -> None:
         assert target in {*NAV, *pages.IMAGES.values()}, f"{source} links to {path}"
 
 
+def test_readme_lists_every_page_and_the_api_page_each_name_once() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [page for page in sorted(IN_DOCS) if f"(docs/{page})" not in readme] == []
+    names = re.findall(r"^::: (\S+)", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+    assert sorted(set(names)) == sorted(names)
+
+
 def test_links_are_rewritten() -> None:
     text = "[a](docs/ops.md#x) [b](benchmarks/RESULTS.md) [c](https://example.org/x.md) [d](#y)"
     assert pages.rewrite_links(text, "index.md") == (

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import nova
+from tests.support.pretrained import greedy
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import llama
@@ -79,15 +80,6 @@ def reference(sizes: dict[str, Any], dtype: Any = None) -> Any:
             if "norm" not in name and parameter.dim() == 2:
                 parameter.normal_(0, 1.5 * parameter.shape[1] ** -0.5)
     return model
-
-
-def greedy(model: Any, prompt: list[int], new: int) -> list[int]:
-    tokens = torch.tensor([prompt])
-    with torch.no_grad():
-        for _ in range(new):
-            last = model(tokens).logits[0, -1].float()
-            tokens = torch.cat([tokens, last.argmax().reshape(1, 1)], 1)
-    return tokens[0, len(prompt) :].tolist()
 
 
 def prompt_of(length: int, vocabulary: int = 128) -> list[int]:

@@ -76,6 +76,7 @@ def torch_classify(m: Any, x: Any, y: Any) -> Any:
         pytest.param("MobileNet", (8, 1), marks=pytest.mark.slow),
         ("ViT", (8, 16, 2, 1)),
         pytest.param("ResNet", ((2, 2, 2, 2), 16), marks=pytest.mark.slow),
+        pytest.param("ResNet", ((3, 4, 6, 3), 4, 10, True), marks=pytest.mark.slow),
         pytest.param("MobileNet", (16, 3), marks=pytest.mark.slow),
         pytest.param("ViT", (4, 32, 4, 3), marks=pytest.mark.slow),
     ],
@@ -110,6 +111,7 @@ def test_autoencoder() -> None:
     )
 
 
+@pytest.mark.slow
 def test_adversaries() -> None:
     """A DCGAN: the two models train in turns, each with its own compiled step."""
     torch.manual_seed(3)
@@ -148,6 +150,7 @@ def test_adversaries() -> None:
     np.testing.assert_allclose(running, want.numpy(), rtol=1e-2, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
     losses = OURS.main(4)
     assert all(each[-1] < each[0] for each in losses.values())

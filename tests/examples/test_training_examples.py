@@ -18,7 +18,7 @@ def test_digits_are_read_right(monkeypatch, tmp_path, capsys):
     module = load("digits.py", monkeypatch)
     assert module["main"]() > 0.97
     assert (tmp_path / "digits.safetensors").exists() and (tmp_path / "digits.nova").exists()
-    assert "read right" in capsys.readouterr().out
+    assert "test images" in capsys.readouterr().out
 
 
 def test_char_gpt_learns_and_writes(monkeypatch, capsys):

@@ -164,3 +164,15 @@ def test_refusals(error: type, call: Any, text: str) -> None:
     with pytest.raises(error, match=text) as caught:
         call()
     assert "test_fft.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("frequencies", [nova.fft.fftfreq, nova.fft.rfftfreq])
+def test_frequencies_are_checked(frequencies: Any) -> None:
+    for n in (0, -3, 2.5, "a", True):
+        with pytest.raises(errors.AttributeValueError, match="n must be a positive int"):
+            frequencies(n)
+    for d in (0, "x", None):
+        with pytest.raises(errors.AttributeValueError, match="d must be a number other than 0"):
+            frequencies(4, d=d)
+    expected = getattr(np.fft, frequencies.__name__)(5, 0.5)
+    np.testing.assert_allclose(frequencies(np.int64(5), d=np.float32(0.5)).numpy(), expected)

@@ -16,6 +16,8 @@ from nova.errors import UnsupportedOpError
 RNG = np.random.default_rng(9)
 A = RNG.normal(size=(2, 5, 5)).astype("f4")
 SPD = (A @ A.transpose(0, 2, 1) + np.eye(5, dtype="f4")).astype("f4")
+COMPLEX = (A + 1j * RNG.normal(size=A.shape)).astype("c8")
+COMPLEX_SPD = (COMPLEX @ COMPLEX.conj().transpose(0, 2, 1) + np.eye(5)).astype("c8")
 WIDE, TALL = A[:, :3], A[:, :, :3]
 SIDE = RNG.normal(size=(2, 5, 2)).astype("f4")
 
@@ -37,12 +39,26 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "svd": (lambda a: tuple(jnp.linalg.svd(a, full_matrices=False)), (TALL,)),
     "singular values": (lambda a: jnp.linalg.svd(a, compute_uv=False), (TALL,)),
     "singular values of wide matrices": (lambda a: jnp.linalg.svd(a, compute_uv=False), (WIDE,)),
+    "complex cholesky": (jnp.linalg.cholesky, (COMPLEX_SPD,)),
+    "complex triangular_solve": (
+        lambda a, b: jax.lax.linalg.triangular_solve(
+            a, b, left_side=True, lower=True, transpose_a=True, conjugate_a=True
+        ),
+        (COMPLEX_SPD, SIDE.astype("c8")),
+    ),
+    "complex lu": (jax.lax.linalg.lu, (COMPLEX,)),
+    "complex qr": (jnp.linalg.qr, (COMPLEX[:, :, :3],)),
+    "complex eigh": (lambda a: tuple(jnp.linalg.eigh(a)), (COMPLEX_SPD,)),
+    "complex svd": (
+        lambda a: tuple(jnp.linalg.svd(a, full_matrices=False)),
+        (COMPLEX[:, :3],),
+    ),
     "gradient": (jax.grad(lambda a: jnp.linalg.slogdet(a)[1].sum()), (SPD,)),
 }
 
 
-SIGNS_ARE_FREE = ("eigh", "svd", "qr", "qr of wide matrices")
-"""Each vector may be multiplied by -1."""
+SIGNS_ARE_FREE = ("eigh", "svd", "qr", "qr of wide matrices", "complex eigh", "complex svd")
+"""Each vector may be multiplied by -1, or by a phase."""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

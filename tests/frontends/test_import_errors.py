@@ -132,21 +132,32 @@ MISTAKES = [
         UNKNOWN,
         main(
             "  %0 = stablehlo.uniform_quantize %x : (tensor<4xf32>) -> "
-            "tensor<4x!quant.uniform<i8:f32, 0.5>>\n"
-            "  %1 = stablehlo.uniform_dequantize %0 : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> "
+            "tensor<4x!quant.uniform<i4:f32, 0.5>>\n"
+            "  %1 = stablehlo.uniform_dequantize %0 : (tensor<4x!quant.uniform<i4:f32, 0.5>>) -> "
             "tensor<4xf32>\n  return %1 : tensor<4xf32>"
         ),
-        "quantized numbers",
+        "the type i4",
+        ":2:8",
+    ),
+    (
+        OP,
+        main(
+            "  %0 = stablehlo.uniform_quantize %x : (tensor<4xf32>) -> "
+            "tensor<4x!quant.uniform<u8:f32, 0.5:128>>\n"
+            "  %1 = stablehlo.uniform_dequantize %0 : (tensor<4x!quant.uniform<u8:f32, 0.5:128>>) "
+            "-> tensor<4xf32>\n  return %1 : tensor<4xf32>"
+        ),
+        "a quantized type of unsigned integers",
         ":2:8",
     ),
     (
         UNKNOWN,
         main(
-            "  %0 = stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xf8E4M3FN>\n"
-            "  %1 = stablehlo.convert %0 : (tensor<4xf8E4M3FN>) -> tensor<4xf32>\n"
+            "  %0 = stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xf8E4M3FNUZ>\n"
+            "  %1 = stablehlo.convert %0 : (tensor<4xf8E4M3FNUZ>) -> tensor<4xf32>\n"
             "  return %1 : tensor<4xf32>"
         ),
-        "f8E4M3FN",
+        "f8E4M3FNUZ",
         ":2:8",
     ),
     (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
@@ -117,3 +120,27 @@ def test_start_of_a_loop_is_not_changed() -> None:
     before = arguments[0].copy()
     run(nova.translate(exported(function, arguments).mlir_module()), arguments)
     np.testing.assert_array_equal(arguments[0], before)
+
+
+def test_constants_and_zeros_have_no_kernels() -> None:
+    """Broadcast constants that layers share, and the zeros of matmuls with a batch of one."""
+
+    def norm(x: Any, scale: Any) -> Any:
+        variance = jnp.square(x).mean(-1, keepdims=True)
+        return x * jax.lax.rsqrt(variance + 1e-5) * scale
+
+    def layers(x: Any, weight: Any, bias: Any, scale: Any) -> Any:
+        for _ in range(2):
+            heads = (norm(x, scale) @ weight + bias).reshape(1, 64, 4, 32).transpose(0, 2, 1, 3)
+            scores = jnp.einsum("bhqd,bhkd->bhqk", heads, heads)
+            mixed = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores), heads)
+            x = x + mixed.transpose(0, 2, 1, 3).reshape(x.shape)
+        return x
+
+    rng = np.random.default_rng(0)
+    shapes = ((1, 64, 128), (128, 128), (128,), (128,))
+    arguments = [(0.1 * rng.standard_normal(shape)).astype("f4") for shape in shapes]
+    translation = nova.translate(exported(layers, arguments).mlir_module())
+    assert "call @kernel_" in translation.stages["kernels"]
+    assert not re.search(r"call @kernel_\d+\(\)", translation.stages["kernels"])
+    assert_equal(run(translation, arguments), jax.jit(layers)(*arguments))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_features import FEATURES, ON_DEVICE
@@ -80,3 +81,34 @@ def test_arrays_and_files_have_the_type(element: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(result.numpy()), expected)
     again = nova.translate(program.stages["linalg"], start_from="linalg").load()
     np.testing.assert_array_equal(again(x, 5), expected)
+
+
+@pytest.mark.parametrize(("window", "stride"), [(2, 2), (3, 2), (3, 1)])
+def test_the_gradient_of_max_pooling_goes_to_the_first_of_equal_elements(
+    window: int, stride: int
+) -> None:
+    def pooled(x: jax.Array) -> jax.Array:
+        windows, strides = (1, window, window, 1), (1, stride, stride, 1)
+        return jax.lax.reduce_window(x, -np.inf, jax.lax.max, windows, strides, "VALID").sum()
+
+    gradient = jax.grad(pooled)
+    ties = np.random.default_rng(0).integers(0, 2, (2, 6, 6, 1)).astype("f4")
+    for x in (np.ones_like(ties), ties):
+        assert_equal((nova.from_jax(gradient, x)(x),), (jax.jit(gradient)(x),))
+
+
+def test_the_angle_of_constant_zeros() -> None:
+    """By the signs of the zeros, as in C99; as ops of jax and of Nova."""
+    signs = [(y, x) for y in (0.0, -0.0) for x in (0.0, -0.0)]
+
+    def angles(a: jax.Array) -> tuple[jax.Array, ...]:
+        return *(jnp.arctan2(jnp.full(3, y), jnp.full(3, x)) for y, x in signs), a
+
+    a = np.ones(3, "f4")
+    x = nova.input((3,), name="x")
+    of_nova = [nova.atan2(nova.full((3,), y), nova.full((3,), n)) for y, n in signs]
+    for results in (nova.from_jax(angles, a)(a), nova.compile([*of_nova, x], inputs=[x])(a)):
+        for result, (y, n) in zip(results, signs, strict=False):
+            expected = np.full(3, np.arctan2(np.float32(y), np.float32(n)))
+            np.testing.assert_array_equal(result, expected)
+            np.testing.assert_array_equal(np.signbit(result), np.signbit(expected))

@@ -234,3 +234,17 @@ def test_the_nova_dialect_comes_back() -> None:
     assert again.data == nova.translate(program).data
     assert again.stages == translation.stages
     assert {kernel.location.split(":")[0] for kernel in again.load().kernels} == {__file__}
+
+
+def test_a_pad_that_shifts_an_axis() -> None:
+    text = """func.func @main(%x: tensor<5x9xf32>) -> tensor<5x10xf32> {
+      %z = arith.constant 7.0 : f32
+      %y = tensor.pad %x low[1, 1] high[-1, 0] {
+      ^bb0(%i: index, %j: index):
+        tensor.yield %z : f32
+      } : tensor<5x9xf32> to tensor<5x10xf32>
+      return %y : tensor<5x10xf32>
+    }"""
+    x = np.arange(1, 46, dtype="f4").reshape(5, 9)
+    expected = np.pad(x[:4], ((1, 0), (1, 0)), constant_values=7)
+    np.testing.assert_array_equal(nova.translate(text).load()(x), expected)

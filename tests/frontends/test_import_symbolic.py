@@ -74,6 +74,15 @@ def halves(x):
     return x.reshape(2, -1), x[-2:], x[::2], jnp.flip(x)
 
 
+def odd_rows(x):
+    """Sizes 2*n + 1, and the n of them."""
+    return x * 2, x.reshape(-1), x.sum(0), x[1::2] + x[:-1:2]
+
+
+def joined(x, y, w):
+    return jnp.concatenate([x, y, x]), jnp.concatenate([y, x, y, x, y]) @ w
+
+
 loss_gradient = jax.grad(lambda w, x, y: jnp.mean((jnp.tanh(x @ w) - y) ** 2))
 
 PROGRAMS = {
@@ -85,6 +94,9 @@ PROGRAMS = {
     "windows": (windows, ("b, 3, h, w", "5, 3, 3, 3")),
     "positions": (positions, ("n, 5",)),
     "halves": (halves, ("2*n, 3",)),
+    "odd": (odd_rows, ("2*n + 1, 3",)),
+    "shifted": (lambda x: (x + 1, x[2:].reshape(3, -1)), ("3*n + 2",)),
+    "joined": (joined, ("a, 4", "b, 4", "4, c")),
     "gradient": (loss_gradient, ("k, m", "n, k", "n, m")),
     "longer": (lambda x, y: x[: y.shape[0]] + y, ("n", "m")),
 }
@@ -195,6 +207,14 @@ def test_a_call_of_an_odd_size_says_what_the_program_takes() -> None:
         model(np.ones((5, 3), "f4"))
 
 
+def test_a_call_of_an_even_size_says_what_the_program_takes() -> None:
+    model = nova.translate(symbolic(odd_rows, ["2*n + 1, 3"])).load()
+    assert "n*2 + 1" in str(model.signature)
+    for size in (0, 1, 6):
+        with pytest.raises(errors.SignatureError, match=rf"is {size}"):
+            model(np.ones((size, 3), "f4"))
+
+
 def test_from_jax_takes_symbolic_shapes(tmp_path: Path) -> None:
     def layer(params, x):
         return {"y": jnp.tanh(x @ params["w"])}
@@ -273,9 +293,28 @@ def test_ops_make_sizes_equal(size: int) -> None:
 """,
             r"arg0_0 \+ arg1_0 and 6 must be equal, and no dim is a solution",
         ),
+        (
+            """func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %0 = tosa.add %x, %y : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+""",
+            "tosa.add has no rule for symbolic sizes",
+        ),
     ],
 )
 def test_programs_that_need_numbers(text: str, message: str) -> None:
     with pytest.raises(errors.SymbolicImportError, match=message) as caught:
         nova.translate(text)
     assert caught.value.where and "args=" in str(caught.value)
+
+
+def test_sizes_of_the_shape_dialect_are_refused() -> None:
+    text = """func.func @main(%x: tensor<?xf32>) -> tensor<1xindex> {
+  %0 = shape.shape_of %x : tensor<?xf32> -> tensor<1xindex>
+  return %0 : tensor<1xindex>
+}
+"""
+    with pytest.raises(errors.UnsupportedOpError, match="shape_of is of a dialect") as caught:
+        nova.translate(text)
+    assert caught.value.where == "<text>:2:8"

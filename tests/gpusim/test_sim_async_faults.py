@@ -394,6 +394,26 @@ def test_another_number_of_dimensions():
     assert reports(fault, "tensor-map") and "another number of dimensions" in message
 
 
+@pytest.mark.parametrize("start", ["-16, 0", "0, -2"])
+def test_a_store_at_a_negative_coordinate(start: str):
+    array = np.zeros((64, 64), np.uint16)
+    store = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+    maps = [(0, rows_map(array, "bf16", (64, 64), 128))]
+    fault, message = fault_of(
+        f"{READY}\n@%p0 {store} [%d30, {{{start}}}], [%r5]; // here", [array], maps
+    )
+    assert reports(fault, "tensor-map") and "coordinate of a store is negative" in message
+
+
+@pytest.mark.parametrize("coordinate", [4, -4, 63])
+def test_the_innermost_coordinate_is_aligned(coordinate: int):
+    array = np.zeros((64, 64), np.uint16)
+    copy = f"{LOAD_2D} [%r5], [%d30, {{{coordinate}, 0}}], [%r5+32768]"
+    maps = [(0, rows_map(array, "bf16", (64, 64), 128))]
+    fault, message = fault_of(f"{READY}\n@%p0 {copy}; // here", [array], maps)
+    assert reports(fault, "tensor-map") and "illegal instruction" in message
+
+
 def test_the_tensor_is_larger_than_its_memory():
     array = np.zeros((64, 64), np.uint16)
     keywords = rows_map(array, "bf16", (64, 64), 128) | {"dims": (64, 65)}

@@ -187,6 +187,21 @@ def test_a_branch_on_a_traced_value_shows_the_cond_to_write() -> None:
         (lambda x: nova.while_loop(lambda c: c, lambda c: c, x), ControlFlowError, "bool"),
         (lambda x: nova.scan(lambda c, _: (c, None), x), ControlFlowError, "length"),
         (lambda x: nova.scan(lambda c, _: c, x, length=2), ControlFlowError, "carry, y"),
+        (
+            lambda x: nova.scan(lambda c, _: (c, None), x, (np.ones(5), np.ones(4))),
+            ControlFlowError,
+            r"scan: xs\.0 has 5 slices, and xs\.1 has 4\n",
+        ),
+        (
+            lambda x: nova.scan(lambda c, _: (c, None), x, {"a": np.ones(5), "b": np.ones(())}),
+            ControlFlowError,
+            r"scan: xs\.b is a 0-d tensor",
+        ),
+        (
+            lambda x: nova.scan(lambda c, _: (c, None), x, np.ones(5), length=4),
+            ControlFlowError,
+            "scan: xs has 5 slices, and length is 4",
+        ),
         (lambda x: nova.switch(x[0], [lambda: x]), ControlFlowError, "index"),
         (lambda x: nova.fori_loop(0, 3, 5, x), ControlFlowError, "not a function"),
     ],

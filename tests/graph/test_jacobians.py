@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from nightly import all_pairs, each_value
 
 import nova
 from nova.errors import ArgumentCountError, GradientError, ShapeError
@@ -61,9 +62,10 @@ def test_products_of_one_tensor_given_twice() -> None:
     close(second, 2 * X**3)
 
 
-@pytest.mark.parametrize("name", ["jacrev", "jacfwd"])
-@pytest.mark.parametrize("argnums", [0, 1, (0, 1)])
-@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize(
+    ("name", "argnums", "jitted"),
+    all_pairs(["jacrev", "jacfwd"], [0, 1, (0, 1)], [False, True]),
+)
 def test_jacobians_as_jax(name: str, argnums: Any, jitted: bool) -> None:
     function = nova.jit(OURS) if jitted else OURS
     actual = getattr(nova, name)(function, argnums)(X, W)
@@ -125,15 +127,17 @@ def test_mistakes(use: Any, error: type[Exception], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "function",
-    [
-        lambda x, y: x[:0] * 2,
-        lambda x, y: y * 2,
-        lambda x, y: (x * 3, x[:0], y),
-        lambda x, y: (x.sum() + y.sum()) * x,
-    ],
+    ("function", "argnums"),
+    each_value(
+        [
+            lambda x, y: x[:0] * 2,
+            lambda x, y: y * 2,
+            lambda x, y: (x * 3, x[:0], y),
+            lambda x, y: (x.sum() + y.sum()) * x,
+        ],
+        [0, 1, (0, 1)],
+    ),
 )
-@pytest.mark.parametrize("argnums", [0, 1, (0, 1)])
 def test_results_and_arguments_without_elements(function: Any, argnums: Any):
     args = X, np.zeros((0, 2))
     for name in ("jacrev", "jacfwd"):

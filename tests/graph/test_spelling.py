@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nova
-from nova.errors import ArgumentTypeError, UnknownKeywordError
+from nova.errors import ArgumentTypeError, AxisError, UnknownKeywordError
 from nova.graph import numpy_protocol
 from nova.ops import OPS
 from nova.ops.functional import aliases
@@ -126,3 +126,16 @@ def test_numpy_options_that_tensors_lack() -> None:
         np.add.reduce(x)
     with pytest.raises(ArgumentTypeError, match=r"numpy.nextafter does not take tensors"):
         np.nextafter(x, X)
+
+
+def test_axes_of_transpose_as_arguments() -> None:
+    x = np.arange(120, dtype="f4").reshape(2, 3, 4, 5)
+    for axes in ((0, 2, 1, 3), (3, 0, 1, 2), (-1, 0, -2, 1)):
+        np.testing.assert_array_equal(value(nova.tensor(x).transpose(*axes)), x.transpose(*axes))
+        np.testing.assert_array_equal(value(nova.tensor(x).transpose(axes)), x.transpose(axes))
+    # Two axes are exchanged, as in torch.
+    exchanged = torch.from_numpy(x).transpose(1, 2).numpy()
+    np.testing.assert_array_equal(value(nova.tensor(x).transpose(1, 2)), exchanged)
+    for axes in ((0, 2, 1), (0, 0, 1, 2), (0, 1, 2, 4)):
+        with pytest.raises(AxisError):
+            nova.tensor(x).transpose(*axes)

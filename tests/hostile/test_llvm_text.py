@@ -75,7 +75,7 @@ NIGHTLY = [pytest.param(t, 1_000_000, 1000, 1000, marks=pytest.mark.slow) for t 
 
 @pytest.mark.parametrize(
     ("target", "first", "count", "crashes"),
-    [("x86_64-v3", 0, 150, 2), ("cuda:sm_80", 0, 150, 2), *NIGHTLY],
+    [("x86_64-v3", 0, 80, 2), ("cuda:sm_80", 0, 80, 2), *NIGHTLY],
 )
 def test_damaged_texts(
     target: str, first: int, count: int, crashes: int, program: nova.Compiled, tmp_path: Path
@@ -139,7 +139,7 @@ def test_debug_information_is_kept() -> None:
 def test_a_text_that_takes_too_long(program: nova.Compiled) -> None:
     text = llvm_of(program, "x86_64")
     with (
-        nova.knobs.override(text_seconds=0.01),
-        pytest.raises(SandboxError, match=r"took more than 0.01 seconds"),
+        nova.knobs.override(text_seconds=0),
+        pytest.raises(SandboxError, match=r"took more than 0 seconds"),
     ):
         nova.translate(text, targets="x86_64", start_from="ll", emit="obj")

@@ -25,7 +25,7 @@ def check(outcomes: Counter[str], count: int) -> None:
     assert outcomes["crashed"] + outcomes["stopped"] < count / 20
 
 
-@pytest.mark.parametrize("batch", range(2))
+@pytest.mark.parametrize("batch", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_texts(batch: int, texts: Path) -> None:
     check(run_texts(texts, batch * SIZE, SIZE), SIZE)
 

@@ -69,11 +69,12 @@ def test_no_file_builds_the_name_of_an_attribute() -> None:
     assert built == []
 
 
-@pytest.mark.parametrize("name", [n for n in ATTRIBUTES if n.startswith("nova.")])
-def test_every_attribute_is_set_and_read(name: str) -> None:
-    users = find_users()[name]
-    assert users.setters, f"nothing sets {name}"
-    assert users.readers, f"nothing reads {name}"
+def test_every_attribute_is_set_and_read() -> None:
+    users = find_users()
+    names = [name for name in ATTRIBUTES if name.startswith("nova.")]
+    assert len(names) > 40
+    assert [name for name in names if not users[name].setters] == [], "nothing sets them"
+    assert [name for name in names if not users[name].readers] == [], "nothing reads them"
 
 
 def test_the_table_has_every_use_of_a_compile(monkeypatch: pytest.MonkeyPatch) -> None:

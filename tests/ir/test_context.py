@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from nova.compiler.stages import start_from_text
 from nova.errors import MLIRSyntaxError
-from nova.ir.context import LINE_WINDOW, MAX_NESTING, make_context, parse_module, show_place
+from nova.ir import context
+from nova.ir.context import (
+    LINE_WINDOW,
+    MAX_NESTING,
+    make_context,
+    parse_module,
+    print_op,
+    show_place,
+)
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 
 
@@ -92,3 +102,41 @@ def test_where_of_diagnostics() -> None:
     assert Diagnostic("error", "m", "f", 3, 0).where == "f:3", "a Python line has no column"
     assert Diagnostic("error", "m", "f").where is None
     assert str(Diagnostic("note", "m")) == "<unknown>: note: m"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_fast_bound_of_nesting_is_a_bound(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(200):
+        text = "".join(rng.choices('()[]{}<>-=>/"\\\n ax', k=rng.randrange(40)))
+        depth = most = 0
+        for match in context._BRACKETS.finditer(text):
+            depth = depth + 1 if match[1] else max(0, depth - 1) if match[2] else depth
+            most = max(most, depth)
+        assert most <= context._most_nesting(text)
+
+
+def test_the_nesting_that_is_allowed() -> None:
+    context.check_nesting("(" * MAX_NESTING + ")" * MAX_NESTING, "f.mlir")
+    with pytest.raises(MLIRSyntaxError):
+        context.check_nesting("(" * (MAX_NESTING + 1) + ")" * MAX_NESTING, "f.mlir")
+
+
+@pytest.mark.parametrize("has_proc", [True, False])
+def test_printed_text_is_that_of_mlir(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+    #map = affine_map<(d0) -> (d0)>
+    func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> attributes {name = "\u00e9", map = #map} {
+      %y = arith.addf %x, %x : tensor<4xf32> loc("place")
+      return %y : tensor<4xf32>
+    }
+    """
+    op = parse_module(text, "f.mlir", make_context()).operation
+    if not has_proc:
+        monkeypatch.setattr(context.os.path, "exists", lambda path: False)
+    assert print_op(op) == op.get_asm()
+    assert "#map" not in print_op(op, use_local_scope=True)
+    assert print_op(op, use_local_scope=True) == op.get_asm(use_local_scope=True)
+    assert print_op(op, enable_debug_info=True) == op.get_asm(enable_debug_info=True)
+    inner = op.regions[0].blocks[0].operations[0].operation
+    assert print_op(inner) == inner.get_asm()

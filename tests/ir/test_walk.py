@@ -10,7 +10,7 @@ import pytest
 import nova
 from nova.compiler.stages import start_from_text
 from nova.ir.bindings import ir
-from nova.ir.walk import every_op, find_ops
+from nova.ir.walk import every_op, find_ops, find_tensor_ops
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +41,12 @@ def test_ops_by_name(module: ir.Module) -> None:
     loops = find_ops(module, "scf.for")
     assert len(loops) > 3 and {op.name for op in loops} == {"scf.for"}
     assert find_ops(module, "no.such") == []
+
+
+def test_ops_outside_of_the_bodies_of_linalg_ops() -> None:
+    x = nova.tensor(np.ones((8, 16), "f4"), name="x")
+    text = nova.compile(nova.softmax(x @ np.ones((16, 8), "f4")), inputs=[x]).stages["linalg"]
+    module = start_from_text(text, "linalg.mlir")
+    generics = find_tensor_ops(module, "linalg.generic")
+    assert generics == find_ops(module, "linalg.generic") and len(generics) > 2
+    assert find_ops(module, "arith.addf") and not find_tensor_ops(module, "arith.addf")

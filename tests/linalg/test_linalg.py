@@ -43,11 +43,11 @@ class Case:
 
 
 def squares(*values: Any) -> tuple[Any, ...]:
-    return tuple(v * v if v.ndim > 1 else v for v in values)
+    return tuple(abs(v) ** 2 if v.ndim > 1 else v for v in values)
 
 
 def vector_squares(u: Any, s: Any, v: Any) -> tuple[Any, ...]:
-    return u * u, s, v * v
+    return abs(u) ** 2, s, abs(v) ** 2
 
 
 def symmetric(a: Any) -> Any:
@@ -90,6 +90,8 @@ SOLVERS = [
     Case("det", linalg.det, torch.linalg.det, (draw(3, 5, 5),)),
     Case("slogdet", linalg.slogdet, torch.linalg.slogdet, (draw(3, 4, 4),)),
     Case("lu", linalg.lu, torch.linalg.lu, (draw(2, 4, 4),)),
+    Case("lu_tall", linalg.lu, torch.linalg.lu, (draw(2, 5, 3),)),
+    Case("lu_wide", linalg.lu, torch.linalg.lu, (draw(3, 5),)),
 ]
 FACTORS = [
     Case("qr_tall", linalg.qr, torch.linalg.qr, (draw(2, 5, 3),)),
@@ -395,3 +397,23 @@ def test_a_unit_diagonal_is_not_read(upper: bool) -> None:
     for gradient, leaf in zip(gradients, (x, y), strict=True):
         assert leaf.grad is not None
         np.testing.assert_allclose(gradient.numpy(), leaf.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.zeros((3, 2)),
+        np.array([[1.0, 2], [2, 4], [3, 6], [1, 2]]),
+        np.array([[0, 0, 1.0], [0, 0, 2], [0, 3, 4], [0, 1, 1]]) * (1 + 2j),
+    ],
+)
+def test_lu_of_dependent_columns(rows: np.ndarray) -> None:
+    """A zero pivot has multipliers 0, also in the rows below the square."""
+    for part, truth in zip(linalg.lu(rows), torch.linalg.lu(torch.tensor(rows)), strict=True):
+        np.testing.assert_allclose(part.numpy(), truth.numpy(), atol=1e-12)
+
+
+def test_solve_takes_lists() -> None:
+    assert linalg.solve([[2.0, 0.0], [0.0, 4.0]], [1.0, 2.0]).numpy().tolist() == [0.5, 0.5]
+    with pytest.raises(ShapeError, match="not a batch of matrices"):
+        linalg.solve(np.eye(2), 1.0)

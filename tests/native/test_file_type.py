@@ -404,9 +404,9 @@ def test_large_tables_take_linear_time() -> None:
     weights = {"kind": "none", "sha256": "", "tensors": []}
     description = manifest(args=[row] * count, outputs=[], weights=weights)
     data = build(description, block, imports=("memcpy",) * 1000).seal()
-    started = time.perf_counter()
+    started = time.process_time()
     _native.File.from_bytes(data)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_long_names_of_many_symbols() -> None:
@@ -418,9 +418,9 @@ def test_long_names_of_many_symbols() -> None:
     layout.data[names + 1 : names + layout.sizes[".dynstr"] - 1] = b"k" * (
         layout.sizes[".dynstr"] - 2
     )
-    started = time.perf_counter()
+    started = time.process_time()
     assert check_of(layout.seal()) in ("symbol-name", "dynamic-needed")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_threads_may_share_a_file(tiny: bytes) -> None:

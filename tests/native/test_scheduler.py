@@ -51,6 +51,21 @@ def test_c_program(test: str, sanitizers: str):
 
 
 @pytest.mark.parametrize("sanitizers", ["thread", MEMORY])
+def test_numa_nodes(sanitizers: str, tmp_path: Path):
+    files = {
+        "online": "0-1,4\n",
+        "node0/cpulist": "1,100000\n",
+        "node1/cpulist": "\n",
+        "node4/cpulist": "0\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    run(build_sanitized("test_numa", sanitizers), str(tmp_path))
+
+
+@pytest.mark.parametrize("sanitizers", ["thread", MEMORY])
 def test_random_graphs(sanitizers: str):
     run(build_sanitized("test_random", sanitizers, "random_graph"), "48", "0", "3000")
 
@@ -84,9 +99,17 @@ def test_model_finds_nothing(model: str):
         ("model_eventcount", "outside", "failed: ends == 1"),
         ("model_persistent", "no-wait", "== written"),
         ("model_persistent", "early", "== written"),
-        ("model_persistent", "no-meeting", "== written"),
+        ("model_persistent", "no-previous", "== written"),
         ("model_persistent", "backward", "failed: no end"),
         ("model_persistent", "no-reset", "failed: "),
+        ("model_persistent", "other-tile", "failed: value == written"),
+        ("model_persistent", "too-few", "== written"),
+        ("model_persistent", "next-early", "failed: "),
+        ("model_persistent", "list-order", "failed: no end"),
+        ("model_persistent", "overwrite", "failed: "),
+        ("model_persistent", "no-join", "failed: "),
+        ("model_persistent", "no-visits", "failed: "),
+        ("model_persistent", "no-claim", "failed: "),
         ("model_run", "planted", "failed: deadlock"),
     ],
 )
@@ -97,7 +120,11 @@ def test_model_finds_the_planted_bug(model: str, bug: str, found: str):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "arguments"),
-    [("model_eventcount", "more"), *(("model_run", f"1 100000 {program}") for program in range(7))],
+    [
+        ("model_eventcount", "more"),
+        *(("model_run", f"1 100000 {program}") for program in range(8)),
+        ("model_run", "1 200000 8"),
+    ],
 )
 def test_model_with_more_switches(model: str, arguments: str):
     output = run(build_model(model), *arguments.split(), timeout=3600)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -77,6 +78,79 @@ def test_only_a_chunk_of_the_scores_is_stored(target: str) -> None:
     assert program.workspace_size < 2.2 * (128 << 20) < rows * classes * 4
 
 
+def test_large_gradients_are_accumulated_in_the_output() -> None:
+    rows, features, classes = 1024, 512, 65_536
+    x, weight = (
+        np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), s)
+        for s in ((rows, features), (classes, features))
+    )
+    X, W = nova.tensor(x, requires_grad=True), nova.tensor(weight, requires_grad=True)
+    T = nova.tensor(np.zeros(rows, np.int64))
+    score_bytes = rows * classes * 2
+    loss = nova.linear_cross_entropy(X, W, T, chunk_bytes=score_bytes // 2)
+    nova.backward(loss)
+    program = nova.compile(
+        [loss, X.grad, W.grad], inputs=[X, W, T], target="cuda:sm_90a", run_mode="sim"
+    )
+    assert program.workspace_size < 0.55 * score_bytes
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "tolerance"),
+    [("f32", 3.0, 2e-5), ("bf16", 3.0, 0.03), ("f16", 256.0, 0.01)],
+)
+def test_gradients_of_a_function_of_the_loss(dtype: str, factor: float, tolerance: float) -> None:
+    x, weight, index = _arrays()
+    x, weight = (np.asarray(nova.cast(nova.tensor(a), dtype).numpy()) for a in (x, weight))
+    X, W = nova.tensor(x, requires_grad=True), nova.tensor(weight, requires_grad=True)
+    loss = nova.linear_cross_entropy(X, W, nova.tensor(index), chunk_bytes=64 * CLASSES * 4)
+    nova.backward(nova.cast(loss, "f32") ** 2.0 * factor)
+    tx, tw = (torch.from_numpy(a.astype(np.float32)).requires_grad_() for a in (x, weight))
+    scores = torch.nn.functional.linear(tx, tw).reshape(-1, CLASSES)
+    expected = torch.nn.functional.cross_entropy(scores, torch.from_numpy(index.reshape(-1)))
+    (expected**2 * factor).backward()
+    for actual, wanted in ((X.grad, tx.grad), (W.grad, tw.grad)):
+        error = np.asarray(actual.numpy(), np.float64) - wanted.numpy()
+        assert np.linalg.norm(error) < tolerance * np.linalg.norm(wanted.numpy())
+
+
+def test_bf16_on_a_device() -> None:
+    x, weight, index = _arrays()
+    x, weight = x.astype(ml_dtypes.bfloat16), weight.astype(ml_dtypes.bfloat16)
+    X, W = nova.tensor(x, requires_grad=True), nova.tensor(weight, requires_grad=True)
+    T = nova.tensor(index)
+    loss = nova.linear_cross_entropy(X, W, T, chunk_bytes=128 * CLASSES * 2)
+    nova.backward(loss)
+    program = nova.compile(
+        [loss, X.grad, W.grad], inputs=[X, W, T], target="cuda:sm_90a", run_mode="sim"
+    )
+    results = program(x, weight, index)
+    tx, tw = (torch.from_numpy(a.astype(np.float32)).requires_grad_() for a in (x, weight))
+    scores = torch.nn.functional.linear(tx, tw).reshape(-1, CLASSES)
+    expected = torch.nn.functional.cross_entropy(scores, torch.from_numpy(index.reshape(-1)))
+    expected.backward()
+    for result, wanted in zip(results, (expected, tx.grad, tw.grad), strict=True):
+        wide = wanted.detach().numpy()
+        error = np.asarray(result, np.float32) - wide
+        assert np.linalg.norm(error) < 2**-7 * np.linalg.norm(wide)
+
+
+def test_the_loss_alone_has_one_matmul_of_a_chunk() -> None:
+    x, weight, index = _arrays()
+    X, W, T = nova.tensor(x), nova.tensor(weight), nova.tensor(index)
+    loss = nova.linear_cross_entropy(X, W, T, chunk_bytes=128 * CLASSES * 4)
+    program = nova.compile(loss, inputs=[X, W, T], target="cuda:sm_90a", run_mode="sim")
+    flops = 2 * index.size * FEATURES * CLASSES
+    counted = str(program.plan).count("= linear(") * 2 * 128 * FEATURES * CLASSES
+    assert "matmul" not in str(program.plan)
+    assert flops <= counted < 1.5 * flops
+    scores = torch.from_numpy(x) @ torch.from_numpy(weight).T
+    expected = torch.nn.functional.cross_entropy(
+        scores.reshape(-1, CLASSES), torch.from_numpy(index.reshape(-1))
+    )
+    np.testing.assert_allclose(program(x, weight, index), expected.numpy(), rtol=1e-5)
+
+
 def test_other_reductions_are_refused() -> None:
     X, W = nova.tensor(np.zeros((4, 2), np.float32)), nova.tensor(np.zeros((3, 2), np.float32))
     with pytest.raises(AttributeValueError, match="'none' of linear_cross_entropy"):
@@ -90,3 +164,12 @@ def test_operands_that_are_not_tensors(convert: Callable[[Any], Any]) -> None:
     scores = torch.tensor(x) @ torch.tensor(weight).T
     expected = torch.nn.functional.cross_entropy(scores, torch.tensor(target))
     np.testing.assert_allclose(loss.numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_mixed_dtypes_have_one_result_dtype() -> None:
+    x = nova.tensor(np.ones((9, 5), ml_dtypes.bfloat16))
+    weight, target = nova.tensor(np.ones((7, 5), "f4")), nova.tensor(np.zeros(9, "i8"))
+    whole = nova.linear_cross_entropy(x, weight, target)
+    parts = nova.linear_cross_entropy(x, weight, target, chunk_bytes=30)
+    assert whole.dtype is parts.dtype is nova.f32
+    np.testing.assert_allclose(parts.numpy(), whole.numpy(), rtol=1e-6)

@@ -10,7 +10,14 @@ import torch
 
 import nova
 from nova import nn
-from nova.errors import AxisError, GradientError, ModuleError
+from nova.errors import (
+    ArgumentTypeError,
+    AxisError,
+    DTypeError,
+    GradientError,
+    ModuleError,
+    ShapeError,
+)
 
 X = np.arange(6, dtype="f4").reshape(2, 3)
 
@@ -192,3 +199,55 @@ def test_replaced():
     with pytest.raises(RuntimeError), nn.replaced(net, half):
         raise RuntimeError
     assert [id(p) for p in net.parameters()] == [id(p) for p in before]
+
+
+# --- values in the place of parameters ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.ones((2, 3), "f4"), 1.5, [[1.0]]])
+def test_a_parameter_is_not_replaced_by_values(value) -> None:
+    """As in torch, which raises a TypeError: the module would lose its parameter."""
+    layer, theirs = nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    before = layer.weight
+    with pytest.raises(TypeError):
+        theirs.weight = value
+    with pytest.raises(ModuleError, match=r"'weight' of Linear") as caught:
+        layer.weight = value
+    assert "test_nn_module.py" in str(caught.value)
+    assert "m.weight.data[...] = values" in str(caught.value)
+    assert layer.weight is before and len(layer.parameters()) == 2
+
+
+def test_a_buffer_is_not_replaced_by_values() -> None:
+    norm = nn.BatchNorm1d(3)
+    with pytest.raises(ModuleError, match=r"m\.running_mean\.assign"):
+        norm.running_mean = np.zeros(3, "f4")
+
+
+def test_a_parameter_is_replaced_by_parameters_tensors_and_none() -> None:
+    layer, values = nn.Linear(3, 2), np.ones((2, 3), "f4")
+    layer.weight = nn.Parameter(values)
+    assert len(layer.parameters()) == 2
+    layer.bias = None
+    assert len(layer.parameters()) == 1
+    layer.weight = nova.tensor(values)
+    np.testing.assert_allclose(layer(X).numpy(), X @ values.T)
+
+
+def test_new_data_has_the_shape_and_the_dtype() -> None:
+    weight = nn.Linear(3, 2).weight
+    before = weight.data
+    for values, error in (
+        (np.ones((2, 4), "f4"), ShapeError),
+        (np.ones((2, 3), "f8"), DTypeError),
+        ([[1.0] * 3] * 2, ArgumentTypeError),
+    ):
+        with pytest.raises(error, match=r"f32\[2,3\]") as caught:
+            weight.data = values
+        assert "test_nn_module.py" in str(caught.value)
+        assert weight.data is before
+    weight.data = values = np.ones((2, 3), "f4")
+    assert weight.data is values
+    weight.convert(nova.bf16)
+    weight.data = weight.data.copy()
+    assert copy.deepcopy(weight).dtype is nova.bf16

@@ -116,6 +116,8 @@ SPECIAL = (
 )
 # Built from a layer, compared on their own, or as parts of a model in another file.
 ELSEWHERE = {
+    *(f"MaxUnpool{rank}d" for rank in (1, 2, 3)),
+    "CTCLoss",  # in test_ctc.py
     *("TransformerEncoder", "TransformerDecoder", "EmbeddingBag"),
     *("Linear", "Embedding", "LayerNorm", "RMSNorm", "Dropout"),
 }
@@ -177,8 +179,8 @@ def test_losses_of_special_inputs() -> None:
 
 def test_every_module_is_compared_and_named_as_in_torch() -> None:
     homes = (
-        *("convolution", "elementwise", "layers", "losses", "normalization", "padding"),
-        *("pooling", "regularization", "transformer"),
+        *("convolution", "elementwise", "layers", "normalization", "padding"),
+        *("pooling", "regularization", "transformer", "losses.modules", "losses.ctc"),
     )
     names = {
         n
@@ -192,6 +194,16 @@ def test_every_module_is_compared_and_named_as_in_torch() -> None:
             if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or parameter.name == "self":
                 continue
             assert parameter.name in theirs, f"{name}: {parameter.name}"
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_max_unpool(rank: int) -> None:
+    x = np.random.default_rng(rank).standard_normal((2, 3, *(6, 4, 8)[:rank])).astype("f4")
+    pool = getattr(nn, f"MaxPool{rank}d")(2, return_indices=True)
+    actual = getattr(nn, f"MaxUnpool{rank}d")(2)(*pool(x))
+    pool = getattr(torch.nn, f"MaxPool{rank}d")(2, return_indices=True)
+    expected = getattr(torch.nn, f"MaxUnpool{rank}d")(2)(*pool(torch.tensor(x)))
+    np.testing.assert_array_equal(actual.numpy(), expected)
 
 
 def test_conv_options() -> None:
@@ -298,13 +310,20 @@ def test_tracking_by_momentum_is_torchs() -> None:
 def test_wrong_arguments() -> None:
     with pytest.raises(AttributeValueError, match=r"Conv2d: kernel_size \(3,\): not 2 sizes"):
         nn.Conv2d(4, 4, (3,))
-    with pytest.raises(AttributeValueError, match="Conv2d: 4 to 6 channels in 4 groups"):
+    with pytest.raises(AttributeValueError, match="Conv2d: out_channels 6 is not divisible by gro"):
         nn.Conv2d(4, 6, 3, groups=4)
+    with pytest.raises(AttributeValueError, match="in_channels 3 is not divisible by groups 2"):
+        nn.Conv2d(3, 4, 3, groups=2)
+    with pytest.raises(AttributeValueError, match="ConvTranspose1d: groups is 0"):
+        nn.ConvTranspose1d(3, 4, 3, groups=0)
+    for mode in ("zeros", "reflect"):
+        with pytest.raises(AttributeValueError, match=r"Conv2d: padding 'same' .* not \(2, 2\)"):
+            nn.Conv2d(3, 4, 3, stride=2, padding="same", padding_mode=mode)
     with pytest.raises(AttributeValueError, match="padding 'full' is unknown"):
         nn.Conv1d(4, 6, 3, padding="full")
     with pytest.raises(AttributeValueError, match="padding_mode 'edge' is unknown"):
         nn.Conv1d(4, 6, 3, padding_mode="edge")
-    with pytest.raises(AttributeValueError, match="GroupNorm: 4 channels in 3 groups"):
+    with pytest.raises(AttributeValueError, match="channels 4 is not divisible by num_groups 3"):
         nn.GroupNorm(3, 4)
     with pytest.raises(AttributeValueError, match="BatchNorm2d: 0 channels"):
         nn.BatchNorm2d(0)

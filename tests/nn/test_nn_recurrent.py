@@ -52,6 +52,17 @@ def test_gradients_equal_those_of_torch(name: str) -> None:
         np.testing.assert_allclose(grad.numpy(), parameter.grad.numpy(), rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_the_gradient_of_a_recurrent_weight_is_one_matmul(name: str) -> None:
+    """Not a sum of small matmuls over the steps, which would read and write it in each."""
+    mine, _ = pair(name)
+    (mine(nova.tensor(X))[0] ** 2).sum().backward()
+    grad = mine.weight_hh_l0.grad
+    while grad.op.name in ("permute", "reshape", "add"):
+        grad = grad.inputs[0]
+    assert grad.op.name == "matmul"
+
+
 def test_an_initial_state_and_a_single_sequence() -> None:
     mine, theirs = pair("LSTM")
     state = [RNG.normal(size=(1, 3, 4)).astype(np.float32) for _ in range(2)]

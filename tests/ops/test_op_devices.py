@@ -14,12 +14,12 @@ from op_cases import Built, Case, build
 from op_programs import run_all
 from op_reference import check, reference
 from op_samples import SAMPLES
-from test_op_forward import builds
+from test_op_forward import Typed, build_all, split_types
 from test_op_gradient import DIFFERENTIABLE, check_torch, weighted
 
 from nova.core.dtypes import DType, f32, f64
 
-# Cases whose gradients every test run looks at; the others are for `make nightly`.
+# Cases that every test run looks at in f32; the others are for `make nightly`.
 FEW = 4
 # On a device attention in f16 and bf16 is a product, a softmax and a product, each rounded.
 ROUNDS = {"attention_gradient": 6, "scaled_dot_product_attention": 4}
@@ -33,9 +33,26 @@ def check_all(name: str, built: list[Built], options: dict[str, Any]) -> None:
             check(actual, want, b.title, rounds=rounds)
 
 
+def split_cases(name: str) -> tuple[Typed, Typed]:
+    """The first case in every type with a few in f32, and the others."""
+    sample = SAMPLES[name]
+    first, more = split_types(name, sample)
+    early = {id(c) for c in sample.cases[:FEW]}
+    few = [(c, d) for c, d in first if d != f32 or id(c) in early]
+    return few, [(c, d) for c, d in first if d == f32 and id(c) not in early] + more
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_forward(name: str, on_device: dict[str, Any]) -> None:
-    check_all(name, builds(name, SAMPLES[name]), on_device)
+    few, _ = split_cases(name)
+    check_all(name, build_all(name, few), on_device)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in SAMPLES if split_cases(n)[1]])
+def test_forward_of_more_cases(name: str, on_device: dict[str, Any]) -> None:
+    _, others = split_cases(name)
+    check_all(name, build_all(name, others), on_device)
 
 
 @pytest.mark.parametrize("name", [n for n, s in SAMPLES.items() if s.large])

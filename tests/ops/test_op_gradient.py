@@ -27,6 +27,8 @@ from nova.ops import OPS
 CLOSE = {f64: (1e-10, 1e-12), f32: (1e-4, 2e-5)}
 STEP = 1e-5
 DIRECTIONS = 2
+# Cases that every test run looks at; the others are for `make nightly`.
+FEW = 4
 
 DIFFERENTIABLE = [n for n, s in SAMPLES.items() if s.grad and "nograd" not in OPS[n].tags]
 
@@ -81,15 +83,21 @@ def check_torch(name: str, items: list[Weighted], **options: Any) -> None:
             check(next(results), want.detach().numpy(), title, tolerance=CLOSE[built.type])
 
 
-def all_weighted(name: str) -> list[Weighted]:
-    cases = SAMPLES[name].cases
-    chosen = [*((c, f64) for c in cases), (cases[0], f32)]
-    return [w for c, d in chosen if (w := weighted(name, c, d)) is not None]
-
-
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradient(name: str) -> None:
-    items = all_weighted(name)
+    cases = SAMPLES[name].cases
+    check_gradient(name, [*((c, f64) for c in cases[:FEW]), (cases[0], f32)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if len(SAMPLES[n].cases) > FEW])
+def test_gradient_of_more_cases(name: str) -> None:
+    check_gradient(name, [(c, f64) for c in SAMPLES[name].cases[FEW:]])
+
+
+def check_gradient(name: str, chosen: list[tuple[Case, DType]]) -> None:
+    """Against torch's, and against differences of the values."""
+    items = [w for c, d in chosen if (w := weighted(name, c, d)) is not None]
     check_torch(name, items)
     if name in ("detach", "cast"):
         return  # their gradient is not the derivative, on purpose

@@ -158,3 +158,34 @@ def test_indices_out_of_range_are_clamped_and_equal_ones_add() -> None:
     actual, slope = nova.compile([picked, grad], inputs=[x]).run([np.array([1.0, 2.0, 3.0])])
     assert np.array_equal(actual, [1, 1, 3, 3, 3, 1, 1])
     assert np.array_equal(slope, [4, 0, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "kinks"),
+    [
+        ("relu", (0.0,)),
+        ("relu6", (0.0, 6.0)),
+        ("hardtanh", (-1.0, 1.0)),
+        ("hardsigmoid", (-3.0, 3.0)),
+        ("hardswish", (-3.0, 3.0)),
+        ("clamp", (-1.0, 1.0)),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_kinks_of_limited_functions(name: str, kinks: tuple[float, ...], dtype: str) -> None:
+    """At each kink, at its neighbors, and on both sides; `clamp` passes the gradient there."""
+    attrs = {"min": -1.0, "max": 1.0} if name == "clamp" else {}
+    points = np.array(kinks, dtype)
+    below, above = (np.nextafter(points, points.dtype.type(end)) for end in (-99, 99))
+    x = np.concatenate([points, below, above, points - 1, points + 1])
+    leaf = torch.tensor(x, requires_grad=True)
+    getattr(torch if name == "clamp" else tf, name)(leaf, **attrs).sum().backward()
+    assert leaf.grad is not None
+    grad = nova.grad(lambda v: nova.sum(getattr(nova, name)(v, **attrs)))(x)
+    # torch's hardsigmoid multiplies by 1/6 of f32 precision.
+    np.testing.assert_allclose(np.asarray(grad), leaf.grad.numpy(), rtol=1e-6, atol=0)
+
+
+def test_hardtanh_with_other_bounds() -> None:
+    x = np.array([-0.5, 0.25, 0.0, -1.0, 1.0])
+    agree(lambda v: nova.hardtanh(v, -0.5, 0.25), lambda v: tf.hardtanh(v, -0.5, 0.25), x)

@@ -60,6 +60,15 @@ def test_seeds_and_streams_differ() -> None:
     assert not np.array_equal(single[2], two[2])
 
 
+def test_dropout_of_arrays() -> None:
+    x = np.arange(1, 7, dtype="f4").reshape(2, 3)
+    is_dropped = uniforms(0, x.shape, 0) < 0.5
+    for operand in (x, x.astype("i4"), x.tolist(), nova.tensor(x)):
+        actual = nova.dropout(operand, 0, p=0.5).numpy()
+        np.testing.assert_array_equal(actual, np.where(is_dropped, 0, x * 2))
+        np.testing.assert_array_equal(nova.dropout(operand, 0, training=False).numpy(), x)
+
+
 def test_shape_does_not_change_the_sequence() -> None:
     assert np.array_equal(draw(5)[0].reshape(-1), draw(5, shape=(333, 7))[0].reshape(-1))
 

@@ -8,16 +8,20 @@ from op_samples import SAMPLES
 
 from nova.graph.autodiff import expand_composite
 from nova.graph.order import topological
-from nova.ops import OPS, complex, functional
+from nova.ops import OPS, complex, functional, kernels, low_precision
 from nova.plan import build_plan, parse_plan, print_plan
 
 
 def test_every_row_has_samples() -> None:
-    # Functions written with other rows are compared with torch in `test_functions.py`.
-    functions = {r.name for f in functional.FAMILIES for r in f.ROWS if r.kind == "sugar"}
+    # Functions written with other rows are compared with torch in `test_functions.py`,
+    # and those of low precision in `low_precision/`.
+    families = (*functional.FAMILIES, *low_precision.FAMILIES)
+    functions = {r.name for f in families for r in f.ROWS if r.kind == "sugar"}
     # Those of complex numbers in `complex/test_complex.py`.
     pairs = {r.name for r in (*complex.rows.ROWS, *complex.functions.ROWS)}
-    assert SAMPLES.keys() == OPS.keys() - functions - pairs
+    # Those of users' kernels in `tests/api/custom`.
+    users = {r.name for r in kernels.rows.ROWS}
+    assert SAMPLES.keys() == OPS.keys() - functions - pairs - users
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -22,7 +22,7 @@ SMOOTH = [n for n in SAMPLES if "smooth" in OPS[n].tags]
 CLOSE = (1e-9, 1e-11)
 
 
-FEW, MOST = 3, 6
+FEW, MOST = 2, 6
 
 
 @pytest.mark.parametrize("name", SMOOTH)

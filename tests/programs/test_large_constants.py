@@ -156,6 +156,36 @@ def test_the_table_of_a_context_goes_with_it() -> None:
     assert table[digest].obj is section.obj
 
 
+@pytest.mark.parametrize("size", [64, 100, 1000, 3 << 20])
+def test_bytes_are_where_python_finds_them(size: int) -> None:
+    """Also among zeros, and among copies of which the end differs."""
+    rng = np.random.default_rng(size)
+    pattern = bytes(64) + rng.integers(0, 256, size, np.uint8).tobytes()
+    almost = pattern[:-1] + bytes([pattern[-1] ^ 1])
+    data = bytes(640) + almost + bytes(-len(almost) % 64 + 640) + pattern
+    data += bytes(-len(data) % 64) + b"end"
+    for text in (data, data[:-1], almost, pattern, pattern[:-1], b"", bytes(6400)):
+        expected = next((i for i in range(0, len(text), 64) if text.startswith(pattern, i)), -1)
+        assert find_bytes(memoryview(text), memoryview(pattern)) == expected
+    assert find_bytes(memoryview(data), memoryview(bytes(640))) == 0
+
+
+def test_random_bytes_are_where_python_finds_them() -> None:
+    """Also patterns that are longer than the data."""
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        data = rng.integers(0, 2, rng.integers(0, 400), np.uint8).tobytes()
+        if rng.random() < 0.5:
+            data = bytes(len(data))
+        size = int(rng.integers(64, 500))
+        pattern = bytes(size)
+        if rng.random() < 0.6:
+            start = 64 * int(rng.integers(0, len(data) // 64 + 1))
+            pattern = (data[start : start + size] + bytes(64))[: max(size, 64)]
+        expected = next((i for i in range(0, len(data), 64) if data.startswith(pattern, i)), -1)
+        assert find_bytes(memoryview(data), memoryview(pattern)) == expected
+
+
 _MEASURE = """
 import gc, json, os, resource, sys
 os.environ["NOVA_CACHE"] = "0"

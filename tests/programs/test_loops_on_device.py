@@ -142,6 +142,7 @@ def test_recurrent_layers_have_the_gradients_of_torch(loops: str) -> None:
         np.testing.assert_allclose(mine, other.grad.numpy(), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.graph_launch
 def test_a_file_runs_its_loops(tmp_path: Path, loops: str) -> None:
     run = as_nova(PROGRAMS[3])
     compiled(run, X, XS, W).save(tmp_path / "p.nova")
@@ -174,6 +175,7 @@ def newton(a: Any) -> Any:
     return nova.while_loop(lambda state: state[1] > 1e-6, step, (a, a))[0]
 
 
+@pytest.mark.graph_launch
 @pytest.mark.parametrize(
     ("run", "argument", "expected"),
     [
@@ -199,6 +201,7 @@ def power(x: Any) -> Any:
     return nova.while_loop(lambda v: v.sum() < 1000, lambda v: v * 2, x)
 
 
+@pytest.mark.graph_launch
 @pytest.mark.parametrize("mode", FLOWS)
 def test_the_device_decides_without_the_host(mode: str) -> None:
     with knobs.override(device_loops=mode):
@@ -210,6 +213,7 @@ def test_the_device_decides_without_the_host(mode: str) -> None:
         assert native.counts()[2:4] == (1, runs), "one graph, launched once a run"
 
 
+@pytest.mark.graph_launch
 def test_the_host_decides_if_asked_to() -> None:
     with knobs.override(device_loops="host"):
         program = compiled(power, MANY)
@@ -237,6 +241,7 @@ def test_short_loops_are_unrolled_and_long_ones_are_not() -> None:
         np.testing.assert_allclose(program(MANY), MANY + length, rtol=1e-4)
 
 
+@pytest.mark.graph_launch
 def test_the_trace_says_who_decides(loops: str) -> None:
     program = compiled(power, MANY)
     program(MANY)
@@ -262,6 +267,7 @@ def endless(x: Any) -> Any:
     return nova.while_loop(lambda v: v[0] < 9e9, lambda v: v * 1, x)
 
 
+@pytest.mark.graph_launch
 def test_the_host_stops_an_endless_loop() -> None:
     zeros = np.zeros(64, "f4")
     with knobs.override(device_loops="host"):
@@ -271,6 +277,7 @@ def test_the_host_stops_an_endless_loop() -> None:
     np.testing.assert_array_equal(program(zeros + 9e9), zeros + np.float32(9e9))
 
 
+@pytest.mark.graph_launch
 @pytest.mark.slow
 def test_the_simulator_reports_an_endless_loop() -> None:
     zeros = np.zeros(64, "f4")

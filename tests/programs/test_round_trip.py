@@ -192,7 +192,14 @@ def write(case: Case, folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("make", [models_of_the_tests, models_of_the_examples, ops])
+@pytest.mark.parametrize(
+    "make",
+    [
+        models_of_the_tests,
+        pytest.param(models_of_the_examples, marks=pytest.mark.slow),
+        ops,
+    ],
+)
 def test_same_bits_in_a_process_without_compilers(
     make: Callable[[], Iterator[Case]], tmp_path: Path
 ) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from taggers import taggers
 
 import nova
-from nova import nn, optim
+from nova import optim
 from nova.errors import (
     ArgumentShapeError,
     BranchError,
@@ -213,33 +214,6 @@ def test_large_regions_run_as_tasks() -> None:
 # --- recurrent networks ---------------------------------------------------------------------------
 
 
-class Tagger(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(6, 10, batch_first=True)
-        self.out = nn.Linear(10, 3)
-
-    def forward(self, x: Any) -> Any:
-        return self.out(self.lstm(x)[0])
-
-
-class TorchTagger(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm = torch.nn.LSTM(6, 10, batch_first=True)
-        self.out = torch.nn.Linear(10, 3)
-
-    def forward(self, x: Any) -> Any:
-        return self.out(self.lstm(x)[0])
-
-
-def taggers() -> tuple[Tagger, TorchTagger]:
-    torch.manual_seed(3)
-    mine, theirs = Tagger(), TorchTagger()
-    mine.load_state_dict({name: p.detach().numpy() for name, p in theirs.state_dict().items()})
-    return mine, theirs
-
-
 def test_an_lstm_trains_on_ragged_batches_and_lengths() -> None:
     mine, theirs = taggers()
     step = nova.train_step(
@@ -302,7 +276,7 @@ def test_sizes_that_disagree_name_both_axes_through_a_loop() -> None:
         (
             lambda x, y: nova.scan(lambda c, r: (c, r), 0.0, (x, y)),
             ControlFlowError,
-            "xs and length have different sizes: B, T",
+            "xs.0 has B slices, and xs.1 has T",
         ),
         (
             lambda x, y: nova.scan(lambda c, r: (nova.concat([c, c]), None), x, length=3),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from op_philox import uniforms
 
 import nova
 from nova.errors import (
@@ -30,6 +31,7 @@ from tests.support.symbolic_programs import (
 
 SIZES = (0, 1, 2, 3, 7, 8, 16, 17, 64, 65, 127, 256, 257, 1009, 2048)
 FEW = (0, 1, 3, 17, 64, 200)
+ROWS = (*range(1, 18), 31, 32, 33, 64, 200)  # of attention: each height of the last panel
 PAIRS = [{"B": a, "S": b} for a in (0, 1, 5, 33) for b in (0, 1, 7, 64)]
 
 
@@ -48,11 +50,14 @@ def _softmax(x: Any) -> Any:
     return weights / weights.sum(-1, keepdims=True)
 
 
-def _attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
+def _attention(q: Any, k: Any, v: Any, causal: bool, dropout: float = 0.0, seed: int = 0) -> Any:
     scores = _matmul(q, k.swapaxes(-1, -2)) / np.sqrt(q.shape[-1])
     rows = scores.shape[-1]
     hidden = ~np.tril(np.ones((rows, rows), bool))
-    return _matmul(_softmax(np.where(hidden, -np.inf, scores) if causal else scores), v)
+    weights = _softmax(np.where(hidden, -np.inf, scores) if causal else scores)
+    if dropout:
+        weights = weights * (uniforms(seed, weights.shape, 0) >= dropout) / (1 - dropout)
+    return _matmul(weights, v)
 
 
 def _transposed(x: Any) -> Any:
@@ -122,8 +127,20 @@ CASES: dict[str, Any] = {
         FEW,
     ),
     "argmax": (lambda x: nova.argmax(x, axis=1), [(64, B)], lambda x: x.argmax(1), SIZES[1:]),
-    "attention": (_attend(False)[0], [(2, 3, B, 32)] * 3, _attend(False)[1], FEW[1:]),
-    "causal": (_attend(True)[0], [(2, 3, B, 32)] * 3, _attend(True)[1], FEW[1:]),
+    "attention": (_attend(False)[0], [(2, 3, B, 32)] * 3, _attend(False)[1], ROWS),
+    "causal": (_attend(True)[0], [(2, 3, B, 32)] * 3, _attend(True)[1], ROWS),
+    "attention_of_other_keys": (
+        _attend(False)[0],
+        [(2, B, 32), (2, S, 32), (2, S, 32)],
+        _attend(False)[1],
+        [{"B": b, "S": s} for b in (0, 1, 2, 3, 5, 7, 8, 9, 15) for s in (1, 5, 40, 300)],
+    ),
+    "dropout_attention": (
+        lambda q, k, v: nova.attention(q, k, v, causal=True, dropout=0.25, seed=11),
+        [(2, B, 16)] * 3,
+        lambda q, k, v: _attention(q, k, v, True, 0.25, 11),
+        (1, 2, 3, 5, 7, 17, 70),
+    ),
     "several_kernels": (
         lambda x, w: nova.softmax(nova.relu(x @ w)).sum(axis=0),
         [(B, 300), (300, S)],

@@ -372,6 +372,47 @@ def test_a_size_below_a_static_one():
         np.testing.assert_array_equal(of_table, np.pad(array, ((0, 256 - size), (0, 0))))
 
 
+@pytest.mark.parametrize(("rows", "most"), [(128, 128), (256, 256), (5000, 256), (10000, 8192)])
+def test_a_slice_of_a_static_table(rows, most):
+    """Nothing but the upper bound of n keeps the slice inside of the table."""
+    n = nova.dim("n", min=1, max=most)
+    x, table = nova.input((n, 3), name="x"), nova.input((rows, 3), name="table")
+    program = nova.compile(x * table[:n], inputs=[x, table])
+    values = RNG.standard_normal((rows, 3)).astype("f4")
+    for size in (1, 17, most):
+        array = RNG.standard_normal((size, 3)).astype("f4")
+        np.testing.assert_array_equal(program(array, values), array * values[:size])
+
+
+def test_arguments_that_are_not_arrays_are_refused_as_by_a_static_program():
+    n = nova.dim("n", min=1, max=256)
+    inputs = [nova.input((n, 4), name="x"), nova.input((4, 4), name="x")]
+    symbolic, static = (nova.compile(nova.exp(x), inputs=[x]) for x in inputs)
+    for value in (None, object(), "abc", 1.0, [[1.0], [2.0, 3.0]]):
+        messages = []
+        for program in (symbolic, static):
+            with pytest.raises(nova.errors.ArgumentTypeError) as raised:
+                program(value)
+            messages.append(raised.value.what)
+        assert messages[0] == messages[1]
+
+
+def test_the_error_about_the_number_of_arguments_does_not_depend_on_the_cache():
+    n = nova.dim("n", min=1, max=256)
+    x = nova.input((n, 4), name="x")
+    program = nova.compile(nova.exp(x), inputs=[x])
+    array = np.ones((4, 4), "f4")
+    for _ in range(2):
+        for call in (
+            lambda: program(array, array),
+            lambda: program.run([array, array]),
+            lambda: program.submit(array, array),
+        ):
+            with pytest.raises(nova.errors.ArgumentCountError, match=r"takes 1: x: f32\[n,4\]"):
+                call()
+        program(array)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (2, 1)])
 def test_attention_of_one_row_reads_its_projections(shape):
     """Static sizes: a view of one row has no loop over rows."""

@@ -15,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -221,12 +222,15 @@ def test_nothing_leaks(plus):
 
     for _ in range(50):
         call(plus, 1)
-    before = resident()
     alive = weakref.ref(call(plus, 1))
     assert alive() is None
-    for _ in range(2000):
-        call(plus, 1)
-    assert resident() - before < 8 << 20
+    sizes = [resident()]
+    for _ in range(3):
+        for _ in range(700):
+            call(plus, 1)
+        sizes.append(resident())
+    growth = [later - earlier for earlier, later in pairwise(sizes)]
+    assert min(growth) < 4 << 20, "a leak grows in every round"
 
 
 CHILD = """

@@ -122,10 +122,13 @@ def test_steps_of_a_gpt():
     check_bits(train)
 
 
-def test_random_programs():
+@pytest.mark.parametrize(
+    ("first", "last"), [(0, 12), pytest.param(12, SEEDS, marks=pytest.mark.slow)]
+)
+def test_random_programs(first: int, last: int) -> None:
     """Some are too small for tasks; more than enough are not."""
     checked, workers = 0, 0
-    for number in range(SEEDS):
+    for number in range(first, last):
         leaves, outputs = make_program(
             seeded(number),
             np.float32,
@@ -144,4 +147,4 @@ def test_random_programs():
         check_bits(run)
         checked += 1
         workers += most_workers(run)
-    assert checked >= 26 and workers >= 4 * checked
+    assert checked >= 0.6 * (last - first) and workers >= 4 * checked

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import nova
 from nova.graph import FUNCTIONS
 from nova.ops import OPS
@@ -54,6 +56,7 @@ def test_the_marker_is_in_the_package() -> None:
     assert (ROOT / "nova/py.typed").is_file()
 
 
+@pytest.mark.slow
 def test_mypy_of_user_code(tmp_path: Path) -> None:
     """Strict: the right program has no error, and the wrong one exactly those that it names."""
     completed = subprocess.run(

@@ -31,3 +31,9 @@ def test_no_source_file_is_too_long() -> None:
     # Stubs are written by `gen_docs`: a line for each function of the op table.
     long = {p: n for p, n in sizes.items() if n > MOST_LINES and not p.endswith(".pyi")}
     assert not long, f"more than {MOST_LINES} lines in a file: {long}"
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """pytest imports a test file by its name alone: two of one name stop every run."""
+    names = Counter(PurePosixPath(path).name for path in files_under(("tests/",), (".py",)))
+    assert [n for n, count in names.items() if count > 1 and n != "conftest.py"] == []

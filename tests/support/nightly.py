@@ -29,23 +29,36 @@ def all_pairs(*axes: Sequence[Any]) -> list[Any]:
     Those few in which any two values of any two axes come together are for every run; the others
     are marked slow.
     """
+    return _mark(axes, together=2)
+
+
+def each_value(*axes: Sequence[Any]) -> list[Any]:
+    """Every combination as in `all_pairs`; those for every run have each value of each axis once.
+
+    For tests that compile much, or whose axes have little to do with each other.
+    """
+    return _mark(axes, together=1)
+
+
+def _mark(axes: Sequence[Sequence[Any]], together: int) -> list[Any]:
+    """The combinations of the axes, with the mark of `make nightly` of some."""
     sizes = [len(axis) for axis in axes]
     positions = list(product(*map(range, sizes)))
     rows = list(product(*axes))
-    often = _cover(positions)
+    often = _cover(positions, together)
     return [
         row if location in often else pytest.param(*row, marks=pytest.mark.slow)
         for location, row in zip(positions, rows, strict=True)
     ]
 
 
-def _cover(positions: list[tuple[int, ...]]) -> set[tuple[int, ...]]:
-    """Some of the places with all pairs of values in them, each the best one in its turn."""
-    pairs = {location: set(combinations(enumerate(location), 2)) for location in positions}
-    missing = set().union(*pairs.values())
+def _cover(positions: list[tuple[int, ...]], together: int) -> set[tuple[int, ...]]:
+    """Some of the positions, which have all sets of that many values: the best one in its turn."""
+    sets = {location: set(combinations(enumerate(location), together)) for location in positions}
+    missing = set().union(*sets.values())
     result = set()
     while missing:
-        best = max(positions, key=lambda location: len(pairs[location] & missing))
+        best = max(positions, key=lambda location: len(sets[location] & missing))
         result.add(best)
-        missing -= pairs[best]
+        missing -= sets[best]
     return result

@@ -237,6 +237,10 @@ def test_messages_have_line_and_caret(tmp_path: Path, capfd: pytest.CaptureFixtu
     first, line, caret = capfd.readouterr().err.splitlines()[:3]
     assert first.startswith(f"{path}:3:8: error: stablehlo.custom_call @f: ")
     assert line.lstrip().startswith("%1 = stablehlo.custom_call") and caret == " " * 7 + "^"
+    path.write_text("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %y\n}\n")
+    assert main([str(path)]) == 1
+    err = capfd.readouterr().err
+    assert err.startswith(f"{path}:2:") and err.count("^") == err.count("return %y") == 1
     assert not (tmp_path / "x.nova").exists()
 
 
@@ -266,6 +270,7 @@ def test_refused(
     assert main([str(source), "-o", str(output), *arguments]) == 1
     out, err = capfd.readouterr()
     assert re.search(message, err) and out == "" and "Traceback" not in err
+    assert __file__ not in err  # the line that calls the tool
     assert not output.exists()
 
 

@@ -129,7 +129,8 @@ def test_one_file_for_a_cpu_and_two_devices(source: Path, tmp_path: Path) -> Non
     images = [(image.kind, image.arch) for image in artifact.manifest.devices]
     assert images == [("ptx", "sm_80"), ("ptx", "sm_90a")]
     actual = nova.load(output).forward(X, W)
-    np.testing.assert_allclose(actual, np.tanh(X @ W), rtol=1e-5, atol=1e-5)
+    # In f64: sums of 96 terms in f32 differ by the order of a CPU's BLAS.
+    np.testing.assert_allclose(actual, np.tanh(X.astype("f8") @ W), rtol=1e-5, atol=3e-5)
     names = {path.stem.partition("-")[2] for path in folder.iterdir()}
     assert {"loops@x86_64", "kernels@cuda", "ptx@cuda:sm_80", "nvvm@cuda:sm_90a"} <= names
     alone = nova.translate(PROGRAM, targets="cuda:sm_80")

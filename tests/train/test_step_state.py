@@ -234,3 +234,16 @@ def test_f64_models_and_integers_stay_as_they_are() -> None:
     lookup = make_step(table)
     lookup(np.array([0, 1, 2, 3, 1]), Y)
     assert lookup.plan.signature.inputs[0].type.dtype is nova.i64
+
+
+def test_a_loss_module_created_in_the_loss_function() -> None:
+    """It is no state of the step; creating it used to reject the program of the first call."""
+    model = nn.Linear(3, 1)
+    step = nova.train_step(
+        model,
+        lambda m, x, y: nn.HuberLoss(delta=0.5)(m(x), y),
+        optim.SGD(model.parameters(), 0.1),
+    )
+    x, y = np.ones((2, 3), "f4"), np.zeros((2, 1), "f4")
+    first, second = float(step(x, y)), float(step(x, y))
+    assert second < first

@@ -15,6 +15,7 @@ from nova.errors import (
     AttributeValueError,
     GradientError,
     GraphError,
+    OptionTypeError,
     StateDictError,
     TargetError,
 )
@@ -319,3 +320,16 @@ def test_mistakes() -> None:
     second = nova.train_step(model, loss_of, optim.SGD(model_of().parameters(), 0.1))
     with pytest.raises(GradientError, match="depends on no parameter"):
         second(x, y)
+
+
+@pytest.mark.parametrize("wrong", [None, "sgd", []])
+def test_something_else_than_an_optimizer(wrong: Any) -> None:
+    model = nn.Linear(3, 2)
+    with pytest.raises(OptionTypeError, match="the optimizer is"):
+        nova.train_step(model, lambda m, x: m(x).sum(), wrong)
+
+
+def test_lbfgs_has_its_own_step() -> None:
+    model = nn.Linear(3, 2)
+    with pytest.raises(OptionTypeError, match="step\\(loss"):
+        nova.train_step(model, lambda m, x: m(x).sum(), optim.LBFGS(model.parameters()))

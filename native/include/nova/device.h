@@ -105,8 +105,9 @@ typedef enum nova_device_loops {
 } nova_device_loops;
 
 /* What the launches of a program may do at the same time, from their second run on. Branches:
- * independent ones run concurrently where that is estimated to gain; this is `auto`. Dependent:
- * each starts before the one that it waits for has ended (programmatic dependent launch). */
+ * independent ones run concurrently where that is estimated to gain. Dependent: each starts before
+ * the one that it waits for has ended (programmatic dependent launch). `auto` is both. Launches of
+ * loops and branches are dependent ones, and have no branches of their own. */
 typedef enum nova_device_overlap {
     NOVA_OVERLAP_AUTO = 0,
     NOVA_OVERLAP_DEPENDENT = 1,
@@ -157,10 +158,24 @@ bool nova_device_program_is_host_decided(const nova_device_program *program);
 /* What a run did and when; see below. */
 typedef struct nova_device_trace nova_device_trace;
 
+/* A request to stop a run, from any thread. Only loops and branches of a persistent kernel can be
+ * stopped: its blocks read a word in pinned memory, now and then. The results of a run that was
+ * stopped are incomplete. All 0 before the run; it must outlive the run, and the program must
+ * outlive it. */
+typedef struct nova_stop_request {
+    uint32_t *word;
+    uint32_t number; /* which the word gets */
+    uint32_t is_requested;
+} nova_stop_request;
+
+/* Thread-safe, at any time. */
+void nova_device_request_stop(nova_stop_request *request);
+
 typedef struct nova_device_run_options {
     void *stream;             /* NOVA_OWN_STREAM: chosen by Nova */
     nova_device_trace *trace; /* records the run; NULL: not traced */
     bool waits;               /* return when all of it has ended, wherever its values are */
+    nova_stop_request *stop;  /* NULL: it is not stopped */
     /* how host kernels run; `poll` is also called before each host region, and work already
      * enqueued on the device is waited for when it stops the run */
     nova_program_options host;
@@ -192,12 +207,21 @@ typedef struct nova_graph_shape {
 
 nova_graph_shape nova_device_program_graph(const nova_device_program *program);
 
+/* The tables of the persistent kernel of a program without loops: resident blocks, rows of tasks,
+ * counters that they add to, and waits of rows for counters. All 0 without one. Thread-safe. */
+typedef struct nova_persistent_shape {
+    uint32_t blocks, rows, counters, waits;
+} nova_persistent_shape;
+
+nova_persistent_shape nova_device_program_persistent(const nova_device_program *program);
+
 nova_device_counts nova_device_program_counts(nova_device_program *program);
 
 /* --- traces ----------------------------------------------------------------------------------- */
 
 /* A traced run launches kernel by kernel, with timed events of the driver around each kernel and
- * each copy. The first four span types are of the device, the others of the calling thread. */
+ * each copy; a persistent kernel is one launch, which records its tasks itself. The first four span
+ * types are of the device, with events; the others of the calling thread, and of tasks. */
 typedef enum nova_span_kind {
     NOVA_SPAN_KERNEL = 0,
     NOVA_SPAN_COPY_IN = 1,
@@ -207,6 +231,9 @@ typedef enum nova_span_kind {
     NOVA_SPAN_WAIT = 5,
     NOVA_SPAN_STAGE = 6, /* copies to or from pinned memory, and waits for the device to follow */
     NOVA_SPAN_HOST = 7,  /* `count` launches of the host, from `launch` on */
+    /* tasks of `launch` in block `count` of multiprocessor `first`, after a wait of `bytes` ns; its
+     * times are those of the device's own clock */
+    NOVA_SPAN_TASK = 8,
 } nova_span_kind;
 
 #define NOVA_NO_LAUNCH UINT32_MAX

@@ -19,7 +19,8 @@ typedef struct nova_device_info {
     char name[128];
     int major, minor; /* compute capability */
     int multiprocessors;
-    uint64_t memory; /* bytes in all */
+    uint64_t memory;    /* bytes in all */
+    int driver_version; /* the CUDA version of its driver, such as 13000; 0 for a simulator */
 } nova_device_info;
 
 /* Memory of a device that a kernel may touch. */
@@ -35,7 +36,8 @@ typedef struct nova_encoded_map {
 
 /* One launch. `arguments` are its parameters of 8 bytes, which are pointers, and `maps` those that
  * follow them: as many as `shape` says. `ranges` are the memory they point to, passed only to a
- * driver with `checks_ranges`. A block has at least `least_shared` bytes of shared memory. */
+ * driver with `checks_ranges`. A block has at least `least_shared` bytes of shared memory. A
+ * dependent launch of a flow starts before the launch before it ends: see nova_graph_edge. */
 typedef struct nova_kernel_call {
     void *function;
     const nova_device_launch *shape;
@@ -46,6 +48,7 @@ typedef struct nova_kernel_call {
     uint32_t least_shared;
     const nova_device_range *ranges;
     bool is_cooperative; /* all blocks run at once: see function_resident */
+    bool is_dependent;   /* of a flow only: graphs have edges */
 } nova_kernel_call;
 
 /* A copy between two addresses of the device. In a loop with positions, each address moves by its
@@ -78,6 +81,12 @@ typedef struct nova_graph_edge {
     bool is_dependent;
 } nova_graph_edge;
 
+/* What a block of a kernel takes of a multiprocessor: registers of a thread, and bytes of shared
+ * memory that the code declares. */
+typedef struct nova_function_use {
+    uint32_t registers, shared;
+} nova_function_use;
+
 struct nova_driver {
     const char *name;   /* "cuda" or "sim" */
     bool checks_ranges; /* whether launches should pass the memory ranges they may access */
@@ -104,11 +113,14 @@ struct nova_driver {
                        char *log, size_t log_size, void **module);
     void (*module_unload)(nova_driver *driver, void *module);
     int (*function_find)(nova_driver *driver, void *module, const char *name, void **function);
+    /* What the code of a function needs for each block, without dynamic shared memory. */
+    int (*function_use)(nova_driver *driver, void *function, nova_function_use *use);
     /* Lets it have so many bytes of dynamic shared memory. */
     int (*function_allow_shared)(nova_driver *driver, void *function, uint32_t bytes);
-    /* The most blocks of a cooperative launch on the device of the entered context. */
+    /* The most blocks of a cooperative launch on the device of the entered context, and on how many
+     * multiprocessors they are; an error if not even one fits. */
     int (*function_resident)(nova_driver *driver, void *function, uint32_t threads, uint32_t shared,
-                             uint32_t *blocks);
+                             uint32_t *blocks, uint32_t *processors);
 
     /* Encodes a tensor map for the operand at `address`, for launches by this driver. */
     int (*tensor_map_encode)(nova_driver *driver, const nova_tensor_map *map, uint64_t address,

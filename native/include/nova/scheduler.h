@@ -18,7 +18,7 @@
 #include "nova/status.h"
 #include "nova/tables.h"
 
-enum { NOVA_MAX_WORKERS = 256 };
+enum { NOVA_MAX_WORKERS = 256, NOVA_MAX_NODES = 64 };
 
 #define NOVA_NO_TASK UINT32_MAX
 
@@ -93,6 +93,10 @@ typedef struct nova_workers_options {
     unsigned count; /* threads that work concurrently, including callers; 0: the CPUs allowed */
     unsigned spin;  /* checks for work before a thread sleeps; 0: the default */
     bool pin;       /* bind thread i to the i-th allowed CPU; affects threads created later */
+    /* Simulated NUMA nodes: how many CPUs each has; NULL: those of the machine. Affects runs that
+     * start later. */
+    const unsigned *node_sizes;
+    unsigned node_count;
 } nova_workers_options;
 
 /* CPUs that this process may use (its affinity mask, which containers set). Thread-safe. */

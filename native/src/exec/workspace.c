@@ -63,7 +63,7 @@ static recycled *workspace_header(void *memory)
 }
 
 /* A block of `size` bytes or more: a power of two, so that similar sizes share it. Pages that
- * nobody touches cost nothing. */
+ * no thread touches cost nothing. */
 static recycled *workspace_make(uint64_t size)
 {
     uint64_t capacity = LEAST_RECYCLED;

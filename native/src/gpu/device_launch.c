@@ -121,12 +121,6 @@ static nova_status launch_bind(nova_device_run *r)
     return nova_run_check(r, result, "a tensor map cannot be encoded");
 }
 
-static size_t launch_slots_size(const nova_device_run *r)
-{
-    return (r->program->argument_count + r->program->output_count + 1) *
-           sizeof *r->execution->slots;
-}
-
 /* A graph of one launch has no benefit. */
 static bool launch_has_graph(const nova_device_step *step)
 {
@@ -138,7 +132,7 @@ static nova_device_graph *launch_find_graph(const nova_device_run *r)
 {
     nova_device_execution *execution = r->execution;
     for (unsigned i = 0; i < execution->graph_count; i++)
-        if (memcmp(execution->graphs[i].slots, execution->slots, launch_slots_size(r)) == 0)
+        if (memcmp(execution->graphs[i].slots, execution->slots, nova_slots_size(r->program)) == 0)
             return &execution->graphs[i];
     return NULL;
 }
@@ -184,7 +178,7 @@ static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **gra
     nova_device_graph created = {
         .graphs = calloc(r->program->device_count + 1, sizeof *created.graphs),
         .flows = calloc(r->program->control_count + 1, sizeof *created.flows),
-        .slots = malloc(launch_slots_size(r)),
+        .slots = malloc(nova_slots_size(r->program)),
         .pointers = malloc(pointers + 8)};
     nova_status status = NOVA_OK;
     if (created.graphs == NULL || created.flows == NULL || created.slots == NULL ||
@@ -208,7 +202,7 @@ static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **gra
         nova_graph_free(r->program, &created);
         return status;
     }
-    memcpy(created.slots, execution->slots, launch_slots_size(r));
+    memcpy(created.slots, execution->slots, nova_slots_size(r->program));
     memcpy(created.pointers, execution->pointers, pointers);
     *graph = &execution->graphs[execution->graph_count++];
     **graph = created;
@@ -246,7 +240,7 @@ static nova_status launch_update_graph(nova_device_run *r, nova_device_graph **g
         if (execution->graphs[i].used < oldest->used)
             oldest = &execution->graphs[i];
     /* The graph is invalid until all launches are updated. */
-    memset(oldest->slots, 0xff, launch_slots_size(r));
+    memset(oldest->slots, 0xff, nova_slots_size(r->program));
     for (uint32_t i = 0; i < r->program->step_count; i++) {
         const nova_device_step *step = &r->program->steps[i];
         for (uint32_t k = 0; launch_has_graph(step) && k < step->count; k++) {
@@ -258,7 +252,7 @@ static nova_status launch_update_graph(nova_device_run *r, nova_device_graph **g
     nova_status status = launch_make_flows(r, oldest);
     if (status != NOVA_OK)
         return status;
-    memcpy(oldest->slots, execution->slots, launch_slots_size(r));
+    memcpy(oldest->slots, execution->slots, nova_slots_size(r->program));
     *graph = oldest;
     return NOVA_OK;
 }
@@ -359,8 +353,7 @@ static nova_status launch_run_steps(nova_device_run *r, nova_device_graph *graph
 
 nova_status nova_run_launch(nova_device_run *r)
 {
-    /* A trace has the times of kernels: they are launched one by one. */
-    if (r->program->persistent != NULL && (r->trace == NULL || r->program->repeats > 1))
+    if (r->program->persistent != NULL)
         return nova_run_persistent(r);
     nova_device_graph *graph;
     nova_status status = launch_prepare_graph(r, &graph);

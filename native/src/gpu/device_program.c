@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Dynamic shared memory above this many bytes must be requested. */
+/* Shared memory of a block above this many bytes must be requested. */
 enum { USUAL_SHARED = 48 << 10 };
 
 /* --- executions ------------------------------------------------------------------------------- */
@@ -158,11 +158,18 @@ static nova_status program_find_kernel(const nova_device_program *program,
         return nova_device_check(program->device, result, action, error);
     }
     uint32_t shared = tables->devices[index].shared;
-    if (shared <= USUAL_SHARED)
+    nova_function_use use = {0};
+    if (shared > 0) /* what the code declares counts, too */
+        result = driver->function_use(driver, *function, &use);
+    if (result == 0 && shared > 0 && (uint64_t)shared + use.shared > USUAL_SHARED)
+        result = driver->function_allow_shared(driver, *function, shared);
+    if (result == 0)
         return NOVA_OK;
-    result = driver->function_allow_shared(driver, *function, shared);
-    return nova_device_check(program->device, result,
-                             "a kernel needs more shared memory than the device has", error);
+    char action[240];
+    (void)snprintf(action, sizeof action,
+                   "kernel %.100s needs %u + %u bytes of shared memory, more than the device has",
+                   symbol, use.shared, shared);
+    return nova_device_check(program->device, result, action, error);
 }
 
 nova_status nova_device_find_kernels(const nova_device_program *program,
@@ -177,10 +184,18 @@ nova_status nova_device_find_kernels(const nova_device_program *program,
     return status;
 }
 
+nova_device_region nova_device_main_region(const nova_device_program *program)
+{
+    return (nova_device_region){.tables = program->tables,
+                                .functions = program->functions,
+                                .first_maps = program->first_maps,
+                                .task_numbers = program->task_numbers};
+}
+
 static nova_status program_find_kernels(nova_device_program *program, nova_error *error)
 {
     const nova_tables *tables = &program->tables;
-    const nova_device_region main = {*tables, program->functions, program->first_maps, NULL};
+    const nova_device_region main = nova_device_main_region(program);
     nova_status status = nova_device_find_kernels(program, &main, error);
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
         uint32_t kernel = tables->launches[i].kernel;
@@ -342,6 +357,7 @@ void nova_device_program_destroy(nova_device_program *program)
         (void)driver->stream_synchronize(driver, execution->last);
         program_execution_destroy(program, execution);
     }
+    nova_persistent_free(program->persistent); /* it has pinned memory */
     nova_loaded_code_release(program->code);
     nova_device_leave(device);
     free(program->sizes);
@@ -349,7 +365,6 @@ void nova_device_program_destroy(nova_device_program *program)
     nova_steps_free(program);
     nova_graph_edges_free(&program->edges);
     nova_control_free(program);
-    nova_persistent_free(program->persistent);
     free(program->nbytes);
     free(program->alias);
     free(program->donated);

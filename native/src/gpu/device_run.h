@@ -53,7 +53,7 @@ uint32_t nova_launch_find_ranges(const nova_tables *tables, const nova_launch_re
 /* Sorts ranges and merges overlapping ones: returns their number. */
 uint32_t nova_ranges_merge(nova_device_range *ranges, uint32_t count);
 
-/* persistent.c: runs all launches as tasks of the persistent kernel. */
+/* persistent/persistent_run.c: runs all launches as tasks of the persistent kernel. */
 nova_status nova_run_persistent(nova_device_run *r);
 
 /* The address of a buffer on the device, in this run. */

@@ -161,7 +161,7 @@ typedef struct {
 
 enum { NOVA_DEVICE_GRAPHS = 4 };
 
-/* Persistent execution: persistent.c. */
+/* Persistent execution: persistent/. */
 typedef struct nova_persistent_plan nova_persistent_plan;
 typedef struct nova_persistent_state nova_persistent_state;
 
@@ -248,13 +248,16 @@ typedef struct {
     uint32_t *first_maps; /* of each kernel, in the tables */
     /* of each output: 0 for a carry that the region updates in place; NULL for the program */
     unsigned char *has_output;
+    /* of each kernel: its number among the tasks of the persistent kernel; NULL without one */
+    uint32_t *task_numbers;
 } nova_device_region;
 
 struct nova_device_program {
     nova_device *device;
-    nova_tables tables;   /* pointers into the caller's block */
-    uint32_t *first_maps; /* of each kernel, in the tables */
-    uint32_t map_count;   /* of all launches that do anything */
+    nova_tables tables;     /* pointers into the caller's block */
+    uint32_t *first_maps;   /* of each kernel, in the tables */
+    uint32_t map_count;     /* of all launches that do anything */
+    uint32_t *task_numbers; /* as those of a region */
     nova_loaded_code *code;
     void **functions; /* one a kernel; code, for one of the host */
     int64_t *sizes;   /* the values of symbolic sizes */
@@ -268,6 +271,7 @@ struct nova_device_program {
     nova_device_region *regions;
     uint32_t control_count;           /* control steps */
     nova_device_loops loops;          /* who decides them */
+    bool has_dependent_flows;         /* whether launches of flows are dependent ones */
     nova_device_block *positions;     /* the numbers from 0 on; NULL: no loop needs them */
     nova_persistent_plan *persistent; /* NULL: launches run as a graph */
     bool has_graphs;                  /* whether any of them is worth a graph */
@@ -296,10 +300,16 @@ void nova_device_execution_give(nova_device_program *program, nova_device_execut
 /* Destroys its driver objects and frees its arrays; device_launch.c. */
 void nova_graph_free(const nova_device_program *program, nova_device_graph *graph);
 
-/* --- persistent.c ----------------------------------------------------------------------------- */
+/* --- persistent/ ------------------------------------------------------------------------------ */
 
-/* Plans the tasks of a program that has a persistent kernel; `steps` must be set. */
+/* Whether a program has a persistent kernel. */
+bool nova_persistent_has_kernel(const nova_tables *tables);
+
+/* Plans the tasks of a program that has a persistent kernel; steps and regions must be set. */
 nova_status nova_persistent_prepare(nova_device_program *program, nova_error *error);
+
+/* The tables of the program itself as a region. */
+nova_device_region nova_device_main_region(const nova_device_program *program);
 
 /* Both take NULL. */
 void nova_persistent_free(nova_persistent_plan *plan);
@@ -360,6 +370,12 @@ static inline const nova_buffer *nova_operand(const nova_device_program *program
                                               const nova_launch_record *launch, uint32_t index)
 {
     return &program->tables.buffers[program->tables.operands[launch->first_operand + index]];
+}
+
+/* Bytes of the slots of an execution: arguments, outputs and workspace. */
+static inline size_t nova_slots_size(const nova_device_program *program)
+{
+    return (program->argument_count + program->output_count + 1) * sizeof(uint64_t);
 }
 
 static inline uint32_t nova_launch_core(const nova_device_program *program,

@@ -168,6 +168,11 @@ void nova_trace_set_host(nova_device_trace *trace, nova_span_kind span_type, uin
     trace->host_since = now;
 }
 
+void nova_trace_add_task(nova_device_trace *trace, const nova_span *span)
+{
+    (void)trace_add(trace, (recorded){.span = *span});
+}
+
 void nova_trace_stop_run(nova_device_trace *trace)
 {
     trace->end_ns = nova_clock_ns();
@@ -245,7 +250,7 @@ static void trace_settle(nova_device_trace *trace)
         recorded *created = &trace->created[i];
         if (is_inside && trace->spans != NULL && trace_read_span(trace, created)) {
             trace->spans[trace->span_count++] = created->span;
-            if (created->span.end_ns > trace->end_ns)
+            if (created->span.end_ns > trace->end_ns && created->span.kind != NOVA_SPAN_TASK)
                 trace->end_ns = created->span.end_ns;
         } else {
             trace->lost++;

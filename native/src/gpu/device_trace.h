@@ -12,6 +12,7 @@ void nova_trace_end_span(nova_device_trace *trace, void *stream);
 void nova_trace_add_value(nova_device_trace *trace, size_t slot);
 void nova_trace_set_host(nova_device_trace *trace, nova_span_kind span_type, uint32_t launch,
                          uint32_t count);
+void nova_trace_add_task(nova_device_trace *trace, const nova_span *span);
 void nova_trace_stop_run(nova_device_trace *trace);
 
 /* Begin and end of a kernel or copy that is enqueued on a stream. */

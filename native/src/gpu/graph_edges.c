@@ -186,7 +186,7 @@ static nova_status edges_make(const nova_device_program *program, const nova_dev
     bool is_long = step->count > EDGES_MOST_LAUNCHES;
     state.with_branches = plan->task_count > 0 && !is_long &&
                           (overlap == NOVA_OVERLAP_AUTO || overlap == NOVA_OVERLAP_BRANCHES);
-    state.with_dependent = overlap == NOVA_OVERLAP_DEPENDENT;
+    state.with_dependent = overlap == NOVA_OVERLAP_AUTO || overlap == NOVA_OVERLAP_DEPENDENT;
     if (is_long) {
         for (uint32_t i = 1; i < step->count; i++)
             edges->items[edges->count++] = (nova_graph_edge){.before = i - 1, .after = i};

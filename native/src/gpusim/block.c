@@ -11,6 +11,13 @@ void sim_name_thread(const sim_block *block, uint32_t thread, uint32_t *out)
     out[2] = thread / size[0] / size[1];
 }
 
+/* Two adjacent blocks share a multiprocessor; the numbers of these have gaps. */
+static uint32_t block_processor(uint32_t block)
+{
+    uint32_t number = block / 2;
+    return number < 2 ? number : number + 3;
+}
+
 int sim_report(sim_block *block, sim_fault_kind fault_type, const sim_instruction *at,
                uint32_t thread)
 {
@@ -65,6 +72,7 @@ static void block_set_specials(const sim_block *block, sim_warp *warp)
             [S_CLUSTER_NCTARANK] = block->cluster->size,
             [S_DYNAMIC_SMEM] = block->launch->dynamic_shared,
             [S_TOTAL_SMEM] = block->shared_bytes,
+            [S_SMID] = block_processor(index[0] + grid[0] * (index[1] + grid[1] * index[2])),
         };
         for (uint32_t s = 0; s < S_COUNT; s++)
             warp->registers[s * LANES + lane] = values[s];

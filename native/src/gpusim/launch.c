@@ -40,14 +40,6 @@ static void launch_start_cluster(sim_cluster *cluster)
         sim_start_block(cluster->blocks + b);
 }
 
-static int launch_is_live(const sim_block *block)
-{
-    for (uint32_t w = 0; w < block->warp_count; w++)
-        if (block->warps[w].live)
-            return 1;
-    return 0;
-}
-
 /* The block that is number `number` of a round of a cooperative launch: in order, in reverse, or
  * pseudo-randomly, where some blocks do not run at all. NULL: none. */
 static sim_block *launch_choose_block(sim_cluster *cluster, uint32_t number)
@@ -70,17 +62,17 @@ static int launch_run_cluster(sim_cluster *cluster)
     int is_cooperative = cluster->blocks->launch->is_cooperative;
     launch_start_cluster(cluster);
     for (uint32_t idle = 0;;) {
-        uint32_t live = 0, advanced = 0, polled = 0, released = 0, spinning = 0;
+        /* A random round may leave out all blocks that can run: it proves no deadlock. */
+        uint32_t polled = is_cooperative && cluster->blocks->launch->schedule > 1;
+        uint32_t live = 0, advanced = 0, released = 0, spinning = 0;
         int failed = 0;
         for (uint32_t b = 0; b < cluster->size; b++) {
             sim_block *block = launch_choose_block(cluster, b);
-            if (block == NULL)
-                polled = 1;
-            else if (launch_run_warps(block, &live, &advanced, &polled, &spinning))
+            if (block != NULL && launch_run_warps(block, &live, &advanced, &polled, &spinning))
                 return 1;
         }
         for (uint32_t b = 0; is_cooperative && b < cluster->size; b++)
-            live |= (uint32_t)launch_is_live(cluster->blocks + b);
+            live |= (uint32_t)sim_is_live(cluster->blocks + b);
         if (live == 0)
             return sim_bulk_finish(cluster);
         for (uint32_t b = 0; b < cluster->size; b++)

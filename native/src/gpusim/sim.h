@@ -5,6 +5,7 @@
 #ifndef NOVA_GPUSIM_SIM_H
 #define NOVA_GPUSIM_SIM_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stddef.h>
 
@@ -107,7 +108,9 @@ typedef enum {
     OP_WGMMA,     /* d.., a (register(s)), b, scale-d; flags: WGMMA_*; target: n; count: k */
     OP_WGMMA_FENCE,
     OP_WGMMA_COMMIT,
-    OP_WGMMA_WAIT, /* target: groups that may be pending */
+    OP_WGMMA_WAIT,  /* target: groups that may be pending */
+    OP_CLOCK,       /* d: instructions of all warps of the launch so far */
+    OP_LAUNCH_WAIT, /* griddepcontrol.wait */
     OP_COUNT
 } sim_op;
 
@@ -235,6 +238,7 @@ enum {
     S_CLUSTER_NCTARANK,
     S_DYNAMIC_SMEM,
     S_TOTAL_SMEM,
+    S_SMID,
     S_COUNT
 };
 
@@ -263,7 +267,8 @@ typedef enum {
     FAULT_WGMMA,       /* an invalid wgmma */
     FAULT_CLUSTER,     /* misuse of a cluster */
     FAULT_REGISTERS,   /* misuse of setmaxnreg */
-    FAULT_TENSOR_MAP   /* an invalid bulk copy */
+    FAULT_TENSOR_MAP,  /* an invalid bulk copy */
+    FAULT_EARLY        /* before griddepcontrol.wait: memory that earlier launches write */
 } sim_fault_kind;
 
 enum { DETAIL_BYTES = 1024 };
@@ -281,11 +286,14 @@ typedef struct {
 
 /* Global memory that kernels may use, sorted by address. `state` has a byte for each of its bytes:
  * 1 once it is initialized; without it (NULL) uninitialized reads are not reported. `moved` is
- * added to an address of a kernel to get that of the host. */
+ * added to an address of a kernel to get that of the host. Launches that write an `unfinished`
+ * range may still run when this one starts: nothing touches it before griddepcontrol.wait.
+ * `is_written` becomes 1 when a kernel writes there; NULL if the caller does not ask. */
 typedef struct {
     uint64_t start, size;
     uint8_t *state;
-    uint64_t read_only, moved;
+    uint64_t read_only, moved, unfinished;
+    _Atomic uint8_t *is_written;
 } sim_range;
 
 /* A tensor map as the driver of the simulator encodes it, in the parameters of a kernel or in

@@ -92,6 +92,7 @@ typedef struct {
     sim_copy *copies;
     uint32_t copy_count, copy_capacity;
     uint32_t groups[LANES]; /* committed so far */
+    uint8_t has_waited;     /* for the launches before this one */
 } sim_warp;
 
 typedef struct {
@@ -265,6 +266,15 @@ static inline void put_lane(sim_warp *warp, const sim_operand *o, int lane, uint
         row[lane] = o->width == 16 ? (uint32_t)(value & 0xffff) : (uint32_t)value;
 }
 
+/* Whether a block has threads that have not ended. */
+static inline int sim_is_live(const sim_block *block)
+{
+    for (uint32_t w = 0; w < block->warp_count; w++)
+        if (block->warps[w].live)
+            return 1;
+    return 0;
+}
+
 static inline uint32_t thread_of(const sim_warp *warp, int lane)
 {
     return warp->number * LANES + (uint32_t)lane;
@@ -328,6 +338,12 @@ int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32
 int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask);
 /* The range of global memory that has all of these bytes, or NULL. */
 const sim_range *sim_find_range(sim_block *block, uint64_t address, uint32_t bytes);
+
+static inline void sim_note_access(const sim_range *range, sim_access access)
+{
+    if (access != ACCESS_READ && range->is_written != NULL)
+        atomic_store_explicit(range->is_written, 1, memory_order_relaxed);
+}
 uint64_t sim_address(const sim_block *block, const sim_warp *warp, const sim_operand *o, int lane);
 int sim_bad_access(sim_block *block, sim_fault_kind fault_type, const sim_instruction *at,
                    uint32_t thread, sim_space space, uint64_t address, uint32_t bytes,

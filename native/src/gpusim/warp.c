@@ -95,6 +95,21 @@ static void warp_run_active(const sim_block *block, sim_warp *warp, const sim_in
             put_lane(warp, operand(block, at, 0), lane, mask);
 }
 
+/* The simulated clock: the instructions of all warps that have run so far. What happens after a
+ * signal of another block has a later time than the signal. */
+static void warp_run_clock(const sim_block *block, sim_warp *warp, const sim_instruction *at,
+                           uint32_t mask)
+{
+    const sim_cluster *cluster = block->cluster;
+    uint64_t steps = 0;
+    for (uint32_t b = 0; b < cluster->size; b++)
+        for (uint32_t w = 0; w < cluster->blocks[b].warp_count; w++)
+            steps += cluster->blocks[b].warps[w].steps;
+    for (int lane = 0; lane < LANES; lane++)
+        if (mask >> lane & 1)
+            put_lane(warp, operand(block, at, 0), lane, steps);
+}
+
 static int warp_run_wgmma(sim_block *block, sim_warp *warp, const sim_instruction *at,
                           uint32_t mask)
 {
@@ -173,8 +188,14 @@ static int warp_run_plain(sim_block *block, sim_warp *warp, const sim_instructio
     case OP_FENCE:
         sim_fence(block, at->flags);
         return sim_synchronize(block, warp, 0, at->flags);
+    case OP_LAUNCH_WAIT:
+        warp->has_waited = 1;
+        return 0;
     case OP_ACTIVE:
         warp_run_active(block, warp, at, mask);
+        return 0;
+    case OP_CLOCK:
+        warp_run_clock(block, warp, at, mask);
         return 0;
     case OP_COPY:
         return sim_copy_start(block, warp, at, mask);

@@ -13,9 +13,10 @@ enum { OLDEST_VERSION = 2, FORMAT_VERSION = 5, MOST_VARIANTS = 64, ALIGNMENT = 6
 static const struct {
     const char *name;
     int64_t size;
-} MANIFEST_DTYPES[] = {{"f64", 8}, {"f32", 4}, {"f16", 2},  {"bf16", 2},      {"i64", 8},
-                       {"i32", 4}, {"i16", 2}, {"i8", 1},   {"u64", 8},       {"u32", 4},
-                       {"u16", 2}, {"u8", 1},  {"bool", 1}, {"complex64", 8}, {"complex128", 16}};
+} MANIFEST_DTYPES[] = {
+    {"f64", 8},  {"f32", 4},       {"f16", 2},         {"bf16", 2},   {"i64", 8},   {"i32", 4},
+    {"i16", 2},  {"i8", 1},        {"u64", 8},         {"u32", 4},    {"u16", 2},   {"u8", 1},
+    {"bool", 1}, {"complex64", 8}, {"complex128", 16}, {"f8e4m3", 1}, {"f8e5m2", 1}};
 
 typedef struct {
     nova_json json;

@@ -4,6 +4,7 @@
 
 PyTypeObject *image_type;
 PyTypeObject *program_type;
+PyTypeObject *symbolic_type;
 PyTypeObject *run_type;
 PyTypeObject *stream_type;
 
@@ -166,7 +167,8 @@ PyMODINIT_FUNC PyInit__native(void)
         module_add_type(module, &file_spec, "File", NULL) < 0 ||
         module_add_type(module, &image_spec, "Image", &image_type) < 0 ||
         module_add_type(module, &program_spec, "Program", &program_type) < 0 ||
-        module_add_type(module, &symbolic_spec, "Symbolic", NULL) < 0 ||
+        module_add_type(module, &symbolic_spec, "Symbolic", &symbolic_type) < 0 ||
+        module_add_type(module, &sized_programs_spec, "SizedPrograms", NULL) < 0 ||
         module_add_type(module, &driver_spec, "Driver", &driver_type) < 0 ||
         module_add_type(module, &device_spec, "Device", &device_type) < 0 ||
         module_add_type(module, &device_array_spec, "DeviceArray", &device_array_type) < 0 ||

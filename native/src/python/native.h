@@ -49,8 +49,11 @@ typedef struct {
     PyObject *image;   /* keeps the code mapped */
     Py_buffer tables;  /* the block that the program uses in place; obj is NULL before it is set */
     int64_t *extents;  /* of all arguments and outputs */
-    PyObject *convert; /* convert(index, object, is_output) -> ndarray */
-    PyObject *label;   /* its name in traces; a str or None */
+    PyObject *convert; /* convert(index, object, is_output) -> ndarray; None: made when needed */
+    /* make_convert(extents) -> convert, of a copy for other sizes; NULL for the others */
+    PyObject *make_convert;
+    uint64_t constants; /* the address of its constants in the image */
+    PyObject *label;    /* its name in traces; a str or None */
     /* the names of its arguments and outputs in traces: two tuples of str, or None */
     PyObject *names;
     /* report(status, task, running, states, number, cause, tasks_for) -> exception, or None */
@@ -115,6 +118,7 @@ extern PyType_Spec file_spec;
 extern PyType_Spec image_spec;
 extern PyType_Spec program_spec;
 extern PyType_Spec symbolic_spec;
+extern PyType_Spec sized_programs_spec;
 
 /* Converts a status to the matching Python exception, with the prefix `context`. */
 void raise_status(nova_status status, const char *context);
@@ -236,6 +240,22 @@ void signature_free(Signature *signature);
  * exception. */
 bool check_tables(const ProgramObject *self, const Signature *signature, uint64_t constants_size,
                   nova_tables *tables);
+
+/* Binds the tables that the program holds to the code of its image; false with an exception. */
+bool bind_tables(ProgramObject *self, const Signature *signature, uint64_t constants);
+
+/* Sets the values of symbolic sizes; false with an exception. */
+bool set_sizes(ProgramObject *self, const int64_t *values, size_t count);
+
+/* A program like `like`, with the tables for the sizes `dims` of a call with the tuple `arrays`.
+ * NULL, without an exception: it cannot be made, or does not fit the arrays. program_copy.c */
+PyObject *program_copy(PyObject *like, const nova_symbolic *symbolic, const nova_tables *checked,
+                       const int64_t *dims, PyObject *arrays, PyObject *make_convert);
+
+/* The parts of a Symbolic, which own them; symbolic_type.c */
+extern PyTypeObject *symbolic_type;
+const nova_symbolic *symbolic_block(PyObject *symbolic);
+const nova_tables *symbolic_checked(PyObject *symbolic);
 
 /* program(*arrays, out=None) */
 PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf,

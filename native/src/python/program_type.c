@@ -24,14 +24,23 @@ bool hold_tables(ProgramObject *self, PyObject *object)
     return result == 0;
 }
 
-/* Sets the values of symbolic sizes, the bytes of an array of int64. */
+bool set_sizes(ProgramObject *self, const int64_t *values, size_t count)
+{
+    nova_error error;
+    nova_status status = nova_program_set_sizes(self->program, values, count, &error);
+    if (status != NOVA_OK)
+        raise_error(&error);
+    nova_pool_share(self->pool);
+    return status == NOVA_OK;
+}
+
+/* The same, from the bytes of an array of int64 or None. */
 static bool program_set_sizes(ProgramObject *self, PyObject *sizes)
 {
     if (sizes == Py_None)
         return true;
     char *data;
     Py_ssize_t size;
-    nova_error error;
     if (PyBytes_AsStringAndSize(sizes, &data, &size) < 0)
         return false;
     int64_t *values = PyMem_Malloc((size_t)size + 1);
@@ -40,17 +49,14 @@ static bool program_set_sizes(ProgramObject *self, PyObject *sizes)
         return false;
     }
     memcpy(values, data, (size_t)size);
-    nova_status status =
-        nova_program_set_sizes(self->program, values, (size_t)size / sizeof *values, &error);
+    bool ok = set_sizes(self, values, (size_t)size / sizeof *values);
     PyMem_Free(values);
-    if (status != NOVA_OK)
-        raise_error(&error);
-    nova_pool_share(self->pool);
-    return status == NOVA_OK;
+    return ok;
 }
 
-static bool program_bind_tables(ProgramObject *self, const Signature *signature, uint64_t constants)
+bool bind_tables(ProgramObject *self, const Signature *signature, uint64_t constants)
 {
+    self->constants = constants;
     nova_error error;
     nova_tables tables;
     /* Where the constants end is for the image to say. */
@@ -122,7 +128,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
     Signature signature = {0};
     bool ok = read_signature(self, arg_rows, output_rows, &signature) &&
-              hold_tables(self, tables) && program_bind_tables(self, &signature, constants) &&
+              hold_tables(self, tables) && bind_tables(self, &signature, constants) &&
               program_set_sizes(self, sizes);
     signature_free(&signature);
     if (ok)
@@ -137,6 +143,7 @@ static int program_traverse(ProgramObject *self, visitproc visit, void *arg)
     Py_VISIT(self->image);
     /* Not `tables.obj`: the collector would clear a memoryview that is still exported to us. */
     Py_VISIT(self->convert);
+    Py_VISIT(self->make_convert);
     Py_VISIT(self->label);
     Py_VISIT(self->names);
     Py_VISIT(self->report);
@@ -156,6 +163,7 @@ static void program_forget(PyObject **slot)
 static int program_clear(ProgramObject *self)
 {
     program_forget(&self->convert);
+    Py_CLEAR(self->make_convert);
     program_forget(&self->label);
     program_forget(&self->names);
     program_forget(&self->report);
@@ -181,6 +189,7 @@ static void program_dealloc(ProgramObject *self)
         PyBuffer_Release(&self->tables);
     PyMem_Free(self->order);
     Py_XDECREF(self->convert);
+    Py_XDECREF(self->make_convert);
     Py_XDECREF(self->label);
     Py_XDECREF(self->names);
     Py_XDECREF(self->report);
@@ -243,6 +252,16 @@ static PyObject *program_graph_shape(PyObject *object, PyObject *unused)
     return Py_BuildValue("(IIII)", shape.launches, shape.edges, shape.dependent, shape.branches);
 }
 
+static PyObject *program_persistent_shape(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ProgramObject *self = (ProgramObject *)object;
+    nova_persistent_shape shape = {0};
+    if (self->on_device != NULL)
+        shape = nova_device_program_persistent(self->on_device);
+    return Py_BuildValue("(IIII)", shape.blocks, shape.rows, shape.counters, shape.waits);
+}
+
 static PyMemberDef program_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(ProgramObject, vectorcall), READONLY, NULL},
     {"image", T_OBJECT_EX, offsetof(ProgramObject, image), READONLY, "The mapped code."},
@@ -282,6 +301,9 @@ static PyMethodDef program_methods[] = {
     {"graph_shape", program_graph_shape, METH_NOARGS,
      "graph_shape()\n--\n\n(launches, edges, edges that are dependent launches, branches) of the "
      "graphs of a device's program."},
+    {"persistent_shape", program_persistent_shape, METH_NOARGS,
+     "persistent_shape()\n--\n\n(blocks, rows, counters, waits) of the persistent kernel of a "
+     "device's program without loops."},
     {"set_order", program_set_order, METH_VARARGS,
      "set_order(order, workers)\n--\n\nHas all runs take the tasks for so many threads in this "
      "order, on the calling thread."},

@@ -1,7 +1,7 @@
 /* Symbolic(block, arguments, outputs): a checked block of symbolic tables.
  *
  * `instantiate(dims)` returns the tables and the values of sizes for the sizes of a call, as bytes;
- * a Program is made from them. */
+ * a Program is made from them. `extents(dims)` are the sizes of the axes of its arrays. */
 #include "python/native.h"
 
 #include <stdlib.h>
@@ -13,6 +13,16 @@ typedef struct {
     nova_symbolic symbolic;
     nova_tables tables;
 } SymbolicObject;
+
+const nova_symbolic *symbolic_block(PyObject *symbolic)
+{
+    return &((SymbolicObject *)symbolic)->symbolic;
+}
+
+const nova_tables *symbolic_checked(PyObject *symbolic)
+{
+    return &((SymbolicObject *)symbolic)->tables;
+}
 
 static bool symbolic_hold(SymbolicObject *self, PyObject *block, Py_ssize_t arguments,
                           Py_ssize_t outputs)
@@ -107,30 +117,65 @@ static PyObject *symbolic_make_tables(const SymbolicObject *self, const int64_t 
     return result;
 }
 
-static PyObject *symbolic_instantiate(PyObject *object, PyObject *argument)
+/* The values of all expressions for a tuple of dims, to be freed; NULL with an exception. */
+static int64_t *symbolic_evaluate(const SymbolicObject *self, PyObject *tuple)
 {
-    SymbolicObject *self = (SymbolicObject *)object;
     const nova_symbolic_header *header = self->symbolic.header;
     nova_error error;
-    int64_t *dims =
-        PyMem_Calloc((size_t)header->dim_count + header->expression_count + 1, sizeof *dims);
-    if (dims == NULL)
-        return PyErr_NoMemory();
-    int64_t *values = dims + header->dim_count;
-    PyObject *result = NULL;
-    if (symbolic_read_dims(self, argument, dims)) {
-        if (nova_symbolic_evaluate(&self->symbolic, dims, values, &error) != NOVA_OK)
-            raise_error(&error);
-        else
-            result = symbolic_make_tables(self, values, &error);
+    int64_t *values =
+        PyMem_Calloc((size_t)header->expression_count + header->dim_count + 1, sizeof *values);
+    if (values == NULL) {
+        PyErr_NoMemory();
+        return NULL;
     }
-    PyMem_Free(dims);
+    int64_t *dims = values + header->expression_count;
+    bool ok = symbolic_read_dims(self, tuple, dims);
+    if (ok && nova_symbolic_evaluate(&self->symbolic, dims, values, &error) != NOVA_OK) {
+        raise_error(&error);
+        ok = false;
+    }
+    if (ok)
+        return values;
+    PyMem_Free(values);
+    return NULL;
+}
+
+static PyObject *symbolic_instantiate(PyObject *object, PyObject *argument)
+{
+    nova_error error;
+    int64_t *values = symbolic_evaluate((SymbolicObject *)object, argument);
+    if (values == NULL)
+        return NULL;
+    PyObject *result = symbolic_make_tables((SymbolicObject *)object, values, &error);
+    PyMem_Free(values);
+    return result;
+}
+
+static PyObject *symbolic_extents(PyObject *object, PyObject *argument)
+{
+    const nova_symbolic *symbolic = &((SymbolicObject *)object)->symbolic;
+    int64_t *values = symbolic_evaluate((SymbolicObject *)object, argument);
+    if (values == NULL)
+        return NULL;
+    uint32_t count = symbolic->header->extent_count;
+    PyObject *result = PyTuple_New(count);
+    for (uint32_t i = 0; result != NULL && i < count; i++) {
+        int64_t extent = symbolic->extents[i];
+        PyObject *number = PyLong_FromLongLong(extent < 0 ? values[~extent] : extent);
+        if (number == NULL || PyTuple_SetItem(result, i, number) < 0) { /* steals */
+            Py_DECREF(result);
+            result = NULL;
+        }
+    }
+    PyMem_Free(values);
     return result;
 }
 
 static PyMethodDef symbolic_methods[] = {
     {"instantiate", symbolic_instantiate, METH_O,
      "instantiate(dims, /)\n--\n\n(tables, values of sizes) of a program for these sizes."},
+    {"extents", symbolic_extents, METH_O,
+     "extents(dims, /)\n--\n\nThe sizes of all axes of the arguments, then of the outputs."},
     {0},
 };
 

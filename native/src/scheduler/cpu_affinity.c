@@ -45,6 +45,22 @@ void nova_cpus_bind(unsigned index)
     }
 }
 
+bool nova_cpus_allows(uint32_t cpu)
+{
+    unsigned long mask[WORDS];
+    unsigned words = affinity_read_mask(mask);
+    return cpu < words * WORD_BITS && (mask[cpu / WORD_BITS] >> cpu % WORD_BITS & 1) != 0;
+}
+
+void nova_cpus_bind_list(const uint16_t *cpus, uint32_t count)
+{
+    unsigned long mask[WORDS] = {0};
+    for (uint32_t i = 0; i < count; i++)
+        if (cpus[i] < WORDS * WORD_BITS)
+            mask[cpus[i] / WORD_BITS] |= 1ul << cpus[i] % WORD_BITS;
+    (void)syscall(SYS_sched_setaffinity, 0, sizeof mask, mask);
+}
+
 uint32_t nova_cpus_current(void)
 {
     unsigned cpu;

@@ -38,9 +38,10 @@ void nova_eventcount_stop_spinning(nova_eventcount *eventcount);
 uint32_t nova_eventcount_epoch(nova_eventcount *eventcount);
 
 /* Enters the list and stops spinning. The thread must check for work once more, and then call
- * nova_eventcount_sleep or nova_eventcount_unpark. Owning thread only. */
+ * nova_eventcount_sleep or nova_eventcount_unpark. unpark returns false if a notifier has called
+ * the thread: the call is for work that it may not have seen. Owning thread only. */
 void nova_eventcount_park(nova_eventcount *eventcount, nova_sleeper *sleeper);
-void nova_eventcount_unpark(nova_eventcount *eventcount, nova_sleeper *sleeper);
+bool nova_eventcount_unpark(nova_eventcount *eventcount, nova_sleeper *sleeper);
 
 /* Sleeps until called. Own thread only. */
 void nova_eventcount_sleep(nova_sleeper *sleeper);

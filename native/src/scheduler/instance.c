@@ -1,5 +1,7 @@
 #include "scheduler/instance.h"
 
+#include "scheduler/worker_pool.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -170,6 +172,11 @@ void nova_instance_reset(nova_instance *run)
     for (unsigned i = 0; i < run->workers; i++)
         for (int core_type = 0; core_type < 2; core_type++)
             nova_deque_reset(&run->slots[i].deques[core_type]);
+    const nova_topology *topology =
+        atomic_load_explicit(&run->pool->topology, memory_order_acquire);
+    for (unsigned i = 0; i < run->workers; i++)
+        nova_topology_span(topology, i, run->workers, &run->slots[i].node_begin,
+                           &run->slots[i].node_end);
     instance_distribute_roots(run);
 }
 
@@ -253,4 +260,19 @@ nova_status nova_instance_states(const nova_instance *instance, uint8_t *states)
     if (instance->result.task != NOVA_NO_TASK)
         states[instance->result.task] = NOVA_TASK_FAILED;
     return NOVA_OK;
+}
+
+uint64_t nova_instance_trace(const nova_instance *instance, unsigned worker,
+                             nova_trace_record *records, uint32_t count)
+{
+    if (instance == NULL || worker >= instance->slot_count || instance->trace_capacity == 0)
+        return 0;
+    const nova_worker_slot *slot = &instance->slots[worker];
+    uint64_t recorded =
+        slot->traced < instance->trace_capacity ? slot->traced : instance->trace_capacity;
+    if (recorded > count)
+        recorded = count;
+    for (uint64_t i = 0; i < recorded; i++)
+        records[i] = slot->ring[(slot->traced - recorded + i) % instance->trace_capacity];
+    return slot->traced;
 }

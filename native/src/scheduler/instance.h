@@ -32,8 +32,9 @@ typedef struct nova_worker_slot {
     uint32_t index;
     uint32_t finished_count; /* succeeded tasks that are not yet subtracted from `left` */
     uint32_t stolen;
-    uint32_t random; /* picks the first victim of a steal */
-    uint64_t traced; /* records written, also those that were overwritten */
+    uint32_t random;               /* picks the first victim of a steal */
+    uint32_t node_begin, node_end; /* the slots of its NUMA node */
+    uint64_t traced;               /* records written, also those that were overwritten */
     nova_trace_record *ring;
     uint16_t origin; /* of the current task: the slot it was stolen from, or NOVA_NOT_STOLEN */
 } nova_worker_slot;

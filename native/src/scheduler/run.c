@@ -51,12 +51,14 @@ static uint32_t run_pop_slot(nova_instance *run, nova_worker_slot *slot)
     return task;
 }
 
-static uint32_t run_steal(nova_instance *run, nova_worker_slot *slot)
+/* Steals from one of `count` slots, from slot `begin` on and around; the first is random. */
+static uint32_t run_steal_among(nova_instance *run, nova_worker_slot *slot, uint32_t begin,
+                                uint32_t count)
 {
-    slot->random = slot->random * 1664525u + 1013904223u;
-    uint32_t first = (uint32_t)(((uint64_t)slot->random * run->workers) >> 32);
-    for (uint32_t i = 0; i < run->workers; i++) {
-        uint32_t victim = first + i < run->workers ? first + i : first + i - run->workers;
+    uint32_t first = (uint32_t)(((uint64_t)slot->random * count) >> 32);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t victim = begin + (first + i < count ? first + i : first + i - count);
+        victim = victim < run->workers ? victim : victim - run->workers;
         if (victim == slot->index)
             continue;
         for (int core_type = 0; core_type < 2; core_type++) {
@@ -69,6 +71,17 @@ static uint32_t run_steal(nova_instance *run, nova_worker_slot *slot)
         }
     }
     return NOVA_NO_TASK;
+}
+
+/* Steals from a slot of the same NUMA node, or from others if those have nothing. */
+static uint32_t run_steal(nova_instance *run, nova_worker_slot *slot)
+{
+    slot->random = slot->random * 1664525u + 1013904223u;
+    uint32_t neighbours = slot->node_end - slot->node_begin;
+    uint32_t task = run_steal_among(run, slot, slot->node_begin, neighbours);
+    if (task == NOVA_NO_TASK && neighbours < run->workers)
+        task = run_steal_among(run, slot, slot->node_end, run->workers - neighbours);
+    return task;
 }
 
 /* --- releasing -------------------------------------------------------------------------------- */

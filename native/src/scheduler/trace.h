@@ -1,4 +1,4 @@
-/* Writing a trace record. Used by run.c; nova_instance_trace in trace.c reads them back. */
+/* Writing a trace record. Used by run.c; nova_instance_trace reads them back. */
 #ifndef NOVA_SCHEDULER_TRACE_H
 #define NOVA_SCHEDULER_TRACE_H
 

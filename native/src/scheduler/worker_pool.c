@@ -40,16 +40,39 @@ unsigned nova_workers_available(void)
     return count > NOVA_MAX_WORKERS ? NOVA_MAX_WORKERS : count;
 }
 
+/* The nodes of the machine, or simulated ones; NULL: out of memory. */
+static const nova_topology *pool_make_topology(const nova_workers_options *options,
+                                               const nova_topology *replaced, nova_status *status)
+{
+    nova_topology *topology = malloc(sizeof *topology);
+    *status = topology == NULL ? NOVA_OUT_OF_MEMORY : NOVA_OK;
+    if (topology == NULL)
+        return NULL;
+    if (options == NULL || options->node_sizes == NULL)
+        nova_topology_read(topology, NOVA_NODES_FOLDER);
+    else
+        *status = nova_topology_simulate(topology, options->node_sizes, options->node_count);
+    topology->replaced = replaced;
+    if (*status == NOVA_OK)
+        return topology;
+    free(topology);
+    return NULL;
+}
+
 static nova_workers *pool_make(const nova_workers *parents, pid_t pid)
 {
     nova_workers *created = aligned_alloc(64, (sizeof *created + 63) & ~(size_t)63);
     if (created == NULL)
         return NULL;
     memset(created, 0, sizeof *created);
-    if (pthread_mutex_init(&created->lock, NULL) != 0) {
+    nova_status status;
+    const nova_topology *topology =
+        parents != NULL ? atomic_load(&parents->topology) : pool_make_topology(NULL, NULL, &status);
+    if (topology == NULL || pthread_mutex_init(&created->lock, NULL) != 0) {
         free(created);
         return NULL;
     }
+    atomic_store(&created->topology, topology);
     created->pid = pid;
     created->eventcount.lock = &created->lock;
     unsigned available = nova_workers_available();
@@ -74,9 +97,12 @@ nova_workers *nova_workers_get(void)
     nova_workers *created = pool_make(pool, pid);
     if (created == NULL)
         return NULL;
+    bool inherits = pool != NULL;
     if (atomic_compare_exchange_strong(&pool_process, &pool, created))
         return created;
     pthread_mutex_destroy(&created->lock);
+    if (!inherits)
+        free((void *)(uintptr_t)atomic_load(&created->topology));
     free(created);
     return pool;
 }
@@ -90,6 +116,14 @@ nova_status nova_workers_configure(const nova_workers_options *options)
     nova_workers *pool = nova_workers_get();
     if (pool == NULL)
         return NOVA_OUT_OF_MEMORY;
+    const nova_topology *before = atomic_load(&pool->topology);
+    if (options->node_sizes != NULL || before->simulated) {
+        nova_status status;
+        const nova_topology *topology = pool_make_topology(options, before, &status);
+        if (topology == NULL)
+            return status;
+        atomic_store(&pool->topology, topology);
+    }
     unsigned available = nova_workers_available();
     uint32_t spin = options->spin > 0 ? options->spin : available > 1 ? DEFAULT_SPIN : 1;
     pthread_mutex_lock(&pool->lock);
@@ -229,19 +263,27 @@ static bool pool_wants_thread(nova_instance *run)
     return nova_instance_tasks(run, host_held, 1) > 0;
 }
 
-/* The run that wants a thread and has the fewest; *more when there are others. `lock` is held. */
-static nova_instance *pool_choose_run(nova_workers *pool, bool *more)
+/* The run that wants a thread and has the fewest. `lock` is held. */
+static nova_instance *pool_choose_run(nova_workers *pool)
 {
     nova_instance *best = NULL;
-    *more = false;
-    for (nova_instance *run = pool->runs; run != NULL; run = run->next) {
-        if (!pool_wants_thread(run))
-            continue;
-        *more = best != NULL;
-        if (best == NULL || nova_latch_count(&run->latch) < nova_latch_count(&best->latch))
+    for (nova_instance *run = pool->runs; run != NULL; run = run->next)
+        if (pool_wants_thread(run) &&
+            (best == NULL || nova_latch_count(&run->latch) < nova_latch_count(&best->latch)))
             best = run;
-    }
     return best;
+}
+
+/* Whether there is work for one more thread than the one that takes slot `index` of a run. `lock`
+ * is held. */
+static bool pool_wants_another(nova_workers *pool, nova_instance *entered, uint32_t index)
+{
+    if (nova_instance_tasks(entered, index, 2) > 1)
+        return true;
+    for (nova_instance *run = pool->runs; run != NULL; run = run->next)
+        if (run != entered && pool_wants_thread(run))
+            return true;
+    return false;
 }
 
 /* Counts a thread of the pool as active, or records that it is starved of a core. */
@@ -255,7 +297,8 @@ static bool pool_activate(nova_workers *pool)
     return pool_try_activate(pool);
 }
 
-nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, uint32_t *index)
+nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, bool spinning,
+                                      uint32_t *index)
 {
     if (atomic_load_explicit(&pool->run_count, memory_order_seq_cst) == 0)
         return NULL;
@@ -263,7 +306,7 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, ui
     bool more = false;
     bool holds_spinlock = pool_lock_after_spinning(pool);
     for (;;) {
-        run = pool_choose_run(pool, &more);
+        run = pool_choose_run(pool);
         if (run == NULL)
             break;
         if (!pool_activate(pool)) {
@@ -272,7 +315,9 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, ui
         }
         if (nova_latch_enter(&run->latch, run->workers)) {
             *index = nova_instance_take_slot(run, preferred);
-            more = more || nova_instance_tasks(run, *index, 2) > 1;
+            if (spinning)
+                nova_eventcount_stop_spinning(&pool->eventcount);
+            more = pool_wants_another(pool, run, *index);
             break;
         }
         /* Another waiter was faster. `starved` stays set in that case, for the next thread that
@@ -280,7 +325,8 @@ nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, ui
         atomic_fetch_sub_explicit(&pool->active, 1, memory_order_seq_cst);
     }
     pool_unlock(pool, holds_spinlock);
-    /* Calls that came while this thread was looking may have counted on it: pass one on. */
+    /* A publisher of other work may have counted on this thread while it was spinning. Then its
+     * work was there before this thread stopped to be counted, and was found above: pass one on. */
     if (run != NULL && more)
         nova_eventcount_notify(&pool->eventcount, 1);
     return run;

@@ -8,6 +8,7 @@
 
 #include "scheduler/instance.h"
 #include "scheduler/eventcount.h"
+#include "scheduler/numa.h"
 
 typedef struct nova_worker {
     nova_sleeper sleeper;
@@ -34,7 +35,8 @@ typedef struct nova_workers {
     pthread_mutex_t lock;
     _Atomic uint32_t emptied; /* counts how often the last run left the list; slept on */
     nova_instance *runs;
-    uint32_t drain_waiters; /* threads that wait until there are no runs */
+    uint32_t drain_waiters;                  /* threads that wait until there are no runs */
+    _Atomic(const nova_topology *) topology; /* never freed */
     pid_t pid;
     bool pin;
     nova_worker threads[NOVA_MAX_WORKERS];
@@ -64,8 +66,10 @@ static inline bool nova_workers_crowded(nova_workers *pool)
 
 /* Enters a run and acquires a slot in it, counted as active; NULL if no run has work, or no core is
  * free. By a thread of the pool, which prefers the same slot in every run: the roots of that slot
- * are the same tiles, whose data may still be in the caches of its core. */
-nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, uint32_t *index);
+ * are the same tiles, whose data may still be in the caches of its core. A thread that is counted
+ * as spinning is not counted any more once it has entered. */
+nova_instance *nova_workers_enter_run(nova_workers *pool, uint32_t preferred, bool spinning,
+                                      uint32_t *index);
 
 /* Makes threads until there are `count`; false when there is none at all. Thread-safe. */
 bool nova_workers_ensure(nova_workers *pool, uint32_t count);

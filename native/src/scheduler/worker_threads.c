@@ -22,7 +22,7 @@ static nova_instance *worker_await_run(nova_workers *pool, nova_worker *self, ui
 {
     nova_eventcount_start_spinning(&pool->eventcount);
     uint32_t epoch = nova_eventcount_epoch(&pool->eventcount);
-    nova_instance *run = nova_workers_enter_run(pool, self->index + 1, index);
+    nova_instance *run = nova_workers_enter_run(pool, self->index + 1, true, index);
     uint32_t spin = atomic_load_explicit(&pool->spin, memory_order_relaxed);
     if (atomic_load_explicit(&pool->active, memory_order_relaxed) >=
         atomic_load_explicit(&pool->limit, memory_order_relaxed))
@@ -31,21 +31,20 @@ static nova_instance *worker_await_run(nova_workers *pool, nova_worker *self, ui
         uint32_t latest_epoch = nova_eventcount_epoch(&pool->eventcount);
         if (latest_epoch != epoch) {
             epoch = latest_epoch;
-            run = nova_workers_enter_run(pool, self->index + 1, index);
+            run = nova_workers_enter_run(pool, self->index + 1, true, index);
         } else {
             nova_relax();
         }
     }
-    if (run != NULL) {
-        nova_eventcount_stop_spinning(&pool->eventcount);
+    if (run != NULL)
         return run;
-    }
     nova_eventcount_park(&pool->eventcount, &self->sleeper);
-    run = nova_workers_enter_run(pool, self->index + 1, index);
-    if (run != NULL || atomic_load_explicit(&pool->stopping, memory_order_seq_cst) != 0)
-        nova_eventcount_unpark(&pool->eventcount, &self->sleeper);
-    else
+    run = nova_workers_enter_run(pool, self->index + 1, false, index);
+    if (run == NULL && atomic_load_explicit(&pool->stopping, memory_order_seq_cst) == 0)
         worker_sleep_until_notified(self);
+    else if (!nova_eventcount_unpark(&pool->eventcount, &self->sleeper) && run != NULL)
+        /* Called after it entered this run, for other work: pass the call on. */
+        nova_eventcount_notify(&pool->eventcount, 1);
     return run;
 }
 
@@ -54,8 +53,9 @@ static void *worker_main(void *argument)
     nova_worker *self = argument;
     nova_workers *pool = self->pool;
     nova_workers_mark(pool);
-    if (self->pinned)
-        nova_cpus_bind(self->index + 1); /* callers are likely on the first */
+    /* Callers are likely on the first CPU. */
+    nova_topology_bind(atomic_load(&pool->topology), self->index + 1, atomic_load(&pool->limit),
+                       self->pinned);
     for (;;) {
         uint32_t index;
         nova_instance *run = worker_await_run(pool, self, &index);

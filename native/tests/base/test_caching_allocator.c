@@ -81,10 +81,11 @@ static void await_empty(void)
 
 static void test_age(void)
 {
-    nova_blocks_configure(64 << 20, SECOND / 50);
     for (int i = 0; i < 3; i++) { /* the trimming thread ends, and is created again */
+        nova_blocks_configure(64 << 20, 1000 * SECOND);
         nova_blocks_give(nova_blocks_take(1 << 20));
         CHECK(nova_blocks_get_info().idle_count == 1);
+        nova_blocks_configure(64 << 20, SECOND / 50);
         await_empty();
     }
     nova_blocks_configure(64 << 20, 1000 * SECOND);

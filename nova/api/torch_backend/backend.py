@@ -23,7 +23,9 @@ from nova.api.torch_backend.symbolic_graph import SymbolicGraph
 from nova.errors import (
     CodegenError,
     FallbackWarning,
+    ImportedProgramError,
     LoweringError,
+    MLIRSyntaxError,
     PassError,
     ShapeError,
     SymbolicSizeError,
@@ -34,7 +36,15 @@ from nova.frontends.torch.decompositions import decompositions
 from nova.frontends.torch.partition import Unsupported, partition, unsupported_nodes
 
 # Errors of a stage about one program.
-_REFUSALS = (CodegenError, LoweringError, PassError, UnsupportedOpError, WorkspaceError)
+_REFUSALS = (
+    CodegenError,
+    ImportedProgramError,
+    LoweringError,
+    MLIRSyntaxError,
+    PassError,
+    UnsupportedOpError,
+    WorkspaceError,
+)
 
 
 def nova_backend(
@@ -74,8 +84,11 @@ def compile_graph(module: torch.fx.GraphModule, options: Options, stage: str) ->
         per_shape = PerShape(module, lambda static: compile_static(static, options, stage))
         try:
             return SymbolicGraph(module, options, f"torch {stage}", per_shape)
-        except (*_REFUSALS, ShapeError, SymbolicSizeError):
-            return per_shape  # an op needs numbers, or has no row
+        except (*_REFUSALS, ShapeError, SymbolicSizeError) as error:
+            if isinstance(error, MLIRSyntaxError):  # not a known limit of symbolic sizes
+                message = f"Nova compiles torch {stage} per shape: {type(error).__name__}: {error}"
+                warnings.warn(FallbackWarning(message), stacklevel=2)
+            return per_shape  # an op needs static sizes, or has no row
     return compile_static(module, options, stage)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-_empty = torch._C._dynamo.guards._empty_strided_cpu
+_empty_on_cpu = torch._C._dynamo.guards._empty_strided_cpu
 
 
 @dataclass(frozen=True)
@@ -47,26 +47,31 @@ class CallPlan:
     argument_count  of the graph.
     order           arguments of the program: positions, a tensor, or "seeds".
     copied          positions of arguments that are made contiguous first.
+    resolved        positions of arguments that may be conjugate or negative views.
     copied_back     positions of arguments that get a result of the program, in order after
                     `allocations`, with their allocations.
     allocations     results of the program.
     results         of the graph: ("argument", i), ("output", i), a `View` of one, or a value.
     seed_count      numbers that a call draws from torch's generator.
+    device          where results are allocated.
     """
 
     argument_count: int
     order: list[Any]
     copied: list[int]
+    resolved: list[int]
     copied_back: list[tuple[int, Allocation]]
     allocations: list[Allocation]
     results: list[Any]
     seed_count: int
     run: Callable[[list[Any], list[Any]], None]
+    device: torch.device
     names: dict[str, Any] = field(default_factory=dict)
 
     def function(self, boxed: bool) -> Callable[..., tuple[Any, ...]]:
         """The compiled function: of a list that it clears if `boxed`, else of the arguments."""
-        scope: dict[str, Any] = {"empty": _empty, "run": self.run, "draw_seeds": draw_seeds}
+        empty = _empty_on_cpu if self.device.type == "cpu" else _empty_on(self.device)
+        scope: dict[str, Any] = {"empty": empty, "run": self.run, "draw_seeds": draw_seeds}
         self.names = scope
         source = self._source(boxed)
         exec(compile(source, "<nova call>", "exec"), scope)
@@ -100,7 +105,9 @@ class CallPlan:
         if entry == "seeds" and isinstance(entry, str):
             return f"draw_seeds({self.seed_count})"
         if isinstance(entry, int):
-            return f"a{entry}.contiguous()" if entry in self.copied else f"a{entry}"
+            lazy = ".resolve_conj().resolve_neg()" if entry in self.resolved else ""
+            packed = ".contiguous()" if entry in self.copied else ""
+            return f"a{entry}{lazy}{packed}"
         return self._name(entry)
 
     def _allocate(self, allocation: Allocation, strides: tuple[int, ...]) -> str:
@@ -127,6 +134,13 @@ class CallPlan:
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
+
+
+def _empty_on(device: torch.device) -> Callable[..., torch.Tensor]:
+    def empty(size: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty_strided(size, strides, dtype=dtype, device=device)
+
+    return empty
 
 
 def draw_seeds(count: int) -> torch.Tensor:

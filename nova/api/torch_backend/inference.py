@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
@@ -36,7 +42,10 @@ def trace_inference(
     mode = FakeTensorMode()
     fakes = [mode.from_tensor(_unfaked(e), static_shapes=True) for e in examples]
     with mode, torch.no_grad(), preserve_node_meta():
-        traced = make_fx(functionalize(run), decomposition_table=decompositions())(*fakes)
+        try:
+            traced = make_fx(functionalize(run), decomposition_table=decompositions())(*fakes)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            return None  # AOTAutograd's modes may know the value
     return traced if _is_pure(traced.graph) else None
 
 
@@ -45,20 +54,24 @@ def _unfaked(example: torch.Tensor) -> torch.Tensor:
     if not isinstance(example, FakeTensor):
         return example.detach()
     with unset_fake_temporarily():
-        return torch.empty_strided(example.shape, example.stride(), dtype=example.dtype)
+        return torch.empty_strided(
+            example.shape, example.stride(), dtype=example.dtype, device=example.device
+        )
 
 
 def _is_plain(module: torch.fx.GraphModule, examples: Sequence[Any]) -> bool:
     """Whether arguments are plain tensors without gradients, and ops change no mode."""
     is_recording = torch.is_grad_enabled()
     for example in examples:
-        if not isinstance(example, torch.Tensor) or example.device.type != "cpu":
+        if not isinstance(example, torch.Tensor) or example.device.type not in ("cpu", "cuda"):
             return False
         if is_recording and example.requires_grad:
             return False
         if any(not isinstance(n, int) for n in (*example.shape, *example.stride())):
             return False
-    if torch.is_autocast_enabled("cpu") or any(True for _ in module.parameters()):
+    if any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")):
+        return False
+    if any(True for _ in module.parameters()):
         return False
     return not any(
         isinstance(node.target, torch._ops.HigherOrderOperator)

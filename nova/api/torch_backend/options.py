@@ -17,7 +17,10 @@ from nova.errors import AttributeValueError, OptionTypeError, TargetError, Unkno
 class Options:
     """How graphs of torch are compiled and run.
 
-    target     the CPU to compile for, as `nova.compile` takes it.
+    target     the CPU to compile for, as `nova.compile` takes it; graphs of tensors on a GPU are
+               compiled for that GPU.
+    device     the device that runs graphs of tensors on the CPU: None for the CPU, "sim" for the
+               simulator of a GPU.
     threads    threads of a run; the knob `threads` by default.
     tune       seconds for trying schedules of each graph (docs/tuning.md).
     fast_math  whether float arithmetic may be reassociated (docs/fast-math.md).
@@ -25,6 +28,7 @@ class Options:
     """
 
     target: str | None = None
+    device: str | None = None
     threads: int | None = None
     tune: float | None = None
     fast_math: bool | None = None
@@ -64,6 +68,11 @@ def _check(options: Options) -> None:
         check_target(options.target)
         if parse_target(options.target).is_device:
             raise TargetError(
-                f"target {options.target!r}: backend 'nova' compiles tensors on the CPU",
-                hint="leave target= out, or use nova.from_torch(...) and nova.compile for a device",
+                f"target {options.target!r}: backend 'nova' compiles for the device of the tensors",
+                hint="leave target= out, and move the model and its inputs to the GPU",
             )
+    if options.device not in (None, "sim"):
+        raise OptionTypeError(
+            f"option 'device' is {options.device!r}",
+            hint="it is 'sim' or None; graphs of tensors on a GPU run there",
+        )

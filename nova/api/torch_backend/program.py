@@ -19,8 +19,16 @@ from nova.api.compiled import Compiled
 from nova.api.torch_backend.call_source import Allocation, CallPlan, View
 from nova.api.torch_backend.options import Options
 from nova.core.dlpack import as_numpy
-from nova.frontends.torch.importer import graph_results, import_graph, returns_tuple, view_root
+from nova.frontends.torch.importer import (
+    argument_layout,
+    graph_results,
+    has_lazy_values,
+    import_graph,
+    returns_tuple,
+    view_root,
+)
 from nova.frontends.torch.layout import Layout, layout_of
+from nova.frontends.torch.placement import graph_device
 from nova.frontends.torch.sizes import TorchSizes, number_of, strided
 from nova.ops import F
 from nova.plan import build_plan
@@ -45,6 +53,7 @@ class GraphProgram:
         self.is_tuple = returns_tuple(module.graph)
         self._module = module
         self._sizes = sizes
+        self.device = graph_device(module.graph)
         self._graph = import_graph(module, sizes)
         self._arguments = [n for n in module.graph.nodes if n.op == "placeholder"]
         graph = self._graph
@@ -52,11 +61,12 @@ class GraphProgram:
             p: layout for p, layout in zip(graph.positions, graph.layouts, strict=True) if p >= 0
         }
         self._copied = [p for p, layout in self._layouts.items() if self._has_gaps(p, layout)]
+        self._resolved = [p for p in self._layouts if self._may_be_lazy(p)]
         self._in_place = [p for p in graph.updates if p not in self._copied]
         self._copied_back = [p for p in graph.updates if p in self._copied]
         self.program = self._compile()
         if sizes is None:
-            self.plan = self._plan(_fake_value, self._native_runner(self.program._program))
+            self.plan = self._plan(_fake_value, self.program._program)
             self.call = self.plan.function(boxed=True)
 
     def call_for(self, symbols: Mapping[Any, int]) -> Callable[[list[Any]], tuple[Any, ...]]:
@@ -71,7 +81,7 @@ class GraphProgram:
                 return strided(value, symbols)
             return number_of(value, symbols) if isinstance(value, torch.SymInt) else value
 
-        return self._plan(value_of, self._native_runner(native)).function(boxed=True)
+        return self._plan(value_of, native).function(boxed=True)
 
     @property
     def layouts(self) -> dict[int, Layout]:
@@ -93,7 +103,16 @@ class GraphProgram:
 
     def _has_gaps(self, position: int, layout: Layout) -> bool:
         value = self._arguments[position].meta["val"]
+        if has_lazy_values(value):
+            return True
         return has_gaps(value if self._sizes is None else strided(value, self._sizes.hints), layout)
+
+    def _may_be_lazy(self, position: int) -> bool:
+        """Whether torch may pass a conjugate or negative view: dynamo guards all but tangents."""
+        node = self._arguments[position]
+        value = node.meta["val"]
+        is_tangent = node.name.startswith("tangents")
+        return value.dtype.is_complex or has_lazy_values(value) or is_tangent
 
     # --- compiling ------------------------------------------------------------------------------
 
@@ -108,9 +127,13 @@ class GraphProgram:
             by_position[p]: self._layouts[p].write(F, graph.updates[p]) for p in self._in_place
         }
         outputs = [*graph.outputs, *(graph.updates[p] for p in self._copied_back)]
+        device = options.device
+        if self.device.type == "cuda":
+            device = f"cuda:{self.device.index or 0}"
         return compile_plan(
             build_plan(outputs, inputs, params, updates),
-            target=options.target,
+            target=options.target if device is None else None,
+            device=device,
             fast_math=options.fast_math,
             tune=options.tune,
             name=self.name,
@@ -118,8 +141,8 @@ class GraphProgram:
 
     # --- calling --------------------------------------------------------------------------------
 
-    def _plan(self, value_of: ValueOf, run: Run) -> CallPlan:
-        """The steps of a call; `value_of` has the sizes and strides of nodes."""
+    def _plan(self, value_of: ValueOf, native: Any) -> CallPlan:
+        """The steps of a call of a native program; `value_of` has sizes and strides of nodes."""
         graph = self._graph
         order: list[Any] = [
             p if p >= 0 else graph.constants[-1 - p]
@@ -128,20 +151,24 @@ class GraphProgram:
         ]
         if graph.seeds is not None:
             order.append("seeds")
+        order += self._in_place
+        run = self._native_runner(native, order, value_of)
         return CallPlan(
             argument_count=len(self._arguments),
-            order=[*order, *self._in_place],
+            order=order,
             copied=self._copied,
+            resolved=self._resolved,
             copied_back=[(p, self._contiguous(p, value_of)) for p in self._copied_back],
             allocations=[_output(value_of(node)) for node in graph.output_nodes],
             results=[self._result(r, value_of) for r in graph_results(self._module.graph)],
             seed_count=graph.seed_count,
             run=self._with_threads(run),
+            device=self.device,
         )
 
     def _contiguous(self, position: int, value_of: ValueOf) -> Allocation:
         value = value_of(self._arguments[position])
-        layout = layout_of(value.shape, value.stride())
+        layout = argument_layout(value)
         return Allocation(_ints(layout.shape), layout.strides, layout.strides, value.dtype)
 
     def _result(self, result: Any, value_of: ValueOf) -> Any:
@@ -177,33 +204,48 @@ class GraphProgram:
 
         return with_threads
 
-    def _native_runner(self, native: Any) -> Run:
+    def _native_runner(self, native: Any, order: list[Any], value_of: ValueOf) -> Run:
         """Runs a native program on lists of tensors."""
         fast: Run | None = getattr(native, "run_foreign", None)
-        if fast is not None:
+        if fast is not None and not self.program.is_on_device:
             return fast
-        # Checked and logged runs take arrays of numpy.
+        # Checked and logged runs take arrays of numpy, runs on a device also tensors on it.
         specs = self.program.artifact.manifest
         count = len(self._in_place)
+        stored = [*self._graph.output_nodes, *(self._arguments[p] for p in self._copied_back)]
+        shapes = [self._array_shape(entry, value_of) for entry in order]
+        output_shapes = [_shape_in_memory(value_of(node)) for node in stored]
 
         def run(tensors: list[Any], outputs: list[Any]) -> None:
-            shapes = [spec.shape for spec in specs.args]
             arrays = [_array(t, s) for t, s in zip(tensors, shapes, strict=True)]
             split = len(arrays) - count
-            results = iter(outputs)
+            results = iter([_array(t, s) for t, s in zip(outputs, output_shapes, strict=True)])
             out = [
-                _array(next(results), spec.shape) if spec.alias < 0 else arrays[spec.alias]
-                for spec in specs.outputs
+                next(results) if spec.alias < 0 else arrays[spec.alias] for spec in specs.outputs
             ]
             native.run(arrays[:split], arrays[split:], out)
 
         return run
 
+    def _array_shape(self, entry: Any, value_of: ValueOf) -> tuple[int, ...]:
+        """The shape of an argument of the program: of the graph, a constant, or the seeds."""
+        if isinstance(entry, int):
+            return _shape_in_memory(value_of(self._arguments[entry]))
+        return (self._graph.seed_count,) if isinstance(entry, str) else tuple(entry.shape)
 
-def _array(tensor: torch.Tensor, shape: tuple[int, ...]) -> np.ndarray:
-    """The contiguous array that a tensor of a layout is stored in."""
-    flat = torch.as_strided(tensor.detach(), (int(np.prod(shape)),), (1,))
-    return as_numpy(flat, "a tensor").reshape(shape)
+
+def _shape_in_memory(value: Any) -> tuple[int, ...]:
+    """The shape of the contiguous array that holds a tensor."""
+    return _ints(layout_of(value.shape, value.stride()).shape)
+
+
+def _array(tensor: torch.Tensor, shape: tuple[int, ...]) -> Any:
+    """The contiguous array that a tensor of a layout is stored in; a tensor on a GPU is one."""
+    tensor = tensor.detach()
+    if tensor.is_cuda and tuple(tensor.shape) == shape and tensor.is_contiguous():
+        return tensor
+    flat = torch.as_strided(tensor, (int(np.prod(shape)),), (1,))
+    return flat.view(shape) if tensor.is_cuda else as_numpy(flat, "a tensor").reshape(shape)
 
 
 def _ints(values: Any) -> tuple[int, ...]:

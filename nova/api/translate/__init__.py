@@ -28,13 +28,19 @@ from nova.api.translate.request import (
     settings_of,
 )
 from nova.api.translate.result import Translation
-from nova.api.translate.session import Request, finish, run_request, run_request_sandboxed
+from nova.api.translate.session import (
+    Request,
+    finish,
+    prefers_persistent,
+    run_request,
+    run_request_sandboxed,
+)
 from nova.compiler.recorder import Recorder
 from nova.compiler.stages import SHARED_STAGES
-from nova.core.log import progress
+from nova.core.log import log, progress
 from nova.core.sizes.text import print_sizes
 from nova.core.user_facing import user_facing
-from nova.errors import PipelineError
+from nova.errors import PersistentLaunchError, PipelineError
 from nova.frontends.safetensors import read_safetensors
 from nova.frontends.source import Source, read_source
 from nova.runtime.weights import fit_names
@@ -95,6 +101,9 @@ def translate(
     check_types(options)
     names = [targets] if isinstance(targets, str) else list(targets)
     settings = settings_of(names, fast_math, tune, cubin, launch)
+    is_auto = any(entry.launch == "auto" for entry in settings)
+    if is_auto:
+        settings = [replace(entry, launch="graph") for entry in settings]
     emit = checked_stage(emit or "so", EMITS, "emit")
     start = None if start_from is None else checked_stage(start_from, STARTS, "start_from")
     carried = None
@@ -124,7 +133,15 @@ def translate(
         # A program that Nova compiled from a graph is not text from outside.
         is_trusted = isinstance(source, Compiled) and not source.is_foreign
         run = run_request if is_trusted else run_request_sandboxed
-        return finish(run(request, recorder, bar), request, recorder, values or {}, carried)
+        result = run(request, recorder, bar)
+        if is_auto and prefers_persistent(result):
+            chosen = [replace(entry, launch="persistent") for entry in settings]
+            try:
+                result = run(replace(request, settings=chosen), recorder, bar)
+                request = replace(request, settings=chosen)
+            except PersistentLaunchError as error:
+                log("compile", f"launch='auto' takes the graph: {error.what}")
+        return finish(result, request, recorder, values or {}, carried)
 
 
 def _read_values(path: str | os.PathLike[str]) -> dict[str, Any]:

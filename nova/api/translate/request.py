@@ -133,7 +133,7 @@ def check_assembler(settings: Sequence[Settings], emit: str) -> None:
     """PtxasError if cubins are requested and no `ptxas` is installed."""
     cubins = any(s.cubin and parse_target(s.target).is_device for s in settings)
     if emit == "cubin" or (emit in ("so", "obj") and cubins):
-        from nova.compiler.gpu.ptxas import require_ptxas  # loaded only on demand
+        from nova.artifact.cubins.ptxas import require_ptxas  # loaded only on demand
 
         require_ptxas()
 

@@ -20,7 +20,8 @@ from nova.compiler.recorder import Recorder
 from nova.compiler.signature import ProgramSignature
 from nova.core.user_facing import user_facing
 from nova.errors import PipelineError
-from nova.runtime.gpu_executor import load_anywhere
+from nova.runtime.devices import check_device_name
+from nova.runtime.gpu_executor import load_anywhere, load_for
 from nova.runtime.model import Model
 from nova.runtime.saving import Saver, Weights
 from nova.runtime.weights import ParamValues, read_values
@@ -83,10 +84,16 @@ class Translation:
         signer = read_private_key(Path(key))
         return replace(self, data=add_signature(self.data, signer), signer=signer)
 
-    def load(self) -> Model:
-        """The program, loaded on this machine, with the weights it was given."""
+    def load(self, device: str | None = None) -> Model:
+        """The program, loaded on this machine, with the weights it was given.
+
+        `device` is that of `nova.load`: `sim` runs the code of a GPU on the CPU.
+        """
         self._require_file("to run")
-        return self._model
+        if device is None:
+            return self._model
+        check_device_name(device)
+        return Model(load_for(self._artifact, device), "compiled", values=self._carried)
 
     @cached_property
     def _artifact(self) -> Artifact:

@@ -23,6 +23,7 @@ from nova.compiler.recorder import Recorder, ReportingRecorder, apply_reports, m
 from nova.compiler.sandbox import run_sandboxed
 from nova.compiler.signature import ProgramSignature, read_signature
 from nova.compiler.stages import DEVICE_MLIR_STAGES, MLIR_STAGES, run_stages, stages_of
+from nova.core.gc_pause import paused_gc
 from nova.core.log import Progress
 from nova.core.settings import Settings
 from nova.core.sizes.text import parse_sizes
@@ -86,6 +87,7 @@ def run_request_in_child(request: Request) -> RequestResult:
     return replace(result, contents=replace(result.contents, stages={}))
 
 
+@paused_gc()
 def run_request(request: Request, recorder: Recorder, bar: Progress) -> RequestResult:
     """Run the stages in this process."""
     source, emit, start = request.source, request.emit, request.start
@@ -165,6 +167,19 @@ def _check_first(stage: str, request: Request) -> None:
             raise PipelineError("tune is given to choose schedules, and launches have them")
         if request.emit != "nova" and stages.index(request.emit) < stages.index(stage):
             raise PipelineError(f"the program begins at {stage}, and {request.emit} is before it")
+
+
+def prefers_persistent(result: RequestResult) -> bool:
+    """Whether a persistent kernel is predicted to be faster, for all devices of a file."""
+    from nova.runtime.launch_choice import choose_launch  # only with launch="auto"
+
+    variants = () if result.contents is None else result.contents.variants
+    choices = [
+        choose_launch(variant.tables, variant.target.name)
+        for variant in variants
+        if variant.target.is_device and variant.sizes is None
+    ]
+    return bool(choices) and all(choice.launch == "persistent" for choice in choices)
 
 
 def finish(

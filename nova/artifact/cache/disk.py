@@ -60,6 +60,12 @@ def open_cache() -> DiskCache | None:
     return _shared_cache(folder, knobs.get("cache_size"), knobs.get("cache_wait"))
 
 
+def trusted_folder() -> Path | None:
+    """The folder of the cache; None if the cache is off, or others may write to its folder."""
+    cache = open_cache() if knobs.get("cache") else None
+    return None if cache is None or cache.problem() else cache.folder
+
+
 def cache_folder() -> Path | None:
     """The folder from the knobs, or the user's; None, and one warning, if there is none."""
     folder = knobs.get("cache_dir")

@@ -46,7 +46,9 @@ _COMPILERS = (
     ("clang", "--target={arch}-linux-gnu", "-nostdlib", "-fuse-ld=lld"),
     ("zig", "cc", "-target", "{arch}-linux-gnu", "-g0"),  # without a library: without its headers
 )
-_TIMEOUT_SECONDS = 300
+SOURCE_LIST = "sources.txt"
+"""Names of the C files, one a line, as the build writes them."""
+_TIMEOUT_SECONDS = 1200
 _DIGEST_SIZE = 32
 
 
@@ -62,11 +64,20 @@ def compile_runtime(arch: str, sources: Path) -> tuple[bytes | None, str]:
     return None, "; ".join(reasons) or f"no cross compiler was found ({compilers})"
 
 
+def listed_sources(sources: Path) -> list[Path]:
+    """The C files of the runtime; the folder may have files of an older install as well."""
+    with suppress(FileNotFoundError):
+        names = (sources / SOURCE_LIST).read_text().split()
+        return sorted(sources / name for name in names)
+    return []
+
+
 def _compilers(arch: str) -> Iterator[list[str]]:
     for words in _COMPILERS:
         command = [word.format(arch=arch) for word in words]
         path = shutil.which(command[0])
-        if path is not None:
+        has_linker = "-fuse-ld=lld" not in command or shutil.which("ld.lld") is not None
+        if path is not None and has_linker:
             yield [path, *command[1:]]
 
 
@@ -77,7 +88,8 @@ def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | 
     if code:
         return None, version
     key = sha256("\0".join([*command, *flags, version]).encode())
-    for path in sorted(p for p in sources.rglob("*") if p.is_file()):
+    inputs = listed_sources(sources)
+    for path in sorted({*inputs, *sources.rglob("*.h")}):
         key.update(f"{path.relative_to(sources)}\0".encode() + sha256(path.read_bytes()).digest())
     folder = _cache_folder()
     cached = folder / f"runtime-{arch}-{key.hexdigest()[:32]}.o" if folder else None
@@ -87,9 +99,8 @@ def _compile(command: Sequence[str], arch: str, sources: Path) -> tuple[bytes | 
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "runtime.o"
         log("compile", f"compiling the C runtime for {arch} with {command[0]}")
-        inputs = [str(path) for path in sorted(sources.rglob("*.c"))]
         include = ["-I", str(sources / "include"), "-I", str(sources)]
-        code, text = _run([*command, "-r", *flags, *include, "-o", str(out), *inputs])
+        code, text = _run([*command, "-r", *flags, *include, "-o", str(out), *map(str, inputs)])
         if code:
             return None, text
         data = out.read_bytes()

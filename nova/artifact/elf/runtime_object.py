@@ -46,9 +46,9 @@ def _find(arch: str) -> tuple[bytes | None, str]:
     with suppress(FileNotFoundError):
         return (folder / f"runtime-{arch}.o").read_bytes(), ""
     sources = folder / "src"
-    if any(sources.rglob("*.c")):
-        from nova.artifact.elf.cross_compile import compile_runtime
+    from nova.artifact.elf.cross_compile import compile_runtime, listed_sources
 
+    if listed_sources(sources):
         data, reason = compile_runtime(arch, sources)
     else:
         data, reason = None, "the package came without a runtime and its sources"

@@ -11,7 +11,20 @@ from contextlib import contextmanager
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, index
 
-BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i32": 32}
+BITS = {
+    "f64": 64,
+    "f32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "f8E4M3FN": 8,
+    "f8E5M2": 8,
+    "i32": 32,
+    "i16": 16,
+    "u16": 16,
+    "i8": 8,
+    "u8": 8,
+}
+"""Bits of the element types of schedules; MLIR's integers are signless, these names are not."""
 
 
 @contextmanager
@@ -38,13 +51,15 @@ def branch(
 
 
 def element_type(name: str) -> ir.Type:
-    if name == "i32":
-        return ir.IntegerType.get_signless(32)
+    if name[0] in "iu":
+        return ir.IntegerType.get_signless(BITS[name])
     return {
         "f64": ir.F64Type.get,
         "f32": ir.F32Type.get,
         "f16": ir.F16Type.get,
         "bf16": ir.BF16Type.get,
+        "f8E4M3FN": ir.Float8E4M3FNType.get,
+        "f8E5M2": ir.Float8E5M2Type.get,
     }[name]()
 
 
@@ -55,8 +70,10 @@ def vector_type(name: str, lanes: int) -> ir.VectorType:
 def splat(type_: ir.Type, value: float | int) -> ir.Value:
     """A constant of a scalar or vector type."""
     element = type_.element_type if isinstance(type_, ir.VectorType) else type_
-    attribute = ir.IntegerAttr if isinstance(element, ir.IntegerType) else ir.FloatAttr
-    attr = attribute.get(element, value)
+    if isinstance(element, ir.IntegerType):
+        attr = ir.IntegerAttr.get(element, int(value))
+    else:
+        attr = ir.FloatAttr.get(element, value)
     if isinstance(type_, ir.VectorType):
         attr = ir.DenseElementsAttr.get_splat(type_, attr)
     return arith.constant(type_, attr)

@@ -1,8 +1,8 @@
 """Matches structured ops that are contractions, and the roles of loops: batch, m, n and k.
 
-A contraction is `c += a * b` (operands possibly widened) over loops that each appear in exactly two
-or all three of a, b and c. The largest loop of each role becomes part of the GEMM; the other loops
-are plain loops around it.
+A contraction is `c += a * b` (operands possibly widened, floats or integers) over loops that each
+appear in exactly two or all three of a, b and c. The largest loop of each role becomes part of the
+GEMM; the other loops are plain loops around it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,28 @@ from nova.ir.walk import defining_op
 
 
 @record
+class WindowOperand:
+    """The matrix of all windows of an image: where its row (c, ky, kx), column (y, x) is.
+
+    The element is at `strides . (c, ky, kx) + row_stride * y + x`; `taps` are the numbers of ky and
+    kx, and `row` that of x. `extent` are the elements from the first to the last of an image.
+    """
+
+    taps: tuple[int, int]
+    strides: tuple[int, int, int]
+    row: int
+    row_stride: int
+    extent: int
+
+
+@record
 class Contraction:
     """C[m,n] (+)= sum over k of A[m,k] * B[k,n]; strides in elements.
 
     `overrides` are those of its tiling, which else follows from the sizes. With `packed`,
     B is prepacked into panels (cpu/gemm/prepacked_constants.py), and its strides are those of the
-    original layout.
+    original layout; with `packed_rows`, A is. With `windows`, B is the matrix of the windows of an
+    image, which is not in memory (cpu/gemm/window_operand.py), and its strides are those of it.
     """
 
     m: Extent
@@ -40,6 +56,8 @@ class Contraction:
     accumulate: bool
     overrides: ScheduleOverrides = NO_OVERRIDES
     packed: bool = False
+    packed_rows: bool = False
+    windows: WindowOperand | None = None
 
     @property
     def is_static(self) -> bool:
@@ -143,31 +161,72 @@ def _role(in_a: bool, in_b: bool, in_c: bool, *, parallel: bool) -> str | None:
 
 def is_multiply_add(generic: GenericOp) -> bool:
     """Whether the body yields `c + widen(a) * widen(b)`, in any order, in floats."""
-    a, b, c = generic.block.arguments
+    a, b, _ = generic.block.arguments
+    factors = _factors(generic, "arith.addf", "arith.mulf")
+    narrow = [_widened_by(value, _WIDER_FLOAT)[0] for value in factors]
+    return narrow in ([a, b], [b, a])
+
+
+def is_integer_contraction(generic: GenericOp) -> bool:
+    """Whether the body does that in i32, with integers up to 32 bits, and sums over a loop."""
+    return "reduction" in generic.iterators and _integer_types(generic) is not None
+
+
+_WIDER_FLOAT = ("arith.extf",)
+_WIDER_INTEGER = ("arith.extsi", "arith.extui")
+_INTEGER_BITS = (8, 16, 32)
+
+
+def _factors(generic: GenericOp, add: str, multiply: str) -> list[Any]:
+    """x and y if the body yields `c + x * y`, in any order; nothing for another body."""
+    if len(generic.block.arguments) != 3:
+        return []
+    c = generic.block.arguments[2]
     *_, last = generic.block.operations
-    total = defining_op(last.operands[0], "arith.addf")
+    total = defining_op(last.operands[0], add) if len(last.operands) == 1 else None
     if total is None or c not in list(total.operands):
-        return False
-    product = defining_op(next((v for v in total.operands if v != c), None), "arith.mulf")
-    if product is None:
-        return False
-    factors = [_narrow(value) for value in product.operands]
-    return factors in ([a, b], [b, a])
+        return []
+    product = defining_op(next((v for v in total.operands if v != c), None), multiply)
+    return [] if product is None else list(product.operands)
 
 
-def _narrow(value: Any) -> Any:
-    """The value that `value` widens, if it does."""
-    widening = defining_op(value, "arith.extf")
-    return value if widening is None else widening.operands[0]
+def _widened_by(value: Any, names: tuple[str, ...]) -> tuple[Any, str]:
+    """The value that `value` widens, and by which op; itself and nothing if it does not."""
+    for name in names:
+        widening = defining_op(value, name)
+        if widening is not None:
+            return widening.operands[0], name
+    return value, ""
 
 
 def _body_types(generic: GenericOp) -> tuple[str, str, str] | None:
-    """(a, b, accumulator) element types if the body is only a multiply-add in floats."""
+    """(a, b, accumulator) element types if the body is only a multiply-add."""
     a, b, c = generic.block.arguments
     *body, _ = [op.operation for op in generic.block.operations]
-    arithmetic = [op for op in body if op.name != "arith.extf" or op.operands[0] not in (a, b)]
-    if len(arithmetic) != 2 or not is_multiply_add(generic):
+    wider = (*_WIDER_FLOAT, *_WIDER_INTEGER)
+    arithmetic = [op for op in body if op.name not in wider or op.operands[0] not in (a, b)]
+    if len(arithmetic) != 2:
         return None
-    if not isinstance(c.type, ir.F32Type | ir.F64Type):
+    if isinstance(c.type, ir.IntegerType):
+        return _integer_types(generic)
+    if not isinstance(c.type, ir.F32Type | ir.F64Type) or not is_multiply_add(generic):
         return None
     return str(a.type), str(b.type), str(c.type)
+
+
+def _integer_types(generic: GenericOp) -> tuple[str, str, str] | None:
+    """(a, b, accumulator) of a multiply-add in i32; zero-extended operands are unsigned."""
+    types: dict[Any, str] = {}
+    factors = _factors(generic, "arith.addi", "arith.muli")
+    for value in factors:
+        source, name = _widened_by(value, _WIDER_INTEGER)
+        is_integer = isinstance(source.type, ir.IntegerType)
+        if not is_integer or source.type.width not in _INTEGER_BITS:
+            return None
+        types[source] = f"{'u' if name == 'arith.extui' else 'i'}{source.type.width}"
+    if not factors:
+        return None
+    a, b, c = generic.block.arguments
+    if len(types) != 2 or set(types) != {a, b} or str(c.type) != "i32":
+        return None
+    return types[a], types[b], "i32"

@@ -25,6 +25,7 @@ class ScheduleOverrides:
     kc, mc   the depth of its packed panels, and the rows of A that are packed at a time.
     tile     the tile along each loop of the grid, as `nova.tile` of the stage `loops` shows it.
     task_ns  nanoseconds of estimated work of one task.
+    tiles    tiles that a GEMM is cut into, for as many cores; blocks of tiles stay as they are.
     """
 
     mr: int | None = None
@@ -33,6 +34,7 @@ class ScheduleOverrides:
     mc: int | None = None
     tile: tuple[int, ...] | None = None
     task_ns: int | None = None
+    tiles: int | None = None
 
     @property
     def explicit(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from nova.codegen.common.loop_nest import make_loop_nest
 from nova.core.sizes import Size
 from nova.errors import LoweringError
-from nova.ir.attributes import TILE_LOCAL
+from nova.ir.attributes import PROLOGUE, TILE_LOCAL
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.diagnostics import place_of
@@ -39,6 +39,8 @@ def is_tile_local(value: Any, grid: tuple[int, ...], table: SizeTable | None = N
     if table is not None and table.is_symbolic(elements // points):
         return False  # scratch memory of a tile has a static size
     users = _users(value)
+    if any(PROLOGUE.has(op) for op in users):
+        return False  # each block has all of it
     return all(is_generic_op(op) and _at_own_point(op, value, grid) for op in users)
 
 

@@ -1,24 +1,32 @@
-"""Widens narrow floats to f32 or f64 in portable arithmetic; the packing functions call `widen`."""
+"""Widens narrow numbers to the accumulator's type, portably; the packing functions call `widen`."""
 
 from __future__ import annotations
 
 from nova.codegen.common.builder import element_type, splat
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir
+from nova.ir.mathlib.f8_formats import F8_TYPES
 
 
 def _like(type_: ir.Type, element: ir.Type) -> ir.Type:
     return ir.VectorType.get(type_.shape, element) if isinstance(type_, ir.VectorType) else element
 
 
-def widen(target: Target, value: ir.Value, to: str) -> ir.Value:
-    """A scalar or vector float extended to f32 or f64, exactly and without a library call."""
+def widen(target: Target, value: ir.Value, to: str, *, unsigned: bool = False) -> ir.Value:
+    """A scalar or vector float extended to f32 or f64, exactly and without a library call.
+
+    An integer is extended to i32, by zeros if it is `unsigned`.
+    """
     wide = _like(value.type, element_type(to))
     if value.type == wide:
         return value
+    if to == "i32":
+        return (arith.extui if unsigned else arith.extsi)(wide, value)
     source = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
     if isinstance(source, ir.F32Type) or (isinstance(source, ir.F16Type) and target.has_f16c):
         return arith.extf(wide, value)
+    if isinstance(source, F8_TYPES):
+        return arith.extf(wide, value)  # `expand-f8` has its code
     single = _like(value.type, ir.F32Type.get())
     bits = _like(value.type, ir.IntegerType.get_signless(32))
     half = _like(value.type, ir.IntegerType.get_signless(16))

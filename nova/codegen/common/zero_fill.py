@@ -21,7 +21,7 @@ def fills_with_zero(op: Any) -> bool:
     if not isinstance(value, ir.OpResult) or value.owner.operation.name != "arith.constant":
         return False
     attr = value.owner.operation.attributes["value"]
-    return isinstance(attr, ir.FloatAttr) and attr.value == 0.0
+    return isinstance(attr, ir.FloatAttr | ir.IntegerAttr) and attr.value == 0
 
 
 def same_output(a: Any, b: Any) -> bool:

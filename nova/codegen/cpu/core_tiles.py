@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from math import ceil, prod
 
 from nova.codegen.common.builder import loop
+from nova.codegen.cpu.shared_functions import call_shared_numbers
 from nova.core.rounding import round_up
 from nova.ir.bindings import arith, ir
-from nova.ir.index import Index, add, compare, divide, divide_up, index, minimum, modulo, mul, sub
+from nova.ir.index import add, compare, index, minimum, mul
 
 MERGED_TASK_NS = 300_000_000
 """The longest task of a kernel that merges tiles: it is only cut for the cores of the machine."""
@@ -32,20 +33,31 @@ _LEAST_SIDE = 64
 _WIDE = 8
 """Columns of a tile for each of its rows where packing A takes as long as reading a packed B."""
 
+_PART = "nova_part_of_tiles"
+
 _FEW_TILES = 64
 """Tiles up to which a core of a common server gets so few that unequal ones do not even out."""
 
 
 def tile_for_cores(
-    grid: Sequence[int], block: Sequence[int], units: Sequence[int], work: int, rows: int
+    grid: Sequence[int],
+    block: Sequence[int],
+    units: Sequence[int],
+    work: int,
+    rows: int,
+    count: int | None = None,
+    *,
+    in_units: bool = False,
 ) -> tuple[int, ...]:
     """A part of `block` so that the grid, of two dimensions and `work` operations, has more tiles.
 
     The sides are multiples of `units`, the register tile. If there are few tiles, those along
-    dimension `rows` are equal instead: a shorter last one would leave its core idle.
+    dimension `rows` are equal instead: a shorter last one would leave its core idle. With
+    `in_units`, for a matmul whose left operand is packed, they are multiples nevertheless. With
+    `count` there are so many tiles, or as few more as possible.
     """
     tile = list(block)
-    for most, least in _TILES_AND_WORK:
+    for most, least in _TILES_AND_WORK if count is None else [(count, 1)]:
         while (tiles := _count(grid, tile)) < most and work >= 2 * least * tiles:
             half = {i: round_up(-(-tile[i] // 2), units[i]) for i in range(len(tile))}
             shorter = {
@@ -55,8 +67,10 @@ def tile_for_cores(
                 break
             longest = max(shorter, key=lambda i: tile[i])
             tile[longest] = shorter[longest]
-    if tuple(tile) != tuple(block) and _count(grid, tile) <= _FEW_TILES:
-        tile[rows] = ceil(grid[rows] / ceil(grid[rows] / tile[rows]))
+    is_cut = count is not None or tuple(tile) != tuple(block)
+    if is_cut and _count(grid, tile) <= _FEW_TILES:
+        even = ceil(grid[rows] / ceil(grid[rows] / tile[rows]))
+        tile[rows] = round_up(even, units[rows]) if in_units else even
     return tuple(tile)
 
 
@@ -101,44 +115,65 @@ def emit_blocks(
     rectangle, which may be empty.
     """
     count = ceil(grid[0] / tile[0])
-    first, row = divide(begin, count), modulo(begin, count)
-    last, last_row = divide(end, count), modulo(end, count)
-    starts_inside = compare(arith.CmpIPredicate.ne, row, 0)
-    whole = add(first, arith.select(starts_inside, index(1), index(0)))
-    is_inside = compare(arith.CmpIPredicate.ugt, whole, last)  # of one column
-
-    def choose(part: ir.Value, head: Index, middle: Index, tail: Index) -> ir.Value:
-        is_head = compare(arith.CmpIPredicate.eq, part, 0)
-        is_middle = compare(arith.CmpIPredicate.eq, part, 1)
-        rest = arith.select(is_middle, index(middle), index(tail))
-        return arith.select(is_head, index(head), rest)
-
-    head_end = arith.select(is_inside, index(last_row), index(count))
-    head_end = arith.select(starts_inside, head_end, index(0))
-    tail_end = arith.select(is_inside, index(0), index(last_row))
+    sizes = [n for side in zip(tile, grid, block, units, strict=True) for n in side]
     with loop(0, 3, 1) as part:
-        low = choose(part, row, 0, 0)
-        high = choose(part, head_end, count, tail_end)
-        left = choose(part, first, whole, last)
-        right = choose(part, add(first, 1), last, add(last, 1))
+        low, high, left, right, *counts = call_shared_numbers(
+            _PART, [begin, end, part, *map(index, (count, *sizes))], _emit_part
+        )
         rows = mul(low, tile[0]), minimum(mul(high, tile[0]), grid[0])
         columns = mul(left, tile[1]), minimum(mul(right, tile[1]), grid[1])
-        steps = [
-            _even_step(*span, most, unit)
-            for span, most, unit in zip((rows, columns), block, units, strict=True)
-        ]
+        # Multiplications by constants: the code generator sees that steps are whole register tiles.
+        steps = [mul(number, unit) for number, unit in zip(counts, units, strict=True)]
         with loop(*columns, steps[1]) as n, loop(*rows, steps[0]) as m:
             row_end = minimum(add(m, steps[0]), rows[1])
             column_end = minimum(add(n, steps[1]), columns[1])
             emit((m, index(row_end)), (n, index(column_end)))
 
 
-def _even_step(low: Index, high: Index, most: int, unit: int) -> ir.Value:
-    """The size of equal parts of a range, at most `most` and in whole units; at least one unit."""
-    length = arith.maxsi(index(sub(high, low)), index(1))
-    parts = index(divide_up(length, most))
-    part = arith.divui(arith.subi(arith.addi(length, parts), index(1)), parts)
-    return index(mul(divide_up(part, unit), unit))
+def _emit_part(
+    begin: ir.Value, end: ir.Value, part: ir.Value, count: ir.Value, *sizes: ir.Value
+) -> list[ir.Value]:
+    """The rectangle `part` of tiles [begin, end), and the steps of its blocks in register tiles.
+
+    `count` is the number of tiles in a column; `sizes` are tile, grid, block and register tile of
+    rows, then of columns. Results: first and last row of tiles, first and last column of tiles, and
+    the two steps. All kernels that merge tiles share this function: it is a third of their code.
+    """
+    zero, one = index(0), index(1)
+    first, row = arith.divui(begin, count), arith.remui(begin, count)
+    last, last_row = arith.divui(end, count), arith.remui(end, count)
+    starts_inside = compare(arith.CmpIPredicate.ne, row, 0)
+    whole = arith.addi(first, arith.select(starts_inside, one, zero))
+    is_inside = compare(arith.CmpIPredicate.ugt, whole, last)  # of one column
+    is_head = compare(arith.CmpIPredicate.eq, part, 0)
+    is_middle = compare(arith.CmpIPredicate.eq, part, 1)
+
+    def choose(head: ir.Value, middle: ir.Value, tail: ir.Value) -> ir.Value:
+        return arith.select(is_head, head, arith.select(is_middle, middle, tail))
+
+    head_end = arith.select(is_inside, last_row, count)
+    head_end = arith.select(starts_inside, head_end, zero)
+    tail_end = arith.select(is_inside, zero, last_row)
+    low, high = choose(row, zero, zero), choose(head_end, count, tail_end)
+    left = choose(first, whole, last)
+    right = choose(arith.addi(first, one), last, arith.addi(last, one))
+    rows, columns = sizes[:4], sizes[4:]
+    steps = [_even_step(low, high, *rows), _even_step(left, right, *columns)]
+    return [low, high, left, right, *steps]
+
+
+def _even_step(
+    low: ir.Value, high: ir.Value, tile: ir.Value, extent: ir.Value, most: ir.Value, unit: ir.Value
+) -> ir.Value:
+    """The number of units of equal parts of a range of tiles, of at most `most`; at least one."""
+    end = arith.minsi(arith.muli(high, tile), extent)
+    length = arith.maxsi(arith.subi(end, arith.muli(low, tile)), index(1))
+    parts = _divide_up(length, most)
+    return _divide_up(_divide_up(length, parts), unit)
+
+
+def _divide_up(number: ir.Value, by: ir.Value) -> ir.Value:
+    return arith.divui(arith.subi(arith.addi(number, by), index(1)), by)
 
 
 def _count(grid: Sequence[int], tile: Sequence[int]) -> int:

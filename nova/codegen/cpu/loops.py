@@ -15,6 +15,7 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.cpu.scalar_loops import ScalarLoops
 from nova.codegen.cpu.vector_loops import VectorLoops
 from nova.codegen.cpu.vectorize import find_vector_plan
+from nova.codegen.cpu.window_loops import WindowLoops, find_window_plan
 from nova.core.targets import Target
 from nova.ir.index import index
 
@@ -45,14 +46,24 @@ class LoopEmitter:
 
     def emit(self) -> bool:
         """Emit the loops; return whether they are vectorized."""
-        plan = find_vector_plan(self.nest, self.buffers, self.target) if self.target else None
-        if plan is None:
-            ScalarLoops(self.nest, self.buffers, self.ranges, self.captured).emit()
-            return False
-        remainder = VectorLoops(self.nest, self.buffers, self.ranges, self.captured, plan).emit()
-        if remainder is not None:
-            ranges = list(self.ranges)
-            ranges[plan.loop] = remainder
-            across = self.nest.loops[plan.loop].parallel
-            ScalarLoops(self.nest, self.buffers, ranges, self.captured, like_vectors=across).emit()
-        return True
+        args = self.nest, self.buffers, self.ranges, self.captured
+        if self.target is not None:
+            window = find_window_plan(self.nest, self.buffers, self.ranges, self.target)
+            if window is not None:
+                self._emit_remainder(window.column, WindowLoops(*args, window).emit())
+                return True
+            plan = find_vector_plan(self.nest, self.buffers, self.target)
+            if plan is not None:
+                self._emit_remainder(plan.loop, VectorLoops(*args, plan).emit())
+                return True
+        ScalarLoops(*args).emit()
+        return False
+
+    def _emit_remainder(self, loop: int, remainder: Range | None) -> None:
+        """The iterations of the vectorized loop that are too few for a vector."""
+        if remainder is None:
+            return
+        ranges = list(self.ranges)
+        ranges[loop] = remainder
+        across = self.nest.loops[loop].parallel
+        ScalarLoops(self.nest, self.buffers, ranges, self.captured, like_vectors=across).emit()

@@ -29,7 +29,12 @@ from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
 from nova.codegen.cpu.core_tiles import emit_blocks, tile_for_cores, wide_tile_for_cores
 from nova.codegen.cpu.gemm.packed_gemm import emit_row_panels
-from nova.codegen.cpu.gemm.prepacked_constants import panels_of, read_prepacked
+from nova.codegen.cpu.gemm.prepacked_constants import (
+    PrepackedPanels,
+    panels_of,
+    read_prepacked,
+    row_panels_of,
+)
 from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
 from nova.codegen.cpu.gemm.strategies import (
     emit_block,
@@ -38,7 +43,13 @@ from nova.codegen.cpu.gemm.strategies import (
     tile_shape,
 )
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked
+from nova.codegen.cpu.gemm.window_operand import (
+    image_footprint,
+    reads_window_matrix,
+    with_window_matrix,
+)
 from nova.codegen.cpu.loops import LoopEmitter, Range, index
+from nova.codegen.cpu.shared_nests import call_shared_nest
 from nova.codegen.cpu.tile_local_buffers import TileLocalBuffers, first_point, shifted
 from nova.core.rounding import round_up
 from nova.core.sizes import Size, ceildiv
@@ -87,13 +98,11 @@ class KernelSchedule:
             grid = ()  # unstructured ops run once, in a single tile
         if active_table() is not None:
             self.work = sum(typical(GenericOp(op).operations) for op in structured)
-        nests, self.grid = merge_grid([make_loop_nest(op) for op in structured], grid)
-        nests = [merge_inner(nest, len(self.grid)) for nest in nests]
-        self.nests = dict(zip(structured, nests, strict=True))
-        self.tile_local = TileLocalBuffers.of(ops, self.grid)
         self.block = kernel.entry_block
-        self.skipped: set[Any] = set()
-        self.contractions = self._find_contractions(kernel)
+        self.nests: dict[Any, LoopNest]
+        self.tile_local: TileLocalBuffers
+        self.contractions: dict[Any, LoopContraction]
+        self._analyse(kernel, structured, grid)
         attentions = {op: find_attention(nest) for op, nest in self.nests.items()}
         self.attentions = {op: attention for op, attention in attentions.items() if attention}
         # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
@@ -110,11 +119,14 @@ class KernelSchedule:
             (contraction,) = self.contractions.values()
             swapped = with_unit_columns(contraction.spec) is not contraction.spec
             rows = contraction.n if swapped else contraction.m
-            if contraction.spec.packed and not self._has_epilogue():
+            if contraction.spec.packed and not self.has_epilogue():
                 self.block_tile = self._whole_rows(rows)
                 self.tile = wide_tile_for_cores(self.grid, self.units, self.work, rows)
             else:
-                self.tile = tile_for_cores(self.grid, self.block_tile, self.units, self.work, rows)
+                sizes = self.grid, self.block_tile, self.units, self.work, rows
+                self.tile = tile_for_cores(
+                    *sizes, self.overrides.tiles, in_units=contraction.spec.packed_rows
+                )
         self.tiles = _count(self.grid, self.tile)
         self.row_panels = self._find_row_panels(self.block_tile)
         self.part = self.row_panels.tile if self.row_panels else self.block_tile
@@ -122,7 +134,9 @@ class KernelSchedule:
             "matrix" if self.contractions or self.attentions else "host" if others else "vector"
         )
         active = [op for op in ops if not _is_free(op)]
-        self.footprint = find_footprint(kernel, active, self.nests, self.grid, self.tile)
+        self.footprint = find_footprint(
+            kernel, active, self._touching_nests(), self.grid, self.tile
+        )
         if self.tile_local.parts:
             self.nests = {
                 op: self.tile_local.localized(nest, self.part) for op, nest in self.nests.items()
@@ -130,6 +144,49 @@ class KernelSchedule:
             self.contractions = self._find_contractions(kernel)
 
     # --- analysis -------------------------------------------------------------------------------
+
+    def _analyse(self, kernel: Any, structured: list[Any], grid: tuple[Size, ...]) -> None:
+        """Find the loop nests of the ops, and the contractions among them.
+
+        Those of convolutions read a window matrix, unless one of them turns out not to be a GEMM
+        over all of it.
+        """
+        loops = {op: make_loop_nest(op) for op in structured}
+        matrices = {op: with_window_matrix(nest) for op, nest in loops.items()}
+        self.windows = {op: found[1] for op, found in matrices.items() if found is not None}
+        read = {op: found[0] for op, found in matrices.items() if found is not None}
+        self._merge({**loops, **read}, grid)
+        self.contractions = self._find_contractions(kernel)
+        if all(self._reads_window_matrix(op) for op in self.windows):
+            return
+        self.windows = {}
+        self._merge(loops, grid)
+        self.contractions = self._find_contractions(kernel)
+
+    def _merge(self, loops: dict[Any, LoopNest], grid: tuple[Size, ...]) -> None:
+        nests, self.grid = merge_grid(list(loops.values()), grid)
+        nests = [merge_inner(nest, len(self.grid)) for nest in nests]
+        self.nests = dict(zip(loops, nests, strict=True))
+        self.tile_local = TileLocalBuffers.of(self.ops, self.grid)
+        self.skipped: set[Any] = set()
+
+    def _reads_window_matrix(self, op: Any) -> bool:
+        contraction = self.contractions.get(op)
+        if contraction is None or 1 in self.tile_local.operands(self.nests[op]):
+            return False
+        windows = self.windows[op], contraction.n, contraction.k
+        return reads_window_matrix(self.nests[op], *windows)
+
+    def _touching_nests(self) -> dict[Any, LoopNest]:
+        """The nests with the strides of images, for access footprints."""
+        return {
+            op: image_footprint(
+                nest, self.windows[op], self.contractions[op].n, self.contractions[op].k
+            )
+            if op in self.windows
+            else nest
+            for op, nest in self.nests.items()
+        }
 
     def _find_contractions(self, kernel: Any) -> dict[Any, LoopContraction]:
         packed = read_prepacked(kernel)
@@ -143,13 +200,13 @@ class KernelSchedule:
                 contraction = replace(
                     contraction, spec=replace(contraction.spec, overrides=self.overrides)
                 )
+            if contraction is not None and op in self.windows:
+                contraction = replace(
+                    contraction, spec=replace(contraction.spec, windows=self.windows[op])
+                )
             if contraction is None or not is_worth_packing(self.target, contraction.spec):
                 continue
-            panels = packed.pop(buffer_root(list(op.operands)[1]), None)
-            if panels is not None and panels == panels_of(self.target, contraction.spec):
-                contraction = replace(contraction, spec=replace(contraction.spec, packed=True))
-            elif panels is not None:
-                packed[op] = panels
+            contraction = self._with_prepacked(contraction, op, packed)
             contractions[op] = contraction
             if zeroed and not contraction.spec.accumulate:
                 self.skipped.add(before)  # the GEMM overwrites its output: no zeros needed
@@ -160,6 +217,24 @@ class KernelSchedule:
                 hint=f"run pack-constants for the same target and with the same {SCHEDULE.name}",
             )
         return contractions
+
+    def _with_prepacked(
+        self, contraction: LoopContraction, op: Any, packed: dict[Any, PrepackedPanels]
+    ) -> LoopContraction:
+        """The contraction that reads the operands of `packed` in panels, which are removed there.
+
+        Operands that are packed for another schedule stay.
+        """
+        spec = contraction.spec
+        left, right = (buffer_root(value) for value in list(op.operands)[:2])
+        if right in packed and packed[right] == panels_of(self.target, spec):
+            del packed[right]
+            return replace(contraction, spec=replace(spec, packed=True))
+        rows = row_panels_of(self.target, spec) if left in packed else None
+        if rows is not None and replace(packed[left], of_rows=True) == rows:
+            del packed[left]
+            return replace(contraction, spec=replace(spec, packed_rows=True))
+        return contraction
 
     def _check_overrides(self) -> None:
         """Raise ScheduleError for overrides of features that the kernel does not have."""
@@ -233,7 +308,7 @@ class KernelSchedule:
         units = register_shape(self.target, contraction.spec)
         return units if contraction.m == 0 else units[::-1]
 
-    def _has_epilogue(self) -> bool:
+    def has_epilogue(self) -> bool:
         """Whether ops other than the matmul write to a tile."""
         active = [op for op in self.nests if op not in self.skipped]
         return len(active) > 1
@@ -353,6 +428,12 @@ class KernelSchedule:
             return arith.addi(start, arith.muli(low, index(ns)))
 
         def emit_epilogue(low: Any, high: Any) -> None:
+            if len(panels.epilogue) == 1:
+                (op,) = panels.epilogue
+                with op.location:
+                    buffers = [self._flat(v) for v in op.operands]
+                    self._emit_loops(self.nests[op], buffers, part(low, high), {})
+                return
             nested = scf.ForOp(low, high, index(panels.together))
             with ir.InsertionPoint(nested.body):
                 row = nested.induction_variable
@@ -400,8 +481,15 @@ class KernelSchedule:
                 if i not in local:
                     buffers[i] = shifted(buffer, first_point(nest, i, first))
             ranges = [r and o and _relative(r, o[0]) for r, o in zip(ranges, first, strict=True)]
-        inner = [None] * (len(nest.loops) - len(ranges))
-        emitter = LoopEmitter(nest, buffers, [*ranges, *inner], mapping, self.target)
+        ranges = [*ranges, *[None] * (len(nest.loops) - len(ranges))]
+        if self.contractions and not local and not mapping:
+            spans = [
+                r or (index(0), index(loop.size))
+                for r, loop in zip(ranges, nest.loops, strict=True)
+            ]
+            if call_shared_nest(nest, buffers, spans, self.target):
+                return
+        emitter = LoopEmitter(nest, buffers, ranges, mapping, self.target)
         worth = typical(nest.iteration_count) >= _WORTH_VECTORS
         self.scalar_loops |= not emitter.emit() and worth
 

@@ -50,6 +50,18 @@ def call_shared(
     func.CallOp([], ir.FlatSymbolRefAttr.get(name), operands)
 
 
+def call_shared_numbers(
+    name: str, numbers: Sequence[ir.Value], body: Callable[..., Sequence[ir.Value]]
+) -> list[ir.Value]:
+    """Call the shared function `name`, which computes indices from indices; `body` emits it."""
+    module = _enclosing("builtin.module")
+    if name not in ir.SymbolTable(module):
+        _write(module, name, [n.type for n in numbers], 0, body)
+    function = ir.SymbolTable(module)[name]
+    results = function.type.results
+    return list(func.CallOp(results, ir.FlatSymbolRefAttr.get(name), list(numbers)).results)
+
+
 def entry_alloca(elements: int, type_: str) -> ir.Value:
     """Allocate a 64-byte aligned buffer at the start of the enclosing function."""
     with ir.InsertionPoint.at_block_begin(_enclosing("func.func").regions[0].blocks[0]):
@@ -82,13 +94,15 @@ def without_end(buffer: ir.Value) -> ir.Value:
 
 
 def _write(
-    module: Any, name: str, types: list[ir.Type], unaliased: int, body: Callable[..., None]
+    module: Any, name: str, types: list[ir.Type], unaliased: int, body: Callable[..., Any]
 ) -> Any:
     with ir.InsertionPoint(module.regions[0].blocks[0]), ir.Location.name(name):
         function = func.FuncOp(name, (types, []), visibility="private")
         SHARED.set(function)
         function.arg_attrs = noalias_dictionaries([i < unaliased for i in range(len(types))])
         with ir.InsertionPoint(function.add_entry_block()):
-            body(*function.arguments)
-            func.ReturnOp([])
+            results = body(*function.arguments) or []
+            func.ReturnOp(results)
+        signature = ir.FunctionType.get(types, [value.type for value in results])
+        function.attributes["function_type"] = ir.TypeAttr.get(signature)
     return function

@@ -8,7 +8,7 @@ is a vector and on scalars elsewhere, so that values that all lanes share are co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova.codegen.common.combine import fast_math_flags, is_fast_math
@@ -24,11 +24,13 @@ def emit_body(
     width: int,
     *,
     relaxed: bool,
+    load_row: Callable[[Any, Sequence[Any]], Any] | None = None,
 ) -> list[Any]:
     """The values that `block` yields, each a vector of `width`.
 
     `elements` are its arguments (None where one is not used), `indices` the loop counters by
-    linalg loop, `relaxed` says that the body is a reduction's.
+    linalg loop, `relaxed` says that the body is a reduction's. `load_row` emits a `memref.load`
+    along the vectorized loop, given its other operands.
     """
     mapping = dict(captured)
     mapping |= {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}
@@ -39,6 +41,10 @@ def emit_body(
             return [as_vector(v, width) for v in operands]
         if op.name == "linalg.index":
             mapping[op.results[0]] = indices[int(op.attributes["dim"].value)]
+            continue
+        if op.name == "memref.load" and isinstance(operands[-1].type, ir.VectorType):
+            assert load_row is not None
+            mapping[op.results[0]] = load_row(op, operands[:-1])
             continue
         if any(isinstance(v.type, ir.VectorType) for v in operands):
             new = _widened(op, operands, width)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import partial
+from math import gcd, prod
 from typing import Any
 
 from nova.codegen.common.builder import splat
@@ -23,6 +24,7 @@ from nova.codegen.common.cascade_sum import Body, carried, cascade_of
 from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.index_math import Range, advance, at, distance, shifted
 from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.cpu.divisors import divisor_of
 from nova.codegen.cpu.nontemporal import all_aligned, fence_stores, vector_bytes
 from nova.codegen.cpu.vector_body import as_vector, emit_body
 from nova.codegen.cpu.vectorize import VectorPlan
@@ -70,7 +72,8 @@ class VectorLoops:
         if low is None and extent is None:
             low, high = index(0), index(self.loop.size)
         remainder: Range | None = None
-        if not self.plan.masked and (extent is None or extent % self.plan.width):
+        partial = not self._is_whole(low, high) if extent is None else extent % self.plan.width
+        if not self.plan.masked and partial:
             end = index(self.loop.size) if low is None else high
             high = self._last_full(low, end, extent)
             remainder = (high, end)
@@ -88,6 +91,10 @@ class VectorLoops:
             end = high if extent is None else extent
             self._nested(outer, position, lambda p: self._along_reduction(p, end))
         return remainder
+
+    def _is_whole(self, low: Any, high: Any, vectors: int = 1) -> bool:
+        """Whether a range is known to be a multiple of that many vectors."""
+        return gcd(divisor_of(low), divisor_of(high)) % (vectors * self.plan.width) == 0
 
     def _static_size(self) -> int | None:
         """The size of the vectorized loop, if it is not symbolic."""
@@ -115,6 +122,9 @@ class VectorLoops:
             self._nested(loops[1:], self._inside(position, loops[0], index(0)), body)
             return
         low, high = span or (index(0), index(loop.size))
+        if distance(low, high) == 1:  # a tile of one row
+            self._nested(loops[1:], self._inside(position, loops[0], low), body)
+            return
         op = scf.ForOp(low, high, index(1))
         with ir.InsertionPoint(op.body):
             inside = self._inside(position, loops[0], op.induction_variable)
@@ -148,10 +158,13 @@ class VectorLoops:
                 mask = vector.constant_mask(_mask_type(width), [remaining % width])
                 self._block(begin, 1, mask)
             return
+        if self._is_whole(low, high, unroll):
+            self._iterations(position, low, high)
+            return
         count = arith.subi(high, low)
         middle = arith.subi(high, arith.remui(count, index(step)))
         self._iterations(position, low, middle)
-        if not self.plan.masked:
+        if not self.plan.masked or self._is_whole(low, high):
             if unroll > 1:
                 self._steps(position, middle, high, width, 1)
             return
@@ -353,6 +366,7 @@ class VectorLoops:
                 position.indices | self._own_indices(position, k),
                 self.plan.width,
                 relaxed=self.reduces,
+                load_row=partial(self._load_row, position, k, mask),
             )
         return results
 
@@ -388,6 +402,18 @@ class VectorLoops:
         if body_type == buffer.type.element_type:
             return value
         return arith.trunci(ir.VectorType.get([width], body_type), value)
+
+    def _load_row(
+        self, position: NestPosition, k: int, mask: Any, op: Any, operands: Sequence[Any]
+    ) -> Any:
+        """Vector `k` of a `memref.load` whose last position is the counter of the loop."""
+        buffer, *positions = operands
+        (dim,) = self.loop.dims
+        at_row = [*positions, shifted(position.indices[dim], k * self.plan.width)]
+        row_type = ir.VectorType.get([self.plan.width], op.results[0].type)
+        if mask is None:
+            return vector.load(row_type, buffer, at_row)
+        return vector.maskedload(row_type, buffer, at_row, mask, splat(row_type, 0))
 
     def _load_scalar(self, operand: int, position: NestPosition) -> Any:
         value = memref.load(self.buffers[operand], [at(position.bases[operand])])

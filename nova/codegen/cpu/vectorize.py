@@ -7,9 +7,9 @@ emits the plan.
 A loop can be vectorized when every operand has stride 0 or 1 along it: inputs have either, outputs
 have stride 1 along a parallel loop and 0 along a reduction. A nest stays scalar when there is no
 such loop of at least `_SHORTEST` iterations; when the body has ops without a vector form
-(`_SCALAR_ONLY`, reads of memory, control flow, unusual types); when a reduction is not a single
-combination of the output with a value (an argmax); or when an output is also read by an access
-other than its own.
+(`_SCALAR_ONLY`, control flow, unusual types, reads of memory other than along rows); when a
+reduction is not a single combination of the output with a value (an argmax); or when an output is
+also read by an access other than its own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from nova.codegen.cpu.nontemporal import streams
 from nova.core.records import record
 from nova.core.sizes import same_shape
 from nova.core.targets import Target
+from nova.ir.attributes import MAY_BE_EMPTY
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
 from nova.ir.symbolic.size_table import is_number, typical
@@ -37,6 +38,8 @@ _WIDTHS = {
     "f32": 32,
     "f16": 16,
     "bf16": 16,
+    "f8E4M3FN": 8,
+    "f8E5M2": 8,
     "i64": 64,
     "i32": 32,
     "i16": 16,
@@ -80,6 +83,17 @@ def find_vector_plan(nest: LoopNest, buffers: Sequence[Any], target: Target) -> 
     return None
 
 
+def find_column_plan(
+    nest: LoopNest, number: int, buffers: Sequence[Any], target: Target
+) -> VectorPlan | None:
+    """The vectorization along a parallel loop, whatever the strides of inputs along it."""
+    if any(is_number(loop.size, 0) for loop in nest.loops) or _reads_own_output(nest):
+        return None
+    if typical(nest.loops[number].size) < _SHORTEST:
+        return None
+    return _vector_plan_of(nest, number, buffers, target)
+
+
 def _walks(nest: LoopNest, loop: Loop) -> bool:
     """Whether every operand has stride 0 or 1, as outputs of such a loop must."""
     inputs = nest.generic.num_inputs
@@ -114,7 +128,12 @@ def _vector_plan_of(
         if any(r in varying for r in op.operation.results)
     ]
     types = {str(v.type) for v in varying}
-    if not types <= _WIDTHS.keys() or not all(_has_vector_form(op) for op in ops):
+    reads = [op for op in ops if op.name == "memref.load"]
+    if not types <= _WIDTHS.keys() or not all(
+        _has_vector_form(op) for op in ops if op not in reads
+    ):
+        return None
+    if not all(_reads_row(op, nest, loop, varying) for op in reads):
         return None
     combiners = None
     if not loop.parallel:
@@ -126,6 +145,7 @@ def _vector_plan_of(
         for b, stride in zip(buffers, loop.strides, strict=True)
         if not is_number(stride, 0) and isinstance(b.type, ir.MemRefType)
     }
+    stored |= {str(op.results[0].type) for op in reads}
     masked = all(has_masks(target, _WIDTHS[t]) for t in stored)
     bits = max((_WIDTHS[t] for t in stored | (types - {"i64", "i1", "i8", "i16"})), default=32)
     width = target.lanes(bits)
@@ -187,6 +207,26 @@ def _uses_inside(op: Any, varying: set[Any]) -> bool:
                 if _uses_inside(inner.operation, varying):
                     return True
     return False
+
+
+def _reads_row(op: Any, nest: LoopNest, loop: Loop, varying: set[Any]) -> bool:
+    """Whether a `memref.load` reads adjacent elements along `loop`, of a buffer it does not write.
+
+    Its last position is the counter of the loop, as in a row of a padded image. A buffer that may
+    be empty has a guard around each load of an element (`guard_empty_buffers`).
+    """
+    if MAY_BE_EMPTY.has(op):
+        return False
+    buffer, *positions = op.operands
+    outputs = list(nest.generic.op.operands)[nest.generic.num_inputs :]
+    if not positions or any(value in varying for value in (buffer, *positions[:-1])):
+        return False
+    if buffer_root(buffer) in [buffer_root(value) for value in outputs]:
+        return False
+    last = positions[-1].owner.operation if isinstance(positions[-1], ir.OpResult) else None
+    if last is None or last.name != "linalg.index":
+        return False
+    return loop.dims == (int(last.attributes["dim"].value),)
 
 
 def _has_vector_form(op: Any) -> bool:

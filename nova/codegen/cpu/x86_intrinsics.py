@@ -7,13 +7,31 @@ Input: values at the current insertion point. Output: the call. `microkernel.py`
 from __future__ import annotations
 
 from nova.codegen.common.intrinsics import call_intrinsic
-from nova.ir.bindings import arith, ir, memref
+from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, index, mul
 
 
 def dot_vnni_pairs(total: ir.Value, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     """Add the dot product of the VNNI pairs of `lhs` and `rhs` to each f32 lane of `total`."""
     return call_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", [total.type], [total, lhs, rhs])[0]
+
+
+def dot_bytes(total: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
+    """Add the dot product of four u8 and four i8 to each i32 lane of `total` (VNNI)."""
+    byte = ir.IntegerType.get_signless(8)
+    lanes = total.type.shape[0]
+    bytes_type = ir.VectorType.get([4 * lanes], byte)
+    operands = [total, *(vector.bitcast(bytes_type, words) for words in (unsigned, signed))]
+    return call_intrinsic(f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", [total.type], operands)[0]
+
+
+_MULTIPLY_PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+
+
+def dot_i16_pairs(sums: ir.Type, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+    """The dot product of each pair of i16, as an i32 lane."""
+    name = f"llvm.x86.{_MULTIPLY_PAIRS[sums.shape[0]]}"
+    return call_intrinsic(name, [sums], [lhs, rhs])[0]
 
 
 def address_of(buffer: ir.Value, offset: Index) -> ir.Value:
@@ -45,9 +63,19 @@ def store_tile_register(tile: int, address: ir.Value, pitch: Index) -> None:
     call_intrinsic("llvm.x86.tilestored64", [], [_number(tile), address, _pitch(pitch)])
 
 
-def multiply_tiles(total: int, lhs: int, rhs: int) -> None:
-    """Add the matmul of two tiles of bf16 VNNI pairs to a tile of f32."""
-    call_intrinsic("llvm.x86.tdpbf16ps", [], [_number(n) for n in (total, lhs, rhs)])
+_MULTIPLY_TILES = {
+    ("bf16", "bf16"): "tdpbf16ps",
+    ("i8", "i8"): "tdpbssd",
+    ("i8", "u8"): "tdpbsud",
+    ("u8", "i8"): "tdpbusd",
+    ("u8", "u8"): "tdpbuud",
+}
+
+
+def multiply_tiles(types: tuple[str, str], total: int, lhs: int, rhs: int) -> None:
+    """Add the matmul of two tiles of VNNI words to a tile of f32, or of i32 for bytes."""
+    name = f"llvm.x86.{_MULTIPLY_TILES[types]}"
+    call_intrinsic(name, [], [_number(n) for n in (total, lhs, rhs)])
 
 
 def _number(tile: int) -> ir.Value:

@@ -57,6 +57,9 @@ class ThreadPosition:
         return arith.divui(self.thread, index(WARP))
 
 
+_PART = 16  # bytes
+
+
 class SharedMemory:
     """The dynamic shared memory of a block, allocated linearly; `size` is known at the end."""
 
@@ -65,8 +68,10 @@ class SharedMemory:
         self._memory: Any = None
 
     def allocate(self, count: int, element: Any) -> Any:
-        """Allocate a flat buffer; called at the top of the launch, before any branch."""
-        self.size += -self.size % 16
+        """Allocate a flat buffer; called at the top of the launch, before any branch.
+
+        Each has whole parts of 16 bytes: LLVM may load a few bytes after its last element.
+        """
         if self._memory is None:
             memory_type = ir.MemRefType.get(
                 [ir.ShapedType.get_dynamic_size()],
@@ -76,7 +81,8 @@ class SharedMemory:
             self._memory = gpu.DynamicSharedMemoryOp(memory_type).result
         flat = ir.MemRefType.get([count], element, memory_space=_workgroup())
         view = memref.ViewOp(flat, self._memory, index(self.size), [])
-        self.size += count * element_bytes(element)
+        size = count * element_bytes(element)
+        self.size += size + -size % _PART
         return view.result
 
 

@@ -52,6 +52,7 @@ from nova.ir.symbolic.size_table import Extent, is_number, typical
 
 _MAX_PARTS = 32
 _MIN_ROWS = 4
+_FEW_PARTS, _MIN_ROWS_OF_MANY = 8, 8  # blocks of up to 256 threads fuse with other launches
 """Minimum rows per thread, if there are that many."""
 _UNROLLED, _LOADS = 4, 8
 """Rows whose loads are independent of each other; more of them up to this many loads."""
@@ -95,7 +96,9 @@ class ColumnReducePlan:
 
     @property
     def min_blocks_per_sm(self) -> int:
-        return default_min_blocks_per_sm(self.blocks)
+        # Without a bound the assembler makes room for two blocks: 32 registers per thread where
+        # there are 1024 threads, and the partial results of 32 warps alone fill those.
+        return 1 if self.parts == _MAX_PARTS else default_min_blocks_per_sm(self.blocks)
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
     columns, parts = kernel.num_points, 1
     while (
         parts < min(_MAX_PARTS, kernel.max_threads // WARP)
-        and parts * _MIN_ROWS < match.rows
+        and parts * (_MIN_ROWS if parts < _FEW_PARTS else _MIN_ROWS_OF_MANY) < match.rows
         and typical(columns) * parts < 4 * BUSY
     ):
         parts *= 2

@@ -18,9 +18,11 @@ from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
 from nova.codegen.common.tile_local import is_tile_local_alloca, static_part
 from nova.codegen.gpu.block_ops import SharedMemory, element_bytes
-from nova.codegen.gpu.persistent_kernel import TASK_THREADS
+from nova.codegen.gpu.persistent.task import TASK_THREADS
+from nova.codegen.gpu.slice_writes import match_slice_write
 from nova.core.sizes import SizeExpr
 from nova.core.targets import Target
+from nova.ir.attributes import PROLOGUE, UNWRITTEN
 from nova.ir.bindings import ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.clone import clone_into
@@ -57,7 +59,10 @@ class DeviceKernel:
         self.gpu_attention = gpu_attention
         self.has_clusters = target.has_clusters and not is_task
         self.max_threads = TASK_THREADS if is_task else MAX_THREADS
-        self.ops = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
+        coded = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
+        self.ops = [op for op in coded if not PROLOGUE.has(op)]
+        self.prologue = {op: merge_inner(make_loop_nest(op), 0) for op in coded if PROLOGUE.has(op)}
+        """The ops that every block computes before its points of the grid, and their nests."""
         grid = decoded(Kernel(function).grid)
         structured = [op for op in self.ops if is_generic_op(op)]
         if any(not is_generic_op(op) and not computes_scalars(op) for op in self.ops):
@@ -125,6 +130,12 @@ class DeviceKernel:
     def loop_nests(self) -> list[LoopNest]:
         return list(self.nests.values())
 
+    def is_unwritten(self, value: Any) -> bool:
+        """Whether no launch of the program writes the buffer of an operand (`mark-unwritten`)."""
+        numbers = UNWRITTEN.find(self.function) or ()
+        arguments = self.function.entry_block.arguments
+        return buffer_root(value) in [arguments[i] for i in numbers]
+
     @cached_property
     def results(self) -> set[Any]:
         """The arguments that are read after the kernel."""
@@ -170,11 +181,16 @@ class DeviceKernel:
         """A function that flattens operands; call it at the top of the launch.
 
         `allocate` makes the buffers that replace scratch and `private_arguments`. By default each
-        thread has a private part of scratch.
+        thread has a private part of scratch. The values of the prologue are in shared memory.
         """
         allocate = allocate or self.allocate_private
         buffers = {value: allocate(value) for value in (*self.scratch, *private_arguments)}
-        for op in self.ops:
+        for nest in self.prologue.values():
+            for root in map(buffer_root, nest.generic.outputs):
+                if root not in buffers:
+                    count, element = prod(shape_of(root)), root.type.element_type
+                    buffers[root] = self.shared.allocate(int(count), element)
+        for op in (*self.prologue, *self.ops):
             for value in op.operands:
                 if isinstance(value.type, ir.MemRefType) and buffer_root(value) not in buffers:
                     root = buffer_root(value)
@@ -206,9 +222,7 @@ class DeviceKernel:
             for value in Kernel(self.function).intermediate_arguments
             if not isinstance(prod(shape_of(value)), SizeExpr)
         ]
-        accesses = [
-            inner for op in self.ops for inner in every_op(op) if inner.name in _INDEXED_ACCESSES
-        ]
+        accesses = [access for op in self.ops for access in _indexed_accesses(op)]
         indexed = {buffer_root(value) for op in accesses for value in op.operands}
         free_bytes = SHARED_LIMIT - self.scratch_bytes - _PARTIALS
         fitting = []
@@ -217,6 +231,14 @@ class DeviceKernel:
             if value not in indexed and free_bytes >= 0:
                 fitting.append(value)
         return fitting
+
+
+def _indexed_accesses(op: Any) -> list[Any]:
+    """The accesses of an op at computed positions, which need a buffer as it is."""
+    write = match_slice_write(op)
+    if write is not None:
+        return [write.store]
+    return [inner for inner in every_op(op) if inner.name in _INDEXED_ACCESSES]
 
 
 def is_tile_local(value: Any) -> bool:

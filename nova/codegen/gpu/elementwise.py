@@ -7,7 +7,7 @@ synchronize, and intermediate values stay in registers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -92,6 +92,23 @@ class ElementwiseCode:
         parallel = [i for i in inner if nest.loops[i].parallel]
         reductions = [i for i in inner if not nest.loops[i].parallel]
         self._parallel(elements, parallel, reductions, bases, ivs)
+
+    def preload(
+        self,
+        nest: LoopNest,
+        buffers: Sequence[Any],
+        counters: Sequence[Any],
+        written: Collection[Any],
+    ) -> None:
+        """Load what `emit` will read of buffers that are not `written` until then."""
+        elements = Elements(nest, buffers, {})
+        bases = first_positions(nest, counters)
+        arguments = list(nest.generic.block.arguments)
+        for i in range(nest.generic.num_inputs):
+            is_read = isinstance(buffers[i].type, ir.MemRefType) and any(arguments[i].uses)
+            key = self._key(elements, i)
+            if is_read and key is not None and buffers[i] not in written:
+                self.cached[key] = self._load(elements, i, bases[i])
 
     def store_results(
         self,

@@ -1,20 +1,23 @@
 """GEMV, a matmul with one row: the warps of the device stream the rows of a matrix.
 
 Input: a kernel with contractions of a vector with the rows of matrices of one shape, and the
-elementwise ops of their epilogue. Output: the strategy `GEMV`. A token of a decoder is a list of
+elementwise ops of their epilogue; the prologue may be a norm, which gives the vector in shared
+memory. Output: the strategy `GEMV`. A token of a decoder is a list of
 GEMVs, and their time is that of reading the matrices: every lane has several loads of 16
 bytes in flight, of one or a few rows that share the elements of the vector. A warp has all terms of
-its rows, so their sums need shuffles and no barrier.
+its rows, so their sums need shuffles and no barrier. Matrices that no launch of the program writes
+are loaded before the wait for earlier launches, which a dependent launch overlaps with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from nova.codegen.common.builder import splat
+from nova.codegen.common.gemv_size import is_gemv_size
 from nova.codegen.common.index_math import advance, at, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import is_multiply_add
@@ -31,18 +34,20 @@ from nova.codegen.gpu.block_ops import (
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
 from nova.codegen.gpu.memory import load_run, widest
+from nova.codegen.gpu.ptx_ops import wait_for_launches
+from nova.codegen.gpu.rowwise.prologue import PrologueCode
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import index
 
-_FEWEST_ROWS, _SHORTEST = 128, 128
-"""Smaller matrices are read as fast by one block."""
 _MOST_CONTRACTIONS = 4
 _WARPS = 4
 """Warps of a block."""
 _ROWS = (4, 2, 1)
 _BUSY_WARPS = 132 * 8
 """Warps that keep the memory of a large device busy: more rows for each of them do not pay."""
+_MOST_PROLOGUES = 132 * 4
+"""Blocks of a launch with a prologue: those that a large device runs at once."""
 _IN_FLIGHT = 16
 """Loads of 16 bytes of a lane that are issued before the first is used."""
 
@@ -76,10 +81,14 @@ class GemvPlan:
     rows_per_warp: int
     width: int
     loads: int
+    blocks: int
+    is_early: bool = False
+    """Whether the first loads of matrices come before the wait for earlier launches."""
 
     @property
-    def blocks(self) -> int:
-        return -(-self.match.rows // (self.rows_per_warp * _WARPS))
+    def groups(self) -> int:
+        """Groups of rows that a warp reads together. A warp has every `blocks * _WARPS`th."""
+        return -(-self.match.rows // self.rows_per_warp)
 
     @property
     def threads(self) -> int:
@@ -153,7 +162,7 @@ def plan_gemv(kernel: DeviceKernel, match: GemvMatch) -> GemvPlan | None:
         steps += [loop.strides[contraction.matrix] for loop in nest.loops[:-1] if loop.size != 1]
     first = match.contractions[0]
     width = widest([first.op.operands[first.matrix].type.element_type])
-    if match.rows < _FEWEST_ROWS or match.length < _SHORTEST or any(s % width for s in steps):
+    if not is_gemv_size(match.rows, match.length) or any(s % width for s in steps):
         return None
     count = len(match.contractions)
     vectors = -(-match.length // (WARP * width))
@@ -164,7 +173,14 @@ def plan_gemv(kernel: DeviceKernel, match: GemvMatch) -> GemvPlan | None:
         if rows == 1
         or (match.rows * count >= rows * _BUSY_WARPS and rows * loads * count <= _IN_FLIGHT)
     )
-    return GemvPlan(match, rows, width, loads)
+    is_early = kernel.target.has_clusters and all(
+        kernel.is_unwritten(contraction.op.operands[contraction.matrix])
+        for contraction in match.contractions
+    )
+    blocks = -(-match.rows // (rows * _WARPS))
+    if kernel.prologue:
+        blocks = min(blocks, _MOST_PROLOGUES)
+    return GemvPlan(match, rows, width, loads, blocks, is_early)
 
 
 @dataclass(frozen=True)
@@ -175,6 +191,15 @@ class _Stream:
     row: Any
     vector: Any
     start: Any
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A vector of each row at an offset; a ragged one is after the row in some lanes."""
+
+    offset: Any
+    is_ragged: bool
+    rows: list[Any]
 
 
 class _GemvCode:
@@ -191,15 +216,23 @@ class _GemvCode:
         self.plan = plan
         self.buffers = buffers
         self.lane = position.lane()
-        warp = arith.addi(arith.muli(position.block, index(_WARPS)), position.warp())
-        self.first = arith.muli(warp, index(plan.rows_per_warp))
+        self.warp = arith.addi(arith.muli(position.block, index(_WARPS)), position.warp())
+        self.go_to(self.warp)
+
+    def go_to(self, group: Any) -> None:
+        """Let rows be those of a group."""
+        self.first = arith.muli(group, index(self.plan.rows_per_warp))
 
     def row(self, number: Any) -> Any:
         """A row of the warp."""
         return arith.addi(self.first, number)
 
-    def totals(self) -> list[list[Any]]:
-        """The sums of the rows of the warp, in each lane, by contraction."""
+    def totals(self, prepare: Callable[[], None]) -> list[list[Any]]:
+        """The sums of the rows of the warp, in each lane, by contraction.
+
+        `prepare` emits the code after which the vectors are valid; the first loads of the matrices
+        come before it.
+        """
         plan = self.plan
         last = index(plan.match.rows - 1)
         rows = [arith.minui(self.row(index(i)), last) for i in range(plan.rows_per_warp)]
@@ -207,21 +240,21 @@ class _GemvCode:
         sums = [splat(ir.F32Type.get(), 0)] * len(streams)
         batches, remaining = divmod(plan.vectors, plan.loads)
         step = WARP * plan.width
+        batch = self._load_rows(streams, index(0), plan.loads, self._is_ragged(plan.loads))
+        prepare()
+        sums = self._add(streams, batch, sums)
         if batches > 1:
-            loop = scf.ForOp(index(0), index(batches), index(1), sums)
+            loop = scf.ForOp(index(1), index(batches), index(1), sums)
             with ir.InsertionPoint(loop.body):
                 start = arith.muli(loop.induction_variable, index(plan.loads * step))
-                held = list(loop.inner_iter_args)
                 ragged = self._is_ragged(batches * plan.loads)
-                scf.YieldOp(self._batch(streams, start, plan.loads, held, ragged))
+                batch = self._load_rows(streams, start, plan.loads, ragged)
+                scf.YieldOp(self._add(streams, batch, list(loop.inner_iter_args)))
             sums = list(loop.results)
-        elif batches:
-            ragged = self._is_ragged(plan.loads)
-            sums = self._batch(streams, index(0), plan.loads, sums, ragged)
         if remaining:
             start = index(batches * plan.loads * step)
-            ragged = self._is_ragged(plan.vectors)
-            sums = self._batch(streams, start, remaining, sums, ragged)
+            batch = self._load_rows(streams, start, remaining, self._is_ragged(plan.vectors))
+            sums = self._add(streams, batch, sums)
         sums = reduce_warp(sums, arith.addf)
         count = plan.rows_per_warp
         return [sums[i : i + count] for i in range(0, len(sums), count)]
@@ -240,24 +273,30 @@ class _GemvCode:
         vector = 1 - matrix
         return _Stream(buffers[matrix], bases[matrix], buffers[vector], bases[vector])
 
-    def _batch(
-        self, streams: Sequence[_Stream], start: Any, count: int, sums: list[Any], ragged: bool
-    ) -> list[Any]:
-        """Add some vectors of each row. All loads come first: they are in flight together."""
+    def _load_rows(
+        self, streams: Sequence[_Stream], start: Any, count: int, ragged: bool
+    ) -> list[_Batch]:
+        """Load some vectors of each row: they are in flight together."""
         plan = self.plan
         first = arith.addi(start, arith.muli(self.lane, index(plan.width)))
-        offsets = [shifted(first, i * WARP * plan.width) for i in range(count)]
-        rows, vectors = [], []
-        for i, offset in enumerate(offsets):
-            is_last = ragged and i == count - 1
-            rows.append([self._load(s.matrix, s.row, offset, is_last) for s in streams])
+        batch = []
+        for i in range(count):
+            offset, is_last = shifted(first, i * WARP * plan.width), ragged and i == count - 1
+            rows = [self._load(s.matrix, s.row, offset, is_last) for s in streams]
+            batch.append(_Batch(offset, is_last, rows))
+        return batch
+
+    def _add(self, streams: Sequence[_Stream], batch: list[_Batch], sums: list[Any]) -> list[Any]:
+        """Multiply loaded rows by the vector, and add to the sums."""
+        vectors = []
+        for part in batch:
             loaded = {
-                s.vector: self._load(s.vector, s.start, offset, is_last)
-                for s in streams[:: plan.rows_per_warp]
+                s.vector: self._load(s.vector, s.start, part.offset, part.is_ragged)
+                for s in streams[:: self.plan.rows_per_warp]
             }
             vectors.append([loaded[s.vector] for s in streams])
-        for of_rows, of_vectors in zip(rows, vectors, strict=True):
-            sums = [self._dot(*terms) for terms in zip(sums, of_rows, of_vectors, strict=True)]
+        for part, of_vectors in zip(batch, vectors, strict=True):
+            sums = [self._dot(*terms) for terms in zip(sums, part.rows, of_vectors, strict=True)]
         return sums
 
     def _dot(self, total: Any, row: Sequence[Any], vector: Sequence[Any]) -> Any:
@@ -288,12 +327,45 @@ def _extend(value: Any) -> Any:
 
 def emit_gemv(kernel: DeviceKernel, plan: GemvPlan, position: ThreadPosition) -> None:
     """Emit the sums of the rows of a warp; then a lane for each row runs the epilogue."""
-    match = plan.match
     flat = kernel.flat_buffers()
     buffers = {op: [flat(v) for v in op.operands] for op in kernel.ops}
+    prologue = PrologueCode(kernel, position, flat)
     code = _GemvCode(kernel, plan, position, buffers)
+
+    def prepare() -> None:
+        if plan.is_early:
+            prologue.load_early()
+            wait_for_launches()
+        prologue.emit()
+
+    _emit_group(code, prepare)
+    warps = plan.blocks * _WARPS
+    if plan.groups > warps:
+        loop = scf.ForOp(arith.addi(code.warp, index(warps)), index(plan.groups), index(warps))
+        with ir.InsertionPoint(loop.body):
+            code.go_to(loop.induction_variable)
+            _emit_group(code, lambda: None)
+            scf.YieldOp([])
+
+
+def _emit_group(code: _GemvCode, prepare: Callable[[], None]) -> None:
+    """Emit a group of rows: the sums, and the epilogue, whose operands are loaded before them."""
+    kernel, plan, buffers = code.kernel, code.plan, code.buffers
+    match = plan.match
+    epilogue = ElementwiseCode(kernel.grid_rank, None)
+    contracted = {c.op for c in match.contractions} | {c.fill for c in match.contractions}
+    written = {b for op in kernel.ops for b in buffers[op][kernel.nests[op].generic.num_inputs :]}
+
+    def prepare_all() -> None:
+        prepare()
+        row = arith.minui(code.row(code.lane), index(match.rows - 1))
+        counters = split(row, list(kernel.grid))
+        for op in kernel.ops:
+            if op not in contracted:
+                epilogue.preload(kernel.nests[op], buffers[op], counters, written)
+
     totals = {}
-    for contraction, sums in zip(match.contractions, code.totals(), strict=True):
+    for contraction, sums in zip(match.contractions, code.totals(prepare_all), strict=True):
         total = sums[0]
         for number, value in enumerate(sums[1:], 1):
             total = arith.select(is_equal(code.lane, index(number)), value, total)
@@ -303,7 +375,6 @@ def emit_gemv(kernel: DeviceKernel, plan: GemvPlan, position: ThreadPosition) ->
     stores = is_less(code.lane, index(plan.rows_per_warp))
     with when(arith.andi(stores, is_less(row, index(match.rows)))):
         counters = split(row, list(kernel.grid))
-        epilogue = ElementwiseCode(kernel.grid_rank, None)
         for op in kernel.ops:
             if op in fills:
                 continue

@@ -2,7 +2,7 @@
 
 Input: the loop nests and other ops of a kernel, and the position of a thread. Output: the code of
 the block: each op distributed over the threads, and barriers between dependent ops. This handles
-every kernel; a single thread runs unstructured ops.
+every kernel; a single thread runs unstructured ops, except for writes of slices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from nova.codegen.common.cascade_sum import Cascade, cascade_of
 from nova.codegen.common.combine import combiner, find_combiners, identity
 from nova.codegen.common.elements import Elements
-from nova.codegen.common.index_math import advance
+from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.argreduce import ArgReduce, Best, find_extreme
 from nova.codegen.gpu.block_ops import (
@@ -32,6 +32,7 @@ from nova.codegen.gpu.block_ops import (
 )
 from nova.codegen.gpu.device_kernel import DeviceKernel, computes_scalars
 from nova.codegen.gpu.hazards import Hazards
+from nova.codegen.gpu.slice_writes import SliceWrite, match_slice_write
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
 from nova.core.rounding import round_up
@@ -40,6 +41,9 @@ from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.clone import clone_into
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, typical
+
+_IN_FLIGHT = 8
+"""Elements of a thread that are loaded before the first is compared."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +182,14 @@ class GenericCode:
         else:
             self._by_threads(spot, parallel, reductions)
 
+    def write_slice(self, write: SliceWrite, mapping: dict[Any, Any], flat: Any) -> None:
+        """Emit a loop that writes a slice, an element per thread."""
+
+        def at_number(number: Any) -> None:
+            write.emit(split(number, write.sizes), mapping, flat)
+
+        self._strided(self.position.thread, self.position.threads, write.count, at_number)
+
     def alone(self) -> Any:
         """A context that runs unstructured ops in one thread only."""
         return when(is_equal(self.position.thread, index(0)))
@@ -265,11 +277,34 @@ class GenericCode:
         start = {**element.ivs, row.dims[0]: index(0)}
         value, _ = elements.apply([*inputs, *extreme.empty()], start)
         begin = [value, arith.index_cast(extreme.position.type, first)]
-        loop = scf.ForOp(arith.addi(first, index(step)), index(row.size), index(step), begin)
+        rest = arith.addi(first, index(step))
+        if isinstance(row.size, int) and row.size > step * _IN_FLIGHT:
+            rest, begin = self._best_batches(point, reductions, rest, step, begin)
+        loop = scf.ForOp(rest, index(row.size), index(step), begin)
         with ir.InsertionPoint(loop.body):
             element = point.at(reductions, [loop.induction_variable])
             scf.YieldOp(element.apply(loop.inner_iter_args))
         return loop.results[0], loop.results[1]
+
+    def _best_batches(
+        self, point: _NestPoint, reductions: list[int], first: Any, step: int, begin: list[Any]
+    ) -> tuple[Any, list[Any]]:
+        """Add whole batches of elements, whose loads are in flight together, to the best so far.
+
+        Also returns the first element after them.
+        """
+        elements, (row,) = point.elements, (point.nest.loops[i] for i in reductions)
+        last, batch = index(row.size - step * (_IN_FLIGHT - 1)), index(step * _IN_FLIGHT)
+        loop = scf.ForOp(first, last, batch, [*begin, first])
+        with ir.InsertionPoint(loop.body):
+            start, values = loop.induction_variable, list(loop.inner_iter_args)[:-1]
+            spots = [point.at(reductions, [shifted(start, k * step)]) for k in range(_IN_FLIGHT)]
+            loaded = [elements.load_inputs(spot.bases) for spot in spots]
+            for spot, inputs in zip(spots, loaded, strict=True):
+                values = elements.apply([*inputs, *values], spot.ivs)
+            scf.YieldOp([*values, arith.addi(start, batch)])
+        *best, rest = loop.results
+        return rest, best
 
     def _by_block(
         self, spot: _NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]
@@ -334,8 +369,11 @@ def match_generic(kernel: DeviceKernel) -> bool:
 
 
 def plan_generic(kernel: DeviceKernel, _: bool) -> GenericPlan:
-    """About four iterations of the longest op per thread."""
-    threads = max(WARP, round_up(ceil(kernel.inner_size / 4), WARP))
+    """About four iterations of the longest op per thread; one where a single block runs alone."""
+    writes = [match_slice_write(op) for op in kernel.ops if op not in kernel.nests]
+    longest = max(kernel.inner_size, *(write.count for write in writes if write), 1)
+    each = 1 if is_number(kernel.num_points, 1) else 4
+    threads = max(WARP, round_up(ceil(longest / each), WARP))
     return GenericPlan(kernel.num_points, min(kernel.max_threads, threads))
 
 
@@ -343,6 +381,7 @@ def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPositi
     """Emit all ops for one block, with barriers between dependent ops."""
     code = GenericCode(position, kernel.grid_rank, kernel.shared)
     flat = kernel.flat_buffers(kernel.allocate_shared, kernel.private_arguments())
+    emit_prologue(kernel, position, flat)
     code.reserve(kernel.loop_nests)
     counters = split(position.block, kernel.grid)
     mapping: dict[Any, Any] = {}
@@ -358,13 +397,33 @@ def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPositi
         hazards.add(op)
         if op in kernel.nests or computes_scalars(op):
             kernel.emit_op(op, flat, mapping, emit_nest)
+        elif (write := match_slice_write(op)) is not None:
+            with op.location:
+                code.write_slice(write, mapping, flat)
         else:
             with op.location, code.alone():
                 clone_into(op, mapping)
 
 
+def emit_prologue(kernel: DeviceKernel, position: ThreadPosition, flat: Any) -> None:
+    """Emit the ops that every block computes as a whole; all of its threads see the results."""
+    if not kernel.prologue:
+        return
+    code = GenericCode(position, 0, kernel.shared)
+    code.reserve(list(kernel.prologue.values()))
+    hazards = Hazards()
+    for op, nest in kernel.prologue.items():
+        if hazards.conflicts(op):
+            barrier()
+            hazards.clear()
+        hazards.add(op)
+        with op.location:
+            code.emit(nest, [flat(value) for value in op.operands], [], {})
+    barrier()
+
+
 def _tiles(kernel: DeviceKernel, plan: GenericPlan) -> list[BlockDim] | None:
-    return adjacent_points(kernel.grid, 1)
+    return None if kernel.prologue else adjacent_points(kernel.grid, 1)
 
 
 GENERIC = Strategy("generic", match_generic, plan_generic, emit_generic, _tiles)

@@ -14,6 +14,7 @@ from nova.codegen.common.builder import splat
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.gpu_bindings import gpu, llvm, nvvm
 from nova.ir.index import Index, index
+from nova.ir.mathlib.f8_formats import f8_format
 
 GLOBAL, SHARED = 1, 3
 """Address spaces."""
@@ -31,6 +32,15 @@ def word(value: Index) -> ir.Value:
     if isinstance(value, int):
         return splat(word_type, value)
     return arith.index_cast(word_type, value)
+
+
+def opaque(value: ir.Value) -> ir.Value:
+    """The same i32, of which LLVM knows nothing.
+
+    Values that depend on it are computed from here on, again: they are live for a shorter time.
+    """
+    word_type = ir.IntegerType.get_signless(32)
+    return llvm.inline_asm(word_type, [value], "mov.b32 $0, $1;", "=r,r", has_side_effects=True)
 
 
 def fused(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -61,11 +71,23 @@ def pointer(address: Index, space: int) -> ir.Value:
 
 
 def load(type_: ir.Type, address: Index, space: int, align: int) -> ir.Value:
-    return llvm.load(type_, pointer(address, space), alignment=align)
+    stored = _stored_type(type_)
+    value = llvm.load(stored, pointer(address, space), alignment=align)
+    return value if stored == type_ else arith.bitcast(type_, value)
 
 
 def store(value: ir.Value, address: Index, space: int, align: int) -> None:
+    stored = _stored_type(value.type)
+    value = value if stored == value.type else arith.bitcast(stored, value)
     llvm.store(value, pointer(address, space), alignment=align)
+
+
+def _stored_type(type_: ir.Type) -> ir.Type:
+    """The type of LLVM for elements in memory: it has no 8-bit floats."""
+    if f8_format(type_) is None:
+        return type_
+    byte = ir.IntegerType.get_signless(8)
+    return ir.VectorType.get(type_.shape, byte) if isinstance(type_, ir.VectorType) else byte
 
 
 def load_floats(address: ir.Value, offset: int) -> list[ir.Value]:
@@ -125,9 +147,25 @@ def start_dependents() -> None:
 def wait_for_launches() -> None:
     """Wait until the launches before this one have ended, and see what they wrote.
 
-    A kernel touches no memory that other kernels write before it.
+    A kernel touches no memory that other launches of the program write before it.
     """
     _run("griddepcontrol.wait;")
+
+
+def prefetch(buffer: ir.Value, position: Index, nbytes: int) -> None:
+    """Bring the line of an element, of so many bytes, to the L2 cache.
+
+    No value is read, so it may come before the wait for launches that write the element.
+    """
+    address = arith.addi(global_base(buffer), arith.muli(index(position), index(nbytes)))
+    i64 = ir.IntegerType.get_signless(64)
+    llvm.inline_asm(
+        None,
+        [arith.index_cast(i64, address)],
+        "prefetch.global.L2 [$0];",
+        "l",
+        has_side_effects=True,
+    )
 
 
 def _run(instruction: str) -> None:

@@ -16,7 +16,7 @@ from nova.codegen.common.cascade_sum import Cascade
 from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance
-from nova.codegen.gpu.block_ops import ThreadPosition, is_less
+from nova.codegen.gpu.block_ops import ThreadPosition, element_bytes, is_less
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import grouped
 from nova.codegen.gpu.memory import load_run
@@ -43,6 +43,13 @@ _REGISTER_ELEMENTS = 32 * 1024
 """Longer rows do not fit into the registers of a block."""
 _MIN_ROWS = 2 * 132
 """Fewer rows are shared by the blocks of a cluster, so that all multiprocessors have work."""
+
+
+_RESIDENT = 132 * 2048
+"""Threads that run concurrently on a large device."""
+_CACHED = 32 << 20
+"""Bytes that stay in its L2 cache until they are read again. Where the rows of all blocks take
+more, a row has more threads, so that there are fewer of them."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +79,26 @@ def plan_row_reduction(kernel: DeviceKernel, match: RowProgram) -> RowReducePlan
     """More threads for a row while the device is not full."""
     nests, rank, rows = kernel.loop_nests, kernel.grid_rank, kernel.num_points
     threads = _THREADS
-    while threads < _MAX_THREADS and rows * threads < BUSY:
+    again = sum(1 for nest in nests if along_row(nest, rank)) > 1
+    row_bytes = _row_bytes(kernel, match.length) if again else 0
+    while threads < min(_MAX_THREADS, kernel.max_threads) and (
+        rows * threads < BUSY or row_bytes * min(rows, _RESIDENT // threads) > _CACHED
+    ):
         threads *= 2
     width = row_vector_width(nests, rank, match.length)
     stored = last_writes(nests, rank, kernel.results)
     return RowReducePlan(rows, match.length, width, threads, _UNROLLED, 1, stored)
+
+
+def _row_bytes(kernel: DeviceKernel, length: int) -> int:
+    """Bytes of the rows that a block reads, of all operands."""
+    sizes: dict[Any, int] = {}
+    for nest in kernel.loop_nests:
+        for number, value in enumerate(nest.generic.inputs):
+            root, *_, stride = row_key(nest, number, kernel.grid_rank)
+            if isinstance(value.type, ir.MemRefType) and not is_number(stride, 0):
+                sizes[root] = length * element_bytes(value.type.element_type)
+    return sum(sizes.values())
 
 
 class RowReduceCode(RowwiseCode):
@@ -93,6 +115,7 @@ class RowReduceCode(RowwiseCode):
         cascade = Cascade(tuple(name for name in names for _ in range(width)))
         length, step = int(plan.length), plan.step
         full = length // step
+        self._load_scalars(elements)
 
         def iteration(number: Any, values: list[Any]) -> list[Any]:
             first = arith.addi(arith.muli(number, index(step)), self.starts[0])
@@ -117,6 +140,15 @@ class RowReduceCode(RowwiseCode):
         initial = self._outputs(elements, where, None)
         together = zip(names, initial, results, strict=True)
         self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
+
+    def _load_scalars(self, elements: Elements) -> None:
+        """Load the scalars of the row before the loop: all iterations, and later ops, use them."""
+        where, _ = self._at(elements.nest, None)
+        arguments = list(elements.generic.block.arguments)[: elements.generic.num_inputs]
+        for number, argument in enumerate(arguments):
+            is_scalar = is_number(row_key(elements.nest, number, self.grid_rank)[-1], 0)
+            if is_scalar and any(True for _ in argument.uses):
+                self._load(elements, number, where[number], None)
 
     def _last_chunk(
         self, elements: Elements, first: Any, inside: Any, values: list[Any]

@@ -19,7 +19,7 @@ from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM
-from nova.codegen.gpu.gemv import GEMV
+from nova.codegen.gpu.gemv import GEMV, GemvPlan
 from nova.codegen.gpu.generic import GENERIC
 from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
 from nova.codegen.gpu.row_reduce import ROW_REDUCE
@@ -83,7 +83,8 @@ class DeviceSchedule:
     @cached_property
     def selected(self) -> SelectedStrategy:
         """The first strategy that has a plan for the kernel, with its plan."""
-        for strategy in STRATEGIES:
+        # A prologue is the norm of a vector: other strategies have none.
+        for strategy in (GEMV, GENERIC) if self.kernel.prologue else STRATEGIES:
             if selected := strategy.select(self.kernel):
                 return selected
         raise AssertionError("the last strategy has a plan for every kernel")
@@ -115,7 +116,8 @@ class DeviceSchedule:
             if self.kernel.target.has_clusters:
                 # First of all: a launch that starts now is not waited for by its own dependents.
                 start_dependents()
-                wait_for_launches()
+                if not (isinstance(plan, GemvPlan | DecodePlan) and plan.is_early):
+                    wait_for_launches()
             position = ThreadPosition(body.arguments[0], body.arguments[3], plan.threads)
             self.selected.emit(self.kernel, position)
             gpu.TerminatorOp()

@@ -18,6 +18,7 @@ from nova.compiler.llvm.machine_code import Unit
 from nova.core.records import record
 from nova.ir.attributes import KERNEL, MATH, SCALAR_LOOPS, SHARED, Flag
 from nova.ir.bindings import ir, llvm
+from nova.ir.context import print_op
 from nova.ir.kernel import Kernel
 from nova.passes.base import Pass, run_pipeline, run_verified_once
 from nova.passes.cpu.drop_host_code import DropHostCode
@@ -103,7 +104,7 @@ class UnitLowering:
         copy = self._cut(new, list(self._declared))
         self._declare_shared(new)
         run_pipeline(copy, tidy_loops(), verify=False)
-        self._texts |= _function_texts(copy.operation.get_asm(assume_verified=True))
+        self._texts |= _function_texts(print_op(copy.operation))
         for part in self._shared_parts(_functions(copy, SHARED)[: len(new)]):
             yield replace(part, detached=True)
 
@@ -182,7 +183,7 @@ class UnitLowering:
 
     def _text(self, function: Any) -> str:
         # Names with escaped characters, in hand-written text, do not match in the printed text.
-        return self._texts.get(_name(function)) or function.get_asm(assume_verified=True)
+        return self._texts.get(_name(function)) or print_op(function)
 
     def _called(self, text: str) -> set[str]:
         return set(_CALL.findall(text))

@@ -15,6 +15,7 @@ from nova.artifact.write import Variant
 from nova.compiler.cpu.backend import HostCompile
 from nova.compiler.gpu.device_tables import read_device_tables
 from nova.compiler.gpu.emit_ptx import compile_ptx, device_ir, join_ptx, split_kernels
+from nova.compiler.gpu.fit_registers import fit_registers
 from nova.compiler.hybrid.split import pinned_functions, split_pinned
 from nova.compiler.result import TargetCode
 from nova.compiler.stages import SHARED_STAGES, Code, CompileSession, TargetCompile
@@ -63,6 +64,9 @@ class DeviceCompile(TargetCompile):
         super().run(after, until)
 
     def lower(self, stage: str, passes: list[Pass]) -> None:
+        text = self.session.recorder.compact.get(f"outlined{self.suffix}")
+        if stage == "nvvm" and text is not None:
+            passes = [step for step in passes if step.concerns(text)]
         super().lower(stage, passes)
         if stage == "outlined" and self.until is None:
             self._read_tables()
@@ -141,6 +145,8 @@ class DeviceCompile(TargetCompile):
         if self._code is None:
             parts = [job.result() for job in self._jobs]
             ptx = join_ptx([str(part.data) for part in parts])
+            if self.settings.launch == "persistent":
+                ptx = fit_registers(ptx, self.target.cpu)
             seconds = sum(part.seconds for part in parts)
             cubin = _assemble(ptx, self.target) if self._cubin else Code((), 0.0)
             self._code = _DeviceCode(Code(ptx, seconds), cubin)
@@ -166,7 +172,7 @@ def _compile(text: str, target: Target) -> Code:
 
 
 def _assemble(ptx: str, target: Target) -> Code:
-    from nova.compiler.gpu.ptxas import assemble  # only if cubins are requested
+    from nova.artifact.cubins.ptxas import assemble  # only if cubins are requested
 
     started = time.perf_counter()
     image = (assemble(ptx, target.cpu).cubin,)

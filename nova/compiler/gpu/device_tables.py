@@ -18,14 +18,15 @@ from nova.artifact.tilings import DEVICE_TASK_NS, OperandRange, Tiling
 from nova.artifact.write import Variant
 from nova.codegen.common.footprint import load_footprint
 from nova.codegen.common.size_loads import symbolic_numbers
-from nova.codegen.gpu.persistent_kernel import PERSISTENT_KERNEL, TASK_THREADS
+from nova.codegen.gpu.persistent.kernel import FLOW_KERNEL, PERSISTENT_KERNEL
+from nova.codegen.gpu.persistent.task import TASK_THREADS
 from nova.compiler.hybrid.copies import Step
 from nova.compiler.hybrid.split import join_host, pinned_functions
 from nova.compiler.symbolic_tables import control_work, read_sizes
 from nova.compiler.tables import Constants, HostReader, Program, control_spec, location_text
 from nova.core.records import record
 from nova.core.sizes import Size
-from nova.errors import LoweringError
+from nova.errors import LoweringError, PersistentLaunchError
 from nova.ir.attributes import CORE, DEPENDENT, FLOPS, INS, SIZE_VALUES, TENSOR_MAPS, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root, nbytes
@@ -35,6 +36,7 @@ from nova.ir.kernel import Kernel
 from nova.ir.launches import (
     check_persistent,
     find_constant,
+    has_flow,
     persistent_launches,
     read_launch,
 )
@@ -55,7 +57,7 @@ def read_device_tables(
     """
     if launch == "persistent":
         if host is not None:
-            raise LoweringError(
+            raise PersistentLaunchError(
                 "kernels on the host cannot run in a program with launch='persistent'",
                 hint="compile the program with launch='graph'",
             )
@@ -201,9 +203,10 @@ def _persistent_spec(module: ir.Module) -> KernelSpec:
     """The kernel of `link-persistent-kernel`; the runtime chooses the blocks of its launch."""
     check_persistent(module)
     shared = max((launch.shared for launch in persistent_launches(module)), default=0)
+    name = FLOW_KERNEL if has_flow(module) else PERSISTENT_KERNEL
     return KernelSpec(
-        name=PERSISTENT_KERNEL,
-        symbol=PERSISTENT_KERNEL,
+        name=name,
+        symbol=name,
         grid=1,
         core="device",
         flops=0,

@@ -4,12 +4,12 @@ In: the images of a program that is about to be saved or was translated. Out: no
 `PtxasError`. Programs that are only run are not checked, because the driver reports errors. Without
 a `ptxas`, or with one that is older than the code, the check is skipped. Accepted code is
 remembered in the process and in a file in the cache folder, with the spills of its kernels, which
-the knob `spills` may allow at any time. So the same code is assembled once.
+the knob `spills` may allow at any time. So the same code is assembled once. `fit_registers.py` asks
+`spilling_kernels`, too.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -18,18 +18,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from nova import knobs
-from nova.artifact.cache.disk import open_cache
+from nova.artifact.cache.disk import trusted_folder
 from nova.artifact.cache.folder import make_folder
-from nova.artifact.device_image import DeviceImage
-from nova.artifact.files import write_atomically
-from nova.artifact.format import Artifact
-from nova.compiler.gpu.ptxas import (
+from nova.artifact.cubins.ptxas import (
     KernelUse,
+    code_key,
     find_ptxas,
-    ptxas_version,
     refuse_spills,
     use_of_kernels,
 )
+from nova.artifact.device_image import DeviceImage
+from nova.artifact.files import write_atomically
+from nova.artifact.format import Artifact
 from nova.core.log import log
 from nova.errors import PtxasError
 
@@ -63,18 +63,28 @@ def check_images(images: Iterable[DeviceImage]) -> None:
 
 
 def _check(ptx: bytes, arch: str) -> None:
-    key = hashlib.sha256(f"{ptxas_version()} {arch}\n".encode() + ptx).hexdigest()
-    used = _remembered(key)
-    if used is None:
-        try:
-            used = use_of_kernels(ptx.decode(), arch)
-        except PtxasError as error:
-            if not _TOO_OLD.search(error.what):
-                raise
-            log("compile", f"this ptxas is too old to check code for {arch}")
-            return
-        _remember(key, used)
-    refuse_spills(used, arch, knobs.get("spills"))
+    spilling = spilling_kernels(ptx, arch)
+    if spilling is not None:
+        refuse_spills(spilling, arch, knobs.get("spills"))
+
+
+def spilling_kernels(ptx: bytes, arch: str) -> dict[str, KernelUse] | None:
+    """The kernels of PTX that spill registers; None if this ptxas is too old to say.
+
+    PtxasError for code that ptxas refuses. There must be a ptxas.
+    """
+    key = code_key(ptx, arch)
+    spilling = _remembered(key)
+    if spilling is not None:
+        return spilling
+    try:
+        used = use_of_kernels(ptx.decode(), arch)
+    except PtxasError as error:
+        if not _TOO_OLD.search(error.what):
+            raise
+        log("compile", f"this ptxas is too old to check code for {arch}")
+        return None
+    return _remember(key, used)
 
 
 # --- accepted code --------------------------------------------------------------------------------
@@ -91,28 +101,27 @@ def _remembered(key: str) -> dict[str, KernelUse] | None:
     return _accepted.get(key)
 
 
-def _remember(key: str, used: dict[str, KernelUse]) -> None:
-    """Append a line to the file; a file that has become long is truncated."""
+def _remember(key: str, used: dict[str, KernelUse]) -> dict[str, KernelUse]:
+    """Append a line to the file, and return the spilling kernels; a long file is truncated."""
     spilling = {name: use for name, use in used.items() if use.spilled}
     _accepted[key] = spilling
     path = _file()
     if path is None:
-        return
+        return spilling
     uses = {n: (use.registers, use.stack, use.spilled) for n, use in spilling.items()}
     line = f"{key} {json.dumps(uses)}\n".encode()
     with suppress(OSError):  # a read-only folder: it is assembled again next time
         make_folder(path.parent)
         if path.exists() and path.stat().st_size > _MOST_BYTES:
             write_atomically(path, line, mode=0o600)
-            return
+            return spilling
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         with open(descriptor, "ab", buffering=0) as file:
             file.write(line)
+    return spilling
 
 
 def _file() -> Path | None:
     """The file of accepted code; None without a cache or if others may write to its folder."""
-    if not knobs.get("cache"):
-        return None
-    cache = open_cache()
-    return None if cache is None or cache.problem() else cache.folder / _FILE
+    folder = trusted_folder()
+    return None if folder is None else folder / _FILE

@@ -326,7 +326,7 @@ class SizeExpr:
                 ),
                 where=str(user_location()),
                 hint="narrow the bounds of nova.dim until they decide it, or keep the size static; "
-                "nova.minimum and nova.maximum of sizes are numbers of the run",
+                "nova.minimum and nova.maximum of sizes are run-time values",
             )
         return answer
 

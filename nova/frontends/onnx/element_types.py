@@ -17,6 +17,8 @@ from nova.core.dtypes import (
     TensorType,
     bf16,
     bool_,
+    complex64,
+    complex128,
     f16,
     f32,
     f64,
@@ -47,11 +49,13 @@ DTYPES: dict[int, DType] = {
     11: f64,
     12: u32,
     13: u64,
+    14: complex64,
+    15: complex128,
     16: bf16,
 }
 ELEMENT_TYPES = {dtype: number for number, dtype in DTYPES.items()}
 STRING = 8
-_REFUSED = {8: "strings", 14: "complex64", 15: "complex128"}
+_REFUSED = {8: "strings"}
 
 
 @record

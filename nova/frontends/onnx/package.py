@@ -19,6 +19,6 @@ def onnx_package() -> Any:
     except ImportError as error:
         raise MissingPackageError(
             f"ONNX models need the package onnx, which cannot be imported: {error}",
-            hint="pip install 'nova-compiler[onnx]'",
+            hint="pip install -e '.[onnx]' in the clone of Nova",
         ) from None
     return onnx

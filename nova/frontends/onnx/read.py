@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.errors import OnnxError
+from nova.errors import OnnxError, unreadable
 from nova.frontends.onnx.element_types import DTYPES, STRING
 from nova.frontends.onnx.package import onnx_package
 
@@ -137,7 +137,7 @@ def read_model(source: Any) -> OnnxModel:
     try:
         data = Path(name).read_bytes()
     except OSError as error:
-        raise OnnxError(f"cannot read the model: {error.strerror}", where=name) from None
+        raise unreadable(OnnxError, error, "cannot read the model", name) from None
     return _checked(OnnxModel(_parse(data, name), name, Path(name).parent))
 
 

@@ -86,13 +86,12 @@ class Equations:
                 raise Solved
         multiple = _remainder(difference)
         if multiple is not None:
-            dim, factor = multiple
-            part = Dim(
-                _free(dim.name, self.dims, f"div{factor}"), -(-dim.min // factor), dim.max // factor
-            )
+            dim, offset, factor = multiple
+            low, high = -(-(dim.min + offset) // factor), (dim.max + offset) // factor
+            part = Dim(_free(dim.name, self.dims, f"div{factor}"), low, high)
             self.dims[part.name] = part
             del self.dims[dim.name]
-            self._solutions[dim.name] = size_of(part) * factor
+            self._solutions[dim.name] = size_of(part) * factor - offset
             raise Solved
         raise SymbolicImportError(
             f"{subject}: {first} and {second} must be equal, and no dim is a solution of that"
@@ -112,6 +111,11 @@ class Equations:
                 self.dims[dim.name] = tighter
                 raise Solved
         raise SymbolicImportError(f"{subject}: {size} >= {least} is not a bound of one dim")
+
+    def exclude_least(self, dim: Dim) -> None:
+        """Record that a dim is more than its lower bound."""
+        self.dims[dim.name] = replace(self.dims[dim.name], min=dim.min + 1)
+        raise Solved
 
     def _exceed(self, size: SizeExpr, least: int, subject: str) -> None:
         """Let a dim be the sum of other sizes and of a new dim, for `size >= least`."""
@@ -154,7 +158,7 @@ def _tighter(dim: Dim, size: SizeExpr, least: int) -> list[Dim]:
 
 
 def _by_preference(size: SizeExpr) -> list[Dim]:
-    """The dims of an equation: those with generated names first, which nobody chose."""
+    """The dims of an equation: those with generated names first, which no user chose."""
     return sorted(size.symbols, key=lambda dim: (_GENERATED.search(dim.name) is None, dim.name))
 
 
@@ -174,22 +178,37 @@ def _solve(difference: SizeExpr, dim: Dim) -> Size | None:
     return None
 
 
-def _remainder(difference: SizeExpr) -> tuple[Dim, int] | None:
-    """The dim and the divisor, if a size is the remainder of a dim by a number."""
+def _remainder(difference: SizeExpr) -> tuple[Dim, int, int] | None:
+    """The dim, the offset and the divisor, if a size is the remainder of `dim + offset`.
+
+    The offset is in (-divisor, 0].
+    """
     for monomial, _ in difference.terms:
         for atom, power in monomial:
             if not isinstance(atom, Compound) or atom.function != "floordiv" or power != 1:
                 continue
-            dim = atom.first.symbol if isinstance(atom.first, SizeExpr) else None
-            if dim is None or not isinstance(atom.second, int) or atom.second < 1:
+            shifted = _shifted_dim(atom.first)
+            if shifted is None or not isinstance(atom.second, int) or atom.second < 1:
                 continue
-            remainder = size_of(dim) - (size_of(dim) // atom.second) * atom.second
+            remainder = atom.first - (atom.first // atom.second) * atom.second
+            if not isinstance(remainder, SizeExpr):
+                continue
             # Up to a factor: `(n - n // 2 * 2) * m` is zero for an even n.
             quotient, leading = difference.terms[0][1], remainder.terms[0][1]
             factor = quotient // leading if leading and quotient % leading == 0 else 0
             if factor and known_equal(difference, factor * remainder):
-                return dim, atom.second
+                dim, offset = shifted
+                return dim, -(-offset % atom.second), atom.second
     return None
+
+
+def _shifted_dim(size: Size) -> tuple[Dim, int] | None:
+    """The dim and the number, if a size is their sum."""
+    if not isinstance(size, SizeExpr) or len(size.symbols) != 1:
+        return None
+    (dim,) = size.symbols
+    offset = size - size_of(dim)
+    return (dim, offset) if isinstance(offset, int) else None
 
 
 def _free(name: str, dims: Mapping[str, Dim], part: str) -> str:

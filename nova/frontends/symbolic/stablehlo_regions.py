@@ -10,11 +10,11 @@ from typing import Any
 
 from nova.core.sizes import Size
 from nova.errors import SymbolicImportError
+from nova.frontends.symbolic.assertions import ASSERTION, infer_assertion
 from nova.frontends.symbolic.infer import Inference, Shapes
 from nova.frontends.symbolic.predicates import is_size
 from nova.ir.bindings import ir
 
-ASSERTION = "shape_assertion"
 DYNAMIC_WINDOW = "stablehlo.dynamic_reduce_window"
 DIM_NAME = "nova.dim_name"
 """A call that names a size: the name is its backend_config."""
@@ -62,7 +62,7 @@ def infer_call(i: Inference, op: Any) -> Shapes | None:
             i.names.setdefault(size.symbol.name, name)
         return None
     if target == ASSERTION:
-        _assert(i, op)
+        infer_assertion(i, op)
         return None
     if target == DYNAMIC_WINDOW:
         return _dynamic_window(i, op)
@@ -76,26 +76,6 @@ def infer_call(i: Inference, op: Any) -> Shapes | None:
 
 def _is_static_type(type_: Any) -> bool:
     return not isinstance(type_, ir.RankedTensorType) or type_.has_static_shape
-
-
-def _assert(i: Inference, op: Any) -> None:
-    """An assertion of jax about sizes: it bounds a dim, or equates two sizes."""
-    message = op.attributes["error_message"].value if "error_message" in op.attributes else ""
-    subject = f"an assertion of the program about its sizes: {message}".rstrip()
-    elements = i.find(op.operands[0])
-    claim: Any = None if elements is None else elements.item()
-    if claim is True:
-        return
-    function = getattr(claim, "function", None)
-    if function == "EQ":
-        i.equations.equate(claim.first, claim.second, subject)
-    elif function in ("GE", "GT", "LE", "LT"):
-        large, small = claim.first, claim.second
-        if function in ("LE", "LT"):
-            large, small = small, large
-        i.equations.at_least(large - small, int(function in ("GT", "LT")), subject)
-    else:
-        raise SymbolicImportError(subject)
 
 
 def window_sizes(i: Inference, op: Any) -> list[list[Size]]:

@@ -14,15 +14,12 @@ import numpy as np
 
 from nova.core.dtypes import TensorType, i32, i64
 from nova.core.sizes import Size, SizeExpr, known_equal
+from nova.frontends.symbolic.assertions import ASSERTION
 from nova.frontends.symbolic.infer import Inference
 from nova.frontends.symbolic.predicates import is_size
-from nova.frontends.symbolic.stablehlo_regions import (
-    ASSERTION,
-    DIM_NAME,
-    DYNAMIC_WINDOW,
-    window_sizes,
-)
+from nova.frontends.symbolic.stablehlo_regions import DIM_NAME, DYNAMIC_WINDOW, window_sizes
 from nova.frontends.symbolic.stablehlo_shapes import sliced_sizes, starts_inside
+from nova.frontends.symbolic.static_types import set_static_types
 from nova.ir.bindings import ir, stablehlo
 from nova.ir.clone import clone_into
 from nova.ir.linalg.builder import LinalgBuilder
@@ -40,13 +37,7 @@ class StablehloRewriter:
 
     def run(self) -> None:
         ops = every_op(self.main, outer_first=True)
-        for op in ops:
-            for result in op.results:
-                self._set_type(result)
-            for region in op.regions:
-                for block in region.blocks:
-                    for argument in block.arguments:
-                        self._set_type(argument)
+        set_static_types(ops, self.inference, self.table)
         for op in ops:
             if op.name == "stablehlo.while":
                 self._bound_loop(op)
@@ -58,12 +49,6 @@ class StablehloRewriter:
         self._make_sizes_data()
 
     # --- types and numbers ----------------------------------------------------------------------
-
-    def _set_type(self, value: Any) -> None:
-        type_ = value.type
-        if isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape:
-            shape = self.numbers(self.inference.shape(value))
-            value.set_type(ir.RankedTensorType.get(shape, type_.element_type))
 
     def numbers(self, sizes: Sequence[Size]) -> list[int]:
         """Representatives of sizes."""

@@ -182,6 +182,7 @@ def _concatenate(i: Inference, op: Any) -> Shapes:
     for shape in shapes[1:]:
         for k, size in enumerate(shape):
             if k == axis:
+                i.computed.append(result[k])  # where the operand begins
                 result[k] = result[k] + size
             else:
                 i.equate(result[k], size, op)

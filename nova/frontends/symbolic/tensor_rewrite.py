@@ -12,6 +12,7 @@ from typing import Any
 from nova.core.sizes import Size, SizeExpr
 from nova.frontends.symbolic.infer import Inference
 from nova.frontends.symbolic.predicates import is_size
+from nova.frontends.symbolic.static_types import set_static_types
 from nova.frontends.symbolic.tensor_rules import (
     pad_numbers,
     scalar_of,
@@ -35,13 +36,7 @@ class TensorRewriter:
 
     def run(self) -> None:
         ops = every_op(self.main, outer_first=True)
-        for op in ops:
-            for result in op.results:
-                self._set_type(result)
-            for region in op.regions:
-                for block in region.blocks:
-                    for argument in block.arguments:
-                        self._set_type(argument)
+        set_static_types(ops, self.inference, self.table)
         for op in ops:
             if op.name in _SLICES:
                 self._slice(op)
@@ -52,12 +47,6 @@ class TensorRewriter:
             elif op.name == "scf.for":
                 self._bound_loop(op)
         self._make_sizes_data()
-
-    def _set_type(self, value: Any) -> None:
-        type_ = value.type
-        if isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape:
-            shape = [self.table.representative(n) for n in self.inference.shape(value)]
-            value.set_type(ir.RankedTensorType.get(shape, type_.element_type))
 
     def _replace(self, op: Any, operands: Sequence[Any], attributes: dict[str, Any]) -> None:
         """The same op with other operands and attributes; its regions move."""

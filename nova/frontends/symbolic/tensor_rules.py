@@ -208,6 +208,7 @@ def _concat(i: Inference, op: Any) -> Shapes:
     for shape in others:
         for k, size in enumerate(shape):
             if k == axis:
+                i.computed.append(first[k])  # where the operand begins
                 first[k] = first[k] + size
             else:
                 i.equate(first[k], size, op)

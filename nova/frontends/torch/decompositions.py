@@ -27,7 +27,6 @@ _MORE = (
     *(aten.nll_loss2d_backward, aten._embedding_bag, aten.reflection_pad1d, aten.reflection_pad2d),
     *(
         aten.native_layer_norm_backward,
-        aten._foreach_add,
         aten.index_copy,
         aten.log_sigmoid_forward,
     ),

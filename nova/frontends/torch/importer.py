@@ -20,7 +20,8 @@ from nova.core.location import at
 from nova.core.sizes import same_shape
 from nova.errors import ImportedProgramError, NovaError, UnsupportedOpError
 from nova.frontends.torch.dtypes import nova_dtype
-from nova.frontends.torch.layout import Layout, layout_of
+from nova.frontends.torch.layout import Layout, contiguous_strides, layout_of
+from nova.frontends.torch.placement import check_placement
 from nova.frontends.torch.rows import ROWS
 from nova.frontends.torch.rows.randomness import RANDOM
 from nova.frontends.torch.rows.strided import STRIDED
@@ -82,7 +83,9 @@ class Values:
         if node.target is operator.getitem:
             source, index = node.args
             return self.values[source][index]
-        if self.sizes is not None and (is_size(node.meta.get("val")) or node.target in CHECKS):
+        if node.target in CHECKS:
+            return None
+        if self.sizes is not None and is_size(node.meta.get("val")):
             return self._size(node.meta.get("val"))
         name = op_name(node.target)
         build = ROWS.get(name)
@@ -144,7 +147,7 @@ def _conformed(name: str, result: Any, expected: Any, sizes: TorchSizes | None) 
         raise UnsupportedOpError(f"{name} returns a {type(expected).__name__}")
     shape = tuple(expected.shape) if sizes is None else sizes.shape(expected.shape)
     if not same_shape(result.shape, shape):
-        raise ImportedProgramError(f"the row of {name} gives {result.shape}, torch gives {shape}")
+        raise ImportedProgramError(f"{name} converts to shape {result.shape}, torch infers {shape}")
     return cast(F, result, nova_dtype(expected.dtype))
 
 
@@ -162,13 +165,24 @@ def _as_placeholder(value: Any) -> Any:
     return value
 
 
+def has_lazy_values(value: Any) -> bool:
+    """Whether torch has yet to conjugate or negate the elements in memory."""
+    return isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg())
+
+
 def _layout(value: torch.Tensor, sizes: TorchSizes | None) -> Layout:
     return layout_of(value.shape, value.stride()) if sizes is None else sizes.layout(value)
 
 
+def argument_layout(value: torch.Tensor) -> Layout:
+    """The layout of an argument; of a conjugate view, that of its contiguous copy."""
+    strides = contiguous_strides(value.shape) if has_lazy_values(value) else value.stride()
+    return layout_of(value.shape, strides)
+
+
 def check_tensor(value: torch.Tensor, symbolic: bool = False) -> None:
-    """UnsupportedOpError unless Nova's programs for the CPU take such tensors."""
-    if value.device.type != "cpu":
+    """UnsupportedOpError unless programs of Nova take such tensors."""
+    if value.device.type not in ("cpu", "cuda"):
         raise UnsupportedOpError(f"a tensor on {value.device}")
     if value.layout is not torch.strided:
         raise UnsupportedOpError(f"a tensor of layout {value.layout}")
@@ -182,6 +196,7 @@ REFUSALS = (NovaError, TypeError, ValueError, NotImplementedError)
 
 def run_alone(node: torch.fx.Node) -> Any:
     """The result of a node for placeholders of the types of its operands; one of `REFUSALS`."""
+    check_placement(node)
     values = Values()
     for operand in node.all_input_nodes:
         values.values[operand] = fake_value(operand)
@@ -212,7 +227,7 @@ def evaluate_graph(
         elif node.op == "get_attr":
             tensor = _attribute(module, node.target)
             if isinstance(tensor, torch.Tensor):
-                tensor = constant_tensor(as_numpy(tensor.detach().contiguous(), node.name))
+                tensor = constant_tensor(as_numpy(tensor.detach().cpu().contiguous(), node.name))
             values.values[node] = tensor
         elif node.op == "call_function":
             with at(location_of(node)):
@@ -265,7 +280,12 @@ def _import_argument(
         values.values[node] = value if sizes is None or value is None else sizes.size(value)
         return
     check_tensor(value, symbolic=sizes is not None)
-    layout = _layout(value, sizes)
+    if sizes is None:
+        layout = argument_layout(value)
+    elif has_lazy_values(value):
+        raise UnsupportedOpError("a conjugate view with symbolic sizes")
+    else:
+        layout = sizes.layout(value)
     array = placeholder(layout.shape, nova_dtype(value.dtype), node.name)
     values.values[node] = layout.read(F, array)
     imported.inputs.append(array)
@@ -281,7 +301,7 @@ def _import_constant(
         return
     dtype = nova_dtype(tensor.dtype)
     with unset_fake_temporarily():
-        tensor = tensor.detach().contiguous()
+        tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
         if not tensor.shape:
             values.values[node] = F.full(shape=(), value=tensor.item(), dtype=dtype)
             return

@@ -179,7 +179,7 @@ def _scan(
     """Scan with a `step` of ((i, carry), x); returns the carry, or with `pair` carry and ys."""
     x_leaves, x_structure = flatten(xs, sort_keys=True)
     stacked = [as_tensor(leaf) for leaf in x_leaves]
-    count = _length(title, stacked, length)
+    count = _length(title, stacked, x_structure.leaf_names("xs"), length)
     leaves, structure = _carry_leaves(title, init)
     if unroll is True and not isinstance(count, int):
         raise _fail(
@@ -261,15 +261,26 @@ def _iterations(lower: Any, upper: Any) -> Size | None:
     return last - first if at_most(first, last) else None
 
 
-def _length(title: str, stacked: list[Tensor], length: Size | None) -> Size:
+def _length(title: str, stacked: list[Tensor], names: list[str], length: Size | None) -> Size:
     if length is not None and not (_is_int(length) and at_most(0, _as_size(length))):
         raise _fail(f"{title}: length is {length!r}", "pass an int that is not negative")
-    if any(t.ndim == 0 for t in stacked):
-        raise _fail(f"{title}: xs contains a 0-d tensor", "xs has slices along its first axis")
-    sizes = [t.shape[0] for t in stacked] + ([] if length is None else [_as_size(length)])
-    if any(not known_equal(size, sizes[0]) for size in sizes):
-        text = ", ".join(sorted(set(map(str, sizes))))
-        raise _fail(f"{title}: xs and length have different sizes: {text}", "the first axis counts")
+    for name, t in zip(names, stacked, strict=True):
+        if t.ndim == 0:
+            raise _fail(f"{title}: {name} is a 0-d tensor", "xs has slices along its first axis")
+    sizes = [t.shape[0] for t in stacked]
+    for name, size in zip(names, sizes, strict=True):
+        if not known_equal(size, sizes[0]):
+            raise _fail(
+                f"{title}: {names[0]} has {sizes[0]} slices, and {name} has {size}",
+                "slices are along the first axis, which has one size in all of xs",
+            )
+    if length is not None:
+        sizes.append(_as_size(length))
+        if not known_equal(sizes[0], sizes[-1]):
+            raise _fail(
+                f"{title}: {names[0]} has {sizes[0]} slices, and length is {length}",
+                "slices are along the first axis; leave out length, or pass their number",
+            )
     if not sizes:
         raise _fail(f"{title}: needs xs or a length", "pass length=n for n iterations")
     return sizes[0]

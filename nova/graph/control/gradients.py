@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nova.core.dtypes import TensorType
-from nova.core.sizes import known_equal
+from nova.core.sizes import known_equal, same_shape
 from nova.errors import GradientError
 from nova.graph.build import constant
 from nova.graph.control.call import call_vjp
@@ -244,6 +244,8 @@ class _Scan:
 
 def _row_factors(piece: Tensor) -> tuple[Tensor, Tensor] | None:
     """The factors `(a, b)` of a gradient `a.T @ b`, with rows as first axis; None for others."""
+    while _is_same_shape(piece):
+        piece = piece.inputs[0]
     if piece.op is None or piece.op.name != "matmul" or piece.ndim != 2:
         return None
     left, right = piece.inputs
@@ -251,6 +253,12 @@ def _row_factors(piece: Tensor) -> tuple[Tensor, Tensor] | None:
         return None
     is_transpose = left.op.name == "permute" and tuple(left.attrs["axes"]) == (1, 0)
     return (left.inputs[0], right) if is_transpose else None
+
+
+def _is_same_shape(value: Tensor) -> bool:
+    """Whether a value is a reshape to the shape of its operand."""
+    is_reshape = value.op is not None and value.op.name == "reshape"
+    return is_reshape and same_shape(value.shape, value.inputs[0].shape)
 
 
 def _merge_rows(stacked: Tensor) -> Tensor:

@@ -9,23 +9,26 @@ Access patterns are functions from the iteration dimensions (affine expressions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import DType, TensorType, accumulator, bool_, i64
+from nova.core.dtypes import FLOATS_8, DType, TensorType, accumulator, bool_, i64
 from nova.core.records import record
 from nova.core.sizes import Size, known_equal, same_shape
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.dialect import create_barrier
 from nova.ir.index import index as index_value
+from nova.ir.linalg.kernel_loops import emit_loop_kernel
+from nova.ir.linalg.kernel_text import inline_text
 from nova.ir.linalg.loops import LoopBuilder
 from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
 from nova.ir.linalg.packed_blocks import BlockBuilder
 from nova.ir.linalg.scalar import Body, Scalar
 from nova.ir.symbolic.size_table import representative
 from nova.ir.types import dense, element_type, tensor_type
+from nova.ops.kernels.language import LoopProgram
 
 Access = Callable[[list[Any]], Sequence[Any]]
 
@@ -52,7 +55,13 @@ class Operand:
 
 
 class LinalgBuilder(LoopBuilder, BlockBuilder):
-    """Emits linalg on tensors at the current insertion point."""
+    """Emits linalg on tensors at the current insertion point.
+
+    With `bytes_as_bf16`, the target multiplies 8-bit integers as bf16.
+    """
+
+    def __init__(self, bytes_as_bf16: bool = False) -> None:
+        self.bytes_as_bf16 = bytes_as_bf16
 
     # --- values -----------------------------------------------------------------------------
 
@@ -226,7 +235,7 @@ class LinalgBuilder(LoopBuilder, BlockBuilder):
         position = {c: ir.AffineDimExpr.get(i) for i, c in enumerate(letters)}
         maps = [_map(rank, [position[c] for c in part]) for part in (a_letters, b_letters, result)]
         wide = out.with_dtype(acc)
-        if acc.is_float and summed and a.dtype is b.dtype:
+        if acc.is_float and summed and (a.dtype is b.dtype or {a.dtype, b.dtype} <= {*FLOATS_8}):
             value = contract(a.value, b.value, self.fill(wide, 0), maps)
             return self.cast(Operand(value, wide), out.dtype).value
 
@@ -257,6 +266,28 @@ class LinalgBuilder(LoopBuilder, BlockBuilder):
             return x
         out = x.type.with_dtype(dtype)
         return Operand(self.pointwise(out, [x], lambda s, v: v), out)
+
+    def bitcast(self, out: TensorType, x: Operand) -> Any:
+        """The bits of each element as another dtype of the same width; bool is a byte, 0 or 1."""
+        if bool_ in (x.dtype, out.dtype):
+            return self.cast(x, out.dtype).value
+        if element_type(x.dtype) == element_type(out.dtype):
+            return x.value  # signedness is not a part of the type
+        rank = out.rank
+        identity = ir.AffineMap.get_identity(rank)
+
+        def emit(s: Body, args: Sequence[Any]) -> list[Any]:
+            # Not widened: a NaN keeps its bits.
+            return [s.bitcast(Scalar(args[0], x.dtype, s), out.dtype).value]
+
+        return self._generic_op(
+            [tensor_type(out)],
+            [x.value],
+            [self.empty(out)],
+            [identity, identity],
+            ["parallel"] * rank,
+            emit,
+        )[0]
 
     def narrowed(self, value: Any, out: TensorType, wide: DType) -> Any:
         """A value of the shape of `out` in dtype `wide`, cast to the dtype of `out`."""
@@ -323,9 +354,28 @@ class LinalgBuilder(LoopBuilder, BlockBuilder):
 
         return nest(init, [])
 
-    def barrier(self, out: TensorType, x: Operand, after: Operand, region: int) -> Any:
+    def loop_kernel(
+        self,
+        program: LoopProgram,
+        types: Mapping[str, TensorType],
+        operands: Sequence[Operand],
+        output: str,
+    ) -> Any:
+        """One output of a kernel that a user wrote as loops; `types` of inputs and outputs."""
+        values = {n: o.value for n, o in zip(program.inputs, operands, strict=True)}
+        return emit_loop_kernel(program, types, values, output)
+
+    def mlir_kernel(
+        self, text: str, operands: Sequence[Operand], results: Sequence[TensorType], result: int
+    ) -> Any:
+        """One result of a kernel that a user wrote in MLIR."""
+        return inline_text(text, [o.value for o in operands], results)[result]
+
+    def barrier(
+        self, out: TensorType, x: Operand, after: Operand, region: int, released: bool
+    ) -> Any:
         """An identity that stays in the IR until kernels are formed."""
-        return create_barrier(x.value, after.value, region).result
+        return create_barrier(x.value, after.value, region, released).result
 
     def scatter_add(
         self,

@@ -8,16 +8,16 @@ this form.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from math import prod
 from typing import Any
 
-from nova.core.records import record
+from nova.core.records import lazy_property, record
 from nova.errors import LoweringError
 from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
+from nova.ir.linalg.attribute_cache import read_cached
 from nova.ir.symbolic.size_table import Extent, decoded
 
 _ITERATOR = re.compile(r"iterator_type<(\w+)>")
@@ -35,10 +35,11 @@ class Access:
 
     def row_dim(self, result: int) -> int | None:
         """The loop that index `result` is equal to, or None."""
-        return self._row_dims[result]
+        return self.row_dims[result]
 
-    @cached_property
-    def _row_dims(self) -> tuple[int | None, ...]:
+    @lazy_property
+    def row_dims(self) -> tuple[int | None, ...]:
+        """For each index the loop that it is equal to, or None."""
         return tuple(
             row.index(1)
             if constant == 0 and sum(c != 0 for c in row) == 1 and max(row) == 1
@@ -72,22 +73,21 @@ class GenericOp:
 
     op: Any
 
-    @cached_property
+    @lazy_property
     def accesses(self) -> tuple[Access, ...]:
-        return tuple(_access(m) for m in self.op.attributes["indexing_maps"])
+        return read_cached(_accesses, self.op.attributes["indexing_maps"])
 
-    @cached_property
+    @lazy_property
     def iterators(self) -> tuple[str, ...]:
-        # Printed as one text: printing each map would take several times as long.
-        return tuple(_ITERATOR.findall(str(self.op.attributes["iterator_types"])))
+        return read_cached(_iterators, self.op.attributes["iterator_types"])
 
-    @cached_property
+    @lazy_property
     def num_inputs(self) -> int:
         return len(self.op.operands) - self.num_outputs
 
-    @cached_property
+    @lazy_property
     def num_outputs(self) -> int:
-        return int(self.op.attributes["operandSegmentSizes"][1])
+        return read_cached(_num_outputs, self.op.attributes["operandSegmentSizes"])
 
     @property
     def inputs(self) -> list[Any]:
@@ -101,24 +101,22 @@ class GenericOp:
     def block(self) -> Any:
         return self.op.regions[0].blocks[0]
 
-    @cached_property
+    @lazy_property
     def sizes(self) -> tuple[Extent, ...]:
         """The extent of every loop, from operand dimensions that are indexed by that loop alone."""
         sizes: list[Extent | None] = [None] * len(self.iterators)
         for operand, access in zip(self.op.operands, self.accesses, strict=True):
-            shape = shape_of(operand)
-            for i in range(len(shape)):
-                loop = access.row_dim(i)
+            for loop, extent in zip(access.row_dims, shape_of(operand), strict=False):
                 if loop is not None:
-                    sizes[loop] = shape[i]
-        if any(s is None for s in sizes):
+                    sizes[loop] = extent
+        if None in sizes:
             raise LoweringError(
                 "a linalg.generic whose loop bounds no operand gives",
                 where=place_of(self.op.location),
             )
         return tuple(s for s in sizes if s is not None)
 
-    @cached_property
+    @lazy_property
     def out_dims(self) -> tuple[int, ...]:
         """The loops in the order of the first output's dimensions."""
         access = self.accesses[self.num_inputs]
@@ -127,7 +125,24 @@ class GenericOp:
             return ()
         return tuple(d for d in dims if d is not None)
 
-    @cached_property
+    @lazy_property
+    def grid_dims(self) -> tuple[int, ...]:
+        """The loops that are the output's dimensions; the leading ones where it is not all written.
+
+        A copy to the middle of a padded tensor writes all of its leading dimensions.
+        """
+        if self.out_dims or len(self.outputs) != 1:
+            return self.out_dims
+        access, shape = self.accesses[-1], shape_of(self.outputs[0])
+        loops = zip(self.sizes, shape, self.iterators, strict=False)
+        count = 0
+        for loop, (size, extent, iterator) in enumerate(loops):
+            if iterator != "parallel" or access.row_dim(loop) != loop or size != extent:
+                break
+            count += 1
+        return tuple(range(count))
+
+    @lazy_property
     def work(self) -> Extent:
         """Estimated work: body executions times ops in the body, or an attribute of the op."""
         return WORK.get(self.op) if WORK.has(self.op) else self.operations
@@ -137,7 +152,7 @@ class GenericOp:
         """Body executions times ops in the body."""
         return prod(self.sizes) * max(1, len(self.block.operations) - 1)
 
-    @cached_property
+    @lazy_property
     def flops(self) -> int:
         """Floating-point operations: body executions times float arithmetic in the body.
 
@@ -154,7 +169,7 @@ class GenericOp:
         """Whether the body stands for a whole algorithm; see nova/ir/attention_ops.py."""
         return find_point(self.op) is not None
 
-    @cached_property
+    @lazy_property
     def uses_output(self) -> bool:
         """Whether the body reads the previous value of the output."""
         arguments = list(self.block.arguments)[self.num_inputs :]
@@ -174,6 +189,18 @@ def shape_of(value: Any) -> tuple[Extent, ...]:
     if not isinstance(value.type, ir.ShapedType):
         return ()
     return decoded(value.type.shape)
+
+
+def _num_outputs(attribute: Any) -> int:
+    return int(attribute[1])
+
+
+def _iterators(attribute: Any) -> tuple[str, ...]:
+    return tuple(_ITERATOR.findall(str(attribute)))
+
+
+def _accesses(attribute: Any) -> tuple[Access, ...]:
+    return tuple(map(_access, attribute))
 
 
 def _access(attribute: Any) -> Access:

@@ -15,7 +15,7 @@ LoweringError, so no size is baked into code. Inside of `SizeTable.active()` the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -167,8 +167,8 @@ class SizeTable:
         return {d.name: Dim(d.name, max(2, d.min), self._greatest(d)) for d in self.dims}
 
     def _greatest(self, dim: Dim) -> int:
-        """The upper bound of a dim, if other sizes needed it for their representatives."""
-        return dim.max if self.representatives[dim.name] <= dim.max < _FIRST else MAX_SIZE
+        """The upper bound of a dim, if it holds for its representative."""
+        return dim.max if self.representatives[dim.name] <= dim.max else MAX_SIZE
 
     @cached_property
     def _generic(self) -> list[SizeExpr]:
@@ -322,11 +322,16 @@ def static_size(number: int, construct: str) -> int:
 
 
 def choose_representatives(
-    dims: Sequence[Dim], sizes: Iterable[Size], numbers: Iterable[int], degree: int = 1
+    dims: Sequence[Dim],
+    sizes: Iterable[Size],
+    numbers: Iterable[int],
+    degree: int = 1,
+    bounded: Collection[str] = (),
 ) -> SizeTable:
     """Representatives for `dims`: `sizes` are the expressions, `numbers` the static numbers.
 
     `degree` is that of the number of elements of the largest tensor, which must be in memory.
+    `bounded` are the names of the dims whose upper bounds hold for their representatives.
     Every expression has large prime factors, none divides a static number, and all differ.
     """
     every = dict.fromkeys(s for s in sizes if isinstance(s, SizeExpr))
@@ -336,7 +341,9 @@ def choose_representatives(
     first = _FIRST if len(dims) <= _FEW_DIMS else _FIRST // 4
     first = min(first, max(_LEAST_MARKER, int(_MOST_ELEMENTS ** (1 / degree))))
     for dim in dims:
-        for candidate in _candidates(dim, max(first, *values.values(), 0), expressions):
+        for candidate in _candidates(
+            dim, max(first, *values.values(), 0), expressions, dim.name in bounded
+        ):
             values[dim.name] = candidate
             ready = [e for e in expressions if all(d.name in values for d in e.symbols)]
             chosen = [*values.values(), *(e.evaluate(values) for e in ready)]
@@ -352,18 +359,31 @@ def choose_representatives(
     return SizeTable(tuple(dims), values, expressions)
 
 
-def _candidates(dim: Dim, first: int, sizes: Sequence[SizeExpr]) -> Iterator[int]:
+def _candidates(dim: Dim, first: int, sizes: Sequence[SizeExpr], bounded: bool) -> Iterator[int]:
     """Primes to try for a dim: large ones, or those that its upper bound allows.
 
-    A size such as `128 - n` is positive for an n of at most 128 only.
+    A size such as `128 - n` is positive for an n of at most 128 only, and so is `table[:n]` inside
+    of a table of 128 rows.
     """
-    falling = [s for s in sizes if dim in s.symbols and s.evaluate(_Large()) <= 0]
-    candidate = max(_LEAST_MARKER, dim.min) - 1 if falling else first
+    falling = any(dim in s.symbols and s.evaluate(_Large()) <= 0 for s in sizes)
+    least = max(_LEAST_MARKER, dim.min) - 1
+    if falling:
+        yield from _primes(least, dim.max)
+    elif bounded:
+        middle = max(least, min(first, dim.max // 2))
+        yield from _primes(middle, dim.max)
+        yield from _primes(least, middle)
+    else:
+        yield from _primes(max(first, dim.min), None)
+
+
+def _primes(candidate: int, last: int | None) -> Iterator[int]:
+    """Primes after `candidate`, up to `last`; without it, they soon grow faster."""
     for attempt in range(1, _MOST_ATTEMPTS):
-        candidate = _next_prime(max(candidate, dim.min))
-        if attempt % _ATTEMPTS == 0 and not falling:
+        candidate = _next_prime(candidate)
+        if attempt % _ATTEMPTS == 0 and last is None:
             candidate = _next_prime(2 * candidate)  # the quotient by a large number is small
-        if falling and candidate > dim.max:
+        if last is not None and candidate > last:
             return
         yield candidate
 

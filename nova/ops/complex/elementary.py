@@ -7,10 +7,10 @@ ones lose digits or overflow. Branch cuts are numpy's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log, pi
+from math import inf, log, pi
 from typing import Any
 
-from nova.core.dtypes import complex_of, dtype, promote_all, real_of
+from nova.core.dtypes import complex_of, dtype, f64, promote_all, real_of
 from nova.ops.complex.parts import (
     Pair,
     add,
@@ -44,21 +44,36 @@ def expm1(F: Any, x: Pair) -> Pair:
 
 
 def logarithm(F: Any, x: Pair) -> Pair:
-    return F.log(magnitude(F, x)), angle(F, x)
+    """With m the larger part and n the smaller: near the unit circle, log|x| cancels, and is
+    log1p((m - 1) (m + 1) + n^2) / 2."""
+    larger, smaller = F.maximum(F.abs(x[0]), F.abs(x[1])), F.minimum(F.abs(x[0]), F.abs(x[1]))
+    return _log_size(F, F.sub(_wide(F, larger), 1.0), smaller, magnitude(F, x)), angle(F, x)
 
 
 def log1p(F: Any, x: Pair) -> Pair:
-    """log|1 + x| = log1p(2a + a^2 + b^2) / 2, which keeps the digits of a small x."""
-    a, b = x
-    is_small = F.lt(F.add(F.abs(a), F.abs(b)), 0.5)
-    square = F.add(F.mul(a, F.add(a, 2.0)), F.square(b))
-    near = F.mul(F.log1p(F.where(is_small, square, 0.0)), 0.5)
-    far = logarithm(F, (F.add(a, 1.0), b))
-    return F.where(is_small, near, far[0]), far[1]
+    """log|1 + x| = log1p(a (a + 2) + b^2) / 2, which keeps the digits of a small x."""
+    moved = (F.add(x[0], 1.0), x[1])
+    return _log_size(F, _wide(F, x[0]), x[1], magnitude(F, moved)), angle(F, moved)
+
+
+def _log_size(F: Any, offset: Any, height: Any, size: Any) -> Any:
+    """log of `size`, which is the magnitude of (1 + offset, height)."""
+    is_near = F.logical_and(F.gt(size, 0.5), F.lt(size, 2.0))
+    # In f64 the products of parts that are f32 are exact, and little is left of their sum.
+    square = F.add(F.mul(offset, F.add(offset, 2.0)), F.square(_wide(F, height)))
+    square = F.cast(F.where(is_near, square, 0.0), dtype=size.dtype)
+    return F.where(is_near, F.mul(F.log1p(square), 0.5), F.log(F.where(is_near, 1.0, size)))
+
+
+def _wide(F: Any, x: Any) -> Any:
+    return F.cast(x, dtype=f64)
 
 
 def sqrt(F: Any, x: Pair) -> Pair:
-    """The root with a non-negative real part; its sum of like signs cancels nothing."""
+    """The root with a non-negative real part; its sum of like signs cancels nothing.
+
+    An infinite imaginary part gives an infinite root, also if the real part is NaN (C99, Annex G).
+    """
     re, im = x
     is_right, sign = F.ge(re, 0), F.copysign(1.0, F.detach(im))
     # Absolute values with a one-sided derivative at 0: that of `abs` is 0 there.
@@ -68,7 +83,9 @@ def sqrt(F: Any, x: Pair) -> Pair:
     large = F.sqrt(F.where(is_zero, 1.0, size))
     small = F.where(is_zero, 0.0, F.div(F.mul(height, 0.5), large))
     large = F.where(is_zero, 0.0, large)
-    return F.where(is_right, large, small), F.mul(F.where(is_right, small, large), sign)
+    real, imaginary = F.where(is_right, large, small), F.where(is_right, small, large)
+    infinite = F.isinf(im)
+    return F.where(infinite, inf, real), F.mul(F.where(infinite, inf, imaginary), sign)
 
 
 def rsqrt(F: Any, x: Pair) -> Pair:
@@ -132,9 +149,20 @@ def acos(F: Any, x: Pair) -> Pair:
 
 
 def sigmoid(F: Any, x: Pair) -> Pair:
-    """(1 + tanh(x / 2)) / 2, which does not overflow."""
-    re, im = tanh(F, (F.mul(x[0], 0.5), F.mul(x[1], 0.5)))
-    return F.mul(F.add(re, 1.0), 0.5), F.mul(im, 0.5)
+    """With t = exp(-|a|) and p = 1 + cos(b): |1 + t exp(ib)|^2 = (1 - t)^2 + 2 t p.
+
+    Real parts are (1 - t) + t p, or t (cos(b) + t) for a < 0, which is t (p - (1 - t)) near the
+    poles at t = 1: nothing overflows, and a result that is close to 0 has its digits.
+    """
+    is_right = F.ge(x[0], 0)
+    # With a one-sided derivative at 0: that of `abs` is 0 there.
+    fall = F.where(is_right, F.neg(x[0]), x[0])
+    t, gap = F.exp(fall), F.neg(F.expm1(fall))
+    p = F.mul(F.square(F.cos(F.mul(x[1], 0.5))), 2.0)
+    norm = F.add(F.square(gap), F.mul(F.mul(t, p), 2.0))
+    left = F.where(F.lt(t, 0.5), F.add(F.cos(x[1]), t), F.sub(p, gap))
+    re = F.where(is_right, F.add(gap, F.mul(t, p)), F.mul(t, left))
+    return F.div(re, norm), F.div(F.mul(t, F.sin(x[1])), norm)
 
 
 def _rotated(function: Callable[[Any, Pair], Pair]) -> Callable[[Any, Pair], Pair]:

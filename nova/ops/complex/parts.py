@@ -79,14 +79,24 @@ def multiply(F: Any, x: Pair, y: Pair, product: Any = None) -> Pair:
 
 
 def divide(F: Any, x: Pair, y: Pair) -> Pair:
-    """x / y, with y scaled by its larger part so that no square overflows (Smith 1962)."""
+    """x / y, with y scaled by its larger part so that no square overflows (Smith 1962).
+
+    An infinite y is scaled to its direction, and the result is 0 (C99, Annex G.5.1).
+    """
     if y[1] is None:
         return F.div(x[0], y[0]), None if x[1] is None else F.div(x[1], y[0])
     scale = scale_of(F, y)
-    c, d = F.div(y[0], scale), F.div(y[1], scale)
-    norm = F.mul(F.add(F.square(c), F.square(d)), scale)
+    infinite = F.isinf(F.maximum(F.abs(y[0]), F.abs(y[1])))
+    c, d = (F.where(infinite, _direction(F, part), F.div(part, scale)) for part in y)
+    norm = F.where(infinite, inf, F.mul(F.add(F.square(c), F.square(d)), scale))
     re, im = multiply(F, x, (c, F.neg(d)))
     return F.div(re, norm), F.div(im, norm)
+
+
+def _direction(F: Any, part: Any) -> Any:
+    """1 for an infinity and 0 for a finite number, with its sign; no gradient flows through it."""
+    part = F.detach(part)
+    return F.copysign(F.cast(F.isinf(part), dtype=part.dtype), part)
 
 
 def scale_of(F: Any, x: Pair) -> Any:

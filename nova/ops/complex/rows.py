@@ -76,7 +76,7 @@ def _part(name: str, title: str, position: int, vjp: Any) -> Op:
         name,
         f"The {title} part of x, a tensor of the real type.",
         infer=_part_type,
-        numpy=lambda x: np.ascontiguousarray(getattr(x, name)),
+        numpy=lambda x: getattr(x, name).copy(),
         vjp=vjp,
         lower=lower,
         methods=(name,),

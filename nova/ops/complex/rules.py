@@ -9,7 +9,10 @@ such as einsum or conv2d, need no rule.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from nova.core.dtypes import bool_, dtype, real_of
 from nova.errors import DTypeError
@@ -23,6 +26,7 @@ from nova.ops.complex.parts import (
     multiply,
     negate,
     pack,
+    scale_of,
     split,
     split_all,
     subtract,
@@ -46,6 +50,13 @@ LINEAR = (
 def _by_parts(name: str) -> Rule:
     def rule(F: Any, *operands: Any, **attrs: Any) -> Any:
         row, function = OPS[name], getattr(F, name)
+        for i, x in enumerate(operands):
+            if not row.variadic and row.is_index(i) and is_complex(x):
+                operand = row.operands[i].rstrip("?")
+                raise DTypeError(
+                    f"{operand} must hold integers, not complex numbers",
+                    hint=f"convert it: nova.cast(nova.real({operand}), dtype='i64')",
+                )
         pairs = [
             (x, x) if x is None or (not row.variadic and row.is_index(i)) else split_all(F, x)
             for i, x in enumerate(operands)
@@ -149,7 +160,10 @@ def _linear(F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _sign(F: Any, x: Any) -> Any:
-    pair = split(F, x)
+    # Scaled: the magnitude of a denormal number has too few digits.
+    pair = split_all(F, x)
+    scale = scale_of(F, pair)
+    pair = F.div(pair[0], scale), F.div(pair[1], scale)
     size = magnitude(F, pair)
     is_zero = F.eq(size, 0)
     safe = F.where(is_zero, 1.0, size)
@@ -164,7 +178,8 @@ def _prod(F: Any, x: Any, axis: Any, keepdims: Any) -> Any:
     outer = tuple(i for i in range(rank) if i not in axes)
     moved = F.permute(x, (*outer, *axes)) if rank else x
     rows = tuple(x.shape[i] for i in outer)
-    flat = F.reshape(moved, (*rows, -1)) if axes else F.reshape(x, (*x.shape, 1))
+    count = prod(x.shape[i] for i in axes)
+    flat = F.reshape(moved, (*rows, count)) if axes else F.reshape(x, (*x.shape, 1))
     while (n := flat.shape[-1]) > 1:
         half = F.mul(flat[..., : n // 2], flat[..., n // 2 : n // 2 * 2])
         flat = half if n % 2 == 0 else F.concat([half, flat[..., -1:]], axis=-1)
@@ -181,6 +196,30 @@ def _var(F: Any, x: Any, axis: Any, keepdims: Any, correction: Any) -> Any:
 
 def _std(F: Any, x: Any, axis: Any, keepdims: Any, correction: Any) -> Any:
     return F.sqrt(_var(F, x, axis, keepdims, correction))
+
+
+def _logsumexp(F: Any, x: Any, axis: Any, keepdims: Any) -> Any:
+    if not x.size:
+        parts = [F.logsumexp(part, axis=axis, keepdims=keepdims) for part in split(F, x)]
+        return F.complex(parts[0], F.zeros_like(parts[1]))
+    top = F.detach(F.max(F.real(x), axis=axis, keepdims=True))
+    shift = F.where(F.isfinite(top), top, 0.0)
+    total = F.log(F.sum(F.exp(F.sub(x, shift)), axis=axis, keepdims=keepdims))
+    return F.add(total, shift if keepdims else F.reshape(shift, total.shape))
+
+
+def _rms_norm(F: Any, x: Any, weight: Any = None, *, ndim: Any, eps: Any) -> Any:
+    """torch's: the mean of the complex squares, not of the squared magnitudes."""
+    small = float(np.finfo(x.dtype.numpy).eps) if eps is None else float(eps)
+    axes = tuple(range(-int(ndim), 0))
+    power = F.mean(F.square(x), axis=axes, keepdims=True)
+    result = F.mul(x, F.rsqrt(F.add(power, small)))
+    return result if weight is None else F.mul(result, weight)
+
+
+def _mae_loss(F: Any, x: Any, target: Any, reduction: str) -> Any:
+    size = F.abs(F.sub(x, target))
+    return F.mae_loss(size, F.zeros_like(size), reduction=reduction)
 
 
 # --- tests ----------------------------------------------------------------------------------------
@@ -240,6 +279,10 @@ RULES: dict[str, Rule] = {
     "sign": _sign,
     **{name: _unary(function) for name, function in elementary.UNARY.items()},
     "pow": elementary.power,
+    "silu": lambda F, x: F.mul(x, F.sigmoid(x)),
+    "logsumexp": _logsumexp,
+    "rms_norm": _rms_norm,
+    "mae_loss": _mae_loss,
     "eq": _equal,
     "ne": lambda F, x, y: F.logical_not(_equal(F, x, y)),
     "isnan": _both("isnan", "logical_or"),

@@ -17,7 +17,9 @@ from nova.ops.functional import (
     pooling,
     random,
     sampling,
+    selection,
     shapes,
+    unpooling,
     values,
 )
 
@@ -31,9 +33,11 @@ FAMILIES = (
     normalization,
     convolution,
     pooling,
+    unpooling,
     sampling,
     losses,
     ordering,
+    selection,
     random,
     aliases,  # after all other rows
 )

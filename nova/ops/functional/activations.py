@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nova.core.sizes import known_equal
 from nova.errors import ShapeError
-from nova.ops.functional.common import as_floats, as_tensor, function, number
+from nova.ops.functional.common import as_floats, as_inexact, as_tensor, function, number
 from nova.ops.rules import is_unit, is_zero, resolve_axis
 from nova.ops.table import Op, register
 
@@ -14,18 +16,33 @@ from nova.ops.table import Op, register
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
+_NUMBERS = (int, float, np.number)
+
+
+def _inner_gradient(F: Any, x: Any, low: Any, high: Any) -> Any:
+    """x, with a gradient only where low < x < high: torch's convention at these kinks.
+
+    `clamp` passes the gradient at its bounds. The values are those of x, so that
+    `canonicalize-nova` drops the selection from the forward computation.
+    """
+    return F.where((x <= low) | (x >= high), F.detach(x), x)
+
 
 def _relu6(F: Any, x: Any) -> Any:
-    return F.clamp(x, min=0.0, max=6.0)
+    return _hardtanh(F, x, 0.0, 6.0)
 
 
 def _hardtanh(F: Any, x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    x = as_tensor(F, x)
+    # clamp refuses bounds that are not numbers.
+    if x.dtype.is_float and all(isinstance(v, _NUMBERS) for v in (min_val, max_val)):
+        x = _inner_gradient(F, x, min_val, max_val)
     return F.clamp(x, min=min_val, max=max_val)
 
 
 def _hardsigmoid(F: Any, x: Any) -> Any:
     (x,) = as_floats(F, x)
-    return F.clamp(x / 6.0 + 0.5, min=0.0, max=1.0)
+    return F.clamp(_inner_gradient(F, x, -3.0, 3.0) / 6.0 + 0.5, min=0.0, max=1.0)
 
 
 def _hardswish(F: Any, x: Any) -> Any:
@@ -39,12 +56,12 @@ def _logsigmoid(F: Any, x: Any) -> Any:
 
 
 def _softsign(F: Any, x: Any) -> Any:
-    (x,) = as_floats(F, x)
+    (x,) = as_inexact(F, x)
     return x / (F.abs(x) + 1.0)
 
 
 def _tanhshrink(F: Any, x: Any) -> Any:
-    (x,) = as_floats(F, x)
+    (x,) = as_inexact(F, x)
     return x - F.tanh(x)
 
 
@@ -102,8 +119,13 @@ def _glu(F: Any, x: Any, axis: int = -1) -> Any:
 
 
 ROWS: tuple[Op, ...] = (
-    function("relu6", "x limited to 0..6.", _relu6, method=True),
-    function("hardtanh", "x limited to min_val..max_val.", _hardtanh, method=True),
+    function("relu6", "x limited to 0..6; the gradient at 0 and 6 is 0.", _relu6, method=True),
+    function(
+        "hardtanh",
+        "x limited to min_val..max_val; the gradient at both is 0.",
+        _hardtanh,
+        method=True,
+    ),
     function("hardsigmoid", "x / 6 + 0.5 limited to 0..1.", _hardsigmoid),
     function("hardswish", "x * hardsigmoid(x).", _hardswish),
     function("logsigmoid", "log(sigmoid(x)) without overflow.", _logsigmoid),

@@ -7,10 +7,11 @@ from typing import Any
 
 from nova.core.dtypes import accumulator
 from nova.core.sizes import known_equal
-from nova.errors import AttributeValueError, ShapeError
+from nova.errors import ArgumentCountError, AttributeValueError, AxisError, ShapeError
 from nova.ops.functional.common import (
     as_common,
     as_floats,
+    as_inexact,
     as_tensor,
     function,
     number,
@@ -35,6 +36,11 @@ def _einsum(F: Any, equation: str, *operands: Any) -> Any:
     """Contract operands from left to right, each pair by one matmul."""
     if not isinstance(equation, str):
         raise AttributeValueError(f"einsum: the equation is a str, not {equation!r}")
+    if not operands:
+        raise ArgumentCountError(
+            f"einsum: {equation!r} without an operand",
+            hint="give one for each part before '->': nova.einsum('ij,jk->ik', x, y)",
+        )
     tensors = as_common(F, *require_tensors("einsum", operands))
     inputs, output = _parse(equation, [len(t.shape) for t in tensors])
     sizes: dict[str, int] = {}
@@ -234,7 +240,7 @@ def _diag(F: Any, x: Any, diagonal: int = 0) -> Any:
     return F.diagonal(x, diagonal) if len(x.shape) == 2 else _diag_embed(F, x, diagonal)
 
 
-def _diag_embed(F: Any, x: Any, offset: int = 0) -> Any:
+def _diag_embed(F: Any, x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
     x = as_tensor(F, x)
     require_rank("diag_embed", x, 1)
     shift = int_value(offset, "diag_embed: offset")
@@ -245,7 +251,14 @@ def _diag_embed(F: Any, x: Any, offset: int = 0) -> Any:
     flat = F.unslice(
         x, (*lead, size * size), (*(0,) * len(lead), start), (*(1,) * len(lead), size + 1)
     )
-    return F.reshape(flat, (*lead, size, size))
+    matrices = F.reshape(flat, (*lead, size, size))
+    rank = len(lead) + 2
+    rows, columns = resolve_axis(axis1, rank), resolve_axis(axis2, rank)
+    if rows == columns:
+        raise AxisError(f"diag_embed: axes {axis1} and {axis2} are the same")
+    if (rows, columns) == (rank - 2, rank - 1):
+        return matrices
+    return F.movedim(matrices, (-2, -1), (rows, columns))
 
 
 # --- norms and distances --------------------------------------------------------------------------
@@ -274,7 +287,11 @@ def _norm_of(F: Any, x: Any, order: float, axis: Any, keepdims: bool) -> Any:
     if order == 2:
         total = F.sum(F.square(x), axis=axis, keepdims=keepdims)
         return _root(F, total, 0.5)
-    total = F.sum(F.pow(F.abs(x), order), axis=axis, keepdims=keepdims)
+    powers = F.pow(F.abs(x), order)
+    if order < 0:  # the power of 0 is infinite: the norm is 0, and so is its gradient
+        zero = F.eq(x, 0.0)
+        powers = F.where(zero, inf, F.pow(F.where(zero, 1.0, F.abs(x)), order))
+    total = F.sum(powers, axis=axis, keepdims=keepdims)
     return _root(F, total, 1.0 / order)
 
 
@@ -287,7 +304,7 @@ def _root(F: Any, total: Any, exponent: float) -> Any:
 
 
 def _normalize(F: Any, x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Any:
-    (x,) = as_floats(F, x)
+    (x,) = as_inexact(F, x)
     axes = resolve_axes(axis, len(x.shape))
     wide = to_dtype(F, x, accumulator(x.dtype))
     length = vector_norm(F, wide, p, axes, keepdims=True)
@@ -307,7 +324,7 @@ def _cosine_similarity(F: Any, x: Any, y: Any, axis: int = 1, eps: float = 1e-8)
 def _pairwise_distance(
     F: Any, x: Any, y: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Any:
-    x, y = as_floats(F, x, y)
+    x, y = as_inexact(F, x, y)
     return vector_norm(F, x - y + number("pairwise_distance", "eps", eps), p, -1, keepdims)
 
 
@@ -376,7 +393,10 @@ ROWS: tuple[Op, ...] = (
         method=True,
     ),
     function(
-        "diag_embed", "Matrices with the last axis on their diagonal.", _diag_embed, method=True
+        "diag_embed",
+        "Matrices with the last axis on their diagonal, as axes axis1 and axis2 of the result.",
+        _diag_embed,
+        method=True,
     ),
     function(
         "norm",

@@ -19,8 +19,6 @@ NAMES = {
     "arctan": "atan",
     "arctan2": "atan2",
     "arctanh": "atanh",
-    "binary_cross_entropy": "bce_loss",
-    "binary_cross_entropy_with_logits": "bce_with_logits_loss",
     "broadcast_to": "expand",
     "cat": "concat",
     "clip": "clamp",

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from nova.core.dtypes import DType, dtype, float_of, promote_all
-from nova.errors import ArgumentTypeError, AttributeValueError, DTypeError, ShapeError
+from nova.errors import (
+    ArgumentTypeError,
+    AttributeValueError,
+    DTypeError,
+    ShapeError,
+)
+from nova.ops.rules import is_real
 from nova.ops.table import Op
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -14,7 +20,12 @@ REDUCTIONS = ("mean", "sum", "none")
 
 def as_tensor(F: Any, x: Any) -> Any:
     """`x` as a tensor: arrays, lists and numbers become constants."""
-    return x if hasattr(x, "requires_grad") and hasattr(x, "is_leaf") else F.detach(x)
+    return x if is_tensor(x) else F.detach(x)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor of Nova; torch's have another dtype."""
+    return hasattr(x, "is_leaf") and isinstance(getattr(x, "dtype", None), DType)
 
 
 def as_floats(F: Any, *tensors: Any) -> list[Any]:
@@ -26,6 +37,12 @@ def as_floats(F: Any, *tensors: Any) -> list[Any]:
                 f"{x.type} is complex, and this function is one of real numbers",
                 hint="compute with nova.real(x) and nova.imag(x), or with nova.abs(x)",
             )
+    return as_inexact(F, *operands)
+
+
+def as_inexact(F: Any, *tensors: Any) -> list[Any]:
+    """The tensors in their common float or complex type: integers become f32."""
+    operands = [as_tensor(F, x) for x in tensors]
     common = float_of(promote_all([x.dtype for x in operands]))
     return [to_dtype(F, x, common) for x in operands]
 
@@ -51,8 +68,8 @@ def as_integers(F: Any, name: str, x: Any, operand: str = "index") -> Any:
 
 
 def number(name: str, option: str, value: Any, low: float | None = None) -> float:
-    """A Python number, at least `low`; AttributeValueError names the function and the option."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """A number, at least `low`; AttributeValueError names the function and the option."""
+    if not is_real(value):
         raise AttributeValueError(f"{name}: {option} must be a number, not {value!r}")
     if low is not None and not value >= low:
         raise AttributeValueError(f"{name}: {option} must be at least {low}, not {value!r}")
@@ -61,6 +78,11 @@ def number(name: str, option: str, value: Any, low: float | None = None) -> floa
 
 def choice(name: str, option: str, value: Any, options: tuple[str, ...]) -> str:
     """One of the names in `options`."""
+    if hasattr(value, "shape"):
+        raise AttributeValueError(
+            f"{name}: {option} is a tensor of shape {tuple(value.shape)}",
+            hint=f"{option} is one of {', '.join(options)}; write weight= for a tensor of weights",
+        )
     if value not in options:
         raise AttributeValueError(
             f"{name}: {option} {value!r} is unknown", hint=f"it is one of {', '.join(options)}"

@@ -13,7 +13,7 @@ from typing import Any
 from nova.core.dtypes import accumulator
 from nova.core.sizes import known_equal, same_shape
 from nova.errors import AttributeValueError, ShapeError
-from nova.ops.functional.common import as_floats, as_tensor, function, to_dtype
+from nova.ops.functional.common import as_inexact, as_tensor, function, to_dtype
 from nova.ops.rules import int_tuple, int_value
 from nova.ops.table import Op, register
 
@@ -51,14 +51,21 @@ def pad_spatial(F: Any, x: Any, low: Sizes, high: Sizes, value: float = 0.0) -> 
 def _groups(name: str, groups: Any, x: Any, weight: Any, transposed: bool) -> int:
     count = int_value(groups, f"{name}: groups")
     channels = x.shape[1]
-    wanted = weight.shape[0] if transposed else weight.shape[1] * count
+    expected = weight.shape[0] if transposed else weight.shape[1] * count
     other = channels if transposed else weight.shape[0]
-    if count < 1 or wanted != channels or other % count:
+    layout = "(in, out / groups, ...)" if transposed else "(out, in / groups, ...)"
+    if count < 1 or other % count:
         raise ShapeError(
-            f"{name}: weight {weight.shape} for {channels} channels in {count} groups",
-            hint="the weight is (in, out / groups, ...)"
-            if transposed
-            else "the weight is (out, in / groups, ...)",
+            f"{name}: {count} groups of {other} channels, with a weight {weight.shape}",
+            hint=f"the number of groups divides the channels; the weight is {layout}",
+        )
+    if expected != channels:
+        in_groups = "" if count == 1 else f" in {count} groups"
+        raise ShapeError(
+            f"{name}: x {tuple(x.shape)} has {channels} channels, and the weight {weight.shape} is "
+            f"one for {expected}{in_groups}",
+            hint=f"x is (batch, channels, ...): move the channels there, or make a layer of "
+            f"{channels} input channels; the weight is {layout}",
         )
     return count
 
@@ -73,7 +80,7 @@ def _same_padding(name: str, kernel: Sizes, stride: Sizes, dilation: Sizes) -> t
 def _add_bias(F: Any, name: str, out: Any, bias: Any, channels: int) -> Any:
     if bias is None:
         return out
-    (bias,) = as_floats(F, bias)
+    (bias,) = as_inexact(F, bias)
     if not same_shape(bias.shape, (channels,)):
         raise ShapeError(f"{name}: bias {bias.shape} for {channels} output channels")
     return out + F.reshape(bias, (channels, *(1,) * (len(out.shape) - 2)))
@@ -92,7 +99,7 @@ def _convolution(rank: int) -> Any:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Any:
-        x, weight = as_floats(F, x, weight)
+        x, weight = as_inexact(F, x, weight)
         if len(weight.shape) != rank + 2:
             raise ShapeError(f"{name}: weight {weight.shape} is not (out, in{', size' * rank})")
         x, added = with_batch(F, name, x, rank)
@@ -109,8 +116,11 @@ def _convolution(rank: int) -> Any:
         padded = pad_spatial(F, x, low, high)
         for n, k, d in zip(padded.shape[2:], kernel, dilation, strict=True):
             if n < d * (k - 1) + 1:
+                dilated = f" with dilation {dilation}" if any(s != 1 for s in dilation) else ""
                 raise ShapeError(
-                    f"{name}: a kernel of {kernel} for padded sizes {padded.shape[2:]}"
+                    f"{name}: a kernel of {kernel}{dilated} is larger than the padded input, "
+                    f"{padded.shape[2:]}",
+                    hint="use a smaller kernel, more padding or a larger input",
                 )
         out = _windows_product(F, padded, weight, stride, dilation, count)
         out = _add_bias(F, name, out, bias, weight.shape[0])
@@ -154,7 +164,7 @@ def _transposed(rank: int) -> Any:
         groups: int = 1,
         dilation: Any = 1,
     ) -> Any:
-        x, weight = as_floats(F, x, weight)
+        x, weight = as_inexact(F, x, weight)
         if len(weight.shape) != rank + 2:
             raise ShapeError(f"{name}: weight {weight.shape} is not (in, out{', size' * rank})")
         x, added = with_batch(F, name, x, rank)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import log, pi
 from typing import Any
 
 from nova.core.sizes import same_shape
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.functional.algebra import vector_norm
-from nova.ops.functional.common import as_floats, function, number, reduce_terms, require_rank
-from nova.ops.rules import broadcast_shapes
+from nova.ops.functional.common import (
+    as_floats,
+    as_inexact,
+    as_integers,
+    function,
+    number,
+    reduce_terms,
+    require_rank,
+)
+from nova.ops.rules import broadcast_shapes, broadcast_warning
 from nova.ops.table import Op, register
 
 
@@ -72,7 +81,7 @@ def _triplet_margin_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Any:
-    anchor, positive, negative = as_floats(F, anchor, positive, negative)
+    anchor, positive, negative = as_inexact(F, anchor, positive, negative)
     small = number("triplet_margin_loss", "eps", eps)
     near = vector_norm(F, anchor - positive + small, p, -1)
     far = vector_norm(F, anchor - negative + small, p, -1)
@@ -93,7 +102,7 @@ def _triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Any:
     name = "triplet_margin_with_distance_loss"
-    anchor, positive, negative = as_floats(F, anchor, positive, negative)
+    anchor, positive, negative = as_inexact(F, anchor, positive, negative)
     distance = F.pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -102,19 +111,81 @@ def _triplet_margin_with_distance_loss(
     return reduce_terms(F, name, terms, reduction)
 
 
+def _require_spread(name: str, option: str, value: Any, target: str, shape: Any) -> None:
+    """ShapeError unless a weight broadcasts to the shape of the terms."""
+    try:
+        fits = broadcast_shapes(value.shape, shape) == tuple(shape)
+    except ShapeError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"{name}: {option} {value.shape} for {target} {tuple(shape)}")
+
+
+def _weighted_bce(F: Any, name: str, terms: Any, weight: Any, reduction: str) -> Any:
+    if weight is not None:
+        (weight,) = as_floats(F, weight)
+        _require_spread(name, "weight", weight, "x", terms.shape)
+        terms = terms * weight
+    return reduce_terms(F, name, terms, reduction)
+
+
+def _binary_cross_entropy(
+    F: Any, x: Any, target: Any, reduction: str = "mean", weight: Any = None
+) -> Any:
+    if weight is None:
+        return F.bce_loss(x, target, reduction=reduction)
+    terms = F.bce_loss(x, target, reduction="none")
+    return _weighted_bce(F, "binary_cross_entropy", terms, weight, reduction)
+
+
+def _binary_cross_entropy_with_logits(
+    F: Any,
+    x: Any,
+    target: Any,
+    reduction: str = "mean",
+    weight: Any = None,
+    pos_weight: Any = None,
+) -> Any:
+    name = "binary_cross_entropy_with_logits"
+    if weight is None and pos_weight is None:
+        return F.bce_with_logits_loss(x, target, reduction=reduction)
+    if pos_weight is None:
+        terms = F.bce_with_logits_loss(x, target, reduction="none")
+    else:
+        x, target, pos_weight = as_floats(F, x, target, pos_weight)
+        _require_spread(name, "pos_weight", pos_weight, "a target", target.shape)
+        factor = 1.0 + (pos_weight - 1.0) * target
+        terms = (1.0 - target) * x + factor * F.softplus(-x)
+    return _weighted_bce(F, name, terms, weight, reduction)
+
+
 def _multi_margin_loss(
-    F: Any, x: Any, target: Any, p: int = 1, margin: float = 1.0, reduction: str = "mean"
+    F: Any,
+    x: Any,
+    target: Any,
+    p: int = 1,
+    margin: float = 1.0,
+    reduction: str = "mean",
+    weight: Any = None,
 ) -> Any:
     name = "multi_margin_loss"
     (x,) = as_floats(F, x)
     if p not in (1, 2):
         raise AttributeValueError(f"{name}: p must be 1 or 2, not {p!r}")
+    target = as_integers(F, name, target, "target")
+    if len(x.shape) == 1 and same_shape(target.shape, (1,)):
+        target = F.reshape(target, ())
     if len(x.shape) not in (1, 2) or not same_shape(target.shape, x.shape[:-1]):
         raise ShapeError(f"{name}: scores {x.shape} and classes {target.shape}")
     index = F.unsqueeze(target, -1)
     chosen = F.gather(x, index, axis=-1)
     terms = F.relu(x - chosen + number(name, "margin", margin))
     terms = F.where(F.arange(x.shape[-1]) == index, 0.0, terms if p == 1 else terms * terms)
+    if weight is not None:
+        (weight,) = as_floats(F, weight)
+        if not same_shape(weight.shape, x.shape[-1:]):
+            raise ShapeError(f"{name}: weight {weight.shape} for {x.shape[-1]} classes")
+        terms = terms * F.unsqueeze(F.take(weight, target, axis=0), -1)
     return reduce_terms(F, name, F.sum(terms, axis=-1) / x.shape[-1], reduction)
 
 
@@ -173,17 +244,38 @@ def _multilabel_soft_margin_loss(
 PAIR = ("x", "target")
 ROWS: tuple[Op, ...] = (
     function(
+        "binary_cross_entropy",
+        "`bce_loss` with a weight for each term, which broadcasts.",
+        _binary_cross_entropy,
+        operands=PAIR,
+    ),
+    function(
+        "binary_cross_entropy_with_logits",
+        "`bce_with_logits_loss` with a weight for each term, and one for terms of positive "
+        "targets.",
+        _binary_cross_entropy_with_logits,
+        operands=PAIR,
+    ),
+    function(
         "huber_loss",
         "Half the squared error below delta, delta * (error - delta / 2) above.",
         _huber_loss,
         operands=PAIR,
+        advise=partial(broadcast_warning, "huber_loss"),
     ),
-    function("soft_margin_loss", "log(1 + exp(-target * x)).", _soft_margin_loss, operands=PAIR),
+    function(
+        "soft_margin_loss",
+        "log(1 + exp(-target * x)).",
+        _soft_margin_loss,
+        operands=PAIR,
+        advise=partial(broadcast_warning, "soft_margin_loss"),
+    ),
     function(
         "hinge_embedding_loss",
         "x where the target is 1, max(0, margin - x) where it is -1.",
         _hinge_embedding_loss,
         operands=PAIR,
+        advise=partial(broadcast_warning, "hinge_embedding_loss"),
     ),
     function(
         "margin_ranking_loss",
@@ -212,7 +304,8 @@ ROWS: tuple[Op, ...] = (
     ),
     function(
         "multi_margin_loss",
-        "The mean over other classes of max(0, margin - x[target] + x[class]) ** p.",
+        "The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the "
+        "weight of the target class.",
         _multi_margin_loss,
         operands=PAIR,
     ),

@@ -58,7 +58,10 @@ def _batch_norm(
     if training:
         axes = (0, *range(2, len(x.shape)))
         if known_equal(prod(x.shape[a] for a in axes), 1):
-            raise ShapeError(f"batch_norm: one value per channel in {x.shape}, in training")
+            raise ShapeError(
+                f"batch_norm: {x.shape} has one value per channel, and training needs more",
+                hint="call eval() to use the running statistics, or use a larger batch",
+            )
         return _affine(F, "batch_norm", x, _normalized(F, wide, axes, small), weight, bias)
     mean = _per_channel(F, "batch_norm", x, "running_mean", running_mean)
     variance = _per_channel(F, "batch_norm", x, "running_var", running_var)
@@ -75,7 +78,10 @@ def _group_norm(
     require_rank("group_norm", x, 2)
     groups = int_value(num_groups, "group_norm: num_groups")
     if groups < 1 or not known_equal(x.shape[1] % groups, 0):
-        raise ShapeError(f"group_norm: {x.shape[1]} channels in {groups} groups")
+        raise ShapeError(
+            f"group_norm: {x.shape[1]} channels are not divisible into {groups} groups",
+            hint="the number of groups divides the channels, the second axis of x",
+        )
     wide = to_dtype(F, x, accumulator(x.dtype))
     rows = F.reshape(wide, (x.shape[0], groups, prod(x.shape[1:]) // groups))
     scaled = _normalized(F, rows, (2,), number("group_norm", "eps", eps, 0))

@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import accumulator, f32, i32, i64
-from nova.errors import AttributeValueError, AxisError, ShapeError
+from nova.core.dtypes import accumulator, bool_, f32, i32, i64
+from nova.core.sizes import is_static
+from nova.errors import AttributeValueError, AxisError, ShapeError, SymbolicSizeError
 from nova.ops.functional.common import (
     as_floats,
+    as_inexact,
     as_integers,
     as_tensor,
     choice,
     function,
+    is_tensor,
     number,
     to_dtype,
 )
@@ -87,12 +90,7 @@ def _quantile(
 ) -> Any:
     (x,) = as_floats(F, x)
     choice("quantile", "interpolation", interpolation, _INTERPOLATIONS)
-    try:
-        levels = np.asarray(q, np.float64)
-    except (TypeError, ValueError) as error:
-        raise AttributeValueError(f"quantile: q must be numbers, not {q!r}") from error
-    if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
-        raise AttributeValueError(f"quantile: q is a number or a list of numbers in 0..1, not {q}")
+    levels = _levels(F, q)
     rank = len(x.shape)
     kept = (1,) * rank
     if axis is None:
@@ -104,15 +102,9 @@ def _quantile(
     if not n:
         raise ShapeError("quantile: no elements")
     ordered = F.movedim(_sort(F, x, place)[0], place, 0)
-    at = np.atleast_1d(levels) * (n - 1)
-    low, high = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
-    if interpolation in ("lower", "higher", "nearest"):
-        chosen = {"lower": low, "higher": high, "nearest": np.round(at).astype(np.int64)}
-        low = high = chosen[interpolation]
-    # One element is the mean of itself, infinities too.
-    weights = np.where((low == high) | (interpolation == "midpoint"), 0.5, at - low)
-    shape = (len(at), *(1,) * (len(ordered.shape) - 1))
-    weight = weights.reshape(shape).astype(x.dtype.numpy)
+    low, high, weight = _neighbors(F, levels, n, interpolation, x.dtype)
+    count = low.shape[0]
+    weight = F.reshape(weight, (count, *(1,) * (len(ordered.shape) - 1)))
     first, second = F.take(ordered, low, axis=0), F.take(ordered, high, axis=0)
     # A NaN in the row, which is sorted to the end, makes the quantile NaN.
     last = F.take(ordered, np.array([n - 1]), axis=0)
@@ -125,8 +117,46 @@ def _quantile(
     )
     result = F.where(F.isnan(last), last, result)
     if keepdims:
-        result = F.reshape(result, (len(at), *kept))
-    return result if levels.ndim else F.squeeze(result, 0)
+        result = F.reshape(result, (count, *kept))
+    return result if len(levels.shape) else F.squeeze(result, 0)
+
+
+def _levels(F: Any, q: Any) -> Any:
+    """Levels of quantiles: an array of numbers that are checked, or a tensor."""
+    if is_tensor(q):
+        if len(q.shape) > 1:
+            raise ShapeError(f"quantile: q {q.shape} is neither a number nor a vector")
+        return q
+    try:
+        levels = np.asarray(q, np.float64)
+    except (TypeError, ValueError) as error:
+        raise AttributeValueError(f"quantile: q must be numbers, not {q!r}") from error
+    if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
+        raise AttributeValueError(f"quantile: q is a number or a list of numbers in 0..1, not {q}")
+    return levels
+
+
+def _neighbors(F: Any, levels: Any, n: int, interpolation: str, type_: Any) -> tuple[Any, Any, Any]:
+    """The positions of the sorted elements below and above each level, and the second's weight."""
+    if not isinstance(levels, np.ndarray):
+        at = F.reshape(levels, (levels.size,)) * float(n - 1)
+        places = [F.cast(f(at), dtype=i64) for f in (F.floor, F.ceil, F.round)]
+        low, high = _chosen(places, interpolation)
+        share = F.full((), 0.5, at.dtype) if interpolation == "midpoint" else at - F.floor(at)
+        return low, high, to_dtype(F, F.where(F.eq(low, high), 0.5, share), type_)
+    at = np.atleast_1d(levels) * (n - 1)
+    low, high = _chosen(
+        [f(at).astype(np.int64) for f in (np.floor, np.ceil, np.round)], interpolation
+    )
+    # One element is the mean of itself, infinities too.
+    weights = np.where((low == high) | (interpolation == "midpoint"), 0.5, at - low)
+    return low, high, F.detach(weights.astype(type_.numpy))
+
+
+def _chosen(places: list[Any], interpolation: str) -> tuple[Any, Any]:
+    low, high, nearest = places
+    single = {"lower": low, "higher": high, "nearest": nearest}.get(interpolation)
+    return (low, high) if single is None else (single, single)
 
 
 def _msort(F: Any, x: Any) -> Any:
@@ -137,7 +167,8 @@ def _cumprod(F: Any, x: Any, axis: int) -> Any:
     x = as_tensor(F, x)
     axis = resolve_axis(axis, len(x.shape))
     if not x.dtype.is_float:
-        raise AttributeValueError(f"cumprod: x is {x.dtype}", hint="cast it to a float type first")
+        x = x if x.dtype.is_complex else to_dtype(F, x, i64)
+        return _doubling_scan(F, x, axis, F.mul, 1)
     wide = to_dtype(F, x, accumulator(x.dtype))
     if not x.shape[axis]:
         return x
@@ -147,6 +178,23 @@ def _cumprod(F: Any, x: Any, axis: int) -> Any:
     pads[1][axis] = x.shape[axis] - 1
     terms = F.pad(head, *pads)
     return to_dtype(F, F.linear_recurrence(wide, terms, axis=axis), x.dtype)
+
+
+def _doubling_scan(F: Any, x: Any, axis: int, combine: Any, identity: Any) -> Any:
+    """A running combination in log2(n) steps (Hillis and Steele 1986)."""
+    n = x.shape[axis]
+    if not is_static(n):
+        raise SymbolicSizeError(
+            f"a scan of {x.type} along an axis of symbolic size",
+            hint="compile it for a static size, or cast it to a float type",
+        )
+    distance = 1
+    while distance < n:
+        shape = tuple(distance if i == axis else m for i, m in enumerate(x.shape))
+        start = F.full(shape, identity, dtype=x.dtype)
+        before = F.concat([start, F.narrow(x, axis, 0, n - distance)], axis=axis)
+        x, distance = combine(x, before), 2 * distance
+    return x
 
 
 def _running(name: str) -> Any:
@@ -166,16 +214,26 @@ def _diff(F: Any, x: Any, n: int = 1, axis: int = -1) -> Any:
         raise AttributeValueError(f"diff: n must be at least 0, not {times}")
     for _ in range(times):
         size = max(x.shape[axis] - 1, 0)
-        x = F.narrow(x, axis, min(1, x.shape[axis]), size) - F.narrow(x, axis, 0, size)
+        first, second = F.narrow(x, axis, 0, size), F.narrow(x, axis, min(1, x.shape[axis]), size)
+        x = F.ne(second, first) if x.dtype is bool_ else second - first
     return x
 
 
-def _trapezoid(F: Any, y: Any, dx: float = 1.0, axis: int = -1) -> Any:
-    (y,) = as_floats(F, y)
+def _trapezoid(F: Any, y: Any, dx: Any = 1.0, axis: int = -1, x: Any = None) -> Any:
+    if x is None and hasattr(dx, "shape"):  # torch's and numpy's second argument
+        x = dx
+    (y,) = as_inexact(F, y)
     axis = resolve_axis(axis, len(y.shape))
     size = max(y.shape[axis] - 1, 0)
     pairs = F.narrow(y, axis, min(1, y.shape[axis]), size) + F.narrow(y, axis, 0, size)
-    return F.sum(pairs, axis=axis) * (0.5 * number("trapezoid", "dx", dx))
+    if x is None:
+        return F.sum(pairs, axis=axis) * (0.5 * number("trapezoid", "dx", dx))
+    (x,) = as_inexact(F, x)
+    if len(x.shape) == 1:
+        x = F.reshape(x, tuple(x.shape[0] if i == axis else 1 for i in range(len(y.shape))))
+    if x.shape[axis - len(y.shape)] != y.shape[axis]:
+        raise ShapeError(f"trapezoid: positions {x.shape} for y {y.shape} along axis {axis}")
+    return F.sum(pairs * _diff(F, x, 1, axis - len(y.shape)), axis=axis) * 0.5
 
 
 # --- counts and segments --------------------------------------------------------------------------
@@ -202,14 +260,33 @@ def _histc(F: Any, x: Any, bins: int = 100, min: float = 0.0, max: float = 1.0) 
     (x,) = as_floats(F, x)
     low, high = number("histc", "min", min), number("histc", "max", max)
     count = int_value(bins, "histc: bins")
-    if not low < high or count < 1:
+    if not low <= high or count < 1:
         raise AttributeValueError(f"histc: {count} bins from {low} to {high}")
     flat = F.reshape(x, (x.size,))
+    if low == high:
+        low, high = data_bounds(F, flat, low, 1.0)
+    return to_dtype(F, count_in_bins(F, flat, count, low, high), x.dtype)
+
+
+def data_bounds(F: Any, x: Any, value: float, margin: float) -> tuple[Any, Any]:
+    """The smallest and the largest element; with a margin around one that is both.
+
+    Without elements, the margin is around `value`.
+    """
+    if not x.size:
+        return value - margin, value + margin
+    low, high = F.detach(F.min(x)), F.detach(F.max(x))
+    is_single = F.eq(low, high)
+    return F.where(is_single, low - margin, low), F.where(is_single, high + margin, high)
+
+
+def count_in_bins(F: Any, flat: Any, count: int, low: Any, high: Any, weights: Any = None) -> Any:
+    """How many elements, or the sum of their weights, each of `count` equal bins has."""
     place = F.cast(F.floor((flat - low) * (count / (high - low))), dtype=i64)
     # The upper end belongs to the last bin; what is outside is not counted.
     inside = (flat >= low) & (flat <= high)
     at = F.where(inside, F.clamp(place, min=0, max=count - 1), -1)
-    return to_dtype(F, _bincount(F, at, count), x.dtype)
+    return _bincount(F, at, count, weights)
 
 
 def _segments(name: str, x: Any, ids: Any, count: Any) -> int:
@@ -291,7 +368,12 @@ ROWS: tuple[Op, ...] = (
         _quantile,
         method=True,
     ),
-    function("cumprod", "The running product along an axis.", _cumprod, method=True),
+    function(
+        "cumprod",
+        "The running product along an axis; integers and bools multiply as i64.",
+        _cumprod,
+        method=True,
+    ),
     function(
         "cummax",
         "The largest value so far along an axis, and its position.",
@@ -309,7 +391,7 @@ ROWS: tuple[Op, ...] = (
     ),
     function(
         "trapezoid",
-        "The integral along an axis by the trapezoid rule.",
+        "The integral along an axis by the trapezoid rule: samples at positions x, or dx between.",
         _trapezoid,
         operands=("y",),
     ),
@@ -319,7 +401,12 @@ ROWS: tuple[Op, ...] = (
         "values are not counted.",
         _bincount,
     ),
-    function("histc", "A histogram with `bins` equal bins from min to max.", _histc, tags=NOGRAD),
+    function(
+        "histc",
+        "A histogram with `bins` equal bins from min to max; from those of x if both are equal.",
+        _histc,
+        tags=NOGRAD,
+    ),
     function(
         "segment_sum",
         "The sums of slices of x by the segment that each is in; other ids are not counted.",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from math import floor, isfinite
+from math import floor, isfinite, prod
 from typing import Any
 
 import numpy as np
 
 from nova.core.dtypes import TensorType, accumulator, bool_
+from nova.core.sizes import is_static_shape
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.functional.common import as_floats, as_tensor, choice, function, number, to_dtype
 from nova.ops.functional.convolution import Sizes, pad_spatial, spatial_sizes, with_batch
 from nova.ops.functional.sampling import cubic_weights
+from nova.ops.functional.unpooling import window_positions
 from nova.ops.reductions import lowest
+from nova.ops.rules import int_value
 from nova.ops.table import Op, register
 
 
@@ -31,6 +34,16 @@ def _counts(
     return tuple(result)
 
 
+def _symbolic_ends(options: tuple[Sizes, Sizes, Sizes, Sizes]) -> Sizes:
+    """The padding at the end for which windows of any size are counted as `_counts` with `ceil`.
+
+    The last window reaches at most `stride - 1` elements beyond the padding, and it starts before
+    the padding at the end. Which of these bounds is smaller does not depend on the size.
+    """
+    axes = zip(*options, strict=True)
+    return tuple(min(p + s - 1, d * (k - 1)) for k, s, p, d in axes)
+
+
 def _pooled_windows(
     F: Any,
     name: str,
@@ -44,13 +57,22 @@ def _pooled_windows(
         if 2 * p > k:
             raise AttributeValueError(f"{name}: padding {p} is more than half of the kernel {k}")
     sizes = tuple(x.shape[2:])
-    counts = _counts(sizes, kernel, stride, padding, dilation, ceil_mode)
-    if any(c < 1 for c in counts):
-        raise ShapeError(f"{name}: a kernel of {kernel} for sizes {sizes}")
-    ends = [
-        max((c - 1) * s + d * (k - 1) + 1 - n - p, 0)
-        for c, k, s, p, d, n in zip(counts, kernel, stride, padding, dilation, sizes, strict=True)
-    ]
+    if is_static_shape(sizes):
+        counts = _counts(sizes, kernel, stride, padding, dilation, ceil_mode)
+        fits = all(c >= 1 for c in counts)
+        axes = zip(counts, kernel, stride, padding, dilation, sizes, strict=True)
+        ends = [max((c - 1) * s + d * (k - 1) + 1 - n - p, 0) for c, k, s, p, d, n in axes]
+    else:
+        # All of the padding: how much of it no window reads depends on the size.
+        ends = list(_symbolic_ends(options) if ceil_mode else padding)
+        spans = zip(sizes, kernel, padding, ends, dilation, strict=True)
+        fits = all(n + p + e >= d * (k - 1) + 1 for n, k, p, e, d in spans)
+    if not fits:
+        raise ShapeError(
+            f"{name}: a kernel of {kernel} does not fit in an input of {sizes} with padding "
+            f"{padding}",
+            hint="use a smaller kernel, more padding or a larger input",
+        )
     padded = pad_spatial(F, x, padding, tuple(ends), value)
     return F.windows(padded, kernel=kernel, stride=stride, dilation=dilation)
 
@@ -61,7 +83,7 @@ def _options(
     kernel = spatial_sizes(name, "kernel_size", kernel_size, rank)
     return (
         kernel,
-        kernel if stride is None else spatial_sizes(name, "stride", stride, rank),
+        kernel if stride is None or stride == () else spatial_sizes(name, "stride", stride, rank),
         spatial_sizes(name, "padding", padding, rank, 0),
         spatial_sizes(name, "dilation", dilation, rank),
     )
@@ -84,12 +106,21 @@ def _max_pool(rank: int) -> Any:
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
+        return_indices: bool = False,
     ) -> Any:
         x, added = with_batch(F, name, as_tensor(F, x), rank)
         options = _options(name, rank, kernel_size, stride, padding, dilation)
         windows = _pooled_windows(F, name, x, options, ceil_mode, _padding_value(name, x.type))
-        out = F.max(windows, axis=tuple(range(2, 2 + rank)))
-        return F.squeeze(out, 0) if added else out
+        results = [F.max(windows, axis=tuple(range(2, 2 + rank)))]
+        if return_indices:
+            counts = windows.shape[2 + rank :]
+            tables = [
+                np.arange(c) * s - p + np.arange(k)[:, None] * d
+                for c, k, s, p, d in zip(counts, *options, strict=True)
+            ]
+            results.append(window_positions(F, windows, tables, tuple(x.shape[2:])))
+        results = [F.squeeze(out, 0) if added else out for out in results]
+        return tuple(results) if return_indices else results[0]
 
     return build
 
@@ -105,6 +136,7 @@ def _avg_pool(rank: int) -> Any:
         padding: Any = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> Any:
         (x,) = as_floats(F, x)
         x, added = with_batch(F, name, x, rank)
@@ -112,25 +144,44 @@ def _avg_pool(rank: int) -> Any:
         wide = to_dtype(F, x, accumulator(x.dtype))
         windows = _pooled_windows(F, name, wide, options, ceil_mode, 0.0)
         total = F.sum(windows, axis=tuple(range(2, 2 + rank)))
-        divisor = _divisors(x.shape[2:], options, windows.shape[2 + rank :], count_include_pad)
-        total = total / divisor.astype(wide.dtype.numpy)
+        counts = windows.shape[2 + rank :]
+        complete = not ceil_mode and (count_include_pad or not any(options[2]))
+        if divisor_override is not None:
+            total = total / _nonzero_divisor(name, divisor_override)
+        elif complete and not is_static_shape(x.shape[2:]):
+            total = total / float(prod(options[0]))
+        else:
+            total = total / _divisors(F, wide, options, counts, count_include_pad)
         out = to_dtype(F, total, x.dtype)
         return F.squeeze(out, 0) if added else out
 
     return build
 
 
-def _divisors(sizes: Any, options: Any, counts: Any, include_pad: bool) -> np.ndarray:
-    """How many elements each window averages: those in the input, or in its padding too."""
-    total = np.ones((1,) * len(counts))
+def _nonzero_divisor(name: str, value: Any) -> int:
+    divisor = int_value(value, f"{name}: divisor_override")
+    if not divisor:
+        raise AttributeValueError(f"{name}: divisor_override must not be 0")
+    return divisor
+
+
+def _divisors(F: Any, x: Any, options: Any, counts: Any, include_pad: bool) -> Any:
+    """How many elements each window averages: those in the input, or in its padding too.
+
+    An array in the dtype of x, or a tensor where sizes are symbolic.
+    """
+    sizes = tuple(x.shape[2:])
+    arrays = np if is_static_shape(sizes) else F
+    total: Any = 1
     for axis, (n, k, s, p, c) in enumerate(zip(sizes, *options[:3], counts, strict=True)):
-        start = np.arange(c) * s - p
-        stop = np.minimum(start + k, n + p)
+        start = arrays.arange(c) * s - p
+        stop = arrays.minimum(start + k, n + p)
         if not include_pad:
-            start, stop = np.maximum(start, 0), np.minimum(stop, n)
+            start, stop = arrays.maximum(start, 0), arrays.minimum(stop, n)
         shape = [c if i == axis else 1 for i in range(len(counts))]
-        total = total * np.maximum(stop - start, 1).reshape(shape)
-    return total
+        total = total * arrays.reshape(arrays.maximum(stop - start, 1), shape)
+    is_array = isinstance(total, np.ndarray)
+    return total.astype(x.dtype.numpy) if is_array else F.cast(total, dtype=x.dtype)
 
 
 def _bounds(n: int, count: int) -> list[tuple[int, int]]:
@@ -158,6 +209,35 @@ def _adaptive_pool(rank: int, average: bool) -> Any:
             wide = _adapt_axis(F, wide, axis, count, average)
         out = to_dtype(F, wide, x.dtype)
         return F.squeeze(out, 0) if added else out
+
+    return build
+
+
+def _adaptive_max_pool(rank: int) -> Any:
+    pool = _adaptive_pool(rank, False)
+
+    def build(F: Any, x: Any, output_size: Any, return_indices: bool = False) -> Any:
+        result = pool(F, x, output_size)
+        if not return_indices:
+            return result
+        (x,) = as_floats(F, x)
+        x, added = with_batch(F, f"adaptive_max_pool{rank}d", x, rank)
+        windows, tables = x, []
+        for axis, count in enumerate(result.shape[-rank:]):
+            n = x.shape[2 + axis]
+            starts, stops = (np.array(v) for v in zip(*_bounds(n, count), strict=True))
+            within = np.arange((stops - starts).max())[:, None] + starts
+            tables.append(within)
+            # Axis a becomes two, the elements of a window and the windows, side by side.
+            place = 2 + 2 * axis
+            windows = F.take(windows, np.minimum(within, n - 1), axis=place)
+            shape = [1] * len(windows.shape)
+            shape[place : place + 2] = within.shape
+            windows = F.where((within < stops).reshape(shape), windows, lowest(x.dtype))
+        order = (0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 2 + 2 * rank, 2))
+        windows = F.permute(windows, order)
+        positions = window_positions(F, windows, tables, tuple(x.shape[2:]))
+        return result, F.squeeze(positions, 0) if added else positions
 
     return build
 
@@ -191,6 +271,10 @@ def _lp_pool(rank: int) -> Any:
         options = _options(name, rank, kernel_size, stride, 0, 1)
         windows = _pooled_windows(F, name, F.pow(x, power), options, ceil_mode, 0.0)
         total = F.sum(windows, axis=tuple(range(2, 2 + rank)))
+        if ceil_mode:
+            # As in torch, a window that ends outside counts as one full of its mean.
+            divisor = _divisors(F, x, options, windows.shape[2 + rank :], True)
+            total = total * float(prod(options[0])) / divisor
         out = F.pow(F.relu(F.sign(total) * F.abs(total)), 1.0 / power)
         return F.squeeze(out, 0) if added else out
 
@@ -210,6 +294,7 @@ def _interpolate(
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool = False,
+    recompute_scale_factor: bool = False,
 ) -> Any:
     (x,) = as_floats(F, x)
     choice("interpolate", "mode", mode, _MODES)
@@ -232,6 +317,8 @@ def _interpolate(
         sizes = spatial_sizes(
             "interpolate", "size", tuple(floor(n * f) for n, f in scaled if f is not None), rank
         )
+    if recompute_scale_factor:  # positions by the ratio of the sizes, not by the factor
+        factors = [None] * rank
     if mode == "area":
         return _adaptive_pool(rank, True)(F, x, sizes)
     wide = to_dtype(F, x, accumulator(x.dtype))
@@ -292,14 +379,18 @@ ROWS: tuple[Op, ...] = (
         "max_pool",
         "The largest element of each window of {rank} spatial axes; ties share the gradient.",
     ),
-    *_ranks(_avg_pool, "avg_pool", "The mean of each window of {rank} spatial axes."),
+    *_ranks(
+        _avg_pool,
+        "avg_pool",
+        "The mean of each window of {rank} spatial axes; divisor_override replaces its size.",
+    ),
     *_ranks(
         lambda rank: _adaptive_pool(rank, True),
         "adaptive_avg_pool",
         "The means of windows that divide {rank} spatial axes into output_size parts.",
     ),
     *_ranks(
-        lambda rank: _adaptive_pool(rank, False),
+        _adaptive_max_pool,
         "adaptive_max_pool",
         "The maxima of windows that divide {rank} spatial axes into output_size parts.",
     ),

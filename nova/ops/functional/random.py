@@ -105,8 +105,10 @@ def _feature_dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool =
     (x,) = as_floats(F, x)
     if len(x.shape) < 2:
         raise ShapeError(f"feature_dropout: {x.shape} is not (batch, channels, ...)")
-    mask = F.dropout(F.ones(x.shape[:2], dtype=x.dtype), seed, p=p, training=training)
-    return x * F.reshape(mask, (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
+    scales = F.dropout(F.ones(x.shape[:2], dtype=x.dtype), seed, p=p, training=training)
+    scales = F.reshape(scales, (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
+    # A dropped infinity is 0, and its product with a scale of 0 is NaN.
+    return F.where(F.eq(scales, 0), 0.0, x * scales)
 
 
 RANDOM = frozenset({"nograd", "random"})

@@ -9,7 +9,15 @@ import numpy as np
 
 from nova.core.sizes import ceildiv, is_static
 from nova.errors import AttributeValueError, AxisError, ShapeError
-from nova.ops.functional.common import as_tensor, choice, function, require_rank, require_tensors
+from nova.ops.functional.common import (
+    as_integers,
+    as_tensor,
+    choice,
+    function,
+    is_tensor,
+    require_rank,
+    require_tensors,
+)
 from nova.ops.rules import int_tuple, int_value, resolve_axis, size_tuple
 from nova.ops.table import Op, register
 from nova.ops.views import check_divides
@@ -47,12 +55,16 @@ def _tiled(F: Any, x: Any, counts: tuple[int, ...]) -> Any:
     return F.reshape(F.expand(F.reshape(x, split), wide), merged)
 
 
-def _repeat_interleave(F: Any, x: Any, repeats: Any, axis: Any = None) -> Any:
+def _repeat_interleave(
+    F: Any, x: Any, repeats: Any, axis: Any = None, output_size: int | None = None
+) -> Any:
     x = as_tensor(F, x)
     if axis is None:
         x, axis = F.reshape(x, (x.size,)), 0
     axis = resolve_axis(axis, len(x.shape))
-    if isinstance(repeats, tuple | list | np.ndarray):
+    if is_tensor(repeats):
+        return _repeat_by_data(F, x, repeats, axis, output_size)
+    if isinstance(repeats, tuple | list) or np.ndim(repeats):
         counts = np.asarray(repeats)
         if counts.dtype.kind not in "iu" or counts.ndim != 1 or counts.size != x.shape[axis]:
             raise ShapeError(
@@ -69,6 +81,23 @@ def _repeat_interleave(F: Any, x: Any, repeats: Any, axis: Any = None) -> Any:
     wide = (*shape[: axis + 1], count, *shape[axis + 1 :])
     merged = (*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
     return F.reshape(F.expand(F.unsqueeze(x, axis + 1), wide), merged)
+
+
+def _repeat_by_data(F: Any, x: Any, repeats: Any, axis: int, output_size: Any) -> Any:
+    """Repeats that data have: `output_size` is their sum."""
+    name = "repeat_interleave"
+    repeats = as_integers(F, name, repeats, "repeats")
+    n = x.shape[axis]
+    if len(repeats.shape) > 1 or (repeats.shape and repeats.shape[0] not in (1, n)):
+        raise ShapeError(f"{name}: repeats {repeats.shape} for an axis of {n}")
+    if output_size is None:
+        raise AttributeValueError(
+            f"{name}: the size of the result depends on the values of repeats",
+            hint="give it as output_size, or repeats as a list",
+        )
+    count = int_value(output_size, f"{name}: output_size")
+    ends = F.cumsum(F.expand(repeats, (n,)), axis=0)
+    return F.take(x, F.searchsorted(ends, F.arange(count), right=True), axis=axis)
 
 
 def _chunk(F: Any, x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
@@ -89,6 +118,8 @@ def _chunk(F: Any, x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
 def _narrow(F: Any, x: Any, axis: int, start: int, length: int) -> Any:
     x = as_tensor(F, x)
     axis = resolve_axis(axis, len(x.shape))
+    if is_tensor(start):
+        return _narrow_at(F, x, axis, start, int_value(length, "narrow: length"))
     start, length = size_tuple((start, length), "narrow: start and length")
     start = start + x.shape[axis] if start < 0 else start
     if start < 0 or length < 0 or start + length > x.shape[axis]:
@@ -96,6 +127,18 @@ def _narrow(F: Any, x: Any, axis: int, start: int, length: int) -> Any:
     starts, stops = [0] * len(x.shape), list(x.shape)
     starts[axis], stops[axis] = start, start + length
     return F.slice(x, starts, stops)
+
+
+def _narrow_at(F: Any, x: Any, axis: int, start: Any, length: int) -> Any:
+    """From a start that data have: one out of range is moved into it, as `dynamic_slice` does."""
+    start = as_integers(F, "narrow", start, "start")
+    n = x.shape[axis]
+    if start.shape or not 0 <= length <= n:
+        raise ShapeError(f"narrow: {length} elements from {start.type} of an axis of size {n}")
+    start = F.where(start < 0, start + n, start)
+    starts = [start if i == axis else F.zeros_like(start) for i in range(len(x.shape))]
+    sizes = tuple(length if i == axis else m for i, m in enumerate(x.shape))
+    return F.dynamic_slice(x, F.stack(starts), slice_sizes=sizes)
 
 
 def _select(F: Any, x: Any, axis: int, index: int) -> Any:
@@ -217,7 +260,10 @@ def _channel_shuffle(F: Any, x: Any, groups: int) -> Any:
     x, g = as_tensor(F, x), int_value(groups, "channel_shuffle: groups")
     require_rank("channel_shuffle", x, 2)
     if g < 1 or x.shape[1] % g:
-        raise ShapeError(f"channel_shuffle: {x.shape[1]} channels in {g} groups")
+        raise ShapeError(
+            f"channel_shuffle: {x.shape[1]} channels are not divisible into {g} groups",
+            hint="the number of groups divides the channels, the second axis of x",
+        )
     split = F.reshape(x, (x.shape[0], g, x.shape[1] // g, *x.shape[2:]))
     return F.reshape(F.swapaxes(split, 1, 2), x.shape)
 
@@ -247,6 +293,11 @@ def pad_edges(F: Any, x: Any, pad: Any, mode: str = "constant", value: float = 0
         cut = F.slice(x, starts, stops) if any(w < 0 for p in pairs for w in p) else x
         ends = [[max(p[i], 0) for p in pairs] for i in (0, 1)]
         return F.pad(cut, ends[0], ends[1], value=value)
+    if mode == "circular" and any(w < 0 for p in pairs for w in p):
+        # Elements are removed first: those that remain repeat.
+        stops = [n + min(high, 0) for n, (_, high) in zip(x.shape, pairs, strict=True)]
+        x = F.slice(x, [max(-low, 0) for low, _ in pairs], stops)
+        pairs = [(max(low, 0), max(high, 0)) for low, high in pairs]
     for axis, (low, high) in enumerate(pairs):
         if low or high:
             x = F.take(x, _edge_index(mode, x.shape[axis], low, high), axis=axis)

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import accumulator, bool_, f32, f64, i64
+from nova.core.dtypes import accumulator, bool_, f32, f64, i64, real_of
 from nova.core.dtypes import dtype as dtype_of
-from nova.errors import AttributeValueError, DTypeError
+from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.functional.common import (
     as_common,
     as_floats,
+    as_inexact,
     as_tensor,
     choice,
     function,
+    is_tensor,
     number,
     to_dtype,
 )
@@ -50,7 +52,7 @@ def _isclose(
 ) -> Any:
     x, y = as_common(F, x, y)
     relative, absolute = number("isclose", "rtol", rtol, 0), number("isclose", "atol", atol, 0)
-    if not x.dtype.is_float:
+    if not x.dtype.is_float and not x.dtype.is_complex:
         if x.dtype is bool_:
             return F.eq(x, y)
         x, y = F.cast(x, dtype=i64), F.cast(y, dtype=i64)
@@ -68,7 +70,7 @@ def _allclose(
 
 
 def _lerp(F: Any, start: Any, end: Any, weight: Any) -> Any:
-    start, end, weight = as_floats(F, start, end, weight)
+    start, end, weight = as_inexact(F, start, end, weight)
     return start + weight * (end - start)
 
 
@@ -83,7 +85,14 @@ def _addcdiv(F: Any, x: Any, a: Any, b: Any, value: float = 1.0) -> Any:
 
 
 def _logaddexp(F: Any, x: Any, y: Any) -> Any:
-    x, y = as_floats(F, x, y)
+    x, y = as_inexact(F, x, y)
+    if x.dtype.is_complex:
+        is_first = F.detach(F.real(x)) >= F.detach(F.real(y))
+        high, low = F.where(is_first, x, y), F.where(is_first, y, x)
+        # Both are -inf: their difference is NaN, the sum of the exponentials is 0.
+        is_empty = F.eq(F.detach(F.real(high)), -inf)
+        gap = F.where(is_empty, 0.0, low - high)
+        return high + F.log1p(F.exp(gap))
     high = F.maximum(x, y)
     # Equal infinities: their difference is NaN, the sum is that infinity.
     low = F.where(F.eq(x, y), 0.0, -F.abs(x - y))
@@ -110,9 +119,22 @@ def _hypot(F: Any, x: Any, y: Any) -> Any:
 
 
 def _sinc(F: Any, x: Any) -> Any:
-    (x,) = as_floats(F, x)
+    (x,) = as_inexact(F, x)
     angle = F.where(F.eq(x, 0.0), 1.0, x) * float(np.pi)
     return F.where(F.eq(x, 0.0), 1.0, F.sin(angle) / angle)
+
+
+def _around(F: Any, x: Any, decimals: int = 0) -> Any:
+    x = as_tensor(F, x)
+    digits = int_value(decimals, "round: decimals")
+    if not digits or not x.dtype.is_float:
+        if digits:
+            raise DTypeError(f"round: decimals of {x.type}", hint="cast it to a float type first")
+        return F.round(x)
+    scale = float(f"1e{abs(digits)}")  # infinite where a power would be an OverflowError
+    wide = to_dtype(F, x, accumulator(x.dtype))
+    result = F.round(wide * scale) / scale if digits > 0 else F.round(wide / scale) * scale
+    return to_dtype(F, result, x.dtype)
 
 
 def _frac(F: Any, x: Any) -> Any:
@@ -160,20 +182,46 @@ def _ptp(F: Any, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return high - low
 
 
-def _linspace(F: Any, start: float, stop: float, steps: int, dtype: Any = f32) -> Any:
-    count = int_value(steps, "linspace: steps")
-    first, last = number("linspace", "start", start), number("linspace", "stop", stop)
+def _steps(name: str, steps: Any) -> int:
+    count = int_value(steps, f"{name}: steps")
     if count < 0:
-        raise AttributeValueError(f"linspace: steps must be at least 0, not {count}")
+        raise AttributeValueError(f"{name}: steps must be at least 0, not {count}")
+    return count
+
+
+def _are_tensors(name: str, start: Any, stop: Any) -> bool:
+    tensors = [x for x in (start, stop) if is_tensor(x)]
+    for x in tensors:
+        if x.shape:
+            raise ShapeError(f"{name}: a bound of shape {x.shape} is not a number")
+    return bool(tensors)
+
+
+def _spaced(F: Any, start: Any, stop: Any, count: int, type_: Any) -> Any:
+    """Numbers from start to stop, of which one is a tensor; from both ends, so both are exact."""
+    wide = type_ if type_.is_complex else f64
+    first, last = (to_dtype(F, as_tensor(F, x), wide) for x in (start, stop))
+    step = (last - first) / max(count - 1, 1)
+    at = np.arange(count, dtype=np.float64).astype(real_of(wide).numpy)
+    return F.where(at < (count + 1) // 2, first + step * at, last - step * (count - 1 - at))
+
+
+def _linspace(F: Any, start: float, stop: float, steps: int, dtype: Any = f32) -> Any:
+    count = _steps("linspace", steps)
+    if _are_tensors("linspace", start, stop):
+        return to_dtype(F, _spaced(F, start, stop, count, dtype_of(dtype)), dtype_of(dtype))
+    first, last = number("linspace", "start", start), number("linspace", "stop", stop)
     return F.detach(np.linspace(first, last, count).astype(dtype_of(dtype).numpy))
 
 
 def _logspace(
     F: Any, start: float, stop: float, steps: int, base: float = 10.0, dtype: Any = f32
 ) -> Any:
-    count = int_value(steps, "logspace: steps")
-    if count < 0:
-        raise AttributeValueError(f"logspace: steps must be at least 0, not {count}")
+    count = _steps("logspace", steps)
+    if _are_tensors("logspace", start, stop):
+        exponents = _spaced(F, start, stop, count, dtype_of(dtype))
+        powers = F.pow(F.full((), number("logspace", "base", base), exponents.dtype), exponents)
+        return to_dtype(F, powers, dtype_of(dtype))
     exponents = np.linspace(
         number("logspace", "start", start), number("logspace", "stop", stop), count
     )
@@ -255,6 +303,12 @@ ROWS: tuple[Op, ...] = (
     function("logit", "log(x / (1 - x)); x is limited to eps..1-eps if given.", _logit),
     function("hypot", "sqrt(x * x + y * y).", _hypot, operands=PAIR),
     function("sinc", "sin(pi * x) / (pi * x), 1 at 0.", _sinc),
+    function(
+        "around",
+        "x rounded to a number of decimals, halves to the even digit; negative ones round tens.",
+        _around,
+        method=True,
+    ),
     function("frac", "x - trunc(x).", _frac, method=True),
     function("copysign", "|x| with the sign of y.", _copysign, operands=PAIR),
     function(
@@ -284,7 +338,10 @@ ROWS: tuple[Op, ...] = (
         operands=("x", "mask", "value"),
     ),
     function(
-        "linspace", "`steps` numbers from start to stop, both included.", _linspace, operands=()
+        "linspace",
+        "`steps` numbers from start to stop, both included; those may be 0-d tensors.",
+        _linspace,
+        operands=(),
     ),
     function(
         "logspace",

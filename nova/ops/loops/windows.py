@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import TensorType, bool_
-from nova.core.sizes import same_shape
+from nova.core.sizes import known_equal, same_shape
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.rules import Types, clamp_position, int_tuple, size_tuple, widen
 from nova.ops.table import REQUIRED, Op, register
@@ -102,6 +102,18 @@ def _windows_lower(
         ]
         return [*d[:lead], *moved]
 
+    # linalg takes the loop bounds from an identity access, which the taps of a single window are
+    # once its axis of size 1 is folded: a part of an axis is read at computed positions.
+    counts, sizes = out.shape[lead + rank :], x.shape[lead:]
+    single = [
+        known_equal(c, 1) and not known_equal(k, n)
+        for c, k, n in zip(counts, kernel, sizes, strict=True)
+    ]
+    if any(single):
+        indices = range(out.rank)
+        return b.generic(
+            out, [], lambda s: s.load(x.value, access([s.index(i) for i in indices]), x.dtype)
+        )
     return b.remap(out, x, access)
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from nova.codegen.common.overrides import parse_overrides, write_overrides
 from nova.core.records import record
 from nova.ir.bindings import ir
+from nova.ir.context import print_op
 from nova.ir.walk import kernels
 from nova.passes.base import Pass
 
@@ -42,5 +43,5 @@ class ChooseSchedules(Pass):
 def kernel_digest(kernel: Any) -> str:
     """Identifies a kernel whatever its name: a hash of the kernel's text."""
     name = kernel.name.value
-    text = kernel.operation.get_asm(assume_verified=True).replace(f"@{name}(", "@(", 1)
+    text = print_op(kernel.operation).replace(f"@{name}(", "@(", 1)
     return sha256(text.encode()).hexdigest()[:_DIGITS]

@@ -11,6 +11,7 @@ from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
     find_prepacked,
+    find_prepacked_rows,
     pack_array,
     view_prepacked,
     write_prepacked,
@@ -27,12 +28,14 @@ from nova.passes.base import Pass
 
 Packing = tuple[Contraction, PrepackedPanels]
 
+_RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
+
 
 @record
 class PackConstants(Pass):
     """Replace constants that a kernel only multiplies by with copies in the GEMM's packed layout.
 
-    The GEMM then packs nothing at run time. The kernel's attribute `nova.packed` says which
+    The GEMM then packs no constant at run time. The kernel's attribute `nova.packed` says which
     arguments are packed, and how; `lower-kernels` must choose the same layout. A global of which
     only the packed copies are used keeps its values for the text, with the attribute
     `nova.unpacked`.
@@ -58,7 +61,9 @@ class PackConstants(Pass):
             if name not in constants:
                 continue
             ops = [op.operation for op in kernel.entry_block.operations][:-1]
-            candidates = find_prepacked(KernelSchedule(kernel, ops, target, self.tile_work), kernel)
+            schedule = KernelSchedule(kernel, ops, target, self.tile_work)
+            # The right operand where a GEMM has two constants.
+            candidates = find_prepacked_rows(schedule, kernel) | find_prepacked(schedule, kernel)
             packings = {i: candidates[i] for i in sorted(constants[name]) if i in candidates}
             if packings:
                 packer.pack(kernel, calls[name], packings)
@@ -141,7 +146,12 @@ class _Packer:
         """Drop unused constants, and mark those that only the text has."""
         main = main_function(self.module)
         read = set()
-        for op in list(main.entry_block.operations):
+        for op in reversed(list(main.entry_block.operations)):
+            if op.operation.name in _RESHAPES and not any(
+                True for _ in op.operation.results[0].uses
+            ):
+                op.operation.erase()
+                continue
             if op.operation.name == "memref.get_global":
                 if any(True for _ in op.operation.results[0].uses):
                     read.add(op.operation.attributes["name"].value)
@@ -153,7 +163,9 @@ class _Packer:
 
 
 def _global_name(value: Any) -> str | None:
-    """The name of the global that defines a value of main."""
+    """The name of the global that defines a value of main, perhaps in another shape."""
+    while isinstance(value, ir.OpResult) and value.owner.operation.name in _RESHAPES:
+        value = value.owner.operation.operands[0]
     if not isinstance(value, ir.OpResult) or value.owner.operation.name != "memref.get_global":
         return None
     name: str = value.owner.operation.attributes["name"].value

@@ -1,15 +1,18 @@
-"""`pack-operands`: the right operand of a large matmul is packed once, by a kernel of its own."""
+"""`pack-operands`: an operand of a large matmul is packed once, by a kernel of its own."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from typing import Any, ClassVar
 
 from nova.codegen.common.match_contraction import Contraction
+from nova.codegen.common.overrides import write_overrides
 from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
     find_prepacked,
+    find_prepacked_rows,
     view_prepacked,
     write_prepacked,
 )
@@ -32,12 +35,25 @@ _LEAST_WORK, _LEAST_ROWS = 1 << 29, 512
 """Multiply-adds, and rows that read each panel, from which packing once pays: a smaller matmul
 packs while it multiplies, which hides the stores."""
 
+_LEAST_BATCH, _BATCH_WORK = 4, 1 << 26
+"""Matmuls of a batch with one left operand, and their multiply-adds in all, from which packing it
+once pays."""
+
+_MANY_CORES, _CORES_WORK, _CORES_SIDE = 8, 1 << 32, 1024
+"""On so many cores, a smaller matmul with such sides at least has a tile for each core, which packs
+its own rows of A and columns of B. Panels that one core wrote are in its cache, and others wait for
+each line of them."""
+
 _MOST_BLOCKS = 32
 """Blocks of k: the packing kernel has a loop for each."""
 
 _STEPS = 16
 """Steps of k of a tile of a packing kernel, which has whole rows of B: they are read as streams,
 and written in runs of some cache lines."""
+
+_PARTS = 16
+"""Tiles of a packing kernel that are enough, so a common server has the same number for each core:
+all tiles of the matmul wait for the last of them."""
 
 _SLOTS = 4
 """Buffers that all packed operands share: one is packed while others are read."""
@@ -47,20 +63,24 @@ _ALIGNMENT = 64
 
 @record
 class PackOperands(Pass):
-    """Pack the right operands of large matmuls into panels that all tasks read.
+    """Pack operands of large matmuls into panels that all tasks read.
 
     Without it every task packs the columns of B that it reads, so each column is packed once for
-    every range of rows. The kernel that packs is an elementwise kernel like others: the task graph
-    orders its tiles before the tasks that read them. The panels are at the end of the workspace,
-    in `_SLOTS` buffers, one after the other. An operand qualifies if its rows are contiguous, and
-    its columns fill all panels. The layout is that of constants (`pack-constants`), and so is the
-    attribute, `nova.packed`. Programs with symbolic sizes, and regions of control flow, stay as
-    they are.
+    every range of rows. A left operand that a batch of matmuls shares, such as the weight of a
+    convolution, is packed too: a task would pack it for each image. The kernel that packs is an
+    elementwise kernel like others: the task graph orders its tiles before the tasks that read them.
+    The panels are at the end of the workspace, in `_SLOTS` buffers, one after the other. An operand
+    qualifies if its rows are contiguous, and its columns, or the rows of a left operand, fill all
+    panels. The layout is that of constants (`pack-constants`), and so is the attribute,
+    `nova.packed`. Programs with symbolic sizes, and regions of control flow, stay as they are.
+    `cores` are those of the machine that the program is compiled on: where there are many, matmuls
+    of medium size get a tile for each core instead, and stay as they are.
     """
 
     name: ClassVar[str] = "pack-operands"
     target: str = "cpu"
     tile_work: int = 65_536
+    cores: int = 1
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -71,18 +91,40 @@ class PackOperands(Pass):
         calls = _calls_of_main(module, main)
         for kernel in kernels(module):
             name = kernel.name.value
-            if name not in calls or Kernel(kernel).work < 2 * _LEAST_WORK or PREPACKED.has(kernel):
+            if name not in calls or Kernel(kernel).work < 2 * _BATCH_WORK or PREPACKED.has(kernel):
                 continue
             ops = [op.operation for op in kernel.entry_block.operations][:-1]
-            candidates = find_prepacked(KernelSchedule(kernel, ops, target, self.tile_work), kernel)
+            schedule = KernelSchedule(kernel, ops, target, self.tile_work)
+            candidates = find_prepacked(schedule, kernel)
             packings = {i: p for i, p in candidates.items() if _pays(*p)}
-            if packings:
+            if not packings:
+                candidates = find_prepacked_rows(schedule, kernel)
+                work = Kernel(kernel).work
+                packings = {i: p for i, p in candidates.items() if _rows_pay(*p, work)}
+            if packings and self._has_tile_for_each_core(schedule, packings):
+                write_overrides(kernel, replace(schedule.overrides, tiles=self.cores))
+            elif packings:
                 view_prepacked(kernel, packings)
                 write_prepacked(kernel, {i: panels for i, (_, panels) in packings.items()})
                 for call in calls[name]:
                     for number, (spec, panels) in packings.items():
                         operands.pack(call, number, spec, panels)
         operands.finish()
+
+    def _has_tile_for_each_core(
+        self, schedule: KernelSchedule, packings: dict[int, tuple[Contraction, PrepackedPanels]]
+    ) -> bool:
+        """Whether tiles of a matmul alone, one for each core, pack their own operands."""
+        specs = [spec for spec, _ in packings.values()]
+        return (
+            self.cores >= _MANY_CORES
+            and schedule.overrides.tile is None
+            and not schedule.has_epilogue()
+            and all(
+                spec.m * spec.n * spec.k < _CORES_WORK and min(spec.m, spec.n) >= _CORES_SIDE
+                for spec in specs
+            )
+        )
 
 
 def _calls_of_main(module: ir.Module, main: Any) -> dict[str, list[Any]]:
@@ -106,6 +148,13 @@ def _pays(spec: Contraction, panels: PrepackedPanels) -> bool:
     return large and in_rows and panels.blocks <= _MOST_BLOCKS
 
 
+def _rows_pay(spec: Contraction, panels: PrepackedPanels, work: int) -> bool:
+    if not spec.is_static or spec.a_strides != (spec.k, 1):
+        return False
+    batch = work // (2 * spec.m * spec.n * spec.k)
+    return batch >= _LEAST_BATCH and spec.m % panels.nr == 0 and spec.k % panels.blocks == 0
+
+
 class _PackedOperands:
     """The packed operands of one main: their kernels, and their buffers."""
 
@@ -124,23 +173,30 @@ class _PackedOperands:
         self.count += 1
         element = source.type.element_type
         workspace = list(self.main.entry_block.arguments)[-1]
+        lanes = panels.lanes(spec)
         cuts = [spec.k * i // panels.blocks for i in range(panels.blocks + 1)]
-        count = spec.n // panels.nr
+        count = lanes // panels.nr
 
         def view(shape: list[int], first: int) -> Any:
             type_ = ir.MemRefType.get(shape, element)
             op = memref.ViewOp(type_, workspace, index(0), [])
-            at = first * spec.n * element_bytes(type_)
+            at = first * lanes * element_bytes(type_)
             self.uses.append((slot, at, op))
             self.sizes[slot] = max(self.sizes[slot], at + nbytes(type_))
             return op.result
 
         with ir.InsertionPoint(call), call.location:
+            if panels.of_rows:
+                into = view([panels.blocks, count, cuts[1], panels.nr], 0)
+                name = self._rows_kernel(source.type, into.type, call.location)
+                func.CallOp([], ir.FlatSymbolRefAttr.get(name), [source, into])
+                call.operands[number] = view([spec.k * lanes], 0)
+                return
             for k, end in pairwise(cuts):
                 block = view([count, end - k, panels.nr], k)
                 name = self._kernel(source.type, panels.nr, k, end, call.location)
                 func.CallOp([], ir.FlatSymbolRefAttr.get(name), [source, block])
-            call.operands[number] = view([spec.k * spec.n], 0)
+            call.operands[number] = view([spec.k * lanes], 0)
 
     def _kernel(self, source: Any, nr: int, first: int, end: int, location: Any) -> str:
         """The name of the kernel that packs steps [first, end) of k of a buffer of this type."""
@@ -155,7 +211,8 @@ class _PackedOperands:
             kernel = func.FuncOp(name, ([source, type_], []), visibility="private")
             mark = Kernel.mark(kernel, work=elements // k * depth, grid=(count, depth))
             mark.ins, mark.outs = 1, 1
-            tile = ir.DenseI64ArrayAttr.get([count, min(depth, _STEPS)])
+            steps = max(min(depth, _STEPS), -(-depth // _PARTS))
+            tile = ir.DenseI64ArrayAttr.get([count, steps])
             SCHEDULE.set(kernel, ir.DictAttr.get({"tile": tile}))
             block = kernel.add_entry_block()
             with ir.InsertionPoint(block):
@@ -163,6 +220,27 @@ class _PackedOperands:
                 # The rows up to the end of the block: the view and its panels agree on k.
                 view_type = ir.MemRefType.get([end, count, nr], source.element_type)
                 _emit_packing(view_as(rows, view_type), first, into)
+                func.ReturnOp([])
+        return name
+
+    def _rows_kernel(self, source: Any, into: Any, location: Any) -> str:
+        """The name of the kernel that packs the rows of a buffer of this type."""
+        key = str(source), str(into)
+        if key in self.kernels:
+            return self.kernels[key]
+        name = self.kernels[key] = f"pack_{len(self.kernels)}"
+        blocks, count, depth, nr = into.shape
+        with ir.InsertionPoint(self.main), location:
+            kernel = func.FuncOp(name, ([source, into], []), visibility="private")
+            mark = Kernel.mark(kernel, work=prod(into.shape), grid=(blocks, count))
+            mark.ins, mark.outs = 1, 1
+            block = kernel.add_entry_block()
+            with ir.InsertionPoint(block):
+                rows, panels = block.arguments
+                shape = [count, nr, blocks, depth]
+                view_type = ir.MemRefType.get(shape, source.element_type)
+                # into[block, panel, k, row] = rows[panel, row, block, k]
+                _emit_copy(view_as(rows, view_type), panels, (1, 3, 0, 2))
                 func.ReturnOp([])
         return name
 
@@ -188,12 +266,20 @@ class _PackedOperands:
 def _emit_packing(rows: Any, first: int, into: Any) -> None:
     """`into[panel, k, column] = rows[first + k, panel, column]`, as a linalg.generic."""
     panel, k, column = (ir.AffineExpr.get_dim(i) for i in range(3))
-    maps = [
-        ir.AffineMap.get(3, 0, [k + first, panel, column]),
-        ir.AffineMap.get_identity(3),
-    ]
-    generic = generic_op([], [rows], [into], maps, ["parallel"] * 3)
-    element = rows.type.element_type
+    _emit_generic(rows, into, ir.AffineMap.get(3, 0, [k + first, panel, column]))
+
+
+def _emit_copy(source: Any, into: Any, order: tuple[int, ...]) -> None:
+    """`into[...] = source[...]`, where axis `i` of the source is axis `order[i]` of the result."""
+    dims = [ir.AffineExpr.get_dim(i) for i in order]
+    _emit_generic(source, into, ir.AffineMap.get(len(order), 0, dims))
+
+
+def _emit_generic(source: Any, into: Any, read: Any) -> None:
+    rank = len(into.type.shape)
+    maps = [read, ir.AffineMap.get_identity(rank)]
+    generic = generic_op([], [source], [into], maps, ["parallel"] * rank)
+    element = source.type.element_type
     block = generic.regions[0].blocks.append(element, element)
     with ir.InsertionPoint(block):
         yield_op([block.arguments[0]])

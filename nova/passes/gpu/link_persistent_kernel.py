@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nova.codegen.gpu.persistent_kernel import TASK_THREADS, Task, kernel_text, task_name
+from nova.codegen.gpu.persistent.kernel import kernel_text, shared_bytes
+from nova.codegen.gpu.persistent.task import TASK_THREADS, Task, task_name
 from nova.core.records import record
-from nova.errors import LoweringError
+from nova.errors import LoweringError, PersistentLaunchError
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
-from nova.ir.launches import Launch, check_persistent, persistent_launches
-from nova.ir.walk import every_op, find_ops
+from nova.ir.launches import MOST_SHARED, Launch, check_persistent, has_flow, persistent_launches
+from nova.ir.walk import device_modules, every_op
 from nova.passes.base import Pass
 
 _REGISTER = "nvvm.read.ptx.sreg."
@@ -24,7 +25,7 @@ _TASK_BARRIER = 1
 
 @record
 class LinkPersistentKernel(Pass):
-    """Add one kernel that runs the tasks of all launches of `main`, by their dependencies.
+    """Add one kernel that runs the tasks of all launches of a program, by their dependencies.
 
     A task is a block of a launch. Each device function is copied to a function that takes the
     number of its block, and that the new kernel inlines. The kernel is resident: it has as many
@@ -32,8 +33,9 @@ class LinkPersistentKernel(Pass):
     the counters of the launches that a row depends on, runs its share of the row's tasks, and adds
     their number to the row's counter. Release and acquire order the memory of the tasks. A row only
     waits for rows before it, and all blocks are resident, so the first row that is not complete can
-    always run: there is no deadlock (docs/persistent-kernels.md). The device functions remain, for
-    traces and for launches by graph.
+    always run: there is no deadlock (docs/persistent-kernels.md). Loops and branches are decisions
+    of all blocks, and the kernel has their code, too. The device functions remain, for traces and
+    for launches by graph.
     """
 
     name: ClassVar[str] = "link-persistent-kernel"
@@ -42,16 +44,17 @@ class LinkPersistentKernel(Pass):
         check_persistent(module)
         launches = persistent_launches(module)
         with module.context, ir.Location.unknown():
-            parts = {
-                part.attributes["sym_name"].value: part for part in find_ops(module, "gpu.module")
-            }
+            parts = {part.attributes["sym_name"].value: part for part in device_modules(module)}
             functions = [_device_function(parts, launch) for launch in launches]
-            parsed = ir.Module.parse(kernel_text(list(map(_task, launches, functions))))
+            with_flow = has_flow(module)
+            tasks = [_task(*pair, with_flow) for pair in zip(launches, functions, strict=True)]
+            parsed = ir.Module.parse(kernel_text(tasks, with_flow))
             with ir.InsertionPoint(module.body):
                 linked = parsed.body.operations[0].operation.clone()
             kernel, *declarations = [op.operation for op in linked.regions[0].blocks[0].operations]
             for declaration in declarations:
-                declaration.erase()
+                if declaration.name == "llvm.func" and not declaration.regions[0].blocks:
+                    declaration.erase()
             with ir.InsertionPoint(kernel):
                 _copy_variables(parts, launches)
                 for number, (launch, function) in enumerate(zip(launches, functions, strict=True)):
@@ -66,7 +69,13 @@ def _device_function(parts: dict[str, Any], launch: Launch) -> Any:
     raise LoweringError(f"the module has no device function @{name}")
 
 
-def _task(launch: Launch, function: Any) -> Task:
+def _task(launch: Launch, function: Any, with_flow: bool) -> Task:
+    own = shared_bytes(with_flow)
+    if launch.shared > MOST_SHARED - own:
+        raise _not_a_task(
+            launch.op,
+            f"{launch.shared} bytes of shared memory, where its tables leave {MOST_SHARED - own},",
+        )
     if launch.block[0] > TASK_THREADS or (*launch.grid[1:], *launch.block[1:]) != (1, 1, 1, 1):
         raise _not_a_task(launch.op, f"{launch.grid} blocks of {launch.block} threads")
     types = (str(argument.type) for argument in function.regions[0].blocks[0].arguments)
@@ -176,8 +185,8 @@ def _synchronizes(text: str) -> bool:
     return any(word in text for word in ("bar.", "barrier", "setmaxnreg", "cluster", "wgmma"))
 
 
-def _not_a_task(op: Any, what: str) -> LoweringError:
-    return LoweringError(
+def _not_a_task(op: Any, what: str) -> PersistentLaunchError:
+    return PersistentLaunchError(
         f"{what} cannot be in a kernel of a program with launch='persistent'",
         where=place_of(op.location),
         hint="compile the program with launch='graph'",

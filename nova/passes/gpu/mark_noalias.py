@@ -9,7 +9,7 @@ from nova.core.records import record
 from nova.ir.attributes import LAUNCH, noalias_dictionaries
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS
-from nova.ir.walk import find_ops, kernels
+from nova.ir.walk import device_modules, find_ops, kernels
 from nova.passes.base import Pass
 
 _LOADS = ("memref.load", "vector.load")
@@ -40,7 +40,7 @@ class MarkNoalias(Pass):
             for launch in find_ops(kernel, "gpu.launch_func")
         }
         with module.context:
-            for part in find_ops(module, "gpu.module"):
+            for part in device_modules(module):
                 for op in part.regions[0].blocks[0].operations:
                     op = op.operation
                     if op.name != "gpu.func":

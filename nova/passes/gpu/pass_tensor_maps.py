@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.walk import find_ops
+from nova.ir.walk import device_modules, find_ops
 from nova.passes.base import Pass
 
 _PLACEHOLDER = re.compile(r"nova\.tensor_map (\d+) ")
@@ -30,7 +30,7 @@ class PassTensorMaps(Pass):
 
     def run(self, module: ir.Module) -> None:
         with module.context, ir.Location.unknown():
-            for part in find_ops(module, "gpu.module"):
+            for part in device_modules(module):
                 for op in part.regions[0].blocks[0].operations:
                     if op.operation.name == "llvm.func":
                         _add_parameters(op.operation)

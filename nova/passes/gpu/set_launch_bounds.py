@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.ir.attributes import CLUSTER, MIN_BLOCKS_PER_SM, NVVM_CLUSTER, NVVM_MIN_BLOCKS
 from nova.ir.bindings import ir
-from nova.ir.walk import find_ops, kernels
+from nova.ir.walk import device_modules, find_ops, kernels
 from nova.passes.base import Pass
 
 
@@ -28,7 +28,7 @@ class SetLaunchBounds(Pass):
             for kernel in kernels(module)
             for launch in find_ops(kernel, "gpu.launch_func")
         }
-        for part in find_ops(module, "gpu.module"):
+        for part in device_modules(module):
             for op in part.regions[0].blocks[0].operations:
                 if op.operation.name != "gpu.func":
                     continue

@@ -20,6 +20,7 @@ from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
 from nova.ops import F
 from nova.ops.complex.parts import is_complex as is_complex_tensor
+from nova.passes.importing.expand_factorizations import factorization_of
 from nova.passes.importing.inline_graph import inline_graph
 
 Pair = tuple[Any, Any]
@@ -213,7 +214,7 @@ def _number(word: str, name: str) -> Any:
 
 
 def _graph(function: Callable[..., Any]) -> Rule:
-    """The op as a function of complex tensors of Nova."""
+    """The op as a function of complex tensors of Nova, of one result or a list of them."""
 
     def rule(op: Any, operands: Sequence[Any]) -> list[Any]:
         flat = [part for x in operands for part in (x if isinstance(x, tuple) else (x,))]
@@ -224,14 +225,29 @@ def _graph(function: Callable[..., Any]) -> Rule:
                 F.complex(next(values), next(values)) if isinstance(x, tuple) else next(values)
                 for x in operands
             ]
-            result = function(*arguments)
-            is_pair = is_complex_tensor(result)
-            return [F.real(result), F.imag(result)] if is_pair else [result]
+            results = function(*arguments)
+            results = results if isinstance(results, list) else [results]
+            is_pair[:] = map(is_complex_tensor, results)
+            return [
+                part
+                for x, pair in zip(results, is_pair, strict=True)
+                for part in ((F.real(x), F.imag(x)) if pair else (x,))
+            ]
 
-        results = inline_graph(on_parts, flat)
-        return [tuple(results) if len(results) == 2 else results[0]]
+        is_pair: list[bool] = []
+        parts = iter(inline_graph(on_parts, flat))
+        return [(next(parts), next(parts)) if pair else next(parts) for pair in is_pair]
 
     return rule
+
+
+def _factorization(op: Any, operands: Sequence[Any]) -> list[Any]:
+    function = factorization_of(op)
+    if function is None:
+        raise UnsupportedOpError(
+            f"{op.name} of complex numbers has no code in Nova", where=place_of(op.location)
+        )
+    return _graph(function)(op, operands)
 
 
 _FUNCTIONS = {
@@ -276,10 +292,13 @@ RULES: dict[str, Rule] = {
     "stablehlo.real": lambda op, operands: [operands[0][0]],
     "stablehlo.imag": lambda op, operands: [operands[0][1]],
     "stablehlo.bitcast_convert": _bitcast,
+    "stablehlo.cholesky": _factorization,
     "stablehlo.compare": _compare,
+    "stablehlo.custom_call": _factorization,
     "stablehlo.fft": _fft,
     "stablehlo.constant": _constant,
     "stablehlo.convert": _convert,
     "stablehlo.iota": _iota,
     "stablehlo.optimization_barrier": _pass_on,
+    "stablehlo.triangular_solve": _factorization,
 }

@@ -143,7 +143,11 @@ def _insert_slice(op: Any) -> Any:
 
     def body(values: list[Any]) -> Any:
         places = [_subtract(_loop(axis), box.offsets[axis]) for axis in range(rank)]
-        inside, at = _inside(places, box.sizes, box.steps)
+        covered = [
+            box.offsets[axis] == 0 and (size, step) == (whole.type.shape[axis], 1)
+            for axis, (size, step) in enumerate(zip(box.sizes, box.steps, strict=True))
+        ]
+        inside, at = _inside(places, box.sizes, box.steps, covered)
         element = tensor.extract(part, [at[axis] for axis in box.kept])
         return arith.select(inside, element, values[0])
 
@@ -166,7 +170,9 @@ def _pad(op: Any) -> Any:
 
     def body(_: list[Any]) -> Any:
         places = [_subtract(_loop(axis), at) for axis, at in enumerate(low)]
-        inside, at = _inside(places, sizes, [1] * len(sizes))
+        shapes = zip(low, result.type.shape, sizes, strict=True)
+        covered = [at == 0 and n == size for at, n, size in shapes]
+        inside, at = _inside(places, sizes, [1] * len(sizes), covered)
         return arith.select(inside, tensor.extract(source, at), padding)
 
     return generic(result.type, [], body)
@@ -245,12 +251,18 @@ def generic(type_: Any, inputs: Sequence[tuple[Any, Any]], body: Body) -> Any:
 
 
 def _inside(
-    places: Sequence[Any], sizes: Sequence[int], steps: Sequence[int]
+    places: Sequence[Any], sizes: Sequence[int], steps: Sequence[int], covered: Sequence[bool]
 ) -> tuple[Any, list[Any]]:
-    """Whether a position is in a box, and its index there; clamped to the box where it is not."""
+    """Whether a position is in a box, and its index there; clamped to the box where it is not.
+
+    Along axes that the box `covered` every position is inside: loops over those can be vectorized.
+    """
     inside: Any = None
     at = []
-    for place, size, step in zip(places, sizes, steps, strict=True):
+    for place, size, step, is_covered in zip(places, sizes, steps, covered, strict=True):
+        if is_covered:
+            at.append(place)
+            continue
         number = place
         tests = [arith.cmpi(arith.CmpIPredicate.sge, place, index(0))]
         if step != 1:

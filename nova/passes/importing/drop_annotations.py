@@ -42,6 +42,10 @@ class DropAnnotations(Pass):
     """
 
     name: ClassVar[str] = "drop-annotations"
+    only_with: ClassVar[tuple[str, ...]] = (
+        *("custom_call", "optimization_barrier", "algorithm", "collective_permute"),
+        *("partition_id", "replica_id", *_GROUPED),
+    )
 
     def run(self, module: ir.Module) -> None:
         for op in every_op(module):

@@ -22,6 +22,7 @@ class ExpandApproxTopK(Pass):
     """
 
     name: ClassVar[str] = "expand-approx-top-k"
+    only_with: ClassVar[tuple[str, ...]] = (TARGET,)
 
     def run(self, module: ir.Module) -> None:
         for op in find_ops(module, "stablehlo.custom_call"):

@@ -12,7 +12,7 @@ from nova.graph.control.functions import fori_loop
 from nova.ir.bindings import ir
 from nova.ir.types import nova_type
 from nova.ir.walk import every_op
-from nova.linalg.batches import flat
+from nova.linalg.batches import adjoint, flat, transposed
 from nova.linalg.lu import factorize
 from nova.linalg.qr import householder_factors, householder_product
 from nova.ops import F
@@ -28,19 +28,26 @@ class ExpandFactorizations(Pass):
 
     These are `stablehlo.cholesky`, `stablehlo.triangular_solve`, and jax's custom calls of LAPACK:
     potrf, trsm, getrf, geqrf, orgqr, syevd and gesdd. The signs of eigenvectors and singular
-    vectors are Nova's: LAPACK's are not defined either.
+    vectors are Nova's: LAPACK's are not defined either. Those of complex matrices are left to
+    `split-complex`, which calls `factorization_of`.
     """
 
     name: ClassVar[str] = "expand-factorizations"
+    only_with: ClassVar[tuple[str, ...]] = (
+        "stablehlo.cholesky",
+        "stablehlo.triangular_solve",
+        "lapack_",
+    )
 
     def run(self, module: ir.Module) -> None:
         expanded = False
         for op in every_op(module):
-            function = _function(op)
+            function = None if _is_complex(op) else factorization_of(op)
             if function is None:
                 continue
             with ir.InsertionPoint(op), op.location:
-                for old, value in zip(op.results, _inlined(op, function), strict=True):
+                values = inline_graph(function, list(op.operands))
+                for old, value in zip(op.results, values, strict=True):
                     old.replace_all_uses_with(value)
             op.erase()
             expanded = True
@@ -49,16 +56,31 @@ class ExpandFactorizations(Pass):
 
 
 def is_factorization(op: Any) -> bool:
-    """Whether an op is one that this pass replaces."""
+    """Whether an op is one of those that have a function of `nova.linalg`."""
     return _function(op) is not None
 
 
-def _function(op: Any) -> Callable[..., Sequence[Any]] | None:
-    if not op.name.startswith("stablehlo.") or any(
-        str(v.type).endswith("complex<f32>>") or str(v.type).endswith("complex<f64>>")
-        for v in op.operands
-    ):
+def factorization_of(op: Any) -> Callable[..., list[Any]] | None:
+    """The function of an op's operands as tensors, with results of the op's types."""
+    function = _function(op)
+    if function is None:
         return None
+    types = [nova_type(r.type) for r in op.results]
+
+    def typed(*tensors: Any) -> list[Any]:
+        return [
+            F.cast(F.reshape(value, type_.shape), dtype=type_.dtype)
+            for value, type_ in zip(function(*tensors), types, strict=True)
+        ]
+
+    return typed
+
+
+def _is_complex(op: Any) -> bool:
+    return any("complex<" in str(v.type) for v in op.operands)
+
+
+def _function(op: Any) -> Callable[..., Sequence[Any]] | None:
     if op.name == "stablehlo.cholesky":
         is_lower = "lower" in op.attributes and op.attributes["lower"].value
         return lambda a: [_cholesky(a, is_lower)]
@@ -68,41 +90,28 @@ def _function(op: Any) -> Callable[..., Sequence[Any]] | None:
         return None
     target = op.attributes["call_target_name"].value
     routine = target.removeprefix("lapack_").removesuffix("_ffi")
-    if not target.startswith("lapack_") or routine[:1] not in ("s", "d"):
+    if not target.startswith("lapack_") or routine[:1] not in ("s", "d", "c", "z"):
         return None
+    routine = _UNITARY.get(routine[1:], routine[1:])
     config = op.attributes[_CONFIG]
     options = {name: chr(config[name].value) for name in _OPTIONS if name in config}
-    if routine[1:] == "gesdd" and options["mode"] not in "ASN":
+    if routine == "gesdd" and options["mode"] not in "ASN":
         return None
-    if routine[1:] == "gesdd" and options["mode"] == "N":
+    if routine == "gesdd" and options["mode"] == "N":
         u, v = (nova_type(op.results[i].type) for i in (2, 3))
         return lambda a: _singular_values(a, u, v)
-    build = _ROUTINES.get(routine[1:])
+    build = _ROUTINES.get(routine)
     return None if build is None else lambda *tensors: build(options, *tensors)
 
 
+_UNITARY = {"ungqr": "orgqr", "heevd": "syevd"}
+"""Names that LAPACK gives routines of complex matrices."""
 _OPTIONS = ("uplo", "side", "trans_x", "diag", "mode")
-
-
-def _inlined(op: Any, function: Callable[..., Sequence[Any]]) -> list[Any]:
-    types = [nova_type(r.type) for r in op.results]
-
-    def typed(*tensors: Any) -> list[Any]:
-        return [
-            F.cast(F.reshape(value, type_.shape), dtype=type_.dtype)
-            for value, type_ in zip(function(*tensors), types, strict=True)
-        ]
-
-    return inline_graph(typed, list(op.operands))
-
-
-def _transposed(x: Any) -> Any:
-    return F.swapaxes(x, -1, -2)
 
 
 def _status(x: Any) -> Any:
     """LAPACK's info for each matrix: 0 if the factors are numbers."""
-    return F.cast(F.any(F.isnan(x), axis=(-2, -1)), dtype="i32")
+    return F.cast(F.any(F.isnan(F.abs(x)), axis=(-2, -1)), dtype="i32")
 
 
 def _success(x: Any) -> Any:
@@ -110,7 +119,7 @@ def _success(x: Any) -> Any:
 
 
 def _cholesky(a: Any, is_lower: bool) -> Any:
-    return linalg.cholesky(a) if is_lower else _transposed(linalg.cholesky(_transposed(a)))
+    return linalg.cholesky(a) if is_lower else adjoint(linalg.cholesky(adjoint(a)))
 
 
 def _potrf(options: dict[str, str], a: Any) -> list[Any]:
@@ -124,7 +133,8 @@ def _potrf(options: dict[str, str], a: Any) -> list[Any]:
 def _trsm(options: dict[str, str], a: Any, b: Any) -> list[Any]:
     is_upper = options["uplo"] == "U"
     if options["trans_x"] != "N":
-        a, is_upper = _transposed(a), not is_upper
+        a = adjoint(a) if options["trans_x"] == "C" else transposed(a)
+        is_upper = not is_upper
     is_left, is_unit = options["side"] == "L", options["diag"] == "U"
     return [linalg.solve_triangular(a, b, upper=is_upper, left=is_left, unitriangular=is_unit)]
 
@@ -133,12 +143,12 @@ def _solver(op: Any) -> Callable[..., Sequence[Any]]:
     flags = {
         name: bool(op.attributes[name].value) for name in ("left_side", "lower", "unit_diagonal")
     }
-    is_plain = "NO_TRANSPOSE" in str(op.attributes["transpose_a"])
+    transposition = str(op.attributes["transpose_a"]).removesuffix(">").split()[-1]
     options = {
         "uplo": "L" if flags["lower"] else "U",
         "side": "L" if flags["left_side"] else "R",
         "diag": "U" if flags["unit_diagonal"] else "N",
-        "trans_x": "N" if is_plain else "T",
+        "trans_x": {"NO_TRANSPOSE": "N", "ADJOINT": "C"}.get(transposition, "T"),
     }
     return lambda a, b: _trsm(options, a, b)
 

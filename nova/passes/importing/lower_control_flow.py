@@ -21,6 +21,7 @@ class LowerControlFlow(Pass):
     """
 
     name: ClassVar[str] = "lower-control-flow"
+    only_with: ClassVar[tuple[str, ...]] = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
 
     def run(self, module: ir.Module) -> None:
         for function in functions(module):

@@ -24,6 +24,7 @@ class LowerScans(Pass):
     """
 
     name: ClassVar[str] = "lower-scans"
+    only_with: ClassVar[tuple[str, ...]] = ("stablehlo.reduce_window",)
 
     def run(self, module: ir.Module) -> None:
         combiners: dict[str, Any] = {}

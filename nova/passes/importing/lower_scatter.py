@@ -25,6 +25,7 @@ class LowerScatter(Pass):
     """
 
     name: ClassVar[str] = "lower-scatter"
+    only_with: ClassVar[tuple[str, ...]] = ("stablehlo.scatter",)
 
     def run(self, module: ir.Module) -> None:
         for op in find_ops(module, "stablehlo.scatter"):

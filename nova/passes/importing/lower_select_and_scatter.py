@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nova.core.records import record
+from nova.ir.attributes import INVERTED
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.linalg.builder import LinalgBuilder
 from nova.ir.linalg.ops import fill
@@ -27,6 +28,7 @@ class LowerSelectAndScatter(Pass):
     """
 
     name: ClassVar[str] = "lower-select-and-scatter"
+    only_with: ClassVar[tuple[str, ...]] = ("stablehlo.select_and_scatter",)
 
     def run(self, module: ir.Module) -> None:
         for op in find_ops(module, "stablehlo.select_and_scatter"):
@@ -104,14 +106,21 @@ class _SelectAndScatter:
                 inside = arith.andi(inside, test)
             clamped.append(arith.maxsi(arith.minsi(position, last), self._index(0)))
         candidate = tensor.extract(self.operand, clamped)
-        [stays] = emit_scalars(self.op.regions[0].blocks[0], [selected, candidate])
-        stays = arith.andi(found, stays)
+        stays = arith.andi(found, self._stays(selected, candidate))
         takes = arith.andi(inside, arith.xori(stays, self._flag(1)))
         return [
             arith.ori(found, inside),
             arith.select(takes, candidate, selected),
             *[arith.select(takes, new, old) for new, old in zip(clamped, place, strict=True)],
         ]
+
+    def _stays(self, selected: Any, candidate: Any) -> Any:
+        """Whether the selected element is kept."""
+        block = self.op.regions[0].blocks[0]
+        if not INVERTED.find(self.op):
+            return emit_scalars(block, [selected, candidate])[0]
+        [takes] = emit_scalars(block, [candidate, selected])
+        return arith.xori(takes, self._flag(1))
 
     def _index(self, value: int) -> Any:
         return arith.ConstantOp(self.index_type, ir.IntegerAttr.get(self.index_type, value)).result

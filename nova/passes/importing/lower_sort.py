@@ -25,6 +25,7 @@ class LowerSort(Pass):
     """
 
     name: ClassVar[str] = "lower-sort"
+    only_with: ClassVar[tuple[str, ...]] = ("stablehlo.sort", "top_k", "ApproxTopK")
 
     def run(self, module: ir.Module) -> None:
         for op in find_ops(module, "stablehlo.sort"):

@@ -19,6 +19,9 @@ class MakeSignless(Pass):
     """
 
     name: ClassVar[str] = "make-signless"
+    only_with: ClassVar[tuple[str, ...]] = tuple(
+        f"{sign}i{bits}" for sign in "us" for bits in (2, 4, 8, 16, 32, 64)
+    )
 
     def run(self, module: ir.Module) -> None:
         casts: list[Any] = []

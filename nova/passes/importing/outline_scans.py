@@ -9,11 +9,12 @@ import numpy as np
 from nova.core.records import record
 from nova.ir.bindings import func, ir
 from nova.ir.clone import clone_into
+from nova.ir.mathlib.f8_formats import NARROW_TYPES
 from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 
 TARGET = "nova.scan"
-_HALVES = (ir.F16Type, ir.BF16Type)
+_HALVES = NARROW_TYPES
 
 
 @record
@@ -27,6 +28,7 @@ class OutlineScans(Pass):
     """
 
     name: ClassVar[str] = "outline-scans"
+    only_with: ClassVar[tuple[str, ...]] = ("stablehlo.reduce_window",)
 
     def run(self, module: ir.Module) -> None:
         for number, op in enumerate(find_ops(module, "stablehlo.reduce_window")):

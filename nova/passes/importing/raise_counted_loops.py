@@ -26,6 +26,7 @@ class RaiseCountedLoops(Pass):
     """
 
     name: ClassVar[str] = "raise-counted-loops"
+    only_with: ClassVar[tuple[str, ...]] = ("stablehlo.while",)
 
     def run(self, module: ir.Module) -> None:
         for function in functions(module):

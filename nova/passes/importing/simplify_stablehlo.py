@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from nova.core.records import record
+from nova.ir.attributes import INVERTED
 from nova.ir.bindings import ir
 from nova.ir.clone import clone_into
 from nova.ir.resources import is_resource, retyped
@@ -23,8 +24,12 @@ class SimplifyStablehlo(Pass):
     is unrolled. Longer loops stay loops. A reduction without elements is its initial value, and one
     over no axis its operand, as in XLA. A sum of bools is their disjunction, which upstream lowers
     to the sum of bits without carry. A slice without elements is an empty constant: upstream
-    rejects one that begins at the end of its operand. A large unsigned constant becomes a signless
-    one: upstream converts only values inside of the module.
+    rejects one that begins at the end of its operand. Unsigned operands of a product whose result
+    is wider or a float are converted to its type first: upstream extends their sign. A large
+    unsigned constant becomes a signless one: upstream converts only values inside of the module.
+    Upstream takes the candidate of a `select_and_scatter` whose windows do not overlap where its
+    selection is true, which keeps the selected element by the specification: the selection of all
+    is inverted, and `lower-select-and-scatter` inverts that of the others again.
     """
 
     name: ClassVar[str] = "simplify-stablehlo"
@@ -49,6 +54,10 @@ class SimplifyStablehlo(Pass):
                 "stablehlo.add": _either,
                 "stablehlo.slice": _no_elements,
                 "stablehlo.constant": _signless_values,
+                "stablehlo.dot_general": _widen_unsigned,
+                "stablehlo.dot": _widen_unsigned,
+                "stablehlo.convolution": _widen_unsigned,
+                "stablehlo.select_and_scatter": _invert_selection,
             }.get(op.name)
             if rewrite is None:
                 continue
@@ -157,6 +166,36 @@ def _signless_values(op: Any) -> list[Any] | None:
     values = ir.Operation.create("stablehlo.constant", [type_], [], {"value": retyped(attr, type_)})
     cast = "builtin.unrealized_conversion_cast"
     return [ir.Operation.create(cast, [op.results[0].type], [values.results[0]]).results[0]]
+
+
+def _invert_selection(op: Any) -> None:
+    """`select(selected, candidate)` as `not select(candidate, selected)`, marked `INVERTED`."""
+    if INVERTED.find(op):
+        return
+    block = op.regions[0].blocks[0]
+    first, second = block.arguments
+    for inner in [o.operation for o in block.operations]:
+        for number, value in enumerate(list(inner.operands)):
+            if value in (first, second):
+                inner.operands[number] = second if value == first else first
+    returned = list(block.operations)[-1].operation
+    with ir.InsertionPoint(returned), returned.location:
+        flag = returned.operands[0]
+        returned.operands[0] = ir.Operation.create("stablehlo.not", [flag.type], [flag]).results[0]
+    INVERTED.set(op, True)
+
+
+def _widen_unsigned(op: Any) -> None:
+    element = op.results[0].type.element_type
+    for number, value in enumerate(op.operands):
+        narrow = value.type.element_type
+        if not isinstance(narrow, ir.IntegerType) or not narrow.is_unsigned:
+            continue
+        is_wider = isinstance(element, ir.IntegerType) and element.width > narrow.width
+        if is_wider or isinstance(element, ir.FloatType):
+            type_ = ir.RankedTensorType.get(list(value.type.shape), element)
+            wide = ir.Operation.create("stablehlo.convert", [type_], [value])
+            op.operands[number] = wide.results[0]
 
 
 def _either(op: Any) -> list[Any] | None:

@@ -27,13 +27,7 @@ _WITH_REGIONS = {
     *("stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.sort", "stablehlo.map"),
 }
 _REDUCING = {"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"}
-COMPLEX_OPS = {
-    *RULES,
-    *_WITH_REGIONS,
-    "stablehlo.return",
-    "stablehlo.composite",
-    "stablehlo.custom_call",
-}
+COMPLEX_OPS = {*RULES, *_WITH_REGIONS, "stablehlo.return", "stablehlo.composite"}
 """Ops that may have complex operands and results."""
 
 
@@ -47,6 +41,7 @@ class SplitComplex(Pass):
     """
 
     name: ClassVar[str] = "split-complex"
+    only_with: ClassVar[tuple[str, ...]] = ("complex<",)
 
     def run(self, module: ir.Module) -> None:
         if not any(_mentions_complex(op) for op in every_op(module)):

@@ -8,9 +8,12 @@ from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import ir
 from nova.ir.linalg.generic import Access, GenericOp, shape_of
-from nova.ir.walk import find_ops
+from nova.ir.walk import find_tensor_ops
 from nova.passes.base import Pass
 from nova.passes.importing.convert_tensor_to_linalg import slice_front
+
+WINDOWED = ("window", "convolution", "select_and_scatter", "tosa.", "linalg.", "affine_map")
+"""Texts of programs whose ops may read windows; see `Pass.only_with`."""
 
 
 @record
@@ -23,11 +26,14 @@ class TrimWindows(Pass):
     """
 
     name: ClassVar[str] = "trim-windows"
+    only_with: ClassVar[tuple[str, ...]] = WINDOWED
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, "linalg.generic"):
+        for op in find_tensor_ops(module, "linalg.generic"):
             generic = GenericOp(op)
             try:
+                if all(None not in access.row_dims for access in generic.accesses):
+                    continue  # no window: each index is a loop, whose extent is that of the input
                 sizes, accesses = generic.sizes, generic.accesses
             except LoweringError:  # refused, with its location, after all passes
                 continue

@@ -5,13 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from nova.codegen.common.match_contraction import is_multiply_add
+from nova.codegen.common.match_contraction import is_integer_contraction, is_multiply_add
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.linalg.generic import GenericOp
-from nova.ir.walk import find_ops
+from nova.ir.walk import find_tensor_ops
 from nova.passes.base import Pass
 from nova.passes.importing.convert_tensor_to_linalg import generic
+from nova.passes.importing.trim_windows import WINDOWED
 
 # Below this in either dimension a matmul is not packed, and im2col does not pay.
 _FEWEST = 4
@@ -28,10 +29,11 @@ class UnfoldConvolutions(Pass):
     """
 
     name: ClassVar[str] = "unfold-convolutions"
+    only_with: ClassVar[tuple[str, ...]] = WINDOWED
     max_elements: int = 1 << 26
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, "linalg.generic"):
+        for op in find_tensor_ops(module, "linalg.generic"):
             convolution = GenericOp(op)
             moving = _moving_input(convolution)
             if moving is not None:
@@ -87,7 +89,9 @@ def _moving_input(op: GenericOp) -> int | None:
     if any(not isinstance(v.type, ir.RankedTensorType) for v in op.op.operands):
         return None
     plain = [None not in _loops(op, i) for i in range(3)]
-    if not plain[2] or plain[0] == plain[1] or not is_multiply_add(op):
+    if not plain[2] or plain[0] == plain[1]:
+        return None
+    if not is_multiply_add(op) and not is_integer_contraction(op):
         return None
     return 1 if plain[0] else 0
 

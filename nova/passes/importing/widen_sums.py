@@ -1,4 +1,4 @@
-"""`widen-sums`: sums that another compiler wrote in f16 or bf16 are computed in f32."""
+"""`widen-sums`: sums that another compiler wrote in narrow floats are computed in f32."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from nova.ir.bindings import arith, ir
 from nova.ir.clone import clone_into
 from nova.ir.linalg.generic import GenericOp
 from nova.ir.linalg.ops import generic_op, yield_op
-from nova.ir.walk import find_ops
+from nova.ir.mathlib.f8_formats import NARROW_TYPES
+from nova.ir.walk import find_tensor_ops
 from nova.passes.base import Pass
 from nova.passes.tensor.raise_to_contract import converted
-
-_HALVES = (ir.F16Type, ir.BF16Type)
 
 
 @record
 class WidenSums(Pass):
-    """Give each linalg.generic that adds up f16 or bf16 an accumulator in f32, rounded once.
+    """Give each linalg.generic that adds up narrow floats an accumulator in f32, rounded once.
 
     A bf16 accumulator stops growing once it is 256 times as large as the addend. Matmuls of such a
     sum are exact in f32, and stay so.
@@ -29,7 +28,7 @@ class WidenSums(Pass):
     name: ClassVar[str] = "widen-sums"
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, "linalg.generic"):
+        for op in find_tensor_ops(module, "linalg.generic"):
             generic = GenericOp(op)
             if (total := _find_sum(generic)) is not None:
                 _rewrite(generic, total)
@@ -42,7 +41,7 @@ def _find_sum(generic: GenericOp) -> Any:
     if "reduction" not in generic.iterators:
         return None
     out = list(generic.block.arguments)[-1]
-    if not isinstance(out.type, _HALVES):
+    if not isinstance(out.type, NARROW_TYPES):
         return None
     last = list(generic.block.operations)[-1].operands[0]
     total = last.owner.operation if isinstance(last, ir.OpResult) else None

@@ -245,7 +245,7 @@ def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:
             if writes:
                 if access != generic.accesses[generic.num_inputs]:
                     return False
-            elif any(access.row_dim(i) != generic.out_dims[i] for i in range(grid)):
+            elif any(access.row_dim(i) != generic.grid_dims[i] for i in range(grid)):
                 return False
         # A kernel without a grid runs its ops in order.
         if _captures(op, source) and (grid or writes or write_seen):

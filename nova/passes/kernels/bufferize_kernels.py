@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from nova.codegen.common.tile_local import is_tile_local
 from nova.core.records import record
 from nova.errors import LoweringError
-from nova.ir.attributes import TILE_LOCAL
+from nova.ir.attributes import PROLOGUE, TILE_LOCAL
 from nova.ir.bindings import func, ir, memref, tensor
 from nova.ir.buffers import VIEWS, buffer_root, emit_copy, nbytes, view_as
 from nova.ir.control_flow.functions import control_functions, is_control
@@ -15,7 +15,14 @@ from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.symbolic.size_table import SizeTable
-from nova.ir.walk import find_ops, functions, functions_by_name, kernels, main_function
+from nova.ir.walk import (
+    find_ops,
+    find_tensor_ops,
+    functions,
+    functions_by_name,
+    kernels,
+    main_function,
+)
 from nova.passes.base import Pass, UpstreamPass
 from nova.passes.kernels.loop_buffers import yield_in_place
 
@@ -52,6 +59,7 @@ class BufferizeKernels(Pass):
         for loop in find_ops(module, "scf.for", "scf.while"):
             yield_in_place(loop)
         _separate_updates(module, main)
+        _separate_prologues(module)
         UpstreamPass(_ONE_SHOT, verify=False).run(module)  # the caller of this pass verifies
         main = main_function(module)
         table = SizeTable.of(main)
@@ -119,6 +127,18 @@ def _separate_updates(module: ir.Module, main: Any) -> None:
         result = buffer_root(inside[len(inside) - 1].operands[call.result_number])
         if isinstance(result, ir.OpResult) and is_generic_op(result.owner):
             _own_destination(GenericOp(result.owner.operation), result.result_number)
+
+
+def _separate_prologues(module: ir.Module) -> None:
+    """Give the ops of prologues separate destinations.
+
+    Each block computes them again in its own memory, which no result of the kernel may share.
+    """
+    for kernel in kernels(module):
+        for op in find_tensor_ops(kernel, "linalg.generic"):
+            generic = GenericOp(op.operation)
+            for result in range(generic.num_outputs if PROLOGUE.has(op) else 0):
+                _own_destination(generic, result)
 
 
 def _own_destination(generic: GenericOp, result: int) -> None:
@@ -207,22 +227,29 @@ def _share_scratch(block: Any, scratch: list[Any]) -> list[Any]:
     """Merge scratch of one type with disjoint lifetimes into one buffer; return the rest.
 
     Tiles do not interfere: a kernel's ops access its intermediate values at their own tile only.
+    Values of a prologue are not shared with those of tiles.
     """
     span: dict[Any, tuple[int, int]] = {}
     for time, op in enumerate(block.operations):
         for value in _used(op.operation):
             root = buffer_root(value)
             span[root] = (span.get(root, (time, time))[0], time)
+    whole = {v for op in block.operations if PROLOGUE.has(op) for v in _roots(op)}
     buffers: list[Any] = []
     for value in sorted((v for v in scratch if v in span), key=lambda v: span[v]):
         first, last = span[value]
-        free = next((k for k in buffers if k.type == value.type and span[k][1] < first), None)
+        shared = [k for k in buffers if k.type == value.type and (k in whole) == (value in whole)]
+        free = next((k for k in shared if span[k][1] < first), None)
         if free is None:
             buffers.append(value)
         else:
             value.replace_all_uses_with(free)
             span[free] = (span[free][0], last)
     return buffers
+
+
+def _roots(op: Any) -> list[Any]:
+    return [buffer_root(value) for value in _used(op.operation)]
 
 
 def _keep_in_tiles(kernel: Any, scratch: list[Any], table: SizeTable | None) -> list[Any]:
@@ -272,9 +299,17 @@ def _allocate_on_stack(kernel: Any) -> None:
 
 def _structure_copies(kernel: Any) -> None:
     """Rewrite the copies that upstream inserted as linalg, so that they are tiled."""
+    whole = {
+        v
+        for op in find_tensor_ops(kernel, "linalg.generic")
+        if PROLOGUE.has(op)
+        for v in _roots(op)
+    }
     for op in find_ops(kernel, "memref.copy"):
         with ir.InsertionPoint(op), op.location:
-            emit_copy(*op.operands)
+            copy = emit_copy(*op.operands)
+        if buffer_root(op.operands[1]) in whole:
+            PROLOGUE.set(copy)
         op.erase()
 
 

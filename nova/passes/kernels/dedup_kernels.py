@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir
+from nova.ir.context import print_op
 from nova.ir.control_flow.functions import host_functions, is_call
 from nova.ir.walk import kernels
 from nova.passes.base import Pass
@@ -27,7 +28,7 @@ class DedupKernels(Pass):
         for kernel in kernels(module):
             name = kernel.name.value
             # In local scope: otherwise every kernel searches the whole module for aliases.
-            text = kernel.operation.get_asm(assume_verified=True, use_local_scope=True)
+            text = print_op(kernel.operation, use_local_scope=True)
             body = text.replace(f"@{name}(", "@(", 1)
             representative = first.setdefault(body, name)
             if representative != name:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.errors import LoweringError
-from nova.ir.attributes import DEVICE
+from nova.ir.attributes import DEVICE, PROLOGUE
 from nova.ir.bindings import func, ir
 from nova.ir.buffers import TENSOR_VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
-from nova.ir.dialect import BARRIER
 from nova.ir.kernel import Kernel, Main
+from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
+from nova.passes.kernels.barriers import drop_barriers, users_in_main
 from nova.passes.kernels.buffer_donation import delay_updates, sink_producers
 from nova.passes.kernels.form_host_regions import host_regions, inline_host_regions
 from nova.passes.kernels.group_ops import (
+    Captures,
     Group,
     Grouping,
-    captured,
     is_init,
     is_scalar,
     split_fills,
@@ -44,7 +45,8 @@ class FormKernels(Pass):
     `nova/passes/kernels/group_ops.py` has the rules. Ops with less than `serial_work` scalar
     operations in all become one kernel with an empty grid: below that, tiles do not pay. A matmul
     may share its rows with other ops if its right operand has `row_operand` bytes or less, but
-    without `share_rows` (on a device) every matmul and attention has a kernel by itself. A kernel
+    without `share_rows` (on a device) every matmul and attention has a kernel by itself, and the
+    norm of the vector of GEMVs is a prologue of them (`gemv_prologue.py`). A kernel
     has at most `max_ops` ops, which become about `max_size` instructions: far more than layers of
     models need, and few enough that LLVM's time is linear in the program.
 
@@ -74,13 +76,17 @@ class FormKernels(Pass):
         for region in host_regions(module):
             waits = _prepare(region)
             host = self._grouping(HOST_ROW_OPERAND, waits)
-            outliner = _Outliner(module, region, names, DEVICE.get(region))
-            outliner.outline(host.form(region.entry_block))
+            groups = host.form(region.entry_block)
+            device = DEVICE.get(region)
+            _Outliner(module, region, names, host.captures, device).outline(groups)
         inline_host_regions(module, main)
         waits = _prepare(main)
         _delay_updates(module, main)
         grouping = self._grouping(self.row_operand if self.share_rows else None, waits)
-        _Outliner(module, main, names).outline(grouping.form(main.entry_block))
+        grouping.with_prologues = not self.share_rows and SizeTable.of(main) is None
+        groups = grouping.form(main.entry_block)
+        outliner = _Outliner(module, main, names, grouping.captures, prologues=grouping.prologues)
+        outliner.outline(groups)
 
     def _grouping(self, row_operand: int | None, waits: dict[Any, list[Any]]) -> Grouping:
         return Grouping(self.serial_work, self.max_ops, self.max_size, row_operand, waits)
@@ -89,29 +95,7 @@ class FormKernels(Pass):
 def _prepare(function: Any) -> dict[Any, list[Any]]:
     """Prepare a function for grouping; return the dependences that barriers impose."""
     split_fills(function.entry_block)
-    return _drop_barriers(function)
-
-
-def _drop_barriers(main: Any) -> dict[Any, list[Any]]:
-    """Replace barriers by their operands; return the values for which the ops after each must wait.
-
-    Kernels are opaque to CSE, so a barrier is not needed once they are formed: ops that it kept
-    separate stay separate because no pass merges ops after this point.
-    """
-    barriers: list[tuple[list[Any], Any]] = []
-    for op in list(main.entry_block.operations):
-        op = op.operation
-        if op.name == BARRIER:
-            hidden, after = op.operands
-            barriers.append((_users(op.results[0]), after))
-            op.results[0].replace_all_uses_with(hidden)
-            op.erase()
-    # Only now: the hash of an op changes with its operands.
-    waits: dict[Any, list[Any]] = {}
-    for users, after in barriers:
-        for user in users:
-            waits.setdefault(user, []).append(after)
-    return waits
+    return drop_barriers(function)
 
 
 def _delay_updates(module: ir.Module, main: Any) -> None:
@@ -129,41 +113,34 @@ def _delay_updates(module: ir.Module, main: Any) -> None:
     sink_producers(block, len(updated), arguments)
 
 
-def _users(value: Any) -> list[Any]:
-    """The ops of main that use `value`, directly or through reshapes and scalars read from it.
-
-    Those are rematerialized in every kernel that needs them.
-    """
-    users: list[Any] = []
-    for use in value.uses:
-        user = _in_main(use.owner.operation)
-        if user.name in TENSOR_VIEWS or (len(user.results) and is_scalar(user)):
-            for result in user.results:
-                users += _users(result)
-        else:
-            users.append(user)
-    return users
-
-
 class _Outliner:
     """Moves groups into functions; main becomes calls in group order, reshapes between them.
 
-    The functions get the next of `names`, and a `device` if it is not that of the target.
+    The functions get the next of `names`, and a `device` if it is not that of the target. Ops of
+    `prologues` are copied into every kernel that reads their results.
     """
 
     def __init__(
-        self, module: ir.Module, main: Any, names: Iterator[str], device: str | None = None
+        self,
+        module: ir.Module,
+        main: Any,
+        names: Iterator[str],
+        captures: Captures,
+        device: str | None = None,
+        prologues: Set[Any] = frozenset(),
     ):
         self.module = module
         self.main = main
         self.names = names
+        self.captures = captures
         self.device = device
         operations = main.entry_block.operations
         self.returned = operations[len(operations) - 1].operation
         self.before = [op.operation for op in operations][:-1]
         self.new: dict[Any, Any] = {}
         # Once for all kernels: a zero fill may have as many users as there are kernels.
-        self.helpers = {op for op in self.before if _is_helper(op)}
+        self.prologues = prologues
+        self.helpers = {op for op in self.before if op in prologues or _is_helper(op)}
 
     def outline(self, groups: Iterable[Group]) -> None:
         for group in groups:
@@ -196,11 +173,11 @@ class _Outliner:
         self.new.update(zip(call.results, copy.results, strict=True))
 
     def _kernel(self, group: Group) -> None:
-        ops = _with_helpers(group.ops, self.helpers)
+        ops = _with_helpers(group.ops, self.helpers, self.captures)
         members = {r for op in ops for r in op.results}
         inputs: dict[Any, None] = {}
         for op in ops:
-            for value in [*op.operands, *captured(op)]:
+            for value in [*op.operands, *self.captures[op]]:
                 if value not in members:
                     inputs[value] = None
         inside = set(ops)
@@ -219,8 +196,8 @@ class _Outliner:
             block = kernel.add_entry_block()
         mapping = dict(zip(inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            for op in ops:
-                clone_into(op, mapping)
+            copies = {op: clone_into(op, mapping, nested=bool(self.captures[op])) for op in ops}
+            self._mark_prologues(copies)
             with location:
                 func.ReturnOp([mapping[r] for r in results])
         with ir.InsertionPoint(self.returned), location:
@@ -228,17 +205,22 @@ class _Outliner:
             call = func.CallOp(types[1], ir.FlatSymbolRefAttr.get(name), operands)
         self.new.update(zip(results, call.results, strict=True))
 
+    def _mark_prologues(self, copies: dict[Any, Any]) -> None:
+        """Mark the ops of a prologue, and the fills of their destinations."""
+        if not self.prologues:  # on a CPU: a fill may have as many users as there are kernels
+            return
+        for op, copy in copies.items():
+            if op in self.prologues:
+                PROLOGUE.set(copy)
+        for op, copy in copies.items():
+            users = users_in_main(copy.results[0]) if is_init(op) else []
+            if users and all(map(PROLOGUE.has, users)):
+                PROLOGUE.set(copy)
+
 
 def _escapes(value: Any, inside: set[Any]) -> bool:
     """Whether an op outside of the kernel uses `value`, directly or through reshapes."""
-    return any(user not in inside for user in _users(value))
-
-
-def _in_main(op: Any) -> Any:
-    """The op of main whose regions contain `op`; `op` itself where it is one."""
-    while op.parent.operation.name != "func.func":
-        op = op.parent.operation
-    return op
+    return any(user not in inside for user in users_in_main(value))
 
 
 def _is_helper(op: Any) -> bool:
@@ -246,7 +228,7 @@ def _is_helper(op: Any) -> bool:
     return is_scalar(op) or op.name == "tensor.empty" or op.name in TENSOR_VIEWS or is_init(op)
 
 
-def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
+def _with_helpers(ops: list[Any], helpers: set[Any], captures: Captures) -> list[Any]:
     """The group's ops with the `helpers` that they need, in order."""
     chosen: dict[Any, None] = {}
     members = set(ops)
@@ -260,12 +242,12 @@ def _with_helpers(ops: list[Any], helpers: set[Any]) -> list[Any]:
         if op in helpers:
             if op.name in TENSOR_VIEWS and not _reaches(value, members):
                 return
-            for operand in [*op.operands, *captured(op)]:
+            for operand in [*op.operands, *captures[op]]:
                 need(operand)
             chosen[op] = None
 
     for op in ops:
-        for value in [*op.operands, *captured(op)]:
+        for value in [*op.operands, *captures[op]]:
             need(value)
         chosen[op] = None
     return list(chosen)

@@ -13,13 +13,15 @@ from math import prod
 from typing import Any
 
 from nova.codegen.common.loop_nest import make_loop_nest
-from nova.codegen.common.match_contraction import is_multiply_add, match_contraction
+from nova.codegen.common.match_contraction import match_contraction
 from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, buffer_root
 from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.mathlib.f8_formats import NARROW_TYPES
 from nova.passes.kernels.code_size import code_size
+from nova.passes.kernels.gemv_prologue import find_prologues, vector_of
 
 _CONSTANTS = {"arith.constant", "tensor.empty"}
 
@@ -53,7 +55,8 @@ class Grouping:
     """Assigns each op to a group, in order; `waits` are the dependences that barriers impose.
 
     `row_operand` is the size in bytes of the right operand up to which a matmul may share its rows
-    with other ops. With None no matmul does, and attention is a kernel by itself.
+    with other ops. With None no matmul does, and attention is a kernel by itself. `prologues` are
+    ops that are in no group: the kernel of each GEMV that reads their result has a copy of them.
     """
 
     def __init__(
@@ -69,12 +72,19 @@ class Grouping:
         self.max_size = max_size
         self.row_operand = row_operand
         self.waits = waits
+        self.with_prologues = False
         self.groups: list[Group] = []
         self.made_by: dict[Any, Group] = {}
+        self.prologues: set[Any] = set()
+        self.captures = Captures()
 
     def form(self, block: Any) -> list[Group]:
-        for op in block.operations:
-            op = op.operation
+        if self.with_prologues:
+            self.prologues = find_prologues(block, self._may_repeat)
+        for op in self._order(block):
+            if op in self.prologues:
+                self._pass_on(op)
+                continue
             if op.name in _CONSTANTS or op.name == "func.return" or is_init(op):
                 continue
             if op.name in TENSOR_VIEWS or is_scalar(op):
@@ -82,11 +92,41 @@ class Grouping:
             self._assign(op)
         return self.groups
 
+    def _order(self, block: Any) -> list[Any]:
+        """The ops in order; but GEMVs of one vector follow each other.
+
+        What reads their results is then in one kernel after all of them, where it is small.
+        """
+        ops = [op.operation for op in block.operations]
+        if self.row_operand is not None:
+            return ops
+        first: dict[Any, int] = {}
+        keys = []
+        for i, op in enumerate(ops):
+            vector = vector_of(GenericOp(op)) if is_generic_op(op) else None
+            moves = vector is not None and op not in self.waits and _reads_arguments(op, vector)
+            keys.append((first.setdefault(vector, i), i) if moves else (i, i))
+        return [ops[i] for _, i in sorted(keys)]
+
+    def _may_repeat(self, op: Any) -> bool:
+        """Whether several kernels may compute an op: it reads no tensor at computed positions."""
+        return op not in self.waits and not self._reads_computed(op)
+
+    def _reads_computed(self, op: Any) -> bool:
+        """Whether an op reads a tensor at computed positions."""
+        return any(isinstance(value.type, ir.RankedTensorType) for value in self.captures[op])
+
+    def _pass_on(self, op: Any) -> None:
+        """Let what reads the result of a prologue wait for the operands of the prologue."""
+        latest = self._latest(_tensor_roots(op, self.captures))
+        if latest >= 0:
+            self.made_by[op.results[0]] = self.groups[latest]
+
     def _assign(self, op: Any) -> None:
         structured = GenericOp(op) if is_generic_op(op) else None
         work = structured.work if structured else _opaque_work(op)
         size = code_size(op)
-        after = self._latest(_tensor_roots(op))
+        after = self._latest(_tensor_roots(op, self.captures))
         if after <= self._latest(buffer_root(v) for v in self.waits.get(op, ())):
             after = -1  # an op that has to wait starts a new kernel
         group = self._choose(structured, op, work, size, after)
@@ -109,6 +149,8 @@ class Grouping:
             group = self._new(structured)
             group.alone = True
             return group
+        if structured is not None and self._is_epilogue(structured, size, after):
+            return self.groups[after]
         last = self.groups[-1] if self.groups else None
         if last is not None and self._fits(last, size) and work + last.work <= self.serial_work:
             # An untiled kernel runs in program order, so any op may join.
@@ -123,10 +165,21 @@ class Grouping:
                     return self._update_group(group, structured, size)
                 group.grid, group.least = grid, least
                 return group
-        vector = _vector_of(structured) if self.row_operand is None and structured else None
+        vector = vector_of(structured) if self.row_operand is None and structured else None
         if structured is not None and vector is not None:
             return self._vector_group(structured, vector, size, after)
         return self._new(structured)
+
+    def _is_epilogue(self, op: GenericOp, size: int, after: int) -> bool:
+        """Whether an op reads the results of GEMVs at each point of their grid.
+
+        It joins them, where a small op joins the last kernel: between them may be other GEMVs.
+        """
+        if after < 0 or self.groups[after].vector is None:
+            return False
+        group = self.groups[after]
+        grid = self._shared_grid(group, op)
+        return grid == group.grid == _own_grid(op) and self._fits(group, size)
 
     def _vector_group(self, op: GenericOp, vector: Any, size: int, after: int) -> Group:
         """The group of a matrix-vector product: that of another one with this vector and grid.
@@ -182,8 +235,10 @@ class Grouping:
         length = 0
         while length < min(len(op_grid), len(group.grid)) and op_grid[length] == group.grid[length]:
             length += 1
-        if any(self.made_by.get(buffer_root(v)) is group for v in captured(op.op)):
+        if any(self.made_by.get(buffer_root(v)) is group for v in self.captures[op.op]):
             return ()  # read at computed indices
+        if group.tensor_core and self._reads_computed(op.op):
+            return ()  # no epilogue of a matmul reads at computed indices
         for value, access in zip(op.op.operands, op.accesses, strict=True):
             if self.made_by.get(buffer_root(value)) is not group:
                 continue
@@ -192,15 +247,26 @@ class Grouping:
             aligned = 0
             while (
                 aligned < min(length, len(access.coefficients))
-                and access.row_dim(aligned) == op.out_dims[aligned]
+                and access.row_dim(aligned) == op.grid_dims[aligned]
             ):
                 aligned += 1
             length = min(length, aligned)
         return op_grid[:length]
 
 
+def _reads_arguments(op: Any, vector: Any) -> bool:
+    """Whether a GEMV reads only its vector, arguments and constants."""
+    return all(
+        root == vector
+        or not isinstance(root, ir.OpResult)
+        or root.owner.operation.name in _CONSTANTS
+        or is_init(root.owner.operation)
+        for root in map(buffer_root, op.operands)
+    )
+
+
 def _own_grid(op: GenericOp) -> tuple[int, ...]:
-    return tuple(op.sizes[d] for d in op.out_dims if op.iterators[d] == "parallel")
+    return tuple(op.sizes[d] for d in op.grid_dims if op.iterators[d] == "parallel")
 
 
 def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
@@ -234,23 +300,11 @@ def _least_grid(op: GenericOp, row_operand: int | None) -> int:
     return grid
 
 
-def _vector_of(op: GenericOp) -> Any | None:
-    """The vector of a matrix-vector product; None for another op."""
-    if op.num_inputs != 2 or op.num_outputs != 1 or op.iterators.count("reduction") != 1:
-        return None
-    if op.iterators[-1] != "reduction" or not is_multiply_add(op):
-        return None
-    for value, access in zip(op.inputs, op.accesses, strict=False):
-        if len(access.coefficients) == 1 and access.row_dim(0) == len(op.iterators) - 1:
-            return buffer_root(value)
-    return None
-
-
 def _is_narrow(op: GenericOp | None) -> bool:
-    """Whether all inputs are tensors of 16-bit floats."""
+    """Whether all inputs are tensors of narrow floats."""
     return op is not None and all(
         isinstance(value.type, ir.RankedTensorType)
-        and isinstance(value.type.element_type, ir.F16Type | ir.BF16Type)
+        and isinstance(value.type.element_type, NARROW_TYPES)
         for value in op.inputs
     )
 
@@ -279,24 +333,39 @@ def is_init(op: Any) -> bool:
 def split_fills(block: Any) -> None:
     """Give each destination a separate fill, where the fill is also read as a value.
 
-    Otherwise another kernel would write the zeros of a matmul, and they would be copied.
+    Otherwise another kernel would write the zeros of a matmul, and they would be copied. A copy to
+    the middle of a padded tensor has a fill to itself: bufferization takes an op that does not read
+    its destination for one that writes all of it, and would give two of them separate buffers, of
+    which one is not filled.
     """
     for op in list(block.operations):
         op = op.operation
         uses = list(op.results[0].uses) if _is_fill(op) else []
         inits = [(u.owner.operation, u.operand_number) for u in uses if _initializes(u)]
-        if inits and len(inits) < len(uses):
-            with ir.InsertionPoint(op):
-                copy = op.clone().results[0]
-            for owner, number in inits:
-                owner.operands[number] = copy
+        parts = [use for use in inits if not GenericOp(use[0]).out_dims]
+        others = [use for use in inits if use not in parts]
+        for use in parts if len(uses) > 1 else ():
+            _give_copy(op, [use])
+        if others and len(inits) < len(uses):
+            _give_copy(op, others)
+
+
+def _give_copy(fill: Any, users: list[tuple[Any, int]]) -> None:
+    with ir.InsertionPoint(fill):
+        copy = fill.clone().results[0]
+    for owner, number in users:
+        owner.operands[number] = copy
 
 
 def _is_fill(op: Any) -> bool:
     if not is_generic_op(op):
         return False
     tensors = [o for o in GenericOp(op).inputs if isinstance(o.type, ir.RankedTensorType)]
-    return not tensors and not captured(op)
+    return not tensors and all(_is_constant(value) for value in captured(op))
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, ir.OpResult) and value.owner.operation.name == "arith.constant"
 
 
 def _initializes(use: Any) -> bool:
@@ -312,20 +381,28 @@ def _opaque_work(op: Any) -> int:
     return 8 * sum(sizes + operands)
 
 
-def _tensor_roots(op: Any) -> list[Any]:
+def _tensor_roots(op: Any, captures: Captures) -> list[Any]:
     """The tensors that `op` reads, traced through reshapes and scalars."""
     roots = []
-    for value in [*op.operands, *captured(op)]:
+    for value in [*op.operands, *captures[op]]:
         if isinstance(value.type, ir.RankedTensorType):
             roots.append(buffer_root(value))
         elif isinstance(value, ir.OpResult):
-            roots += _tensor_roots(value.owner.operation)
+            roots += _tensor_roots(value.owner.operation, captures)
     return roots
 
 
 def is_scalar(op: Any) -> bool:
     """An op on scalars, a loop of one iteration: every kernel that needs it rematerializes it."""
     return not any(isinstance(r.type, ir.RankedTensorType) for r in op.results)
+
+
+class Captures(dict[Any, list[Any]]):
+    """The values that each op captures; for as long as the ops do not change."""
+
+    def __missing__(self, op: Any) -> list[Any]:
+        values = self[op] = captured(op)
+        return values
 
 
 def captured(op: Any) -> list[Any]:

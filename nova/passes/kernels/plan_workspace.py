@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, ClassVar
 
@@ -152,7 +153,7 @@ class _Planner:
             end = func.ReturnOp([])
         returned.operation.erase()
         with ir.InsertionPoint(end), self.main.location:
-            self._reuse_large_buffers()
+            self._reuse_large_buffers([] if Main(self.main).carried else outputs)
         size = self._place_buffers()
         set_argument_types(self.main, [])
         self._set_argument_attributes(len(self.block.arguments))
@@ -299,7 +300,7 @@ class _Planner:
                 func.ReturnOp([])
         func.CallOp([], ir.FlatSymbolRefAttr.get(name), [value, view_as(target, type_)])
 
-    def _reuse_large_buffers(self) -> None:
+    def _reuse_large_buffers(self, outputs: Sequence[Any]) -> None:
         """Let a kernel write its result over an operand of that size that nothing reads later.
 
         Only large buffers, such as the scores of a vocabulary and their gradient: the memory of
@@ -317,16 +318,18 @@ class _Planner:
             for target in map(buffer_root, list(call.operands)[ins:]):
                 sources = dict.fromkeys(map(buffer_root, list(call.operands)[:ins]))
                 for source in sources:
-                    if self._can_reuse(source, target):
-                        self._replace(target, source)
-                        self._merge_arguments(source)
-                        break
+                    if not self._can_reuse(source, target, outputs):
+                        continue
+                    first, second = (source, target) if _is_alloc(target) else (target, source)
+                    self._replace(second, first)
+                    self._merge_arguments(first)
+                    break
 
-    def _can_reuse(self, source: Any, target: Any) -> bool:
+    def _can_reuse(self, source: Any, target: Any, outputs: Sequence[Any]) -> bool:
         return (
             source != target
             and _is_alloc(source)
-            and _is_alloc(target)
+            and (_is_alloc(target) or target in outputs)
             and source.type.element_type == target.type.element_type
             and nbytes(source.type) == nbytes(target.type) >= _LARGE
             and can_write_in_place(self.named, source, target)

@@ -9,7 +9,7 @@ from nova.ir.attention_ops import PACKED, find_point
 from nova.ir.bindings import ir
 from nova.ir.clone import clone_into
 from nova.ir.linalg.ops import yield_op
-from nova.ir.walk import find_ops
+from nova.ir.walk import find_tensor_ops
 from nova.passes.base import Pass
 
 
@@ -27,7 +27,7 @@ class UnpackAttention(Pass):
         return f"{PACKED} = [" in text
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, "linalg.generic"):
+        for op in find_tensor_ops(module, "linalg.generic"):
             point = find_point(op)
             if point is not None and PACKED in point.attributes:
                 with ir.InsertionPoint(op), op.location:

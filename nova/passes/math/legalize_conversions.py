@@ -1,4 +1,4 @@
-"""`legalize-conversions`: 16-bit floats convert only from and to f32, and results round once."""
+"""`legalize-conversions`: narrow floats convert only from and to f32, and results round once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.ir.bindings import arith, ir
 from nova.ir.mathlib.builder import Bool, Builder, Float
+from nova.ir.mathlib.f8_formats import F8_TYPES
 from nova.ir.walk import every_op
 from nova.passes.base import Pass
 
@@ -19,7 +20,7 @@ _F32_DIGITS, _F64_DIGITS = 24, 53
 
 @record
 class LegalizeConversions(Pass):
-    """Split conversions between f16 or bf16 and f64 or integers, with f32 between.
+    """Split conversions between narrow floats and f64, integers or each other, with f32 between.
 
     LLVM calls a library for most of them, and has no code for some. Two steps must not round twice:
     from f64 the f32 is rounded to odd (of the two neighbours of an inexact value, the odd one;
@@ -31,7 +32,7 @@ class LegalizeConversions(Pass):
     name: ClassVar[str] = "legalize-conversions"
 
     def concerns(self, text: str) -> bool:
-        return "f16" in text
+        return "f16" in text or "f8E" in text
 
     def run(self, module: ir.Module) -> None:
         conversions = [
@@ -51,18 +52,29 @@ def _conversion(op: Any) -> Callable[[Any], Any] | None:
     if op.name in _TO_INTEGER and _is_short(op.operands[0].type):
         return _to_integer
     if op.name == "arith.truncf" and _is_short(op.results[0].type):
-        return _from_f64 if _is_f64(op.operands[0].type) else None
+        return _from_f64 if _is_f64(op.operands[0].type) else _between_narrow(op)
     if op.name == "arith.extf" and _is_short(op.operands[0].type):
-        return _to_f64 if _is_f64(op.results[0].type) else None
+        return _to_f64 if _is_f64(op.results[0].type) else _between_narrow(op)
     return None
+
+
+def _between_narrow(op: Any) -> Callable[[Any], Any] | None:
+    """The steps of a conversion between 8 and 16 bits; None if one side is f32."""
+    is_narrow = _is_short(op.operands[0].type) and _is_short(op.results[0].type)
+    return _through_f32 if is_narrow else None
+
+
+def _through_f32(op: Any) -> Any:
+    source, target = op.operands[0], op.results[0].type
+    return arith.truncf(target, arith.extf(_like(target, ir.F32Type.get()), source))
 
 
 def _from_integer(op: Any) -> Any:
     source, target = op.operands[0], op.results[0].type
     convert = _FROM_INTEGER[op.name]
     bits = _element(source.type).width
-    # Every integer beyond the significand of an f32 is infinite as an f16.
-    if bits <= _F32_DIGITS or isinstance(_element(target), ir.F16Type):
+    # Every integer beyond the significand of an f32 is infinite as an f16, or an f8.
+    if bits <= _F32_DIGITS or not isinstance(_element(target), ir.BF16Type):
         return arith.truncf(target, convert(_like(target, ir.F32Type.get()), source))
     if bits > _F64_DIGITS:
         source = _shortened(source, signed=op.name == "arith.sitofp")
@@ -106,7 +118,7 @@ def _to_f64(op: Any) -> Any:
 
 
 def _narrowed(value: Any, target: Any) -> Any:
-    """An f64 as a 16-bit float, through an f32 that is rounded to odd."""
+    """An f64 as a narrow float, through an f32 that is rounded to odd."""
     single = Builder(_like(value.type, ir.F32Type.get()))
     exact = Float(single.double, value)
     near = exact.to_single(single)
@@ -133,7 +145,7 @@ def _element(type_: Any) -> Any:
 
 
 def _is_short(type_: Any) -> bool:
-    return isinstance(_element(type_), ir.F16Type | ir.BF16Type)
+    return isinstance(_element(type_), ir.F16Type | ir.BF16Type | F8_TYPES)
 
 
 def _is_f64(type_: Any) -> bool:

@@ -7,16 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nova.core.dtypes import TensorType, bf16, converted, f16
+from nova.core.dtypes import NARROW_FLOATS, TensorType, converted, f16
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.dialect import CONSTANT, create_op, full_name
 from nova.ir.emit import emit_constant
 from nova.ir.op_attributes import from_attributes
-from nova.ir.types import bf16_elements, nova_type
+from nova.ir.types import HOST_FLOATS, host_float_elements, nova_type
 from nova.ir.walk import function_ops
 from nova.ops import OPS
 from nova.ops.complex.rows import PAIR
+from nova.ops.kernels.rows import TAG
 from nova.passes.base import Pass
 
 # Maximum elements of a folded constant: more is better computed than stored.
@@ -98,8 +99,8 @@ def _elements(attr: Any, type_: TensorType) -> np.ndarray:
     """A dense attribute as an array; elements are read one by one because it is small."""
     if attr.is_splat:
         items = [attr.get_splat_value().value] * type_.size
-    elif type_.dtype is bf16:
-        return bf16_elements(attr).reshape(type_.shape)
+    elif type_.dtype in HOST_FLOATS:
+        return host_float_elements(attr, type_.dtype).reshape(type_.shape)
     elif type_.dtype is f16:
         return np.array(attr).reshape(type_.shape)  # its items cannot be listed
     else:
@@ -132,7 +133,7 @@ def fold_constants(op: Any) -> Any | None:
     result = nova_type(op.results[0].type)
     if row is None or row.numpy is None or not op.operands or result.size > _FOLD_LIMIT:
         return None
-    if row.tags & {"structural", "random", PAIR}:  # no constant of the dialect is complex
+    if row.tags & {"structural", "random", TAG, PAIR}:  # no constant of the dialect is complex
         return None
     arrays = [_constant(v) for v in op.operands]
     if any(a is None for a in arrays):
@@ -143,7 +144,7 @@ def fold_constants(op: Any) -> Any | None:
 
 
 def drop_identities(op: Any) -> Any | None:
-    """x*1, x/1, x-0, integer x+0, x**1, detach(x), cast to its own type."""
+    """x*1, x/1, x-0, integer x+0, x**1, detach(x), where(c, x, x), cast to its own type."""
     name, operands = _name(op), list(op.operands)
     if name in ("mul", "div", "pow") and _is_number(operands[1], 1):
         return _same_type(op, operands[0])
@@ -155,6 +156,8 @@ def drop_identities(op: Any) -> Any | None:
         for value, operand in ((operands[0], operands[1]), (operands[1], operands[0])):
             if _is_number(value, 0) and _same_type(op, operand) is not None:
                 return operand
+    if name == "where" and operands[1] == operands[2]:
+        return _same_type(op, operands[1])
     if name in ("cast", "detach", "reshape", "expand", "sum_to"):
         return _same_type(op, operands[0]) if operands else None
     return None
@@ -236,17 +239,25 @@ def narrow_first(op: Any) -> Any | None:
     return create_op(OPS["reshape"], [rounded], result, {"shape": result.shape})
 
 
+def drop_round_trips(op: Any) -> Any | None:
+    """A widened float that is rounded to its own type is itself."""
+    inner = _producer(op.operands[0], "cast")
+    if inner is None or not _narrows(op.operands[0], inner.operands[0]):
+        return None
+    return _same_type(op, inner.operands[0])
+
+
 def _narrows(wide: Any, narrow: Any) -> bool:
-    """Whether the elements of one value are wider floats than the 16-bit floats of another."""
+    """Whether the elements of one value are wider floats than the narrow floats of another."""
     first, second = nova_type(wide.type).dtype, nova_type(narrow.type).dtype
-    return second in (f16, bf16) and first.is_float and first.bits > second.bits
+    return second in NARROW_FLOATS and first.is_float and first.bits > second.bits
 
 
 # In the order in which they are tried, with their ops; `*` is any op on constants.
 RULES: dict[Rule, tuple[str, ...]] = {
     fold_constants: ("*",),
     drop_identities: (
-        *("mul", "div", "pow", "sub", "add"),
+        *("mul", "div", "pow", "sub", "add", "where"),
         *("cast", "detach", "reshape", "expand", "sum_to"),
     ),
     drop_double_negation: ("neg",),
@@ -257,4 +268,5 @@ RULES: dict[Rule, tuple[str, ...]] = {
     # The tensor between two kernels has 16 bits per element.
     widen_last: ("reshape", "gather"),
     narrow_first: ("cast",),
+    drop_round_trips: ("cast",),
 }

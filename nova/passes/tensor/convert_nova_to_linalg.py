@@ -29,11 +29,13 @@ class ConvertNovaToLinalg(Pass):
 
     Unsigned element types become signless: from here on the ops carry the signedness. Composites
     must have been decomposed. In a symbolic program, a value that depends on a size is `nova.size`.
-    `nova.barrier` stays (see `nova/graph/checkpoint.py`), and so do the
-    ops of `form-attention`; all other ops of the dialect are gone afterwards.
+    `nova.barrier` stays (see `nova/graph/checkpoint/recompute.py`), and so do the
+    ops of `form-attention`; all other ops of the dialect are gone afterwards. With
+    `bytes_as_bf16`, for a device, matmuls of 8-bit integers become matmuls of bf16.
     """
 
     name: ClassVar[str] = "convert-nova-to-linalg"
+    bytes_as_bf16: bool = False
 
     def run(self, module: ir.Module) -> None:
         for function in functions(module):
@@ -41,7 +43,7 @@ class ConvertNovaToLinalg(Pass):
                 _make_type_signless(function)
                 continue
             with sizes_of(function):
-                _Converter().function(function)
+                _Converter(self.bytes_as_bf16).function(function)
 
 
 def convert_ops(ops: Sequence[Any]) -> None:
@@ -52,8 +54,8 @@ def convert_ops(ops: Sequence[Any]) -> None:
 
 
 class _Converter:
-    def __init__(self) -> None:
-        self.builder = LinalgBuilder()
+    def __init__(self, bytes_as_bf16: bool = False) -> None:
+        self.builder = LinalgBuilder(bytes_as_bf16)
         self.types: dict[Any, TensorType] = {}
 
     def function(self, function: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from nova.core.dtypes import TensorType
@@ -12,6 +13,7 @@ from nova.graph.tensor import Tensor
 from nova.ir.bindings import ir
 from nova.ir.dialect import create_op, op_type
 from nova.ir.emit import emit_constant
+from nova.ir.types import nova_type
 from nova.ir.walk import function_ops
 from nova.ops import OPS
 from nova.ops.table import Op
@@ -46,6 +48,20 @@ class DecomposeComposites(Pass):
             with ir.InsertionPoint(op), op.location:
                 op.results[0].replace_all_uses_with(_emit(node, values, self.keep_whole))
             op.erase()
+
+
+def emit_graph(build: Callable[..., Tensor], operands: Sequence[Any]) -> Any:
+    """The value of the graph that `build` makes of tensors like `operands`, without composites.
+
+    It is emitted at the insertion point.
+    """
+    leaves = [Tensor(nova_type(value.type)) for value in operands]
+    values = dict(zip(leaves, operands, strict=True))
+    result = build(*leaves)
+    for node in topological([result], stop=leaves):
+        if node not in values:
+            values[node] = _emit(node, values, keep_whole=False)
+    return values[result]
 
 
 def _has_kernel(row: Op, types: tuple[TensorType, ...], attrs: dict[str, Any]) -> bool:

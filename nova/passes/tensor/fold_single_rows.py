@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.walk import find_ops
 from nova.passes.base import Pass
-from nova.passes.tensor.fold_unit_contract_dims import drop_loops, read_loops
+from nova.passes.tensor.fold_unit_contract_dims import Accesses, fold_contractions
 
 _SHORTEST = 128
 """Rows and columns from which the device streams a matrix (nova/codegen/gpu/gemv.py)."""
@@ -26,19 +25,10 @@ class FoldSingleRows(Pass):
     name: ClassVar[str] = "fold-single-rows"
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, "linalg.contract"):
-            _fold(op)
+        fold_contractions(module, _single_rows)
 
 
-def _fold(op: Any) -> None:
-    if (loops := read_loops(op)) is None:
-        return
-    accesses, sizes = loops
-    if rows := _single_rows(accesses, sizes):
-        drop_loops(op, accesses, sizes, rows)
-
-
-def _single_rows(accesses: list[list[int]], sizes: dict[int, int]) -> set[int]:
+def _single_rows(accesses: Accesses, sizes: dict[int, int]) -> set[int]:
     """The loops over rows, if all have one iteration and the matrix is large; else none."""
     left, right, out = accesses
     rows = {d for d in out if d in left and d not in right}

@@ -31,12 +31,13 @@ class FoldTransposes(Pass):
             for op in list(function.entry_block.operations):
                 if op.operation.name == "linalg.contract":
                     for operand in (0, 1):
-                        _fold(op.operation, operand)
+                        fold_permutation(op.operation, operand)
                     _fold_result(op.operation)
             _erase_unused(function)
 
 
-def _fold(contraction: Any, operand: int) -> None:
+def fold_permutation(contraction: Any, operand: int) -> None:
+    """Read an operand that is only a permuted copy where its source is."""
     while True:
         value = contraction.operands[operand]
         axes = _permutation(value)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir, tensor
 from nova.ir.linalg.ops import contract
-from nova.ir.walk import find_ops
+from nova.ir.walk import find_tensor_ops
 from nova.passes.base import Pass
 
 
@@ -24,19 +25,26 @@ class FoldUnitContractDims(Pass):
     name: ClassVar[str] = "fold-unit-contract-dims"
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, "linalg.contract"):
-            _fold(op)
+        fold_contractions(module, _dropped)
 
 
-def _fold(op: Any) -> None:
-    if (loops := read_loops(op)) is None:
-        return
-    accesses, sizes = loops
-    if dropped := _dropped(accesses, sizes):
-        drop_loops(op, accesses, sizes, dropped)
+Accesses = list[list[int]]
+"""The loops of the dims of each operand."""
 
 
-def read_loops(op: Any) -> tuple[list[list[int]], dict[int, int]] | None:
+def fold_contractions(
+    module: ir.Module, choose: Callable[[Accesses, dict[int, int]], set[int]]
+) -> None:
+    """Drop the loops of one iteration that `choose` finds, from every `linalg.contract`.
+
+    It gets the loops of the operands, and the sizes of all loops.
+    """
+    for op in find_tensor_ops(module, "linalg.contract"):
+        if (loops := _read_loops(op)) is not None and (dropped := choose(*loops)):
+            _drop_loops(op, *loops, dropped)
+
+
+def _read_loops(op: Any) -> tuple[Accesses, dict[int, int]] | None:
     """The loops of the dims of each operand, and the sizes of all; None if one is dynamic."""
     accesses = [[e.position for e in _dims(m.value)] for m in op.attributes["indexing_maps"]]
     sizes: dict[int, int] = {}
@@ -47,9 +55,7 @@ def read_loops(op: Any) -> tuple[list[list[int]], dict[int, int]] | None:
     return accesses, sizes
 
 
-def drop_loops(
-    op: Any, accesses: list[list[int]], sizes: dict[int, int], dropped: set[int]
-) -> None:
+def _drop_loops(op: Any, accesses: Accesses, sizes: dict[int, int], dropped: set[int]) -> None:
     """Rewrite a contraction without some loops of one iteration, with reshapes around it."""
     numbers = {dim: i for i, dim in enumerate(d for d in sorted(sizes) if d not in dropped)}
     maps = [
@@ -76,7 +82,7 @@ def _dims(map_: Any) -> list[Any]:
     return [ir.AffineDimExpr(expression) for expression in map_.results]
 
 
-def _dropped(accesses: list[list[int]], sizes: dict[int, int]) -> set[int]:
+def _dropped(accesses: Accesses, sizes: dict[int, int]) -> set[int]:
     """The loops of one iteration that are of a batch, or have another loop of their role."""
     roles = {dim: tuple(dim in access for access in accesses) for dim in sizes}
     large = {roles[dim] for dim, size in sizes.items() if size != 1}

@@ -6,7 +6,7 @@ the logsumexp of the forward for the gradients.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from nova.core.dtypes import TensorType, accumulator
@@ -16,6 +16,7 @@ from nova.ir.attention_ops import (
     OPERANDS,
     RESULTS,
     ROLES,
+    SEGMENTS,
     emit_attention,
     splits_gradient,
 )
@@ -29,10 +30,19 @@ from nova.passes.base import Pass
 from nova.passes.tensor.attention_views import fold_views
 from nova.passes.tensor.joined_gradients import JoinedGradients, match_joined_gradients
 
-_RESULT, _LOGSUMEXP, _GRADIENT = map(
-    full_name, ("scaled_dot_product_attention", "attention_logsumexp", "attention_gradient")
+_LOGSUMEXPS = tuple(map(full_name, ("attention_logsumexp", "segment_attention_logsumexp")))
+_RESULTS = tuple(
+    map(full_name, ("scaled_dot_product_attention", "dropout_attention", "segment_attention"))
 )
-_FORWARD, _BACKWARD = (_RESULT, _LOGSUMEXP), (_GRADIENT,)
+_GRADIENTS = tuple(
+    map(
+        full_name,
+        ("attention_gradient", "dropout_attention_gradient", "segment_attention_gradient"),
+    )
+)
+_DROPOUTS = tuple(map(full_name, ("dropout_attention", "dropout_attention_gradient")))
+_SCORES = ("q", "k", *SEGMENTS, "mask")
+"""The operands that scores depend on."""
 
 
 @record
@@ -51,55 +61,132 @@ class FormAttention(Pass):
     pack: bool = False
 
     def run(self, module: ir.Module) -> None:
-        for names in (_FORWARD, _BACKWARD):
-            groups: dict[Any, list[Any]] = {}
-            for op in function_ops(module, "nova."):
-                if op.name in names:
-                    groups.setdefault(_key(op), []).append(op)
-            for ops in groups.values():
-                with ir.InsertionPoint(ops[0]), ops[0].location:
-                    builder = _AttentionBuilder(ops)
-                    joined = builder.joined() if self.pack else None
-                    if joined is None:
-                        builder.form()
-                    else:
-                        builder.form_packed(joined)
+        for ops in [*_forward_groups(module), *_gradient_groups(module)]:
+            position = _position(ops)
+            if position is not None:
+                self._form(ops, position)
+                continue
+            for op in ops:
+                self._form([op], op)
+
+    def _form(self, ops: list[Any], position: Any) -> None:
+        with ir.InsertionPoint(position), ops[0].location:
+            builder = _AttentionBuilder(ops)
+            joined = builder.joined() if self.pack else None
+            if joined is None:
+                builder.form()
+            else:
+                builder.form_packed(joined)
+
+
+def _position(ops: Sequence[Any]) -> Any | None:
+    """The first op of a group that comes after the operands of all: the merged op replaces it.
+
+    None if a result is used before it.
+    """
+    position = ops[0]
+    for op in ops[1:]:
+        if any(_is_defined_after(value, position) for value in op.operands):
+            position = op
+    for op in ops:
+        if op == position:
+            return position
+        if any(_in_block(use.owner, op).is_before_in_block(position) for use in op.results[0].uses):
+            return None
+    return position
+
+
+def _is_defined_after(value: Any, op: Any) -> bool:
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return False
+    return owner.parent == op.parent and not owner.operation.is_before_in_block(op.operation)
+
+
+def _in_block(user: Any, op: Any) -> Any:
+    """The op of the block of `op` that is `user`, or has it in a region."""
+    user = user.operation
+    while user.parent != op.parent:
+        user = user.parent.operation
+    return user
+
+
+def _forward_groups(module: ir.Module) -> list[list[Any]]:
+    """Results, each with the logsumexp of the same scores, if the program has it."""
+    ops = [op for op in function_ops(module, "nova.") if op.name in (*_RESULTS, *_LOGSUMEXPS)]
+    first: dict[Any, Any] = {}
+    for op in ops:
+        if op.name in _RESULTS:
+            first.setdefault(_scores_key(op), _key(op))
+    return _grouped(ops, lambda op: _key(op) if op.name in _RESULTS else first.get(_scores_key(op)))
+
+
+def _gradient_groups(module: ir.Module) -> list[list[Any]]:
+    ops = [op for op in function_ops(module, "nova.") if op.name in _GRADIENTS]
+    return _grouped(ops, _key)
+
+
+def _grouped(ops: Sequence[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
+    groups: dict[Any, list[Any]] = {}
+    for op in ops:
+        # A logsumexp without a result is grouped with those of the same scores.
+        group = key(op) or _scores_key(op)
+        groups.setdefault(group, []).append(op)
+    return list(groups.values())
+
+
+def _operands(op: Any) -> dict[str, Any]:
+    """The operands of an attention op, by the names of its row; a seed only with dropout."""
+    names = [name.rstrip("?") for name in OPS[op.name.removeprefix("nova.")].operands]
+    operands = dict(zip(names, op.operands, strict=False))
+    if not _attrs(op).get("dropout") and op.name not in _DROPOUTS:
+        operands.pop("seed", None)
+    return operands
+
+
+def _attrs(op: Any) -> dict[str, Any]:
+    return op_type(OPS[op.name.removeprefix("nova.")], op)[1]
+
+
+def _batch(op: Any) -> tuple[int, ...]:
+    if op.name in _GRADIENTS:
+        return nova_type(op.operands[0].type).shape[:-2]
+    shape = nova_type(op.results[0].type).shape
+    return shape[:-1] if op.name in _LOGSUMEXPS else shape[:-2]
+
+
+def _scores_key(op: Any) -> tuple[Any, ...]:
+    """What the ops of the same scores share; those of several batches of values do not."""
+    operands, attrs = _operands(op), _attrs(op)
+    scores = tuple(operands.get(name) for name in _SCORES)
+    return op.parent, scores, attrs["causal"], attrs["scale"], _batch(op)
 
 
 def _key(op: Any) -> tuple[Any, ...]:
-    """The key that ops share if they are computed together."""
-    _, attrs, types = op_type(OPS[op.name.removeprefix("nova.")], op)
-    operands = list(op.operands)
-    if op.name == _RESULT:
-        operands.pop(2)
-        types = types[:2] + types[3:]
-        batch = nova_type(op.results[0].type).shape[:-2]
-    elif op.name == _LOGSUMEXP:
-        batch = nova_type(op.results[0].type).shape[:-1]
-    else:
-        batch = types[0].shape[:-2]
-    # Values for several batches of the same scores are a separate op.
-    return op.parent, tuple(operands), attrs["causal"], attrs["scale"], batch
+    """What the ops share that are computed together."""
+    others = {n: value for n, value in _operands(op).items() if n not in _SCORES}
+    return (*_scores_key(op), tuple(others.items()), _attrs(op).get("dropout"))
 
 
 class _AttentionBuilder:
-    """Builds one op from the attention ops of a key."""
+    """Builds one op from the attention ops of a group."""
 
     def __init__(self, ops: list[Any]):
         self.ops = ops
-        self.name = "attend_gradient" if ops[0].name in _BACKWARD else "attend"
-        operands = list(ops[0].operands)
-        if self.name == "attend":
-            forward = next((op for op in ops if op.name == _FORWARD[0]), None)
-            # The logsumexp alone has no values: any rows serve.
-            operands = list(forward.operands) if forward else [*operands[:2], *operands[1:]]
-        names = (*OPERANDS[self.name], "mask")
-        self.operands = dict(zip(names, operands, strict=False))
+        self.name = "attend_gradient" if ops[0].name in _GRADIENTS else "attend"
+        # A logsumexp has neither values nor a seed.
+        first = next((op for op in ops if op.name not in _LOGSUMEXPS), ops[0])
+        # The logsumexp alone has no values: any rows serve.
+        operands = {"v": ops[0].operands[1], **_operands(first)}
+        names = OPERANDS[self.name]
+        self.extras = tuple(n for n in operands if n not in names)
+        self.operands = {n: operands[n] for n in (*names, *self.extras)}
         q, k, v = (nova_type(self.operands[n].type) for n in "qkv")
-        attrs = op_type(OPS[ops[0].name.removeprefix("nova.")], ops[0])[1]
+        attrs = _attrs(first)
         self.causal, self.scale = attrs["causal"], attrs["scale"]
+        self.dropout = attrs.get("dropout", 0.0)
         self.dtype = accumulator(q.dtype)
-        self.batch = _key(ops[0])[-1]
+        self.batch = _batch(first)
         self.sizes = (*self.batch, q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
 
     def form(self) -> None:
@@ -113,7 +200,13 @@ class _AttentionBuilder:
             type_ = tensor_type(TensorType(tuple(shape), self.dtype), dialect=True)
             results.append((type_, ir.AffineMap.get(len(self.sizes), 0, dims)))
         attention_results = emit_attention(
-            self.name, operands, results, causal=self.causal, scale=self.scale
+            self.name,
+            operands,
+            results,
+            causal=self.causal,
+            scale=self.scale,
+            extras=self.extras,
+            dropout=self.dropout,
         )
         for op in self.ops:
             n = _result_name(op)
@@ -146,6 +239,8 @@ class _AttentionBuilder:
             causal=self.causal,
             scale=self.scale,
             packed=True,
+            extras=self.extras,
+            dropout=self.dropout,
         )
         target = nova_type(joined.join.results[0].type)
         value = _narrowed(packed, target)
@@ -194,9 +289,9 @@ class _AttentionBuilder:
 
 
 def _result_name(op: Any) -> str:
-    if op.name == _GRADIENT:
+    if op.name in _GRADIENTS:
         return str(op.attributes["of"].value) if "of" in op.attributes else "q"
-    return "out" if op.name == _FORWARD[0] else "logsumexp"
+    return "out" if op.name in _RESULTS else "logsumexp"
 
 
 def _transpose(op: Any) -> tuple[int, ...] | None:

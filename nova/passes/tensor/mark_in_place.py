@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, ClassVar
 
 from nova.core.records import record
@@ -25,17 +26,19 @@ class MarkInPlace(Pass):
     Or it is the result of a loop. No op after the update may read it. `convert-nova-to-linalg`
     writes loops over the slice alone for these ops, and `plan-workspace` lets them share a buffer
     with their operand. Other updates, and those of programs with symbolic sizes, are elementwise
-    ops, which are fused.
+    ops, which are fused. `most_elements` limits the slice: on a device one block writes it, and an
+    elementwise op has all of them.
     """
 
     name: ClassVar[str] = "mark-in-place"
+    most_elements: int | None = None
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
         if SizeTable.of(main) is not None:
             return
         if any(_has_lowering(op) for op in main.entry_block.operations):
-            _Marker(module, main).mark()
+            _Marker(module, main, self.most_elements).mark()
 
 
 def _has_lowering(op: Any) -> bool:
@@ -46,7 +49,8 @@ _ROWS = {full_name(row.name) for row in OPS.values() if row.lower_in_place is no
 
 
 class _Marker:
-    def __init__(self, module: ir.Module, main: Any):
+    def __init__(self, module: ir.Module, main: Any, most: int | None):
+        self.most = most
         self.named = functions_by_name(module)
         self.block = main.entry_block
         self.returned = self.block.operations[len(self.block.operations) - 1].operation
@@ -103,5 +107,9 @@ class _Marker:
 
     def _mark_ops(self, steps: list[tuple[Any, Any]]) -> None:
         for op, _ in steps:
-            if not is_call(op):
+            if not is_call(op) and (self.most is None or _update_size(op) <= self.most):
                 OVERWRITES.set(op)
+
+
+def _update_size(op: Any) -> int:
+    return prod(op.operands[1].type.shape)

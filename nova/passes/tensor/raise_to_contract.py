@@ -9,10 +9,9 @@ from nova.core.records import record
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.linalg.ops import contract, fill, generic_op, yield_op
-from nova.ir.walk import defining_op, find_ops
+from nova.ir.mathlib.f8_formats import F8_TYPES, NARROW_TYPES
+from nova.ir.walk import defining_op, find_tensor_ops
 from nova.passes.base import Pass
-
-_HALVES = (ir.F16Type, ir.BF16Type)
 
 
 @record
@@ -20,7 +19,7 @@ class RaiseToContract(Pass):
     """Rewrite each linalg.generic that is `c += a * b` over floats as `linalg.contract`.
 
     Nova's own matmuls have this form already: elementwise fusion leaves a contraction alone, and
-    the schedules pack it. A sum in f16 or bf16 becomes one in f32 that is rounded once. Named ops
+    the schedules pack it. A sum in a narrow float becomes one in f32, rounded once. Named ops
     must have been generalized; contractions at sums of loops (convolutions that
     `unfold-convolutions` left) stay.
     """
@@ -28,7 +27,7 @@ class RaiseToContract(Pass):
     name: ClassVar[str] = "raise-to-contract"
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, "linalg.generic"):
+        for op in find_tensor_ops(module, "linalg.generic"):
             if _is_contraction(GenericOp(op)):
                 _rewrite(GenericOp(op))
 
@@ -40,7 +39,8 @@ def _is_contraction(generic: GenericOp) -> bool:
     if any(not isinstance(t, ir.RankedTensorType) for t in types):
         return False
     a, b, c = (t.element_type for t in types)
-    if a != b or not isinstance(c, ir.FloatType) or not isinstance(a, ir.FloatType):
+    is_pair = a == b or (isinstance(a, F8_TYPES) and isinstance(b, F8_TYPES))
+    if not is_pair or not isinstance(c, ir.FloatType) or not isinstance(a, ir.FloatType):
         return False
     if "reduction" not in generic.iterators or not _is_permuted(generic):
         return False
@@ -67,7 +67,7 @@ def _rewrite(generic: GenericOp) -> None:
     op = generic.op
     a, b, c = op.operands
     maps = [m.value for m in op.attributes["indexing_maps"]]
-    half = isinstance(c.type.element_type, _HALVES)
+    half = isinstance(c.type.element_type, NARROW_TYPES)
     with ir.InsertionPoint(op), op.location:
         total = converted(c, ir.F32Type.get()) if half else c
         value = contract(a, b, total, maps)
@@ -88,7 +88,7 @@ def converted(value: Any, element: Any) -> Any:
     identity = ir.AffineMap.get_identity(rank)
     generic = generic_op([type_], [value], [empty], [identity, identity], ["parallel"] * rank)
     block = generic.regions[0].blocks.append(value.type.element_type, element)
-    wider = isinstance(value.type.element_type, _HALVES)
+    wider = isinstance(value.type.element_type, NARROW_TYPES)
     with ir.InsertionPoint(block):
         convert = arith.extf if wider else arith.truncf
         yield_op([convert(element, block.arguments[0])])

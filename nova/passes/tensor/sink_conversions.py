@@ -1,4 +1,4 @@
-"""`sink-conversions`: consumers read 16-bit floats and widen them themselves."""
+"""`sink-conversions`: consumers read narrow floats and widen them themselves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.linalg.generic import GenericOp
+from nova.ir.mathlib.f8_formats import NARROW_TYPES
 from nova.ir.walk import functions
 from nova.passes.base import Pass
 
@@ -16,13 +17,12 @@ _CHEAP = {
     *_CASTS,
     *(f"arith.{name}" for name in ("addf", "subf", "mulf", "divf", "negf", "constant")),
 }
-_NARROW = ir.F16Type | ir.BF16Type
 _SMALL = 64 << 10
 
 
 @record
 class SinkConversions(Pass):
-    """Give every consumer of a widened 16-bit float its own copy of the op that widens it.
+    """Give every consumer of a widened narrow float its own copy of the op that widens it.
 
     Elementwise fusion does not merge an op with several users: its result would be stored, in
     f32, although its operands take fewer bytes. With a copy for each user, fusion merges the op
@@ -30,14 +30,14 @@ class SinkConversions(Pass):
     activations and the statistics of rows, not a normalized f32. An op is copied if its body has at
     most `max_ops` cheap operations, counting those of the copied ops before it, and if the tensors
     that it then reads take fewer bytes than its result. Casts of small tensors, such as the scale
-    of a norm, are copied too: they are not worth a kernel. Without 16-bit floats nothing changes.
+    of a norm, are copied too: they are not worth a kernel. Without narrow floats nothing changes.
     """
 
     name: ClassVar[str] = "sink-conversions"
     max_ops: int = 16
 
     def concerns(self, text: str) -> bool:
-        return "f16" in text
+        return "f16" in text or "f8E" in text
 
     def run(self, module: ir.Module) -> None:
         for function in functions(module):
@@ -95,11 +95,11 @@ def _is_worth(op: Any, read: set[Any]) -> bool:
 
 
 def _converts_narrow(op: Any) -> bool:
-    return any(isinstance(v.type, _NARROW) for v in [*op.operands, *op.results])
+    return any(isinstance(v.type, NARROW_TYPES) for v in [*op.operands, *op.results])
 
 
 def _is_narrow(type_: Any) -> bool:
-    return isinstance(type_.element_type, _NARROW)
+    return isinstance(type_.element_type, NARROW_TYPES)
 
 
 def _bytes(type_: Any) -> int:

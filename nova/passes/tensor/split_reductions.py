@@ -64,6 +64,8 @@ class SplitReductions(Pass):
             return None
         results = prod(s for d, s in enumerate(generic.sizes) if d not in reduced)
         terms = prod(generic.sizes[d] for d in reduced)
+        if terms < min(self.depth, self.terms):  # most reductions: nothing else need be known
+            return None
         nest = make_loop_nest(generic.op)
         names = find_combiners(nest)
         is_contraction = match_contraction(nest, accumulate=True) is not None

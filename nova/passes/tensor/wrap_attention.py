@@ -7,13 +7,15 @@ from typing import Any, ClassVar
 
 from nova.core.records import record
 from nova.ir.attention_ops import (
-    OPERANDS,
     OPS,
     PACKED,
     RESULTS,
     ROLES,
     AttentionKind,
+    base_of,
+    dropout_of,
     emit_point,
+    extras_of,
     loop_sizes,
     splits_gradient,
 )
@@ -49,7 +51,7 @@ class WrapAttention(Pass):
 
 
 def _structure(op: Any) -> None:
-    name = op.name.removeprefix("nova.")
+    name = base_of(op)
     if PACKED in op.attributes:
         _generic(op, name, list(RESULTS[name]), "")
         return
@@ -90,7 +92,8 @@ def _generic(op: Any, name: str, results: list[str], parallel: str) -> None:
         results=tuple(results),
         causal=op.attributes["causal"].value,
         scale=op.attributes["scale"].value,
-        masked=len(operands) > len(OPERANDS[name]),
+        extras=extras_of(op, op.name.removeprefix("nova.")),
+        dropout=dropout_of(op),
     )
     elements = [v.type.element_type for v in (*operands, *values)]
     block = generic.regions[0].blocks.append(*elements)

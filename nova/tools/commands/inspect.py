@@ -51,6 +51,7 @@ def make_tables(description: dict[str, Any]) -> list[Table]:
         _tasks(description),
     ]
     tables += [_kernels(variant) for variant in description["variants"]]
+    tables += [_tile_waits(variant) for variant in description["variants"]]
     tables += [_schedules(description), _packed(description)]
     tables += [
         _features(description),
@@ -142,11 +143,16 @@ def _variants(description: dict[str, Any]) -> Table:
                 format_bytes(variant["workspace"]),
                 format_bytes(variant["constants"]),
                 len(variant["kernels"]),
-                len(variant["launches"]),
+                _launches(variant),
                 len(variant["tasks"]),
             )
         )
     return Table(f"variants{_at_sizes(description['variants'][0])}", header, rows)
+
+
+def _launches(variant: dict[str, Any]) -> str:
+    count = len(variant["launches"])
+    return f"{count}, persistent" if variant["launch"] == "persistent" else str(count)
 
 
 def _specialized(description: dict[str, Any]) -> Table:
@@ -161,6 +167,22 @@ def _tasks(description: dict[str, Any]) -> Table:
     rows = [(t, g["tasks"], g["edges"], g["levels"], g["widest"]) for t, g in graphs]
     title = f"task graphs{_at_sizes(description['variants'][0])}"
     return Table(title, ("target", "tasks", "edges", "levels", "widest"), rows)
+
+
+def _tile_waits(variant: dict[str, Any]) -> Table:
+    """What the launches of a persistent kernel wait for."""
+    names = [variant["kernels"][launch["kernel"]]["name"] for launch in variant["launches"]]
+    rows = [
+        (
+            f"{w['after']} {names[w['after']]}",
+            f"{w['before']} {names[w['before']]}",
+            w["bands"],
+            f"{w['part']} of {w['blocks']}",
+        )
+        for w in variant["tile_waits"]
+    ]
+    header = ("launch", "waits for", "in bands", "each for blocks")
+    return Table(f"waits of the persistent kernel for {variant['target']}", header, rows)
 
 
 def _kernels(variant: dict[str, Any]) -> Table:

@@ -21,7 +21,7 @@ from nova.runtime.devices import check_device_name
 from nova.tools.arguments import add_array_arguments, gather_arrays, parse_count
 from nova.tools.report import print_json, printable
 from nova.tracing.collect import Trace, check_folder, save_runs
-from nova.tracing.devices.models import find_model
+from nova.tracing.devices.models import DEVICE_MODELS, find_model
 from nova.tracing.run import Run, replay
 from nova.tracing.summary import summarize
 
@@ -77,7 +77,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _simulate(args: argparse.Namespace, targets: list[Path]) -> int:
     """Predict the time of the file on a device that need not be here."""
-    find_model(args.device or "")  # a mistake of the command line, at no line of code
+    if args.device is None:
+        raise AttributeValueError(
+            "--simulate predicts the time on a device model, and no --device is given",
+            hint=f"--device is one of {', '.join(DEVICE_MODELS)}",
+        )
+    find_model(args.device)  # a mistake of the command line, at no line of code
     _refuse_cores(args)
     prediction = load(args.file, device="sim", weights=args.weights).simulate(device=args.device)
     summary = summarize((prediction.run,), None)

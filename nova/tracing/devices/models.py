@@ -40,6 +40,24 @@ class DeviceModel:
     """The same with matrix instructions: the pipeline of copies fills and drains."""
     call: float
     """The host's time of a call: a program is not faster than that."""
+    block_flops: float = 110
+    """Operations of one block of an f32 kernel with little work: shared memory bounds it."""
+    hop: float = 700
+    """From the end of a task to the start of one on another multiprocessor that waits for it."""
+    task_latency: float = 900
+    """Of a task of a persistent kernel whose work takes no time; twice that if it is the only one
+    of its launch, which then often has several steps."""
+    crowding: float = 1.2
+    """The time of a launch of many tasks, from the first start to the last end, per time of a task:
+    each multiprocessor gets one of them, but they do not start and end together."""
+    resident: int = 2
+    """Blocks of a persistent kernel on each multiprocessor."""
+    cooperative_call: float = 4500
+    """From one launch of a persistent kernel to the next, without its tasks."""
+    iteration: float = 3800
+    """Of a loop that the device decides, without the kernels of its body."""
+    branch: float = 8100
+    """Of a branch that the device decides, without its kernels."""
 
     @property
     def has_dependent_launches(self) -> bool:

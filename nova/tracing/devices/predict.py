@@ -1,12 +1,14 @@
 """Predicts the time of a program on a device from its task table; nothing is run.
 
 In: the `Tables` of a program for a device and a `DeviceModel`. Out: a `DevicePrediction`: when each
-launch of its graph starts and ends, drawn like a traced run. `Model.simulate(device=...)` and `nova
-trace --simulate` call `predict`; traces of runs on device `sim` show these times.
+launch starts and ends, drawn like a traced run. `Model.simulate(device=...)` and `nova trace
+--simulate` call `predict`; traces of runs on device `sim` show these times. `predict_graph` is the
+execution as a graph, also of programs with a persistent kernel (`predict_persistent.py`).
 
 A launch takes the time of its busiest multiprocessor, by a roofline over operations and bytes, and
 the latency of a kernel. The order of launches and their branches are those of the graph that the
-runtime makes (native/src/gpu/graph_edges.c).
+runtime makes (native/src/gpu/graph_edges.c). A loop takes the time of its body as often as it runs;
+where only the run says how often, it is assumed to be once, and a branch takes its longest region.
 """
 
 from __future__ import annotations
@@ -22,6 +24,16 @@ from nova.tracing.device_run import DeviceRun, Span
 from nova.tracing.devices.models import DeviceModel
 from nova.tracing.text import columns, format_ns
 
+PERSISTENT_KERNELS = (
+    "nova_persistent_tiles",
+    "nova_persistent_loops",
+    "nova_persistent",
+    "nova_persistent_flow",
+)
+"""The kernels that `link-persistent-kernel` adds: of a program without and with loops or branches;
+the last two are of older files."""
+SMALL_FLOPS = 1_000_000
+"""Operations of a block that is too short to reach the rate of its multiprocessor."""
 WORTH_NS = 4_000
 """EDGES_WORTH_US of graph_edges.c: a shorter kernel is not worth a branch."""
 
@@ -40,11 +52,16 @@ class LaunchTime:
 
 @dataclass(frozen=True)
 class DevicePrediction:
-    """The predicted graph execution of one call."""
+    """The predicted execution of one call, as a graph or by a persistent kernel.
+
+    `assumed` are the loops that are assumed to run once.
+    """
 
     model: DeviceModel
     launches: tuple[LaunchTime, ...]
     program: str = "program"
+    launch: str = "graph"
+    assumed: tuple[str, ...] = ()
 
     @property
     def device_ns(self) -> float:
@@ -54,7 +71,9 @@ class DevicePrediction:
     @property
     def makespan(self) -> float:
         """Nanoseconds of a call, many in a row."""
-        return max(self.device_ns + self.model.boundary, self.model.call)
+        is_graph = self.launch == "graph"
+        after = self.model.boundary if is_graph else self.model.cooperative_call
+        return max(self.device_ns + after, self.model.call)
 
     @cached_property
     def run(self) -> DeviceRun:
@@ -83,20 +102,22 @@ class DevicePrediction:
                 str(item.launch),
                 item.kernel.name,
                 core_of(item.kernel),
-                str(_blocks(item.kernel)),
+                str(block_count(item.kernel)),
                 format_ns(round(item.start)),
                 format_ns(round(item.end - item.start)),
                 item.bound,
             )
             for item in self.launches
         ]
+        is_graph = self.launch == "graph"
         title = (
             f"{len(self.launches)} launches on {self.model.name}: "
             f"{format_ns(round(self.makespan))} a call, "
             f"{format_ns(round(self.device_ns))} on the device, "
-            f"{dependent} dependent launches"
+            + (f"{dependent} dependent launches" if is_graph else "tasks of a persistent kernel")
         )
-        return "\n".join([title, *columns(rows, right=(0, 3, 4, 5))])
+        notes = [f"  {name} is assumed to run once" for name in self.assumed]
+        return "\n".join([title, *columns(rows, right=(0, 3, 4, 5)), *notes])
 
 
 def core_of(kernel: KernelSpec) -> str:
@@ -106,7 +127,7 @@ def core_of(kernel: KernelSpec) -> str:
     return kernel.core if kernel.is_linked else "copy"
 
 
-def _blocks(kernel: KernelSpec) -> int:
+def block_count(kernel: KernelSpec) -> int:
     return prod(kernel.device.grid) if kernel.device is not None else 1
 
 
@@ -114,7 +135,7 @@ def launch_ns(kernel: KernelSpec, model: DeviceModel) -> tuple[float, str]:
     """The predicted time of a launch, and what it depends on."""
     if kernel.device is None:
         return kernel.bytes / model.memory_bytes, "copy"
-    blocks = _blocks(kernel)
+    blocks = block_count(kernel)
     if blocks == 0:
         return 0.0, "nothing"
     is_matrix = kernel.device.core == "matrix"
@@ -123,6 +144,8 @@ def launch_ns(kernel: KernelSpec, model: DeviceModel) -> tuple[float, str]:
     # The busiest multiprocessor has this many of the blocks, which share its rate.
     each = -(-blocks // model.processors)
     compute = kernel.flops / blocks * each / (rate / model.processors)
+    if not is_matrix and kernel.flops < SMALL_FLOPS * blocks:
+        compute = max(compute, kernel.flops / blocks / model.block_flops)
     memory = model.cache_bytes if kernel.bytes <= model.cache_size else model.memory_bytes
     used = min(blocks, model.processors)
     moving = kernel.bytes / min(memory, used * model.processor_bytes)
@@ -132,15 +155,25 @@ def launch_ns(kernel: KernelSpec, model: DeviceModel) -> tuple[float, str]:
 
 
 def predict(tables: Tables, model: DeviceModel, program: str = "program") -> DevicePrediction:
-    """The graph execution of a program for a device."""
+    """The execution of a program for a device, in the way that it was compiled for."""
+    if any(kernel.name in PERSISTENT_KERNELS for kernel in tables.kernels):
+        from nova.tracing.devices.predict_persistent import predict_persistent  # it imports this
+
+        return predict_persistent(tables, model, program)
+    return predict_graph(tables, model, program)
+
+
+def predict_graph(tables: Tables, model: DeviceModel, program: str = "program") -> DevicePrediction:
+    """The execution of a program, or of a region, as a graph of its launches."""
+    assumed: list[str] = []
     kernels = [tables.kernels[launch.kernel] for launch in tables.launches]
-    times = [launch_ns(kernel, model) for kernel in kernels]
-    waits = _dependences(tables)
+    times = [_time_of(kernel, tables, model, assumed) for kernel in kernels]
+    waits = dependences(tables)
     ancestors: list[set[int]] = []
     ends: list[float] = []
     items: list[LaunchTime] = []
     for number, kernel in enumerate(kernels):
-        if kernel.device is not None and not _blocks(kernel):
+        if kernel.control is None and kernel.device is not None and not block_count(kernel):
             ancestors.append(set())
             ends.append(0.0)
             continue
@@ -156,7 +189,28 @@ def predict(tables: Tables, model: DeviceModel, program: str = "program") -> Dev
         ancestors.append(above)
         ends.append(start + duration)
         items.append(LaunchTime(number, kernel, start, start + duration, bound, dependent))
-    return DevicePrediction(model, tuple(items), program)
+    return DevicePrediction(model, tuple(items), program, assumed=tuple(dict.fromkeys(assumed)))
+
+
+def _time_of(
+    kernel: KernelSpec, tables: Tables, model: DeviceModel, assumed: list[str]
+) -> tuple[float, str]:
+    """The time of a launch, a loop or a branch, and what it depends on."""
+    if kernel.core == "while":  # its body follows it: the launches after it
+        assumed.append(kernel.name)
+        return 0.0, "its condition"
+    control = kernel.control
+    if control is None:
+        return launch_ns(kernel, model)
+    bodies = [predict_graph(tables.region(n), model, kernel.name) for n in control.regions]
+    assumed += [name for body in bodies for name in body.assumed]
+    longest = max((body.device_ns for body in bodies), default=0.0)
+    if control.construct not in ("for", "while"):
+        return model.branch + longest, "its longest branch"
+    if control.construct == "while":
+        assumed.append(kernel.name)
+    iterations = control.length if control.construct == "for" else 1
+    return iterations * (model.iteration + longest), f"{iterations} iterations"
 
 
 def predicted_spans(spans: tuple[Span, ...], model: DeviceModel) -> tuple[Span, ...]:
@@ -183,10 +237,11 @@ def predicted_spans(spans: tuple[Span, ...], model: DeviceModel) -> tuple[Span, 
 def _is_dependent(kernel: KernelSpec, model: DeviceModel) -> bool:
     """Whether a kernel starts before the launch before it ends, where the knob allows that."""
     is_able = kernel.device is not None and kernel.device.dependent
-    return is_able and model.has_dependent_launches and knobs.device_overlap == "dependent"
+    is_allowed = knobs.device_overlap in ("auto", "dependent")
+    return is_able and model.has_dependent_launches and is_allowed
 
 
-def _dependences(tables: Tables) -> list[list[int]] | None:
+def dependences(tables: Tables) -> list[list[int]] | None:
     """The launches that each launch waits for; None where they run in order."""
     tasks = plan_device_tasks(tables, 1)
     if not tasks:
@@ -211,8 +266,8 @@ def _is_branch(
         return False
     above = before.union(*(ancestors[i] for i in before))
     others = [i for i in range(number) if i not in above]
-    most = max((_blocks(kernels[i]) for i in others), default=0)
+    most = max((block_count(kernels[i]) for i in others), default=0)
     return (
         sum(times[i][0] for i in others) >= WORTH_NS
-        and most + _blocks(kernels[number]) <= model.processors
+        and most + block_count(kernels[number]) <= model.processors
     )

@@ -72,6 +72,26 @@ class Attention(nn.Module):
         return self.head((x + y.transpose(1, 2).reshape(batch, length, width)).mean(1))
 
 
+class GroupedAttention(nn.Module):
+    """Four query heads share two heads of keys and values, as in Llama."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(20, 16)
+        self.q = nn.Linear(16, 16, bias=False)
+        self.kv = nn.Linear(16, 16, bias=False)
+        self.out = nn.Linear(16, 16, bias=False)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        batch, length, width = x.shape
+        q = self.q(x).view(batch, length, 4, 4).transpose(1, 2)
+        k, v = self.kv(x).view(batch, length, 2, 2, 4).permute(2, 0, 3, 1, 4)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.head(self.out(y.transpose(1, 2).reshape(batch, length, width)).mean(1))
+
+
 def losses_of(
     model: nn.Module, run: Callable[..., Any], batch: tuple[Any, Any], optimizer: Any, steps: int
 ) -> list[float]:
@@ -92,6 +112,7 @@ TRAINED: dict[str, Any] = {
     ),
     "convnet": lambda: (ConvNet(), torch.randn(4, 3, 12, 12)),
     "attention": lambda: (Attention(), torch.randint(20, (4, 6))),
+    "grouped attention": lambda: (GroupedAttention(), torch.randint(20, (4, 6))),
 }
 
 
@@ -359,7 +380,8 @@ OPTIONS: dict[str, tuple[dict[str, Any], type[NovaError], str]] = {
     "type": ({"fallback": "yes"}, OptionTypeError, "fallback"),
     "threads": ({"threads": -1}, NovaError, "threads"),
     "target": ({"target": "nonsense"}, TargetError, "nonsense"),
-    "device": ({"target": "cuda:sm_80"}, TargetError, "CPU"),
+    "device": ({"target": "cuda:sm_80"}, TargetError, "device of the tensors"),
+    "place": ({"device": "cuda"}, OptionTypeError, "'sim' or None"),
 }
 
 

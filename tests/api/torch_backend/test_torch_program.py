@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import nova
 from nova.errors import ArgumentShapeError, ArgumentTypeError, UnsupportedOpError
@@ -122,4 +123,19 @@ def test_without_torch_the_error_names_the_package() -> None:
         "except nova.errors.MissingPackageError as error:\n    print(error)\n"
     )
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install 'nova-compiler[torch]'" in completed.stdout, completed.stderr
+    assert "pip install -e '.[torch]'" in completed.stdout, completed.stderr
+
+
+class Limits(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pieces = functional.relu6(x) + functional.hardtanh(x, -2.0, 2.0) * 3 + x.clamp(-1, 5) * 10
+        return pieces + functional.hardsigmoid(x) * 7 + functional.hardswish(x) * 100
+
+
+def test_gradients_at_the_limits_of_activations_are_those_of_torch() -> None:
+    x = torch.tensor([-3.0, -2.0, -1.0, 0.0, 0.5, 2.0, 3.0, 5.0, 6.0, 7.0])
+    program = nova.from_torch(Limits(), x)
+    gradient = nova.grad(lambda t: nova.sum(program.function(t)))(x.numpy())
+    leaf = x.clone().requires_grad_()
+    Limits()(leaf).sum().backward()
+    np.testing.assert_allclose(gradient.numpy(), leaf.grad, rtol=1e-6)

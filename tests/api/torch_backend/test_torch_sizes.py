@@ -202,3 +202,56 @@ def test_torch_compile_updates_arguments_of_any_size() -> None:
         mine, theirs = [x.clone(), torch.zeros(4)], [x.clone(), torch.zeros(4)]
         torch.testing.assert_close(run(*mine), step(*theirs))
         torch.testing.assert_close(mine, theirs)
+
+
+class Positions(nn.Module):
+    """Rows of a table up to the length of the argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(128, 8))
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(x + self.table[: x.shape[1]])
+
+
+def test_a_slice_of_a_table_up_to_a_symbolic_length() -> None:
+    module = Positions()
+    program = nova.from_torch(module, torch.randn(2, 12, 8), dynamic=({1: Dim("T", max=128)},))
+    before = compiled_programs()
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend="nova")
+    for length in (12, 13, 40, 128):
+        x = torch.randn(2, length, 8)
+        with torch.no_grad():
+            torch.testing.assert_close(torch.as_tensor(program(x)), module(x))
+            torch.testing.assert_close(compiled(x), module(x))
+    # That of from_torch, one for the first length, and one for all lengths after it.
+    assert compiled_programs() - before == 3
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_length_that_only_a_guard_of_torch_bounds(last: bool) -> None:
+    """torch knows that the slice is as long as x; both sizes are symbols."""
+
+    def f(x: Any, table: Any) -> Any:
+        return x * (table[-x.shape[0] :] if last else table[: x.shape[0]])
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend="nova", dynamic=True)
+    table = torch.randn(40, 8)
+    for length in (16, 24):
+        x = torch.randn(length, 8)
+        torch.testing.assert_close(compiled(x, table), f(x, table))
+
+
+def test_an_invalid_symbolic_program_is_compiled_per_shape_with_a_warning(monkeypatch: Any) -> None:
+    def refuse(*_: Any) -> None:
+        raise nova.errors.MLIRSyntaxError("'nova.slice' op result type is wrong")
+
+    monkeypatch.setattr("nova.api.torch_backend.backend.SymbolicGraph", refuse)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: x * 2, backend="nova", dynamic=True)
+    x = torch.randn(5, 3)
+    with pytest.warns(nova.errors.FallbackWarning, match="per shape: MLIRSyntaxError"):
+        torch.testing.assert_close(compiled(x), x * 2)

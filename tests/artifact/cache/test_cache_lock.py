@@ -99,7 +99,7 @@ def test_waiting_is_bounded(tmp_path: Path, hold) -> None:
     started = time.monotonic()
     with cache.building(A) as result:
         assert result is None
-    assert 0.2 <= time.monotonic() - started < 5
+    assert 0.2 <= time.monotonic() - started < 30
     assert cache.stats.waits == 1
     with cache.building(B) as result:
         assert result is None
@@ -109,11 +109,11 @@ def test_waiting_is_bounded(tmp_path: Path, hold) -> None:
 def test_waiting_ends_when_the_holder_is_killed(tmp_path: Path, hold) -> None:
     holder, _ = hold(tmp_path, A)
     timer = threading.Timer(0.3, holder.kill)
-    timer.start()
     started = time.monotonic()
+    timer.start()
     with DiskCache(tmp_path, 1 << 30, wait=60).building(A) as result:
         assert result is None and is_any_locked(tmp_path)
-        assert 0.2 < time.monotonic() - started < 10
+        assert 0.2 < time.monotonic() - started < 30
     timer.join()
     assert not is_any_locked(tmp_path)
 

@@ -34,6 +34,28 @@ def test_tiles_are_parts_of_blocks(
 
 
 @pytest.mark.parametrize(
+    ("count", "tile"), [(4, (256, 512)), (8, (256, 512)), (16, (256, 256)), (32, (128, 256))]
+)
+def test_a_tile_for_each_core(count: int, tile: tuple[int, ...]) -> None:
+    assert tile_for_cores((1024, 1024), (266, 512), (14, 32), 1 << 31, 0, count) == tile
+
+
+def test_matmuls_for_many_cores_have_the_same_bits() -> None:
+    arrays = [np.random.default_rng(i).standard_normal((1024, 1024)).astype("f4") for i in (0, 1)]
+    results = []
+    for threads in (1, 8, 16):
+        with nova.knobs.override(threads=threads):
+            x, y = (nova.input((1024, 1024), name=name) for name in "xy")
+            program = nova.compile(x @ y, inputs=[x, y])
+            results.append(np.asarray(program(*arrays)))
+            grids = [kernel.grid for kernel in program.kernels]
+            assert len(grids) > 1 if threads == 1 else grids == [threads]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+    np.testing.assert_allclose(results[0], arrays[0] @ arrays[1], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
     ("sizes", "tile"),
     [
         ((4096, 4096, 4096), (128, 1024)),

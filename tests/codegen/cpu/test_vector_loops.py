@@ -6,13 +6,11 @@ results end at a page that nothing may touch: a vector too many is a crash.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-
 import ml_dtypes
 import numpy as np
 import pytest
-from nightly import all_pairs
+from guard_pages import guarded
+from nightly import all_pairs, each_value
 from processors import runnable
 
 import nova
@@ -22,21 +20,6 @@ LENGTHS = [1, 4, 5, 8, 9, 16, 17, 31, 63, 65, 129]
 
 
 LEVELS = runnable("cpu", "x86_64-v3", "x86_64", "aarch64")
-_KEPT = []
-
-
-def guarded(values: np.ndarray) -> np.ndarray:
-    """A copy that ends where readable memory ends."""
-    size = -(-max(values.nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-    area = mmap.mmap(-1, size + mmap.PAGESIZE)
-    _KEPT.append(area)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    assert protect(ctypes.c_void_p(start + size), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
-    flat = np.frombuffer(area, values.dtype, values.size, offset=size - values.nbytes)
-    array = flat.reshape(values.shape)
-    array[...] = values
-    return array
 
 
 def check(level: str, build, *arrays: np.ndarray, rtol: float = 2e-6) -> list:
@@ -64,8 +47,7 @@ def numbers(shape, dtype=np.float32, seed=0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize(("n", "level"), each_value(LENGTHS, LEVELS))
 def test_lengths_around_a_vector(level, n):
     def build(a, b, m):
         return [

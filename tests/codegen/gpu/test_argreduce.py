@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from device_runs import check
@@ -17,7 +19,15 @@ def _array(*shape: int) -> np.ndarray:
 
 @pytest.mark.parametrize("find", (nova.argmax, nova.argmin))
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((5000,), 0), ((100, 1000), 1), ((300, 50), 0), ((8, 300, 20), 1)]
+    ("shape", "axis"),
+    [
+        ((5000,), 0),
+        ((8193,), 0),
+        ((20000,), 0),
+        ((100, 1000), 1),
+        ((300, 50), 0),
+        ((8, 300, 20), 1),
+    ],
 )
 def test_first_of_equal_ones(find, shape, axis):
     program = check(lambda x: find(x, axis=axis), np.round(_array(*shape)))
@@ -53,3 +63,16 @@ def test_short_axes_of_odd_sizes(shape: tuple[int, ...], axis: int) -> None:
     largest, smallest = program(data)
     np.testing.assert_array_equal(largest, data.argmax(axis))
     np.testing.assert_array_equal(smallest, data.argmin(axis))
+
+
+def test_flags_at_the_end_of_shared_memory(on_device: dict[str, Any]) -> None:
+    """LLVM loads the last of 21 bytes as part of 8: the block has memory for all of them."""
+    data = np.random.default_rng(0).standard_normal((3, 7)).astype("f4")
+    x = nova.tensor(data, name="x")
+    results = [nova.msort(x), *nova.topk(x, 3), *nova.kthvalue(x, 2), nova.median(x)]
+    results += [*nova.cummax(x, 1), *nova.cummin(x, 1)]
+    values = nova.compile(results, inputs=[x], **on_device)(data)
+    expected = nova.compile(results, inputs=[x])(data)
+    for value, reference in zip(values, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(value), np.asarray(reference))
+    np.testing.assert_array_equal(np.asarray(values[0]), np.sort(data, axis=0))

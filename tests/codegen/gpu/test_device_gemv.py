@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -69,3 +70,70 @@ def test_a_shape_of_heads_is_written_directly() -> None:
     assert len(program.kernels) == 1
     x, w, *_ = (array.astype("f8") for array in arrays)
     check(program, arrays, (x @ w.T).reshape(8, 64))
+
+
+def layer_norm(x: np.ndarray) -> np.ndarray:
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f4", ml_dtypes.bfloat16])
+@pytest.mark.parametrize("length", [128, 264, 2048])
+def test_a_norm_of_the_vector_is_a_prologue(length: int, dtype: Any) -> None:
+    arrays = arrays_of(300, length, dtype)
+
+    def function(x: Any, w: Any, v: Any, b: Any) -> Any:
+        rows = nova.rms_norm(x, nova.ones(length, dtype=x.dtype), eps=1e-5)
+        return nova.tanh(rows @ w.T) * (rows @ v.T) + b
+
+    program = compiled(function, arrays)
+    assert len(program.kernels) == 1
+    x, w, v, b = (array.astype("f8") for array in arrays)
+    rows = (x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)).astype(dtype).astype("f8")
+    check(program, arrays, np.tanh(rows @ w.T) * (rows @ v.T) + b)
+
+
+def test_a_prologue_of_the_shape_of_the_result_has_its_own_memory() -> None:
+    x, w, v = (
+        RNG.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((1, 128), *[(128,) * 2] * 2)
+    )
+
+    def function(x: Any, w: Any, v: Any) -> Any:
+        for matrix in (w, v):
+            rows = nova.rms_norm(x, nova.ones(128, dtype=x.dtype), eps=1e-5)
+            x = nova.tanh(rows @ matrix.T)
+        return x
+
+    program = compiled(function, [x, w, v])
+    assert len(program.kernels) == 2
+    inputs = [nova.tensor(a) for a in (x, w, v)]
+    expected = nova.compile(function(*inputs), inputs=inputs)(x, w, v)
+    check(program, [x, w, v], np.asarray(expected).astype("f8"))
+
+
+def test_a_layer_norm_is_a_prologue_of_matrices_of_other_shapes() -> None:
+    arrays = [RNG.standard_normal(shape).astype("f4") for shape in ((1, 256), (512, 256))]
+
+    def function(x: Any, w: Any) -> Any:
+        rows = nova.layer_norm(x)
+        return nova.concatenate([rows @ w.T, rows @ w[:200].T], axis=1)
+
+    program = compiled(function, arrays)
+    x, w = (array.astype("f8") for array in arrays)
+    rows = layer_norm(x)
+    check(program, arrays, np.concatenate([rows @ w.T, rows @ w[:200].T], axis=1))
+
+
+def test_a_norm_that_others_read_is_a_kernel() -> None:
+    arrays = arrays_of(256, 256, "f4")
+    program = compiled(lambda x, w, v, b: nova.layer_norm(x) @ w.T + nova.layer_norm(x) * b, arrays)
+    assert len(program.kernels) == 2
+    x, w, _, b = (array.astype("f8") for array in arrays)
+    check(program, arrays, layer_norm(x) @ w.T + layer_norm(x) * b)
+
+
+def test_operands_of_the_epilogue_are_loaded_before_the_sums() -> None:
+    arrays = arrays_of(512, 256, ml_dtypes.bfloat16)
+    program = compiled(lambda x, w, v, b: x @ w.T + b, arrays)
+    _, after = program.stages["ptx"].split("griddepcontrol.wait")
+    assert re.search(r"ld\.global\S*b16", after.split("shfl.sync")[0])

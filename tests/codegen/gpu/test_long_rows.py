@@ -121,6 +121,20 @@ def test_gradients_copy_rows_ahead(on_hopper: Where) -> None:
 
 
 @pytest.mark.usefixtures("two_clusters")
+@pytest.mark.parametrize("length", [33000, 50304])
+def test_rows_of_16_bit_floats_are_copied_ahead(on_hopper: Where, length: int) -> None:
+    x = torch.from_numpy(3 * _RANDOM.standard_normal((5, length), np.float32)).bfloat16()
+    X = nova.tensor(np.zeros(x.shape, ml_dtypes.bfloat16))
+    program = nova.compile(nova.softmax(X), inputs=[X], **on_hopper)
+    text = program.stages["ptx"]
+    assert "cp.async.bulk" in text and "ld.global" not in text
+    assert "st.global.v4.b32" in text or "st.global.b128" in text
+    array = x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    expected = torch.softmax(x.double(), -1).numpy()
+    assert np.abs(program(array).astype("f8") - expected).max() <= 2**-8 * expected.max()
+
+
+@pytest.mark.usefixtures("two_clusters")
 def test_cross_entropy_of_bf16_scores(on_hopper: Where) -> None:
     x = torch.from_numpy(3 * _RANDOM.standard_normal((5, 50304), np.float32)).bfloat16()
     X = nova.tensor(np.zeros(x.shape, ml_dtypes.bfloat16))

@@ -64,6 +64,7 @@ def test_gradients_of_few_batches_are_joined_afterwards() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.graph_launch
 def test_joined_gradients_by_wgmma() -> None:
     program = _check(8, 256, 1, 64, ml_dtypes.bfloat16, 1.2e-2)
     assert "wgmma.mma_async" in program.stages["ptx"]

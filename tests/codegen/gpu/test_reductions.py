@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -44,6 +45,25 @@ def test_logsumexp_of_rows_longer_than_registers(length: int, dtype: Any) -> Non
     assert "cluster" not in program.stages["ptx"]  # a block per row
 
 
+def test_a_scalar_of_the_row_in_a_long_reduction() -> None:
+    x, chosen = _draw(264, 32_775), _RANDOM.integers(0, 32_775, (264, 1)).astype(np.int32)
+    X, C = nova.tensor(x), nova.tensor(chosen)
+    is_chosen = nova.eq(C, nova.arange(32_775, dtype="i32"))
+    total = nova.sum(nova.where(is_chosen, X, 0.0), axis=1, keepdims=True) + C
+    _, (actual,) = _run([total], [X, C], x, chosen)
+    np.testing.assert_allclose(actual, np.take_along_axis(x, chosen, 1) + chosen, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(8192, 1024), (300, 512)])
+def test_rows_that_are_read_twice_stay_in_the_cache(rows: int, threads: int) -> None:
+    x = np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), (rows, 50_304))
+    X = nova.tensor(x)
+    program = nova.compile(nova.logsumexp(X, axis=1), inputs=[X], **_SIM)
+    (kernel,) = program.kernels
+    assert kernel.device is not None
+    assert kernel.device.block == (threads, 1, 1)
+
+
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32], ids=["bf16", "f32"])
 @pytest.mark.parametrize("rows", [1024, 1031], ids=["even", "odd"])
 def test_column_sums_of_a_cluster(rows: int, dtype: Any) -> None:
@@ -68,17 +88,35 @@ def test_column_sums_that_a_later_sum_reads() -> None:
     np.testing.assert_allclose(actual, x.astype(np.float64).var(0, ddof=1), rtol=2e-5)
 
 
-def test_rows_of_a_warp() -> None:
+@pytest.mark.parametrize(("rows", "columns"), [(512, 256), (2048, 96), (130, 33)])
+def test_gradients_of_a_norm_are_reduced_by_one_kernel(rows: int, columns: int) -> None:
+    x, gradient = _draw(rows, columns), _draw(rows, columns)
+    X, G = nova.tensor(x), nova.tensor(gradient)
+    normal = nova.layer_norm(
+        X, nova.tensor(np.ones(columns, "f4")), nova.tensor(np.zeros(columns, "f4"))
+    )
+    outputs = [nova.sum(G, axis=0), nova.sum(G * normal, axis=0) * 2.0]
+    program, (bias, weight) = _run(outputs, [X, G], x, gradient)
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(1, keepdims=True)
+    normal = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(bias, gradient.sum(0, dtype=np.float64), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(weight, 2 * (gradient * normal).sum(0), rtol=1e-4, atol=1e-4)
+    assert re.search(r"return %(\d+)#0, %\1#1 :", program.stages["kernels"])  # of one kernel
+
+
+@pytest.mark.parametrize("columns", [256, 768])
+def test_rows_of_a_warp(columns: int) -> None:
     torch = pytest.importorskip("torch")
-    x, g = (_draw(4224, 256, dtype=ml_dtypes.bfloat16) for _ in range(2))
-    w, b = _draw(256), _draw(256)
+    x, g = (_draw(4224, columns, dtype=ml_dtypes.bfloat16) for _ in range(2))
+    w, b = _draw(columns), _draw(columns)
     X, G, W, B = map(nova.tensor, (x, g, w, b))
     out = nova.layer_norm(nova.cast(X, "f32"), W, B)
     (gradient,) = nova.graph.gradients(nova.sum(out * nova.cast(G, "f32")), [X])
     program, actual = _run([nova.cast(out, "bf16"), gradient], [X, G, W, B], x, g, w, b)
     leaf, g64, w64, b64 = (torch.from_numpy(a.astype(np.float64)) for a in (x, g, w, b))
     leaf.requires_grad_()
-    expected = torch.nn.functional.layer_norm(leaf, (256,), w64, b64)
+    expected = torch.nn.functional.layer_norm(leaf, (columns,), w64, b64)
     (expected * g64).sum().backward()
     for got, value in zip(actual, (expected.detach(), leaf.grad), strict=True):
         assert np.abs(got - value.numpy()).max() <= 6e-3 * float(value.abs().max())

@@ -40,18 +40,29 @@ def test_slices_at_positions(shape, axis, count, blocks):
     assert [k.device.grid[0] for k in program.kernels] == [blocks]
 
 
-def test_sums_have_the_order_of_the_loops():
-    x, index = np.zeros((64, 64), "f4"), np.zeros(500, np.int64)
-    updates = (_array(500, 64) * 10.0 ** _RANDOM.integers(-6, 6, (500, 64))).astype("f4")
+@pytest.mark.parametrize(("count", "width"), [(500, 64), (512, 128), (96, 256), (384, 100)])
+def test_sums_have_the_order_of_the_loops(count, width):
+    x, index = np.zeros((64, width), "f4"), np.zeros(count, np.int64)
+    scales = 10.0 ** _RANDOM.integers(-6, 6, (count, width))
+    updates = (_array(count, width) * scales).astype("f4")
     program, _ = compile_function(
         lambda x, i, u: nova.index_add(x, i, u, axis=0), [x, index, updates]
     )
-    right = np.zeros(64, "f4")
+    right = np.zeros(width, "f4")
     for row in updates:
         right += row
     (inputs,) = program.run([x, index, updates])
     np.testing.assert_array_equal(inputs[0], right)
     assert not inputs[1:].any()
+
+
+@pytest.mark.parametrize("count", [128, 512, 640])
+def test_frequent_positions(count):
+    """Some positions have most of the updates, several of them among 32 adjacent ones."""
+    index = (40 * _RANDOM.random(count) ** 3).astype(np.int64)
+    check(
+        lambda x, i, u: nova.index_add(x, i, u, axis=0), _array(40, 384), index, _array(count, 384)
+    )
 
 
 def test_a_lane_has_a_line_that_has_its_own_positions():

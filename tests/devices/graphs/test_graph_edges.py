@@ -90,6 +90,10 @@ def test_kernels_that_wait_are_launched_early(fake: FakeCuda, device: _native.De
         assert shape_of(model_of(diamond(0, dependent=True), device)) == (3, 2, 2, 0)
 
 
+def test_a_chain_of_kernels_that_wait_is_dependent_by_default(device: _native.Device) -> None:
+    assert shape_of(model_of(diamond(0, dependent=True), device)) == (3, 2, 2, 0)
+
+
 def test_forks_and_joins_are_not_dependent_launches(device: _native.Device) -> None:
     assert shape_of(model_of(diamond(LONG, dependent=True), device)) == (3, 2, 0, 1)
 

@@ -23,3 +23,9 @@ API int cuCtxGetDevice(int *device)
     *device = 0;
     return OK;
 }
+API int cuFuncGetAttribute(int *value, int attribute, void *function)
+{
+    (void)attribute, (void)function;
+    *value = 0;
+    return OK;
+}

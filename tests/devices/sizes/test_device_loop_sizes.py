@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from taggers import taggers
 
 import nova
-from nova import knobs, nn, optim
+from nova import knobs, optim
 from nova.errors import LoweringError
 
 RNG = np.random.default_rng(3)
@@ -167,31 +168,9 @@ def test_a_file_runs_its_loops_at_any_size(tmp_path: Path) -> None:
     assert loaded.cache_info().entries == 3
 
 
-class Tagger(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(6, 10, batch_first=True)
-        self.out = nn.Linear(10, 3)
-
-    def forward(self, x: Any) -> Any:
-        return self.out(self.lstm(x)[0])
-
-
-class TorchTagger(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm = torch.nn.LSTM(6, 10, batch_first=True)
-        self.out = torch.nn.Linear(10, 3)
-
-    def forward(self, x: Any) -> Any:
-        return self.out(self.lstm(x)[0])
-
-
 @pytest.mark.slow
 def test_an_lstm_trains_on_ragged_batches_and_lengths() -> None:
-    torch.manual_seed(3)
-    model, reference = Tagger(), TorchTagger()
-    model.load_state_dict({n: p.detach().numpy() for n, p in reference.state_dict().items()})
+    model, reference = taggers()
     step = nova.train_step(
         model,
         lambda model, x, y: nova.cross_entropy(model(x).reshape(-1, 3), y.reshape(-1)),

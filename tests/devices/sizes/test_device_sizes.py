@@ -206,6 +206,7 @@ def test_classes_of_rows(on_device: dict[str, Any]) -> None:
         assert native.counts()[:2] == (1, 1)
 
 
+@pytest.mark.graph_launch
 def test_wgmma_takes_any_number_of_rows() -> None:
     """The tensor maps of the copy engine are encoded for the sizes of a call."""
     x, w = nova.input((B, 64), "bf16", name="x"), nova.input((64, 128), "bf16", name="w")
@@ -252,6 +253,7 @@ def test_file_and_cache_of_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert model.workspace_for(B=64) > model.workspace_for(B=3) > 0
 
 
+@pytest.mark.graph_launch
 def test_graphs_of_a_size_take_new_arrays() -> None:
     program = _softmax_program()
     rng = np.random.default_rng(0)

@@ -72,3 +72,12 @@ func.func @bitwise_not_bool(%arg0: tensor<4xi1>) -> tensor<4xi1> {
   %0 = "nova.bitwise_not"(%arg0) : (tensor<4xi1>) -> tensor<4xi1>
   return %0 : tensor<4xi1>
 }
+
+// CHECK-LABEL: func.func @bitcast(
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
+// CHECK: arith.bitcast %{{.*}} : f32 to i32
+// CHECK-NOT: nova.
+func.func @bitcast(%arg0: tensor<4xf32>) -> tensor<4xi32> {
+  %0 = "nova.bitcast"(%arg0) {dtype = i32} : (tensor<4xf32>) -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}

@@ -1,4 +1,5 @@
 // RUN: %nova-opt %s --decompose-composites --convert-nova-to-linalg | %filecheck %s
+// RUN: %nova-opt %s --decompose-composites --convert-nova-to-linalg=bytes-as-bf16=true | %filecheck %s --check-prefix=DEVICE
 // RUN: %nova-opt %s --decompose-composites | %filecheck %s --check-prefix=PRIMITIVES
 // The ops of the family `contraction`: what they are made of, and their loops.
 
@@ -82,4 +83,16 @@ func.func @dot(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tensor<f32> {
 func.func @outer(%arg0: tensor<2xf32>, %arg1: tensor<3xf32>) -> tensor<2x3xf32> {
   %0 = "nova.outer"(%arg0, %arg1) : (tensor<2xf32>, tensor<3xf32>) -> tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func.func @wide_matmul(
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK-COUNT-2: arith.extsi %{{.*}} : i8 to i32
+// CHECK-NOT: nova.
+// DEVICE-LABEL: func.func @wide_matmul(
+// DEVICE: arith.sitofp %{{.*}} : i8 to bf16
+// DEVICE: linalg.contract {{.*}}tensor<3x4xbf16>) outs(%{{.*}} : tensor<2x4xf32>)
+func.func @wide_matmul(%arg0: tensor<2x3xi8>, %arg1: tensor<3x4xi8>) -> tensor<2x4xi32> {
+  %0 = "nova.wide_matmul"(%arg0, %arg1) : (tensor<2x3xi8>, tensor<3x4xi8>) -> tensor<2x4xi32>
+  return %0 : tensor<2x4xi32>
 }

@@ -174,3 +174,18 @@ func.func @dynamic_update_slice(%arg0: tensor<4x3xf32>, %arg1: tensor<2x2xf32>, 
   %0 = "nova.dynamic_update_slice"(%arg0, %arg1, %arg2) : (tensor<4x3xf32>, tensor<2x2xf32>, tensor<2xi64>) -> tensor<4x3xf32>
   return %0 : tensor<4x3xf32>
 }
+
+// PRIMITIVES-LABEL: func.func @clamp_index(
+// PRIMITIVES: nova.lt %
+// PRIMITIVES: nova.add %
+// PRIMITIVES: nova.where %
+// PRIMITIVES: nova.maximum %
+// PRIMITIVES: nova.minimum %
+// PRIMITIVES-NOT: nova.clamp_index
+// CHECK-LABEL: func.func @clamp_index(
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]
+// CHECK-NOT: nova.
+func.func @clamp_index(%arg0: tensor<4xi64>) -> tensor<4xi64> {
+  %0 = "nova.clamp_index"(%arg0) {axis_size = 3 : i64} : (tensor<4xi64>) -> tensor<4xi64>
+  return %0 : tensor<4xi64>
+}

@@ -183,6 +183,13 @@ def test_convolutions_and_pools_are_single_nodes() -> None:
     np.testing.assert_allclose(run(model, (x, w))[0], expected[0], rtol=1e-4, atol=1e-5)
 
 
+def test_relu6_is_one_node() -> None:
+    x = np.array([-1.0, 0.0, 2.5, 6.0, 7.0], "f4")
+    model, _ = export(nova.relu6, (x,))
+    assert [node.op_type for node in model.graph.node] == ["Clip", "Identity"]
+    np.testing.assert_array_equal(run(model, (x,))[0], np.clip(x, 0, 6))
+
+
 def test_a_program_makes_the_round_trip(tmp_path: Any) -> None:
     x = nova.tensor(floats(2, 3, 8, 8), name="image")
     w = nova.tensor(floats(4, 3, 3, 3), name="kernel")

@@ -251,5 +251,5 @@ def test_without_the_package_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(errors.MissingPackageError, match="need the package onnx") as caught:
         nova.from_onnx("model.onnx")
-    assert "nova-compiler[onnx]" in str(caught.value)
+    assert "pip install -e '.[onnx]'" in str(caught.value)
     package.onnx_package.cache_clear()

@@ -36,6 +36,8 @@ INCOMPARABLE = {
     *("nn.functional.multi_head_attention_forward", "pca_lowrank", "svd_lowrank"),
     *("nn.functional.scaled_dot_product_attention", "as_strided"),
 }
+# torch's own `aot_eager` has other results than eager for complex matrices.
+WRONG_IN_TORCH = {(name, torch.complex64) for name in ("pinverse", "linalg.pinv")}
 # The position among equal elements is unspecified: only values are compared.
 TIED = {"topk", "kthvalue", "median", "nanmedian", "mode", "sort", "msort", "argsort"}
 # Sizes of results that depend on values, which dynamo leaves to eager.
@@ -44,8 +46,15 @@ TOLERANCES = {
     torch.float32: (2e-4, 2e-5),
     torch.float64: (1e-6, 1e-8),
     torch.bfloat16: (3e-2, 2e-2),
+    torch.complex64: (2e-4, 2e-5),
 }
-LEAST = {torch.float32: 1500, torch.float64: 1400, torch.int64: 500, torch.bool: 300}
+LEAST = {
+    torch.float32: 1500,
+    torch.float64: 1400,
+    torch.int64: 500,
+    torch.bool: 300,
+    torch.complex64: 2000,
+}
 """Samples that must be compared, by dtype."""
 
 
@@ -126,6 +135,8 @@ def test_op_samples_agree_with_eager(dtype: torch.dtype) -> None:
     for op in op_db:
         is_sparse = op.name.startswith("sparse.")
         if op.name in INCOMPARABLE or is_sparse or dtype not in op.supported_dtypes("cpu"):
+            continue
+        if (op.name, dtype) in WRONG_IN_TORCH or op.name.startswith("jiterator"):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FallbackWarning)

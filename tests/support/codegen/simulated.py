@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.launch import KERNEL
-from nova.compiler.gpu.ptxas import find_ptxas
+from nova.artifact.cubins.ptxas import find_ptxas
 from nova.gpusim import SimMemory, SimModule
 
 

@@ -17,6 +17,26 @@ def _segment_mean(x: Any, ids: Any, count: int) -> Any:
     return total / torch.bincount(ids, minlength=count).clamp(min=1)[:, None]
 
 
+def _padded(values: Any, size: int, fill_value: Any = 0) -> Any:
+    values = values[:size]
+    return torch.nn.functional.pad(values, (0, size - len(values)), value=fill_value)
+
+
+def _nonzero(x: Any, size: int, fill_value: int = 0) -> Any:
+    return [_padded(at, size, fill_value) for at in x.nonzero(as_tuple=True)]
+
+
+def _masked_select(x: Any, mask: Any, size: int, fill_value: float = 0.0) -> Any:
+    return _padded(torch.masked_select(x, mask), size, fill_value)
+
+
+def _unique(x: Any, size: int, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+    results = [_padded(values, size)]
+    results += [inverse] * return_inverse + [_padded(counts, size)] * return_counts
+    return results
+
+
 CASES = (
     case("sort", X),
     case("sort", X, axis=0, descending=True),
@@ -49,6 +69,9 @@ CASES = (
     case("diff", X),
     case("diff", X, n=2, axis=0),
     case("trapezoid", X, dx=0.5),
+    case("trapezoid", (4, 5), (5,), call=lambda f, y, x: f(y, x=x)),
+    case("trapezoid", (4, 5), (4, 1), call=lambda f, y, x: f(y, x, dim=0)),
+    case("quantile", X, ((3,), "probability"), call=lambda f, x, q: f(x, q, dim=1)),
     case(
         "bincount", ((9,), "index:4"), args=(5,), torch=lambda x, n: torch.bincount(x, minlength=n)
     ),
@@ -61,6 +84,30 @@ CASES = (
         torch=torch.bincount,
     ),
     case("histc", X, bins=5, min=-2.0, max=2.0, grad=False),
+    case(
+        "histogram",
+        X,
+        bins=5,
+        range=(-2.0, 2.0),
+        grad=False,
+        torch=lambda x, bins, range: (
+            torch.histc(x, bins, *range).long(),
+            torch.linspace(*range, bins + 1, dtype=x.dtype),
+        ),
+    ),
+    case("nonzero", ((3, 4), "index:3"), size=12, torch=_nonzero),
+    case("nonzero", ((3, 4), "index:3"), size=5, fill_value=-1, torch=_nonzero),
+    case("masked_select", (3, 4), ((3, 4), "bool"), size=9, torch=_masked_select),
+    case("masked_select", (3, 4), ((4,), "bool"), size=2, fill_value=7.0, torch=_masked_select),
+    case("unique", ((3, 5), "index:6"), size=8, torch=_unique),
+    case(
+        "unique",
+        ((3, 5), "index:6"),
+        size=4,
+        return_inverse=True,
+        return_counts=True,
+        torch=_unique,
+    ),
     case(
         "segment_sum",
         (5, 2),

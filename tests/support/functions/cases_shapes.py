@@ -153,4 +153,59 @@ NORMALIZATION = (
     case("rope", (2, 5, 8), (5, 4), (5, 4), interleaved=True, torch=_rope),
 )
 
-CASES = (*SHAPES, *PRODUCTS, *NORMALIZATION)
+
+def _indexed(method: str, **options: Any) -> Any:
+    """A method of torch's tensors as a function of either library, along axis 1."""
+
+    def call(f: Any, x: Any, index: Any, source: Any) -> Any:
+        return f(x, 1, index, source, **options)
+
+    return {"torch": getattr(torch.Tensor, method), "call": call}
+
+
+_REDUCED = [(how, own) for how in ("sum", "prod", "mean", "amax", "amin") for own in (True, False)]
+WRITES = (
+    case(
+        "index_copy",
+        (2, 5, 3),
+        (2, 2, 3),
+        torch=lambda x, s: x.index_copy(1, torch.tensor([4, 1]), s),
+        call=lambda f, x, s: (
+            f(x, s) if isinstance(x, torch.Tensor) else f(x, 1, np.array([4, 1]), s)
+        ),
+    ),
+    case(
+        "index_fill",
+        (2, 5, 3),
+        torch=lambda x: x.index_fill(1, torch.tensor([4, 1]), 2.5),
+        call=lambda f, x: f(x) if isinstance(x, torch.Tensor) else f(x, 1, np.array([4, -4]), 2.5),
+    ),
+    *(
+        case(
+            "index_put",
+            (4, 5, 3),
+            (2, 1),
+            torch=lambda x, v, a=add: x.index_put(
+                (torch.tensor([1, -1]), torch.tensor([2, 0])), v, accumulate=a
+            ),
+            call=lambda f, x, v, a=add: (
+                f(x, v)
+                if isinstance(x, torch.Tensor)
+                else f(x, (np.array([1, -1]), np.array([2, 0])), v, accumulate=a)
+            ),
+        )
+        for add in (False, True)
+    ),
+    *(
+        case(
+            "scatter_reduce",
+            (2, 5),
+            ((2, 4), "index:5"),
+            (2, 4),
+            **_indexed("scatter_reduce", reduce=how, include_self=own),
+        )
+        for how, own in _REDUCED
+    ),
+)
+
+CASES = (*WRITES, *SHAPES, *PRODUCTS, *NORMALIZATION)

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from function_cases import case
+
+import nova
+
+
+def _unpool(rank: int, kernel: int = 2, output_size: Any = None, **options: Any) -> Any:
+    """Pool with indices, scale, and unpool, in either library."""
+
+    def call(unpool: Any, x: Any) -> Any:
+        home = torch.nn.functional if isinstance(x, torch.Tensor) else nova
+        pool = getattr(home, f"max_pool{rank}d")
+        values, at = pool(x, kernel, **options, return_indices=True)
+        return unpool(values * 2.0, at, kernel, **options, output_size=output_size)
+
+    return call
+
 
 CONVOLUTIONS = (
     case("conv1d", (2, 4, 9), (6, 4, 3), (6,), padding=1),
@@ -28,10 +46,39 @@ POOLS = (
     case("max_pool2d", (2, 3, 7, 8), args=(3,), stride=2, padding=1, ceil_mode=True),
     case("max_pool2d", (2, 3, 9, 8), args=((3, 2),), stride=1, dilation=(2, 1)),
     case("max_pool3d", (1, 2, 4, 5, 6), args=(2,)),
+    case(
+        "max_pool2d",
+        (2, 3, 7, 8),
+        args=(3,),
+        stride=2,
+        padding=1,
+        ceil_mode=True,
+        return_indices=True,
+    ),
+    case("max_pool3d", (1, 2, 4, 5, 6), args=((2, 3, 2),), stride=1, return_indices=True),
+    case("adaptive_max_pool2d", (2, 3, 7, 8), args=((3, 4),), return_indices=True),
+    case("adaptive_max_pool1d", (3, 7), args=(4,), return_indices=True),
+    *(
+        case(
+            f"max_unpool{rank}d",
+            ((2, 3, *(6, 4, 8)[:rank]), "distinct"),
+            torch=getattr(torch.nn.functional, f"max_unpool{rank}d"),
+            call=_unpool(rank),
+        )
+        for rank in (1, 2, 3)
+    ),
+    case(
+        "max_unpool2d",
+        ((3, 7, 5), "distinct"),
+        torch=torch.nn.functional.max_unpool2d,
+        call=_unpool(2, 2, stride=2, padding=1, output_size=(7, 5)),
+    ),
     case("avg_pool1d", (2, 3, 9), args=(3,), stride=2, padding=1),
     case("avg_pool2d", (2, 3, 7, 8), args=(3,), stride=2, padding=1, count_include_pad=False),
     case("avg_pool2d", (2, 3, 7, 8), args=(3,), stride=2, padding=1, ceil_mode=True),
     case("avg_pool3d", (1, 2, 4, 5, 6), args=(2,)),
+    case("avg_pool3d", (1, 2, 4, 5, 6), args=(2,), divisor_override=3),
+    case("avg_pool2d", (2, 3, 7, 8), args=(3,), padding=1, ceil_mode=True, divisor_override=-2),
     case("adaptive_avg_pool1d", (2, 3, 7), args=(3,)),
     case("adaptive_avg_pool2d", (2, 3, 7, 8), args=((1, 1),)),
     case("adaptive_avg_pool2d", (2, 3, 7, 8), args=((3, None),)),
@@ -41,10 +88,20 @@ POOLS = (
     case("adaptive_max_pool3d", (1, 2, 4, 5, 6), args=((2, 3, 4),)),
     case("lp_pool1d", (2, 3, 8), args=(2.0, 2)),
     case("lp_pool2d", (2, 3, 8, 6), args=(2.0, 2)),
+    case("lp_pool1d", ((2, 3, 7), "positive"), args=(3.0, 2), ceil_mode=True),
+    case("lp_pool2d", ((1, 2, 5, 7), "positive"), args=(2.0, 3), stride=2, ceil_mode=True),
+    case("lp_pool2d", ((1, 2, 5, 7), "positive"), args=(1.0, (2, 3)), ceil_mode=True),
     case("interpolate", (2, 3, 4, 5), scale_factor=2, mode="nearest"),
     case("interpolate", (2, 3, 4, 5), size=(7, 3), mode="bilinear"),
     case("interpolate", (2, 3, 4, 5), size=(7, 3), mode="bilinear", align_corners=True),
     case("interpolate", (2, 3, 4, 5), scale_factor=(1.7, 2.5), mode="bilinear"),
+    case(
+        "interpolate",
+        (2, 3, 4, 5),
+        scale_factor=1.7,
+        mode="bilinear",
+        recompute_scale_factor=True,
+    ),
     case("interpolate", (2, 3, 5), size=8, mode="linear"),
     case("interpolate", (2, 3, 5), size=8, mode="nearest-exact"),
     case("interpolate", (1, 2, 3, 4, 2), scale_factor=2, mode="trilinear"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from function_cases import case
 
@@ -41,6 +43,8 @@ VALUES = (
     case("hypot", X, X),
     case("sinc", X),
     case("frac", X),
+    case("around", X, torch=torch.round, decimals=1, grad=False),
+    case("around", X, torch=torch.round, decimals=-1, grad=False),
     case("copysign", X, X),
     case("heaviside", X, X, grad=False),
     case("xlogy", X, (X, "positive")),
@@ -64,8 +68,49 @@ VALUES = (
     case("meshgrid", (3,), (4,), (2,), indexing="xy"),
 )
 
+
+def _bce_terms(x: Any, target: Any, pos_weight: Any) -> Any:
+    """torch's formula: its function has no gradient for weights."""
+    log = torch.nn.functional.logsigmoid
+    return -(pos_weight * target * log(x) + (1 - target) * log(-x))
+
+
 SIGNS = ((4,), "sign")
 LOSSES = (
+    case("binary_cross_entropy", (X, "probability"), (X, "probability")),
+    case(
+        "binary_cross_entropy",
+        (X, "probability"),
+        (X, "probability"),
+        (17,),
+        torch=lambda x, t, weight, reduction: (
+            weight * torch.nn.functional.binary_cross_entropy(x, t, reduction="none")
+        ).sum(),
+        call=lambda f, x, t, w: f(x, t, weight=w, reduction="sum"),
+    ),
+    case(
+        "binary_cross_entropy_with_logits",
+        X,
+        (X, "probability"),
+        (X, "positive"),
+        ((17,), "positive"),
+        torch=lambda x, t, weight, pos_weight: (weight * _bce_terms(x, t, pos_weight)).mean(),
+        call=lambda f, x, t, w, p: f(x, t, weight=w, pos_weight=p),
+    ),
+    case(
+        "binary_cross_entropy_with_logits",
+        X,
+        (X, "probability"),
+        ((1, 17), "positive"),
+        torch=lambda x, t, pos_weight, reduction: _bce_terms(x, t, pos_weight),
+        call=lambda f, x, t, p: f(x, t, pos_weight=p, reduction="none"),
+    ),
+    case(
+        "multi_margin_loss",
+        (4, 3),
+        ((4,), "index:3"),
+        call=lambda f, x, t: f(x, t, weight=abs(x.detach()[0])),
+    ),
     case("huber_loss", X, X, delta=0.8),
     case("huber_loss", X, X, reduction="none"),
     case("soft_margin_loss", X, (X, "sign")),

@@ -24,7 +24,8 @@ def hopper_kernel(
 ) -> str:
     """A kernel with pointers in %d0, ... and tensor maps at %d30, ...; %r2 is the thread.
 
-    `stage` is its shared memory, at offset 0; %r3 is the warp, %p0 holds in thread 0 only.
+    `stage` is its shared memory, at offset 0 of the simulator's; %r3 is the warp, %p0 holds in
+    thread 0 only.
     """
     params = [f".param .u64 k_{i}" for i in range(pointers)]
     params += [f".param .align 64 .b8 map_{i}[128]" for i in range(maps)]
@@ -211,6 +212,7 @@ mad.lo.s32 %r41, %r3, 16, %r41;
 and.b32 %r42, %r40, 3;
 shl.b32 %r42, %r42, 2;
 mad.lo.s32 %r21, %r41, {TILE_N * 2}, %r42;
+add.s32 %r21, %r21, %r5;
 add.s32 %r21, %r21, {OUT};
 {newline.join(pack)}
 fence.proxy.async.shared::cta;

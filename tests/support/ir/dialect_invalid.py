@@ -37,6 +37,12 @@ _BROADCAST = "shapes (2, 3) and (2,) do not broadcast: axis -1 is 3 and 2"
 _MIXED = "operand types are (f32, f64), must be (f64, f64)"
 _INTEGERS = "operand types are (i32), must be (f32)"
 
+_TEXT = "the text of a kernel"
+_SIZES = "sizes = array<i64: 4>"
+_VECTOR = f'dtypes = "f32", ranks = array<i64: 1>, result = 0 : i64, {_SIZES}'
+_SECOND = _VECTOR.replace("result = 0", "result = 2")
+_RANKS = _VECTOR.replace("ranks = array<i64: 1>", "ranks = array<i64: 2>")
+
 MISTAKES: tuple[Mistake, ...] = (
     # Types that are not Nova's.
     M("add", "2x3xf32 2x3xi32", "2x3xf32", "operand types are (f32, i32), must be (f32, f32)"),
@@ -116,6 +122,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     M("searchsorted", "2x3xf32 4xf32", "4xi64", "sorted (2, 3) for values (4,)"),
     M("cast", "2xf32", "2xf64", "needs the attribute `dtype`"),
+    M("bitcast", "2xf32", "2xf64", "the bits of f32 are not a f64", "dtype = f64"),
     M("cast", "2xf32", "2xf64", "1 is not an element type of Nova", "dtype = 1 : i64"),
     M("cast", "2xf32", "2xf64", "result type is f64[2], must be f16[2]", "dtype = f16"),
     *_each(
@@ -173,6 +180,13 @@ MISTAKES: tuple[Mistake, ...] = (
         "2x2x3xf32 3x3x5xf32",
         "2x2x5xf32",
         "shapes (2,) and (3,) do not broadcast: axis -1 is 2 and 3",
+    ),
+    M(
+        "wide_matmul",
+        "2x3xf32 3x5xi8",
+        "2x5xf32",
+        "operands are f32 and i8: one holds floats, the other integers",
+        "dtype = f32",
     ),
     M("linear", "2x3xf32 4x5xf32", "2x4xf32", "x (2, 3) with weight (4, 5)"),
     M("dot", "3xf32 4xf32", "f32", "wants two vectors of one length, got (3,) and (4,)"),
@@ -263,6 +277,8 @@ MISTAKES: tuple[Mistake, ...] = (
         "updates (5,): 6 indices want (6,)",
         "axis = 0 : i64",
     ),
+    M("clamp_index", "4xi64", "4xi64", "needs the attribute `axis_size`"),
+    M("clamp_index", "4xi64", "4xi64", "axis_size must be at least 1", "axis_size = 0 : i64"),
     M("one_hot", "4xi64", "4x3xi64", "needs the attribute `num_classes`"),
     M("one_hot", "4xi64", "4x3xi64", "num_classes", "num_classes = -3 : i64"),
     M("extent", "", "i64", "needs the attribute `value`"),
@@ -334,6 +350,49 @@ MISTAKES: tuple[Mistake, ...] = (
         "3x4xf32",
         "logsumexp (2,), delta (3,)",
     ),
+    M(
+        "dropout_attention",
+        "3x4xf32 3x4xf32 3x4xf32 2xi64",
+        "3x4xf32",
+        "the seed is one number, not of shape (2,)",
+    ),
+    M(
+        "dropout_attention",
+        "3x4xf32 3x4xf32 3x4xf32 i64",
+        "3x4xf32",
+        "dropout must be in 0..1, not 1.5",
+        "dropout = 1.5",
+    ),
+    M(
+        "dropout_attention_gradient",
+        "3x4xf32 3x4xf32 3x4xf32 3x4xf32 3xf32 3xf32 f32",
+        "3x4xf32",
+        "the seed must hold integers, not f32",
+    ),
+    M(
+        "segment_attention",
+        "3x4xf32 3x4xf32 3x4xf32 2xi32 3xi32 3xi32 3xi32 i64",
+        "3x4xf32",
+        "q_segment (2,) does not broadcast to (3,)",
+    ),
+    M(
+        "segment_attention",
+        "3x4xf32 3x4xf32 3x4xf32 3xi32 3xi32 3xf32 3xi32 i64",
+        "3x4xf32",
+        "segments of f32",
+    ),
+    M(
+        "segment_attention_logsumexp",
+        "3x4xf32 2x4xf32 3xi32 3xi32 3xi32 3xi32",
+        "3xf32",
+        "k_segment (3,) does not broadcast to (2,)",
+    ),
+    M(
+        "segment_attention_gradient",
+        "3x4xf32 3x4xf32 2x4xf32 2x4xf32 3xf32 3xf32 3xi32 2xi32 3xi32 3xi32 3xi32 2xi32 i64",
+        "3x4xf32",
+        "row_begin (3,) does not broadcast to (2,)",
+    ),
     *_each(
         "mse_loss mae_loss smooth_l1_loss bce_loss bce_with_logits_loss kl_div hinge_loss",
         "2xf32 2xf32",
@@ -346,6 +405,10 @@ MISTAKES: tuple[Mistake, ...] = (
     M("cross_entropy", "2x3xf32 2xi64", "f32", "reduction", 'reduction = "median"'),
     M("nll_loss", "2x3xf32 2xf32", "f32", "a target of f32"),
     M("barrier", "4xf32 f32", "4xf32", "needs the attribute `region`"),
+    M("loop_kernel", "4xf32", "4xf32", f"{_TEXT} does not parse", f'source = "def", {_VECTOR}'),
+    M("loop_kernel", "4xf32", "4xf32", f"{_TEXT} is one function", f'source = "3", {_VECTOR}'),
+    M("mlir_kernel", "4xf32", "4xf32", "there is no result 2 of 1", f'source = "", {_SECOND}'),
+    M("mlir_kernel", "4xf32", "4xf32", "ranks (2,), sizes (4,)", f'source = "", {_RANKS}'),
     M("constant", "", "4xf32", "needs a dense `value` of its result type"),
     M("constant", "", "4xf32", "needs a dense `value` of its result type", "value = 1.0 : f32"),
     M(

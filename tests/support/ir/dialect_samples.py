@@ -31,6 +31,7 @@ from nova.plan import build_plan
 _MOST_LINES = 12
 _CONVERSION = re.compile(r"arith\.(ext|trunc|(si|ui)tofp|fpto(si|ui))\w*")
 _FRAME = re.compile(r"builtin.module|func.\w+|linalg.yield|tensor.empty|arith.constant")
+_SEGMENTS = "i32[2,3] i32[2,3] i32[2,3] i32[2,3]"
 FOLDER = Path(__file__).parents[2] / "filecheck" / "dialect"
 
 
@@ -50,6 +51,23 @@ def _all(names: str, types: str) -> dict[str, Sample]:
 def _axis_one(names: str, types: str) -> dict[str, Sample]:
     return {name: Sample(name, types, {"axis": 1}) for name in names.split()}
 
+
+# Kernels of users: in parallel, in order, and in MLIR.
+LOOPS = """def scale(x, out):
+    for i in range(len(x)):
+        out[i] = exp(x[i])"""
+ORDERED = """def total(x, out):
+    s = 0.0
+    for i in range(len(x)):
+        s += x[i]
+        out[i] = s"""
+TEXT = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %c = arith.constant 0 : index
+  %0 = tensor.extract %x[%c] : tensor<4xf32>
+  %1 = tensor.insert %0 into %x[%c] : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}"""
+_VECTOR = {"ranks": (1,), "sizes": (4,), "dtypes": "f32"}
 
 SAMPLES: dict[str, dict[str, Sample]] = {
     "bits": _all("bitwise_and bitwise_or bitwise_xor", "i32[2,3] i32[3]")
@@ -98,6 +116,7 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "lt_unsigned": Sample("lt", "u8[4] u8[4]"),
         "logical_and_floats": Sample("logical_and", "f32[4] f32[4]"),
         "where": Sample("where", "bool[3] f32[2,3] f32[2,3]"),
+        "bitcast": Sample("bitcast", "f32[4]", {"dtype": i32}),
         "cast_widen": Sample("cast", "bf16[4]", {"dtype": f32}),
         "cast_to_half": Sample("cast", "f32[4]", {"dtype": f16}),
         "cast_to_int": Sample("cast", "f32[4]", {"dtype": i32}),
@@ -133,6 +152,7 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "matmul": Sample("matmul", "f32[2,3] f32[3,4]"),
         "matmul_batched": Sample("matmul", "f32[5,2,3] f32[1,3,4]"),
         "matmul_half": Sample("matmul", "bf16[2,3] bf16[3,4]"),
+        "wide_matmul": Sample("wide_matmul", "f8e4m3[2,3] f8e5m2[3,4]", {"dtype": "f32"}),
         "linear": Sample("linear", "f32[2,3] f32[4,3]"),
         "linear_bias": Sample("linear", "f32[2,3] f32[4,3] f32[4]"),
         "dot": Sample("dot", "f32[3] f32[3]"),
@@ -159,6 +179,7 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "embedding": Sample("embedding", "f32[10,4] i64[2,3]"),
         "scatter_add": Sample("scatter_add", "f32[4] i64[6] f32[6]", {"axis": 0}),
         "index_add": Sample("index_add", "f32[4,3] i64[6] f32[6,3]", {"axis": 0}),
+        "clamp_index": Sample("clamp_index", "i64[4]", {"axis_size": 3}),
         "one_hot": Sample("one_hot", "i64[4]", {"num_classes": 3, "dtype": f32}),
         "arange": Sample("arange", "", {"start": 0, "stop": 5}),
         "arange_floats": Sample("arange", "", {"start": 0.5, "stop": 2.0, "step": 0.5}),
@@ -191,6 +212,30 @@ SAMPLES: dict[str, dict[str, Sample]] = {
             "f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3] f32[2,3]",
             {"of": "k"},
         ),
+        "dropout_attention": Sample(
+            "dropout_attention",
+            "f32[2,3,4] f32[2,3,4] f32[2,3,4] i64[]",
+            {"causal": True, "dropout": 0.1},
+        ),
+        "dropout_attention_gradient": Sample(
+            "dropout_attention_gradient",
+            "f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3] f32[2,3] i64[]",
+            {"dropout": 0.1, "of": "v"},
+        ),
+        "segment_attention": Sample(
+            "segment_attention",
+            f"f32[2,3,4] f32[2,3,4] f32[2,3,4] {_SEGMENTS} i64[]",
+            {"causal": True},
+        ),
+        "segment_attention_logsumexp": Sample(
+            "segment_attention_logsumexp", f"f32[2,3,4] f32[2,3,4] {_SEGMENTS}"
+        ),
+        "segment_attention_gradient": Sample(
+            "segment_attention_gradient",
+            "f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3] f32[2,3] "
+            f"{_SEGMENTS} i32[2,3] i32[2,3] i64[]",
+            {"of": "k"},
+        ),
     },
     "losses": _all(
         "mse_loss mae_loss smooth_l1_loss bce_loss bce_with_logits_loss kl_div hinge_loss",
@@ -203,6 +248,11 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "nll_loss": Sample("nll_loss", "f32[2,3] i64[2]", {"reduction": "sum"}),
     },
     "structural": {"barrier": Sample("barrier", "f32[4] f32[]", {"region": 1})},
+    "kernels": {
+        "loop_kernel": Sample("loop_kernel", "f32[4]", {"source": LOOPS, **_VECTOR}),
+        "loop_kernel_in_order": Sample("loop_kernel", "f32[4]", {"source": ORDERED, **_VECTOR}),
+        "mlir_kernel": Sample("mlir_kernel", "f32[4]", {"source": TEXT, **_VECTOR}),
+    },
 }
 
 # Written by hand in the samples' place: no row, so no function that makes it.

@@ -85,10 +85,15 @@ def seed() -> Draw:
     return Draw((), "seed")
 
 
+def constant(shape: Shape, value: int) -> Draw:
+    """Integers that are all `value`."""
+    return Draw(shape, "constant", value)
+
+
 # --- drawing --------------------------------------------------------------------------------------
 
 # Operands with a type of their own, and those that torch has no gradient for.
-FIXED = {"index", "seed", "bool", "blocks"}
+FIXED = {"index", "constant", "steps", "seed", "bool", "blocks"}
 NO_GRADIENT = {*FIXED, "weight", "mask"}
 
 _FLOAT = {
@@ -148,6 +153,11 @@ def packed_blocks(rng: np.random.Generator, shape: Shape) -> np.ndarray:
 def _array(rng: np.random.Generator, spec: Draw, kind: str, type_: DType) -> np.ndarray:
     if kind == "index":
         return rng.integers(-spec.size, max(spec.size, 1), spec.shape).astype(np.int64)
+    if kind == "constant":
+        return np.full(spec.shape, spec.size, np.int64)
+    if kind == "steps":
+        counts = rng.integers(0, 6, spec.shape)
+        return np.cumsum(counts).astype(np.int64) - counts[:1]
     if kind == "seed":
         return np.asarray(rng.integers(-(2**40), 2**40), np.int64)
     if kind == "bool":

@@ -103,6 +103,13 @@ SELECTION = {
     "maximum": binary(torch.maximum),
     "clamp": unary(_clamp, {"min": -1, "max": 1}, {"min": 0}, {"max": 1.0}),
     "where": Sample(_where_cases(), torch.where, large=(case(LARGE, LARGE, (331,)),)),
+    "bitcast": Sample(
+        (case((3, 5), dtype="i32"), case((), dtype="u32"), case((0, 2), dtype="i32")),
+        lambda x, dtype: x.float().view({"i32": torch.int32, "u32": torch.uint32}[str(dtype)]),
+        dtypes=(f32,),
+        grad=False,
+        large=(case((67, 331), dtype="i32"),),
+    ),
     "cast": Sample(_cast_cases(), _cast, typed=9),
     "detach": unary(torch.detach),
     "barrier": Sample(

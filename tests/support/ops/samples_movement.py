@@ -385,6 +385,15 @@ INDEXING = {
         _index_add,
         large=(case((50, 331), index((67,), 50), (67, 331)),),
     ),
+    "clamp_index": Sample(
+        (
+            case(index((3, 4), 5), axis_size=4),
+            case(index((7,), 9), axis_size=5),
+            case(index((0,), 2), axis_size=2),
+        ),
+        lambda i, axis_size: torch.clamp(torch.where(i < 0, i + axis_size, i), 0, axis_size - 1),
+        grad=False,
+    ),
     "one_hot": Sample(
         (
             case(index((3, 4), 5), num_classes=5),

@@ -97,7 +97,7 @@ def _attention_scores(q: Any, k: Any, mask: Any, causal: bool, scale: Any) -> An
     return scores
 
 
-def _attention_logsumexp(
+def attention_logsumexp(
     q: Any, k: Any, mask: Any = None, causal: bool = False, scale: Any = None
 ) -> Any:
     scores = _attention_scores(q, k, mask, causal, scale)
@@ -107,7 +107,7 @@ def _attention_logsumexp(
     return torch.where(observed, filled.logsumexp(-1), torch.inf)
 
 
-def _attention_gradient(
+def attention_gradient(
     g: Any,
     q: Any,
     k: Any,
@@ -141,7 +141,7 @@ ATTENTION = {
             case((2, 3, 5, 4), (2, 1, 5, 4), Draw((5, 5), "bool"), causal=True),
             case((0, 5, 4), (0, 7, 4)),
         ),
-        _attention_logsumexp,
+        attention_logsumexp,
         large=(case((4, 33, 16), (4, 33, 16), causal=True),),
     ),
     "attention_gradient": Sample(
@@ -153,7 +153,7 @@ ATTENTION = {
             case((3, 5, 3), (3, 5, 4), (1, 7, 4), (3, 7, 3), (3, 5), (3, 5), of="k"),
             case((0, 5, 3), (0, 5, 4), (0, 7, 4), (0, 7, 3), (0, 5), (0, 5), of="v"),
         ),
-        _attention_gradient,
+        attention_gradient,
         dtypes=FLOATS,
         large=tuple(case(*((4, 33, 16),) * 4, *((4, 33),) * 2, of=of) for of in "qkv"),
     ),
@@ -309,4 +309,114 @@ RANDOM = {
     ),
 }
 
-SAMPLES = NORMS | ATTENTION | LOSSES | RANDOM
+# --- attention with dropout -----------------------------------------------------------------------
+
+
+def _kept(key: Any, shape: Any, dropout: float) -> Any:
+    """The factors of all weights."""
+    bits = uniforms(int(key), tuple(shape), 0) >= np.float32(dropout)
+    return torch.from_numpy(np.asarray(bits) * (0.0 if dropout == 1 else 1 / (1 - dropout)))
+
+
+def dropout_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    key: Any,
+    mask: Any = None,
+    dropout: float = 0.5,
+    causal: bool = False,
+    scale: Any = None,
+) -> Any:
+    scores = _attention_scores(q, k, mask, causal, scale)
+    observed = (scores > -torch.inf).any(-1, keepdim=True)
+    weights = torch.where(observed, torch.where(observed, scores, 0.0).softmax(-1), 0.0)
+    batch = torch.broadcast_shapes(weights.shape[:-2], v.shape[:-2])
+    weights = weights.expand(*batch, *weights.shape[-2:])
+    return (weights * _kept(key, weights.shape, dropout)) @ v
+
+
+def _dropout_attention_gradient(
+    g: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    logsumexp: Any,
+    delta: Any,
+    key: Any,
+    mask: Any = None,
+    dropout: float = 0.5,
+    of: str = "q",
+    causal: bool = False,
+    scale: Any = None,
+) -> Any:
+    weights = (_attention_scores(q, k, mask, causal, scale) - logsumexp[..., None]).exp()
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    factors = _kept(key, weights.shape, dropout)
+    by_score = weights * (g @ v.transpose(-1, -2) * factors - delta[..., None])
+    if of == "q":
+        return by_score @ k * scale
+    if of == "k":
+        return by_score.transpose(-1, -2) @ q * scale
+    return (weights * factors).transpose(-1, -2) @ g
+
+
+DROPPED = {
+    "dropout_attention": Sample(
+        (
+            case((2, 5, 4), (2, 7, 4), (2, 7, 3), seed(), dropout=0.3),
+            case((2, 3, 6, 4), (2, 3, 6, 4), (2, 3, 6, 4), seed(), dropout=0.6, causal=True),
+            case((5, 4), (7, 4), (7, 3), seed(), Draw((5, 7), "bool"), scale=0.3),
+            case((2, 3, 5, 4), (2, 1, 5, 4), (2, 1, 5, 4), seed(), dropout=0.2),
+            case((5, 4), (7, 4), (2, 7, 3), seed(), dropout=0.2),
+            case((5, 4), (7, 4), (7, 3), seed(), dropout=0),
+            case((5, 4), (7, 4), (7, 3), seed(), dropout=1),
+            case((0, 5, 4), (0, 7, 4), (0, 7, 3), seed(), dropout=0.2),
+        ),
+        dropout_attention,
+        large=(case((4, 33, 16), (4, 33, 16), (4, 33, 16), seed(), causal=True),),
+        dtypes=FLOATS,
+        rounds=4,
+    ),
+    "dropout_attention_gradient": Sample(
+        (
+            case(*_GRADIENT, seed(), of="q", dropout=0.3),
+            case(*_GRADIENT, seed(), of="k", causal=True),
+            case(*_GRADIENT, seed(), Draw((5, 7), "bool"), of="v", dropout=0.1),
+            case(*((0, *shape[1:]) for shape in _GRADIENT), seed(), of="k", dropout=0.1),
+        ),
+        _dropout_attention_gradient,
+        dtypes=FLOATS,
+        rounds=6,
+    ),
+}
+
+
+def _attend(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    causal: bool = False,
+    scale: Any = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> Any:
+    if not dropout:
+        return _attention(q, k, v, mask, causal, scale)
+    return dropout_attention(q, k, v, seed, mask, dropout, causal, scale)
+
+
+DROPPED["attention"] = Sample(
+    (
+        case((2, 5, 4), (2, 7, 4), (2, 7, 3), causal=True),
+        case((2, 5, 4), (2, 7, 4), (2, 7, 3), dropout=0.3, seed=9),
+        case((5, 4), (7, 4), (2, 7, 3), scale=0.4),
+        case((0, 5, 4), (0, 7, 4), (0, 7, 3)),
+    ),
+    _attend,
+    large=(case((4, 33, 16), (4, 33, 16), (4, 33, 16), dropout=0.2, seed=3),),
+    rounds=4,
+)
+
+SAMPLES = NORMS | ATTENTION | LOSSES | RANDOM | DROPPED

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as tf
 from op_cases import Case, Sample, case
 
+from nova.core.dtypes import FLOATS
+
 FOLDED = (
     case((5, 13)),
     case((2, 3, 65), axis=1),
@@ -154,6 +156,12 @@ CONTRACTIONS = {
         tuple(case(*p) for p in PRODUCTS),
         torch.matmul,
         large=(case((67, 130), (130, 71)), case((3, 33, 65), (3, 65, 40))),
+    ),
+    "wide_matmul": Sample(
+        (case((3, 7), (7, 5)), case((7,), (7, 5)), case((2, 3, 7), (7, 5)), case((0, 7), (7, 5))),
+        lambda x, y: torch.matmul(*(v.float() if v.dtype.itemsize < 4 else v for v in (x, y))),
+        large=(case((67, 130), (130, 71)),),
+        dtypes=FLOATS,
     ),
     "linear": Sample(
         (

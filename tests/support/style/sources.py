@@ -7,13 +7,11 @@ its code blocks. A string of one word is data, not prose.
 from __future__ import annotations
 
 import ast
-import io
 import re
 import subprocess
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,9 +22,14 @@ _C_TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_]\w*)",
     re.DOTALL,
 )
+_PYTHON_TOKEN = re.compile(
+    r"\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}"
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|(?P<comment>#[^\n]*)",
+    re.DOTALL,
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Text:
     """A name or a piece of prose of a file, and the line where it starts."""
 
@@ -72,7 +75,7 @@ def identifiers(tree: ast.AST) -> Iterator[Text]:
             yield Text(node.lineno, node.arg)
 
 
-@cache
+@lru_cache(maxsize=2)  # all trees together are a gigabyte, which every garbage collection walks
 def parse_python(path: str) -> ast.Module:
     return ast.parse((ROOT / path).read_text())
 
@@ -82,9 +85,10 @@ def _python_prose(path: str) -> Iterator[Text]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             for offset, line in enumerate(node.value.splitlines()):
                 yield Text(node.lineno + offset, line)
-    for token in tokenize.generate_tokens(io.StringIO((ROOT / path).read_text()).readline):
-        if token.type == tokenize.COMMENT:
-            yield Text(token.start[0], token.string)
+    source = (ROOT / path).read_text()
+    for match in _PYTHON_TOKEN.finditer(source):
+        if match["comment"]:
+            yield Text(source.count("\n", 0, match.start()) + 1, match["comment"])
 
 
 def _c_texts(path: str) -> Iterator[tuple[str, Text]]:

@@ -62,9 +62,9 @@ def test_few_blocks_take_longer_than_many(program: Any) -> None:
 
 def test_dependent_launches_are_nearer(program: Any) -> None:
     tables = program._executable.tables
-    with nova.knobs.override(device_overlap="dependent"):
-        on = predict(tables, H200)
-    off = predict(tables, H200)
+    on = predict(tables, H200)
+    with nova.knobs.override(device_overlap="off"):
+        off = predict(tables, H200)
     assert sum(item.dependent for item in on.launches) == len(on.launches) - 1
     assert not any(item.dependent for item in off.launches)
     assert off.device_ns - on.device_ns == pytest.approx(
@@ -72,7 +72,9 @@ def test_dependent_launches_are_nearer(program: Any) -> None:
     )
 
 
-def test_long_independent_launches_overlap(program: Any) -> None:
+def test_long_independent_launches_overlap() -> None:
+    x, y = (nova.input((640, 640)) for _ in range(2))  # too large to be fused
+    program = nova.compile([x @ x, y @ y], inputs=[x, y], target="cuda:sm_90a", run_mode="sim")
     tables = program._executable.tables
     slow = replace(H200, vector_flops=100.0, memory_bytes=10.0, cache_bytes=10.0, processors=1000)
     first, *_, independent = predict(tables, slow).launches
@@ -133,3 +135,33 @@ def test_runs_on_the_simulator_have_predicted_times(program: Any) -> None:
         assert span.duration == pytest.approx(launch_ns(span.kernels[0], H200)[0], abs=1)
     assert "predicted" in str(trace.summary())
     assert "as a graph of" in str(trace.summary())
+
+
+def test_loops_and_branches_inside_of_each_other() -> None:
+    x = nova.input((64, 64), name="x")
+
+    def step(carry: Any) -> Any:
+        return nova.cond(carry.sum() > 0, lambda: carry * 2.0 + 1.0, lambda: carry @ carry)
+
+    graphs = {
+        "branch": step(x),
+        "branch in a loop": nova.fori_loop(0, 3, lambda i, carry: step(carry), x),
+        "loop in a branch": nova.cond(
+            x.sum() > 0, lambda: nova.fori_loop(0, 3, lambda i, c: step(c), x), lambda: x
+        ),
+    }
+    times = {}
+    for title, graph in graphs.items():
+        program = nova.compile(graph, inputs=[x], target="cuda:sm_90", run_mode="sim")
+        times[title] = program.simulate(device="h200").device_ns
+    assert times["branch in a loop"] > 2 * times["branch"]
+    assert times["loop in a branch"] > times["branch in a loop"]
+
+
+def test_simulate_needs_the_name_of_a_device(
+    program: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program.save(tmp_path / "x.nova")
+    assert main(["trace", str(tmp_path / "x.nova"), "--simulate"]) == 1
+    listing = capsys.readouterr().err
+    assert "no --device is given" in listing and "h200, h100, a100" in listing

@@ -1,10 +1,11 @@
 /* Loops and branches of a program on a device: control kernels, which run regions.
  *
- * A control launch of the program becomes one flow (nova/driver.h): a graph whose branches and
- * loops the device decides, with the launches of all regions inside. An iteration of a loop reads
- * its carries from the results of the loop and writes second buffers, which are then copied back;
- * slices are copied to and from buffers of one slice. A loop with few iterations, which the tables
- * know, is unrolled instead: each iteration has its own addresses, and nothing is copied.
+ * A control launch of the program becomes a flow whose branches and loops the device decides, with
+ * the launches of all regions inside: a graph of the driver (device_flow.c), or rows of the table
+ * of a persistent kernel. An iteration of a loop reads its carries from the results of the loop and
+ * writes second buffers, which are then copied back; slices are copied to and from buffers of one
+ * slice. A loop with few iterations, which the tables know, is unrolled instead: each iteration has
+ * its own addresses, and nothing is copied.
  *
  * Without flows the host decides: it reads selectors and conditions from the device, and enqueues
  * every iteration. */
@@ -19,8 +20,10 @@ enum { ACCESS = 16 };
 /* Where the parts of a run of a control kernel go. */
 typedef struct {
     nova_device_run *r;
-    void *body;      /* of a flow; NULL: the stream of the run */
-    uint32_t launch; /* of the program's tables */
+    nova_flow_builder *builder; /* NULL: the stream of the run */
+    void *body;                 /* of the builder's flow */
+    uint32_t launch;            /* of the program's tables */
+    bool is_dependent;          /* whether launches of a flow start before those before them end */
 } control_sink;
 
 /* The addresses that the buffers of a block of tables refer to. */
@@ -114,21 +117,26 @@ static nova_status control_add_launch(const control_sink *sink, const control_fr
             const nova_tensor_map *layout = &map[region->first_maps[launch->kernel] + i];
             result = driver->tensor_map_encode(driver, layout, pointers[layout->operand], &maps[i]);
         }
+        bool has_ranges =
+            sink->builder != NULL ? sink->builder->needs_ranges : driver->checks_ranges;
         const nova_kernel_call call = {
             .function = region->functions[launch->kernel],
             .shape = shape,
             .arguments = pointers,
             .maps = maps,
             .argument_count = launch->operand_count,
+            .is_dependent = sink->is_dependent &&
+                            (region->tables.kernels[launch->kernel].core & NOVA_DEPENDENT) != 0,
             .ranges = ranges,
-            .range_count = driver->checks_ranges
-                               ? nova_launch_find_ranges(&region->tables, launch, pointers, ranges)
-                               : 0,
+            .range_count =
+                has_ranges ? nova_launch_find_ranges(&region->tables, launch, pointers, ranges) : 0,
         };
-        if (result == 0)
-            result = sink->body != NULL ? driver->flow_add_launch(driver, sink->body, &call)
-                                        : control_launch(sink, &call);
+        const nova_flow_launch added = {region, launch->kernel, sink->launch, &call};
+        if (result == 0 && sink->builder == NULL)
+            result = control_launch(sink, &call);
         status = nova_run_check(sink->r, result, "a kernel of a loop cannot be launched");
+        if (status == NOVA_OK && sink->builder != NULL)
+            status = sink->builder->add_launch(sink->builder, sink->body, &added);
     }
     free(pointers);
     free(ranges);
@@ -141,9 +149,10 @@ static nova_status control_copy(const control_sink *sink, const nova_flow_copy *
 {
     nova_driver *driver = sink->r->device->driver;
     int result = 0;
-    if (sink->body != NULL && count > 0)
-        result = driver->flow_add_copies(driver, sink->body, copies, count);
-    for (uint32_t i = 0; sink->body == NULL && result == 0 && i < count; i++)
+    if (sink->builder != NULL)
+        return count > 0 ? sink->builder->add_copies(sink->builder, sink->body, copies, count)
+                         : NOVA_OK;
+    for (uint32_t i = 0; result == 0 && i < count; i++)
         result = driver->copy_within(driver, copies[i].to, copies[i].from, copies[i].size,
                                      sink->r->stream);
     return nova_run_check(sink->r, result, "a value of a loop cannot be copied");
@@ -190,13 +199,13 @@ static control_frame control_region_frame(const control_sink *sink, const contro
 
 static nova_status control_run_switch(const control_sink *sink, control_call *call)
 {
-    nova_driver *driver = sink->r->device->driver;
+    nova_flow_builder *builder = sink->builder;
     const nova_tables *tables = &call->frame->region->tables;
     uint32_t count = call->control->region_count;
     uint64_t size = tables->buffers[tables->operands[call->launch->first_operand]].nbytes;
     call->arguments = call->operands + 1;
     call->outputs = call->operands + call->launch->reads;
-    if (sink->body == NULL) {
+    if (builder == NULL) {
         int64_t selected = 0;
         nova_status status = control_read(sink, call->operands[0], size, &selected);
         if (status != NOVA_OK)
@@ -210,17 +219,15 @@ static nova_status control_run_switch(const control_sink *sink, control_call *ca
     void **branches = calloc(count + UINT64_C(1), sizeof *branches);
     if (branches == NULL)
         return control_no_memory(sink);
-    nova_status status = nova_run_check(
-        sink->r,
-        driver->flow_add_switch(driver, sink->body, call->operands[0], size, count, branches),
-        "a branch cannot be made into a graph");
+    nova_status status =
+        builder->add_switch(builder, sink->body, call->operands[0], size, count, branches);
     for (uint32_t i = 0; status == NOVA_OK && i < count; i++) {
         const control_frame frame = control_region_frame(sink, call, i);
-        const control_sink branch = {.r = sink->r, .body = branches[i], .launch = sink->launch};
+        control_sink branch = *sink;
+        branch.body = branches[i];
         status = control_run_block(&branch, &frame);
         if (status == NOVA_OK)
-            status = nova_run_check(sink->r, driver->flow_end_body(driver, branches[i]),
-                                    "a branch cannot be made into a graph");
+            status = builder->end_body(builder, branches[i]);
     }
     free(branches);
     return status;
@@ -347,7 +354,7 @@ static void control_place_slices(const control_call *call, const int64_t *positi
 static nova_status control_add_loop(const control_sink *sink, control_call *call,
                                     nova_flow_copy *copies)
 {
-    nova_driver *driver = sink->r->device->driver;
+    nova_flow_builder *builder = sink->builder;
     const nova_control_record *control = call->control;
     bool is_while = control->construct == NOVA_LOOP_WHILE;
     uint32_t first_carry = 1 + control->constants;
@@ -374,15 +381,14 @@ static nova_status control_add_loop(const control_sink *sink, control_call *call
     memcpy(call->arguments + (is_while ? control->constants : first_carry), results,
            control->carries * sizeof *results);
     void *inner = NULL;
-    const char *action = "a loop cannot be made into a graph";
-    nova_status status =
-        nova_run_check(sink->r, driver->flow_add_loop(driver, sink->body, &loop, &inner), action);
+    nova_status status = builder->add_loop(builder, sink->body, &loop, &inner);
     const control_frame frame = control_region_frame(sink, call, 0);
-    const control_sink body = {.r = sink->r, .body = inner, .launch = sink->launch};
+    control_sink body = *sink;
+    body.body = inner;
     if (status == NOVA_OK)
         status = control_run_block(&body, &frame);
     if (status == NOVA_OK)
-        status = nova_run_check(sink->r, driver->flow_end_body(driver, inner), action);
+        status = builder->end_body(builder, inner);
     return status;
 }
 
@@ -394,7 +400,7 @@ static nova_status control_run_while(const control_sink *sink, control_call *cal
     memcpy(call->arguments, call->operands + 1, arguments * sizeof *call->arguments);
     call->outputs = call->arguments + arguments;
     call->outputs[control->carries] = call->condition;
-    if (sink->body != NULL)
+    if (sink->builder != NULL)
         return control_add_loop(sink, call, copies);
     const control_frame frame = control_region_frame(sink, call, 0);
     int64_t holds = 0;
@@ -442,13 +448,13 @@ static nova_status control_run_for(const control_sink *sink, control_call *call,
     call->arguments[0] = call->position;
     memcpy(call->arguments + 1, call->operands, reads * sizeof *call->arguments);
     call->outputs = call->arguments + 1 + reads;
-    if (sink->body != NULL &&
+    if (sink->builder != NULL && control->length > 0 &&
         !nova_control_is_unrolled(sink->r->program, &call->frame->region->tables, control))
         return control_add_loop(sink, call, copies);
     uint32_t count = control_start(call, 1 + control->constants, copies);
     nova_status status = control_copy(sink, copies, count);
     for (int64_t i = 0; status == NOVA_OK && i < control->length; i++) {
-        if (sink->body == NULL && host->poll != NULL)
+        if (sink->builder == NULL && host->poll != NULL)
             status = host->poll(host->owner);
         if (status != NOVA_OK)
             return nova_fail(sink->r->error, status, "", "%s", nova_status_text(status));
@@ -521,53 +527,69 @@ static nova_status control_run_block(const control_sink *sink, const control_fra
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-static nova_status control_run_step(nova_device_run *r, const nova_device_step *step, void *body)
+/* The frame of the program itself, whose tables are those of `region`. */
+static control_frame control_main_frame(const nova_device_run *r, const nova_device_region *region)
+{
+    const uint64_t *slots = r->execution->slots;
+    return (control_frame){
+        .region = region,
+        .arguments = slots,
+        .outputs = slots + r->program->argument_count,
+        .workspace = slots[r->program->argument_count + r->program->output_count],
+    };
+}
+
+nova_status nova_control_run_step(nova_device_run *r, const nova_device_step *step,
+                                  nova_flow_builder *builder, void *body, bool is_dependent)
 {
     const nova_device_program *program = r->program;
-    const nova_device_region region = {program->tables, program->functions, program->first_maps,
-                                       NULL};
-    const uint64_t *slots = r->execution->slots;
-    const control_frame frame = {
-        .region = &region,
-        .arguments = slots,
-        .outputs = slots + program->argument_count,
-        .workspace = slots[program->argument_count + program->output_count],
-    };
-    const control_sink sink = {.r = r, .body = body, .launch = program->launches[step->first]};
+    const nova_device_region region = nova_device_main_region(program);
+    const control_frame frame = control_main_frame(r, &region);
+    const control_sink sink = {.r = r,
+                               .builder = builder,
+                               .body = body,
+                               .launch = program->launches[step->first],
+                               .is_dependent = is_dependent};
     return control_run_call(&sink, &frame, nova_step_launch(program, step, 0));
 }
 
-nova_status nova_control_make_flow(nova_device_run *r, const nova_device_step *step, void **flow)
+static nova_status control_add_steps(nova_device_run *r, nova_flow_builder *builder, void *body,
+                                     uint32_t from, uint32_t to)
 {
-    nova_driver *driver = r->device->driver;
-    const char *action = "a loop or branch cannot be made into a graph";
-    void *created = NULL, *body = NULL;
-    nova_status status = nova_run_check(r, driver->flow_create(driver, &created, &body), action);
-    if (status != NOVA_OK)
-        return status;
-    status = control_run_step(r, step, body);
-    if (status == NOVA_OK)
-        status = nova_run_check(r, driver->flow_end_body(driver, body), action);
-    if (status == NOVA_OK)
-        status = nova_run_check(r, driver->flow_finish(driver, created), action);
-    if (status == NOVA_OK) {
-        *flow = created;
-        r->counts.graphs++;
-    } else {
-        driver->flow_destroy(driver, created);
+    const nova_device_program *program = r->program;
+    const nova_device_region region = nova_device_main_region(program);
+    const control_frame frame = control_main_frame(r, &region);
+    nova_status status = NOVA_OK;
+    for (uint32_t i = from; status == NOVA_OK && i < to; i++) {
+        const nova_device_step *step = &program->steps[i];
+        const nova_launch_record *launch = nova_step_launch(program, step, 0);
+        nova_flow_loop loop = {0};
+        void *inner = NULL;
+        control_sink sink = {.r = r, .builder = builder, .body = body};
+        switch (step->type) {
+        case NOVA_CONTROL_STEP:
+            status = nova_control_run_step(r, step, builder, body, false);
+            break;
+        case NOVA_LOOP_STEP:
+            loop.condition = nova_run_address(r, nova_operand(program, launch, 0));
+            status = builder->add_loop(builder, body, &loop, &inner);
+            if (status == NOVA_OK)
+                status = control_add_steps(r, builder, inner, i + 1, step->end);
+            if (status == NOVA_OK)
+                status = builder->end_body(builder, inner);
+            i = step->end - 1;
+            break;
+        default: /* kernels of the device: others are refused when a program is loaded */
+            for (uint32_t k = 0; status == NOVA_OK && k < step->count; k++) {
+                sink.launch = program->launches[step->first + k];
+                status = control_add_launch(&sink, &frame, nova_step_launch(program, step, k));
+            }
+        }
     }
     return status;
 }
 
-nova_status nova_run_control(nova_device_run *r, const nova_device_graph *graph,
-                             const nova_device_step *step)
+nova_status nova_control_add_program(nova_device_run *r, nova_flow_builder *builder, void *body)
 {
-    nova_driver *driver = r->device->driver;
-    if (r->program->loops == NOVA_LOOPS_HOST)
-        return control_run_step(r, step, NULL);
-    nova_trace_begin(r->trace, NOVA_SPAN_KERNEL, r->program->launches[step->first], 0, r->stream);
-    int result = driver->flow_launch(driver, graph->flows[step->number], r->stream);
-    nova_trace_end(r->trace, r->stream);
-    r->counts.graph_launches++;
-    return nova_run_check(r, result, "a loop or branch cannot be launched");
+    return control_add_steps(r, builder, body, 0, r->program->step_count);
 }

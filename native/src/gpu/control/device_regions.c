@@ -3,8 +3,9 @@
 
 #include "gpu/control/device_control.h"
 
-/* Launches of an unrolled loop: their graph takes memory of the device, and time to create. */
-enum { MOST_UNROLLED = 2048 };
+/* Launches of an unrolled loop: their graph takes memory of the device, and time to create. The
+ * rows of a persistent kernel should fit into shared memory, and its iterations cost little. */
+enum { MOST_UNROLLED = 2048, MOST_UNROLLED_ROWS = 48 };
 
 /* --- unrolling -------------------------------------------------------------------------------- */
 
@@ -12,9 +13,11 @@ static uint64_t regions_count_nodes(const nova_device_program *program, const no
                                     const nova_control_record *control);
 
 /* Whether so many iterations of so many nodes are unrolled. */
-static bool regions_is_short(uint64_t nodes, int64_t length)
+static bool regions_is_short(const nova_device_program *program, uint64_t nodes, int64_t length)
 {
-    return length == 0 || nodes <= (uint64_t)MOST_UNROLLED / (uint64_t)length;
+    bool has_rows = nova_persistent_has_kernel(&program->tables);
+    uint64_t most = has_rows ? MOST_UNROLLED_ROWS : MOST_UNROLLED;
+    return length == 0 || nodes <= most / (uint64_t)length;
 }
 
 /* The nodes of the flow of all launches of a block. */
@@ -38,7 +41,7 @@ static uint64_t regions_count_nodes(const nova_device_program *program, const no
     uint64_t nodes = 0;
     for (uint32_t i = 0; i < control->region_count; i++)
         nodes += regions_count_block(program, &program->regions[numbers[i]].tables);
-    if (control->construct != NOVA_LOOP_FOR || !regions_is_short(nodes, control->length))
+    if (control->construct != NOVA_LOOP_FOR || !regions_is_short(program, nodes, control->length))
         return nodes + DECISION;
     return nodes * (uint64_t)control->length;
 }
@@ -48,7 +51,8 @@ bool nova_control_is_unrolled(const nova_device_program *program, const nova_tab
 {
     const uint32_t *numbers = tables->container.regions + control->first_region;
     return program->loops == NOVA_LOOPS_AUTO && control->construct == NOVA_LOOP_FOR &&
-           regions_is_short(regions_count_block(program, &program->regions[numbers[0]].tables),
+           regions_is_short(program,
+                            regions_count_block(program, &program->regions[numbers[0]].tables),
                             control->length);
 }
 
@@ -148,6 +152,10 @@ nova_status nova_control_prepare(nova_device_program *program, const nova_device
     if (count == 0)
         return NOVA_OK;
     program->loops = driver->flow_is_supported(driver) ? source->loops : NOVA_LOOPS_HOST;
+    if (nova_persistent_has_kernel(&program->tables) && program->loops == NOVA_LOOPS_HOST)
+        program->loops = source->loops == NOVA_LOOPS_HOST ? NOVA_LOOPS_NODES : source->loops;
+    program->has_dependent_flows =
+        source->overlap == NOVA_OVERLAP_AUTO || source->overlap == NOVA_OVERLAP_DEPENDENT;
     program->regions = calloc(count, sizeof *program->regions);
     if (program->regions == NULL)
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");

@@ -68,7 +68,7 @@ static int cuda_count(nova_driver *driver, int *number)
 static int cuda_describe(nova_driver *driver, int ordinal, nova_device_info *info)
 {
     const cuda *c = cuda_context_of(driver);
-    *info = (nova_device_info){0};
+    *info = (nova_device_info){.driver_version = c->version};
     int device;
     size_t memory = 0;
     int result = c->device_get(&device, ordinal);
@@ -122,6 +122,17 @@ static void cuda_leave(nova_driver *driver)
 
 /* --- code ------------------------------------------------------------------------------------- */
 
+static int cuda_function_use(nova_driver *driver, void *function, nova_function_use *use)
+{
+    const cuda *c = cuda_context_of(driver);
+    int shared = 0, registers = 0;
+    int result = c->function_get(&shared, FUNCTION_SHARED, function);
+    if (result == 0)
+        result = c->function_get(&registers, FUNCTION_REGISTERS, function);
+    *use = (nova_function_use){(uint32_t)registers, (uint32_t)shared};
+    return result;
+}
+
 static int cuda_function_allow_shared(nova_driver *driver, void *function, uint32_t bytes)
 {
     return cuda_context_of(driver)->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED,
@@ -129,7 +140,7 @@ static int cuda_function_allow_shared(nova_driver *driver, void *function, uint3
 }
 
 static int cuda_function_resident(nova_driver *driver, void *function, uint32_t threads,
-                                  uint32_t shared, uint32_t *blocks)
+                                  uint32_t shared, uint32_t *blocks, uint32_t *processors)
 {
     const cuda *c = cuda_context_of(driver);
     int device = 0, multiprocessors = 0, per_multiprocessor = 0;
@@ -139,6 +150,7 @@ static int cuda_function_resident(nova_driver *driver, void *function, uint32_t 
     if (result == 0)
         result = c->occupancy(&per_multiprocessor, function, (int)threads, shared);
     *blocks = (uint32_t)(multiprocessors * per_multiprocessor);
+    *processors = (uint32_t)multiprocessors;
     return result == 0 && *blocks == 0 ? LAUNCH_RESOURCES : result;
 }
 
@@ -408,6 +420,7 @@ static const nova_driver CUDA_TABLE = {
     .module_unload = nova_cuda_module_unload,
     .function_find = nova_cuda_function_find,
     .function_allow_shared = cuda_function_allow_shared,
+    .function_use = cuda_function_use,
     .function_resident = cuda_function_resident,
     .tensor_map_encode = cuda_tensor_map_encode,
     .memory_take = cuda_memory_take,

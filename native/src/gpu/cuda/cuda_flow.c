@@ -22,7 +22,8 @@ typedef struct cuda_flow cuda_flow;
 typedef struct cuda_body {
     cuda_flow *of;
     void *graph;
-    void *last; /* its last node */
+    void *last;     /* its last node */
+    bool is_launch; /* whether that is a launch of the program */
     struct cuda_body *next;
     /* of a loop: its node's condition, and its copies, which `loop` names */
     uint64_t handle;
@@ -84,15 +85,23 @@ bool nova_cuda_flow_is_supported(nova_driver *driver)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
+/* Adds a kernel after the last node. Between two launches of the program the edge may be
+ * programmatic: the kernel waits by itself for all of the chain before it, because each of its
+ * launches ends after its own wait. Kernels of the flow itself do not wait, and have full edges. */
 static int flow_add_kernel(cuda *c, cuda_body *body, const nova_kernel_call *call)
 {
     packed parameters;
     node_params params;
     void *node;
+    bool is_early = call->is_dependent && body->is_launch && c->graph_add_edges != NULL;
+    bool waits = body->last != NULL && !is_early;
     int result = cuda_params_of(call, &parameters, &params);
     if (result == 0)
-        result = c->graph_add(&node, body->graph, body->last != NULL ? &body->last : NULL,
-                              body->last != NULL, &params);
+        result = c->graph_add(&node, body->graph, waits ? &body->last : NULL, waits, &params);
+    if (result == 0 && is_early) {
+        const edge_data data = {.from_port = PORT_PROGRAMMATIC, .type = EDGE_PROGRAMMATIC};
+        result = c->graph_add_edges(body->graph, &body->last, &node, &data, 1);
+    }
     if (result == 0)
         body->last = node;
     return result;
@@ -118,7 +127,9 @@ static int flow_add_own(cuda *c, cuda_body *body, int kernel, const uint64_t *wo
                                    .shape = &shape,
                                    .arguments = words,
                                    .argument_count = count};
-    return flow_add_kernel(c, body, &call);
+    int result = flow_add_kernel(c, body, &call);
+    body->is_launch = false;
+    return result;
 }
 
 static void flow_pack_copy(uint64_t *words, const nova_flow_copy *copy)
@@ -195,6 +206,7 @@ static int flow_add_conditional(cuda *c, cuda_body *body, uint64_t handle, int t
     if (result != 0)
         return result;
     body->last = node;
+    body->is_launch = false;
     *graphs = params.node.graphs;
     return 0;
 }
@@ -241,7 +253,10 @@ int nova_cuda_flow_create(nova_driver *driver, void **created, void **body)
 
 int nova_cuda_flow_add_launch(nova_driver *driver, void *handle, const nova_kernel_call *call)
 {
-    return flow_add_kernel(cuda_context_of(driver), handle, call);
+    cuda_body *body = handle;
+    int result = flow_add_kernel(cuda_context_of(driver), body, call);
+    body->is_launch = true;
+    return result;
 }
 
 int nova_cuda_flow_add_copies(nova_driver *driver, void *handle, const nova_flow_copy *copies,

@@ -1,187 +1,157 @@
-/* Code of a program: one module of the driver, or several that threads load concurrently. The
- * driver compiles PTX when it loads a module, on one thread: large PTX of many kernels is cut into
- * modules of some kernels each, with the directives before the first kernel in front. */
-#include <pthread.h>
-#include <stdio.h>
+/* Code of a program: PTX or a cubin, which is one module of the driver, or a bundle of cubins,
+ * which is one module each. The driver compiles PTX when it loads a module, and one module at a
+ * time, in whatever thread: ptxas compiles the parts of large code before
+ * (nova/artifact/cubins/assembled.py). A bundle names the module of each kernel, because a lookup
+ * in another module is an error of the driver, which tools such as compute-sanitizer report. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "gpu/cuda/cuda_state.h"
 #include "nova/file.h"
 
-enum { MOST_MODULES = 16, LEAST_BYTES = 48 * 1024, LOG_SIZE = 1024 };
+/* A bundle: this header, the rows of modules and of kernels, names that end with a NUL, cubins. All
+ * offsets are from its start. */
+typedef struct {
+    char magic[8];
+    uint32_t module_count, kernel_count;
+} bundle_header;
 
 typedef struct {
-    int count;
-    void *modules[MOST_MODULES];
+    uint64_t offset, size;
+} bundle_module;
+
+typedef struct {
+    uint32_t module, name;
+} bundle_kernel;
+
+static const char MAGIC[8] = {'N', 'O', 'V', 'A', 'C', 'U', 'B', '1'};
+
+enum { MOST_MODULES = 4096, MOST_KERNELS = 1 << 20 };
+
+/* A kernel of code in several modules; `name` is in `names`. */
+typedef struct {
+    const char *name;
+    uint32_t module;
+} kernel_row;
+
+typedef struct {
+    uint32_t count, kernel_count;
+    void **modules;
+    kernel_row *kernels; /* NULL if the code is not a bundle */
+    char *names;
 } cuda_code;
 
-/* One module to load; `text` ends with a NUL if it is PTX. */
-typedef struct {
-    cuda *driver;
-    void *context; /* NULL in the thread of the caller, which is in it */
-    char *text;
-    size_t size;
-    void *module;
-    int result;
-    char log[LOG_SIZE];
-} module_load;
-
-static void *load_module(void *argument)
+static int load_module(cuda *c, const void *image, char *log, size_t log_size, void **module)
 {
-    module_load *load = argument;
     int options[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE};
-    void *values[] = {load->log, (void *)(uintptr_t)LOG_SIZE};
-    void *previous;
-    load->result = load->context == NULL ? 0 : load->driver->context_push(load->context);
-    if (load->result != 0)
-        return NULL;
-    load->result = load->driver->module_load(&load->module, load->text, 2, options, values);
-    load->log[LOG_SIZE - 1] = '\0';
-    if (load->context != NULL)
-        (void)load->driver->context_pop(&previous);
-    return NULL;
+    void *values[] = {log, (void *)(uintptr_t)log_size};
+    int result = c->module_load(module, image, 2, options, values);
+    log[log_size - 1] = '\0';
+    return result;
 }
 
-/* --- cutting PTX ------------------------------------------------------------------------------ */
-
-static const char ENTRY[] = "\n.visible .entry ";
-
-/* The first place of `words` in `text`, or NULL. */
-static const char *find_words(const char *text, const char *words)
+/* Load PTX or one cubin. */
+static int load_single(cuda *c, const void *image, size_t size, char *log, size_t log_size,
+                       cuda_code *code)
 {
-    size_t length = strlen(words);
-    for (; *text != '\0'; text++)
-        if (*text == *words && strncmp(text, words, length) == 0)
-            return text;
-    return NULL;
+    char *text = malloc(size + 1);
+    if (text == NULL)
+        return OUT_OF_MEMORY;
+    memcpy(text, image, size);
+    text[size] = '\0'; /* the driver reads PTX up to the NUL */
+    int result = load_module(c, text, log, log_size, &code->modules[0]);
+    free(text);
+    return result;
 }
 
-/* The next kernel after `from`, or NULL. */
-static const char *next_entry(const char *from)
+/* --- bundles ---------------------------------------------------------------------------------- */
+
+static bool is_bundle(const void *image, size_t size)
 {
-    return find_words(from, ENTRY);
+    return size >= sizeof(bundle_header) && memcmp(image, MAGIC, sizeof MAGIC) == 0;
 }
 
-/* Whether a module has only kernels, and shared memory: nothing that several modules would share.
- */
-static bool has_only_kernels(const char *text)
+/* The offset of the names; 0 for a bundle whose tables are not within it. */
+static size_t names_offset(const bundle_header *header, size_t size)
 {
-    static const char *const others[] = {".func",     "\n.global",         "\n.visible .global",
-                                         "\n.const",  "\n.visible .const", "\n.weak",
-                                         "\n.common", "\n.alias"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (find_words(text, others[i]) != NULL)
-            return false;
-    return true;
+    if (header->module_count == 0 || header->module_count > MOST_MODULES ||
+        header->kernel_count > MOST_KERNELS)
+        return 0;
+    size_t offset = sizeof *header + header->module_count * sizeof(bundle_module) +
+                    header->kernel_count * sizeof(bundle_kernel);
+    return offset < size ? offset : 0;
 }
 
-/* The number of modules for a text of `size` bytes. */
-static int module_count(const char *text, size_t size, const cuda *c)
+/* Read the kernels of a bundle; INVALID_IMAGE for rows that refer to nothing. */
+static int read_kernels(const char *image, size_t size, const bundle_header *header,
+                        cuda_code *code)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t count = size / LEAST_BYTES;
-    if (count > MOST_MODULES)
-        count = MOST_MODULES;
-    if (cores < (long)count)
-        count = cores < 1 ? 1 : (size_t)cores;
-    return count < 2 || c->context_current == NULL || !has_only_kernels(text) ? 1 : (int)count;
-}
-
-/* Give each kernel of `text` to the module with the fewest bytes so far; false without memory. */
-static bool distribute_kernels(const char *text, size_t size, module_load *loads, int count)
-{
-    const char *first = next_entry(text);
-    size_t header = first == NULL ? size : (size_t)(first - text);
-    for (int i = 0; i < count; i++) {
-        loads[i].text = malloc(size + 1);
-        if (loads[i].text == NULL)
-            return false;
-        memcpy(loads[i].text, text, header);
-        loads[i].size = header;
+    bundle_module first;
+    memcpy(&first, image + sizeof *header, sizeof first);
+    size_t names = names_offset(header, size), end = first.offset;
+    if (end < names || end > size)
+        return INVALID_IMAGE;
+    const char *rows =
+        image + sizeof *header + (size_t)header->module_count * sizeof(bundle_module);
+    code->names = malloc(end - names + 1);
+    code->kernels = calloc((size_t)header->kernel_count + 1, sizeof *code->kernels);
+    if (code->names == NULL || code->kernels == NULL)
+        return OUT_OF_MEMORY;
+    memcpy(code->names, image + names, end - names);
+    for (uint32_t i = 0; i < header->kernel_count; i++) {
+        bundle_kernel row;
+        memcpy(&row, rows + i * sizeof row, sizeof row);
+        if (row.module >= header->module_count || row.name < names || row.name >= end ||
+            memchr(image + row.name, '\0', end - row.name) == NULL)
+            return INVALID_IMAGE;
+        code->kernels[i] = (kernel_row){code->names + (row.name - names), row.module};
     }
-    while (first != NULL) {
-        const char *next = next_entry(first + 1);
-        size_t length = (next == NULL ? size : (size_t)(next - text)) - (size_t)(first - text);
-        module_load *least = loads;
-        for (int i = 1; i < count; i++)
-            if (loads[i].size < least->size)
-                least = loads + i;
-        memcpy(least->text + least->size, first, length);
-        least->size += length;
-        first = next;
-    }
-    for (int i = 0; i < count; i++)
-        loads[i].text[loads[i].size] = '\0';
-    return true;
+    code->kernel_count = header->kernel_count;
+    return 0;
 }
 
-/* --- the table of the driver ------------------------------------------------------------------ */
-
-/* Load all modules, each in its thread; the first result that is not 0, with its log. */
-static int load_modules(cuda *c, module_load *loads, int count, char *log, size_t log_size)
+/* Load the cubins of a bundle. */
+static int load_bundle(cuda *c, const char *image, size_t size, char *log, size_t log_size,
+                       cuda_code *code)
 {
-    pthread_t threads[MOST_MODULES];
-    bool started[MOST_MODULES] = {false};
-    void *context = NULL;
-    int result = count == 1 ? 0 : c->context_current(&context);
-    if (result != 0)
-        return result;
-    for (int i = 0; i < count; i++)
-        loads[i].driver = c;
-    for (int i = 1; i < count; i++) {
-        loads[i].context = context;
-        started[i] = pthread_create(&threads[i], NULL, load_module, &loads[i]) == 0;
-        if (!started[i])
-            loads[i].context = NULL;
-    }
-    for (int i = 0; i < count; i++)
-        if (!started[i])
-            (void)load_module(&loads[i]);
-    for (int i = 1; i < count; i++)
-        if (started[i])
-            (void)pthread_join(threads[i], NULL);
-    for (int i = 0; i < count && result == 0; i++) {
-        result = loads[i].result;
-        if (result != 0)
-            (void)snprintf(log, log_size, "%s", loads[i].log);
+    bundle_header header;
+    memcpy(&header, image, sizeof header);
+    int result = read_kernels(image, size, &header, code);
+    for (uint32_t i = 0; i < header.module_count && result == 0; i++) {
+        bundle_module row;
+        memcpy(&row, image + sizeof header + i * sizeof row, sizeof row);
+        if (row.offset > size || row.size > size - row.offset || row.size == 0)
+            return INVALID_IMAGE;
+        result = load_module(c, image + row.offset, log, log_size, &code->modules[i]);
     }
     return result;
 }
+
+/* --- the table of the driver ------------------------------------------------------------------ */
 
 int nova_cuda_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
                           char *log, size_t log_size, void **module)
 {
     cuda *c = cuda_context_of(driver);
     *log = '\0';
+    bundle_header header = {.module_count = 1};
+    bool bundled = kind == NOVA_CUBIN && is_bundle(image, size);
+    if (bundled)
+        memcpy(&header, image, sizeof header);
+    if (bundled && names_offset(&header, size) == 0)
+        return INVALID_IMAGE;
     cuda_code *code = calloc(1, sizeof *code);
-    module_load *loads = calloc(MOST_MODULES, sizeof *loads);
-    char *text = malloc(size + 1);
+    if (code == NULL)
+        return OUT_OF_MEMORY;
+    code->modules = calloc(header.module_count, sizeof *code->modules);
+    code->count = code->modules == NULL ? 0 : header.module_count;
     int result = OUT_OF_MEMORY;
-    if (code != NULL && loads != NULL && text != NULL) {
-        memcpy(text, image, size);
-        text[size] = '\0'; /* the driver reads PTX up to the NUL */
-        code->count = kind == NOVA_PTX ? module_count(text, size, c) : 1;
-        if (code->count == 1) {
-            loads[0].text = text;
-            text = NULL;
-            result = 0;
-        } else if (distribute_kernels(text, size, loads, code->count)) {
-            result = 0;
-        }
-    }
-    if (result == 0)
-        result = load_modules(c, loads, code->count, log, log_size);
-    for (int i = 0; code != NULL && loads != NULL && i < code->count; i++) {
-        code->modules[i] = loads[i].module;
-        free(loads[i].text);
-    }
-    free(loads);
-    free(text);
+    if (code->modules != NULL)
+        result = bundled ? load_bundle(c, image, size, log, log_size, code)
+                         : load_single(c, image, size, log, log_size, code);
     if (result == 0)
         *module = code;
-    else if (code != NULL)
+    else
         nova_cuda_module_unload(driver, code);
     return result;
 }
@@ -189,17 +159,26 @@ int nova_cuda_module_load(nova_driver *driver, const void *image, size_t size, u
 void nova_cuda_module_unload(nova_driver *driver, void *module)
 {
     cuda_code *code = module;
-    for (int i = 0; i < code->count; i++)
+    for (uint32_t i = 0; i < code->count; i++)
         if (code->modules[i] != NULL)
             (void)cuda_context_of(driver)->module_unload(code->modules[i]);
+    free(code->modules);
+    free(code->kernels);
+    free(code->names);
     free(code);
 }
 
 int nova_cuda_function_find(nova_driver *driver, void *module, const char *name, void **function)
 {
     const cuda_code *code = module;
-    int result = NOT_FOUND;
-    for (int i = 0; i < code->count && result == NOT_FOUND; i++)
-        result = cuda_context_of(driver)->module_function(function, code->modules[i], name);
-    return result;
+    uint32_t number = 0;
+    if (code->kernels != NULL) {
+        uint32_t row = 0;
+        while (row < code->kernel_count && strcmp(code->kernels[row].name, name) != 0)
+            row++;
+        if (row == code->kernel_count)
+            return NOT_FOUND;
+        number = code->kernels[row].module;
+    }
+    return cuda_context_of(driver)->module_function(function, code->modules[number], name);
 }

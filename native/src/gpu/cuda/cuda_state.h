@@ -20,7 +20,7 @@ enum {
     NOT_SUPPORTED = 801,
 };
 enum { ATTRIBUTE_MULTIPROCESSORS = 16, ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
-enum { FUNCTION_MOST_DYNAMIC_SHARED = 8 };
+enum { FUNCTION_SHARED = 1, FUNCTION_REGISTERS = 4, FUNCTION_MOST_DYNAMIC_SHARED = 8 };
 enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
 enum { STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2, HOST_PORTABLE = 1 };
 
@@ -93,6 +93,7 @@ typedef struct {
     F(cuModuleLoadDataEx, module_load, (void **, const void *, unsigned, int *, void **))          \
     F(cuModuleUnload, module_unload, (void *))                                                     \
     F(cuModuleGetFunction, module_function, (void **, void *, const char *))                       \
+    F(cuFuncGetAttribute, function_get, (int *, int, void *))                                      \
     F(cuFuncSetAttribute, function_set, (void *, int, int))                                        \
     F(cuMemGetInfo_v2, memory_info, (size_t *, size_t *))                                          \
     F(cuMemAlloc_v2, memory_take, (uint64_t *, size_t))                                            \

@@ -7,12 +7,16 @@ static uint8_t *bulk_host(sim_bulk *copy, uint64_t address, uint32_t bytes)
     return (uint8_t *)(uintptr_t)(address + range->moved);
 }
 
+/* Zeros or the quiet NaN of the copy engine: 7ff7 for 16-bit floats on an H200, alike for others.
+ */
 static void bulk_fill(const sim_tiling *map, uint8_t *row, uint32_t bytes)
 {
     memset(row, map->fills_nan ? 0xff : 0, bytes);
     uint32_t element = (uint32_t)map->strides[0];
-    for (uint32_t i = element - 1; map->fills_nan && i < bytes; i += element)
-        row[i] = 0x7f;
+    for (uint32_t i = 0; map->fills_nan && i < bytes; i += element) {
+        row[i] = 0xf7;
+        row[i + element - 1] = 0x7f;
+    }
 }
 
 /* Writes a row of a box to the shared memory of a block, swizzled. */
@@ -37,14 +41,8 @@ static void bulk_load_row(sim_bulk *copy, uint32_t number, uint8_t *row, uint32_
     bulk_fill(map, row, bytes);
     if (tile.first == tile.end)
         return;
-    if (tile.step == element) {
-        uint32_t length = (tile.end - tile.first) * element;
-        memcpy(row + tile.first * element, bulk_host(copy, tile.address, length), length);
-        return;
-    }
-    for (uint32_t i = tile.first; i < tile.end; i++)
-        memcpy(row + i * element,
-               bulk_host(copy, tile.address + (i - tile.first) * tile.step, element), element);
+    uint32_t length = (tile.end - tile.first) * element;
+    memcpy(row + tile.first * element, bulk_host(copy, tile.address, length), length);
 }
 
 enum { MOST_ROW_BYTES = 2048 };
@@ -117,9 +115,7 @@ void sim_bulk_move_out(sim_bulk *copy)
         sim_tile_row tile = sim_tile_row_at(map, copy->coordinates, i);
         const uint8_t *from = copy->data + (size_t)i * bytes + tile.first * element;
         uint32_t count = tile.end - tile.first;
-        if (tile.step == element && count != 0)
+        if (count != 0)
             bulk_put(copy, map->type, tile.address, from, count * element);
-        for (uint32_t j = 0; tile.step != element && j < count; j++)
-            bulk_put(copy, map->type, tile.address + j * tile.step, from + j * element, element);
     }
 }

@@ -85,6 +85,14 @@ static int bulk_read_map(sim_bulk *copy, sim_warp *warp, int lane, uint32_t firs
     for (uint32_t i = 0; i < copy->map.rank; i++)
         copy->coordinates[i] =
             (int32_t)lane_value(block, warp, operand(block, copy->at, first + 1 + i), lane);
+    for (uint32_t i = 0; i < copy->map.rank; i++)
+        if (copy->coordinates[i] < 0 && !bulk_is_load(copy))
+            return bulk_fail(copy, "a coordinate of a store is negative, which is an illegal "
+                                   "instruction");
+    if ((int64_t)copy->coordinates[0] * (int64_t)copy->map.strides[0] % 16 != 0)
+        return bulk_fail(copy,
+                         "the innermost coordinate is not a multiple of 16 bytes, which is an "
+                         "illegal instruction");
     if (sim_tile_bytes(&copy->map) > block->shared_bytes)
         return bulk_fail(copy, "the box is larger than the shared memory of the block");
     copy->bytes = (uint32_t)sim_tile_bytes(&copy->map);
@@ -125,12 +133,9 @@ static int bulk_check_global(sim_bulk *copy, sim_actor *actor)
     for (uint32_t i = 0; i < sim_tile_rows(map); i++) {
         sim_tile_row tile = sim_tile_row_at(map, copy->coordinates, i);
         uint32_t count = tile.end - tile.first;
-        if (tile.step == element && count != 0 &&
+        if (count != 0 &&
             sim_bulk_reach_global(actor, tile.address, count * element, access) == NULL)
             return 1;
-        for (uint32_t j = 0; tile.step != element && j < count; j++)
-            if (sim_bulk_reach_global(actor, tile.address + j * tile.step, element, access) == NULL)
-                return 1;
     }
     return 0;
 }

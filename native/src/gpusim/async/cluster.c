@@ -12,14 +12,6 @@ sim_block *sim_find_rank(sim_block *block, uint64_t *address)
     return rank == 0 ? block : block->cluster->blocks + (rank - 1);
 }
 
-static int cluster_has_ended(const sim_block *target)
-{
-    for (uint32_t w = 0; w < target->warp_count; w++)
-        if (target->warps[w].live)
-            return 0;
-    return 1;
-}
-
 /* Whether a warp has synchronized with a block since that began. */
 static int cluster_has_met(const sim_warp *warp, const sim_block *target)
 {
@@ -41,7 +33,7 @@ sim_block *sim_reach_rank(sim_block *block, const sim_warp *warp, const sim_inst
     }
     if (target == block)
         return target;
-    if (cluster_has_ended(target)) {
+    if (!sim_is_live(target)) {
         sim_report_detail(block, FAULT_CLUSTER, at, thread,
                           "the block of rank %u has ended, and its shared memory with it",
                           target->rank);

@@ -61,7 +61,7 @@ const char *sim_read_tensor_map(const uint8_t *bytes, sim_tiling *tiling)
                            .fills_nan = map.fills_nan};
     for (uint32_t i = 0; i < TENSOR_DIMS; i++) {
         int used = i < map.rank;
-        uint32_t step = used ? tensor_step(&map, i) : 1;
+        uint32_t step = used && i > 0 ? tensor_step(&map, i) : 1;
         tiling->dims[i] = used ? map.dims[i] : 1;
         tiling->steps[i] = step;
         tiling->box[i] = used ? (map.box[i] + step - 1) / step : 1;
@@ -74,7 +74,7 @@ const char *sim_read_tensor_map(const uint8_t *bytes, sim_tiling *tiling)
 
 sim_tile_row sim_tile_row_at(const sim_tiling *map, const int32_t *coordinates, uint32_t row)
 {
-    sim_tile_row out = {.address = map->address, .step = map->strides[0] * map->steps[0]};
+    sim_tile_row out = {.address = map->address};
     for (uint32_t i = 1; i < map->rank; i++) {
         int64_t at = coordinates[i] + (int64_t)(row % map->box[i]) * map->steps[i];
         row /= map->box[i];
@@ -82,12 +82,12 @@ sim_tile_row sim_tile_row_at(const sim_tiling *map, const int32_t *coordinates, 
             return out;
         out.address += (uint64_t)at * map->strides[i];
     }
-    int64_t first = coordinates[0], step = map->steps[0], dims = (int64_t)map->dims[0];
-    while (out.first < map->box[0] && first + out.first * step < 0)
+    int64_t first = coordinates[0], dims = (int64_t)map->dims[0];
+    while (out.first < map->box[0] && first + out.first < 0)
         out.first++;
     out.end = out.first;
-    while (out.end < map->box[0] && first + out.end * step < dims)
+    while (out.end < map->box[0] && first + out.end < dims)
         out.end++;
-    out.address += (uint64_t)(first + out.first * step) * map->strides[0];
+    out.address += (uint64_t)(first + out.first) * map->strides[0];
     return out;
 }

@@ -4,7 +4,8 @@
 
 #include "gpusim/sim.h"
 
-/* A checked map; box in elements of shared memory, strides[0] is the size of an element. */
+/* A checked map; box in elements of shared memory, strides[0] is the size of an element. The
+ * element stride of the innermost dimension is ignored, as by the copy engine. */
 typedef struct {
     uint64_t address, dims[TENSOR_DIMS], strides[TENSOR_DIMS];
     uint32_t rank, box[TENSOR_DIMS], steps[TENSOR_DIMS];
@@ -16,10 +17,10 @@ typedef struct {
 /* NULL, or what is wrong with the bytes of a map. */
 const char *sim_read_tensor_map(const uint8_t *bytes, sim_tiling *tiling);
 
-/* A row of a box: elements [first, end) are inside of the tensor, the first of them at `address`;
- * the next one is `step` bytes further. */
+/* A row of a box: elements [first, end) are inside of the tensor, the first of them at `address`.
+ */
 typedef struct {
-    uint64_t address, step;
+    uint64_t address;
     uint32_t first, end;
 } sim_tile_row;
 

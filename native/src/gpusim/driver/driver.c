@@ -135,9 +135,9 @@ static int driver_tensor_map_encode(nova_driver *driver, const nova_tensor_map *
     return SIM_OK;
 }
 
-static int driver_memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
+/* Memory that kernels can access; `state` is 0 where it has no values yet. */
+static int driver_add_block(simulator *s, uint64_t size, int initial, uint64_t *address)
 {
-    simulator *s = sim_of(driver);
     block *created = calloc(1, sizeof *created);
     void *memory = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     uint8_t *state = calloc(size + 1, 1);
@@ -148,6 +148,7 @@ static int driver_memory_take(nova_driver *driver, uint64_t size, uint64_t *addr
         return SIM_NO_MEMORY;
     }
     memset(memory, 0xa5, size);
+    memset(state, initial, size);
     *created = (block){.address = (uintptr_t)memory, .size = size, .state = state};
     pthread_mutex_lock(&s->mutex);
     created->next = s->blocks;
@@ -155,6 +156,11 @@ static int driver_memory_take(nova_driver *driver, uint64_t size, uint64_t *addr
     pthread_mutex_unlock(&s->mutex);
     *address = created->address;
     return SIM_OK;
+}
+
+static int driver_memory_take(nova_driver *driver, uint64_t size, uint64_t *address)
+{
+    return driver_add_block(sim_of(driver), size, 0, address);
 }
 
 block *sim_find_block(const simulator *s, uint64_t address, uint64_t size)
@@ -182,20 +188,18 @@ static void driver_memory_free(nova_driver *driver, uint64_t address)
     pthread_mutex_unlock(&s->mutex);
 }
 
+/* The host writes pinned memory: all of it counts as written. */
 static int driver_pinned_take(nova_driver *driver, uint64_t size, void **memory)
 {
-    (void)driver;
-    *memory = aligned_alloc(ALIGNMENT, (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    return *memory != NULL ? SIM_OK : SIM_NO_MEMORY;
+    uint64_t address = 0;
+    int result = driver_add_block(sim_of(driver), size, 1, &address);
+    *memory = (void *)(uintptr_t)address;
+    return result;
 }
 
 static void driver_pinned_free(nova_driver *driver, void *memory)
 {
-    simulator *s = sim_of(driver);
-    pthread_mutex_lock(&s->mutex);
-    (void)sim_drain_all(s); /* a copy may still name it */
-    pthread_mutex_unlock(&s->mutex);
-    free(memory);
+    driver_memory_free(driver, (uintptr_t)memory); /* a copy may still name it */
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -216,6 +220,7 @@ static const nova_driver DRIVER_TABLE = {
     .module_unload = nova_sim_module_unload,
     .function_find = nova_sim_function_find,
     .function_allow_shared = nova_sim_function_allow_shared,
+    .function_use = nova_sim_function_use,
     .function_resident = nova_sim_function_resident,
     .tensor_map_encode = driver_tensor_map_encode,
     .memory_take = driver_memory_take,
@@ -280,6 +285,7 @@ void nova_sim_close(nova_driver *driver)
             s->streams = ended->next;
             free(ended);
         }
+        free(s->unfinished);
         pthread_mutex_destroy(&s->mutex);
     }
     free(gone);

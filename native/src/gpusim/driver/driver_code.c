@@ -1,4 +1,5 @@
 /* Code for the simulator: kernels as nova/gpusim/image.py has decoded them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,17 +109,54 @@ int nova_sim_function_find(nova_driver *driver, void *handle, const char *name, 
     return SIM_NO_KERNEL;
 }
 
-int nova_sim_function_allow_shared(nova_driver *driver, void *handle, uint32_t bytes)
+/* Notes why a function cannot run. */
+static int code_refuse(simulator *s, const function *f, const char *why, uint32_t bytes)
 {
-    (void)driver, (void)handle, (void)bytes;
+    pthread_mutex_lock(&s->mutex);
+    (void)snprintf(s->why, sizeof s->why, "kernel %.60s %s: %u + %u bytes", f->name, why,
+                   f->kernel.shared_bytes, bytes);
+    pthread_mutex_unlock(&s->mutex);
+    return SIM_BAD_LAUNCH;
+}
+
+/* Its registers are the most that the bounds of the kernel allow; 0: it has none. */
+int nova_sim_function_use(nova_driver *driver, void *handle, nova_function_use *use)
+{
+    (void)driver;
+    const function *f = handle;
+    *use = (nova_function_use){f->kernel.thread_registers, f->kernel.shared_bytes};
     return SIM_OK;
 }
 
-/* Few, and not a power of two: the tasks of a launch wrap around. */
-int nova_sim_function_resident(nova_driver *driver, void *handle, uint32_t threads, uint32_t shared,
-                               uint32_t *blocks)
+int nova_sim_function_allow_shared(nova_driver *driver, void *handle, uint32_t bytes)
 {
-    (void)driver, (void)handle, (void)threads, (void)shared;
+    simulator *s = sim_of(driver);
+    function *f = handle;
+    if (f->kernel.shared_bytes > MOST_SHARED || bytes > MOST_SHARED - f->kernel.shared_bytes)
+        return code_refuse(s, f, "asks for more shared memory than a block can get", bytes);
+    pthread_mutex_lock(&s->mutex);
+    f->allowed_shared = bytes;
+    pthread_mutex_unlock(&s->mutex);
+    return SIM_OK;
+}
+
+/* Few, and not a power of two: the tasks of a launch wrap around. Two are on each multiprocessor,
+ * as `%smid` says (block.c). None where a GPU has none:
+ * without the shared memory that was allowed, or the registers and threads of a multiprocessor. */
+int nova_sim_function_resident(nova_driver *driver, void *handle, uint32_t threads, uint32_t shared,
+                               uint32_t *blocks, uint32_t *processors)
+{
+    simulator *s = sim_of(driver);
+    const function *f = handle;
+    uint64_t all = (uint64_t)f->kernel.shared_bytes + shared,
+             registers = (uint64_t)f->kernel.thread_registers * threads;
+    *blocks = 0;
+    *processors = 3;
+    if (all > USUAL_SHARED && shared > f->allowed_shared)
+        return code_refuse(s, f, "was not allowed its shared memory", shared);
+    if (all + BLOCK_SHARED > PROCESSOR_SHARED || registers > PROCESSOR_REGISTERS ||
+        threads > PROCESSOR_THREADS)
+        return code_refuse(s, f, "does not fit on a multiprocessor", shared);
     *blocks = 6;
     return SIM_OK;
 }

@@ -228,13 +228,18 @@ int nova_sim_flow_create(nova_driver *driver, void **created, void **body)
 int nova_sim_flow_add_launch(nova_driver *driver, void *body, const nova_kernel_call *call)
 {
     item *added;
+    const item *last = ((const flow_body *)body)->last;
+    bool is_after_launch = last != NULL && last->type == ITEM_LAUNCH;
     int result = sim_check_launch(sim_of(driver), call);
     if (result == SIM_OK)
         result = flow_add_item(driver, body, (item){.type = ITEM_LAUNCH}, &added);
     if (result != SIM_OK)
         return result;
     added->call = sim_make_launch(call);
-    return added->call != NULL ? SIM_OK : SIM_NO_MEMORY;
+    if (added->call == NULL)
+        return SIM_NO_MEMORY;
+    added->call->is_dependent &= is_after_launch; /* others wait for the end of what is before */
+    return SIM_OK;
 }
 
 int nova_sim_flow_add_copies(nova_driver *driver, void *body, const nova_flow_copy *copies,

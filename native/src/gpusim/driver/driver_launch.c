@@ -44,7 +44,37 @@ static void launch_remember(simulator *s, const function *f, const sim_fault *fa
 enum { PAGE = 4096 };
 #define SPACING (UINT64_C(1) << 36)
 
-static int launch_find_ranges(const simulator *s, const work *w, sim_range *ranges)
+static bool launch_is_unfinished(const simulator *s, const nova_device_range *range)
+{
+    for (uint32_t i = 0; i < s->unfinished_count; i++) {
+        const nova_device_range *written = &s->unfinished[i];
+        if (written->address < range->address + range->size &&
+            range->address < written->address + written->size)
+            return true;
+    }
+    return false;
+}
+
+/* A launch that is not dependent starts after the end of all before it. Those after it that are
+ * may start before it ends. */
+static int launch_note_writes(simulator *s, const work *w, const _Atomic uint8_t *is_written)
+{
+    const nova_device_range *allowed = (const void *)(w->data + w->argument_count);
+    if (!w->is_dependent)
+        s->unfinished_count = 0;
+    nova_device_range *grown = realloc(
+        s->unfinished, (s->unfinished_count + w->range_count + UINT64_C(1)) * sizeof *grown);
+    if (grown == NULL)
+        return SIM_NO_MEMORY;
+    s->unfinished = grown;
+    for (uint32_t i = 0; i < w->range_count; i++)
+        if (atomic_load_explicit(&is_written[i], memory_order_relaxed))
+            s->unfinished[s->unfinished_count++] = allowed[i];
+    return SIM_OK;
+}
+
+static int launch_find_ranges(const simulator *s, const work *w, sim_range *ranges,
+                              _Atomic uint8_t *is_written)
 {
     const nova_device_range *allowed = (const void *)(w->data + w->argument_count);
     uint64_t end = 0;
@@ -55,11 +85,14 @@ static int launch_find_ranges(const simulator *s, const work *w, sim_range *rang
         uint64_t start = w->is_cooperative
                              ? allowed[i].address
                              : (end + SPACING) / PAGE * PAGE + allowed[i].address % PAGE;
-        ranges[i] = (sim_range){.start = start,
-                                .size = allowed[i].size,
-                                .state = in->state + (allowed[i].address - in->address),
-                                .read_only = allowed[i].is_read_only,
-                                .moved = allowed[i].address - start};
+        ranges[i] =
+            (sim_range){.start = start,
+                        .size = allowed[i].size,
+                        .state = in->state + (allowed[i].address - in->address),
+                        .read_only = allowed[i].is_read_only,
+                        .moved = allowed[i].address - start,
+                        .unfinished = w->is_dependent && launch_is_unfinished(s, &allowed[i]),
+                        .is_written = &is_written[i]};
         end = start + allowed[i].size;
     }
     return SIM_OK;
@@ -104,12 +137,18 @@ int sim_launch_now(simulator *s, const work *w)
 {
     sim_range *ranges = calloc(w->range_count + 1, sizeof *ranges);
     uint64_t *arguments = calloc(w->argument_count + 1, sizeof *arguments);
-    int result =
-        ranges == NULL || arguments == NULL ? SIM_NO_MEMORY : launch_find_ranges(s, w, ranges);
+    /* Buffers that a launch may write are often only read: what it has written counts. */
+    _Atomic uint8_t *is_written = calloc(w->range_count + 1, sizeof *is_written);
+    int result = ranges == NULL || arguments == NULL || is_written == NULL
+                     ? SIM_NO_MEMORY
+                     : launch_find_ranges(s, w, ranges, is_written);
     for (uint32_t i = 0; result == SIM_OK && i < w->argument_count; i++)
         arguments[i] = launch_fault_location(ranges, w->range_count, w->data[i]);
     if (result == SIM_OK)
         result = launch_run(s, w, ranges, arguments);
+    if (result == SIM_OK)
+        result = launch_note_writes(s, w, is_written);
+    free(is_written);
     free(arguments);
     free(ranges);
     return result;

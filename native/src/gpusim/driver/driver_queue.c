@@ -198,6 +198,11 @@ int sim_check_launch(simulator *s, const nova_kernel_call *call)
         wrong = "is cooperative and has more blocks than run at once";
     else if (call->shape->shared > MOST_SHARED - f->kernel.shared_bytes)
         wrong = "has more shared memory than a block can get";
+    else if (call->shape->shared + f->kernel.shared_bytes > USUAL_SHARED &&
+             call->shape->shared > f->allowed_shared)
+        wrong = "has more shared memory than it was allowed";
+    else if (threads * f->kernel.thread_registers > PROCESSOR_REGISTERS)
+        wrong = "has more registers than a multiprocessor";
     else if (queue_parameter_words(call) * sizeof *call->arguments != f->param_bytes)
         wrong = "is given other arguments than it takes";
     if (wrong == NULL)
@@ -217,6 +222,7 @@ work *sim_make_launch(const nova_kernel_call *call)
                                           .function = call->function,
                                           .shape = *call->shape,
                                           .is_cooperative = call->is_cooperative,
+                                          .is_dependent = call->is_dependent,
                                           .argument_count = parameters,
                                           .range_count = call->range_count},
                                    parameters + call->range_count * words);
@@ -287,6 +293,8 @@ int nova_sim_graph_create(nova_driver *driver, const nova_kernel_call *calls, ui
             result = SIM_NO_MEMORY;
         object->count = i + 1;
     }
+    for (uint32_t i = 0; result == SIM_OK && i < edge_count; i++)
+        object->calls[edges[i].after]->is_dependent = edges[i].is_dependent;
     if (result == SIM_OK)
         *created = object;
     else if (object != NULL)
@@ -302,6 +310,7 @@ int nova_sim_graph_update(nova_driver *driver, void *handle, uint32_t index,
     work *object = sim_make_launch(call);
     if (object == NULL)
         return SIM_NO_MEMORY;
+    object->is_dependent = in->calls[index]->is_dependent;
     free(in->calls[index]);
     in->calls[index] = object;
     return SIM_OK;

@@ -20,6 +20,15 @@ enum {
 };
 
 enum { ALIGNMENT = 256, MOST_SHARED = 227 << 10, DEVICES = NOVA_SIM_DEVICES };
+/* Shared memory of a block that no launch has to ask for; and of a multiprocessor, which keeps a
+ * part for each block; its registers and threads. */
+enum {
+    USUAL_SHARED = 48 << 10,
+    PROCESSOR_SHARED = 228 << 10,
+    BLOCK_SHARED = 1 << 10,
+    PROCESSOR_REGISTERS = 65536,
+    PROCESSOR_THREADS = 2048
+};
 #define MOST_STEPS UINT64_C(200000000)
 
 typedef struct block {
@@ -36,6 +45,7 @@ typedef struct {
     const char *name;
     sim_kernel kernel;
     uint32_t param_bytes, most_threads;
+    uint32_t allowed_shared; /* bytes of dynamic shared memory that were asked for */
     uint32_t required[3];
     uint32_t cluster[3]; /* blocks of a cluster; 0: not given by the kernel */
 } function;
@@ -69,6 +79,7 @@ typedef struct work {
     const flow *flow;
     nova_device_launch shape;
     bool is_cooperative;
+    bool is_dependent; /* starts before the launches before it have ended */
     uint32_t argument_count, range_count;
     uint64_t data[];
 } work;
@@ -103,6 +114,9 @@ struct simulator {
     stream usual;           /* the one that is NULL */
     nova_sim_report report; /* of the last launch that failed */
     bool has_report;
+    /* what launches write that may not have ended when the next dependent one starts */
+    nova_device_range *unfinished;
+    uint32_t unfinished_count;
     char why[160];
 };
 
@@ -150,9 +164,10 @@ void nova_sim_module_unload(nova_driver *driver, void *handle);
 int nova_sim_module_load(nova_driver *driver, const void *image, size_t size, uint32_t kind,
                          char *log, size_t log_size, void **loaded);
 int nova_sim_function_find(nova_driver *driver, void *handle, const char *name, void **function);
+int nova_sim_function_use(nova_driver *driver, void *handle, nova_function_use *use);
 int nova_sim_function_allow_shared(nova_driver *driver, void *handle, uint32_t bytes);
 int nova_sim_function_resident(nova_driver *driver, void *handle, uint32_t threads, uint32_t shared,
-                               uint32_t *blocks);
+                               uint32_t *blocks, uint32_t *processors);
 int nova_sim_copy_in(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
                      void *stream);
 int nova_sim_copy_out(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream);

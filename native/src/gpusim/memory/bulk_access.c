@@ -207,6 +207,7 @@ uint8_t *sim_bulk_reach_global(sim_actor *actor, uint64_t address, uint32_t byte
                        access);
         return NULL;
     }
+    sim_note_access(range, access);
     if (state != NULL && access == ACCESS_WRITE)
         memset(state, STATE_WRITTEN, bytes);
     if (block->global_shadow != NULL && !range->read_only) {

@@ -135,6 +135,8 @@ static inline uint8_t *memory_reach_global(sim_block *block, sim_warp *warp,
     sim_fault_kind fault_type = FAULT_NONE;
     if (range == NULL)
         fault_type = FAULT_BOUNDS;
+    else if (range->unfinished && !warp->has_waited)
+        fault_type = FAULT_EARLY;
     else if (range->read_only && access != ACCESS_READ)
         fault_type = FAULT_READ_ONLY;
     else if (range->state != NULL)
@@ -143,6 +145,7 @@ static inline uint8_t *memory_reach_global(sim_block *block, sim_warp *warp,
         sim_bad_access(block, fault_type, at, thread, SPACE_GLOBAL, address, bytes, access);
         return NULL;
     }
+    sim_note_access(range, access);
     uint8_t *host = (uint8_t *)(uintptr_t)(address + range->moved);
     if (block->global_shadow != NULL && !range->read_only) {
         uint64_t word =

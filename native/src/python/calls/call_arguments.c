@@ -33,8 +33,37 @@ void call_end(Call *call)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
+/* Makes the converter of a copy, from the sizes of all axes. */
+static bool arguments_make_convert(ProgramObject *self)
+{
+    Py_ssize_t count = 0;
+    for (Py_ssize_t i = 0; i < self->arg_count; i++)
+        count += self->args[i].rank;
+    for (Py_ssize_t i = 0; i < self->output_count; i++)
+        count += self->outputs[i].rank;
+    PyObject *extents = PyTuple_New(count);
+    for (Py_ssize_t i = 0; extents != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(self->extents[i]);
+        if (number == NULL || PyTuple_SetItem(extents, i, number) < 0) { /* steals */
+            Py_DECREF(extents);
+            return false;
+        }
+    }
+    if (extents == NULL)
+        return false;
+    PyObject *convert = PyObject_CallFunction(self->make_convert, "(N)", extents);
+    if (convert == NULL)
+        return false;
+    PyObject *before = self->convert;
+    self->convert = convert;
+    Py_DECREF(before);
+    return true;
+}
+
 PyObject *ask(ProgramObject *self, Py_ssize_t index, PyObject *object, bool is_output)
 {
+    if (self->convert == Py_None && self->make_convert != NULL && !arguments_make_convert(self))
+        return NULL;
     return PyObject_CallFunction(self->convert, "nOO", index, object,
                                  is_output ? Py_True : Py_False);
 }

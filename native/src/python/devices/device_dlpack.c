@@ -10,11 +10,21 @@ static bool dlpack_is_simulated(const DeviceArrayObject *self)
     return strcmp(self->device->driver->driver->name, "sim") == 0;
 }
 
+/* The characters that ml_dtypes gives float8_e4m3fn and float8_e5m2. */
+static bool dlpack_is_float8(PyArray_Descr *descr)
+{
+    return PyDataType_ELSIZE(descr) == 1 && (descr->type == '4' || descr->type == '5');
+}
+
 bool read_dl_type(PyArray_Descr *descr, dl_tensor *tensor)
 {
     char kind = descr->kind;
     tensor->bits = (uint8_t)(8 * PyDataType_ELSIZE(descr));
     tensor->lanes = 1;
+    if (dlpack_is_float8(descr)) {
+        tensor->code = descr->type == '4' ? DL_FLOAT8_E4M3FN : DL_FLOAT8_E5M2;
+        return true;
+    }
     switch (kind) {
     case 'f':
         tensor->code = DL_FLOAT;
@@ -31,7 +41,7 @@ bool read_dl_type(PyArray_Descr *descr, dl_tensor *tensor)
     case 'b':
         tensor->code = DL_BOOL;
         return true;
-    case 'V': /* numpy has no bfloat16: it is the one type of ml_dtypes that Nova has */
+    case 'V': /* numpy has no bfloat16: it is the one type of ml_dtypes with 16 bits */
         tensor->code = DL_BFLOAT;
         return tensor->bits == 16;
     }
@@ -215,7 +225,7 @@ PyObject *device_array_interface(PyObject *object, void *closure)
 {
     (void)closure;
     DeviceArrayObject *self = (DeviceArrayObject *)object;
-    if (dlpack_is_simulated(self) || self->descr->kind == 'V') {
+    if (dlpack_is_simulated(self) || self->descr->kind == 'V' || dlpack_is_float8(self->descr)) {
         PyErr_SetString(PyExc_AttributeError, "__cuda_array_interface__");
         return NULL;
     }

@@ -223,6 +223,13 @@ static PyObject *device_memory(DeviceObject *self, void *closure)
     return PyLong_FromUnsignedLongLong(nova_device_describe(self->device)->memory);
 }
 
+static PyObject *device_driver_version(DeviceObject *self, void *closure)
+{
+    (void)closure;
+    int version = nova_device_describe(self->device)->driver_version;
+    return Py_BuildValue("(ii)", version / 1000, version % 1000 / 10);
+}
+
 static PyObject *device_stream(DeviceObject *self, void *closure)
 {
     (void)closure;
@@ -271,6 +278,8 @@ static PyGetSetDef device_attributes[] = {
     {"driver", (getter)device_driver, NULL, "What it is reached through.", NULL},
     {"model", (getter)device_model, NULL, "What its maker calls it.", NULL},
     {"capability", (getter)device_capability, NULL, "(major, minor)", NULL},
+    {"driver_version", (getter)device_driver_version, NULL,
+     "The CUDA version of its driver, (major, minor); (0, 0) for the simulator.", NULL},
     {"memory", (getter)device_memory, NULL, "Bytes in all.", NULL},
     {"stream", (getter)device_stream, NULL, "The stream of runs on arrays of Nova.", NULL},
     {0},

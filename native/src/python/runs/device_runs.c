@@ -3,7 +3,8 @@
  * A run whose arrays are all on the device is enqueued by the submitting thread, and a waiter
  * thread waits for the event after it. All others are executed by a waiter thread: it copies from
  * and to the host, and runs host kernels. Work enqueued on the device cannot be cancelled: a run
- * past its deadline lingers, with its arrays, until it ends. */
+ * past its deadline lingers, with its arrays, until it ends. Loops of a persistent kernel are asked
+ * to stop, and end soon. */
 #include "python/runs/runs.h"
 
 #include <signal.h>
@@ -40,6 +41,7 @@ static nova_status device_runs_run_now(Run *run)
         return nova_device_await(device, run->event, &run->failure);
     nova_device_run_options options = {.stream = run->call.stream,
                                        .waits = true,
+                                       .stop = &run->stop,
                                        .host = {.workers = run->options.workers,
                                                 .policy = run->options.policy,
                                                 .poll = device_runs_scan,
@@ -142,6 +144,7 @@ uint64_t device_runs_expire(void)
         Run *next = run->next_timed;
         if (run->deadline_ns <= now) {
             run->lingers = true;
+            nova_device_request_stop(&run->stop);
             runs_end(run, NOVA_TIMEOUT);
             next = device_runs_timed; /* others may have ended with it */
         } else if (run->deadline_ns < nearest) {
@@ -209,7 +212,8 @@ void device_run_enqueue(Run *run)
     nova_error ignored;
     if (run->options.trace)
         (void)nova_device_trace_create(device, &run->trace, &ignored);
-    const nova_device_run_options options = {.stream = run->call.stream, .trace = run->trace};
+    const nova_device_run_options options = {
+        .stream = run->call.stream, .trace = run->trace, .stop = &run->stop};
     nova_status status = nova_device_program_run(
         program->on_device, run->values, run->values + program->arg_count, &options, &run->failure);
     if (status == NOVA_OK)

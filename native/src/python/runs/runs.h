@@ -50,6 +50,7 @@ struct Run {
     nova_device_value *values; /* until it is reaped */
     nova_device_trace *trace;  /* the same; NULL without tracing */
     nova_error failure;
+    nova_stop_request stop;
     void *event;   /* recorded after it, if it was enqueued at submission, else NULL */
     bool is_quick; /* all its values are on the device */
     /* And these guarded by `runs_lock`: */

@@ -7,6 +7,8 @@ logsumexp, for a block of rows of q against a block of keys:
     p = exp(q k^T scale - logsumexp)        d = p * (g v^T - delta)
     dv += p^T g      dk += d^T q scale      dq += d k scale
 
+With dropout, p of dv and the gradients g v^T are those of the weights that are kept.
+
 The outer loop runs over blocks of keys: dk and dv stay on the stack until the inner loop has
 visited all rows. dq is added to the result, always in the order of the keys.
 """
@@ -20,7 +22,9 @@ from typing import Any
 
 from nova.codegen.common.builder import loop, splat
 from nova.codegen.common.match_attention import Attention, Matrix
-from nova.codegen.cpu.attention.mask import MaskRows
+from nova.codegen.common.philox import kept_scale
+from nova.codegen.cpu.attention.dropout import WeightDropout, weight_dropout
+from nova.codegen.cpu.attention.mask import ScoreMasks
 from nova.codegen.cpu.attention.tiles import (
     AttentionPoint,
     Lhs,
@@ -35,6 +39,7 @@ from nova.codegen.cpu.attention.tiles import (
     multiply,
     over_batch,
     read_rows,
+    scale_buffer,
     span,
     store_tile,
     write_rows,
@@ -104,23 +109,43 @@ class _Gradient(AttentionPoint):
         if "v" in self.spec.results:
             sizes["to_v"] = keys * f
         buffers = {name: entry_alloca(size, a.type) for name, size in sizes.items()}
-        mask = MaskRows(r, self.at["mask"], self.keys) if self.spec.masked else None
-        if "q" in self.spec.results and self.several:
+        mask = ScoreMasks.of(self)
+        dropout = weight_dropout(self)
+        if "q" in self.spec.results and self._adds_rows:
             self._clear_rows(self.at["to_q"], i)
+        if self.spec.results == ("q",):
+            j = self._overlap(j, self.visible_range("i", i[0], sub(i[1], i[0])))
         with blocks(*j, self.keys, a.size("j")) as (key, count):
             self._start_keys(buffers, key, count)
-            begin = i[0]
+            mask.start_keys(key, count)
+            begin, end = self._overlap(i, self.visible_range("j", key, count))
             if self.spec.causal and may_exceed(a.size("i"), self.rows):
                 # Blocks of rows that are all before the first key see no key of this block.
                 lag = arith.maxsi(index(sub(key, begin)), index(0))
                 begin = add(begin, mul(arith.divui(lag, index(self.rows)), self.rows))
-            with blocks(begin, i[1], self.rows, a.size("i")) as (first, rows):
-                self._rows(buffers, mask, first, rows, key, count)
+            with blocks(begin, end, self.rows, a.size("i")) as (first, rows):
+                self._rows(buffers, mask, dropout, first, rows, key, count)
             for name in ("k", "v"):
                 if name in self.spec.results:
                     role = "e" if name == "k" else "f"
                     out, buffer = self.at[f"to_{name}"], buffers[f"to_{name}"]
+                    if name == "v" and dropout is not None:
+                        scale_buffer(r, buffer, keys * f, kept_scale(dropout.p))
                     write_rows(r, buffer, self.width(role), (0, count), a.size(role), out, key)
+
+    @property
+    def _adds_rows(self) -> bool:
+        """Whether blocks of keys add to the gradient of q: several do, or some rows see none."""
+        return self.several or self.spec.has_segments
+
+    def _overlap(
+        self, ranges: tuple[Index, Index], visible: tuple[Index, Index]
+    ) -> tuple[Index, Index]:
+        """The part of a range that is in the visible one, if there are segments."""
+        if not self.spec.has_segments:
+            return ranges
+        begin = arith.maxsi(index(ranges[0]), index(visible[0]))
+        return begin, arith.maxsi(begin, arith.minsi(index(ranges[1]), index(visible[1])))
 
     def _clear_rows(self, out: Matrix, i: tuple[Index, Index]) -> None:
         r = self.r
@@ -155,7 +180,8 @@ class _Gradient(AttentionPoint):
     def _rows(
         self,
         buffers: dict[str, Any],
-        mask: MaskRows | None,
+        mask: ScoreMasks,
+        dropout: WeightDropout | None,
         first: Index,
         rows: Index,
         key: Index,
@@ -179,7 +205,7 @@ class _Gradient(AttentionPoint):
                 visible_keys = minimum(keys, add(add(ahead, row), r.mr))
                 # The matmuls below use this many keys at a time, from any row that sees the first.
                 computed = minimum(keys, add(add(ahead, row), 2 * r.mr))
-            self._weights(buffers, mask, first, rows, row, key, keys, computed)
+            self._weights(buffers, mask, dropout, first, rows, row, key, keys, computed)
             if "q" in spec.results:
                 lhs = Lhs(buffers["d"], mul(row, self.pitch), self.pitch, 1)
                 keys_of, to = Rhs(buffers["k"], 0, e), buffers["to_q"]
@@ -187,7 +213,7 @@ class _Gradient(AttentionPoint):
                 self._multiply_rows(lhs, keys_of, (0, visible_keys), to, row, "e", own_end=own_end)
         if "q" in spec.results:
             rows_of_q = (r, buffers["to_q"], e, (begin, rows), a.size("e"), self.at["to_q"], first)
-            write_rows(*rows_of_q, accumulate=self.several)
+            write_rows(*rows_of_q, accumulate=self._adds_rows)
         with loop(0, keys, r.mr) as row:
             since: Index = 0
             if spec.causal:
@@ -224,7 +250,8 @@ class _Gradient(AttentionPoint):
     def _weights(
         self,
         buffers: dict[str, Any],
-        mask: MaskRows | None,
+        mask: ScoreMasks,
+        dropout: WeightDropout | None,
         first: Index,
         rows: Index,
         row: Index,
@@ -248,8 +275,7 @@ class _Gradient(AttentionPoint):
                 limit = minimum(keys, add(add(sub(first, key), row), add(i, 1)))
             # A row that only pads the panel uses the statistics of the last row.
             source_row = add(first, minimum(add(row, i), sub(rows, 1)))
-            if mask is not None:
-                mask.read(source_row, key, computed)
+            mask.read(source_row, key, computed)
             statistics = [
                 memref.load(self.at[n].buffer, [index(self.at[n].at(source_row))])
                 for n in ("logsumexp", "delta")
@@ -258,17 +284,21 @@ class _Gradient(AttentionPoint):
             start = mul(add(row, i), self.pitch)
             with loop(0, computed, r.vl) as column:
                 offset = [index(add(start, column))]
-                score = vector.load(r.vec_type, buffers["p"], offset)
-                if mask is not None:
-                    score = mask.apply(score, column)
+                score = mask.apply(vector.load(r.vec_type, buffers["p"], offset), column)
                 weight = math.exp(arith.subf(score, shift))
                 visible, zero = lanes_below(r, column, limit), splat(r.vec_type, 0.0)
-                if mask is not None:
+                if mask.parts:
                     unmasked = arith.cmpf(arith.CmpFPredicate.UNE, score, splat(r.vec_type, -inf))
                     visible = arith.andi(visible, unmasked)
                 weight = arith.select(visible, weight, zero)
-                vector.store(weight, buffers["p"], offset)
-                towards = arith.subf(vector.load(r.vec_type, buffers["d"], offset), delta)
+                kept = None if dropout is None else dropout.keeps(source_row, key, column)
+                used = weight if kept is None else arith.select(kept, weight, zero)
+                vector.store(used, buffers["p"], offset)
+                slope = vector.load(r.vec_type, buffers["d"], offset)
+                if dropout is not None:
+                    scale = splat(r.vec_type, kept_scale(dropout.p))
+                    slope = arith.select(kept, arith.mulf(slope, scale), zero)
+                towards = arith.subf(slope, delta)
                 # The gradient of a masked value may be NaN.
                 change = arith.select(visible, arith.mulf(weight, towards), zero)
                 vector.store(change, buffers["d"], offset)

@@ -7,21 +7,24 @@ A block of rows of q stays on the stack while the loop visits blocks of keys and
 is packed, then used by micropanels of as many rows as the registers hold. Only the scores of one
 panel against one block exist at a time. The maximum and the sum of a row, and its result, are
 rescaled from block to block (online softmax, Milakov & Gimelshein). With `causal`, a panel stops at
-the last key that its last row may see.
+the last key that its last row may see; of packed sequences, a block of rows visits the keys of its
+segments only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, prod
 from typing import Any
 
 from nova.codegen.common.builder import branch, element_type, loop, splat
 from nova.codegen.common.match_attention import Attention
+from nova.codegen.common.philox import kept_scale
+from nova.codegen.cpu.attention.dropout import WeightDropout, weight_dropout
 from nova.codegen.cpu.attention.flash_backward import emit_gradient
-from nova.codegen.cpu.attention.mask import MaskRows
+from nova.codegen.cpu.attention.mask import ScoreMasks
 from nova.codegen.cpu.attention.tiles import (
     AttentionPoint,
     Lhs,
@@ -30,6 +33,7 @@ from nova.codegen.cpu.attention.tiles import (
     blocks,
     clear,
     each_column,
+    each_panel,
     fill_panel,
     lanes_below,
     load_tile,
@@ -82,6 +86,8 @@ class _Forward(AttentionPoint):
     """The forward pass at one point of the batch."""
 
     block_bytes = _BLOCK_BYTES
+    panel_rows: int = 0
+    """Rows of a panel, in the code of one."""
 
     @cached_property
     def panel(self) -> tuple[int, int]:
@@ -91,6 +97,13 @@ class _Forward(AttentionPoint):
     @property
     def width(self) -> int:
         return self.panel[0] * self.panel[1] * self.r.vl
+
+    @cached_property
+    def tails(self) -> tuple[int, ...]:
+        """The heights of narrower panels, for the last rows of a symbolic number of them."""
+        if isinstance(self.attention.size("i"), int) or self.several:
+            return ()
+        return tuple(height for height in (4, 2, 1) if height < self.r.mr)
 
     def emit(self, low: Index, high: Index) -> None:
         a, r = self.attention, self.r
@@ -106,39 +119,49 @@ class _Forward(AttentionPoint):
             "rescale": r.mr,
         }
         buffers = {name: entry_alloca(size, a.type) for name, size in self_buffers.items()}
-        mask = MaskRows(r, self.at["mask"], self.keys) if a.spec.masked else None
+        mask = ScoreMasks.of(self)
+        dropout = weight_dropout(self)
         keys = a.size("j")
         if isinstance(keys, int):
-            self._emit_rows(buffers, mask, low, high)
+            self._emit_rows(buffers, mask, dropout, low, high)
             return
         # Few keys need neither the statistics of a row between blocks nor their rescaling.
         few = replace(self, one_block=True)
         branch(
             compare(arith.CmpIPredicate.sle, keys, self.keys),
-            lambda: few._emit_rows(buffers, mask, low, high),
-            lambda: self._emit_rows(buffers, mask, low, high),
+            lambda: few._emit_rows(buffers, mask, dropout, low, high),
+            lambda: self._emit_rows(buffers, mask, dropout, low, high),
         )
 
     def _emit_rows(
-        self, buffers: dict[str, Any], mask: MaskRows | None, low: Index, high: Index
+        self,
+        buffers: dict[str, Any],
+        mask: ScoreMasks,
+        dropout: WeightDropout | None,
+        low: Index,
+        high: Index,
     ) -> None:
         a = self.attention
         most = a.size("j") if self.several else self.keys
         with blocks(low, high, self.rows, a.size("i")) as (first, rows):
             self._start(buffers, first, rows)
-            end: Index = a.size("j")
+            begin, end = self.visible_range("i", first, rows)
             if a.spec.causal:
                 end = minimum(end, add(first, rows))
-            with blocks(0, end, self.keys, most) as (key, keys):
+            if a.spec.has_segments:
+                end = arith.maxsi(index(begin), index(end))
+            with blocks(begin, end, self.keys, most) as (key, keys):
                 self._pack(buffers, key, keys)
-                self._panels(buffers, mask, first, rows, key, keys)
+                mask.start_keys(key, keys)
+                self._panels(buffers, mask, dropout, first, rows, key, keys)
             self._normalize(buffers, first, rows)
 
     def _start(self, buffers: dict[str, Any], first: Index, rows: Index) -> None:
         a, r = self.attention, self.r
         features = a.size("e")
         read_rows(r, self.at["q"], first, rows, features, buffers["q"], features, a.spec.scale)
-        fill_panel(r, buffers["q"], rows, features)
+        if not self.tails:
+            fill_panel(r, buffers["q"], rows, features)
         if self.several:
             clear(r, buffers["o"], 0, self.rows * self.width)
             zero, low = (splat(element_type(a.type), value) for value in (0.0, -inf))
@@ -159,65 +182,92 @@ class _Forward(AttentionPoint):
     def _panels(
         self,
         buffers: dict[str, Any],
-        mask: MaskRows | None,
+        mask: ScoreMasks,
+        dropout: WeightDropout | None,
         first: Index,
         rows: Index,
         key: Index,
         keys: Index,
     ) -> None:
-        a, r, (nv, _) = self.attention, self.r, self.panel
-        ahead = sub(first, key)
+        a, r = self.attention, self.r
         begin: Index = 0
         if a.spec.causal and self.several:
             # Panels whose last row is before the first key see no key of this block.
             lag = arith.maxsi(index(sub(key, first)), index(0))
             begin = mul(arith.divui(lag, index(r.mr)), r.mr)
-        with loop(begin, rows, r.mr) as row:
-            visible_keys, own_end = keys, None
+
+        def panel(row: Index, height: int) -> None:
+            point = replace(self, panel_rows=height)
+            point._panel(buffers, mask, dropout, (first, rows), (key, keys), row)
+
+        each_panel(r.mr, self.tails, begin, rows, panel)
+
+    def _panel(
+        self,
+        buffers: dict[str, Any],
+        mask: ScoreMasks,
+        dropout: WeightDropout | None,
+        row_block: tuple[Index, Index],
+        key_block: tuple[Index, Index],
+        row: Index,
+    ) -> None:
+        """The panel at `row` of a block of rows, against a block of keys."""
+        a, (nv, _) = self.attention, self.panel
+        r = replace(self.r, mr=self.panel_rows)
+        (first, rows), (key, keys) = row_block, key_block
+        ahead = sub(first, key)
+        visible_keys, own_end = keys, None
+        if a.spec.causal:
+            visible_keys = minimum(keys, add(add(ahead, row), r.mr))
+            own_end = add(add(ahead, row), 1)
+        features = a.size("e")
+        lhs = Lhs(buffers["q"], mul(row, features), features, 1)
+        with loop(0, visible_keys, r.nr) as column:
+            rhs = Rhs(buffers["k"], mul(column, features), r.nr)
+            tile = multiply(r, lhs, rhs, (0, features), r.nv)
+            store_tile(r, tile, buffers["p"], column, self.keys, r.nv)
+        with loop(0, r.mr, 1) as i:
+            limit: Index = keys
             if a.spec.causal:
-                visible_keys = minimum(keys, add(add(ahead, row), r.mr))
-                own_end = add(add(ahead, row), 1)
-            features = a.size("e")
-            lhs = Lhs(buffers["q"], mul(row, features), features, 1)
-            with loop(0, visible_keys, r.nr) as column:
-                rhs = Rhs(buffers["k"], mul(column, features), r.nr)
-                tile = multiply(r, lhs, rhs, (0, features), r.nv)
-                store_tile(r, tile, buffers["p"], column, self.keys, r.nv)
-            with loop(0, r.mr, 1) as i:
-                limit: Index = keys
-                if a.spec.causal:
-                    limit = minimum(keys, add(add(ahead, row), add(i, 1)))
-                if mask is not None:
-                    mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
-                self._softmax(buffers, mask, row, i, visible_keys, limit)
-            lhs = Lhs(buffers["p"], 0, self.keys, 1)
-            with blocks(0, self.width, nv * r.vl, self.width) as (column, _):
-                start = add(mul(row, self.width), column)
-                before = None
-                if self.several:
-                    before = load_tile(r, buffers["o"], start, self.width, nv)
-                    before = self._rescaled(buffers["rescale"], before, nv)
-                rhs = Rhs(buffers["v"], mul(column, keys), nv * r.vl)
-                tile = multiply(r, lhs, rhs, (0, visible_keys), nv, before, own_end)
-                store_tile(r, tile, buffers["o"], start, self.width, nv)
+                limit = minimum(keys, add(add(ahead, row), add(i, 1)))
+            mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
+            keeps = None
+            if dropout is not None:
+                keeps = partial(dropout.keeps, add(first, add(row, i)), key)
+            self._softmax(buffers, mask, keeps, row, i, visible_keys, limit)
+        lhs = Lhs(buffers["p"], 0, self.keys, 1)
+        with blocks(0, self.width, nv * r.vl, self.width) as (column, _):
+            start = add(mul(row, self.width), column)
+            before = None
+            if self.several:
+                before = load_tile(r, buffers["o"], start, self.width, nv)
+                before = self._rescaled(buffers["rescale"], before, nv)
+            rhs = Rhs(buffers["v"], mul(column, keys), nv * r.vl)
+            tile = multiply(r, lhs, rhs, (0, visible_keys), nv, before, own_end)
+            store_tile(r, tile, buffers["o"], start, self.width, nv)
 
     def _rescaled(self, rescale: ir.Value, tile: list[Any], nv: int) -> list[Any]:
         r = self.r
         factors = [
-            vector.broadcast(r.vec_type, memref.load(rescale, [index(i)])) for i in range(r.mr)
+            vector.broadcast(r.vec_type, memref.load(rescale, [index(i)]))
+            for i in range(len(tile) // nv)
         ]
         return [arith.mulf(value, factors[n // nv]) for n, value in enumerate(tile)]
 
     def _softmax(
         self,
         buffers: dict[str, Any],
-        mask: MaskRows | None,
+        mask: ScoreMasks,
+        keeps: Callable[[Index], ir.Value] | None,
         row: Index,
         i: Index,
         visible_keys: Index,
         limit: Index,
     ) -> None:
-        """Scores of row `i` of the panel at `row` to weights; `_normalize` divides by their sum."""
+        """Scores of row `i` of the panel at `row` to weights; `_normalize` divides by their sum.
+
+        `keeps` are the flags of the weights that dropout keeps; the sum is that of all weights.
+        """
         r, p = self.r, buffers["p"]
         start, row_offset = mul(i, self.keys), [index(add(row, i))]
         least = splat(r.vec_type, -inf)
@@ -225,9 +275,7 @@ class _Forward(AttentionPoint):
         with ir.InsertionPoint(op.body):
             column = op.induction_variable
             where = [index(add(start, column))]
-            score = vector.load(r.vec_type, p, where)
-            if mask is not None:
-                score = mask.apply(score, column)
+            score = mask.apply(vector.load(r.vec_type, p, where), column)
             score = arith.select(lanes_below(r, column, limit), score, least)
             vector.store(score, p, where)
             # A NaN never becomes the maximum; it reappears when the weights are computed.
@@ -245,7 +293,11 @@ class _Forward(AttentionPoint):
         with ir.InsertionPoint(op.body):
             where = [index(add(start, op.induction_variable))]
             weight = math.exp(arith.subf(vector.load(r.vec_type, p, where), spread))
-            vector.store(weight, p, where)
+            used = weight
+            if keeps is not None:
+                kept = keeps(op.induction_variable)
+                used = arith.select(kept, weight, splat(r.vec_type, 0.0))
+            vector.store(used, p, where)
             scf.YieldOp([arith.addf(op.inner_iter_args[0], weight)])
         total = add_lanes(op.results[0])
         if self.several:
@@ -262,7 +314,10 @@ class _Forward(AttentionPoint):
             zero, unit = splat(total.type, 0.0), splat(total.type, 1.0)
             empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, zero)
             if "to_out" in self.at:
-                factor = arith.select(empty, zero, arith.divf(unit, total))
+                scale = unit
+                if self.attention.spec.has_dropout:
+                    scale = splat(total.type, kept_scale(self.attention.spec.dropout))
+                factor = arith.select(empty, zero, arith.divf(scale, total))
                 self._write(buffers["o"], row, add(first, row), factor)
             if "to_logsumexp" in self.at:
                 row_max = memref.load(buffers["row_max"], [row])

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
-from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
+from nova.codegen.common.builder import BITS, branch, element_type, loop, splat, vector_type
 from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.common.widening import widen
 from nova.codegen.cpu.loops import Range
+from nova.codegen.cpu.multiply_add import multiply_add
 from nova.core.records import record
 from nova.core.rounding import round_up
 from nova.core.sizes import Size
@@ -109,6 +110,23 @@ class AttentionPoint:
         """Whether there is more than one block of keys."""
         return not self.one_block and may_exceed(self.attention.size("j"), self.keys)
 
+    def visible_range(self, role: str, first: Index, count: Index) -> tuple[Index, Index]:
+        """The keys that `count` rows from `first` on may see; for role "j", the rows of keys.
+
+        All of them without segments. The ranges of rows (and of keys) never decrease.
+        """
+        size = self.attention.size("j" if role == "i" else "i")
+        if not self.attention.spec.has_segments:
+            return 0, size
+        names = ("key_begin", "key_end") if role == "i" else ("row_begin", "row_end")
+        begin, end = (self.at[name] for name in names)
+        last = arith.maxsi(index(sub(add(first, count), 1)), index(0))
+        bounds = [
+            arith.index_cast(ir.IndexType.get(), memref.load(matrix.buffer, [index(matrix.at(at))]))
+            for matrix, at in ((begin, first), (end, last))
+        ]
+        return arith.maxsi(bounds[0], index(0)), minimum(bounds[1], size)
+
 
 def may_exceed(size: Size, limit: int) -> bool:
     """Whether a size is above `limit`, or may be at run time."""
@@ -137,16 +155,18 @@ def over_batch(
 ) -> None:
     """Emit `body` with the operands and results at each point of the batch in `ranges`."""
     nest = attention.nest
+    draw_strides = attention.draw_strides() if attention.spec.has_dropout else {}
 
     def nested(loops: list[int], starts: list[Index]) -> None:
         if not loops:
             body(_matrices(attention, buffers, starts))
             return
         current = nest.loops[loops[0]]
+        strides = (*current.strides, draw_strides.get(loops[0], 0))
         low, high = ranges[loops[0]] or (0, current.size)
 
         def inside(at: Index) -> None:
-            steps = zip(starts, current.strides, strict=True)
+            steps = zip(starts, strides, strict=True)
             nested(loops[1:], [add(base, mul(at, stride)) for base, stride in steps])
 
         if isinstance(high, int) and high == 1:
@@ -155,18 +175,23 @@ def over_batch(
             with loop(low, high, 1) as at:
                 inside(at)
 
-    nested(attention.batch, list(nest.offsets))
+    nested(attention.batch, [*nest.offsets, 0])
 
 
 def _matrices(
     attention: Attention, buffers: Sequence[ir.Value], starts: Sequence[Index]
 ) -> dict[str, Matrix]:
+    """The operands and results; with dropout, `draws` numbers the weights, which are not stored."""
     matrices = {}
     for number, (name, buffer) in enumerate(zip(attention.names, buffers, strict=True)):
         axes = AXES[name.removeprefix("to_")]
         strides = [attention.nest.loops[attention.roles[a]].strides[number] for a in axes]
         element = str(buffer.type.element_type)
-        matrices[name] = Matrix(buffer, element, starts[number], strides[0], [*strides, 0][1])
+        row, column = [*strides, 0, 0][:2]
+        matrices[name] = Matrix(buffer, element, starts[number], row, column)
+    if attention.spec.has_dropout:
+        seed = matrices["seed"]
+        matrices["draws"] = Matrix(seed.buffer, seed.type, starts[-1], attention.size("j"), 1)
     return matrices
 
 
@@ -247,10 +272,7 @@ def _steps(
             spread = vector.broadcast(r.vec_type, element)
             for v in range(nv):
                 total = op.inner_iter_args[i * nv + v]
-                if r.target.has_fma:
-                    new_total = vector.fma(spread, vectors[v], total)
-                else:
-                    new_total = arith.addf(total, arith.mulf(spread, vectors[v]))
+                new_total = multiply_add(r.target, spread, vectors[v], total)
                 if own_end is not None:
                     visible = compare(arith.CmpIPredicate.slt, at, add(own_end, i))
                     new_total = arith.select(visible, new_total, total)
@@ -340,6 +362,34 @@ def whole_panels(rows: Index, mr: int) -> Index:
     return mul(arith.ceildivsi(rows, index(mr)), mr)
 
 
+def each_panel(
+    mr: int,
+    tails: Sequence[int],
+    begin: Index,
+    rows: Index,
+    panel: Callable[[Index, int], None],
+) -> None:
+    """Emit `panel(row, height)` for panels of `mr` rows. Without `tails` the last one is padded.
+
+    `tails` are the powers of two below `mr`, descending: the last rows are a panel for each bit of
+    their number.
+    """
+    end: Index = rows
+    if tails:
+        end = mul(arith.divui(index(rows), index(mr)), mr)
+    with loop(begin, end, mr) as row:
+        panel(row, mr)
+    left = index(sub(rows, end)) if tails else None
+    for height in tails:
+        bit = arith.andi(left, index(height))
+        higher = arith.andi(left, index(-2 * height))
+        branch(
+            compare(arith.CmpIPredicate.ne, bit, 0),
+            partial(panel, add(end, higher), height),
+            lambda: None,
+        )
+
+
 def write_rows(
     r: Registers,
     buffer: ir.Value,
@@ -378,6 +428,14 @@ def clear(r: Registers, buffer: ir.Value, low: Index, high: Index) -> None:
     zero = splat(r.vec_type, 0.0)
     with loop(low, high, r.vl) as at:
         vector.store(zero, buffer, [index(at)])
+
+
+def scale_buffer(r: Registers, buffer: ir.Value, size: int, factor: float) -> None:
+    """Multiply the first `size` elements, whole vectors, by a factor."""
+    scale = splat(r.vec_type, factor)
+    with loop(0, size, r.vl) as at:
+        value = vector.load(r.vec_type, buffer, [at])
+        vector.store(arith.mulf(value, scale), buffer, [at])
 
 
 def lanes_below(r: Registers, start: Index, limit: Index) -> ir.Value:

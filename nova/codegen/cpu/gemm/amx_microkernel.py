@@ -1,6 +1,6 @@
-"""The AMX microkernel: VNNI pairs of A and B multiplied into C, two by two tile registers.
+"""The AMX microkernel: VNNI words of A and B multiplied into C, two by two tile registers.
 
-Input: packed operands of the layout `TILES` (vnni_packing.py), C, and the address of the old
+Input: packed operands of the layouts in tiles (vnni_packing.py), C, and the address of the old
 values. Output: a call of a shared function that loops over column panels, micropanels and k. The
 function configures the tile registers first and releases them at its end, so no other code sees
 them. `packed_gemm.py` calls `multiply_tiles`.
@@ -25,15 +25,17 @@ from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import is_number
 
 _SIDE = 2 * TILE
 """Rows and columns of C in tile registers 0 to 3; A is in 4 and 5, B in 6 and 7."""
 
 _WORD = 4
-"""Bytes of a VNNI pair of bf16, and of an f32."""
+"""Bytes of a VNNI word, and of an f32 or i32."""
 
 
 def multiply_tiles(
+    types: tuple[str, str, str],
     a: ir.Value,
     b: ir.Value,
     c: StridedMatrix,
@@ -46,20 +48,20 @@ def multiply_tiles(
     """C = old + A*B for packed A (`rows`) and B (`columns`), both `words` words deep.
 
     The panels of B begin at `b_offset` of its buffer. `old` is C itself, or a row of 32 elements
-    with both strides 0.
+    with both strides 0. `types` are those of A, B and the sums.
     """
-    unit = c.column_stride == 1
+    unit = is_number(c.column_stride, 1)
 
     def body(*values: ir.Value) -> None:
         a_panels, b_panels, into, before, *numbers = values
         c_at, c_row, c_column, old_at, old_row, old_column, m, n, k, b_at = numbers
         written = StridedMatrix(into, c_at, c_row, 1 if unit else c_column)
         read = StridedMatrix(before, old_at, old_row, old_column)
-        scratch = entry_alloca(_SIDE * _SIDE, "f32")
-        _Body(a_panels, b_panels, written, read, unit, scratch).emit(m, n, k, b_at)
+        scratch = entry_alloca(_SIDE * _SIDE, types[2])
+        _Body(types, a_panels, b_panels, written, read, unit, scratch).emit(m, n, k, b_at)
 
     numbers = [index(n) for n in (*c.numbers, *old.numbers, rows, columns, words, b_offset)]
-    name = f"nova_multiply_tiles{'' if unit else '_strided'}"
+    name = f"nova_multiply_tiles{'' if unit else '_strided'}_{'_'.join(types[:2])}"
     call_shared(name, (a, b, c.buffer, old.buffer), numbers, 2, body)
 
 
@@ -67,6 +69,7 @@ def multiply_tiles(
 class _Body:
     """The body of one microkernel function."""
 
+    types: tuple[str, str, str]
     a: ir.Value
     b: ir.Value
     c: StridedMatrix
@@ -144,7 +147,7 @@ class _Body:
                 address = x86.address_of(self.a, add(a_tile, row * TILE * TILE))
                 x86.load_tile(4 + row, address, TILE * _WORD)
                 for column in range(2):
-                    x86.multiply_tiles(2 * row + column, 4 + row, 6 + column)
+                    x86.multiply_tiles(self.types[:2], 2 * row + column, 4 + row, 6 + column)
 
     def _move(
         self,
@@ -177,7 +180,7 @@ class _Body:
                 value = memref.load(read.buffer, [index(add(read_at, inner[0]))])
                 memref.store(value, written.buffer, [index(add(written_at, inner[1]))])
             return
-        row_type = vector_type("f32", TILE)
+        row_type = vector_type(self.types[2], TILE)
         flags = ir.VectorType.get([TILE], ir.IntegerType.get_signless(1))
         with loop(0, rows, 1) as i, loop(0, _SIDE, TILE) as j:
             mask = vector.create_mask(flags, [index(sub(columns, j))])

@@ -13,13 +13,14 @@ from dataclasses import replace
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_contraction import Contraction, typical_contraction
+from nova.codegen.common.overrides import NO_OVERRIDES
 from nova.codegen.cpu.gemm.packed_layout import (
     ELEMENTS,
     TILE,
-    TILES,
     PackedLayout,
     choose_packed_layout,
 )
+from nova.codegen.cpu.vectorize import has_masks
 from nova.core.records import record
 from nova.core.rounding import round_up
 from nova.core.targets import Target
@@ -53,6 +54,10 @@ TileCost = Callable[[tuple[int, int], int, int, int], float]
 """The cost of a tile (rows, vectors) for m rows and n columns of C, in vectors of this many
 elements."""
 
+_MIN_TRANSPOSED_DEPTH, _TRANSPOSE_GAIN = 256, 0.9
+"""Steps of k from which it pays to transpose register tiles when they are stored, and the share of
+the other cost that their cost must be below."""
+
 _ODD_TILE_GAIN = 0.96
 """A register tile other than the largest must take less than this share of its time: GEMMs of a
 program with the same register tile share its functions."""
@@ -82,10 +87,23 @@ class Tiling:
     layout: PackedLayout = ELEMENTS
     in_place: bool = False
     """Whether rows of A are read in place."""
+    transposed: bool = False
+    """Whether vectors are along the rows of C: a register tile is `mr` columns by `nv` vectors of
+    rows, and is transposed when it is stored (store_tile.py). A is prepacked then."""
 
     @property
     def nr(self) -> int:
         return self.nv * self.vl
+
+    @property
+    def panel_rows(self) -> int:
+        """Rows of C of a register tile, and lanes of a packed panel of A."""
+        return self.nr if self.transposed else self.mr
+
+    @property
+    def panel_columns(self) -> int:
+        """Columns of C of a register tile, and lanes of a packed panel of B."""
+        return self.mr if self.transposed else self.nr
 
     @property
     def a_size(self) -> int:
@@ -95,6 +113,7 @@ class Tiling:
     @property
     def b_size(self) -> int:
         past = 0 if self.layout is ELEMENTS else TILE * self.nr
+        past = self.vl if self.transposed else past
         return (self.nr if self.copying else self.nc) * self.kc + past
 
 
@@ -104,7 +123,7 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     bits, overrides = BITS[spec.acc_type], spec.overrides
     vl, size = target.lanes(bits), bits // 8
     layout = choose_packed_layout(target, spec)
-    tiles = layout is TILES
+    tiles = layout.in_tiles
     mr, nv = (2 * TILE, 2) if tiles else _register_tile(target, spec.m, spec.n, vl)
     if overrides.mr is not None or overrides.nv is not None:
         mr, nv = overrides.mr or mr, overrides.nv or nv
@@ -117,6 +136,14 @@ def choose_tiling(target: Target, spec: Contraction) -> Tiling:
     cuts, most_cuts = -(-spec.k // layout.per_cut), max(1, depth // layout.words_per_cut)
     k_blocks = max(1, -(-cuts // most_cuts))
     kc = max(1, -(-cuts // k_blocks)) * layout.words_per_cut
+    if _is_transposed(target, spec, layout):
+        # The blocks of k are the same: so are the sums, whether weights are constants or not.
+        mr, nv = _register_tile(target, spec.n, spec.m, vl)
+        rows, columns = _task_tile(spec, nv * vl, mr)
+        nc = min(columns, max(1, _MAX_A_BYTES // size // kc // mr) * mr)
+        return Tiling(
+            vl, mr, nv, k_blocks, kc, rows, nc, rows, columns, copying=False, transposed=True
+        )
     rows, columns = _task_tile(spec, mr, nv * vl)
     nc = min(columns, max(1, _B_BYTES // size // kc // (nv * vl)) * nv * vl)
     alone = _is_copied_in_use(spec) and overrides.mc is overrides.kc is None
@@ -161,9 +188,30 @@ def _is_read_in_place(spec: Contraction, layout: PackedLayout) -> bool:
     return spec.packed and along_k and layout is ELEMENTS and spec.m <= _MAX_IN_PLACE
 
 
+def _is_transposed(target: Target, spec: Contraction, layout: PackedLayout) -> bool:
+    """Whether vectors along the rows of C waste less than vectors along its columns.
+
+    This is so for the few positions of a late convolution, whose weights are A: 49 columns take
+    four vectors of 16. Weights are packed once, so that either layout is free.
+    """
+    plain = spec.packed_rows and not spec.packed and spec.overrides == NO_OVERRIDES
+    if not plain or layout is not ELEMENTS or not spec.is_static or spec.b_strides[1] != 1:
+        return False
+    vl = target.lanes(BITS[spec.acc_type])
+    if spec.k < _MIN_TRANSPOSED_DEPTH or spec.m < vl or not has_masks(target, BITS[spec.acc_type]):
+        return False
+    along_columns = _register_tile(target, spec.m, spec.n, vl)
+    along_rows = _register_tile(target, spec.n, spec.m, vl)
+    if along_rows[0] > vl:
+        return False
+    cost = _tile_cost(along_rows, spec.n, spec.m, vl)
+    return cost < _TRANSPOSE_GAIN * _tile_cost(along_columns, spec.m, spec.n, vl)
+
+
 def _is_copied_in_use(spec: Contraction) -> bool:
     """Whether rows of B are contiguous and have the accumulator's type."""
-    return spec.b_strides[1] == 1 and spec.b_type == spec.acc_type and not spec.packed
+    in_memory = not spec.packed and spec.windows is None
+    return spec.b_strides[1] == 1 and spec.b_type == spec.acc_type and in_memory
 
 
 def _task_tile(spec: Contraction, mr: int, nr: int) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from nova.codegen.common.combine import reduce_halves
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile
+from nova.codegen.cpu.multiply_add import multiply_add
 from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
@@ -117,10 +118,7 @@ class _Gemv:
             column = self._load(self.b[0], add(start, k), mask)
             for r, row in enumerate(rows):
                 at = first + r * len(rhs) + c
-                if self.target.has_fma:
-                    result[at] = vector.fma(row, column, sums[at])
-                else:
-                    result[at] = arith.addf(sums[at], arith.mulf(row, column))
+                result[at] = multiply_add(self.target, row, column, sums[at])
         return result
 
     def _fetch(self, right: list[Index], k: Index, step: int) -> None:

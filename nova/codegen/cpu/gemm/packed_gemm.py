@@ -30,11 +30,13 @@ from nova.codegen.common.match_contraction import (
 from nova.codegen.cpu.gemm.amx_microkernel import multiply_tiles
 from nova.codegen.cpu.gemm.blocking import Tiling, choose_tiling, tiling_of
 from nova.codegen.cpu.gemm.microkernel import Microkernel
-from nova.codegen.cpu.gemm.packed_layout import ELEMENTS, PAIRS, TILES
+from nova.codegen.cpu.gemm.packed_layout import ELEMENTS
 from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.gemm.store_tile import StridedMatrix
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked
-from nova.codegen.cpu.gemm.vnni_packing import pack_vnni_pairs
+from nova.codegen.cpu.gemm.vnni_packing import pack_vnni_words
+from nova.codegen.cpu.gemm.window_operand import WindowBlock, pack_windows
+from nova.codegen.cpu.gemm.word_dot import WordDot
 from nova.codegen.cpu.shared_functions import entry_alloca, without_end
 from nova.core.rounding import round_up
 from nova.core.sizes import Size, ceildiv
@@ -83,12 +85,13 @@ def row_panels_of(target: Target, spec: Contraction, rows: int, columns: int) ->
     tiling, size = choose_tiling(target, inner), BITS[spec.acc_type] // 8
     if tiling.layout is not ELEMENTS or tiling.k_blocks > _MAX_K_BLOCKS:
         return None
-    panels = round_up(columns, tiling.nr) * spec.k * size
+    panels = round_up(columns, tiling.panel_columns) * spec.k * size
     if not spec.packed and panels > _MAX_PANELS:
         return None
-    most = max(1, min(_ROW_PANEL_BYTES, target.l2_bytes // 4) // (columns * size) // tiling.mr)
-    pieces = -(-rows // (most * tiling.mr))
-    return round_up(-(-rows // pieces), tiling.mr)
+    unit = tiling.panel_rows
+    most = max(1, min(_ROW_PANEL_BYTES, target.l2_bytes // 4) // (columns * size) // unit)
+    pieces = -(-rows // (most * unit))
+    return round_up(-(-rows // pieces), unit)
 
 
 def emit_row_panels(
@@ -173,18 +176,32 @@ class _Block:
     @functools.cached_property
     def kernel(self) -> Microkernel:
         t = self.tiling
-        return Microkernel(self.target, self.spec.acc_type, t.mr, t.nv, pairs=t.layout is PAIRS)
+        n = self.spec.m if t.transposed else self.spec.n
+        # Such as the 196 positions of a convolution: 6 panels of 32, and a vector for the last 4.
+        narrow = t.layout is ELEMENTS and t.nv > 1 and isinstance(n, int) and 0 < n % t.nr <= t.vl
+        return Microkernel(self.target, self.spec.acc_type, t.mr, t.nv, self.dot, narrow)
+
+    @property
+    def dot(self) -> WordDot:
+        return WordDot(self.tiling.layout, self.spec.a_type, self.spec.b_type)
 
     @property
     def far(self) -> bool:
-        """Whether a prepacked B is too large for L2, also on larger machines."""
-        size = typical(self.spec.n * self.spec.k) * BITS[self.spec.acc_type] // 8
-        return self.spec.packed and size > max(self.target.l2_bytes, _LARGE_L2)
+        """Whether a prepacked B, or A if tiles are transposed, is too large for any L2."""
+        spec, transposed = self.spec, self.tiling.transposed
+        size = typical((spec.m if transposed else spec.n) * spec.k) * BITS[spec.acc_type] // 8
+        return (spec.packed or transposed) and size > max(self.target.l2_bytes, _LARGE_L2)
 
     def _multiply(self, *operands: Any) -> None:
         """C = old + A*B of packed operands, by the instruction of their packed layout."""
-        if self.tiling.layout is TILES:
-            multiply_tiles(*operands)
+        if self.tiling.layout.in_tiles:
+            *tiled, _ = operands  # packed rows of A are ELEMENTS
+            multiply_tiles((self.spec.a_type, self.spec.b_type, self.spec.acc_type), *tiled)
+        elif self.tiling.transposed:
+            a, b, c, old, rows, columns, words, b_at, a_at = operands
+            matrices, sizes = (b, a, c.transposed, old.transposed), (columns, rows, words)
+            far = self.far
+            self.kernel.multiply(*matrices, *sizes, a_at, b_at, far=far, transposed=True)
         else:
             self.kernel.multiply(*operands, far=self.far)
 
@@ -196,7 +213,7 @@ class _Block:
             return
         zeros = None if spec.accumulate else self._zeros()
         word = t.layout.word_type(spec.acc_type)
-        packed_a = None if t.in_place else entry_alloca(t.a_size, word)
+        packed_a = None if t.in_place or spec.packed_rows else entry_alloca(t.a_size, word)
         packed_b = None if spec.packed else entry_alloca(t.b_size, word)
 
         def k_block(n: Index, columns: Index, number: Index) -> None:
@@ -206,18 +223,22 @@ class _Block:
             if packed_b is None:
                 right, right_at = self.b, self._panels_at(n, k, depth)
             elif not t.copying:
-                self._pack(b, t.nr, words, packed_b)
+                self._pack(b, t.panel_columns, words, packed_b)
             with _blocks(m_lo, m_hi, spec.m, t.mc) as (m, rows):
                 a = self._block_of_a(m, rows, k, depth)
                 c, old = self._c_and_old(m, n, zeros, number)
-                if packed_a is None:
+                if t.in_place:
                     self.kernel.multiply_rows(a, right, c, old, columns, right_at, far=self.far)
                     return
-                self._pack(a, t.mr, words, packed_a, rows_of_a=True)
-                if t.copying:
-                    self.kernel.multiply_copying(packed_a, b, right, c, old, rows)
+                left, left_at = packed_a, None
+                if left is None:
+                    left, left_at = self.a, self._micropanels_at(m, k, depth)
                 else:
-                    self._multiply(packed_a, right, c, old, rows, columns, words, right_at)
+                    self._pack(a, t.mr, words, left, rows_of_a=True)
+                if isinstance(b, Block) and t.copying:
+                    self.kernel.multiply_copying(left, b, right, c, old, rows, left_at)
+                else:
+                    self._multiply(left, right, c, old, rows, columns, words, right_at, left_at)
 
         # Columns that are prepacked, or packed while they are used, need no blocking.
         whole = spec.packed or t.copying
@@ -240,15 +261,19 @@ class _Block:
         t, spec, (low, high), (n, n_end) = self.tiling, self.spec, rows, columns
         count = sub(n_end, n)
         zeros = None if spec.accumulate else self._zeros()
-        packed_a = None if t.in_place else entry_alloca(most[0] * t.kc + t.vl, spec.acc_type)
+        packed_a = None
+        if not t.in_place and not spec.packed_rows:
+            packed_a = entry_alloca(most[0] * t.kc + t.vl, spec.acc_type)
         k_blocks = [self._k_range(number) for number in range(t.k_blocks)]
         panels: list[tuple[Any, Index]] = []
         for k, depth, words in k_blocks:
             if spec.packed:
                 panels.append((self.b, self._panels_at(n, k, depth)))
                 continue
-            panels.append((entry_alloca(round_up(most[1], t.nr) * t.kc, spec.acc_type), 0))
-            self._pack(self._block_of_b(n, count, k, depth), t.nr, words, panels[-1][0])
+            width, past = t.panel_columns, t.vl if t.transposed else 0
+            size = round_up(most[1], width) * t.kc + past
+            panels.append((entry_alloca(size, spec.acc_type), 0))
+            self._pack(self._block_of_b(n, count, k, depth), width, words, panels[-1][0])
         with _blocks(low, high, spec.m, most[0]) as (m, rows_of_panel):
             start, (ms, ns) = c_offset(m), spec.c_strides
             c = StridedMatrix(self.c, start, ms, 1 if is_number(spec.n, 1) else ns)
@@ -256,11 +281,16 @@ class _Block:
                 a, (right, right_at) = self._block_of_a(m, rows_of_panel, k, depth), panels[number]
                 nothing = zeros is not None and number == 0
                 old = StridedMatrix(zeros, 0, 0, 0) if nothing else c
-                if packed_a is None:
+                if t.in_place:
                     self.kernel.multiply_rows(a, right, c, old, count, right_at, far=self.far)
                     continue
-                self._pack(a, t.mr, words, packed_a)
-                self._multiply(packed_a, right, c, old, rows_of_panel, count, words, right_at)
+                left, left_at = packed_a, None
+                if left is None:
+                    left, left_at = self.a, self._micropanels_at(m, k, depth)
+                else:
+                    self._pack(a, t.mr, words, left)
+                sizes = rows_of_panel, count, words
+                self._multiply(left, right, c, old, *sizes, right_at, left_at)
             epilogue(m, add(m, rows_of_panel))
 
     def _k_range(self, number: Index) -> tuple[Index, Index, Index]:
@@ -311,10 +341,18 @@ class _Block:
         start = add(self.a_offset, add(mul(m, ms), mul(k, ks)))
         return Block(self.a, spec.a_type, start, ms, ks, rows, depth)
 
-    def _block_of_b(self, n: Index, columns: Index, k: Index, depth: Index) -> Block:
+    def _block_of_b(self, n: Index, columns: Index, k: Index, depth: Index) -> Block | WindowBlock:
         (ks, ns), spec = self.spec.b_strides, self.spec
+        if spec.windows is not None:
+            at = self.b_offset, n, k
+            return WindowBlock(spec.windows, self.b, spec.b_type, *at, columns, depth)
         start = add(self.b_offset, add(mul(n, ns), mul(k, ks)))
         return Block(self.b, spec.b_type, start, ns, ks, columns, depth)
+
+    def _micropanels_at(self, m: Index, k: Index, depth: Index) -> Index:
+        """The offset of the panels of a packed A from row m, that of a panel, and step k on."""
+        height = round_up(self.spec.m, self.tiling.panel_rows)
+        return add(self.a_offset, add(mul(k, height), mul(m, depth)))
 
     def _panels_at(self, n: Index, k: Index, depth: Index) -> Index:
         """The offset of the panels of a packed B from column n, a multiple of nr, and step k on."""
@@ -322,11 +360,21 @@ class _Block:
         return add(self.b_offset, add(mul(k, width), mul(n, depth)))
 
     def _pack(
-        self, block: Block, width: int, words: Index, buffer: ir.Value, *, rows_of_a: bool = False
+        self,
+        block: Block | WindowBlock,
+        width: int,
+        words: Index,
+        buffer: ir.Value,
+        *,
+        rows_of_a: bool = False,
     ) -> None:
         layout = self.tiling.layout
+        if isinstance(block, WindowBlock):
+            pack_windows(self.target, self.spec.acc_type, block, width, buffer)
+            return
         if layout is not ELEMENTS:
-            pack_vnni_pairs(block, width, words, buffer, tiles=rows_of_a and layout is TILES)
+            form, tiles = self.dot.format_of(rows_of_a=rows_of_a), rows_of_a and layout.in_tiles
+            pack_vnni_words(self.target, form, block, width, words, buffer, tiles=tiles)
             return
         k = self.spec.k
         least = k // self.tiling.k_blocks if isinstance(k, int) else None

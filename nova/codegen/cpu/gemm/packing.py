@@ -128,8 +128,8 @@ class _Packer:
             else:
                 self._pack_scalars(panel, offset)
 
-    def _store(self, value: ir.Value, offset: Index) -> None:
-        vector.store(widen(self.target, value, self.acc_type), self.buffer, [index(offset)])
+    def _widen(self, block: Block, value: ir.Value) -> ir.Value:
+        return widen(self.target, value, self.acc_type, unsigned=block.type[0] == "u")
 
     def _pack_lanes(self, block: Block, offset: Index) -> None:
         reach = round_up(self.width, self.vl)
@@ -161,13 +161,14 @@ class _Packer:
             source, base = block.at(0, k), add(offset, mul(k, self.width))
             for start in range(0, self.width, self.vl):
                 value = load(type_, start, (block.source, [index(add(source, start))]))
-                self._store(value, add(base, start))
+                where = [index(add(base, start))]
+                vector.store(self._widen(block, value), self.buffer, where)
 
     def _pack_scalars(self, block: Block, offset: Index) -> None:
         last = sub(block.lanes, 1)
         with loop(0, block.depth, 1) as k, loop(0, self.width, 1) as lane:
             value = memref.load(block.source, [block.at(minimum(lane, last), k)])
-            value = widen(self.target, value, self.acc_type)
+            value = self._widen(block, value)
             where = index(add(offset, add(mul(k, self.width), lane)))
             memref.store(value, self.buffer, [where])
 
@@ -196,7 +197,7 @@ class _Packer:
             squares = []
             for lanes in rows:
                 values = [vector.load(narrow, block.source, [index(add(at, k))]) for at in lanes]
-                values = [widen(self.target, value, self.acc_type) for value in values]
+                values = [self._widen(block, value) for value in values]
                 squares.append(transpose(values, BITS[self.acc_type]))
             base = add(offset, mul(k, self.width))
             for number in range(self.vl):

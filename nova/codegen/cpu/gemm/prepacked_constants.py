@@ -1,4 +1,4 @@
-"""Constant right operands of GEMMs, stored in the packed panels that the microkernel reads.
+"""Constant operands of GEMMs, stored in the packed panels that the microkernel reads.
 
 Input: the schedule of a kernel, and which of its arguments are constants. Output: which of those a
 GEMM can read prepacked, and their bytes in that layout. The pass `pack-constants` calls
@@ -7,12 +7,14 @@ GEMM can read prepacked, and their bytes in that layout. The pass `pack-constant
 The layout: blocks of k follow each other, as the GEMM cuts k. A block has a panel for every `nr`
 columns, the last one padded with zeros, and a panel is stored `[k][column]`. So the panel of column
 n (a multiple of nr) in the block from k on, `depth` steps deep, is at `width*k + n*depth`, where
-`width` is the number of columns rounded up to panels.
+`width` is the number of columns rounded up to panels. A constant left operand, such as the weight
+of a convolution, has micropanels of `mr` rows in the same layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,9 @@ from nova.codegen.common.match_contraction import (
     typical_contraction,
     with_unit_columns,
 )
-from nova.codegen.cpu.gemm.blocking import choose_tiling
-from nova.codegen.cpu.gemm.unpacked_tiling import is_best_in_place
+from nova.codegen.cpu.gemm.blocking import choose_tiling, tiling_of
+from nova.codegen.cpu.gemm.packed_layout import ELEMENTS
+from nova.codegen.cpu.gemm.unpacked_tiling import is_best_in_place, is_unpacked
 from nova.core.records import record
 from nova.core.rounding import round_up
 from nova.core.sizes import known_equal
@@ -41,10 +44,18 @@ if TYPE_CHECKING:
 
 @record
 class PrepackedPanels:
-    """The packed layout of a kernel argument: columns per panel, and blocks of k."""
+    """The packed layout of a kernel argument: columns per panel, and blocks of k.
+
+    If the argument is the left operand of a GEMM, panels are `of_rows`, and have `nr` of them.
+    """
 
     nr: int
     blocks: int
+    of_rows: bool = False
+
+    def lanes(self, spec: Contraction) -> int:
+        """The rows or columns of the operand."""
+        return int(spec.m if self.of_rows else spec.n)
 
 
 def panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
@@ -52,7 +63,7 @@ def panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
 
     A GEMM that is computed transposed reads B as its rows.
     """
-    if with_unit_columns(spec) is not spec or spec.b_type != spec.acc_type:
+    if with_unit_columns(spec) is not spec or spec.b_type != spec.acc_type or spec.windows:
         return None
     if is_number(spec.k, 0) or not isinstance(spec.k, int) or not isinstance(spec.n, int):
         return None
@@ -63,6 +74,20 @@ def panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
     return PrepackedPanels(tiling.nr, tiling.k_blocks)
 
 
+def row_panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
+    """The panels in which a GEMM reads a prepacked A; None where it does not pack A."""
+    if with_unit_columns(spec) is not spec or spec.a_type != spec.acc_type:
+        return None
+    if not isinstance(spec.k, int) or not isinstance(spec.m, int) or not spec.k:
+        return None
+    if spec.packed or is_unpacked(target, typical_contraction(spec)):
+        return None
+    tiling = tiling_of(target, replace(spec, packed_rows=True))
+    if tiling.layout is not ELEMENTS:
+        return None
+    return PrepackedPanels(tiling.panel_rows, tiling.k_blocks, of_rows=True)
+
+
 def find_prepacked(
     schedule: KernelSchedule, kernel: Any
 ) -> dict[int, tuple[Contraction, PrepackedPanels]]:
@@ -71,38 +96,60 @@ def find_prepacked(
     The GEMM reads the whole argument, in the same order at every point of the enclosing loops, and
     tiles begin at panel boundaries.
     """
+    return _find_operands(schedule, kernel, 1, panels_of)
+
+
+def find_prepacked_rows(
+    schedule: KernelSchedule, kernel: Any
+) -> dict[int, tuple[Contraction, PrepackedPanels]]:
+    """The arguments of a kernel that are only the left operand of one GEMM, likewise."""
+    return _find_operands(schedule, kernel, 0, row_panels_of)
+
+
+def _find_operands(
+    schedule: KernelSchedule,
+    kernel: Any,
+    number: int,
+    find_panels: Callable[[Target, Contraction], PrepackedPanels | None],
+) -> dict[int, tuple[Contraction, PrepackedPanels]]:
+    """The arguments that are only operand `number` of one GEMM, which may read it in panels."""
     arguments = list(kernel.entry_block.arguments)
     prepacked = {}
     for op, contraction in schedule.contractions.items():
         nest, spec = schedule.nests[op], contraction.spec
-        value = list(op.operands)[1]
+        value = list(op.operands)[number]
         root = buffer_root(value)
-        panels = panels_of(schedule.target, spec)
+        panels = find_panels(schedule.target, spec)
         if panels is None or root not in arguments or value != root:
             continue
-        varies = any(not is_number(nest.loops[i].strides[1], 0) for i in contraction.enclosing)
-        whole = known_equal(spec.n * spec.k, _elements(root))
-        complete = whole and is_number(nest.offsets[1], 0)
+        varies = any(not is_number(nest.loops[i].strides[number], 0) for i in contraction.enclosing)
+        lanes, loop = panels.lanes(spec), (contraction.m, contraction.n)[number]
+        whole = known_equal(lanes * spec.k, _elements(root))
+        complete = whole and is_number(nest.offsets[number], 0)
         if varies or not complete or len(list(root.uses)) != 1:
             continue
-        tile = schedule.tile[contraction.n] if contraction.n < len(schedule.grid) else spec.n
-        if tile % panels.nr == 0 or tile >= spec.n:
+        tile = schedule.tile[loop] if loop < len(schedule.grid) else lanes
+        # Other tiles are chosen once the rows are packed: multiples, as they are of register tiles.
+        rounded = panels.of_rows and schedule.overrides.tile is None
+        if rounded or tile % panels.nr == 0 or tile >= lanes:
             prepacked[arguments.index(root)] = (spec, panels)
     return prepacked
 
 
 def packed_size(spec: Contraction, panels: PrepackedPanels) -> int:
     """Elements of the packed operand."""
-    return round_up(spec.n, panels.nr) * spec.k
+    return round_up(panels.lanes(spec), panels.nr) * spec.k
 
 
 def pack_array(flat: np.ndarray, spec: Contraction, panels: PrepackedPanels) -> np.ndarray:
-    """Reorder the elements of B, `flat` in memory order, as the GEMM reads them."""
-    ks, ns = (stride * flat.itemsize for stride in spec.b_strides)
-    matrix = np.lib.stride_tricks.as_strided(flat, (spec.k, spec.n), (ks, ns))
-    width = round_up(spec.n, panels.nr)
+    """Reorder the elements of an operand, `flat` in memory order, as the GEMM reads them."""
+    strides = spec.a_strides[::-1] if panels.of_rows else spec.b_strides
+    ks, ns = (stride * flat.itemsize for stride in strides)
+    lanes = panels.lanes(spec)
+    matrix = np.lib.stride_tricks.as_strided(flat, (spec.k, lanes), (ks, ns))
+    width = round_up(lanes, panels.nr)
     padded = np.zeros((spec.k, width), flat.dtype)
-    padded[:, : spec.n] = matrix
+    padded[:, :lanes] = matrix
     cuts = [spec.k * i // panels.blocks for i in range(panels.blocks + 1)]
     pieces = [
         padded[low:high].reshape(high - low, -1, panels.nr).transpose(1, 0, 2).reshape(-1)

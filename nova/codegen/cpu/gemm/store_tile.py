@@ -8,9 +8,12 @@ Output: code at the insertion point that adds the tile to the old values. `micro
 from __future__ import annotations
 
 from nova.codegen.common.builder import branch, loop, splat
+from nova.codegen.cpu.multiply_add import add_values
+from nova.codegen.cpu.transpose_registers import transpose
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
+from nova.ir.symbolic.size_table import is_number
 
 
 @record
@@ -25,6 +28,10 @@ class StridedMatrix:
     @property
     def numbers(self) -> tuple[Index, Index, Index]:
         return self.offset, self.row_stride, self.column_stride
+
+    @property
+    def transposed(self) -> StridedMatrix:
+        return StridedMatrix(self.buffer, self.offset, self.column_stride, self.row_stride)
 
     def at(self, row: Index, column: Index) -> Index:
         inner = add(mul(row, self.row_stride), mul(column, self.column_stride))
@@ -45,7 +52,8 @@ def store_tile(
     """C = old + tile, for the first `rows` and `columns`, which may exceed the tile.
 
     A row has `nv` vectors. `into` and `before` are C and its old values, each with the offset of
-    the tile; with `unit`, both have contiguous columns. `scratch` has room for a tile.
+    the tile; with `unit`, both have contiguous columns. If C has contiguous rows, the tile is
+    transposed in registers. `scratch` has room for a tile.
     """
     row_type = tile[0].type
     vl, mr = row_type.shape[0], len(tile) // nv
@@ -57,7 +65,7 @@ def store_tile(
             target, source = add(c_at, mul(i, c.row_stride)), add(old_at, mul(i, old.row_stride))
             for v in range(nv):
                 was = vector.load(row_type, old.buffer, [index(add(source, v * vl))])
-                value = arith.addf(was, tile[i * nv + v])
+                value = add_values(was, tile[i * nv + v])
                 vector.store(value, c.buffer, [index(add(target, v * vl))])
 
     def spill() -> None:
@@ -73,7 +81,7 @@ def store_tile(
             source = [index(add(old_at, add(mul(i, old.row_stride), j)))]
             was = vector.maskedload(row_type, old.buffer, source, mask, splat(row_type, 0.0))
             value = vector.load(row_type, scratch, [index(add(mul(i, nr), j))])
-            vector.maskedstore(c.buffer, target, mask, arith.addf(was, value))
+            vector.maskedstore(c.buffer, target, mask, add_values(was, value))
 
     def scattered() -> None:
         spill()
@@ -81,8 +89,25 @@ def store_tile(
             inner = [add(mul(i, p.row_stride), mul(j, p.column_stride)) for p in (c, old)]
             was = memref.load(old.buffer, [index(add(old_at, inner[1]))])
             value = memref.load(scratch, [index(add(mul(i, nr), j))])
-            memref.store(arith.addf(was, value), c.buffer, [index(add(c_at, inner[0]))])
+            memref.store(add_values(was, value), c.buffer, [index(add(c_at, inner[0]))])
 
+    def store_transposed() -> None:
+        flags = ir.VectorType.get([vl], ir.IntegerType.get_signless(1))
+        mask = vector.create_mask(flags, [index(minimum(rows, mr))])
+        zero = splat(row_type, 0.0)
+        # Lanes of old values that are one row of zeros have stride 0: they are the same zeros.
+        for v in range(nv):
+            square = [tile[i * nv + v] for i in range(mr)] + [zero] * (vl - mr)
+            for j, values in enumerate(transpose(square, row_type.element_type.width)):
+                column = v * vl + j
+                target = [index(add(c_at, mul(column, c.column_stride)))]
+                source = [index(add(old_at, mul(column, old.column_stride)))]
+                was = vector.maskedload(row_type, old.buffer, source, mask, zero)
+                vector.maskedstore(c.buffer, target, mask, add_values(was, values))
+
+    if not unit and is_number(c.row_stride, 1) and mr <= vl:
+        branch(compare(arith.CmpIPredicate.sge, columns, nr), store_transposed, scattered)
+        return
     if not unit:
         scattered()
         return

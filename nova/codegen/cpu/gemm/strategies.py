@@ -18,6 +18,7 @@ from nova.codegen.common.match_contraction import (
     with_unit_columns,
 )
 from nova.codegen.cpu.gemm.blocking import tiling_of
+from nova.codegen.cpu.gemm.few_rows import emit_few_rows, takes_few_rows
 from nova.codegen.cpu.gemm.packed_gemm import emit_packed
 from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked, has_static_strides
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
@@ -35,6 +36,9 @@ _FEW_ROWS, _ROWS_TOGETHER = 6, (2, 1)
 """Where the number of rows is symbolic, up to so many are multiplied without packing, so many at a
 time. Code for two rows reads B once for both; that for three or four takes longer to compile than
 all sizes together may."""
+
+_ROWS_IN_PLACE = 96
+"""The same where `few_rows.py` has code: more rows are faster with packed panels."""
 
 _SYMBOLIC_ROWS = 256
 """Rows of a task where their number is symbolic: several tasks at common sizes, with a last one
@@ -91,7 +95,7 @@ def _unpacked_tiles(target: Target, spec: Contraction) -> GemmTiles:
 
 def _packed_tiles(target: Target, spec: Contraction) -> GemmTiles:
     tiling = tiling_of(target, spec)
-    return GemmTiles((tiling.rows, tiling.columns), (tiling.mr, tiling.nr))
+    return GemmTiles((tiling.rows, tiling.columns), (tiling.panel_rows, tiling.panel_columns))
 
 
 GEMM_STRATEGIES: tuple[GemmStrategy, ...] = (
@@ -169,9 +173,12 @@ def emit_block(
         strategy.emit(target, inner, (a, b, c), offsets, ranges)
         return
 
-    def emit_few_rows() -> None:
+    few = takes_few_rows(target, inner)
+
+    def emit_rows(counts: tuple[int, ...]) -> None:
+        """Rows in groups of these numbers; the last is one."""
         start = m_lo
-        for count in _ROWS_TOGETHER:
+        for count in counts:
             rows = replace(inner, m=count)
             if not is_unpacked(target, rows):
                 continue
@@ -181,8 +188,24 @@ def emit_block(
                 emit_unpacked(target, rows, (a, b, c), offsets, span, count)
             start = index(end)
 
+    def emit_in_place() -> None:
+        if not few:
+            emit_rows(_ROWS_TOGETHER)
+            return
+        branch(
+            compare(arith.CmpIPredicate.eq, sub(m_hi, m_lo), 1),
+            lambda: emit_rows((1,)),
+            lambda: emit_few_rows(target, inner, (a, b, c), offsets, ranges),
+        )
+
+    is_few = compare(arith.CmpIPredicate.sle, sub(m_hi, m_lo), _ROWS_IN_PLACE if few else _FEW_ROWS)
+    if few:
+        # Other tiles than those of this file may cut a vector.
+        lanes = target.lanes(BITS[inner.acc_type])
+        cut = arith.remui(index(sub(n_hi, n_lo)), index(lanes))
+        is_few = arith.andi(is_few, compare(arith.CmpIPredicate.eq, cut, 0))
     branch(
-        compare(arith.CmpIPredicate.sle, sub(m_hi, m_lo), _FEW_ROWS),
-        emit_few_rows,
+        is_few,
+        emit_in_place,
         lambda: strategy.emit(target, inner, (a, b, c), offsets, ranges),
     )

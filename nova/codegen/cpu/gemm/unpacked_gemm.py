@@ -22,6 +22,7 @@ from nova.codegen.common.match_contraction import Contraction, typical_contracti
 from nova.codegen.cpu.gemm.gemv import emit_gemv
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix, rows_in_steps, step_loop
 from nova.codegen.cpu.gemm.unpacked_tiling import GemvTile, UnpackedTile, unpacked_tile
+from nova.codegen.cpu.multiply_add import multiply_add
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.core.records import record
 from nova.core.rounding import round_up
@@ -295,11 +296,7 @@ class _Body:
             scalar = memref.load(self.a[0], [index(add(a_at, r * self.spec.a_strides[0]))])
             spread = vector.broadcast(self.vec_type, scalar)
             for v in range(nv):
-                total = sums[r * nv + v]
-                if self.target.has_fma:
-                    result.append(vector.fma(spread, b_row[v], total))
-                else:
-                    result.append(arith.addf(total, arith.mulf(spread, b_row[v])))
+                result.append(multiply_add(self.target, spread, b_row[v], sums[r * nv + v]))
         return result
 
     def _fetch(self, start: Index, nv: int) -> None:

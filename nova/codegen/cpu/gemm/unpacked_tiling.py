@@ -97,7 +97,9 @@ class GemvTile:
 def is_unpacked(target: Target, spec: Contraction) -> bool:
     """Whether a contraction, whose C has unit columns, is computed without packing its operands."""
     bits = BITS[spec.acc_type]
-    if not spec.a_type == spec.b_type == spec.acc_type or spec.packed:
+    if spec.acc_type == "i32":
+        return False  # its code is in floats
+    if not spec.a_type == spec.b_type == spec.acc_type or spec.packed or spec.windows:
         return False
     if spec.overrides != NO_OVERRIDES or spec.n < 4:
         return False

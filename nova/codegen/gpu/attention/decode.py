@@ -27,6 +27,7 @@ from nova.codegen.gpu.block_ops import (
     ThreadPosition,
     barrier,
     butterfly,
+    element_bytes,
     is_less,
     shuffle_xor,
     when,
@@ -34,15 +35,19 @@ from nova.codegen.gpu.block_ops import (
 from nova.codegen.gpu.cluster_ops import cluster_barrier, load_remote, map_shared
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, widest
-from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.ptx_ops import prefetch, wait_for_launches, word
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, math, memref, scf
 from nova.ir.index import add, divide, index, modulo, mul
 
 _MOST_ROWS, _FEWEST_KEYS = 8, 128
-_WARPS = 4
+_WARPS = (8, 4)
+"""Warps of a block: as many as have several keys for each group of lanes."""
+_LEAST_KEYS = 4
 _IN_FLIGHT = 8
 """Keys of a group of lanes whose loads are issued before the first is used."""
+_PREFETCHED = 2
+"""Iterations whose keys and values are prefetched."""
 _CLUSTERS = ((32, 8), (64, 4), (128, 2))
 """Points of the batch up to which a cluster has so many blocks."""
 
@@ -58,6 +63,9 @@ class DecodePlan:
     features: int
     width: int
     cluster: int
+    warps: int
+    is_early: bool = False
+    """Whether the code waits by itself for earlier launches, after it asked for keys and values."""
 
     @property
     def lanes(self) -> int:
@@ -67,7 +75,7 @@ class DecodePlan:
     @property
     def groups(self) -> int:
         """Groups of lanes of a block."""
-        return _WARPS * WARP // self.lanes
+        return self.warps * WARP // self.lanes
 
     @property
     def steps(self) -> int:
@@ -88,7 +96,7 @@ class DecodePlan:
 
     @property
     def threads(self) -> int:
-        return _WARPS * WARP
+        return self.warps * WARP
 
     @property
     def min_blocks_per_sm(self) -> int:
@@ -102,6 +110,8 @@ def plan_decode(kernel: DeviceKernel, attention: Attention) -> DecodePlan | None
     i, j, e, f = (attention.size(role) for role in "ijef")
     numbers = [batch, i, j, e, f, *nest.offsets, *(s for loop in nest.loops for s in loop.strides)]
     if not all(isinstance(number, int) for number in numbers):
+        return None
+    if spec.has_dropout or spec.has_segments:
         return None
     if spec.op != "attend" or tuple(spec.results) != ("out",) or attention.type != "f32":
         return None
@@ -117,17 +127,22 @@ def plan_decode(kernel: DeviceKernel, attention: Attention) -> DecodePlan | None
     if i > _MOST_ROWS or j < _FEWEST_KEYS or not _is_aligned(attention, width):
         return None
     fitting = [size for most, size in _CLUSTERS if batch <= most]
-    cluster = fitting[0] if fitting and kernel.target.has_clusters else 1
-    while cluster > 1 and j < cluster * (_WARPS * WARP // lanes):
+    cluster = fitting[0] if fitting and kernel.has_clusters else 1
+    while cluster > 1 and j < cluster * (_WARPS[-1] * WARP // lanes):
         cluster //= 2
+    keys = j // (cluster * WARP // lanes)
+    warps = next((warps for warps in _WARPS if keys >= _LEAST_KEYS * warps), _WARPS[-1])
     sizes = AttentionSizes(batch, i, j, e, f)
-    return DecodePlan(attention, sizes, i, j, e, width, cluster)
+    is_early = kernel.target.has_clusters
+    return DecodePlan(attention, sizes, i, j, e, width, cluster, warps, is_early)
 
 
-def _is_aligned(attention: Attention, width: int) -> bool:
-    """Whether the features of every key and value are aligned vectors."""
+def _is_aligned(
+    attention: Attention, width: int, names: Sequence[tuple[str, str]] = (("k", "e"), ("v", "f"))
+) -> bool:
+    """Whether the features of every row of these operands are aligned vectors."""
     nest = attention.nest
-    for name, feature in (("k", "e"), ("v", "f")):
+    for name, feature in names:
         number = attention.names.index(name)
         along = attention.roles[feature]
         steps = [loop.strides[number] for k, loop in enumerate(nest.loops) if k != along]
@@ -179,6 +194,16 @@ class _DecodeCode:
         self.least, self.zero = self.scores.number(-inf), self.scores.number(0.0)
 
     # --- the keys of a thread ---------------------------------------------------------------------
+
+    def prefetch(self) -> None:
+        """Bring the keys and values of the first iterations to the L2 cache."""
+        plan = self.plan
+        stride = plan.cluster * plan.groups
+        for step in range(plan.steps * min(plan.iterations, _PREFETCHED)):
+            key = arith.minui(index(add(self.first_key, step * stride)), index(plan.keys - 1))
+            for matrix in (self.matrices["k"], self.matrices["v"]):
+                nbytes = element_bytes(matrix.buffer.type.element_type)
+                prefetch(matrix.buffer, matrix.at(key, self.feature), nbytes)
 
     def attend(self) -> _Partial:
         """The softmax over the keys of this group of lanes; this lane's features of the result."""
@@ -274,7 +299,7 @@ class _DecodeCode:
     def _vector(self, name: str, row: Any) -> list[Any]:
         """This lane's features of a row, as f32."""
         matrix, plan = self.matrices[name], self.plan
-        aligned = name != "q"
+        aligned = name != "q" or _is_aligned(plan.attention, plan.width, (("q", "e"),))
         base = index(matrix.at(row, self.feature))
         loaded = load_run(matrix.buffer, base, plan.width, matrix.column, aligned)
         f32 = ir.F32Type.get()
@@ -336,7 +361,7 @@ class _DecodeCode:
         plan = self.plan
         row = divide(number, plan.features)
         parts = []
-        for warp in range(_WARPS):
+        for warp in range(plan.warps):
             slot = index(add(row, warp * plan.rows))
             at_ = index(add(number, warp * plan.rows * plan.features))
             parts.append(
@@ -409,15 +434,18 @@ def emit_decode(kernel: DeviceKernel, plan: DecodePlan, position: ThreadPosition
     f32 = ir.F32Type.get()
     elements = plan.rows * plan.features
     room = _Room(
-        kernel.shared.allocate(_WARPS * plan.rows, f32),
-        kernel.shared.allocate(_WARPS * plan.rows, f32),
-        kernel.shared.allocate(_WARPS * elements, f32),
+        kernel.shared.allocate(plan.warps * plan.rows, f32),
+        kernel.shared.allocate(plan.warps * plan.rows, f32),
+        kernel.shared.allocate(plan.warps * elements, f32),
     )
     merged = [kernel.shared.allocate(elements, f32) for _ in range(3)]
     buffers = [flat(value) for value in kernel.ops[0].operands]
     point, rank = divide(position.block, plan.cluster), modulo(position.block, plan.cluster)
     matrices = matrices_at(plan.attention, buffers, batch_counters(plan.attention, point))
     code = _DecodeCode(plan, matrices, rank, position)
+    if plan.is_early:
+        code.prefetch()
+        wait_for_launches()
     code.store_warp(code.merge_warp(code.attend()), room)
     barrier()
     if plan.cluster == 1:

@@ -10,14 +10,17 @@ FlashAttention-2 are all of the first sort, and add to dq with atomics.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 from nova.codegen.gpu.attention.block import AttentionBlock, read_number
+from nova.codegen.gpu.attention.dropout import WeightDropout
+from nova.codegen.gpu.attention.segments import SegmentRange, block_range
 from nova.codegen.gpu.gemm.epilogue import Core
 from nova.codegen.gpu.ptx_ops import barrier
-from nova.core.sizes import ceildiv, is_multiple
+from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir
-from nova.ir.index import Index, add, divide, divide_up, minimum, mul, offset_by
+from nova.ir.index import Index, add, divide, divide_up, index, minimum, mul, offset_by
 
 
 def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
@@ -47,6 +50,10 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
     lhs = weights if role == "i" else weights.transposed
     cores = {name: block.core(lhs, tiles[pair[1]].transposed) for name, pair in matmuls.items()}
     start = [value for core in cores.values() for value in core.zeros()]
+    dropout = WeightDropout.make(block.attention, block.matrices)
+    segments = SegmentRange.of_tile(block.attention, block.matrices, role, first, plan.extent(role))
+    loop_role = "i" if role == "j" else "j"
+    size = plan.extent(loop_role)
 
     def body(passed: Index, buffer: Index, carried: list[ir.Value]) -> list[ir.Value]:
         row, key = (first, passed) if role == "i" else (passed, first)
@@ -54,9 +61,16 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
         def tile_address(name: str) -> Index:
             return offset_by(block.shared, *((buffer,) if name in passing else ()), offsets[name])
 
+        # Before the matmuls that need registers for scores and slopes.
+        kept = dropout.draw(scores, row, key) if dropout else None
         scores_sums = scores.stage(tile_address("q"), tile_address("k"), scores.zeros())
         slopes = towards.stage(tile_address("g"), tile_address("v"), towards.zeros())
-        p, d = _weights(block, scores, scores_sums, slopes, row, key)
+        if kept and dropout:
+            slopes = kept.keep(slopes, dropout.scale)
+        is_inner = segments.covers(passed, size) if segments else None
+        p, d = _weights(block, scores, scores_sums, slopes, row, key, is_inner)
+        if kept:
+            p = kept.keep(p)
         # All warps have begun this iteration: none reads the weights of the previous one.
         block.store_weights(scores, d, weight_offsets["d"])
         if "v" in matmuls:
@@ -72,21 +86,23 @@ def emit_gradient(block: AttentionBlock, role: str, number: Index) -> None:
             )
         return results
 
-    loop_role = "i" if role == "j" else "j"
-    size = plan.extent(loop_role)
-    low: Index = 0
-    high: Index = ceildiv(plan.sizes.of(loop_role), size)
+    low, high = block_range(segments, size, plan.sizes.of(loop_role))
     if spec.causal and role == "i":
         high = minimum(high, divide_up(add(first, plan.rows), size))
     elif spec.causal:
-        low = minimum(divide(first, size), high)
+        reached = minimum(divide(first, size), high)
+        low = arith.maxsi(index(low), index(reached)) if segments else reached
     tile_offsets = [offsets[name] for name in passing]
     totals = block.pipelined_loop(passing, tile_offsets, (low, high), size, start, body)
     scale = block.number(spec.scale)
+    factors: dict[str, Callable[[int], ir.Value]] = {"q": lambda _: scale, "k": lambda _: scale}
+    if dropout is not None:
+        kept_scale = block.number(dropout.scale)
+        factors["v"] = lambda _: kept_scale
     for name, core in cores.items():
         count = len(core.zeros())
         sums, totals = totals[:count], totals[count:]
-        block.write(name, core, sums, first, None if name == "v" else lambda _: scale)
+        block.write(name, core, sums, first, factors.get(name))
 
 
 def _weights(
@@ -96,10 +112,11 @@ def _weights(
     slopes: list[ir.Value],
     first: Index,
     key: Index,
+    is_inner: ir.Value | None,
 ) -> tuple[list[ir.Value], list[ir.Value]]:
     """p and d of a block of rows and keys; zeros where a row does not see a key."""
     sizes, type_ = block.plan.sizes, block.attention.type
-    scores = block.scores(core, scores_sums, first, key)
+    scores = block.scores(core, scores_sums, first, key, is_inner)
     p, d = list(scores), list(slopes)
     for i, tile_row in enumerate(core.rows()):
         row = add(first, tile_row)

@@ -5,7 +5,8 @@ Input: an `AttentionBlock`. Output: code. `kernel.py` calls `emit_forward`.
 The loop visits keys and values in blocks. A warp has whole rows of scores in its registers: their
 maxima and sums need no other warp. Both are rescaled from block to block (online softmax, Milakov &
 Gimelshein), and so is the result, which stays in registers until the end. With `causal`, a block
-stops at the last key that its last row may see.
+stops at the last key that its last row may see; of packed sequences, it visits the blocks with keys
+of its segments.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from math import inf
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.gpu.attention.block import AttentionBlock
+from nova.codegen.gpu.attention.dropout import WeightDropout
 from nova.codegen.gpu.attention.masked_nonfinite import multiply_seen
+from nova.codegen.gpu.attention.segments import SegmentRange, block_range
 from nova.codegen.gpu.block_ops import reduce_lanes
 from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import Fragments, TensorCore
@@ -28,7 +31,6 @@ from nova.codegen.gpu.ptx_ops import (
     wait_for_copies,
     warp_barrier,
 )
-from nova.core.sizes import ceildiv
 from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import Index, add, compare, divide_up, minimum, modulo, mul, offset_by
 
@@ -45,6 +47,8 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
     ring = q.nbytes
     weights_offset = ring + plan.stages * (k.nbytes + v.nbytes)
     scores, values = block.core(q, k), block.core(weights, v.transposed)
+    dropout = WeightDropout.make(attention, block.matrices)
+    segments = SegmentRange.of_tile(attention, block.matrices, "i", first, plan.rows)
     block.copies("q").copy(block.shared, first, 0)
     commit_copies()
     rows = len(scores.rows())
@@ -85,7 +89,9 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
 
     def body(key: Index, buffer: Index, carried: list[ir.Value]) -> list[ir.Value]:
         row_maxes, sums, out = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
-        block_scores = block.scores(scores, multiply(buffer), first, key)
+        kept = dropout.draw(scores, first, key) if dropout else None
+        is_inner = segments.covers(key, plan.keys) if segments else None
+        block_scores = block.scores(scores, multiply(buffer), first, key, is_inner)
         columns = range(len(scores.columns()))
         new_weights, new_maxes, new_sums = list(block_scores), [], []
         for i in range(rows):
@@ -104,13 +110,15 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
                 out[n] = arith.mulf(out[n], rescale)
             new_maxes.append(row_max)
             new_sums.append(total)
+        if kept is not None:
+            new_weights = kept.keep(new_weights)
         return [*new_maxes, *new_sums, *add_values(key, buffer, new_weights, out)]
 
-    count: Index = ceildiv(plan.sizes.j, plan.keys)
+    low, count = block_range(segments, plan.keys, plan.sizes.j)
     if attention.spec.causal:
         count = minimum(count, divide_up(add(first, plan.rows), plan.keys))
     totals_and_out = block.pipelined_loop(
-        "kv", (ring, ring + k.nbytes), (0, count), plan.keys, start, body, begin
+        "kv", (ring, ring + k.nbytes), (low, count), plan.keys, start, body, begin
     )
     row_maxes, sums, out = (
         totals_and_out[:rows],
@@ -121,8 +129,9 @@ def emit_forward(block: AttentionBlock, number: Index) -> None:
     unit_value = block.number(1.0)
     empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
     if "out" in attention.spec.results:
+        scale = unit_value if dropout is None else block.number(dropout.scale)
         factors = [
-            arith.select(is_empty, zero, arith.divf(unit_value, total))
+            arith.select(is_empty, zero, arith.divf(scale, total))
             for is_empty, total in zip(empty, totals, strict=True)
         ]
         block.write("out", values, out, first, lambda i: factors[i])

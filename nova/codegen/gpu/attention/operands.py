@@ -27,7 +27,10 @@ def batch_counters(attention: Attention, point: Index) -> list[Index]:
 def matrices_at(
     attention: Attention, buffers: Sequence[Any], counters: Sequence[Index]
 ) -> dict[str, Matrix]:
-    """The operands and results at a point of the batch, by name."""
+    """The operands and results at a point of the batch, by name.
+
+    With dropout, `draws` numbers the weights: positions in a tensor that is not stored.
+    """
     nest = attention.nest
     starts: list[Index] = list(nest.offsets)
     for number, counter in zip(attention.batch, counters, strict=True):
@@ -40,6 +43,12 @@ def matrices_at(
         axes = AXES[name.removeprefix("to_")]
         row_and_column = [nest.loops[attention.roles[a]].strides[number] for a in axes]
         element = str(buffer.type.element_type)
-        row, column = [*row_and_column, 0][:2]
+        row, column = [*row_and_column, 0, 0][:2]
         matrices[name] = Matrix(buffer, element, starts[number], row, column)
+    if attention.spec.has_dropout:
+        seed, draw_strides = matrices["seed"], attention.draw_strides()
+        first: Index = 0
+        for number, counter in zip(attention.batch, counters, strict=True):
+            first = add(first, mul(counter, draw_strides[number]))
+        matrices["draws"] = Matrix(seed.buffer, seed.type, first, attention.size("j"), 1)
     return matrices

@@ -14,6 +14,7 @@ from typing import Protocol
 from nova.codegen.common.builder import BITS, element_type, splat
 from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.gpu.attention.plan import AttentionSizes
+from nova.codegen.gpu.attention.segments import read_id
 from nova.codegen.gpu.gemm.epilogue import Core
 from nova.codegen.gpu.ptx_ops import GLOBAL, exponential2, fused, global_base, load
 from nova.core.sizes import is_multiple
@@ -64,11 +65,17 @@ class AttentionScores:
         return 1.0 if "mask" in self.matrices or factor <= 0 else factor
 
     def scores(
-        self, core: Core, sums: Sequence[ir.Value], first: Index, key: Index
+        self,
+        core: Core,
+        sums: Sequence[ir.Value],
+        first: Index,
+        key: Index,
+        is_inner: ir.Value | None = None,
     ) -> list[ir.Value]:
         """Scores of a block of rows and keys; -inf for a key that the row does not see.
 
-        In units of `power`, with the mask, or still to be multiplied by `factor`.
+        In units of `power`, with the mask, or still to be multiplied by `factor`. `is_inner` says
+        that the block has no rows and keys of different segments, if there are segments.
         """
         scores = list(sums)
         if self.factor == 1.0:
@@ -77,13 +84,15 @@ class AttentionScores:
         if "mask" in self.matrices:
             for n, row, column in self._elements(core, first, key):
                 scores[n] = self.with_mask(scores[n], row, column)
-        edge = self._edge(first, key)
+        edge = self._edge(first, key, is_inner)
         if edge is None:
             return scores
         # Few blocks contain masked scores; the others skip the test of each score.
         hiding = scf.IfOp(edge, [score.type for score in scores], has_else=True)
         with ir.InsertionPoint(hiding.then_block):
             visible = list(scores)
+            if is_inner is not None:
+                visible = self._same_segments(core, visible, first, key)
             for n, row, column in self._elements(core, first, key):
                 for hidden in self._hidden(row, column):
                     visible[n] = arith.select(hidden, self.number(-inf), visible[n])
@@ -106,10 +115,28 @@ class AttentionScores:
             for j, column in enumerate(columns):
                 yield core.number(i, j), row, column
 
-    def _edge(self, first: Index, key: Index) -> ir.Value | None:
+    def _same_segments(
+        self, core: Core, scores: Sequence[ir.Value], first: Index, key: Index
+    ) -> list[ir.Value]:
+        """Scores; -inf where the row and the key are of different segments."""
+        sizes, visible = self.plan.sizes, list(scores)
+        rows, keys = (self.matrices[name] for name in ("q_segment", "k_segment"))
+        key_ids = [read_id(keys, minimum(add(key, n), sizes.j - 1)) for n in core.columns()]
+        for i, tile_row in enumerate(core.rows()):
+            row_id = read_id(rows, minimum(add(first, tile_row), sizes.i - 1))
+            for j, key_id in enumerate(key_ids):
+                n = core.number(i, j)
+                differs = arith.cmpi(arith.CmpIPredicate.ne, row_id, key_id)
+                visible[n] = arith.select(differs, self.number(-inf), visible[n])
+        return visible
+
+    def _edge(self, first: Index, key: Index, is_inner: ir.Value | None) -> ir.Value | None:
         """Whether a block of rows and keys contains masked scores; None if no block does."""
         sizes, plan = self.plan.sizes, self.plan
         conditions = []
+        if is_inner is not None:
+            truth = ir.IntegerType.get_signless(1)
+            conditions.append(arith.xori(is_inner, arith.constant(truth, 1)))
         if not is_multiple(sizes.j, plan.keys):
             conditions.append(compare(arith.CmpIPredicate.sgt, key, sizes.j - plan.keys))
         if not is_multiple(sizes.i, plan.rows):
@@ -129,15 +156,21 @@ class AttentionScores:
             conditions.append(compare(arith.CmpIPredicate.sgt, key, row))
         return conditions
 
-    def with_mask(self, score: ir.Value, row: Index, key: Index) -> ir.Value:
-        """A score in units of `power`, with the mask of its row and key."""
+    def with_mask(
+        self, score: ir.Value, row: Index, key: Index, *, exists: bool = False
+    ) -> ir.Value:
+        """A score in units of `power`, with the mask of its row and key.
+
+        With `exists` both are known to be in bounds.
+        """
         mask, sizes = self.matrices["mask"], self.plan.sizes
-        row, key = minimum(row, sizes.i - 1), minimum(key, sizes.j - 1)
+        if not exists:
+            row, key = minimum(row, sizes.i - 1), minimum(key, sizes.j - 1)
         stored = mask.buffer.type.element_type
         size = BITS.get(mask.type, 8) // 8
         address = add(global_base(mask.buffer), mul(mask.at(row, key), size))
         value = load(stored, address, GLOBAL, size)
-        if mask.type not in BITS:
+        if mask.type.startswith("i"):
             hidden = arith.cmpi(arith.CmpIPredicate.eq, value, splat(stored, 0))
             return arith.select(hidden, self.number(-inf), score)
         wide = element_type(self.attention.type)

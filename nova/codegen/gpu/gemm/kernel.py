@@ -70,7 +70,7 @@ def match_gemm(kernel: DeviceKernel) -> GemmMatch | None:
         previous = ops[i - 1] if i else None
         zeroed = previous is not None and fills_with_zero(previous) and same_output(previous, op)
         contraction = match_contraction(nests[op], accumulate=not zeroed)
-        if contraction is not None:
+        if contraction is not None and contraction.spec.acc_type != "i32":
             matches.append((op, contraction, previous if zeroed else None))
     if len(matches) != 1:
         return None

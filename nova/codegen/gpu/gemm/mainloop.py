@@ -218,7 +218,7 @@ class _Block:
             read_offset, write_offset, *values = op.inner_iter_args
             operands, sums = values[:count], values[count:]
             start = add(shared, read_offset)
-            # After the last stage its copy is repeated, to a buffer that nobody reads any more.
+            # After the last stage its copy is repeated, to a buffer that no thread reads any more.
             coming = copies(minimum(add(number, ahead), stages - 1), write_offset)
             groups = min(depth // 2, max(2, -(-len(coming) // _COPY_GROUP)))
             for step in range(depth):

@@ -19,6 +19,7 @@ from nova.codegen.gpu.gemm.plan import (
     make_plan,
     transposed,
 )
+from nova.ir.mathlib.f8_formats import FORMATS
 from nova.ir.symbolic.size_table import is_number, typical
 
 _LIMITS = {
@@ -106,6 +107,8 @@ def limits(arch: str) -> tuple[int, int]:
 
 
 def _element(spec: Contraction, precision: str) -> str:
+    if spec.a_type in FORMATS and spec.b_type in FORMATS and spec.acc_type == "f32":
+        return "f16"  # it represents every 8-bit float
     if spec.a_type == spec.b_type and spec.acc_type == "f32":
         if spec.a_type in TENSOR_TYPES:
             return spec.a_type

@@ -149,6 +149,15 @@ class RowwiseCode:
         else:
             self._reduction(elements)
 
+    def preload(self, nest: LoopNest, buffers: Sequence[Any], operand: int) -> None:
+        """Load a thread's part of a row that later ops read."""
+        if is_number(row_key(nest, operand, self.grid_rank)[-1], 0):
+            return
+        elements = Elements(nest, buffers, {})
+        for chunk, start in enumerate(self.starts):
+            where, _ = self._at(nest, start)
+            self._load(elements, operand, where[operand], chunk)
+
     # --- kinds of ops -----------------------------------------------------------------------------
 
     def _number(self, elements: Elements) -> None:

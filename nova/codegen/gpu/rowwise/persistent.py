@@ -6,16 +6,17 @@ the ops that `code.py` emits. `pipeline.py` has the copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova.codegen.common.builder import splat
 from nova.codegen.common.combine import Combine
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import at, shifted
+from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import barrier, is_less, when
 from nova.codegen.gpu.cluster_ops import cluster_barrier
-from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.ptx_ops import opaque, word
 from nova.codegen.gpu.rowwise.code import PartialGuard, Parts, RowwiseCode, Values
 from nova.codegen.gpu.rowwise.exchange import ClusterExchange, RowNumber
 from nova.codegen.gpu.rowwise.pipeline import RowPipeline, copied_range
@@ -28,6 +29,15 @@ class PersistentRows(RowwiseCode):
     """Emits the code of a thread for all rows of its cluster."""
 
     row_number: RowNumber
+    row: Any
+    """The row that the loop is at."""
+
+    def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
+        if self.plan.phase is not None:
+            # The guards of a row that is not aligned take many registers, if they live as long as
+            # the row: each op computes its own.
+            self.go_to(arith.index_castui(ir.IndexType.get(), opaque(word(self.row))))
+        super().emit(nest, buffers, captured)
 
     def reserve_exchange(self, type_: Any) -> Any:
         position, cluster = self.position, self.plan.cluster
@@ -74,6 +84,7 @@ class PersistentRows(RowwiseCode):
             following = arith.addi(row, step)
             with when(is_less(following, index(plan.rows))):
                 self._copy_row(pipeline, operands, following)
+            self.row = row
             self.go_to(row)
             emit_ops()
             scf.YieldOp([arith.addi(number, word(1))])
@@ -96,7 +107,8 @@ class PersistentRows(RowwiseCode):
     def _copy_vectors(self, pipeline: RowPipeline, operands: Sequence[Elements]) -> None:
         """Start the bulk copies of this block's part of a row, by one thread."""
         plan = self.plan
-        first = arith.muli(self.rank, index(self.position.threads * plan.vector_width))
+        rank = arith.index_castui(ir.IndexType.get(), opaque(word(self.rank)))
+        first = arith.muli(rank, index(self.position.threads * plan.vector_width))
         ranges = []
         for chunk in range(plan.vectors_per_thread):
             start = shifted(first, chunk * plan.threads_per_row * plan.vector_width)

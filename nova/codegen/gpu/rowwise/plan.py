@@ -42,7 +42,7 @@ _CLUSTERS = (2, 4, 8)
 """Blocks of a cluster, each of _WIDE threads, that share a longer row."""
 _PHASES = 4
 """Words of an aligned vector."""
-_WARP_LENGTH, _WARP_ELEMENTS = 1024, 48
+_WARP_LENGTH, _WARP_ELEMENTS = 1024, 96
 """Longest row of 16-bit floats of a warp, and elements of all live rows of a thread."""
 SHORT = 8
 """Iterations per point of the grid that a single thread may run."""
@@ -216,6 +216,8 @@ def _pipelined(
     phase = _phase(kernel.loop_nests, rank) if width < _PHASES else None
     if phase is not None:
         width = _PHASES
+    else:  # the copy engine moves vectors of 16 bytes: eight 16-bit floats, if rows are those
+        width = max(width, row_vector_width(kernel.loop_nests, rank, match.length, narrow=True))
     vectors = -(-match.longest // width) + (phase is not None)
     stored = last_writes(kernel.loop_nests, rank, kernel.results)
     for cluster in _CLUSTERS:
@@ -223,9 +225,15 @@ def _pipelined(
         many = typical(rows) > typical(persistent_clusters(rows, cluster))
         if not many or live_rows * per_thread * width > _MAX_ELEMENTS:
             continue
-        operands = _prefetched(kernel.loop_nests, rank, width, per_thread * width)
+        candidates = _row_operands(kernel.loop_nests, rank, width)
+        operands: tuple[RowOperand, ...] = ()
+        for operand in candidates:
+            if fits([*operands, operand], per_thread * width):
+                operands = (*operands, operand)
         if not operands:
             return None
+        # Rows that are not aligned need more registers, if threads load some of them.
+        bound = 2 if phase is None or len(operands) == len(candidates) else 1
         return RowwisePlan(
             rows,
             match.length,
@@ -234,7 +242,7 @@ def _pipelined(
             per_thread,
             1,
             stored,
-            2 if phase is None else 1,  # rows that are not aligned need more registers
+            bound,
             cluster,
             operands,
             phase,
@@ -265,10 +273,8 @@ def _is_shared(strides: Sequence[Extent]) -> bool:
     return all(is_number(stride, 0) for stride in strides)
 
 
-def _prefetched(
-    nests: Sequence[LoopNest], rank: int, width: int, elements: int
-) -> tuple[RowOperand, ...]:
-    """The operands to copy ahead: rows that the kernel reads before it writes them.
+def _row_operands(nests: Sequence[LoopNest], rank: int, width: int) -> tuple[RowOperand, ...]:
+    """The operands that can be copied ahead: rows that the kernel reads before it writes them.
 
     Rows that are the same at every point of the grid stay in the caches without that.
     """
@@ -286,9 +292,7 @@ def _prefetched(
             accessed.add(root)
             operand = RowOperand(nest, number)
             differs = not _is_shared(strides)
-            if not (reads and is_first and differs and is_number(step, 1)):
-                continue
-            if operand.can_copy(width) and fits([*operands, operand], elements):
+            if reads and is_first and differs and is_number(step, 1) and operand.can_copy(width):
                 operands.append(operand)
     return tuple(operands)
 

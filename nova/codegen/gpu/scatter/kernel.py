@@ -2,14 +2,14 @@
 
 Input: a `ScatterPlan`. Output: the code of a warp. A warp owns every `row_groups`th position, and
 some of the elements at each: frequent positions next to each other have different warps. It scans
-all updates, one per lane, and applies those at its own positions with all lanes, in order. Where
+all updates, some per lane, and applies those at its own positions with all lanes, in order. Where
 each line of the buffer has positions of its own, a lane owns a line. So one thread touches each
 element, sums have the order of the loops, and there is no synchronization.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from math import prod
 from typing import Any
@@ -33,6 +33,9 @@ from nova.ir.bindings import arith, ir, scf
 from nova.ir.clone import clone_into
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number
+
+_SCANNED, _TOGETHER = 4, 4
+"""Positions of a lane whose loads do not wait for each other, and updates of a warp likewise."""
 
 
 class ScatterCode:
@@ -85,24 +88,45 @@ class ScatterCode:
                 self._add_update(split(loop.induction_variable, sizes), captured)
                 scf.YieldOp([])
             return
-        i32 = ir.IntegerType.get_signless(32)
-        loop = scf.ForOp(index(0), index(count), index(WARP))
+        scanned = next(n for n in (_SCANNED, 1) if n == 1 or is_multiple(count, n * WARP))
+        loop = scf.ForOp(index(0), index(count), index(scanned * WARP))
         with ir.InsertionPoint(loop.body):
-            base = loop.induction_variable
-            number = arith.addi(base, self.lane)
-            mask = ballot(self._owns_update(number, sizes, count, captured))
-            unit = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 1)).result
-            zero = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 0)).result
-            owned = arith.index_castui(ir.IndexType.get(), _popcount(mask))
-            each = scf.ForOp(index(0), owned, index(1), [mask])
-            with ir.InsertionPoint(each.body):
-                remaining = each.inner_iter_args[0]
+            bases = [shifted(loop.induction_variable, k * WARP) for k in range(scanned)]
+            numbers = [arith.addi(base, self.lane) for base in bases]
+            masks = [ballot(self._owns_update(n, sizes, count, captured)) for n in numbers]
+            for base, mask in zip(bases, masks, strict=True):
+                self._add_owned(base, mask, sizes, captured)
+            scf.YieldOp([])
+
+    def _add_owned(
+        self, base: Any, mask: Any, sizes: Sequence[Extent], captured: Mapping[Any, Any]
+    ) -> None:
+        """Add the updates from `base` on whose bits are set, in order, some of them at a time.
+
+        What they add is loaded before the first of them changes the buffer.
+        """
+        i32, to_index = ir.IntegerType.get_signless(32), ir.IndexType.get()
+        zero, unit = (arith.ConstantOp(i32, ir.IntegerAttr.get(i32, n)).result for n in (0, 1))
+        owned = arith.index_castui(to_index, _popcount(mask))
+        each = scf.ForOp(index(0), owned, index(_TOGETHER), [mask])
+        with ir.InsertionPoint(each.body):
+            remaining = each.inner_iter_args[0]
+            numbers: list[Any] = []
+            exists: list[Any] = []
+            for _ in range(_TOGETHER):
                 lowest = arith.andi(remaining, arith.subi(zero, remaining))
                 below = _popcount(arith.subi(lowest, unit))
-                number = arith.addi(base, arith.index_castui(ir.IndexType.get(), below))
-                self._add_update(split(number, sizes), captured)
-                scf.YieldOp([arith.xori(remaining, lowest)])
-            scf.YieldOp([])
+                number = arith.addi(base, arith.index_castui(to_index, below))
+                is_set = arith.cmpi(arith.CmpIPredicate.ne, remaining, zero)
+                # Past the last update, the first one is loaded again.
+                numbers.append(arith.select(is_set, number, numbers[0]) if numbers else number)
+                exists.append(is_set)
+                remaining = arith.xori(remaining, lowest)
+            updates = [self._load_update(split(number, sizes), captured) for number in numbers]
+            for store, is_set in zip(updates, [None, *exists[1:]], strict=True):
+                with nullcontext() if is_set is None else when(is_set):
+                    store()
+            scf.YieldOp([remaining])
 
     def _owns_update(
         self, number: Any, sizes: Sequence[Extent], count: Extent, captured: Mapping[Any, Any]
@@ -133,18 +157,67 @@ class ScatterCode:
         return op.results[0]
 
     def _add_update(self, counters: Sequence[Any], captured: Mapping[Any, Any]) -> None:
-        """The addends of an iteration, in each lane at its own elements."""
+        """Add one update, in each lane at its own elements."""
         for part in self.parts:
             inside = self._inside(part)
             with nullcontext() if inside is None else when(inside):
-                mapping = self._counters(counters, captured)
-                dims = [d for d in range(len(self.match.shape)) if d != self.match.axis]
-                for dim, counter in zip(dims, self._split(part), strict=True):
-                    mapping[counter_of(self.match.loops[self.match.loop_of_dim[dim]])] = counter
-                for loop in self.match.loops:
-                    for op in loop.regions[0].blocks[0].operations:
-                        if op.operation.name not in ("scf.for", "scf.yield"):
-                            clone_into(op.operation, mapping)
+                mapping = self._mapping(part, counters, captured)
+                for op in self._body():
+                    clone_into(op, mapping)
+
+    def _load_update(
+        self, counters: Sequence[Any], captured: Mapping[Any, Any]
+    ) -> Callable[[], None]:
+        """Load the addends of an update; the result adds them to the buffer.
+
+        Warps that do not exist have no updates. Elements past the end of a row are not loaded.
+        """
+        if not is_multiple(self.match.row_size, WARP * self.plan.elements_per_lane):
+            return lambda: self._add_update(counters, captured)
+        mappings = [self._mapping(part, counters, captured) for part in self.parts]
+        reads = self._reads_target()
+        for mapping in mappings:
+            for op in self._body():
+                if op not in reads:
+                    clone_into(op, mapping)
+
+        def add() -> None:
+            *before, store = reads
+            for ops in (before, [store]):
+                for mapping in mappings:
+                    for op in ops:
+                        clone_into(op, mapping)
+
+        return add
+
+    def _mapping(
+        self, part: Any, counters: Sequence[Any], captured: Mapping[Any, Any]
+    ) -> dict[Any, Any]:
+        mapping = self._counters(counters, captured)
+        dims = [d for d in range(len(self.match.shape)) if d != self.match.axis]
+        for dim, counter in zip(dims, self._split(part), strict=True):
+            mapping[counter_of(self.match.loops[self.match.loop_of_dim[dim]])] = counter
+        return mapping
+
+    def _body(self) -> list[Any]:
+        """The ops of all loops but the loops themselves, in order."""
+        return [
+            op.operation
+            for loop in self.match.loops
+            for op in loop.regions[0].blocks[0].operations
+            if op.operation.name not in ("scf.for", "scf.yield")
+        ]
+
+    def _reads_target(self) -> list[Any]:
+        """The ops that load from the buffer or depend on that, and the store, which is the last."""
+        target, found = self.match.target, []
+        values: set[Any] = set()
+        for op in self._body():
+            loads = op.name == "memref.load" and op.operands[0] == target
+            if loads or op.name == "memref.store" or not values.isdisjoint(op.operands):
+                found.append(op)
+                values.update(op.results)
+        return sorted(found, key=lambda op: op.name == "memref.store")
 
     # --- positions --------------------------------------------------------------------------------
 

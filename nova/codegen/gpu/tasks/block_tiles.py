@@ -63,7 +63,8 @@ def gemm_tiles(
         row_loop, column_loop = column_loop, row_loop
     loops = zip(contraction.enclosing, gemm.gemm.enclosing, strict=True)
     dims = [BlockDim(number, loop.size, 1) for number, loop in loops if loop.parallel]
-    group = min(gemm.group, rows)
+    # The order of one column of tiles is that of its rows.
+    group = rows if columns == 1 else min(gemm.group, rows)
     if group < rows:
         if spec.m % (group * tile_rows):
             return None

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nova.codegen.common.builder import BITS
 from nova.codegen.gpu.ptx_ops import word
 from nova.ir.bindings import arith, ir
 from nova.ir.gpu_bindings import llvm
 from nova.ir.index import Index
+from nova.ir.mathlib.f8_formats import FORMATS
 
-_DEPTHS = {"bf16": 16, "f16": 16, "tf32": 8}
+_STEP_BITS = 256
+"""Bits of k that one matmul multiplies."""
 _TILE = ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 
 
@@ -195,8 +198,14 @@ def descriptor(address: ir.Value, leading: int, stride: int) -> ir.Value:
     return arith.ori(start, arith.constant(long, fields))
 
 
+def _instruction(columns: int, elements: tuple[str, str]) -> str:
+    depth = _STEP_BITS // BITS[elements[0]]
+    names = (FORMATS[e].ptx if e in FORMATS else e for e in elements)
+    return f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{'.'.join(names)}"
+
+
 def multiply_stage(
-    element: str,
+    elements: tuple[str, str],
     sums: Sequence[ir.Value],
     lhs: Sequence[ir.Value],
     rhs: ir.Value,
@@ -220,8 +229,9 @@ def multiply_stage(
     lines += [f"setp.ne.b32 p, ${first + blocks + 1}, 0;", "setp.eq.b32 q, 0, 0;"]
     lines += [f"mov.b64 a{i}, ${first + i};" for i in range(blocks)]
     lines += [f"mov.b64 b, ${first + blocks};", "wgmma.fence.sync.aligned;"]
-    majors = "" if element == "tf32" else f", {int(transposed[0])}, {int(transposed[1])}"
-    name = f"wgmma.mma_async.sync.aligned.m64n{columns}k{_DEPTHS[element]}.f32.{element}.{element}"
+    is_16_bit = BITS[elements[0]] == 16
+    majors = f", {int(transposed[0])}, {int(transposed[1])}" if is_16_bit else ""
+    name = _instruction(columns, elements)
     for step in range(steps):
         for i in range(blocks):
             registers = ", ".join(f"${i * per_block + k}" for k in range(per_block))
@@ -259,9 +269,7 @@ def issue_matmul(
     lines = [".reg .pred p, q;", ".reg .b64 a, b;", "setp.ne.b32 p, 0, 0;"]
     lines += ["setp.eq.b32 q, 0, 0;", "wgmma.fence.sync.aligned;"]
     registers = ", ".join(f"${k}" for k in range(count))
-    name = (
-        f"wgmma.mma_async.sync.aligned.m64n{2 * count}k{_DEPTHS[element]}.f32.{element}.{element}"
-    )
+    name = _instruction(2 * count, (element, element))
     for number, (lhs_offset, rhs_offset) in enumerate(steps):
         lines.append(f"add.s64 b, {rhs_name}, {rhs_offset};")
         if fragments:

@@ -28,7 +28,7 @@ from nova.codegen.gpu.wgmma.epilogue import (
 )
 from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_block
 from nova.codegen.gpu.wgmma.plan import (
-    ELEMENTS_16,
+    ELEMENTS,
     ROW_BYTES,
     THREADS,
     TILES,
@@ -43,7 +43,8 @@ from nova.ir.buffers import buffer_root
 from nova.ir.diagnostics import place_of
 from nova.ir.index import Index, index
 from nova.ir.symbolic.size_table import Extent, is_number
-from nova.ir.tensor_maps import ELEMENTS, MOST_RANK, TensorMap, can_map
+from nova.ir.tensor_maps import ELEMENTS as MAPPED
+from nova.ir.tensor_maps import MOST_RANK, TensorMap, can_map
 
 ARCH = "sm_90a"
 """The architecture with wgmma: its code runs on no other."""
@@ -95,7 +96,7 @@ def plan_wgmma_kernel(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan
     if not isinstance(plan, str):
         return plan
     spec = match.gemm.contraction
-    if not kernel.gpu_gemm.startswith("wgmma") or spec.a_type not in ELEMENTS_16:
+    if not kernel.gpu_gemm.startswith("wgmma") or spec.a_type not in ELEMENTS:
         return None
     function = kernel.function
     raise LoweringError(
@@ -302,7 +303,7 @@ def _output(
     output = Output(root, size, offset, row_stride, column_stride, strides)
     fits = is_number(column_stride, 1) and len(outer) < MOST_RANK and can_map(size, offset, outer)
     has_boxes = size in (2, 4) and plan.part_columns >= ROW_BYTES // size
-    if not fits or element not in ELEMENTS or not has_boxes:
+    if not fits or element not in MAPPED or not has_boxes:
         return output
     tensor = TensorMap(
         argument,

@@ -24,7 +24,13 @@ from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import shared_base, word
 from nova.codegen.gpu.wgmma import instructions as ptx
-from nova.codegen.gpu.wgmma.plan import CONSUMERS, ROW_BYTES, WgmmaOperand, WgmmaPlan
+from nova.codegen.gpu.wgmma.plan import (
+    CONSUMERS,
+    ROW_BYTES,
+    STEP_BYTES,
+    WgmmaOperand,
+    WgmmaPlan,
+)
 from nova.codegen.gpu.wgmma.split_sums import ConsumerThread, reduce_split_sums
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul
@@ -289,10 +295,12 @@ class _Block:
         ]
         rhs = ptx.descriptor(rhs_start, 0 if plan.rhs.along_k else 64 * ROW_BYTES, 1024)
         sides = plan.lhs, plan.rhs
-        steps = plan.depth // 16
-        advance_lhs, advance_rhs = (2 if side.along_k else 16 * ROW_BYTES >> 4 for side in sides)
+        steps = ROW_BYTES // STEP_BYTES
+        advance_lhs, advance_rhs = (
+            STEP_BYTES >> 4 if side.along_k else 16 * ROW_BYTES >> 4 for side in sides
+        )
         return ptx.multiply_stage(
-            plan.element,
+            plan.elements,
             sums,
             lhs,
             rhs,

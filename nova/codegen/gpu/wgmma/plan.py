@@ -15,17 +15,24 @@ from dataclasses import dataclass
 from math import prod
 
 from nova.codegen.common.builder import BITS
+from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm, transposed
 from nova.core.sizes import ceildiv, is_static_shape, size_min
+from nova.ir.mathlib.f8_formats import FORMATS
 from nova.ir.symbolic.size_table import Extent, is_number, typical
 from nova.ir.tensor_maps import MOST_BOX, MOST_RANK, TensorMap, can_map
 
 ELEMENTS_16 = ("bf16", "f16")
+ELEMENTS_8 = tuple(FORMATS)
+"""8-bit floats: both operands run along k, and may have different types."""
+ELEMENTS = (*ELEMENTS_16, *ELEMENTS_8)
 CONSUMERS = 2
 """Warpgroups that multiply."""
 THREADS = 128 * (1 + CONSUMERS)
 ROW_BYTES = 128
 """Bytes of a row of a box: the swizzle permutes chunks within them."""
+STEP_BYTES = 32
+"""Bytes of k that one instruction multiplies."""
 BOX_COLUMNS = 64
 """Columns of a box of an operand that does not run along k: elements of two bytes."""
 PIECE_BYTES = 64 * ROW_BYTES
@@ -108,7 +115,8 @@ class WgmmaPlan:
 
     gemm: GpuGemm
     swapped: bool
-    element: str
+    elements: tuple[str, str]
+    """The types of A and B, of one size."""
     tile: Tile
     lhs: WgmmaOperand
     rhs: WgmmaOperand
@@ -119,7 +127,7 @@ class WgmmaPlan:
     @property
     def depth(self) -> int:
         """Steps of k of a stage."""
-        return ROW_BYTES * 8 // BITS[self.element]
+        return ROW_BYTES * 8 // BITS[self.elements[0]]
 
     @property
     def tiles(self) -> tuple[Extent, Extent]:
@@ -197,7 +205,7 @@ class WgmmaPlan:
         tile = self.tile
         area = tile.rows * tile.columns
         copied = self.lhs_bytes + self.rhs.outer * ROW_BYTES
-        rate = _MULTIPLY_ADDS[area >= _LARGE]
+        rate = _MULTIPLY_ADDS[area >= _LARGE] * 16 // BITS[self.elements[0]]
         blocks, items = typical(self.blocks), typical(self.work_items)
         stage = max(area * self.depth / rate, copied * blocks / _CACHE_BYTES)
         waves = -(-items // typical(self.clusters))
@@ -233,11 +241,23 @@ def why_not_wgmma(gemm: GpuGemm, arguments: tuple[int, int], tiles: Sequence[Til
     spec = gemm.contraction
     if tiles is not None and not tiles:
         return "there is no such tile"
-    if spec.a_type != spec.b_type or spec.a_type not in ELEMENTS_16 or spec.acc_type != "f32":
+    if not _has_instruction(spec):
         return f"operands are {spec.a_type} and {spec.b_type}, with sums of {spec.acc_type}"
     if plan_wgmma(gemm, arguments, 1) is None:
-        return "the copy engine cannot read an operand: rows or offsets are not 16-byte aligned"
+        along = " or, with 8 bits, do not run along k" if spec.a_type in ELEMENTS_8 else ""
+        return (
+            "the copy engine cannot read an operand: rows or offsets are not 16-byte aligned"
+            f"{along}"
+        )
     return "the tile does not fit: its cluster does not divide the rows, or k is too short to split"
+
+
+def _has_instruction(spec: Contraction) -> bool:
+    """Whether wgmma multiplies operands of these types: equal ones of 16 bits, any of 8 bits."""
+    types = {spec.a_type, spec.b_type}
+    return spec.acc_type == "f32" and (
+        (len(types) == 1 and types <= {*ELEMENTS_16}) or types <= {*ELEMENTS_8}
+    )
 
 
 def parse_tiles(choice: str) -> tuple[Tile, ...] | None:
@@ -264,7 +284,7 @@ def make_wgmma_plan(
 ) -> WgmmaPlan | None:
     """The plan with this tile, if there is one."""
     spec = gemm.contraction
-    if spec.a_type != spec.b_type or spec.a_type not in ELEMENTS_16 or spec.acc_type != "f32":
+    if not _has_instruction(spec):
         return None
     sizes = spec.m, spec.n, spec.k, gemm.batch, gemm.outer_steps
     if min(map(typical, sizes[:3])) < 2 or any(is_number(size, 0) for size in sizes):
@@ -287,7 +307,8 @@ def make_wgmma_plan(
         return None
     wide = tile.columns >= 192
     group = min(max(1, row_tiles // tile.cluster), (8 if wide else 16) // tile.cluster)
-    plan = WgmmaPlan(gemm, swapped, spec.a_type, tile, lhs, rhs, group, processors)
+    elements = spec.a_type, spec.b_type
+    plan = WgmmaPlan(gemm, swapped, elements, tile, lhs, rhs, group, processors)
     if tile.split > 1:
         # The sums of a block take the place of its stages, so it has one tile, and some of k.
         some_of_k = plan.part_stages * (tile.split - 1) < plan.stages
@@ -313,6 +334,8 @@ def _operand(
     if not is_number(stride, 1) and not is_number(step, 1):
         return None
     along_k = is_number(step, 1)
+    if element in ELEMENTS_8 and not along_k:
+        return None  # the instruction does not transpose bytes
     inner, across = (spec.k, extent) if along_k else (extent, spec.k)
     loops = [i for i, loop in enumerate(gemm.enclosing) if _is_dimension(loop, number)]
     strides = (

@@ -14,27 +14,27 @@ computes weights:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, inf
 from typing import Any
 
 from nova.codegen.common.match_attention import Attention, Matrix
-from nova.codegen.gpu.attention.block import read_number
+from nova.codegen.gpu.attention.dropout import KeptWeights
 from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.attention.scores import AttentionScores
+from nova.codegen.gpu.attention.segments import SegmentRange
 from nova.codegen.gpu.block_ops import barrier, when
-from nova.codegen.gpu.ptx_ops import SHARED, load, store, word
+from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention import fragment as layout
-from nova.codegen.gpu.wgmma_attention.fragment import Fragment
 from nova.codegen.gpu.wgmma_attention.gradient_plan import (
     CONSUMERS,
-    REGISTERS,
     GradientPart,
     GradientPlan,
 )
+from nova.codegen.gpu.wgmma_attention.gradient_weights import TileWeights
 from nova.codegen.gpu.wgmma_attention.plan import GROUP_ROWS, ROW_BYTES
 from nova.codegen.gpu.wgmma_attention.ring import (
     Ring,
@@ -46,8 +46,8 @@ from nova.codegen.gpu.wgmma_attention.ring import (
 from nova.codegen.gpu.wgmma_attention.softmax import wide
 from nova.codegen.gpu.wgmma_attention.work import WorkItem, WorkOrder
 from nova.ir.attention_ops import AXES
-from nova.ir.bindings import arith, ir, scf, vector
-from nova.ir.index import Index, add, compare, divide, divide_up, index, minimum, mul, sub
+from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import Index, add, compare, divide, divide_up, index, minimum, mul
 
 _EQUAL = arith.CmpIPredicate.eq
 _WARP = 32
@@ -72,12 +72,10 @@ class GradientBlock:
         with when(arith.cmpi(_EQUAL, self.thread, word(0))):
             for part in parts:
                 part.fixed.init(1, CONSUMERS)
-                has_keys = part.part.has_keys
-                readers = CONSUMERS * (4 if has_keys else 1)
-                part.stages.init(1 + (_WARP if has_keys else 0), readers)
+                part.stages.init(1 + (_WARP if part.part.has_keys else 0), CONSUMERS)
             ptx.publish_barriers()
         barrier()
-        few, many = REGISTERS
+        few, many = self.plan.registers
         roles = scf.IfOp(arith.cmpi(_EQUAL, group, word(0)), has_else=True)
         with ir.InsertionPoint(roles.then_block):
             ptx.set_registers(few, more=False)
@@ -120,23 +118,45 @@ class _Part:
         fixed = Ring(owner.base, 1, part.fixed_bytes, barriers)
         start = arith.addi(owner.base, word(part.fixed_bytes))
         ring_barriers = arith.addi(barriers, word(Ring.barrier_bytes(1)))
-        stages = Ring(start, part.stages, part.stage_bytes, ring_barriers, by_warps=part.has_keys)
+        stages = Ring(start, part.stages, part.stage_bytes, ring_barriers)
         return _Part(owner, number, part, fixed, stages)
 
     @cached_property
     def order(self) -> WorkOrder:
         return WorkOrder(self.owner.attention, self.part.work)
 
-    def each(self, initial: Sequence[ir.Value], body: Any) -> None:
-        """The tiles of this block; a block beyond those of the part has none."""
+    def each(self, initial: Sequence[ir.Value], body: Any, finish: Any = None) -> None:
+        """The tiles of this block, then `finish`; a block beyond those of the part has none."""
+
+        def emit() -> None:
+            carried = self.order.each(self.owner.block, initial, body)
+            if finish is not None:
+                finish(*carried)
+
         if self.part.work.blocks == self.owner.plan.blocks:
-            self.order.each(self.owner.block, initial, body)
+            emit()
             return
         with when(compare(arith.CmpIPredicate.slt, self.owner.block, self.part.work.blocks)):
-            self.order.each(self.owner.block, initial, body)
+            emit()
 
-    def block_range(self, first: Index) -> tuple[Index, Index]:
-        """The blocks that pass the tile from row `first` on."""
+    def segments(self, first: Index, matrices: dict[str, Matrix]) -> SegmentRange | None:
+        """The rows that pass the tile from row `first` on, of packed sequences."""
+        role, rows = "j" if self.part.has_keys else "i", self.part.tile_rows
+        return SegmentRange.of_tile(self.owner.attention, matrices, role, first, rows)
+
+    def matrices(self, item: WorkItem) -> dict[str, Matrix]:
+        """The operands and results at the point of a tile."""
+        return matrices_at(self.owner.attention, self.owner.buffers, item.counters)
+
+    def block_range(self, first: Index, segments: SegmentRange | None) -> tuple[Index, Index]:
+        """The blocks that pass the tile from row `first` on; at least one."""
+        low, high = self._all_blocks(first)
+        return (
+            (low, high) if segments is None else segments.some_blocks(self.part.passing, low, high)
+        )
+
+    def _all_blocks(self, first: Index) -> tuple[Index, Index]:
+        """Those of all segments."""
         part = self.part
         high = -(-part.extents[1] // part.passing)
         if not part.causal:
@@ -166,11 +186,12 @@ class _Part:
             fixed, stage = RingPosition(*state[:2]), RingPosition(*state[2:])
             first = mul(item.tile, part.tile_rows)
             self.fixed.copy(copies(part.fixed_names), fixed, first, item.counters)
-            low, high = self.block_range(first)
-            op = scf.ForOp(index(low), index(high), index(1), stage.values)
+            segments = self.segments(first, self.matrices(item))
+            low, high = self.block_range(first, segments)
+            op = scf.ForOp(word(low), word(high), word(1), stage.values)
             with ir.InsertionPoint(op.body):
                 inner = RingPosition(*op.inner_iter_args)
-                row = mul(op.induction_variable, part.passing)
+                row = wide(arith.muli(op.induction_variable, word(part.passing)))
                 self.stages.copy(copies(part.passing_names), inner, row, item.counters)
                 scf.YieldOp(self.stages.next(inner).values)
             return [*self.fixed.next(fixed).values, *op.results]
@@ -180,40 +201,90 @@ class _Part:
     def copy_statistics(self, lane: ir.Value) -> None:
         """A warp copies the logsumexp and delta of the rows of each stage.
 
-        The logsumexp is in units of the scores; rows beyond the last one have weights of 0.
+        The logsumexp is in units of the scores; rows beyond the last one have weights of 0. Threads
+        of the consumers read them, and arrive at a named barrier of the slot, on which this warp
+        waits before it writes the slot again.
         """
         part, owner = self.part, self.owner
+        names = ("logsumexp", "delta")
+        to = arith.addi(self.stages.base, word(part.passing_bytes))
+        to = arith.addi(to, arith.shli(lane, word(2)))
 
         def tile_copies(item: WorkItem, *state: Any) -> list[Any]:
-            matrices = matrices_at(owner.attention, owner.buffers, item.counters)
+            matrices = self.matrices(item)
             scores = AttentionScores(part, owner.attention, matrices)
-            low, high = self.block_range(mul(item.tile, part.tile_rows))
-            op = scf.ForOp(index(low), index(high), index(1), list(state))
+            tile_row = mul(item.tile, part.tile_rows)
+            low, high = self.block_range(tile_row, self.segments(tile_row, matrices))
+            first = add(mul(low, part.passing), wide(lane))
+            sources = [
+                add(global_base(matrices[name].buffer), mul(matrices[name].at(first), 4))
+                for name in names
+            ]
+            carried = [*state, *(index(source) for source in sources)]
+            op = scf.ForOp(word(low), word(high), word(1), carried)
             with ir.InsertionPoint(op.body):
-                stage = RingPosition(*op.inner_iter_args)
-                ptx.await_phase(self.stages.empty(stage.slot), stage.parity)
-                to = arith.addi(self.stages.address(stage.slot), word(part.passing_bytes))
-                for first in range(0, part.passing, _WARP):
-                    within = arith.addi(lane, word(first))
-                    row = add(mul(op.induction_variable, part.passing), wide(within))
-                    exists = compare(arith.CmpIPredicate.slt, row, part.sizes.i)
-                    last = minimum(row, part.sizes.i - 1)
-                    shift, delta = (
-                        read_number(matrices[name], last, "f32") for name in ("logsumexp", "delta")
-                    )
-                    shift = arith.mulf(shift, scores.number(scores.unit))
-                    shift = arith.select(exists, shift, scores.number(inf))
-                    delta = arith.select(exists, delta, scores.number(0.0))
-                    address = arith.addi(to, arith.shli(within, word(2)))
-                    with when(arith.cmpi(arith.CmpIPredicate.ult, within, word(part.passing))):
-                        for number, value in enumerate((shift, delta)):
-                            at = arith.addi(address, word(4 * part.passing * number))
-                            store(value, wide(at), SHARED, 4)
-                ptx.arrive(self.stages.full(stage.slot))
-                scf.YieldOp(self.stages.next(stage).values)
-            return list(op.results)
+                slot, is_used, *addresses = op.inner_iter_args
+                with when(arith.cmpi(_EQUAL, is_used, word(1))):
+                    self._statistics_barrier(slot, ptx.named_barrier)
+                target = arith.addi(to, arith.muli(slot, word(self.stages.slot_bytes)))
+                block_row = arith.addi(arith.muli(op.induction_variable, word(part.passing)), lane)
+                for row in range(0, part.passing, _WARP):
+                    exists = self._row_exists(arith.addi(block_row, word(row)))
+                    for number, (name, address) in enumerate(zip(names, addresses, strict=True)):
+                        source = add(address, mul(matrices[name].row, 4 * row))
+                        hidden = scores.number(inf if name == "logsumexp" else 0.0)
+                        value = _load_where(exists, source, hidden)
+                        if name == "logsumexp":
+                            value = arith.mulf(value, scores.number(scores.unit))
+                        at = arith.addi(target, word(4 * (part.passing * number + row)))
+                        store(value, wide(at), SHARED, 4)
+                ptx.arrive(self.stages.full(slot))
+                steps = [mul(matrices[name].row, 4 * part.passing) for name in names]
+                following = [
+                    index(add(address, step))
+                    for address, step in zip(addresses, steps, strict=True)
+                ]
+                moved = arith.addi(slot, word(1))
+                wraps = arith.cmpi(_EQUAL, moved, word(part.stages))
+                next_slot = arith.select(wraps, word(0), moved)
+                scf.YieldOp([next_slot, arith.select(wraps, word(1), is_used), *following])
+            return list(op.results)[:2]
 
-        self.each([word(0), word(1)], tile_copies)
+        def await_readers(slot: ir.Value, is_used: ir.Value) -> None:
+            # Barriers are left complete: a part after this one may use them.
+            for number in range(part.stages):
+                used = arith.cmpi(arith.CmpIPredicate.ult, word(number), slot)
+                with when(arith.ori(used, arith.cmpi(_EQUAL, is_used, word(1)))):
+                    self._statistics_barrier(word(number), ptx.named_barrier)
+
+        self.each([word(0), word(0)], tile_copies, await_readers)
+
+    def release_statistics(self, stage: RingPosition) -> None:
+        """A consumer has read the statistics of a stage."""
+        self._statistics_barrier(stage.slot, ptx.arrive_at_named)
+
+    def _statistics_barrier(self, slot: ir.Value, emit: Callable[[ir.Value, int], None]) -> None:
+        """The named barrier of a slot: of the warp that copies, and all consumers."""
+        emit(arith.addi(slot, word(1)), _WARP + 128 * CONSUMERS)
+
+    def _row_exists(self, row: ir.Value) -> ir.Value | None:
+        """Whether q has the row (i32); None where all rows of all blocks exist."""
+        if self.part.sizes.i % self.part.passing == 0:
+            return None
+        return arith.cmpi(arith.CmpIPredicate.slt, row, word(self.part.sizes.i))
+
+
+def _load_where(condition: ir.Value | None, address: Index, other: ir.Value) -> ir.Value:
+    """Load an f32 of global memory; `other`, without a load, where the condition does not hold."""
+    element = ir.F32Type.get()
+    if condition is None:
+        return load(element, address, GLOBAL, 4)
+    op = scf.IfOp(condition, [element], has_else=True)
+    with ir.InsertionPoint(op.then_block):
+        scf.YieldOp([load(element, address, GLOBAL, 4)])
+    with ir.InsertionPoint(op.else_block):
+        scf.YieldOp([other])
+    return op.results[0]
 
 
 @dataclass(frozen=True)
@@ -233,30 +304,37 @@ class _Consumer:
 
     def _tile(self, item: WorkItem, *state: Any) -> list[Any]:
         owner, part = self.owner, self.part
-        attention = owner.owner.attention
         fixed, stage = RingPosition(*state[:2]), RingPosition(*state[2:])
         first = mul(item.tile, part.tile_rows)
-        low, high = owner.block_range(first)
-        matrices = matrices_at(attention, owner.owner.buffers, item.counters)
-        tile = _TileWeights.make(self, matrices, first)
+        matrices, attention = owner.matrices(item), owner.owner.attention
+        segments = owner.segments(first, matrices)
+        thread = self.group, self.thread
+        tile = TileWeights.make(part, attention, matrices, first, *thread, segments)
+        low, high = owner.block_range(first, tile.segments)
         owner.fixed.await_full(fixed)
         descriptors = [self._fixed_descriptor(name) for name in part.fixed_names]
         zero = tile.number(0.0)
         counts = [self._columns(name) // 2 for name in part.results]
         sums = [zero] * sum(counts)
-        op = scf.ForOp(index(low), index(high), index(1), [*stage.values, word(0), *sums])
+        # Bits of dropout and segments leave few registers: counters of 32 bits.
+        is_short = bool(tile.dropout or tile.segments)
+        low, high, step = ((word if is_short else index)(n) for n in (low, high, 1))
+        op = scf.ForOp(low, high, step, [*stage.values, word(0), *sums])
         with ir.InsertionPoint(op.body):
             slot, parity, previous, *values = op.inner_iter_args
             position = RingPosition(slot, parity)
+            number = wide(op.induction_variable) if is_short else op.induction_variable
+            # The matmuls of the block before still run.
+            kept, visible = tile.draw(number), tile.visible(number)
             owner.stages.await_full(position)
             scores = self._issue_scores(descriptors[0], part.passing_names[0], position)
             # The matmuls of the block before have ended.
             values = ptx.await_sums(values, pending=1)
-            is_later = compare(arith.CmpIPredicate.ne, op.induction_variable, low)
+            is_later = arith.cmpi(arith.CmpIPredicate.ne, op.induction_variable, low)
             owner.stages.release(RingPosition(previous, parity), self.thread, is_later)
-            values = self._accumulate(
-                tile, descriptors, scores, position, op.induction_variable, values, counts
-            )
+            bits = kept, visible
+            block = (position, number, bits)
+            values = self._accumulate(tile, descriptors, scores, *block, values, counts)
             following = owner.stages.next(position)
             scf.YieldOp([*following.values, slot, *values])
         slot, parity, previous, *values = op.results
@@ -268,37 +346,51 @@ class _Consumer:
 
     def _accumulate(
         self,
-        tile: _TileWeights,
+        tile: TileWeights,
         descriptors: list[ir.Value],
         scores: list[Any],
         stage: RingPosition,
         number: ir.Value,
+        bits: tuple[KeptWeights | None, KeptWeights | None],
         values: list[Any],
         counts: list[int],
     ) -> list[Any]:
-        """Add the matmuls of one block to the results."""
+        """Add the matmuls of a block; `bits` are what dropout keeps, and the same segments."""
+        kept, visible = bits
         part, element = self.part, self.owner.owner.plan.element
         slopes: list[Any] = []
         if part.needs_slopes:
             slopes = self._issue_scores(descriptors[1], part.passing_names[1], stage)
         scores = ptx.await_sums(scores, pending=1 if part.needs_slopes else 0)
         passed = mul(number, part.passing)
-        statistics = tile.statistics(self.owner, stage)
-        weights = tile.weights(tile.scores_of(scores, passed), statistics)
+        statistics = arith.addi(self.owner.stages.address(stage.slot), word(part.passing_bytes))
+        shifts, deltas = tile.shifts(statistics), tile.deltas(statistics)
+        weights = tile.weights(tile.scores_of(scores, passed), shifts)
+        if visible is not None:
+            weights = visible.keep(weights)
         results: dict[str, list[Any]] = {}
         parts: dict[str, list[Any]] = {}
         for name, count in zip(part.results, counts, strict=True):
             parts[name], values = values[:count], values[count:]
         if "v" in part.results:
-            words = layout.pack_operand(weights, element)
+            words = layout.pack_operand(kept.keep(weights) if kept else weights, element)
             results["v"] = self._issue_sums(parts["v"], words, "g", stage)
         if part.needs_slopes:
             slopes = ptx.await_sums(slopes, pending=1 if "v" in part.results else 0)
-            changes = tile.changes(weights, slopes, statistics)
+            if kept and tile.dropout:
+                slopes = kept.keep(slopes, tile.dropout.scale)
+            changes = tile.changes(weights, slopes, deltas)
             words = layout.pack_operand(changes, element)
+            self._release_statistics(stage)
             name, rows = ("k", "q") if part.has_keys else ("q", "k")
             results[name] = self._issue_sums(parts[name], words, rows, stage)
+        else:
+            self._release_statistics(stage)
         return [value for name in part.results for value in results[name]]
+
+    def _release_statistics(self, stage: RingPosition) -> None:
+        if self.part.has_keys:
+            self.owner.release_statistics(stage)
 
     # --- matmuls --------------------------------------------------------------------------------
 
@@ -339,12 +431,13 @@ class _Consumer:
 
     # --- results --------------------------------------------------------------------------------
 
-    def _write(self, tile: _TileWeights, values: list[Any], counts: list[int]) -> None:
+    def _write(self, tile: TileWeights, values: list[Any], counts: list[int]) -> None:
         part, attention = self.part, self.owner.owner.attention
         column = wide(tile.fragment.first_column)
         for name, count in zip(part.results, counts, strict=True):
             sums, values = values[:count], values[count:]
-            scale = tile.number(1.0 if name == "v" else attention.spec.scale)
+            kept_scale = tile.dropout.scale if tile.dropout else 1.0
+            scale = tile.number(kept_scale if name == "v" else attention.spec.scale)
             number = attention.names.index(f"to_{name}")
             nest = attention.nest
             strides = [nest.loops[i].strides[number] for i in attention.batch]
@@ -358,117 +451,3 @@ class _Consumer:
                 [scale, scale],
                 [gcd(nest.offsets[number], matrix.row, *strides)],
             )
-
-
-@dataclass(frozen=True)
-class _Statistics:
-    """The logsumexp, in units of the scores, and delta of each accumulator's row of q."""
-
-    shifts: list[ir.Value]
-    deltas: list[ir.Value]
-
-
-@dataclass(frozen=True)
-class _TileWeights(AttentionScores):
-    """The weights of a consumer's rows of a tile; transposed where those are keys."""
-
-    part: GradientPart
-    fragment: Fragment
-    tile_rows: list[ir.Value]
-    """The two rows of the thread (index): of q, or of k and v."""
-    row_statistics: _Statistics | None
-    """Of the two rows, where they are rows of q."""
-
-    @staticmethod
-    def make(consumer: _Consumer, matrices: dict[str, Matrix], first: Index) -> _TileWeights:
-        part, attention = consumer.part, consumer.owner.owner.attention
-        fragment = Fragment(consumer.thread)
-        group_row = arith.muli(consumer.group, word(GROUP_ROWS))
-        row = add(first, wide(arith.addi(group_row, fragment.first_row)))
-        rows = [index(row), index(add(row, 8))]
-        tile = _TileWeights(part, attention, matrices, part, fragment, rows, None)
-        if part.has_keys:
-            return tile
-        last = [minimum(row, part.sizes.i - 1) for row in rows]
-        shifts, deltas = (
-            [read_number(matrices[name], row, "f32") for row in last]
-            for name in ("logsumexp", "delta")
-        )
-        shifts = [arith.mulf(shift, tile.number(tile.unit)) for shift in shifts]
-        statistics = _Statistics(shifts, deltas)
-        return _TileWeights(part, attention, matrices, part, fragment, rows, statistics)
-
-    def statistics(self, owner: _Part, stage: RingPosition) -> _Statistics:
-        """Those of each accumulator."""
-        count = self.part.passing // 2
-        if self.row_statistics is not None:
-            rows = self.row_statistics
-            return _Statistics(
-                [rows.shifts[n // 2 % 2] for n in range(count)],
-                [rows.deltas[n // 2 % 2] for n in range(count)],
-            )
-        start = arith.addi(owner.stages.address(stage.slot), word(self.part.passing_bytes))
-        start = wide(arith.addi(start, arith.shli(self.fragment.first_column, word(2))))
-        pair = ir.VectorType.get([2], ir.F32Type.get())
-        columns: list[list[ir.Value]] = []
-        for offset in (0, 4 * self.part.passing):
-            values = []
-            for group in range(self.part.passing // 8):
-                loaded = load(pair, add(start, offset + 32 * group), SHARED, 8)
-                values += [vector.extract(loaded, [], [i]) for i in range(2)]
-            columns.append(values)
-        return _Statistics(
-            *([values[n // 4 * 2 + n % 2] for n in range(count)] for values in columns)
-        )
-
-    def scores_of(self, sums: list[ir.Value], passed: Index) -> list[ir.Value]:
-        """Scaled scores of the block from row `passed` on; -inf where hidden."""
-        scores = list(sums)
-        if self.factor == 1.0:
-            unit = self.number(self.attention.spec.scale * self.unit)
-            scores = [arith.mulf(value, unit) for value in scores]
-        column = self.fragment.first_column
-        if "mask" in self.matrices:
-            first = add(passed, wide(column))
-            for n, score in enumerate(scores):
-                own, other = self.tile_rows[n // 2 % 2], add(first, layout.column_of(n))
-                row, key = (other, own) if self.part.has_keys else (own, other)
-                scores[n] = self.with_mask(score, row, key)
-        causal, sizes = self.attention.spec.causal, self.part.sizes
-        limits: list[ir.Value] = []
-        if self.part.has_keys:
-            if causal:
-                limits = [arith.subi(word(sub(key, passed)), column) for key in self.tile_rows]
-                scores = layout.hide(scores, limits, after=False)
-        elif causal or sizes.j % self.part.passing:
-            for row in self.tile_rows:
-                limit: Index = sub(sizes.j - 1, passed)
-                if causal:
-                    limit = minimum(limit, sub(row, passed))
-                limits.append(arith.subi(word(limit), column))
-            scores = layout.hide(scores, limits)
-        return scores
-
-    def weights(self, scores: list[ir.Value], statistics: _Statistics) -> list[ir.Value]:
-        return [
-            self.weight(score, shift)
-            for score, shift in zip(scores, statistics.shifts, strict=True)
-        ]
-
-    def changes(
-        self, weights: list[ir.Value], slopes: list[ir.Value], statistics: _Statistics
-    ) -> list[ir.Value]:
-        """The gradients of the scores, before the scale.
-
-        The slope of a hidden value, whose weight is 0, may be NaN.
-        """
-        zero = self.number(0.0)
-        hides = self.attention.spec.causal or "mask" in self.matrices
-        changes = []
-        for weight, slope, delta in zip(weights, slopes, statistics.deltas, strict=True):
-            change = arith.mulf(weight, arith.subf(slope, delta))
-            if hides:
-                hidden = arith.cmpf(arith.CmpFPredicate.OEQ, weight, zero)
-                change = arith.select(hidden, zero, change)
-            changes.append(change)
-        return changes

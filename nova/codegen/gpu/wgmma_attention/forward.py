@@ -23,9 +23,11 @@ from typing import Any
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_attention import Attention
+from nova.codegen.gpu.attention.dropout import KeptWeights
 from nova.codegen.gpu.attention.operands import matrices_at
+from nova.codegen.gpu.attention.segments import SegmentRange
 from nova.codegen.gpu.block_ops import barrier, reduce_lanes, when
-from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, store, word
+from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, opaque, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention import fragment as layout
 from nova.codegen.gpu.wgmma_attention.nonfinite_values import (
@@ -49,6 +51,8 @@ from nova.ir.index import Index, add, compare, divide, divide_up, index, minimum
 
 _EQUAL = arith.CmpIPredicate.eq
 _LESS = arith.CmpIPredicate.slt
+_MOST_COLUMNS_OF_RANGES = 192
+"""Value columns for which registers suffice to keep the range of blocks inside one segment."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +133,22 @@ class ForwardBlock:
         return WorkOrder(self.attention, self.plan.work)
 
     def key_blocks(self, first: Index) -> Index:
-        """Blocks of keys that a tile with this first row visits."""
+        """The end of the blocks of keys that a tile with this first row visits."""
         plan = self.plan
         count: Index = -(-plan.sizes.j // plan.keys)
         if plan.causal:
             count = minimum(count, divide_up(add(first, plan.rows), plan.keys))
         return count
+
+    def segments(self, first: Index, counters: Sequence[Index]) -> SegmentRange | None:
+        """The keys that a tile may see, of packed sequences."""
+        matrices = matrices_at(self.attention, self.buffers, counters)
+        return SegmentRange.of_tile(self.attention, matrices, "i", first, self.plan.rows)
+
+    def key_range(self, first: Index, segments: SegmentRange | None) -> tuple[Index, Index]:
+        """The blocks of keys that a tile visits; at least one."""
+        count = self.key_blocks(first)
+        return (0, count) if segments is None else segments.some_blocks(self.plan.keys, 0, count)
 
     def plain_blocks(self, first: Index) -> Index:
         """Blocks of keys without hidden scores: the first ones."""
@@ -156,8 +170,8 @@ class ForwardBlock:
             first = mul(item.tile, plan.rows)
             tiles = {n: [TileCopy(plan.operands[n], self.maps[n])] for n in "qkv"}
             self._queries.copy(tiles["q"], queries, first, item.counters)
-            count = self.key_blocks(first)
-            op = scf.ForOp(index(0), index(count), index(1), stage.values)
+            low, count = self.key_range(first, self.segments(first, item.counters))
+            op = scf.ForOp(index(0), index(sub(count, low)), index(1), stage.values)
             with ir.InsertionPoint(op.body):
                 inner = RingPosition(*op.inner_iter_args)
                 number = sub(sub(count, 1), op.induction_variable)
@@ -243,7 +257,8 @@ class _Consumer:
         keys, values = owner._keys, owner._values
         queries, stage = RingPosition(*state[:2]), RingPosition(*state[2:])
         first = mul(item.tile, plan.rows)
-        count, plain = owner.key_blocks(first), owner.plain_blocks(first)
+        segments = owner.segments(first, item.counters)
+        (least, count), plain = owner.key_range(first, segments), owner.plain_blocks(first)
         matrices = matrices_at(owner.attention, owner.buffers, item.counters)
         tile = RowScores.make(plan, owner.attention, matrices, first, self.group, self.thread)
         owner._queries.await_full(queries)
@@ -252,23 +267,32 @@ class _Consumer:
         zero = tile.number(0.0)
 
         keys.await_full(stage)
+        kept = tile.draw(lambda: mul(sub(count, 1), plan.keys))
+        visible = tile.visible(lambda: mul(sub(count, 1), plan.keys))
         scores = ptx.await_sums(self._issue_scores(lhs, stage))
         keys.release(stage, self.thread)
         start = RowState([tile.number(-inf)] * 2, [zero] * 2)
         last_key = mul(sub(count, 1), plan.keys)
-        weights, rows, _ = tile.softmax(scores, start, last_key, hides=plan.has_edges)
-        words = layout.pack_operand(weights, plan.element)
+        weights, rows, _ = tile.softmax(scores, start, last_key, visible, hides=plan.has_edges)
+        words = self._pack(weights, kept)
         out = [zero] * (plan.value_columns // 2)
         carried = [*stage.values, *rows.values, *words, *out]
         # Blocks with hidden scores after the first one, then those without.
         high: Index = sub(count, 1)
-        if self._has_several_edges:
-            low = minimum(high, plain)
+        if segments is not None and plan.value_columns <= _MOST_COLUMNS_OF_RANGES:
+            bounds = segments.inner_blocks(plan.keys, least, minimum(high, plain))
+            # One register each until their loops begin.
+            least, inner, end = (wide(opaque(word(bound))) for bound in (least, *bounds))
+            carried = self._key_loop(tile, lhs, (end, high), carried, hides=True)
+            carried = self._key_loop(tile, lhs, (inner, end), carried, hides=False)
+            high = inner
+        if segments is not None or self._has_several_edges:
+            low = least if segments is not None else minimum(high, plain)
             carried = self._key_loop(tile, lhs, (low, high), carried, hides=True)
             high = low
         elif plan.causal:
             high = minimum(high, plain)
-        if not plan.masked:
+        if not plan.masked and segments is None:
             carried = self._key_loop(tile, lhs, (0, high), carried, hides=False)
         owner._queries.release(queries, self.thread)
         stage, rows, words, out = self._split(carried)
@@ -312,6 +336,9 @@ class _Consumer:
             step = op.induction_variable
             key = mul(sub(sub(add(low, high), 1), step), plan.keys)
             stage = owner._keys.next(previous)
+            # Before the matmul that needs registers for scores; another consumer's runs meanwhile.
+            kept = tile.draw(lambda: key)
+            visible = tile.visible(lambda: key) if hides else None
             owner._keys.await_full(stage)
             self._await_order()
             scores = self._issue_scores(lhs, stage)
@@ -323,13 +350,17 @@ class _Consumer:
             self._pass_on()
             scores = ptx.await_sums(scores, pending=1)
             owner._keys.release(stage, self.thread)
-            weights, rows, rescale = tile.softmax(scores, rows, key, hides=hides)
+            weights, rows, rescale = tile.softmax(scores, rows, key, visible, hides=hides)
             out = ptx.await_sums(out)
             owner._values.release(previous, self.thread)
             out = [arith.mulf(value, rescale[n // 2 % 2]) for n, value in enumerate(out)]
-            words = layout.pack_operand(weights, plan.element)
+            words = self._pack(weights, kept)
             scf.YieldOp([*stage.values, *rows.values, *words, *out])
         return list(op.results)
+
+    def _pack(self, weights: list[ir.Value], kept: KeptWeights | None) -> list[ir.Value]:
+        """Weights as an operand of the next matmul; `_finish` scales those that dropout keeps."""
+        return layout.pack_operand(kept.keep(weights) if kept else weights, self.plan.element)
 
     def _await_values(self, stage: RingPosition, is_hiding: ir.Value | bool | None) -> None:
         """Wait for values; those of a block with hidden scores (None: always) have been cleaned."""
@@ -394,8 +425,9 @@ class _Consumer:
         zero, unit = tile.number(0.0), tile.number(1.0)
         empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
         if "out" in results:
+            scale = tile.number(tile.dropout.scale) if tile.dropout else unit
             factors = [
-                arith.select(is_empty, zero, arith.divf(unit, total))
+                arith.select(is_empty, zero, arith.divf(scale, total))
                 for is_empty, total in zip(empty, totals, strict=True)
             ]
             number = owner.attention.names.index("to_out")

@@ -26,8 +26,8 @@ from nova.codegen.gpu.wgmma_attention.plan import (
 )
 
 CONSUMERS = 2
-REGISTERS = 24, 240
-"""Registers of a thread of the producer, and of a consumer."""
+REGISTERS, WIDE_REGISTERS = (40, 232), (24, 240)
+"""Registers of a thread of the producer, and of a consumer; those of more than 64 features."""
 STATISTICS_BYTES = 1024
 """Bytes of a stage for the logsumexp and delta of its rows."""
 _TILE_OVERHEAD = 1.5
@@ -146,6 +146,11 @@ class GradientPlan:
         return 128 * (1 + CONSUMERS)
 
     @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of a thread of the producer, and of a consumer."""
+        return REGISTERS if max(self.sizes.e, self.sizes.f) <= 64 else WIDE_REGISTERS
+
+    @property
     def blocks(self) -> int:
         return max(part.work.blocks for part in self.parts)
 
@@ -167,13 +172,14 @@ class GradientPlan:
         return tuple((n, name) for n, part in enumerate(self.parts) for name in part.operands)
 
 
-def gradient_parts(features: int) -> dict[tuple[str, ...], int]:
+def gradient_parts(features: int, *, masked: bool = False) -> dict[tuple[str, ...], int]:
     """Results of a part -> rows of the blocks that pass, by the registers of a thread.
 
-    A thread has 64 x features sums of each result, and two blocks of 64 x rows scores.
+    A thread has 64 x features sums of each result, and two blocks of 64 x rows scores. The values
+    of a mask take as many registers as a block of scores.
     """
     if features <= 64:
-        return {("k", "v"): 64, ("q",): 128}
+        return {("k", "v"): 64, ("q",): 64 if masked else 128}
     if features <= 128:
         return {("k", "v"): 64, ("q",): 64}
     if features <= 192:

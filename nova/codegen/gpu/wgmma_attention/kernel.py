@@ -126,10 +126,13 @@ def _plan(
         return f"it has fewer than {least} rows or keys"
     processors, _ = limits(kernel.target.cpu)
     if attention.spec.op == "attend_gradient":
-        parts = gradient_parts(max(sizes.e, sizes.f))
+        parts = gradient_parts(max(sizes.e, sizes.f), masked=attention.spec.masked)
         return plan_gradient(attention, sizes, element, arguments, processors, parts)
-    long = not attention.spec.causal and not attention.spec.masked and sizes.j >= _LONG
-    tiles = _parse_tiles(choice, forward_tiles(max(sizes.e, sizes.f), long))
+    spec = attention.spec
+    hides = spec.causal or spec.masked or spec.has_segments
+    long = not hides and sizes.j >= _LONG
+    tiles = forward_tiles(max(sizes.e, sizes.f), long=long, has_segments=spec.has_segments)
+    tiles = _parse_tiles(choice, tiles)
     return plan_forward(attention, sizes, element, arguments, processors, tiles)
 
 

@@ -50,11 +50,14 @@ class Tile:
     ordered: bool = True
 
 
-def forward_tiles(features: int, long: bool = False) -> tuple[Tile, ...]:
+def forward_tiles(
+    features: int, *, long: bool = False, has_segments: bool = False
+) -> tuple[Tile, ...]:
     """The tiles for heads of so many features, those of the largest throughput first.
 
     A consumer has 64 x keys scores, the same weights in 16 bits, and 64 x features sums in its
-    registers. With `long` rows of scores, and none hidden, more keys are faster.
+    registers. With `long` rows of scores, and none hidden, more keys are faster. The ranges and ids
+    of segments take registers, too.
     """
     if features <= 64:
         return (Tile(3, 128), Tile(2, 128))
@@ -62,7 +65,7 @@ def forward_tiles(features: int, long: bool = False) -> tuple[Tile, ...]:
         return (Tile(2, 176 if long else 128),)
     if features <= 192:
         return (Tile(2, 112),)
-    return (Tile(2, 80),)
+    return (Tile(2, 64 if has_segments else 80),)
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class ForwardPlan:
     element: str
     causal: bool
     masked: bool
+    has_segments: bool
     tile: Tile
     operands: dict[str, MappedOperand]
     q_slots: int
@@ -139,12 +143,15 @@ class ForwardPlan:
     @property
     def has_edges(self) -> bool:
         """Whether some blocks of scores have hidden ones."""
-        return self.causal or self.masked or self.sizes.j % self.keys != 0
+        return self.causal or self.masked or self.has_segments or self.sizes.j % self.keys != 0
 
     @property
     def cleans_values(self) -> bool:
-        """Whether values that are not finite may be hidden from a row that multiplies them by 0."""
-        return self.causal
+        """Whether values that are not finite may be hidden from a row that multiplies them by 0.
+
+        Those of other segments have to be finite, as those that a mask hides.
+        """
+        return self.causal and not self.has_segments
 
     # --- shared memory --------------------------------------------------------------------------
 
@@ -252,6 +259,7 @@ def plan_forward(
                     element,
                     spec.causal,
                     spec.masked,
+                    spec.has_segments,
                     tile,
                     operands,
                     q_slots,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nova.codegen.gpu.ptx_ops import warp_barrier, word
+from nova.codegen.gpu.ptx_ops import word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention.plan import BOX_FEATURES, ROW_BYTES, MappedOperand
 from nova.ir.bindings import arith, ir
@@ -50,8 +50,6 @@ class Ring:
     barriers: ir.Value
     has_third: bool = False
     """Whether a slot has a third barrier: threads have looked at it."""
-    by_warps: bool = False
-    """Whether threads read slots, not only matmuls, of which one thread can tell the end."""
 
     @staticmethod
     def barrier_bytes(slots: int) -> int:
@@ -100,13 +98,10 @@ class Ring:
     def release(
         self, position: RingPosition, thread: ir.Value, condition: ir.Value | None = None
     ) -> None:
-        """A warpgroup has read a slot, if `condition` holds: its thread 0 tells the producer.
+        """The matmuls of a warpgroup have read a slot, if `condition` holds.
 
-        Where threads read the slot themselves (`by_warps`), the first one of each warp does.
+        Its thread 0 tells the producer.
         """
-        if self.by_warps:
-            warp_barrier()
-            thread = arith.andi(thread, word(31))
         is_first = arith.cmpi(_EQUAL, thread, word(0))
         arrives = is_first if condition is None else arith.andi(is_first, condition)
         ptx.arrive_where(self.empty(position.slot), arrives)

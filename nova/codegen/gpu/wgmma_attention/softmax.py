@@ -13,7 +13,9 @@ from math import inf
 from typing import Any
 
 from nova.codegen.common.match_attention import Attention, Matrix
+from nova.codegen.gpu.attention.dropout import KeptWeights, WeightDropout
 from nova.codegen.gpu.attention.scores import AttentionScores, ScoreTiles
+from nova.codegen.gpu.attention.segments import SegmentIds
 from nova.codegen.gpu.block_ops import reduce_lanes
 from nova.codegen.gpu.ptx_ops import word
 from nova.codegen.gpu.wgmma_attention import fragment as layout
@@ -46,6 +48,7 @@ class RowScores(AttentionScores):
     fragment: Fragment
     rows: list[ir.Value]
     """The two rows of the thread (index)."""
+    dropout: WeightDropout | None
 
     @staticmethod
     def make(
@@ -60,13 +63,40 @@ class RowScores(AttentionScores):
         fragment = Fragment(thread)
         group_row = arith.muli(group, word(GROUP_ROWS))
         row = add(first, wide(arith.addi(group_row, fragment.first_row)))
-        return RowScores(plan, attention, matrices, fragment, [index(row), index(add(row, 8))])
+        rows = [index(row), index(add(row, 8))]
+        dropout = WeightDropout.make(attention, matrices)
+        return RowScores(plan, attention, matrices, fragment, rows, dropout)
+
+    def draw(self, key: Callable[[], Index]) -> KeptWeights | None:
+        """The weights of the keys from `key` on that dropout keeps; None, and no code, without."""
+        if self.dropout is None:
+            return None
+        first = add(key(), wide(self.fragment.first_column))
+        count = self.plan.keys // 2
+        return self.dropout.draw_fragment(self.rows, first, count, transposed=False)
+
+    def visible(self, key: Callable[[], Index]) -> KeptWeights | None:
+        """The keys from `key` on of the segment of each row; None, and no code, without."""
+        if not self.attention.spec.has_segments:
+            return None
+        ids = SegmentIds.make(self.attention, self.matrices)
+        first = add(key(), wide(self.fragment.first_column))
+        return ids.visible(self.rows, first, self.plan.keys // 2)
 
     def softmax(
-        self, sums: list[ir.Value], state: RowState, key: Index, *, hides: bool
+        self,
+        sums: list[ir.Value],
+        state: RowState,
+        key: Index,
+        visible: KeptWeights | None,
+        *,
+        hides: bool,
     ) -> tuple[list[ir.Value], RowState, list[ir.Value]]:
-        """Weights of a block of keys, the new state, and the factors of the sums so far."""
-        scores = self._hide(sums, key) if hides else self._scaled(sums)
+        """Weights of a block of keys, the new state, and the factors of the sums so far.
+
+        With `hides`, `visible` are the keys of the same segment, if there are segments.
+        """
+        scores = self._hide(sums, key, visible) if hides else self._scaled(sums)
         weights = list(scores)
         maxima, totals, rescales = [], [], []
         zero, unit = self.number(0.0), self.number(self.factor)
@@ -92,7 +122,9 @@ class RowScores(AttentionScores):
         unit = self.number(self.attention.spec.scale * self.unit)
         return [arith.mulf(value, unit) for value in sums]
 
-    def _hide(self, sums: list[ir.Value], key: Index) -> list[ir.Value]:
+    def _hide(
+        self, sums: list[ir.Value], key: Index, visible: KeptWeights | None
+    ) -> list[ir.Value]:
         """Scaled scores of keys from `key` on; -inf for a key that the row does not see."""
         sizes = self.plan.sizes
         scores = self._scaled(sums)
@@ -103,6 +135,8 @@ class RowScores(AttentionScores):
                 self.with_mask(score, self.rows[n // 2 % 2], add(first, layout.column_of(n)))
                 for n, score in enumerate(scores)
             ]
+        if visible is not None:
+            scores = visible.keep(scores, dropped=-inf)
         limits = []
         for row in self.rows:
             limit: Index = sub(sizes.j - 1, key)

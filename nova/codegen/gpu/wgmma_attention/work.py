@@ -15,7 +15,7 @@ from nova.codegen.gpu.attention.operands import batch_counters
 from nova.codegen.gpu.ptx_ops import word
 from nova.codegen.gpu.wgmma_attention.balance import Work
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, sub
+from nova.ir.index import Index, add, divide, modulo, mul, sub
 
 
 @dataclass(frozen=True)
@@ -37,30 +37,33 @@ class WorkOrder:
 
     def each(
         self, block: ir.Value, initial: Sequence[ir.Value], body: Callable[..., Sequence[Any]]
-    ) -> None:
-        """Emit `body` for each item of a block, with carried values."""
+    ) -> list[Any]:
+        """Emit `body` for each item of a block, with carried values; those of the last item."""
         work = self.work
         if work.items <= work.blocks:
-            body(self._item(block, word(1)), *initial)
-            return
-        op = scf.ForOp(block, index(work.items), index(work.blocks), [word(1), *initial])
+            return list(body(self._item(block, word(1)), *initial))
+        # Counters of 32 bits: a producer has few registers.
+        steps = word(block), word(work.items), word(work.blocks)
+        op = scf.ForOp(*steps, [word(1), *initial])
         with ir.InsertionPoint(op.body):
             round_, *carried = op.inner_iter_args
             number = op.induction_variable
             if work.uneven:
                 number = self._reversed(number)
+            number = arith.index_castui(ir.IndexType.get(), number)
             results = body(self._item(number, round_), *carried)
             scf.YieldOp([arith.addi(round_, word(1)), *results])
+        return list(op.results)[1:]
 
-    def _reversed(self, number: ir.Value) -> Index:
-        """The item of a block in its round, from the end in every second one."""
-        blocks = self.work.blocks
-        round_, within = divide(number, blocks), modulo(number, blocks)
-        first = mul(round_, blocks)
-        count = minimum(blocks, sub(self.work.items, first))
-        opposite = add(first, sub(sub(count, 1), within))
-        is_odd = compare(arith.CmpIPredicate.eq, modulo(round_, 2), 1)
-        return arith.select(is_odd, index(opposite), number)
+    def _reversed(self, number: ir.Value) -> ir.Value:
+        """The item of a block in its round, from the end in every second one (i32)."""
+        blocks = word(self.work.blocks)
+        round_, within = arith.divui(number, blocks), arith.remui(number, blocks)
+        first = arith.muli(round_, blocks)
+        count = arith.minui(blocks, arith.subi(word(self.work.items), first))
+        last = arith.subi(arith.addi(first, count), word(1))
+        is_odd = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(round_, word(1)), word(1))
+        return arith.select(is_odd, arith.subi(last, within), number)
 
     def _item(self, number: Index, round_: ir.Value) -> WorkItem:
         work = self.work

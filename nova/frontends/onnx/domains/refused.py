@@ -6,7 +6,6 @@ from nova.frontends.onnx.table import ML, refuse
 
 refuse("strings", "StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch")
 refuse("it decodes compressed images; decode them before the program", "ImageDecoder")
-refuse("it counts n-grams of a vocabulary; do this before the program", "TfIdfVectorizer")
 refuse("it makes maps; export the model without it (zipmap=False in skl2onnx)", "ZipMap", domain=ML)
 refuse("it takes maps", "CastMap", "DictVectorizer", domain=ML)
 refuse("strings", "CategoryMapper", domain=ML)

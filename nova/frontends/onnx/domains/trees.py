@@ -21,11 +21,15 @@ from nova.frontends.onnx.table import ML, row
 from nova.ops import F
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
-_LEAF = len(_MODES)
+_MEMBER = len(_MODES)
+_LEAF = _MEMBER + 1
 
 
 class Forest:
-    """The nodes of all trees: modes, features, thresholds and children by node number."""
+    """The nodes of all trees: modes, features, thresholds and children by node number.
+
+    `members` has the values that each node tests for membership, filled up with NaN.
+    """
 
     def __init__(
         self,
@@ -36,9 +40,11 @@ class Forest:
         false: np.ndarray,
         missing: np.ndarray,
         roots: np.ndarray,
+        members: np.ndarray | None = None,
     ):
         self.modes, self.features, self.thresholds = modes, features, thresholds
         self.true, self.false, self.missing, self.roots = true, false, missing, roots
+        self.members = members
 
     def depth(self) -> int:
         """The number of levels below the roots; OnnxError for a cycle."""
@@ -64,6 +70,10 @@ class Forest:
         for _ in range(self.depth()):
             value = F.gather(x, of(self.features), axis=1)
             passed = self._test(of(self.modes), value, of(self.thresholds.astype(x.dtype.numpy)))
+            if self.members is not None:
+                columns = [of(c.astype(x.dtype.numpy)) for c in self.members.T]
+                is_member = F.any(F.eq(F.unsqueeze(value, 2), F.stack(columns, axis=2)), axis=2)
+                passed = F.where(F.eq(of(self.modes), _MEMBER), is_member, passed)
             if self.missing.any():
                 passed = passed | (F.isnan(value) & of(self.missing))
             node = F.where(passed, of(self.true), of(self.false))
@@ -71,7 +81,7 @@ class Forest:
 
     def _test(self, mode: Any, value: Any, limit: Any) -> Any:
         tests = (F.le, F.lt, F.ge, F.gt, F.eq, F.ne)
-        used = [i for i in range(_LEAF) if (self.modes == i).any()]
+        used = [i for i in range(_MEMBER) if (self.modes == i).any()]
         passed = None
         for i in used:
             outcome = tests[i](value, limit)
@@ -178,13 +188,29 @@ def _classifier(node: Node) -> Any:
     return label, cast(shares, f32)
 
 
+def _members(node: Node, modes: list[int], total: int) -> np.ndarray | None:
+    """(nodes, values): the sets of the membership tests, which NaN separates in the model."""
+    testers = [i for i, mode in enumerate(modes) if mode == _MEMBER]
+    if not testers:
+        return None
+    values = np.asarray(node.attr("membership_values"), np.float64).reshape(-1)
+    ends = np.flatnonzero(np.isnan(values))
+    if len(ends) != len(testers):
+        raise OnnxError(f"{len(ends)} sets of membership_values for {len(testers)} tests")
+    sets = np.split(values, ends + 1)[: len(ends)]
+    table = np.full((total, max(len(s) for s in sets)), np.nan)
+    for tester, members in zip(testers, sets, strict=True):
+        table[tester, : len(members)] = members
+    return table
+
+
 @row("TreeEnsemble", domain=ML)
 def _ensemble(node: Node) -> Any:
     """Version 5 of ai.onnx.ml: interior nodes and leaves in separate tables."""
     x = node.tensor(0)
     modes = [int(m) for m in np.asarray(node.attr("nodes_modes")).reshape(-1)]
     if any(m >= _LEAF for m in modes):
-        raise node.refused("membership tests (BRANCH_MEMBER)")
+        raise OnnxError(f"nodes_modes are 0 to {_MEMBER}, not {max(modes)}")
     leaves = np.asarray(node.attr("leaf_weights")).reshape(-1)
     inner, total = len(modes), len(modes) + len(leaves)
 
@@ -205,6 +231,7 @@ def _ensemble(node: Node) -> Any:
         children("false"),
         padded(tracks, 0).astype(bool),
         np.asarray(node.attr("tree_roots"), np.int64),
+        _members(node, modes, total),
     )
     targets = node.attr("n_targets", 1)
     table = np.zeros((total, targets), x.dtype.numpy)

@@ -1,7 +1,7 @@
-"""Groups of Nova's ops that are one ONNX node: convolutions and max pools.
+"""Groups of Nova's ops that are one ONNX node, or none: convolutions, max pools, gradient stops.
 
-Nova writes both with sliding windows (`nova/ops/loops/windows.py`). A pattern takes a tensor and
-gives the row that writes it and the tensors that the row reads, or None.
+Nova writes the first two with sliding windows (`nova/ops/loops/windows.py`). A pattern takes a
+tensor and gives the row that writes it and the tensors that the row reads, or None.
 """
 
 from __future__ import annotations
@@ -108,4 +108,14 @@ def match_max_pool(t: Tensor) -> Match | None:
     return write, (x,)
 
 
-PATTERNS = (match_convolution, match_max_pool)
+def match_gradient_stop(t: Tensor) -> Match | None:
+    """where(condition, detach(x), x) is x: relu6 and its relatives stop gradients so."""
+    if not _is(t, "where"):
+        return None
+    _, stopped, x = t.inputs
+    if not _is(stopped, "detach") or stopped.inputs[0] is not x or x.type != t.type:
+        return None
+    return (lambda w, _, names: names[0]), (x,)
+
+
+PATTERNS = (match_convolution, match_max_pool, match_gradient_stop)

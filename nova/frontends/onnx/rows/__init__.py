@@ -32,5 +32,5 @@ def load_rows() -> None:
     """Import every family once, which registers its rows."""
     for family in FAMILIES:
         import_module(f"{__name__}.{family}")
-    for family in ("random", "losses", "training", "classical", "trees", "refused"):
+    for family in ("random", "losses", "training", "classical", "trees", "ngrams", "refused"):
         import_module(f"nova.frontends.onnx.domains.{family}")

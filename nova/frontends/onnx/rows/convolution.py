@@ -15,20 +15,33 @@ from nova.ops import F
 _MOST_AXES = 3
 
 
-def convolve(node: Node, x: Any, weight: Any, bias: Any = None, value: Any = 0) -> Any:
+def convolve(node: Node, x: Any, weight: Any, bias: Any = None) -> Any:
     """A convolution of float tensors by the attributes of a node."""
     rank = x.ndim - 2
     if weight.ndim != x.ndim or rank < 1:
         raise OnnxError(f"{node.op}: weight {weight.shape} for {x.shape}")
     if rank > _MOST_AXES:
         raise node.refused(f"{rank} spatial axes", "Nova has convolutions of one to three")
-    kernel = tuple(weight.shape[2:])
-    stride, dilation = spatial(node, "strides", rank), spatial(node, "dilations", rank)
-    low, high = spatial_pads(node, x.shape[2:], kernel, stride, dilation)
-    padded = pad(x, [0, 0, *low], [0, 0, *high], value)
+    padded, stride, dilation = _padded(node, x, tuple(weight.shape[2:]))
     function = getattr(F, f"conv{rank}d")
     groups = node.attr("group", 1)
     return function(padded, weight, bias, stride=stride, dilation=dilation, groups=groups)
+
+
+def find_windows(node: Node, x: Any, kernel: tuple[int, ...]) -> Any:
+    """The windows of a padded tensor: (batch, channels, *kernel, *places)."""
+    padded, stride, dilation = _padded(node, x, kernel)
+    return F.windows(padded, kernel=kernel, stride=stride, dilation=dilation)
+
+
+def _padded(
+    node: Node, x: Any, kernel: tuple[int, ...]
+) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """x padded by the attributes of a node, the stride and the dilation."""
+    rank = x.ndim - 2
+    stride, dilation = spatial(node, "strides", rank), spatial(node, "dilations", rank)
+    low, high = spatial_pads(node, x.shape[2:], kernel, stride, dilation)
+    return pad(x, [0, 0, *low], [0, 0, *high]), stride, dilation
 
 
 @row("Conv")

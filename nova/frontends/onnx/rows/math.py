@@ -253,9 +253,9 @@ def _bit_cast(node: Node) -> Any:
     target = dtype_of(node.attr("to"))
     if x.dtype is target:
         return x
-    if target.bits == x.dtype.bits and target.is_integer and x.dtype.is_integer:
-        return cast(x, target)
-    raise node.refused(f"{x.dtype} to {target}", "integers of one width are the same bits")
+    if target.bits != x.dtype.bits or target is bool_:
+        raise node.refused(f"{x.dtype} to {target}", "types of one width have the same bits")
+    return F.bitcast(x, dtype=target)
 
 
 # --- running sums and products ----------------------------------------------------------------

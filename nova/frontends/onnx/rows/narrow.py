@@ -1,7 +1,7 @@
 """Rows of casts, and the codes of narrow types: f8, f4, 4- and 2-bit integers.
 
-A float code is decoded by a table of all codes; a float is encoded by rounding its bits to the
-mantissa of the narrow type, half to even, in integer arithmetic on the f32 scaled by powers of two.
+E4M3FN and E5M2 are dtypes of Nova, and converted by casts. Another float code is decoded by a table
+of all codes, and a float is encoded by a search among the midpoints of adjacent numbers.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 
-from nova.core.dtypes import DType, f16, f32, f64, i64, u8
+from nova.core.dtypes import DType, f8e4m3, f8e5m2, f16, f32, f64, i64, u8
 from nova.frontends.onnx.element_types import (
     ELEMENT_TYPES,
     NARROW,
@@ -18,12 +19,14 @@ from nova.frontends.onnx.element_types import (
     constant,
     dtype_of,
     from_codes,
-    is_constant,
 )
 from nova.frontends.onnx.node import Node
 from nova.frontends.onnx.rows.common import cast
 from nova.frontends.onnx.table import row
 from nova.ops import F
+
+_F8 = {17: f8e4m3, 19: f8e5m2}
+"""Element types that Nova has itself."""
 
 
 @row("Cast", lazy=True)
@@ -56,6 +59,8 @@ def decode(value: Coded, dtype: DType) -> Any:
     """The numbers of codes, as `dtype`."""
     if not value.narrow.is_float:
         return cast(value.codes, dtype)
+    if value.element in _F8:
+        return cast(F.bitcast(value.codes, dtype=_F8[value.element]), dtype)
     codes = np.arange(16 if value.narrow.name.startswith("float4") else 256, dtype=np.uint8)
     table = constant(from_codes(codes, value.element).astype(np.float32))
     flat = F.reshape(value.codes, (value.codes.size,))
@@ -70,11 +75,18 @@ def encode(node: Node, x: Any, element: int, saturate: bool = True) -> Coded:
         return Coded(_integer_codes(x, element), element)
     if x.dtype not in (f32, f16):
         x = cast(x, f32)
-    if is_constant(x):
-        pass  # folded by the importer
+    if element in _F8:
+        return Coded(_f8_codes(x, _F8[element], saturate), element)
     if element == 24:
         return Coded(_power_codes(node, x), element)
     return Coded(_float_codes(x, element, saturate), element)
+
+
+def _f8_codes(x: Any, dtype: DType, saturate: bool) -> Any:
+    if saturate:
+        largest = float(finfo(dtype.numpy).max)
+        x = F.clamp(x, min=-largest, max=largest)
+    return F.bitcast(F.cast(x, dtype=dtype), dtype=u8)
 
 
 def _integer_codes(x: Any, element: int) -> Any:
@@ -128,8 +140,8 @@ def _special_codes(element: int) -> dict[str, Any]:
     uz = element in (18, 20)
     return {
         "sign": 8 if element == 23 else 128,
-        "nan": {17: 0x7F, 18: 0x80, 19: 0x7F, 20: 0x80, 23: 0x08}[element],
-        "overflow": {17: 0x7F, 18: 0x80, 19: 0x7C, 20: 0x80, 23: 0x07}[element],
+        "nan": {18: 0x80, 20: 0x80, 23: 0x08}[element],
+        "overflow": {18: 0x80, 20: 0x80, 23: 0x07}[element],
         "unsigned_zero": uz,
         "overflow_unsigned": uz,
     }

@@ -5,15 +5,16 @@ Integer products accumulate in i32; results are rounded half to even and saturat
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from nova.core.dtypes import DType, f32, f64, i32, u8
-from nova.frontends.onnx.element_types import DTYPES, NARROW, Coded
+from nova.frontends.onnx.element_types import DTYPES, NARROW, Coded, is_constant
 from nova.frontends.onnx.node import Node
 from nova.frontends.onnx.rows.common import cast
-from nova.frontends.onnx.rows.convolution import convolve
+from nova.frontends.onnx.rows.convolution import convolve, find_windows
 from nova.frontends.onnx.rows.narrow import decode, encode
 from nova.frontends.onnx.table import row
 from nova.ops import F
@@ -116,25 +117,83 @@ def _shifted(node: Node, x: Any, point: Any, axis: int) -> Any:
     return x - point
 
 
+def _integer_matmul(node: Node, x: Any, x_point: Any, y: Any, y_point: Any) -> Any:
+    """(x - x_point) @ (y - y_point) in i32: the product of the bytes, less what the points add."""
+    if x.ndim < 2 or y.ndim < 2:
+        left = _shifted(node, x, x_point, max(x.ndim - 2, 0))
+        return F.matmul(left, _shifted(node, y, y_point, y.ndim - 1))
+    x_point, y_point = _nonzero(x_point), _nonzero(y_point)
+    total = F.wide_matmul(x, y)
+    rows = _point_along(x_point, (-1, 1))
+    columns = _point_along(y_point, (1, -1))
+    # Sums of rows and columns are exact modulo 2**32, as the product is.
+    if columns is not None:
+        total = total - _sum_i32(x, -1) * columns
+    if rows is not None:
+        right = cast(y, i32) if columns is None else cast(y, i32) - columns
+        total = total - rows * _sum_i32(right, -2)
+    return total
+
+
+def _sum_i32(x: Any, axis: int) -> Any:
+    return cast(F.sum(x, axis=axis, keepdims=True), i32)
+
+
+def _point_along(point: Any, shape: tuple[int, int]) -> Any:
+    """A zero point in i32 that broadcasts with a product: one for all, rows or columns."""
+    if point is None:
+        return None
+    point = cast(point, i32)
+    return F.reshape(point, () if point.size == 1 else shape) if point.ndim < 2 else point
+
+
+def _nonzero(point: Any) -> Any:
+    """A zero point, or None for one that is 0 at import."""
+    if point is not None and is_constant(point) and not point.data.any():
+        return None
+    return point
+
+
 @row("MatMulInteger", since=10)
 def _matmul_integer(node: Node) -> Any:
-    x, y = node.tensor(0), node.tensor(1)
-    x = _shifted(node, x, node.optional(2), max(x.ndim - 2, 0))
-    return F.matmul(x, _shifted(node, y, node.optional(3), y.ndim - 1))
+    return _integer_matmul(node, node.tensor(0), node.optional(2), node.tensor(1), node.optional(3))
 
 
 @row("ConvInteger", since=10)
 def _conv_integer(node: Node) -> Any:
-    x = _shifted(node, node.tensor(0), node.optional(2), 0)
-    weight = _shifted(node, node.tensor(1), node.optional(3), 0)
-    return integer_convolution(node, x, weight)
+    x_point, weight_point = (_nonzero(node.optional(i)) for i in (2, 3))
+    return _integer_convolution(node, node.tensor(0), x_point, node.tensor(1), weight_point)
 
 
 # Integers below this bound are exact in f32.
 _EXACT_F32 = 1 << 24
 
 
-def integer_convolution(node: Node, x: Any, weight: Any) -> Any:
+def _integer_convolution(node: Node, x: Any, x_point: Any, weight: Any, weight_point: Any) -> Any:
+    """A convolution of bytes in i32: a matmul of the weight with the windows of x."""
+    groups, rank = node.attr("group", 1), x.ndim - 2
+    is_matmul = rank in (1, 2, 3) and weight.ndim == x.ndim and weight.shape[1] > 1
+    if not is_matmul or (x_point is not None and x_point.size != 1):
+        left = _shifted(node, x, x_point, 0)
+        return _convolution_in_floats(node, left, _shifted(node, weight, weight_point, 0))
+    if x_point is not None:
+        # A padding of 0 is one of x_point in the end.
+        x_point = F.reshape(x_point, ())
+        x = F.bitwise_xor(x, x_point)
+    windows = find_windows(node, x, tuple(weight.shape[2:]))
+    if x_point is not None:
+        windows = F.bitwise_xor(windows, x_point)
+    outputs, places = weight.shape[0], windows.shape[2 + rank :]
+    taps = weight.size // outputs
+    columns = F.reshape(windows, (x.shape[0], groups, taps, prod(places)))
+    matrix = F.reshape(weight, (groups, outputs // groups, taps))
+    if weight_point is not None and weight_point.size > 1:
+        weight_point = F.reshape(weight_point, (groups, outputs // groups, 1))
+    total = _integer_matmul(node, matrix, weight_point, columns, x_point)
+    return F.reshape(total, (x.shape[0], outputs, *places))
+
+
+def _convolution_in_floats(node: Node, x: Any, weight: Any) -> Any:
     """In f32 if every sum of products of 8-bit numbers is exact there, else in f64."""
     taps = weight.size // weight.shape[0] if weight.shape[0] else 0
     wide = f32 if taps * _LARGEST * _LARGEST < _EXACT_F32 else f64
@@ -151,9 +210,7 @@ def _requantized(node: Node, total: Any, scales: tuple[Any, Any, Any], point: An
 
 @row("QLinearMatMul", since=10)
 def _qlinear_matmul(node: Node) -> Any:
-    x, y = node.tensor(0), node.tensor(3)
-    left = _shifted(node, x, node.tensor(2), max(x.ndim - 2, 0))
-    right = _shifted(node, y, node.tensor(5), y.ndim - 1)
+    total = _integer_matmul(node, node.tensor(0), node.tensor(2), node.tensor(3), node.tensor(5))
     scales = tuple(node.tensor(i) for i in (1, 4, 6))
     shaped = []
     for scale, axis in zip(scales, (-2, -1, -2), strict=True):
@@ -163,7 +220,6 @@ def _qlinear_matmul(node: Node) -> Any:
             shaped.append(F.reshape(scale, (-1, 1) if axis == -2 else (1, -1)))
         else:
             shaped.append(scale)
-    total = F.matmul(left, right)
     point = node.tensor(7)
     point = F.reshape(point, ()) if point.size == 1 else F.reshape(point, (-1, 1))
     return _requantized(node, total, (shaped[0], shaped[1], shaped[2]), point)
@@ -172,9 +228,8 @@ def _qlinear_matmul(node: Node) -> Any:
 @row("QLinearConv", since=10)
 def _qlinear_conv(node: Node) -> Any:
     x, weight = node.tensor(0), node.tensor(3)
-    left = _shifted(node, x, node.tensor(2), 0)
-    right = _shifted(node, weight, node.tensor(5), 0)
-    total = integer_convolution(node, left, right)
+    x_point, weight_point = (_nonzero(node.tensor(i)) for i in (2, 5))
+    total = _integer_convolution(node, x, x_point, weight, weight_point)
     rank = x.ndim - 2
     if node.has(8):
         total = total + F.reshape(cast(node.tensor(8), i32), (-1, *(1,) * rank))

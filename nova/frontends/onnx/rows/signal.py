@@ -1,7 +1,6 @@
-"""Rows of Fourier transforms, as products with the matrix of the transform.
+"""Rows of Fourier transforms, by the matmuls of `nova/fft`.
 
-Complex numbers are a last axis of two: real and imaginary part. The matrix is computed at import
-in f64, so a transform of n elements costs n * n: fine for the sizes of audio frames.
+Complex numbers are a last axis of two: real and imaginary part.
 """
 
 from __future__ import annotations
@@ -11,35 +10,23 @@ from typing import Any
 import numpy as np
 
 from nova.errors import OnnxError
+from nova.fft.transform import transform, transform_real
 from nova.frontends.onnx.element_types import constant
 from nova.frontends.onnx.node import Node
 from nova.frontends.onnx.rows.common import cast, narrow, pad, wide
 from nova.frontends.onnx.table import row
 from nova.ops import F
-
-_MOST_POINTS = 1 << 13
-
-
-def _matrix(rows: int, points: int, inverse: bool, dtype: Any) -> tuple[Any, Any]:
-    """The real and the imaginary part of exp(-2 pi i j k / n)."""
-    sign = 1 if inverse else -1
-    angles = sign * 2 * np.pi * (np.outer(np.arange(rows), np.arange(points)) % points) / points
-    factor = 1 / points if inverse else 1.0
-    parts = (np.cos(angles) * factor, np.sin(angles) * factor)
-    real, imaginary = (constant(part.astype(dtype.numpy)) for part in parts)
-    return real, imaginary
+from nova.ops.complex.parts import Pair
 
 
-def _transform(real: Any, imaginary: Any, inverse: bool, onesided: bool) -> tuple[Any, Any]:
+def _transform(real: Any, imaginary: Any, inverse: bool, onesided: bool) -> Pair:
     """The transform of the last axis."""
     points = real.shape[-1]
-    rows = points // 2 + 1 if onesided else points
-    cosine, sine = _matrix(rows, points, inverse, real.dtype)
-    product = [F.matmul(real, F.transpose(part)) for part in (cosine, sine)]
-    if imaginary is None:
-        return product[0], product[1]
-    other = [F.matmul(imaginary, F.transpose(part)) for part in (cosine, sine)]
-    return product[0] - other[1], product[1] + other[0]
+    if onesided and imaginary is None and not inverse:
+        return transform_real(real, points)
+    sign, scale = (1, 1.0 / points) if inverse else (-1, 1.0)
+    pair = transform((real, imaginary), points, sign, scale)
+    return tuple(part[..., : points // 2 + 1] for part in pair) if onesided else pair
 
 
 @row("DFT", since=17)
@@ -59,8 +46,6 @@ def _dft(node: Node) -> Any:
 
 
 def _along_axis(node: Node, x: Any, axis: int, length: int, inverse: bool, onesided: bool) -> Any:
-    if length > _MOST_POINTS:
-        raise node.refused(f"a transform of {length} points", f"up to {_MOST_POINTS}")
     high = [0] * x.ndim
     high[axis] = length - x.shape[axis]
     x = F.movedim(pad(x, [0] * x.ndim, high), axis, -2)
@@ -100,7 +85,7 @@ def _stft(node: Node) -> Any:
         length = window.shape[0]
     else:
         raise OnnxError("STFT needs a window or a frame_length")
-    if length > _MOST_POINTS or step < 1:
+    if length < 1 or step < 1:
         raise node.refused(f"frames of {length} at steps of {step}")
     if x.ndim == 2:
         x = F.unsqueeze(x, 2)

@@ -6,21 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova.core.dtypes import bool_, f32, f64, i64
-from nova.frontends.torch.rows.table import row, unsupported
-
-
-def _check_device(device: Any) -> None:
-    if device is not None and str(device) != "cpu":
-        raise unsupported(f"a tensor on {device}")
+from nova.frontends.torch.rows.table import number_dtype, row, unsupported
 
 
 def _filled(
     F: Any, size: Sequence[int], value: Any, dtype: Any, device: Any = None, **layout: Any
 ) -> Any:
-    _check_device(device)
     if dtype is None:
-        dtype = bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f32
-    if not dtype.is_float and dtype is not bool_:
+        dtype = number_dtype(value)
+    if not dtype.is_differentiable and dtype is not bool_:
         value = int(value)
     return F.full(shape=tuple(size), value=value, dtype=dtype)
 
@@ -97,7 +91,6 @@ def _scalar_tensor(F: Any, value: Any, *, dtype: Any = None, **layout: Any) -> A
 def _arange(
     F: Any, *bounds: Any, dtype: Any = None, device: Any = None, layout: Any = None, **more: Any
 ) -> Any:
-    _check_device(device)
     start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
     if dtype is None:
         dtype = i64 if all(isinstance(v, int) for v in (start, stop, step)) else f32
@@ -108,7 +101,6 @@ def _arange(
 def _iota(
     F: Any, length: int, *, start: int, step: int, dtype: Any, device: Any, requires_grad: bool
 ) -> Any:
-    _check_device(device)
     if not step:
         return F.full(shape=(length,), value=start, dtype=dtype)
     return F.arange(start=start, stop=start + length * step, step=step, dtype=dtype)
@@ -118,7 +110,6 @@ def _iota(
 def _linspace(
     F: Any, start: Any, stop: Any, steps: int, *, dtype: Any = None, device: Any = None, **more: Any
 ) -> Any:
-    _check_device(device)
     dtype = dtype or f32
     if not dtype.is_float or steps < 2:
         raise unsupported("linspace of integers, or of fewer than two steps")
@@ -130,5 +121,4 @@ def _linspace(
 
 @row("eye.default", "eye.m")
 def _eye(F: Any, n: int, *columns: int, dtype: Any = None, device: Any = None, **more: Any) -> Any:
-    _check_device(device)
     return F.eye(n, columns[0] if columns else None, dtype=dtype or f32)

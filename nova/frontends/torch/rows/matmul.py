@@ -8,16 +8,21 @@ from nova.core.dtypes import f32
 from nova.frontends.torch.rows.table import cast, row
 
 
-@row("mm.default", "bmm.default", "mv.default", "matmul.default", "dot.default", "vdot.default")
+@row("mm.default", "bmm.default", "mv.default", "matmul.default", "dot.default")
 def _matmul(F: Any, x: Any, y: Any) -> Any:
     return F.matmul(x, y)
+
+
+@row("vdot.default")
+def _vdot(F: Any, x: Any, y: Any) -> Any:
+    return F.matmul(F.conj(x), y)
 
 
 def _scaled_sum(F: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     if alpha == 1 and beta == 1:
         return F.add(x, product)
     dtype = product.dtype
-    if not dtype.is_float:
+    if not dtype.is_differentiable:
         alpha, beta = int(alpha), int(beta)  # torch truncates them for integers
     wide = f32 if dtype.is_float and dtype.bits == 16 else dtype
     scaled = cast(F, product, wide) * alpha

@@ -6,7 +6,7 @@ from math import inf, pi, sqrt
 from typing import Any
 
 from nova.core.dtypes import bf16, bool_, f16, f32
-from nova.frontends.torch.rows.table import cast, common_dtype, promoted, row, unsupported
+from nova.frontends.torch.rows.table import cast, common_dtype, converted, promoted, row
 from nova.graph.tensor import Tensor
 
 # --- one operand ----------------------------------------------------------------------------------
@@ -90,7 +90,8 @@ def _softplus(F: Any, x: Any, beta: float = 1, threshold: float = 20) -> Any:
 
 @row("hardtanh.default")
 def _hardtanh(F: Any, x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
-    return _clamp(F, x, min_val, max_val)
+    # Its gradient at the limits is 0, that of clamp is 1.
+    return F.hardtanh(x, min_val, max_val)
 
 
 @row("threshold.default")
@@ -103,6 +104,8 @@ def _clamp(F: Any, x: Any, min: Any = None, max: Any = None) -> Any:
     x, *limits = promoted(F, *(v for v in (x, min, max) if v is not None))
     low = limits.pop(0) if min is not None else None
     high = limits.pop(0) if max is not None else None
+    if not isinstance(low, Tensor) and not isinstance(high, Tensor) and x.dtype.is_float:
+        return F.clamp(x, min=low, max=high)  # its gradient passes at the limits
     x = x if low is None else F.maximum(x, low)
     return x if high is None else F.minimum(x, high)
 
@@ -133,20 +136,17 @@ def _nan_to_num(
 
 @row("_to_copy.default")
 def _to_copy(F: Any, x: Any, *, dtype: Any = None, **placement: Any) -> Any:
-    if str(placement.get("device") or "cpu") != "cpu":
-        raise unsupported(f"a copy to {placement['device']}")
-    return x if dtype is None else cast(F, x, dtype)
+    return x if dtype is None else converted(F, x, dtype)
 
 
 @row("prims.convert_element_type.default")
 def _convert_element_type(F: Any, x: Any, dtype: Any) -> Any:
-    return cast(F, x, dtype)
+    return converted(F, x, dtype)
 
 
 @row(
     *("clone.default", "detach.default", "alias.default", "lift_fresh_copy.default"),
-    *("lift_fresh.default", "contiguous.default", "positive.default", "conj_physical.default"),
-    *("_conj.default", "resolve_conj.default", "real.default", "detach_.default"),
+    *("lift_fresh.default", "contiguous.default", "positive.default", "detach_.default"),
 )
 def _same(F: Any, x: Any, **layout: Any) -> Any:
     return x
@@ -281,6 +281,8 @@ def _pow_scalar(F: Any, x: Any, y: Any) -> Any:
 @row("pow.Scalar")
 def _pow_of_scalar(F: Any, x: Any, y: Any) -> Any:
     dtype = common_dtype((x, y))
+    if dtype.is_complex:
+        return F.pow(x, cast(F, y, dtype))
     if not dtype.is_float:
         return F.pow(F.full_like(cast(F, y, dtype), x), cast(F, y, dtype))
     (wide,) = promoted(F, cast(F, y, dtype), opmath=True)
@@ -399,7 +401,7 @@ def _fill(F: Any, x: Any, value: Any) -> Any:
 
 @row("copy.default")
 def _copy(F: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
-    return F.expand(cast(F, source, x.dtype), shape=x.shape)
+    return F.expand(converted(F, source, x.dtype), shape=x.shape)
 
 
 # --- gradients of activations ---------------------------------------------------------------------
@@ -424,13 +426,13 @@ def _gelu_backward(F: Any, g: Any, x: Any, *, approximate: str = "none") -> Any:
 
 @row("sigmoid_backward.default")
 def _sigmoid_backward(F: Any, g: Any, out: Any) -> Any:
-    g, out = promoted(F, g, out, opmath=True)
+    g, out = promoted(F, g, F.conj(out), opmath=True)
     return g * (1.0 - out) * out
 
 
 @row("tanh_backward.default")
 def _tanh_backward(F: Any, g: Any, out: Any) -> Any:
-    g, out = promoted(F, g, out, opmath=True)
+    g, out = promoted(F, g, F.conj(out), opmath=True)
     return g * (1.0 - out * out)
 
 

@@ -174,16 +174,8 @@ def _avg_pool(rank: int) -> Any:
         stride = _spatial(stride, rank, kernel)
         if not x.dtype.is_float or not x.size:
             raise unsupported(f"an average pool of {x.type}")
-        if divisor_override is not None and not count_include_pad:
-            count_include_pad = True
-        out = getattr(F, f"avg_pool{rank}d")(
-            x, kernel, stride, _spatial(padding, rank), ceil_mode, count_include_pad
-        )
-        if divisor_override is None:
-            return out
-        if ceil_mode:
-            raise unsupported("an average pool with divisor_override and ceil_mode")
-        return out * (prod(kernel) / divisor_override)
+        options = (_spatial(padding, rank), ceil_mode, count_include_pad, divisor_override)
+        return getattr(F, f"avg_pool{rank}d")(x, kernel, stride, *options)
 
     return build
 

@@ -22,11 +22,9 @@ def _random(*names: str) -> Callable[[Row], Row]:
     return row(*names)
 
 
-def _checked(generator: Any, device: Any = None) -> None:
+def _checked(generator: Any) -> None:
     if generator is not None:
         raise unsupported("random numbers of a generator of the user")
-    if device is not None and str(device) != "cpu":
-        raise unsupported(f"random numbers on {device}")
 
 
 def _uniform(F: Any, seed: Any, shape: Sequence[int], dtype: Any) -> Any:
@@ -39,7 +37,7 @@ def _uniform(F: Any, seed: Any, shape: Sequence[int], dtype: Any) -> Any:
 def _rand(
     F: Any, size: Any, *, seed: Any, dtype: Any = None, generator: Any = None, **layout: Any
 ) -> Any:
-    _checked(generator, layout.get("device"))
+    _checked(generator)
     return _uniform(F, seed, size, dtype or f32)
 
 
@@ -52,7 +50,7 @@ def _rand_like(F: Any, x: Any, *, seed: Any, dtype: Any = None, **layout: Any) -
 def _randn(
     F: Any, size: Any, *, seed: Any, dtype: Any = None, generator: Any = None, **layout: Any
 ) -> Any:
-    _checked(generator, layout.get("device"))
+    _checked(generator)
     if dtype is f64:
         raise unsupported("random numbers of f64")
     return cast(F, F.normal(seed, shape=tuple(size)), dtype or f32)

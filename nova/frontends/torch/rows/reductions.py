@@ -5,13 +5,21 @@ from __future__ import annotations
 from math import inf, nan, prod
 from typing import Any
 
-from nova.core.dtypes import accumulator, bool_, f32, i64
-from nova.frontends.torch.rows.table import axes_of, axis_of, cast, row, unsupported
+from nova.core.dtypes import accumulator, bool_, float_of, i64, real_of
+from nova.frontends.torch.rows.table import (
+    axes_of,
+    axis_of,
+    cast,
+    converted,
+    row,
+    squared_size,
+    unsupported,
+)
 
 
 def _wide(F: Any, x: Any, dtype: Any = None) -> Any:
     """`x` in the dtype that torch accumulates in."""
-    x = x if dtype is None else cast(F, x, dtype)
+    x = x if dtype is None else converted(F, x, dtype)
     return cast(F, x, accumulator(x.dtype))
 
 
@@ -24,7 +32,7 @@ def _reduced(F: Any, name: str, x: Any, axes: tuple[int, ...], keepdim: bool) ->
 
 @row("sum.default", "sum.dim_IntList")
 def _sum(F: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    if dtype is None and not x.dtype.is_float:
+    if dtype is None and not x.dtype.is_differentiable:
         dtype = i64
     return _reduced(F, "sum", _wide(F, x, dtype), axes_of(dim, len(x.shape)), keepdim)
 
@@ -125,8 +133,7 @@ def _variance(
     correction = 1 if correction is None else correction
     count = prod(wide.shape[a] for a in axes)
     mean = F.mean(wide, axis=axes, keepdims=True)
-    squares = F.square(wide - mean)
-    total = F.sum(squares, axis=axes, keepdims=keepdim)
+    total = F.sum(squared_size(F, wide - mean), axis=axes, keepdims=keepdim)
     divisor = max(count - correction, 0)
     variance = total / divisor if divisor else total * inf + (nan if count <= 1 else 0.0)
     mean = mean if keepdim else F.reshape(mean, variance.shape)
@@ -163,7 +170,11 @@ def _std_mean(
 @row("logsumexp.default")
 def _logsumexp(F: Any, x: Any, dim: Any, keepdim: bool = False) -> Any:
     axes = axes_of(dim, len(x.shape))
-    return F.logsumexp(_wide(F, x), axis=axes, keepdims=keepdim) if axes else cast(F, x, f32)
+    return F.logsumexp(_wide(F, x), axis=axes, keepdims=keepdim) if axes else _floats(F, x)
+
+
+def _floats(F: Any, x: Any) -> Any:
+    return cast(F, x, float_of(x.dtype))
 
 
 @row("linalg_vector_norm.default")
@@ -175,18 +186,18 @@ def _vector_norm(
     if not x.size:
         raise unsupported("a norm of an empty tensor")
     if not axes:
-        return F.abs(wide) if ord != 0 else cast(F, F.ne(wide, 0.0), wide.dtype)
+        return F.abs(wide) if ord != 0 else cast(F, F.ne(wide, 0.0), real_of(wide.dtype))
     size = F.abs(wide)
     if ord == inf:
         return F.max(size, axis=axes, keepdims=keepdim)
     if ord == -inf:
         return F.min(size, axis=axes, keepdims=keepdim)
     if ord == 0:
-        return F.sum(cast(F, F.ne(wide, 0.0), wide.dtype), axis=axes, keepdims=keepdim)
+        return F.sum(cast(F, F.ne(wide, 0.0), size.dtype), axis=axes, keepdims=keepdim)
     if ord == 1:
         return F.sum(size, axis=axes, keepdims=keepdim)
     if ord == 2:
-        return F.sqrt(F.sum(wide * wide, axis=axes, keepdims=keepdim))
+        return F.sqrt(F.sum(squared_size(F, wide), axis=axes, keepdims=keepdim))
     return F.pow(F.sum(F.pow(size, float(ord)), axis=axes, keepdims=keepdim), 1.0 / ord)
 
 
@@ -195,7 +206,7 @@ def _vector_norm(
 
 @row("cumsum.default")
 def _cumsum(F: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
-    if dtype is None and not x.dtype.is_float:
+    if dtype is None and not x.dtype.is_differentiable:
         dtype = i64
     wide = _wide(F, x, dtype)
     return F.cumsum(wide, axis=axis_of(dim, len(x.shape))) if x.shape else wide
@@ -203,12 +214,12 @@ def _cumsum(F: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
 
 @row("cumprod.default")
 def _cumprod(F: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
-    if dtype is None and not x.dtype.is_float:
+    if dtype is None and not x.dtype.is_differentiable:
         dtype = i64
     wide = _wide(F, x, dtype)
     if not x.shape or not x.size:
         return wide
-    if not wide.dtype.is_float:
+    if not wide.dtype.is_differentiable:
         raise unsupported("a running product of integers")
     return F.cumprod(wide, axis=axis_of(dim, len(x.shape)))
 

@@ -10,13 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nova.core.dtypes import DType, bf16, bool_, f16, f32, i64, promote, promote_all
+from ml_dtypes import finfo
+
+from nova.core.dtypes import (
+    FLOATS_8,
+    DType,
+    bf16,
+    bool_,
+    complex64,
+    complex_of,
+    f16,
+    f32,
+    i64,
+    promote,
+    promote_all,
+)
 from nova.errors import UnsupportedOpError
+from nova.frontends.torch.dtypes import saturates
 from nova.graph.tensor import Tensor
 
 Row = Callable[..., Any]
 
 ROWS: dict[str, Row] = {}
+_NAMESPACES = ("prims.", "quantized_decomposed.")
+"""Of ops that are not ATen's."""
 
 
 def row(*names: str) -> Callable[[Row], Row]:
@@ -24,7 +41,7 @@ def row(*names: str) -> Callable[[Row], Row]:
 
     def register(function: Row) -> Row:
         for name in names:
-            full = name if name.startswith("prims.") else f"aten.{name}"
+            full = name if name.startswith(_NAMESPACES) else f"aten.{name}"
             if full in ROWS:
                 raise ValueError(f"{full} has two rows")
             ROWS[full] = function
@@ -39,15 +56,34 @@ def unsupported(reason: str) -> UnsupportedOpError:
 
 
 def cast(F: Any, x: Any, dtype: DType) -> Any:
-    """`x` as `dtype`; `x` itself if it has that dtype."""
-    return x if x.dtype is dtype else F.cast(x, dtype=dtype)
+    """`x` as `dtype`; `x` itself if it has that dtype. 8-bit floats saturate as in torch."""
+    if x.dtype is dtype:
+        return x
+    if dtype in FLOATS_8 and saturates(dtype):
+        largest = float(finfo(dtype.numpy).max)
+        x = F.clamp(x if x.dtype.is_float else F.cast(x, dtype=f32), min=-largest, max=largest)
+    return F.cast(x, dtype=dtype)
+
+
+def converted(F: Any, x: Any, dtype: DType) -> Any:
+    """torch's conversion to `dtype`, which drops the imaginary part."""
+    drops_imaginary = x.dtype.is_complex and not dtype.is_complex and dtype is not bool_
+    return cast(F, F.real(x) if drops_imaginary else x, dtype)
+
+
+def squared_size(F: Any, x: Any) -> Any:
+    """|x| * |x|, which is real."""
+    return F.square(F.real(x)) + F.square(F.imag(x)) if x.dtype.is_complex else F.square(x)
 
 
 def _category(dtype: DType) -> int:
-    return 2 if dtype.is_float else 1 if dtype.is_integer else 0
+    return 3 if dtype.is_complex else 2 if dtype.is_float else 1 if dtype.is_integer else 0
 
 
-def _number_dtype(value: Any) -> DType:
+def number_dtype(value: Any) -> DType:
+    """The dtype of a Python number as an operand of torch."""
+    if isinstance(value, complex):
+        return complex64
     return bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f32
 
 
@@ -57,7 +93,7 @@ def common_dtype(operands: Sequence[Any]) -> DType:
     groups = (
         [x.dtype for x in tensors if x.shape],
         [x.dtype for x in tensors if not x.shape],
-        [_number_dtype(x) for x in operands if not isinstance(x, Tensor)],
+        [number_dtype(x) for x in operands if not isinstance(x, Tensor)],
     )
     result: DType | None = None
     for dtypes in groups:
@@ -65,9 +101,14 @@ def common_dtype(operands: Sequence[Any]) -> DType:
             continue
         dtype = promote_all(dtypes)
         if result is None or _category(dtype) > _category(result):
-            result = dtype if result is None else promote(result, dtype)
+            result = dtype if result is None else _raised(result, dtype)
     assert result is not None
     return result
+
+
+def _raised(lower: DType, higher: DType) -> DType:
+    """The dtype of operands of two categories; a float keeps its width in a complex one."""
+    return complex_of(lower) if lower.is_float and higher.is_complex else promote(lower, higher)
 
 
 def promoted(F: Any, *operands: Any, opmath: bool = False) -> list[Any]:

@@ -5,13 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nova.core.dtypes import real_of
 from nova.core.sizes import Size, known_equal, size_max, size_min
-from nova.frontends.torch.rows.table import axes_of, axis_of, cast, common_dtype, row
+from nova.frontends.torch.rows.table import axes_of, axis_of, cast, common_dtype, row, unsupported
 
 
-@row("view.default", "_unsafe_view.default", "reshape.default", "_reshape_alias.default")
+@row(
+    *("view.default", "_unsafe_view.default", "reshape.default", "_reshape_alias.default"),
+    "view_copy.default",
+)
 def _view(F: Any, x: Any, size: Sequence[int], strides: Any = None) -> Any:
     return F.reshape(x, shape=tuple(size))
+
+
+@row("view.dtype")
+def _view_dtype(F: Any, x: Any, dtype: Any) -> Any:
+    if x.dtype is dtype:
+        return x
+    if x.dtype.is_complex and dtype is real_of(x.dtype):
+        parts = F.view_as_real(x)
+        return F.reshape(parts, (*x.shape[:-1], 2 * x.shape[-1]) if x.shape else (2,))
+    if dtype.is_complex and x.dtype is real_of(dtype):
+        return F.view_as_complex(F.reshape(x, (*x.shape[:-1], x.shape[-1] // 2, 2)))
+    if dtype.itemsize != x.dtype.itemsize or x.dtype.is_complex or dtype.is_complex:
+        raise unsupported(f"a view of {x.dtype} as {dtype}, which has another width")
+    return F.bitcast(x, dtype=dtype)
 
 
 @row("expand.default")
@@ -19,7 +37,7 @@ def _expand(F: Any, x: Any, size: Sequence[int], *, implicit: bool = False) -> A
     return F.expand(x, shape=tuple(size))
 
 
-@row("permute.default", "prims.transpose.default")
+@row("permute.default", "permute_copy.default", "prims.transpose.default")
 def _permute(F: Any, x: Any, dims: Sequence[int]) -> Any:
     rank = len(x.shape)
     return F.permute(x, axes=tuple(d % rank for d in dims)) if rank else x
@@ -79,7 +97,7 @@ def _select(F: Any, x: Any, dim: int, index: int) -> Any:
     return F.select(x, axis, index if index >= 0 else index + x.shape[axis])
 
 
-@row("narrow.default")
+@row("narrow.default", "narrow_copy.default")
 def _narrow(F: Any, x: Any, dim: int, start: int, length: int) -> Any:
     return _slice(F, x, dim, start, start + length)
 
@@ -92,7 +110,7 @@ def _diagonal(F: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> 
     return F.diagonal(F.permute(x, axes=(*others, first, second)), offset)
 
 
-@row("unbind.int")
+@row("unbind.int", "unbind_copy.int")
 def _unbind(F: Any, x: Any, dim: int = 0) -> tuple[Any, ...]:
     axis = axis_of(dim, len(x.shape))
     return tuple(_select(F, x, axis, i) for i in range(x.shape[axis]))

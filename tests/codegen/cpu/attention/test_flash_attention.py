@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from nightly import each_value
 from processors import runs_here
 
 import nova
@@ -81,21 +82,22 @@ def check(
 
 
 @pytest.mark.parametrize(
-    ("target", "causal"),
-    [
-        (target, causal)
-        for target, causal in (
-            *(("cpu", False), ("cpu", True), ("x86_64-v3", True), ("x86_64", False)),
-        )
-        if runs_here(target)
-    ],
+    ("variant", "sizes"),
+    each_value(
+        [
+            (target, causal)
+            for target, causal in (
+                *(("cpu", False), ("cpu", True), ("x86_64-v3", True), ("x86_64", False)),
+            )
+            if runs_here(target)
+        ],
+        [(1, 1), (5, 5), (16, 16), (63, 65), (64, 64), (65, 63), (128, 129), (1, 130), (130, 7)],
+    ),
+    ids=str,
 )
-@pytest.mark.parametrize(
-    ("rows", "keys"),
-    [(1, 1), (5, 5), (16, 16), (63, 65), (64, 64), (65, 63), (128, 129), (1, 130), (130, 7)],
-)
-def test_sizes(rows, keys, causal, target):
-    check((2, 3), rows, keys, causal=causal, target=target)
+def test_sizes(variant, sizes):
+    target, causal = variant
+    check((2, 3), *sizes, causal=causal, target=target)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from nightly import all_pairs
 from test_packed_gemm import LEVELS, Kernel, check, dense, make_unit, numbers
 
 import nova
@@ -30,9 +31,9 @@ def _cuts(spec) -> list[tuple[int, int, int, int]]:
     return [(*r, *c) for r, c in itertools.product(sorted(rows), sorted(columns))]
 
 
-@pytest.mark.parametrize("accumulate", (False, True))
-@pytest.mark.parametrize("rows", (1, 2, 3, 4, 5, 7, 16))
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("level", "rows", "accumulate"), all_pairs(LEVELS, (1, 2, 3, 4, 5, 7, 16), (False, True))
+)
 def test_sizes_around_the_tiles(level, rows, accumulate):
     target = parse_target(level)
     lanes = target.lanes(32)

@@ -157,3 +157,51 @@ def test_what_is_no_plain_operand_stays() -> None:
     np.testing.assert_allclose(
         both(x[0, :, :1]), square @ square + square + x[0, 0, :1], rtol=1e-3, atol=1e-3
     )
+
+
+# --- left operands, such as the weights of convolutions -------------------------------------------
+
+
+@pytest.mark.parametrize("level", runnable("cpu", "x86_64-v3", "x86_64-v2"))
+@pytest.mark.parametrize(
+    ("m", "n", "k", "batch"),
+    [(256, 196, 300, 1), (70, 49, 900, 1), (133, 130, 257, 3), (192, 50, 256, 2)],
+)
+def test_constant_rows_are_packed(level, m, n, k, batch):
+    rng = np.random.default_rng(m)
+    w, b = (rng.standard_normal(s).astype(np.float32) for s in ((m, k, 1), (m, 1)))
+    x = rng.standard_normal((batch, k, n)).astype(np.float32)
+    X, W = nova.tensor(x, name="x"), nova.tensor(w, name="w")
+    out = nova.relu(nova.matmul(nova.reshape(W, (m, k)), X) + nova.tensor(b))
+    frozen = nova.compile(out, inputs=[X], params=[W], freeze=True, target=level)
+    assert "nova.packed = [array<i64: 0, " in frozen.stages["loops"]
+    results = []
+    for threads in (1, 2, 3):
+        with nova.knobs.override(threads=threads):
+            results.append(np.asarray(frozen(x)))
+    assert all((r == results[0]).all() for r in results)
+    expected = np.maximum(w[:, :, 0].astype(np.float64) @ x.astype(np.float64) + b, 0)
+    np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-4 * k**0.5)
+    # The same sums in the same order as those of the program that packs at run time.
+    unfrozen = nova.compile(out, inputs=[X, W], target=level)
+    np.testing.assert_array_equal(results[0], np.asarray(unfrozen(x, w)))
+
+
+def test_few_last_columns_are_one_vector():
+    """196 positions are 6 panels of 32 columns and a vector of 4: not 7 panels."""
+    W = nova.tensor(np.ones((256, 300), np.float32), name="w")
+    for n, narrow in ((196, True), (192, False), (210, False)):
+        X = nova.tensor(np.ones((300, n), np.float32), name="x")
+        source = nova.compile(W @ X, inputs=[X, W]).mlir_source
+        stages = translate(source, targets=["x86_64-v4"]).stages
+        assert ("x32_narrow(" in stages["loops"]) == narrow
+
+
+def test_vectors_are_along_constant_rows_if_columns_would_waste_them():
+    """49 positions take 4 vectors of 16, or 3.5 tiles of 14 rows by vectors of channels."""
+    cases = ((49, 512, 512, True), (196, 256, 256, True), (49, 512, 64, False))
+    for n, m, k, transposed in (*cases, (784, 128, 512, False), (192, 256, 300, False)):
+        w, X = np.ones((m, k), np.float32), nova.tensor(np.ones((k, n), np.float32), name="x")
+        source = nova.compile(nova.tensor(w) @ X, inputs=[X]).mlir_source
+        stages = translate(source, targets=["x86_64-v4"]).stages
+        assert ("nova_multiply_transposed" in stages["loops"]) == transposed, (n, m, k)

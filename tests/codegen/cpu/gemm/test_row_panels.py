@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nightly import all_pairs
 from processors import needs, runnable
 
 import nova
@@ -43,9 +44,11 @@ def _strips(program: Any) -> bool:
     return min(depth) == depth[0]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(
+    ("size", "transposed", "target"),
+    all_pairs(SIZES, [(False, False), (True, False), (False, True), (True, True)], TARGETS),
+    ids=str,
+)
 def test_results(size: tuple[int, int, int], transposed: tuple[bool, bool], target: str) -> None:
     """Two results, one of which the other is made of, are those of the product alone."""
     m, n, k = size

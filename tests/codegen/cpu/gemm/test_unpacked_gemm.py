@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from nightly import each_value
 from test_packed_gemm import LEVELS, Kernel, check, dense, make_unit, numbers
 
 import nova
@@ -46,9 +47,9 @@ def test_sizes_around_the_tiles(level, accumulate):
     assert tried >= 4
 
 
-@pytest.mark.parametrize("accumulate", (False, True))
-@pytest.mark.parametrize("rows", (1, 2, 3, 4))
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("level", "rows", "accumulate"), each_value(LEVELS, (1, 2, 3, 4), (False, True))
+)
 def test_few_rows_read_a_large_right_operand_in_chunks(level, rows, accumulate):
     target = parse_target(level)
     columns = 1043 if has_masks(target, 32) else 1040

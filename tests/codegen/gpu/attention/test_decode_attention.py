@@ -77,3 +77,13 @@ def test_a_row_without_keys_is_zero_and_nan_spreads() -> None:
     result = run([*arrays, mask], False, "cuda:sm_90a")
     assert np.isfinite(result[0, 0]).all() and np.isnan(result[0, 2]).all()
     np.testing.assert_array_equal(result[0, 1], np.zeros(64))
+
+
+def test_keys_are_prefetched_before_the_wait_and_read_after_it() -> None:
+    inputs = [nova.tensor(np.zeros((4, n, 64), BF16)) for n in (3, 1024, 1024)]
+    result = nova.scaled_dot_product_attention(*inputs)
+    program = nova.compile(result, inputs=inputs, target="cuda:sm_90a", run_mode="sim")
+    early, late = program.stages["ptx"].split("griddepcontrol.wait")
+    assert early.count("prefetch.global.L2") == 8 and "ld.global" not in early
+    # three queries, four keys and four values: a vector each
+    assert late.count("ld.global.v4") + late.count("ld.global.nc.v4") == 11

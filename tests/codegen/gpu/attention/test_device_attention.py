@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from nightly import all_pairs
 from simulated import assemble
 
 import nova
@@ -81,8 +81,8 @@ def test_ragged_sizes(type_: str, batch: tuple[int, ...], sizes: tuple[int, ...]
 @pytest.mark.parametrize(
     ("type_", "features"),
     [
-        ("f32", 128),
         ("bf16", 256),
+        pytest.param("f32", 128, marks=pytest.mark.slow),
         pytest.param("f32", 256, marks=pytest.mark.slow),
         pytest.param("bf16", 128, marks=pytest.mark.slow),
     ],
@@ -95,11 +95,11 @@ def test_wide_heads(type_: str, features: int) -> None:
     ("type_", "features"),
     [
         ("f32", (65, 65)),
-        ("f32", (96, 8)),
         ("f64", (65, 80)),
         ("f16", (96, 8)),
         ("bf16", (16, 128)),
-        ("f16", (130, 130)),
+        pytest.param("f32", (96, 8), marks=pytest.mark.slow),
+        pytest.param("f16", (130, 130), marks=pytest.mark.slow),
     ],
 )
 def test_heads_between_tiles(type_: str, features: tuple[int, int]) -> None:
@@ -113,9 +113,16 @@ def test_gradients_by_rows(type_: str) -> None:
     _check(type_, (2,), (300, 300, 16, 16), causal=True)
 
 
-@pytest.mark.parametrize("type_", ["f32", "bf16"])
-@pytest.mark.parametrize("mode", ["bool", "float"])
-def test_masks(type_: str, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "type_"),
+    [
+        ("bool", "f32"),
+        ("float", "bf16"),
+        pytest.param("bool", "bf16", marks=pytest.mark.slow),
+        pytest.param("float", "f32", marks=pytest.mark.slow),
+    ],
+)
+def test_masks(mode: str, type_: str) -> None:
     rng = np.random.default_rng(5)
     mask: Any = rng.standard_normal((33, 65)) if mode == "float" else rng.random((33, 65)) < 0.5
     if mode == "bool":
@@ -125,6 +132,7 @@ def test_masks(type_: str, mode: str) -> None:
     _check(type_, (2,), (33, 65, 32, 32), mask=mask)
 
 
+@pytest.mark.graph_launch
 @pytest.mark.parametrize("type_", ["f32", "bf16"])
 @pytest.mark.parametrize("gpu_attention", ["mma", "wgmma"])
 def test_masks_with_the_lowest_number(type_: str, gpu_attention: str) -> None:
@@ -185,8 +193,18 @@ def test_plans_fit() -> None:
     assert plan_attention(sizes, ("f64",) * 3, "f64", ("q", "k", "v"), "sm_86") is None
 
 
+@pytest.mark.graph_launch
 @pytest.mark.parametrize(
-    ("type_", "arch", "features"), all_pairs(["f32", "bf16"], ["sm_80", "sm_90a"], [64, 128])
+    ("type_", "arch", "features"),
+    [
+        ("f32", "sm_80", 64),
+        ("bf16", "sm_90a", 128),
+        *(
+            pytest.param(type_, arch, features, marks=pytest.mark.slow)
+            for type_, arch, features in product(("f32", "bf16"), ("sm_80", "sm_90a"), (64, 128))
+            if (type_, arch, features) not in {("f32", "sm_80", 64), ("bf16", "sm_90a", 128)}
+        ),
+    ],
 )
 def test_no_spills(type_: str, arch: str, features: int, tmp_path: Path) -> None:
     sizes = (1024, 1024, features, features)

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from nightly import all_pairs
+from nightly import all_pairs, each_value
 from simulated import assemble, run
 
 import nova
@@ -28,8 +28,14 @@ TYPES: dict[str, Any] = {
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
 }
+LAYOUTS = ["nnn", "ntn", "tnn", "ttn"]
 CLOSE = {"f64": 1e-14, "f32": 2e-6, "f16": 2e-6, "bf16": 2e-6, "tf32": 1e-3, "tf32x3": 2e-6}
 """Of the largest result; factors of few bits are multiplied exactly."""
+
+
+def name_of(value: Any) -> str:
+    """A part of the name of a test: the tile of a shape, or the value itself."""
+    return f"{value.rows}x{value.columns}" if hasattr(value, "columns") else str(value)
 
 
 def contraction(
@@ -112,16 +118,17 @@ def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> No
     )
 
 
-@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
-@pytest.mark.parametrize("shape", PLAIN, ids=lambda s: f"{s.rows}x{s.columns}")
+@pytest.mark.parametrize(("shape", "layout"), each_value(PLAIN, LAYOUTS), ids=name_of)
 def test_plain_shapes(shape: Any, layout: str) -> None:
     product = GpuGemm(contraction(132, 136, 40, "f32", layout))
     _check(product, make_plan(product, "plain", "f32", shape))
 
 
-@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
-@pytest.mark.parametrize("sizes", [(132, 136, 40), (140, 131, 37), (256, 128, 8), (64, 300, 5)])
-@pytest.mark.parametrize("shape", WIDE_F32, ids=lambda s: f"{s.rows}x{s.columns}x{s.depth}")
+@pytest.mark.parametrize(
+    ("shape", "sizes", "layout"),
+    each_value(WIDE_F32, [(132, 136, 40), (140, 131, 37), (256, 128, 8), (64, 300, 5)], LAYOUTS),
+    ids=name_of,
+)
 def test_wide_f32_shapes(shape: Any, sizes: tuple[int, int, int], layout: str) -> None:
     """Operands along k are transposed on the way to shared memory; sizes may be odd."""
     product = GpuGemm(contraction(*sizes, "f32", layout))
@@ -136,8 +143,7 @@ def test_large_f32_gemms_have_16_by_8_sums_per_thread() -> None:
     assert plan.shape.transposes and rows * columns == 32 * 128
 
 
-@pytest.mark.parametrize("layout", ["nnn", "ntn", "tnn", "ttn"])
-@pytest.mark.parametrize("shape", TENSOR, ids=lambda s: f"{s.rows}x{s.columns}")
+@pytest.mark.parametrize(("shape", "layout"), each_value(TENSOR, LAYOUTS), ids=name_of)
 def test_tensor_shapes(shape: Any, layout: str) -> None:
     product = GpuGemm(contraction(136, 144, 200, "bf16", layout))
     _check(product, make_plan(product, "tensor", "bf16", shape))

@@ -99,6 +99,16 @@ def test_masks(on_hopper: Where, mode: str) -> None:
     _check(on_hopper, [*_arrays(2, 140, 150, 32, 32), mask])
 
 
+@pytest.mark.parametrize(
+    ("rows", "keys", "features"),
+    [(128, 192, 64), pytest.param(130, 130, 128, marks=pytest.mark.slow)],
+)
+def test_masks_of_causal_attention(on_hopper: Where, rows: int, keys: int, features: int) -> None:
+    """Sizes that tiles divide, and sizes that they do not."""
+    arrays = _arrays(1, rows, keys, features, features)
+    _check(on_hopper, [*arrays, _draw(rows, keys)], causal=True)
+
+
 @pytest.mark.parametrize("of", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_single_results(of: int) -> None:
     """A part of the launch for a result without a use is left out."""

@@ -141,3 +141,19 @@ func.func @bitwise_right_shift_1(%arg0: tensor<2xi1>, %arg1: tensor<2xi1>) {
   %0 = "nova.bitwise_right_shift"(%arg0, %arg1) : (tensor<2xi1>, tensor<2xi1>) -> tensor<2xi1>
   return
 }
+
+// -----
+
+func.func @bitcast_result(%arg0: tensor<4xf32>) {
+  // expected-error @+1 {{'nova.bitcast' op result type is bf16[7,7], must be i32[4]}}
+  %0 = "nova.bitcast"(%arg0) {dtype = i32} : (tensor<4xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @bitcast_operands() {
+  // expected-error @+1 {{'nova.bitcast' op takes (x), has 0 operands}}
+  %0 = "nova.bitcast"() {dtype = i32} : () -> tensor<4xi32>
+  return
+}

@@ -109,3 +109,19 @@ func.func @outer_1(%arg0: tensor<3x3xf32>, %arg1: tensor<4xf32>) {
   %0 = "nova.outer"(%arg0, %arg1) : (tensor<3x3xf32>, tensor<4xf32>) -> tensor<3x4xf32>
   return
 }
+
+// -----
+
+func.func @wide_matmul_result(%arg0: tensor<2x3xi8>, %arg1: tensor<3x4xi8>) {
+  // expected-error @+1 {{'nova.wide_matmul' op result type is bf16[7,7], must be i32[2,4]}}
+  %0 = "nova.wide_matmul"(%arg0, %arg1) : (tensor<2x3xi8>, tensor<3x4xi8>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @wide_matmul_operands() {
+  // expected-error @+1 {{'nova.wide_matmul' op takes (x, y), has 0 operands}}
+  %0 = "nova.wide_matmul"() : () -> tensor<2x4xi32>
+  return
+}

@@ -253,3 +253,19 @@ func.func @dynamic_update_slice_result(%arg0: tensor<4x3xf32>, %arg1: tensor<2x2
   %0 = "nova.dynamic_update_slice"(%arg0, %arg1, %arg2) : (tensor<4x3xf32>, tensor<2x2xf32>, tensor<2xi64>) -> tensor<7x7xbf16>
   return
 }
+
+// -----
+
+func.func @clamp_index_result(%arg0: tensor<4xi64>) {
+  // expected-error @+1 {{'nova.clamp_index' op result type is bf16[7,7], must be i64[4]}}
+  %0 = "nova.clamp_index"(%arg0) {axis_size = 3 : i64} : (tensor<4xi64>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @clamp_index_operands() {
+  // expected-error @+1 {{'nova.clamp_index' op takes (index), has 0 operands}}
+  %0 = "nova.clamp_index"() {axis_size = 3 : i64} : () -> tensor<4xi64>
+  return
+}

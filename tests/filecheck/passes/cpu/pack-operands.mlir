@@ -1,5 +1,6 @@
 // RUN: %nova-opt %s --pack-operands='target=x86_64-v3' | %filecheck %s
 // RUN: %nova-opt %s --pack-operands='target=x86_64-v3' --lower-kernels='target=x86_64-v3' | %filecheck %s --check-prefix=LOOPS
+// RUN: %nova-opt %s --pack-operands='target=x86_64-v3 cores=16' | %filecheck %s --check-prefix=CORES
 
 #a = affine_map<(d0, d1, d2) -> (d0, d2)>
 #b = affine_map<(d0, d1, d2) -> (d2, d1)>
@@ -11,6 +12,10 @@
 // CHECK-LABEL: func.func private @large(
 // CHECK-SAME: memref<1048576xf32>,
 // CHECK-SAME: nova.packed = [array<i64: 1, [[NR:[0-9]+]], 3>]
+// On many cores, the tile of each core packs its operands.
+// CORES-LABEL: func.func private @large(
+// CORES-SAME: nova.schedule = {tiles = 16 : i64}
+// CORES-NOT: @pack_0
 // LOOPS-LABEL: func.func private @large(
 // LOOPS-NOT: call @nova_multiply_copying
 // LOOPS: call @nova_multiply_far_f32
@@ -41,7 +46,7 @@ func.func private @few_rows(%x: memref<384x1024xf32>, %w: memref<1024x2048xf32>,
 // CHECK-LABEL: func.func private @pack_0(
 // CHECK-SAME: %[[B:arg[0-9]+]]: memref<1024x1024xf32>, %[[P0:arg[0-9]+]]: memref<[[COUNT:[0-9]+]]x341x[[NR]]xf32>
 // CHECK-SAME: nova.grid = array<i64: [[COUNT]], 341>
-// CHECK-SAME: nova.schedule = {tile = array<i64: [[COUNT]], 16>}
+// CHECK-SAME: nova.schedule = {tile = array<i64: [[COUNT]], 22>}
 // CHECK: %[[ROWS:.*]] = memref.reinterpret_cast %[[B]]
 // CHECK: indexing_maps = [#[[FIRST]], {{.*}} ins(%[[ROWS]]
 // CHECK-SAME: outs(%[[P0]]

@@ -65,3 +65,24 @@ func.func @no_slice(%x: tensor<4xf32>) -> tensor<0xf32> {
   %0 = stablehlo.slice %x [4:4] : (tensor<4xf32>) -> tensor<0xf32>
   return %0 : tensor<0xf32>
 }
+
+// The selection is inverted, and marked.
+// CHECK-LABEL: func.func @selection(
+// CHECK: stablehlo.select_and_scatter
+// CHECK: ^bb0(%[[A:.*]]: tensor<f32>, %[[B:.*]]: tensor<f32>):
+// CHECK: %[[STAYS:.*]] = stablehlo.compare GE, %[[B]], %[[A]]
+// CHECK: %[[TAKES:.*]] = stablehlo.not %[[STAYS]]
+// CHECK: stablehlo.return %[[TAKES]]
+// CHECK: nova.inverted
+func.func @selection(%x: tensor<6xf32>, %dy: tensor<3xf32>, %zero: tensor<f32>) -> tensor<6xf32> {
+  %0 = "stablehlo.select_and_scatter"(%x, %dy, %zero) <{window_dimensions = array<i64: 2>, window_strides = array<i64: 2>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %1 = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %1 : tensor<i1>
+  }, {
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %1 = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %1 : tensor<f32>
+  }) : (tensor<6xf32>, tensor<3xf32>, tensor<f32>) -> tensor<6xf32>
+  return %0 : tensor<6xf32>
+}

@@ -160,6 +160,27 @@ func.func @main(%x: tensor<128x64xf32>) -> (tensor<128x64xf32>, tensor<128x64xf3
 
 // -----
 
+// A barrier that waits for memory comes after all readers of the value, and of those of its size.
+// CHECK-LABEL: func.func private @kernel_0(
+// CHECK-LABEL: func.func private @kernel_1(
+// CHECK-LABEL: func.func private @kernel_2(
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME: %[[X:.*]]: tensor<64x512xf32>, %[[Y:.*]]: tensor<512x256xf32>
+// CHECK: %[[A:.*]] = call @kernel_0(%[[X]], %[[Y]])
+// CHECK: %[[D:.*]] = call @kernel_1(%[[A]]
+// CHECK: %[[B:.*]] = call @kernel_2(%[[X]], %[[Y]])
+// CHECK: return %[[B]], %[[D]]
+func.func @main(%x: tensor<64x512xf32>, %y: tensor<512x256xf32>) -> (tensor<64x256xf32>, tensor<64x512xf32>) {
+  %a = "nova.matmul"(%x, %y) : (tensor<64x512xf32>, tensor<512x256xf32>) -> tensor<64x256xf32>
+  %0 = "nova.barrier"(%x, %a) {region = 0 : i64, released = true} : (tensor<64x512xf32>, tensor<64x256xf32>) -> tensor<64x512xf32>
+  %b = "nova.matmul"(%0, %y) : (tensor<64x512xf32>, tensor<512x256xf32>) -> tensor<64x256xf32>
+  %c = "nova.permute"(%y) {axes = array<i64: 1, 0>} : (tensor<512x256xf32>) -> tensor<256x512xf32>
+  %d = "nova.matmul"(%a, %c) : (tensor<64x256xf32>, tensor<256x512xf32>) -> tensor<64x512xf32>
+  return %b, %d : tensor<64x256xf32>, tensor<64x512xf32>
+}
+
+// -----
+
 // Row-wise work in front of a product is a kernel of its own, and so is that behind a large one.
 // CHECK-LABEL: func.func private @kernel_0(
 // CHECK-SAME: nova.grid = array<i64: 128>

@@ -161,6 +161,25 @@ func.func @keeps_casts_that_lose(%x: tensor<2xf32>) -> tensor<2xf32> {
   return %1 : tensor<2xf32>
 }
 
+// relu6 and its relatives stop the gradient so: nothing of it is left in the forward computation.
+// CHECK-LABEL: func.func @drops_where_of_equal_values(
+// CHECK-NEXT: nova.clamp
+// CHECK-NEXT: return
+func.func @drops_where_of_equal_values(%c: tensor<4xi1>, %x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "nova.detach"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "nova.where"(%c, %0, %x) : (tensor<4xi1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = "nova.clamp"(%1) {max = 6.0 : f64, min = 0.0 : f64} : (tensor<4xf32>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// The condition broadcasts the value.
+// CHECK-LABEL: func.func @keeps_a_where_that_broadcasts(
+// CHECK-NEXT: nova.where
+func.func @keeps_a_where_that_broadcasts(%c: tensor<4xi1>, %x: tensor<1xf32>) -> tensor<4xf32> {
+  %0 = "nova.where"(%c, %x, %x) : (tensor<4xi1>, tensor<1xf32>, tensor<1xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
 // --- drop_double_negation
 
 // CHECK-LABEL: func.func @drops_double_negation(

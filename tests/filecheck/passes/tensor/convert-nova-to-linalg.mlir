@@ -71,9 +71,9 @@ func.func @barrier(%x: tensor<2xf32>, %g: tensor<f32>) -> tensor<2xf32> {
 }
 
 // Parts of one shape are joined with an axis for the part's number: their elements are read in order.
-// CHECK-LABEL: func.func @joins(
-// CHECK-SAME: %[[X:.*]]: tensor<2x3xf32>, %[[Y:.*]]: tensor<2x3xf32>
-// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<2x2x3xf32>)
+// CHECK-LABEL: func.func @joins_many(
+// CHECK-SAME: %[[X:.*]]: tensor<2x3000xf32>, %[[Y:.*]]: tensor<2x3000xf32>
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<2x2x3000xf32>)
 // CHECK: linalg.index 0
 // CHECK: %[[PART:.*]] = linalg.index 1
 // CHECK: %[[NUMBER:.*]] = arith.index_cast %[[PART]]
@@ -82,6 +82,20 @@ func.func @barrier(%x: tensor<2xf32>, %g: tensor<f32>) -> tensor<2xf32> {
 // CHECK: %[[B:.*]] = tensor.extract %[[Y]]
 // CHECK: arith.select %[[SECOND]], %[[B]], %[[A]]
 // CHECK-NOT: arith.minsi
+// CHECK: tensor.collapse_shape
+// CHECK: return {{.*}} : tensor<2x6000xf32>
+func.func @joins_many(%x: tensor<2x3000xf32>, %y: tensor<2x3000xf32>) -> tensor<2x6000xf32> {
+  %0 = "nova.join"(%x, %y) {axis = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0>} : (tensor<2x3000xf32>, tensor<2x3000xf32>) -> tensor<2x6000xf32>
+  return %0 : tensor<2x6000xf32>
+}
+
+// A few elements are operands: what computes them is fused in.
+// CHECK-LABEL: func.func @joins(
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<2x2x3xf32>)
+// CHECK-NEXT: ^bb0(%[[A:.*]]: f32, %[[B:.*]]: f32, %{{.*}}: f32):
+// CHECK: linalg.index 1
+// CHECK: %[[SECOND:.*]] = arith.cmpi sge
+// CHECK: arith.select %[[SECOND]], %[[B]], %[[A]]
 // CHECK: tensor.collapse_shape
 // CHECK: return {{.*}} : tensor<2x6xf32>
 func.func @joins(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> tensor<2x6xf32> {

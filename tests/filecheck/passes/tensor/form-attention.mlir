@@ -64,3 +64,30 @@ func.func @shared(%q: tensor<2x3x4xf32>, %k: tensor<7x4xf32>) -> tensor<2x3x4xf3
   %3 = "nova.scaled_dot_product_attention"(%q, %2, %2) : (tensor<2x3x4xf32>, tensor<2x5x4xf32>, tensor<2x5x4xf32>) -> tensor<2x3x4xf32>
   return %3 : tensor<2x3x4xf32>
 }
+
+// The values are computed after the logsumexp: the merged op comes after them.
+// CHECK-LABEL: func.func @later_values(
+// CHECK: %[[V:.*]] = nova.exp %arg2
+// CHECK: %[[A:.*]]:2 = nova.attend %arg0, %arg1, %[[V]]
+// CHECK-NOT: nova.attend
+// CHECK: return %[[A]]#0, %[[A]]#1
+func.func @later_values(%q: tensor<3x4xf32>, %k: tensor<5x4xf32>, %x: tensor<5x4xf32>) -> (tensor<3x4xf32>, tensor<3xf32>) {
+  %0 = "nova.attention_logsumexp"(%q, %k) : (tensor<3x4xf32>, tensor<5x4xf32>) -> tensor<3xf32>
+  %1 = "nova.exp"(%x) : (tensor<5x4xf32>) -> tensor<5x4xf32>
+  %2 = "nova.scaled_dot_product_attention"(%q, %k, %1) : (tensor<3x4xf32>, tensor<5x4xf32>, tensor<5x4xf32>) -> tensor<3x4xf32>
+  return %2, %0 : tensor<3x4xf32>, tensor<3xf32>
+}
+
+// The values depend on the logsumexp: each op is formed alone.
+// CHECK-LABEL: func.func @values_of_the_logsumexp(
+// CHECK: %[[L:.*]]:2 = nova.attend %arg0, %arg1, %arg1
+// CHECK: %[[V:.*]] = nova.add
+// CHECK: %[[A:.*]]:2 = nova.attend %arg0, %arg1, %[[V]]
+// CHECK: return %[[A]]#0
+func.func @values_of_the_logsumexp(%q: tensor<4x4xf32>, %k: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = "nova.attention_logsumexp"(%q, %k) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4xf32>
+  %1 = "nova.expand"(%0) {shape = array<i64: 4, 4>} : (tensor<4xf32>) -> tensor<4x4xf32>
+  %2 = "nova.add"(%1, %k) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %3 = "nova.scaled_dot_product_attention"(%q, %k, %2) : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %3 : tensor<4x4xf32>
+}

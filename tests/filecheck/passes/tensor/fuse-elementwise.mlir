@@ -35,3 +35,29 @@ func.func @reshaped(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> tensor<4x2x3xf3
   } -> tensor<4x2x3xf32>
   return %7 : tensor<4x2x3xf32>
 }
+
+// Each user counts by itself: no range of numbers is stored.
+// CHECK-LABEL: func.func @counters
+// CHECK-COUNT-2: linalg.index
+// CHECK-NOT: linalg.index
+// CHECK: return
+func.func @counters(%x: tensor<8xi32>, %y: tensor<8xi32>) -> (tensor<8xi32>, tensor<8xi32>) {
+  %0 = tensor.empty() : tensor<8xi32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%0 : tensor<8xi32>) {
+  ^bb0(%out: i32):
+    %9 = linalg.index 0 : index
+    %10 = arith.index_cast %9 : index to i32
+    linalg.yield %10 : i32
+  } -> tensor<8xi32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%1, %x : tensor<8xi32>, tensor<8xi32>) outs(%0 : tensor<8xi32>) {
+  ^bb0(%a: i32, %b: i32, %out: i32):
+    %9 = arith.addi %a, %b : i32
+    linalg.yield %9 : i32
+  } -> tensor<8xi32>
+  %3 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%1, %y : tensor<8xi32>, tensor<8xi32>) outs(%0 : tensor<8xi32>) {
+  ^bb0(%a: i32, %b: i32, %out: i32):
+    %9 = arith.muli %a, %b : i32
+    linalg.yield %9 : i32
+  } -> tensor<8xi32>
+  return %2, %3 : tensor<8xi32>, tensor<8xi32>
+}

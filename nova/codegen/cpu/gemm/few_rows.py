@@ -1,0 +1,173 @@
+"""A GEMM of few rows, whose number is known at run time, that reads its operands in place.
+
+Input: a `Contraction` with a symbolic number of rows for which `takes_few_rows` holds, flat memrefs
+with offsets, and the range of C. Output: a call of a shared function. `strategies.py` calls
+`emit_few_rows` where a tile has few rows: packing them, and the columns of B, would not pay.
+
+The code is for six rows, four rows and two rows at a time: sixes and fours make up every even
+number from four on. An odd number repeats the last row, which is then computed and stored twice.
+k is cut into blocks, whose sums are added to C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nova.codegen.common.builder import BITS, branch, loop, splat, vector_type
+from nova.codegen.common.cascade_sum import LONG, carried
+from nova.codegen.common.match_contraction import Contraction
+from nova.codegen.cpu.gemm.blocking import registers_used
+from nova.codegen.cpu.gemm.unpacked_loops import Matrix, step_loop
+from nova.codegen.cpu.multiply_add import multiply_add
+from nova.codegen.cpu.shared_functions import call_shared
+from nova.core.records import record
+from nova.core.targets import Target
+from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.index import Index, add, compare, index, minimum, mul, sub
+
+_MORE, _LESS = 6, 4
+"""Rows at a time."""
+
+_AHEAD = 16
+"""Steps of k by which rows of B are prefetched: hardware does not follow such long strides."""
+
+_LEAST_RIGHT = 128 << 10
+"""Bytes of B from which packing it for few rows takes as long as multiplying."""
+
+
+def takes_few_rows(target: Target, spec: Contraction) -> bool:
+    """Whether only the rows are symbolic, and B has contiguous rows of whole vectors."""
+    lanes = target.lanes(BITS[spec.acc_type])
+    numbers = (spec.n, spec.k, *spec.a_strides, *spec.b_strides, *spec.c_strides)
+    if not all(isinstance(n, int) for n in numbers) or spec.packed:
+        return False
+    return (
+        spec.a_type == spec.b_type == spec.acc_type
+        and spec.b_strides[1] == spec.c_strides[1] == 1
+        and spec.n % lanes == 0
+        and spec.n * spec.k * BITS[spec.acc_type] // 8 >= _LEAST_RIGHT
+    )
+
+
+def vectors_per_row(target: Target) -> int:
+    """Vectors of a row of C that fit into the registers, for as many rows as there may be."""
+    fits = (n for n in (4, 3, 2) if registers_used(target, _MORE, n) <= target.vector_registers)
+    return next(fits, 1)
+
+
+def emit_few_rows(
+    target: Target,
+    spec: Contraction,
+    buffers: tuple[ir.Value, ir.Value, ir.Value],
+    offsets: tuple[ir.Value, ir.Value, ir.Value],
+    ranges: tuple[ir.Value, ir.Value, ir.Value, ir.Value],
+) -> None:
+    """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers."""
+    m_lo, m_hi, n_lo, n_hi = ranges
+    starts = [
+        add(offsets[0], mul(m_lo, spec.a_strides[0])),
+        add(offsets[1], n_lo),
+        add(offsets[2], add(mul(m_lo, spec.c_strides[0]), n_lo)),
+    ]
+    numbers = [index(n) for n in (*starts, sub(m_hi, m_lo), sub(n_hi, n_lo))]
+
+    def body(a: ir.Value, b: ir.Value, c: ir.Value, *numbers: ir.Value) -> None:
+        a_at, b_at, c_at, rows, columns = numbers
+        lanes = target.lanes(BITS[spec.acc_type])
+        code = _Code(target, spec, (a, a_at), (b, b_at), (c, c_at), lanes)
+        code.emit(rows, columns)
+
+    strides = (*spec.a_strides, *spec.b_strides, *spec.c_strides)
+    words = (spec.acc_type, spec.n, spec.k, *strides, *(["more"] if spec.accumulate else []))
+    call_shared("_".join(map(str, ("nova_few_rows", *words))), buffers, numbers, 2, body)
+
+
+@record
+class _Code:
+    """The body of one function."""
+
+    target: Target
+    spec: Contraction
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    lanes: int
+
+    def emit(self, rows: ir.Value, columns: ir.Value) -> None:
+        """All rows of a panel of B before the next. Columns are whole vectors."""
+        even = arith.andi(index(add(rows, 1)), index(-2))
+        even = arith.maxui(even, index(_LESS))
+        # Of an even number: the remainder by six is 0, 4 or 2, so 0, 4 or 8 rows are in fours.
+        fours = arith.remui(index(sub(12, mul(arith.remui(even, index(_MORE)), 2))), index(12))
+        start = index(sub(even, fours))
+
+        def many_rows(j: Index, nv: int) -> None:
+            for first, end, mr in ((0, start, _MORE), (start, rows, _LESS)):
+                with loop(first, end, mr) as i:
+                    self._tile(i, mr, rows, j, nv)
+
+        def two_rows(j: Index, nv: int) -> None:
+            with loop(0, rows, 2) as i:
+                self._tile(i, 2, rows, j, nv)
+
+        nv = vectors_per_row(self.target)
+        branch(
+            compare(arith.CmpIPredicate.sle, rows, 2),
+            lambda: self._columns(columns, 2 * nv, two_rows),
+            lambda: self._columns(columns, nv, many_rows),
+        )
+
+    def _columns(self, columns: ir.Value, nv: int, panel: Callable[[Index, int], None]) -> None:
+        """Panels of `nv` vectors, then of single ones."""
+        whole = sub(columns, arith.remui(columns, index(nv * self.lanes)))
+        step_loop(0, whole, nv * self.lanes, lambda j: panel(j, nv))
+        if nv > 1:
+            step_loop(whole, columns, self.lanes, lambda j: panel(j, 1))
+
+    def _tile(self, i: ir.Value, mr: int, rows: ir.Value, j: Index, nv: int) -> None:
+        spec, last = self.spec, index(sub(rows, 1))
+        numbers = [i, *(arith.minui(index(add(i, r)), last) for r in range(1, mr))]
+        a_rows = [add(self.a[1], mul(n, spec.a_strides[0])) for n in numbers]
+        c_rows = [add(add(self.c[1], mul(n, spec.c_strides[0])), j) for n in numbers]
+        type_ = vector_type(spec.acc_type, self.lanes)
+        zero = splat(type_, 0.0)
+        positions = [index(add(row, v * self.lanes)) for row in c_rows for v in range(nv)]
+        if not spec.accumulate:
+            for at in positions:
+                vector.store(zero, self.c[0], [at])
+        depth = -(-spec.k // -(-spec.k // LONG))
+        with loop(0, spec.k, depth) as k:
+            end = minimum(add(k, depth), spec.k)
+            sums = carried(
+                k,
+                end,
+                1,
+                [zero] * len(positions),
+                lambda at, values: self._step(a_rows, at, j, nv, values),
+            )
+            totals = [
+                arith.addf(vector.load(type_, self.c[0], [at]), total)
+                for at, total in zip(positions, sums, strict=True)
+            ]
+            for at, total in zip(positions, totals, strict=True):
+                vector.store(total, self.c[0], [at])
+
+    def _step(
+        self, a_rows: list[Index], k: ir.Value, j: Index, nv: int, sums: list[ir.Value]
+    ) -> list[ir.Value]:
+        spec = self.spec
+        type_ = vector_type(spec.acc_type, self.lanes)
+        start = add(add(self.b[1], mul(k, spec.b_strides[0])), j)
+        for v in range(nv):
+            ahead = index(add(start, _AHEAD * spec.b_strides[0] + v * self.lanes))
+            memref.prefetch(self.b[0], [ahead], is_write=False, locality_hint=3, is_data_cache=True)
+        row = [
+            vector.load(type_, self.b[0], [index(add(start, v * self.lanes))]) for v in range(nv)
+        ]
+        result = []
+        for r, a_row in enumerate(a_rows):
+            scalar = memref.load(self.a[0], [index(add(a_row, mul(k, spec.a_strides[1])))])
+            spread = vector.broadcast(type_, scalar)
+            for v in range(nv):
+                result.append(multiply_add(self.target, spread, row[v], sums[r * nv + v]))
+        return result

@@ -1,0 +1,1 @@
+"""Programs as tasks of one resident kernel: its code, for `link-persistent-kernel`."""
