@@ -24,6 +24,7 @@ from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import shared_base, word
 from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.codegen.gpu.wgmma.boxes import Term
 from nova.codegen.gpu.wgmma.plan import (
     CONSUMERS,
     ROW_BYTES,
@@ -221,12 +222,14 @@ class _Block:
         full: ir.Value,
         mask: int,
     ) -> None:
-        others = [enclosing[i] for i in operand.loops]
+        others = [_coordinate(terms, enclosing) for terms in operand.terms]
         box = operand.map.box
         for number in range(operand.boxes):
             to = arith.addi(start, word(number * operand.map.box_bytes))
             outer = add(first, number * (box[1] if operand.along_k else box[0]))
-            inside = (step, outer) if operand.along_k else (outer, step)
+            inside = [step, outer] if operand.along_k else [outer, step]
+            if len(others) == len(box) - 1:  # positions are in the box
+                del inside[1]
             ptx.copy_box(to, source, full, [*inside, *others], mask)
 
     def _step(self, stage: ir.Value, tile: TilePosition) -> tuple[Index, list[Index]]:
@@ -316,6 +319,14 @@ class _Block:
         cluster = self.plan.tile.cluster
         with when(arith.cmpi(arith.CmpIPredicate.ult, consumer.thread, word(cluster))):
             ptx.arrive(self._empty(slot), consumer.thread if cluster > 1 else None)
+
+
+def _coordinate(terms: Sequence[Term], enclosing: Sequence[Index]) -> Index:
+    """A coordinate of a box, moved by some of the enclosing loops."""
+    total: Index = 0
+    for loop, factor in terms:
+        total = add(total, mul(enclosing[loop], factor))
+    return total
 
 
 def _wide(value: ir.Value) -> ir.Value:
