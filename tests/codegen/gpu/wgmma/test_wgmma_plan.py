@@ -66,7 +66,7 @@ def test_batches_are_dimensions_of_a_map() -> None:
     plan = make_wgmma_plan(batched, (0, 1), TILES[1], False, 132)
     assert plan is not None
     assert plan.lhs.map.dims == (512, 1024, 6, 3) and plan.lhs.terms == (((0, 1),), ((1, 1),))
-    assert plan.rhs.map.dims == (768, 512, 3) and plan.rhs.loops == (1,)
+    assert plan.rhs.map.dims == (768, 512, 3) and plan.rhs.terms == (((1, 1),),)
     assert plan.work_items == 6 * 8 * 3 and plan.stages == 3 * 8
 
 
