@@ -266,9 +266,25 @@ def _aligned(x: Any) -> Any:
 
 
 def _padded(x: Any, columns: Columns) -> Any:
-    if not any(columns.low) and not any(columns.high):
+    """x (N, C, ...) with its padding, to multiples of the stride where that makes no new window."""
+    high = list(columns.high)
+    for axis, (low, k, s, d, count) in enumerate(
+        zip(
+            columns.low,
+            columns.kernel,
+            columns.stride,
+            columns.dilation,
+            columns.counts,
+            strict=True,
+        )
+    ):
+        size = low + x.shape[2 + axis] + high[axis]
+        extra = -size % s
+        if (size + extra - d * (k - 1) - 1) // s + 1 == count and (extra == 0 or any(columns.low)):
+            high[axis] += extra
+    if not any(columns.low) and not any(high):
         return x
-    return F.pad(x, (0, 0, *columns.low), (0, 0, *columns.high), value=0.0)
+    return F.pad(x, (0, 0, *columns.low), (0, 0, *high), value=0.0)
 
 
 def _positions(g: Any, counts: Sizes) -> Any:

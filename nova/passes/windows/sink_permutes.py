@@ -28,9 +28,10 @@ class SinkPermutes(Pass):
 
     f is elementwise, a reduction, a reshape that keeps the permuted axes separate, or moves parts
     of axes (pad, slice, expand, join, windows). Its other operands must be permuted in the same
-    way, or have at most one axis longer than 1. Two permutations that meet are one, or none: with
-    channels last in memory, a chain of ops between convolutions computes with channels last, and
-    reads and writes memory in order. Sizes must be static.
+    way, or have at most one axis longer than 1, or repeat elements that are in order either way.
+    Two permutations that meet are one, or none: with channels last in memory, a chain of ops
+    between convolutions computes with channels last, and reads and writes memory in order. Sizes
+    must be static.
     """
 
     name: ClassVar[str] = "sink-permutes"
@@ -114,9 +115,24 @@ def _elementwise(op: Any, row: Any, attrs: Attrs, axes: Axes) -> Any | None:
         elif sum(n != 1 for n in shape) <= 1:
             full = (1,) * (rank - len(shape)) + tuple(shape)
             operands.append(_reshaped(value, _unpermuted(full, axes)) if shape else value)
+        elif (expanded := _expanded(value, axes)) is not None:
+            operands.append(expanded)
         else:
             return None
     return _permuted(_create(row, operands, attrs), axes)
+
+
+def _expanded(value: Any, axes: Axes) -> Any | None:
+    """A value in the order of axes before a permutation, if it repeats one that is in order."""
+    if not isinstance(value, ir.OpResult) or value.owner.operation.name != full_name("expand"):
+        return None
+    source = value.owner.operation.operands[0]
+    shape, result = nova_type(source.type).shape, nova_type(value.type).shape
+    inverse = tuple(axes.index(i) for i in range(len(axes)))
+    if len(shape) != len(axes) or len(result) != len(axes) or not _keeps_order(shape, inverse):
+        return None
+    moved = _reshaped(source, _unpermuted(shape, axes))
+    return _create(OPS["expand"], [moved], {"shape": _unpermuted(result, axes)})
 
 
 def _reduction(op: Any, row: Any, attrs: Attrs, axes: Axes) -> Any | None:

@@ -16,8 +16,24 @@ from math import prod
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm
 from nova.ir.index import Index, add, divide, minimum, modulo, mul
 
-Term = tuple[int, int]
-"""An enclosing loop, and by how much one iteration moves a coordinate."""
+
+@dataclass(frozen=True)
+class Term:
+    """How an enclosing loop moves a coordinate: by `factor` every `divisor` iterations.
+
+    With a `modulus`, after so many of these moves it begins again.
+    """
+
+    loop: int
+    factor: int = 1
+    divisor: int = 1
+    modulus: int = 0
+
+    def at(self, enclosing: Sequence[Index]) -> Index:
+        position = divide(enclosing[self.loop], self.divisor)
+        if self.modulus:
+            position = modulo(position, self.modulus)
+        return mul(position, self.factor)
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,7 @@ def box_steps(gemm: GpuGemm, depth: int) -> BoxedGemm | None:
         gemm, EnclosingLoop(spec.k, (spec.a_strides[1], spec.b_strides[0], 0), False)
     )
     loops = [i for i, loop in enumerate(whole.enclosing) if not loop.parallel]
-    axes = _axes(whole, loops, 1, depth)
+    axes = _axes(whole, loops, 1, depth, full=True)
     if axes is None:
         return None
     return BoxedGemm(
@@ -76,7 +92,7 @@ def box_steps(gemm: GpuGemm, depth: int) -> BoxedGemm | None:
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Dimension:
     """A dimension of an operand's map after the first, and the loops that move it."""
 
@@ -86,31 +102,103 @@ class Dimension:
     terms: tuple[Term, ...]
 
 
-def dimensions_of(
-    boxed: BoxedGemm, number: int, axes: tuple[Axis, ...], most: int
-) -> list[Dimension] | None:
-    """The dimensions of an operand's map after the first; None if there are more than `most`.
+@dataclass(frozen=True)
+class BoxDimensions:
+    """The dimensions of a map in boxes: `inner` elements of the first, and all others.
 
-    The axes of the box come first. A loop that continues an axis, such as the parts of divided
-    images, is a part of its dimension.
+    With a `period`, elements of the contiguous loop from there on are those of the next positions
+    of the second dimension: the windows of adjacent positions overlap, dimensions must not.
     """
+
+    inner: int
+    period: int
+    others: tuple[Dimension, ...]
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last."""
+        return self.inner + sum(dim.stride * (dim.size - 1) for dim in self.others)
+
+
+def find_dimensions(
+    boxed: BoxedGemm, number: int, inner: int, most: int, unit: int
+) -> BoxDimensions | None:
+    """The dimensions of an operand whose contiguous loop has `inner` elements, read `unit` at once.
+
+    The axes of the box come first. A loop over taps moves the positions of an axis; with a stride,
+    windows begin every few positions, and the positions between them are another dimension. None if
+    there are more dimensions than `most`, or dimensions overlap.
+    """
+    axes, loops = boxed.rows or boxed.steps, boxed.whole.enclosing
+    dims = [
+        Dimension(
+            axis.size,
+            _number(loops[axis.loop].strides[number]),
+            axis.box,
+            (Term(axis.loop, axis.box),),
+        )
+        for axis in axes
+    ]
     in_box = {axis.loop for axis in axes}
-    dims = []
-    for axis in axes:
-        stride = _number(boxed.whole.enclosing[axis.loop].strides[number])
-        dims.append(Dimension(axis.size, stride, axis.box, ((axis.loop, axis.box),)))
-    for i, loop in enumerate(boxed.whole.enclosing):
+    for i, loop in enumerate(loops):
         stride, size = _number(loop.strides[number]), _number(loop.size)
-        if i in in_box or stride == 0 or size == 1:
-            continue
-        for dim in dims:
-            if dim.size * dim.stride == stride and dim.size % dim.box == 0:
-                dim.terms = (*dim.terms, (i, dim.size))
-                dim.size *= size
-                break
-        else:
-            dims.append(Dimension(size, stride, 1, ((i, 1),)))
-    return dims if len(dims) <= most else None
+        if i not in in_box and stride != 0 and size != 1:
+            dims = _with_loop_of(dims, len(axes), inner, i, size, stride)
+    period = 0
+    if dims[0].stride < inner:
+        period = dims[0].stride
+        dims[0] = replace(dims[0], size=dims[0].size + (inner - 1) // period)
+        if period % unit or inner % unit:
+            return None
+        inner = period
+    if boxed.steps and any(
+        a.size % a.box and d.size != a.size for a, d in zip(axes, dims, strict=False)
+    ):
+        return None
+    fits = len(dims) <= most and are_disjoint(inner, [(d.size, d.stride) for d in dims])
+    return BoxDimensions(inner, period, tuple(dims)) if fits else None
+
+
+def _with_loop_of(
+    dims: list[Dimension], axes: int, inner: int, loop: int, size: int, stride: int
+) -> list[Dimension]:
+    """The dimensions with a loop that moves one of the first `axes`, or has one of its own.
+
+    The first way in which dimensions do not overlap.
+    """
+    for at, dim in reversed(list(enumerate(dims[:axes]))):
+        if stride % dim.stride == 0:
+            factor = stride // dim.stride
+            moved = _moved(dims, at, Term(loop, factor), (size - 1) * factor)
+            if _overlap_nowhere(inner, moved):
+                return moved
+        elif dim.stride % stride == 0:
+            steps = dim.stride // stride
+            moved = _moved(dims, at, Term(loop, 1, steps), (size - 1) // steps)
+            moved.append(Dimension(min(steps, size), stride, 1, (Term(loop, 1, 1, steps),)))
+            if _overlap_nowhere(inner, moved):
+                return moved
+    return [*dims, Dimension(size, stride, 1, (Term(loop),))]
+
+
+def _moved(dims: list[Dimension], at: int, term: Term, extent: int) -> list[Dimension]:
+    dim = dims[at]
+    moved = replace(dim, size=dim.size + extent, terms=(*dim.terms, term))
+    return [*dims[:at], moved, *dims[at + 1 :]]
+
+
+def _overlap_nowhere(inner: int, dims: list[Dimension]) -> bool:
+    return are_disjoint(min(inner, dims[0].stride), [(dim.size, dim.stride) for dim in dims])
+
+
+def are_disjoint(inner: int, dims: Sequence[tuple[int, int]]) -> bool:
+    """Whether elements of a tensor of these sizes and strides are all different ones."""
+    extent = inner
+    for size, stride in sorted(dims, key=lambda dim: dim[1]):
+        if stride < extent:
+            return False
+        extent += stride * (size - 1)
+    return True
 
 
 def box_positions(axes: Sequence[Axis], enclosing: Sequence[Index], row: Index) -> list[Index]:
@@ -140,8 +228,14 @@ def inner_box(axes: Sequence[Axis], rows: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _axes(whole: GpuGemm, loops: Sequence[int], number: int, count: int) -> tuple[Axis, ...] | None:
-    """The box of `count` positions of these loops that needs the fewest boxes."""
+def _axes(
+    whole: GpuGemm, loops: Sequence[int], number: int, count: int, *, full: bool = False
+) -> tuple[Axis, ...] | None:
+    """The box of `count` positions of these loops that needs the fewest boxes.
+
+    With `full`, boxes end before all axes but the last do. Steps beyond the end of an axis would
+    multiply zeros of A by other elements of B: beyond the last one, B is zero as well.
+    """
     sizes = {i: whole.enclosing[i].size for i in loops}
     several = [i for i in loops if sizes[i] != 1]
     if len(several) < 2 or not all(isinstance(loop.size, int) for loop in whole.enclosing):
@@ -150,12 +244,23 @@ def _axes(whole: GpuGemm, loops: Sequence[int], number: int, count: int) -> tupl
     if not all(isinstance(n, int) for pair in strides for n in pair):
         return None
     several.sort(key=lambda i: _number(strides[i][number]))
+    if _number(strides[several[0]][number]) <= 0:
+        return None
     powers = [1 << n for n in range(count.bit_length())]
     boxes = [box for box in product(powers, repeat=len(several)) if prod(box) == count]
+    if full:
+        inner = several[:-1]
+        boxes = [
+            box
+            for box in boxes
+            if not any(_number(sizes[i]) % b for i, b in zip(inner, box, strict=False))
+        ]
 
     def cost(box: tuple[int, ...]) -> tuple[int, ...]:
-        number_of = prod(-(-_number(sizes[i]) // b) for i, b in zip(several, box, strict=True))
-        return number_of, *(-b for b in box)
+        """Boxes, whether some are not full, and a preference for long rows."""
+        pairs = [(_number(sizes[i]), b) for i, b in zip(several, box, strict=True)]
+        ragged = sum(1 for size, b in pairs if size % b)
+        return prod(-(-size // b) for size, b in pairs), ragged, *(-b for b in box)
 
     best = min(boxes, key=cost)
     return tuple(Axis(i, _number(sizes[i]), b) for i, b in zip(several, best, strict=True))

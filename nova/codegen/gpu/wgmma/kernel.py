@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from nova.codegen.common.match_contraction import LoopContraction
@@ -45,6 +46,7 @@ from nova.ir.bindings import arith, ir
 from nova.ir.buffers import buffer_root
 from nova.ir.diagnostics import place_of
 from nova.ir.index import Index, index
+from nova.ir.linalg.generic import shape_of
 from nova.ir.symbolic.size_table import Extent, is_number
 from nova.ir.tensor_maps import ELEMENTS as MAPPED
 from nova.ir.tensor_maps import MOST_RANK, TensorMap, can_map
@@ -121,9 +123,10 @@ def _choose_plan(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | st
     tiles = parse_tiles(kernel.gpu_gemm)
     if _reads_results(kernel):
         tiles = tuple(tile for tile in (TILES if tiles is None else tiles) if tile.split == 1)
-    plan = plan_wgmma(match.gemm, arguments, processors, tiles)
+    elements = prod(shape_of(operands[0])), prod(shape_of(operands[1]))
+    plan = plan_wgmma(match.gemm, arguments, processors, tiles, elements)
     if plan is None:
-        return why_not_wgmma(match.gemm, arguments, tiles)
+        return why_not_wgmma(match.gemm, arguments, tiles, elements)
     if kernel.gpu_gemm == "auto":
         other = plan_gemm(match.gemm, kernel.target.cpu, precision=kernel.matmul_precision)
         if estimated_cycles(other, processors) <= plan.cycles:

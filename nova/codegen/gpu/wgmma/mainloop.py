@@ -24,7 +24,6 @@ from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import shared_base, word
 from nova.codegen.gpu.wgmma import instructions as ptx
-from nova.codegen.gpu.wgmma.boxes import Term
 from nova.codegen.gpu.wgmma.plan import (
     CONSUMERS,
     ROW_BYTES,
@@ -222,7 +221,12 @@ class _Block:
         full: ir.Value,
         mask: int,
     ) -> None:
-        others = [_coordinate(terms, enclosing) for terms in operand.terms]
+        others = []
+        for terms in operand.terms:
+            coordinate: Index = 0
+            for term in terms:
+                coordinate = add(coordinate, term.at(enclosing))
+            others.append(coordinate)
         box = operand.map.box
         for number in range(operand.boxes):
             to = arith.addi(start, word(number * operand.map.box_bytes))
@@ -230,7 +234,11 @@ class _Block:
             inside = [step, outer] if operand.along_k else [outer, step]
             if len(others) == len(box) - 1:  # positions are in the box
                 del inside[1]
-            ptx.copy_box(to, source, full, [*inside, *others], mask)
+            last = others
+            if operand.period:
+                moved = add(others[0], divide(inside[0], operand.period))
+                inside, last = [modulo(inside[0], operand.period)], [moved, *others[1:]]
+            ptx.copy_box(to, source, full, [*inside, *last], mask)
 
     def _step(self, stage: ir.Value, tile: TilePosition) -> tuple[Index, list[Index]]:
         """The first step of k of a stage, and the positions of all enclosing loops."""
@@ -319,14 +327,6 @@ class _Block:
         cluster = self.plan.tile.cluster
         with when(arith.cmpi(arith.CmpIPredicate.ult, consumer.thread, word(cluster))):
             ptx.arrive(self._empty(slot), consumer.thread if cluster > 1 else None)
-
-
-def _coordinate(terms: Sequence[Term], enclosing: Sequence[Index]) -> Index:
-    """A coordinate of a box, moved by some of the enclosing loops."""
-    total: Index = 0
-    for loop, factor in terms:
-        total = add(total, mul(enclosing[loop], factor))
-    return total
 
 
 def _wide(value: ir.Value) -> ir.Value:

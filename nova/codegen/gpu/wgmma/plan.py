@@ -17,7 +17,14 @@ from math import prod
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm, transposed
-from nova.codegen.gpu.wgmma.boxes import BoxedGemm, Term, box_rows, box_steps, dimensions_of
+from nova.codegen.gpu.wgmma.boxes import (
+    BoxedGemm,
+    Term,
+    are_disjoint,
+    box_rows,
+    box_steps,
+    find_dimensions,
+)
 from nova.core.sizes import ceildiv, is_static_shape, size_min
 from nova.ir.mathlib.f8_formats import FORMATS
 from nova.ir.symbolic.size_table import Extent, is_number, typical
@@ -103,6 +110,8 @@ class WgmmaOperand:
     map: TensorMap
     terms: tuple[tuple[Term, ...], ...]
     """The enclosing loops that move each of its last dimensions."""
+    period: int = 0
+    """Elements of its first dimension, after which the next position of the second one begins."""
 
     @property
     def boxes(self) -> int:
@@ -220,12 +229,17 @@ class WgmmaPlan:
 
 
 def plan_wgmma(
-    gemm: GpuGemm, arguments: tuple[int, int], processors: int, tiles: Sequence[Tile] | None = None
+    gemm: GpuGemm,
+    arguments: tuple[int, int],
+    processors: int,
+    tiles: Sequence[Tile] | None = None,
+    elements: tuple[Extent, Extent] | None = None,
 ) -> WgmmaPlan | None:
     """The plan with the least estimated time; None where the copy engine cannot read an operand.
 
     `arguments` are the numbers of A and B among the arguments of the kernel. `tiles` are those to
-    choose from, by default all.
+    choose from, by default all. `elements` are those of the buffers of A and B: without them, no
+    operand is read in boxes of several loops.
     """
     row, column = gemm.contraction.c_strides
     swapped = is_number(row, 1) and not is_number(column, 1)
@@ -234,24 +248,29 @@ def plan_wgmma(
     plans = []
     for tile in TILES if tiles is None else tiles:
         plans.append(make_wgmma_plan(gemm, arguments, tile, swapped, processors))
-        if not swapped:
-            plans.append(_make_boxed_plan(gemm, arguments, tile, processors))
+        if not swapped and elements is not None:
+            plans.append(_make_boxed_plan(gemm, arguments, elements, tile, processors))
     chosen = (plan for plan in plans if plan is not None)
     return min(chosen, key=lambda plan: (plan.cycles, typical(plan.work_items)), default=None)
 
 
-def why_not_wgmma(gemm: GpuGemm, arguments: tuple[int, int], tiles: Sequence[Tile] | None) -> str:
+def why_not_wgmma(
+    gemm: GpuGemm,
+    arguments: tuple[int, int],
+    tiles: Sequence[Tile] | None,
+    elements: tuple[Extent, Extent] | None = None,
+) -> str:
     """The reason why `plan_wgmma` has no plan with these tiles."""
     spec = gemm.contraction
     if tiles is not None and not tiles:
         return "there is no such tile"
     if not _has_instruction(spec):
         return f"operands are {spec.a_type} and {spec.b_type}, with sums of {spec.acc_type}"
-    if plan_wgmma(gemm, arguments, 1) is None:
+    if plan_wgmma(gemm, arguments, 1, None, elements) is None:
         along = " or, with 8 bits, do not run along k" if spec.a_type in ELEMENTS_8 else ""
         return (
             "the copy engine cannot read an operand: rows or offsets are not 16-byte aligned"
-            f"{along}"
+            f"{along}, or rows overlap"
         )
     return "the tile does not fit: its cluster does not divide the rows, or k is too short to split"
 
@@ -308,7 +327,11 @@ def make_wgmma_plan(
 
 
 def _make_boxed_plan(
-    gemm: GpuGemm, arguments: tuple[int, int], tile: Tile, processors: int
+    gemm: GpuGemm,
+    arguments: tuple[int, int],
+    elements: tuple[Extent, Extent],
+    tile: Tile,
+    processors: int,
 ) -> WgmmaPlan | None:
     """The plan whose tiles of rows, or stages, are boxes of several loops; None if they are not."""
     spec = gemm.contraction
@@ -327,33 +350,39 @@ def _make_boxed_plan(
         return None
     if boxed is None:
         return None
-    lhs = _boxed_operand(boxed, 0, arguments[0], spec.k if along_k[0] else spec.m, tile.rows)
+    inner = spec.k if along_k[0] else spec.m
+    lhs = _boxed_operand(boxed, 0, arguments[0], elements[0], inner, tile.rows)
     if boxed.rows:
         n_stride, b_step = spec.b_strides[1], spec.b_strides[0]
         rhs = _operand(boxed.gemm, 1, arguments[1], spec.n, columns, n_stride, b_step)
     else:
-        rhs = _boxed_operand(boxed, 1, arguments[1], spec.n, columns)
+        rhs = _boxed_operand(boxed, 1, arguments[1], elements[1], spec.n, columns)
     return _fitting_plan(boxed.gemm, tile, False, processors, lhs, rhs, boxed)
 
 
 def _boxed_operand(
-    boxed: BoxedGemm, number: int, argument: int, inner: Extent, outer: int
+    boxed: BoxedGemm, number: int, argument: int, elements: Extent, inner: Extent, outer: int
 ) -> WgmmaOperand | None:
     """A or B in boxes: 64 elements of its contiguous loop, and positions of the other axes."""
-    element = boxed.gemm.contraction.a_type
-    dims = dimensions_of(boxed, number, boxed.rows or boxed.steps, MOST_RANK - 1)
-    offset = boxed.gemm.offsets[number]
-    if dims is None or not can_map(2, offset, tuple(dim.stride for dim in dims)):
+    element, depth = boxed.gemm.contraction.a_type, ROW_BYTES // 2
+    if not isinstance(inner, int):
         return None
+    dims = find_dimensions(boxed, number, inner, MOST_RANK - 1, depth)
+    offset = boxed.gemm.offsets[number]
+    if dims is None or not can_map(2, offset, tuple(dim.stride for dim in dims.others)):
+        return None
+    if not is_static_shape((offset, elements)) or typical(offset) + dims.extent > typical(elements):
+        return None  # positions between windows that are not in the buffer
     tensor = TensorMap(
         argument,
         offset * 2,
         element,
-        (inner, *(dim.size for dim in dims)),
-        tuple(dim.stride * 2 for dim in dims),
-        (ROW_BYTES // 2, *(dim.box for dim in dims)),
+        (dims.inner, *(dim.size for dim in dims.others)),
+        tuple(dim.stride * 2 for dim in dims.others),
+        (depth, *(dim.box for dim in dims.others)),
     )
-    return WgmmaOperand(bool(boxed.rows), outer, tensor, tuple(dim.terms for dim in dims))
+    terms = tuple(dim.terms for dim in dims.others)
+    return WgmmaOperand(bool(boxed.rows), outer, tensor, terms, dims.period)
 
 
 def _fitting_plan(
@@ -412,6 +441,11 @@ def _operand(
     rank = 1 + len(strides)
     if rank > MOST_RANK or not can_map(size, gemm.offsets[number], strides):
         return None
+    sizes = (across, *(gemm.enclosing[i].size for i in loops))
+    if is_static_shape((inner, *sizes, *strides)):
+        dims = list(zip(map(typical, sizes), map(typical, strides), strict=True))
+        if not are_disjoint(typical(inner), dims):
+            return None  # windows
     box = (depth, min(outer, MOST_BOX)) if along_k else (depth, depth)
     ones = (1,) * (rank - 2)
     tensor = TensorMap(
@@ -422,7 +456,7 @@ def _operand(
         tuple(value * size for value in strides),
         (*box, *ones),
     )
-    return WgmmaOperand(along_k, outer, tensor, tuple(((loop, 1),) for loop in loops))
+    return WgmmaOperand(along_k, outer, tensor, tuple((Term(loop),) for loop in loops))
 
 
 def _is_dimension(loop: EnclosingLoop, number: int) -> bool:
