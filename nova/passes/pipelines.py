@@ -89,8 +89,8 @@ from nova.passes.windows.materialize_pads import MaterializePads
 # Reductions that CPUs compute in parts: those long enough for several cores.
 _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 
-# Steps of k from which devices compute a matmul with few tiles in parts: the gradients of weights of
-# convolutions, which are sums over all positions of all images.
+# Steps of k from which devices compute a matmul with few tiles in parts: the gradients of weights
+# of convolutions, which are sums over all positions of all images.
 _LONG_DEVICE_PRODUCT = 1 << 15
 
 # Bytes of workspace that independent kernels of a device may have to themselves: a part of its L2

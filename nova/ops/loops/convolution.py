@@ -103,7 +103,8 @@ def _conv_numpy(x: np.ndarray, weight: np.ndarray, *, stride: Sizes, dilation: S
     counts = window_counts(x.shape[1:-1], kernel, stride, dilation)
     total = np.zeros((x.shape[0], *counts, weight.shape[0]), widen(x).dtype)
     for tap in product(*map(range, kernel)):
-        total += widen(x)[_at(tap, counts, stride, dilation)] @ widen(weight)[(slice(None), *tap)].T
+        at: Any = (slice(None), *tap)
+        total += widen(x)[_at(tap, counts, stride, dilation)] @ widen(weight)[at].T
     return total.astype(x.dtype)
 
 
@@ -179,7 +180,8 @@ def _gradient_numpy(
     columns = widen(g).reshape(-1, g.shape[-1]).T
     for tap in product(*map(range, kernel)):
         rows = widen(x)[_at(tap, counts, stride, dilation)].reshape(-1, x.shape[-1])
-        total[(slice(None), *tap)] = columns @ rows
+        at: Any = (slice(None), *tap)
+        total[at] = columns @ rows
     return total.astype(x.dtype)
 
 

@@ -266,7 +266,10 @@ def _aligned(x: Any) -> Any:
 
 
 def _padded(x: Any, columns: Columns) -> Any:
-    """x (N, C, ...) with its padding, to multiples of the stride where that makes no new window."""
+    """x (N, C, ...) with its padding, to multiples of the stride where that makes no new window.
+
+    In the same op, channels are padded to rows of a multiple of 16 bytes.
+    """
     high = list(columns.high)
     for axis, (low, k, s, d, count) in enumerate(
         zip(
@@ -284,7 +287,8 @@ def _padded(x: Any, columns: Columns) -> Any:
             high[axis] += extra
     if not any(columns.low) and not any(high):
         return x
-    return F.pad(x, (0, 0, *columns.low), (0, 0, *high), value=0.0)
+    channels = -columns.channels % _ALIGNED
+    return F.pad(x, (0, 0, *columns.low), (0, channels, *high), value=0.0)
 
 
 def _positions(g: Any, counts: Sizes) -> Any:
