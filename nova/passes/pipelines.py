@@ -89,6 +89,10 @@ from nova.passes.windows.materialize_pads import MaterializePads
 # Reductions that CPUs compute in parts: those long enough for several cores.
 _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 
+# Steps of k from which devices compute a matmul with few tiles in parts: the gradients of weights
+# of convolutions, which are sums over all positions of all images.
+_LONG_DEVICE_PRODUCT = 1 << 15
+
 # Bytes of workspace that independent kernels of a device may have to themselves: a part of its L2
 # cache. They run concurrently where that gains.
 _DEVICE_SPARE = 16 << 20
@@ -266,7 +270,9 @@ def linalg_to_device_kernels(
     return [
         InlineControlFlow(),
         NarrowAttention(),
-        SplitReductions(),
+        SplitReductions(depth=_LONG_DEVICE_PRODUCT),
+        # Reductions of one tensor in parts have equal reshapes of it, and can be merged.
+        UpstreamPass("cse", signs=("tensor.expand_shape",)),
         MergeReductions(),
         # After fusion, which would fold the copies into the matmuls again.
         TransposeF8Operands(),

@@ -172,6 +172,14 @@ def is_integer_contraction(generic: GenericOp) -> bool:
     return "reduction" in generic.iterators and _integer_types(generic) is not None
 
 
+def reads_windows(generic: GenericOp) -> bool:
+    """Whether the op is a multiply-add in floats that reads an operand at sums of loops."""
+    if "reduction" not in generic.iterators or not is_multiply_add(generic):
+        return False
+    rows = [row for access in generic.accesses[:2] for row in access.coefficients]
+    return any(sum(1 for c in row if c) > 1 for row in rows)
+
+
 _WIDER_FLOAT = ("arith.extf",)
 _WIDER_INTEGER = ("arith.extsi", "arith.extui")
 _INTEGER_BITS = (8, 16, 32)

@@ -255,6 +255,37 @@ class LinalgBuilder(LoopBuilder, BlockBuilder):
         )[0]
         return self.cast(Operand(value, wide), out.dtype).value
 
+    def contract_at(
+        self,
+        out: TensorType,
+        a: tuple[Operand, Access],
+        b: tuple[Operand, Access],
+        sizes: Sequence[Size],
+    ) -> Any:
+        """out[i] = sum over loops of `sizes` of a * b, at affine positions of all loops.
+
+        The loops of out come first. f16 and bf16 accumulate in f32.
+        """
+        acc = accumulator(out.dtype)
+        rank, wide = out.rank + len(sizes), out.with_dtype(acc)
+        dims = [ir.AffineDimExpr.get(i) for i in range(rank)]
+        maps = [_map(rank, access(dims)) for _, access in (a, b)]
+        maps.append(_map(rank, dims[: out.rank]))
+
+        def emit(s: Body, args: Sequence[Any]) -> list[Any]:
+            x, y = (s.widen(v, o.dtype) for v, (o, _) in zip(args, (a, b), strict=False))
+            return [(Scalar(args[2], acc, s) + s.cast(x, acc) * s.cast(y, acc)).value]
+
+        value = self._generic_op(
+            [tensor_type(wide)],
+            [a[0].value, b[0].value],
+            [self.fill(wide, 0)],
+            maps,
+            ["parallel"] * out.rank + ["reduction"] * len(sizes),
+            emit,
+        )[0]
+        return self.cast(Operand(value, wide), out.dtype).value
+
     def _without_units(self, x: Operand, letters: str) -> Operand:
         return self.reshaped(x, [n for n, c in zip(x.shape, letters, strict=True) if c != "1"])
 

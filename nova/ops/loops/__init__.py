@@ -4,9 +4,9 @@ Each file has rows with a type rule, a numpy reference, a gradient and a lowerin
 registers them. `nova/ops/functional/` has the functions of torch that are written with them.
 """
 
-from nova.ops.loops import quantized, scans, scatters, slices, sorting, windows
+from nova.ops.loops import convolution, quantized, scans, scatters, slices, sorting, windows
 
-FAMILIES = (windows, scans, sorting, scatters, slices, quantized)
+FAMILIES = (windows, convolution, scans, sorting, scatters, slices, quantized)
 
 
 def register_rows() -> None:

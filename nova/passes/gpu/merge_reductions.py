@@ -12,6 +12,7 @@ from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.common.match_contraction import match_contraction
 from nova.core.records import record
 from nova.ir.bindings import ir
+from nova.ir.buffers import TENSOR_VIEWS
 from nova.ir.clone import clone_into
 from nova.ir.control_flow.functions import host_functions
 from nova.ir.linalg.generic import GenericOp, is_generic_op
@@ -103,8 +104,8 @@ def _place(first: GenericOp, second: GenericOp) -> Any | None:
         return None
     if any(_init_ops(value) is None for value in second.outputs):
         return None
-    values = [v for v in [*second.inputs, *captured(second.op)] if not _is_constant(v)]
-    if all(_is_before(value, first.op) for value in values):
+    values = [*second.inputs, *captured(second.op)]
+    if all(_is_before(v, first.op) or _can_copy(v, first.op) for v in values):
         return first.op
     users = [_in_block(use.owner) for r in first.op.results for use in r.uses]
     return second.op if all(second.op.is_before_in_block(user) for user in users) else None
@@ -122,8 +123,14 @@ def _in_block(op: Any) -> Any:
     return op
 
 
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.operation.name == "arith.constant"
+def _can_copy(value: Any, op: Any) -> bool:
+    """Whether a value is a constant, or a reshape of one that exists before `op`."""
+    if not isinstance(value, ir.OpResult):
+        return False
+    source = value.owner.operation
+    if source.name in TENSOR_VIEWS:
+        return all(_is_before(operand, op) for operand in source.operands)
+    return source.name == "arith.constant"
 
 
 def _init_ops(value: Any) -> list[Any] | None:
@@ -148,8 +155,8 @@ def _merge(first: GenericOp, second: GenericOp, place: Any) -> Any:
     """The op with the results of both, before `place`."""
     with ir.InsertionPoint(place), first.op.location:
         copies: dict[Any, Any] = {}
-        constants = [v for v in [*second.inputs, *captured(second.op)] if _is_constant(v)]
-        needed = [v.owner.operation for v in constants]
+        values = [*second.inputs, *captured(second.op)]
+        needed = [v.owner.operation for v in values if not _is_before(v, place)]
         needed += [op for value in second.outputs for op in _init_ops(value) or ()]
         for op in dict.fromkeys(needed):
             clone_into(op, copies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from nova.codegen.common.match_contraction import is_integer_contraction
+from nova.codegen.common.match_contraction import is_integer_contraction, reads_windows
 from nova.core.records import record
 from nova.ir.attributes import FUSION_GUARD
 from nova.ir.bindings import ir
@@ -70,10 +70,13 @@ def _copy_counters(module: ir.Module) -> None:
 
 
 def _contractions(module: ir.Module) -> Iterator[Any]:
-    """Contractions of floats, and those of integers, which have no named op for mixed signs."""
+    """Contractions of floats, and those without a named op: of integers, and of windows."""
     yield from find_tensor_ops(module, "linalg.contract")
     for op in find_tensor_ops(module, "linalg.generic"):
-        if len(op.operands) == 3 and is_integer_contraction(GenericOp(op)):
+        if len(op.operands) != 3:
+            continue
+        generic = GenericOp(op)
+        if is_integer_contraction(generic) or reads_windows(generic):
             yield op
 
 

@@ -41,12 +41,13 @@ class ConvolveChannelsLast(Pass):
     """Compute convolutions and their gradients as matmuls with the channels last.
 
     A convolution is `weight @ windows` for each image, with positions along the rows of all
-    matrices. On a device it becomes one matmul `(positions of all images, taps * channels) @
-    (taps * channels, outputs)`: a copy of windows moves whole rows of channels, a kernel of one tap
-    needs no copy, and the tiles of the matmul do not depend on the size of an image. The gradient
-    of the weight is one matmul over the positions of all images. The gradient of the data sums in
-    the matmul too: it is a convolution of g for each residue of a position modulo the stride, with
-    the taps that reach it. With `sink`, the ops between convolutions have channels last too:
+    matrices. On a device it becomes one contraction over taps and channels, which reads the windows
+    where they are (implicit GEMM): `nova.conv_channels_last`, or a matmul where the kernel has one
+    tap. The gradient of the weight is one contraction over the positions of all images,
+    `nova.conv_channels_last_weight_gradient`. The gradient of the data sums in the contraction too:
+    it is a convolution of g for each residue of a position modulo the stride, with the taps that
+    reach it. Paddings are separate: they are written to memory, by the op before where it can. With
+    `sink`, the ops between convolutions have channels last too:
     `sink-permutes` and `canonicalize-nova` then move the permutations out of the way.
 
     Only 16-bit floats, or f32 that is widened from them and rounded to them; only static sizes and
@@ -89,11 +90,10 @@ def _rewrite_forward(op: Any) -> bool:
 
     def build(w: Any, x: Any) -> Any:
         kernel = columns.kernel
-        matrix = F.reshape(w, (outputs, columns.channels, *kernel))
-        matrix = F.reshape(F.permute(matrix, _channels_last(len(kernel))), (outputs, -1))
-        rows = _rows_of_windows(_with_channels_last(_padded(x, columns)), columns)
-        y = _product(rows, matrix)
-        y = F.reshape(y, (columns.batch, *columns.counts, outputs))
+        taps = F.reshape(w, (outputs, columns.channels, *kernel))
+        taps = F.permute(taps, _channels_last(len(kernel)))
+        images = _with_channels_last(_padded(x, columns))
+        y = _convolution(images, taps, columns.stride, columns.dilation)
         y = F.permute(y, _channels_first(len(kernel)))
         return _as(F.reshape(y, (columns.batch, outputs, prod(columns.counts))), op)
 
@@ -118,18 +118,19 @@ def _rewrite_weight_gradient(op: Any) -> bool:
         return False
 
     def build(g: Any, x: Any) -> Any:
-        kernel, places = columns.kernel, prod(columns.counts)
-        by_row = F.reshape(
-            F.permute(_positions(g, columns.counts), _channels_last(len(kernel))),
-            (batch * places, outputs),
-        )
-        rows = _rows_of_windows(_with_channels_last(_padded(x, columns)), columns)
-        extra = -rows.shape[1] % _ALIGNED
-        depth = rows.shape[1]
-        rows = F.pad(rows, (0, 0), (0, extra), value=0.0) if extra else rows
-        total = F.matmul(F.permute(by_row, (1, 0)), rows)
-        total = F.slice(total, (0, 0), (outputs, depth)) if extra else total
-        total = F.reshape(total, (outputs, *kernel, columns.channels))
+        kernel, channels = columns.kernel, columns.channels
+        by_place = F.permute(_positions(g, columns.counts), _channels_last(len(kernel)))
+        images = _aligned(_with_channels_last(_padded(x, columns)))
+        if _is_plain(kernel, columns.stride):
+            rows = F.reshape(images, (-1, images.shape[-1]))
+            total = F.matmul(F.permute(F.reshape(by_place, (-1, outputs)), (1, 0)), rows)
+        else:
+            total = F.conv_channels_last_weight_gradient(
+                images, by_place, kernel=kernel, stride=columns.stride, dilation=columns.dilation
+            )
+        total = F.reshape(total, (outputs, *kernel, images.shape[-1]))
+        if images.shape[-1] != channels:
+            total = F.slice(total, (0,) * len(total.shape), (outputs, *kernel, channels))
         total = F.permute(total, _channels_first(len(kernel)))
         return _as(F.reshape(total, (outputs, columns.depth)), op)
 
@@ -206,7 +207,6 @@ def _of_residue(
     channels, outputs = overlap.channels, overlap.outputs
     if kernel != overlap.kernel:
         taps = F.slice(taps, (0, *first, 0), (channels, *last, outputs), (1, *overlap.stride, 1))
-    matrix = F.reshape(taps, (channels, prod(kernel) * outputs))
     low = [d * (n - 1) - a for d, n, (a, _) in zip(overlap.dilation, kernel, ranges, strict=True)]
     high = [b - c for (_, b), c in zip(ranges, overlap.counts, strict=True)]
     starts = [max(0, -p) for p in low]
@@ -216,11 +216,7 @@ def _of_residue(
     low, high = [max(0, p) for p in low], [max(0, p) for p in high]
     if any(low) or any(high):
         g = F.pad(g, (0, *low, 0), (0, *high, 0), value=0.0)
-    counts = tuple(b - a for a, b in ranges)
-    ones = (1,) * len(kernel)
-    windows = Columns(None, g.shape[0], outputs, ones, ones, kernel, ones, overlap.dilation, counts)
-    rows = _rows_of_windows(g, windows)
-    return F.reshape(_product(rows, matrix), (g.shape[0], *counts, channels))
+    return _convolution(g, taps, (1,) * len(kernel), overlap.dilation)
 
 
 def _interleaved(parts: dict[Sizes, Any], stride: Sizes, counts: Sizes) -> Any:
@@ -245,39 +241,54 @@ def _interleaved(parts: dict[Sizes, Any], stride: Sizes, counts: Sizes) -> Any:
 # --- matrices -------------------------------------------------------------------------------------
 
 
-def _rows_of_windows(x: Any, columns: Columns) -> Any:
-    """The windows of x (N, ..., C) as rows: (positions of all images, taps * channels)."""
-    rank, counts = len(columns.kernel), columns.counts
-    rows = columns.batch * prod(counts)
-    if prod(columns.kernel) == 1:
-        if any(s != 1 for s in columns.stride) or tuple(x.shape[1:-1]) != counts:
-            ends = [(c - 1) * s + 1 for c, s in zip(counts, columns.stride, strict=True)]
-            stops = (columns.batch, *ends, columns.channels)
-            x = F.slice(x, (0,) * (rank + 2), stops, (1, *columns.stride, 1))
-        return F.reshape(x, (rows, columns.channels))
-    windows = F.windows(
-        F.permute(x, _channels_first(rank)),
-        kernel=columns.kernel,
-        stride=columns.stride,
-        dilation=columns.dilation,
-    )
-    places = range(2 + rank, 2 + 2 * rank)
-    windows = F.permute(windows, (0, *places, *range(2, 2 + rank), 1))
-    return F.reshape(windows, (rows, columns.depth))
+def _convolution(x: Any, taps: Any, stride: Sizes, dilation: Sizes) -> Any:
+    """The convolution of x (N, ..., C) with `taps` (outputs, ..., C): (N, ..., outputs)."""
+    x, taps = _aligned(x), _aligned(taps)
+    kernel, depth = tuple(taps.shape[1:-1]), x.shape[-1]
+    if not _is_plain(kernel, stride):
+        return F.conv_channels_last(x, taps, stride=stride, dilation=dilation)
+    y = F.matmul(F.reshape(x, (-1, depth)), F.permute(F.reshape(taps, (-1, depth)), (1, 0)))
+    return F.reshape(y, (*x.shape[:-1], taps.shape[0]))
 
 
-def _product(rows: Any, matrix: Any) -> Any:
-    """`rows @ matrix.T`, with rows of a multiple of 16 bytes."""
-    extra = -rows.shape[1] % _ALIGNED
-    if extra:
-        rows, matrix = (F.pad(m, (0, 0), (0, extra), value=0.0) for m in (rows, matrix))
-    return F.matmul(rows, F.permute(matrix, (1, 0)))
+def _is_plain(kernel: Sizes, stride: Sizes) -> bool:
+    """Whether the windows are the positions themselves: a matmul of matrices."""
+    return all(n == 1 for n in (*kernel, *stride))
+
+
+def _aligned(x: Any) -> Any:
+    """x (..., C) with rows of a multiple of 16 bytes."""
+    extra = -x.shape[-1] % _ALIGNED
+    if not extra:
+        return x
+    before = (0,) * len(x.shape)
+    return F.pad(x, before, (*before[1:], extra), value=0.0)
 
 
 def _padded(x: Any, columns: Columns) -> Any:
-    if not any(columns.low) and not any(columns.high):
+    """x (N, C, ...) with its padding, to multiples of the stride where that makes no new window.
+
+    In the same op, channels are padded to rows of a multiple of 16 bytes.
+    """
+    high = list(columns.high)
+    for axis, (low, k, s, d, count) in enumerate(
+        zip(
+            columns.low,
+            columns.kernel,
+            columns.stride,
+            columns.dilation,
+            columns.counts,
+            strict=True,
+        )
+    ):
+        size = low + x.shape[2 + axis] + high[axis]
+        extra = -size % s
+        if (size + extra - d * (k - 1) - 1) // s + 1 == count and (extra == 0 or any(columns.low)):
+            high[axis] += extra
+    if not any(columns.low) and not any(high):
         return x
-    return F.pad(x, (0, 0, *columns.low), (0, 0, *columns.high), value=0.0)
+    channels = -columns.channels % _ALIGNED
+    return F.pad(x, (0, 0, *columns.low), (0, channels, *high), value=0.0)
 
 
 def _positions(g: Any, counts: Sizes) -> Any:

@@ -18,6 +18,8 @@ from nova.passes.base import Pass
 Axes = tuple[int, ...]
 Attrs = dict[str, Any]
 
+_MOST_REPEATED = 4
+"""Elementwise ops in a row that are computed again."""
 _PER_AXIS = {"pad": ("low", "high"), "slice": ("starts", "stops", "steps"), "expand": ("shape",)}
 """Ops with one operand, and their attributes that have a number for each axis."""
 
@@ -28,9 +30,10 @@ class SinkPermutes(Pass):
 
     f is elementwise, a reduction, a reshape that keeps the permuted axes separate, or moves parts
     of axes (pad, slice, expand, join, windows). Its other operands must be permuted in the same
-    way, or have at most one axis longer than 1. Two permutations that meet are one, or none: with
-    channels last in memory, a chain of ops between convolutions computes with channels last, and
-    reads and writes memory in order. Sizes must be static.
+    way, or have at most one axis longer than 1, or repeat elements that are in order either way.
+    Two permutations that meet are one, or none: with channels last in memory, a chain of ops
+    between convolutions computes with channels last, and reads and writes memory in order. Sizes
+    must be static.
     """
 
     name: ClassVar[str] = "sink-permutes"
@@ -108,15 +111,44 @@ def _elementwise(op: Any, row: Any, attrs: Attrs, axes: Axes) -> Any | None:
         return None
     operands = []
     for value in op.operands:
-        shape = nova_type(value.type).shape
         if _permutation(value) == axes:
             operands.append(value.owner.operation.operands[0])
-        elif sum(n != 1 for n in shape) <= 1:
-            full = (1,) * (rank - len(shape)) + tuple(shape)
-            operands.append(_reshaped(value, _unpermuted(full, axes)) if shape else value)
-        else:
+            continue
+        repeated = _repeated(value, axes, _MOST_REPEATED)
+        if repeated is None:
             return None
+        operands.append(repeated)
     return _permuted(_create(row, operands, attrs), axes)
+
+
+def _repeated(value: Any, axes: Axes, depth: int) -> Any | None:
+    """A value in the order of axes before a permutation, if it is in order either way.
+
+    It has at most one axis longer than 1, or repeats such a value, or is computed from such values
+    by a few elementwise ops, which are then computed again.
+    """
+    rank, shape = len(axes), nova_type(value.type).shape
+    if sum(n != 1 for n in shape) <= 1:
+        full = (1,) * (rank - len(shape)) + tuple(shape)
+        return _reshaped(value, _unpermuted(full, axes)) if shape else value
+    op = value.owner.operation if isinstance(value, ir.OpResult) else None
+    row = OPS.get(op.name.removeprefix("nova.")) if op is not None else None
+    if op is None or row is None or not depth or len(shape) != rank:
+        return None
+    if row.name == "expand":
+        source = op.operands[0]
+        old = nova_type(source.type).shape
+        inverse = tuple(axes.index(i) for i in range(rank))
+        if len(old) != rank or not _keeps_order(old, inverse):
+            return None
+        moved = _reshaped(source, _unpermuted(old, axes))
+        return _create(row, [moved], {"shape": _unpermuted(shape, axes)})
+    if "elementwise" not in row.tags:
+        return None
+    operands = [_repeated(operand, axes, depth - 1) for operand in op.operands]
+    if any(operand is None for operand in operands):
+        return None
+    return _create(row, operands, op_type(row, op)[1])
 
 
 def _reduction(op: Any, row: Any, attrs: Attrs, axes: Axes) -> Any | None:

@@ -121,6 +121,53 @@ def test_block_of_convolutions_matches_torch() -> None:
         assert (got.grad.float() - want.grad).norm() <= 0.1 * want.grad.norm()
 
 
+POOLS = {
+    "3x3": ((9, 8), {"kernel_size": 3, "stride": 2, "padding": 1}),
+    "ceil": ((8, 8), {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}),
+    "elements-without-window": ((7, 6), {"kernel_size": 2, "stride": 3}),
+    "stride-1": ((5, 6), {"kernel_size": 3, "stride": 1, "padding": 1}),
+    "dilated": ((9, 9), {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 2}),
+    "one-element": ((1, 1), {"kernel_size": 3, "stride": 1, "padding": 1}),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_max_pool_gradient_matches_torch(name: str) -> None:
+    """Each element reads the windows that reach it, with channels last and no copy of the taps."""
+    size, options = POOLS[name]
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    x = torch.randn(2, 8, *size).to(torch.bfloat16).to(memory_format=torch.channels_last)
+    pool = nn.MaxPool2d(**options)
+    wide = x.float().requires_grad_()
+    expected = pool(wide)
+    g = torch.randn_like(expected).to(torch.bfloat16)
+    expected.backward(g.float())
+    x = x.requires_grad_()
+    actual = torch.compile(pool, backend="nova", options={"device": "sim", "fallback": False})(x)
+    actual.backward(g)
+    assert torch.equal(actual.float(), expected)
+    assert (x.grad.float() - wide.grad).abs().max() <= 0.004 * wide.grad.abs().max()
+
+
+def test_batch_norm_of_elements_larger_than_their_spread() -> None:
+    """Both sums of a channel are taken in one pass, of differences from its first element."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    x = (64 + 4 * torch.randn(4, 16, 8, 8)).to(torch.bfloat16)
+    x[0, :, 0, 0] = 192  # the first element, from which differences are taken
+    norm = nn.BatchNorm2d(16, momentum=1.0)
+    narrow = nn.BatchNorm2d(16, momentum=1.0)
+    narrow = narrow.to(torch.bfloat16)
+    expected = norm(x.float())
+    actual = torch.compile(narrow, backend="nova", options={"device": "sim", "fallback": False})(x)
+    assert (actual.float() - expected).abs().max() <= 0.01 * expected.abs().max()
+    for name in ("running_mean", "running_var"):
+        reference = getattr(norm, name)
+        difference = getattr(narrow, name).float() - reference
+        assert difference.abs().max() <= 0.005 * reference.abs().max()
+
+
 def test_computed_reads_are_no_epilogue_of_a_matmul() -> None:
     """A matmul on tensor cores has no epilogue that reads at computed positions: it stays one."""
     generator = np.random.default_rng(0)

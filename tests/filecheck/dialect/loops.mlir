@@ -140,6 +140,28 @@ func.func @overlap_add(%arg0: tensor<2x3x4xf32>) -> tensor<2x9xf32> {
   return %0 : tensor<2x9xf32>
 }
 
+// CHECK-LABEL: func.func @conv_channels_last(
+// CHECK: linalg.fill
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]
+// CHECK: arith.mulf
+// CHECK: arith.addf
+// CHECK-NOT: nova.
+func.func @conv_channels_last(%arg0: tensor<2x9x4xf32>, %arg1: tensor<5x3x4xf32>) -> tensor<2x4x5xf32> {
+  %0 = "nova.conv_channels_last"(%arg0, %arg1) {dilation = array<i64: 1>, stride = array<i64: 2>} : (tensor<2x9x4xf32>, tensor<5x3x4xf32>) -> tensor<2x4x5xf32>
+  return %0 : tensor<2x4x5xf32>
+}
+
+// CHECK-LABEL: func.func @conv_channels_last_weight_gradient(
+// CHECK: linalg.fill
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]
+// CHECK: arith.mulf
+// CHECK: arith.addf
+// CHECK-NOT: nova.
+func.func @conv_channels_last_weight_gradient(%arg0: tensor<2x9x4xf32>, %arg1: tensor<2x7x5xf32>) -> tensor<5x3x4xf32> {
+  %0 = "nova.conv_channels_last_weight_gradient"(%arg0, %arg1) {dilation = array<i64: 1>, kernel = array<i64: 3>, stride = array<i64: 1>} : (tensor<2x9x4xf32>, tensor<2x7x5xf32>) -> tensor<5x3x4xf32>
+  return %0 : tensor<5x3x4xf32>
+}
+
 // CHECK-LABEL: func.func @argsort(
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
 // CHECK: linalg.index

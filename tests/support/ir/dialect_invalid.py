@@ -93,7 +93,13 @@ MISTAKES: tuple[Mistake, ...] = (
         "factors (2,) and terms (3,) differ",
         "axis = 0 : i64",
     ),
-    M("windows", "4xf32", "9x1xf32", "do not fit in (4,)", "kernel = array<i64: 9>"),
+    M(
+        "windows",
+        "4xf32",
+        "9x1xf32",
+        "windows of (9,) do not fit in (4,)",
+        "kernel = array<i64: 9>",
+    ),
     M("windows", "4xf32", "2x3xf32", "kernel (0,): not 1 positive sizes", "kernel = array<i64: 0>"),
     M(
         "overlap_add",
@@ -103,6 +109,32 @@ MISTAKES: tuple[Mistake, ...] = (
         "size = array<i64: 3>",
     ),
     M("overlap_add", "4xf32", "3xf32", "1 sizes for windows (4,)", "size = array<i64: 3>"),
+    M(
+        "conv_channels_last",
+        "2x9x4xf32 5x3x3xf32",
+        "2x7x5xf32",
+        "x has 4 channels, the weight 3",
+    ),
+    M(
+        "conv_channels_last",
+        "2x2x4xf32 5x3x4xf32",
+        "2x1x5xf32",
+        "windows of (3,) do not fit in (2,)",
+    ),
+    M(
+        "conv_channels_last",
+        "2x4xf32 5x4xf32",
+        "2x5xf32",
+        "x (2, 4) and weight (5, 4): not both (.., positions, channels)",
+    ),
+    M("conv_channels_last", "2x9x4xf32 5x3x4xf64", "2x7x5xf32", _MIXED),
+    M(
+        "conv_channels_last_weight_gradient",
+        "2x9x4xf32 2x6x5xf32",
+        "5x3x4xf32",
+        "g (2, 6, 5): there are (2, 7) windows",
+        "kernel = array<i64: 3>",
+    ),
     M("argsort", "2xf32", "2xi64", "descending is True or False", "descending = 1 : i64"),
     *_each(
         "scatter scatter_max scatter_min",

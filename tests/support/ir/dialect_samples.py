@@ -82,6 +82,12 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "linear_recurrence": Sample("linear_recurrence", "f32[2,5] f32[2,5]", {"axis": 1}),
         "windows": Sample("windows", "f32[2,9]", {"kernel": (3,), "stride": (2,)}),
         "overlap_add": Sample("overlap_add", "f32[2,3,4]", {"size": (9,), "stride": (2,)}),
+        "conv_channels_last": Sample(
+            "conv_channels_last", "f32[2,9,4] f32[5,3,4]", {"stride": (2,)}
+        ),
+        "conv_channels_last_weight_gradient": Sample(
+            "conv_channels_last_weight_gradient", "f32[2,9,4] f32[2,7,5]", {"kernel": (3,)}
+        ),
         "argsort": Sample("argsort", "f32[2,5]"),
         "argtopk": Sample("argtopk", "f32[2,9]", {"k": 2}),
         "argtopk_smallest": Sample("argtopk", "i32[3,2]", {"k": 2, "axis": 0, "largest": False}),

@@ -54,6 +54,33 @@ def _overlap_add(x: Any, size: Any, stride: Any = 1, dilation: Any = 1) -> Any:
     return total.index_add(-1, index.flatten(), flat).reshape(*lead, *size)
 
 
+def _conv(x: Any, weight: Any, stride: Any = 1, dilation: Any = 1) -> Any:
+    """By torch, with the channels first."""
+    conv = (torch.conv1d, torch.conv2d, torch.conv3d)[x.ndim - 3]
+    rank = x.ndim - 2
+    steps = {"stride": _each(stride, rank), "dilation": _each(dilation, rank)}
+    if not x.numel():
+        return x.new_zeros(
+            conv(x.new_zeros((1, *x.shape[1:])).movedim(-1, 1), weight.movedim(-1, 1), **steps)
+            .movedim(1, -1)
+            .shape
+        )[:0]
+    return conv(x.movedim(-1, 1), weight.movedim(-1, 1), **steps).movedim(1, -1)
+
+
+def _weight_gradient(x: Any, g: Any, kernel: Any, stride: Any = 1, dilation: Any = 1) -> Any:
+    """A sum over positions for each tap."""
+    rank = x.ndim - 2
+    steps, widths = _each(stride, rank), _each(dilation, rank)
+    taps = _each(kernel, rank)
+    windows = _windows(x.movedim(-1, 1), taps, steps, widths)
+    flat = windows.flatten(2, 1 + rank).flatten(3) if x.numel() else None
+    if flat is None:
+        return x.new_zeros((g.shape[-1], *taps, x.shape[-1]))
+    total = torch.einsum("ncts,nso->otc", flat, g.flatten(1, -2))
+    return total.reshape(g.shape[-1], *taps, x.shape[-1])
+
+
 def _recurrence(factor: Any, term: Any, axis: int) -> Any:
     if not term.shape[axis]:
         return term * factor
@@ -121,6 +148,30 @@ SAMPLES = {
         typed=2,
         dtypes=TYPES,
         large=(case((3, 3, 3, 38, 38), size=(40, 40)),),
+    ),
+    "conv_channels_last": Sample(
+        (
+            case((2, 9, 3), (4, 3, 3), stride=2),
+            case((2, 6, 5, 3), (4, 2, 3, 3), stride=(1, 2), dilation=(2, 1)),
+            case((1, 3, 5, 2), (3, 3, 2, 2)),
+            case((2, 7, 4, 3), (2, 1, 1, 3), stride=(3, 1)),
+            case((1, 3, 4, 3, 2), (2, 2, 2, 2, 2)),
+            case((0, 4, 3), (2, 2, 3)),
+        ),
+        _conv,
+        typed=2,
+        dtypes=TYPES,
+    ),
+    "conv_channels_last_weight_gradient": Sample(
+        (
+            case((2, 9, 3), (2, 4, 4), kernel=3, stride=2),
+            case((2, 6, 5, 3), (2, 4, 2, 4), kernel=(2, 3), stride=(1, 2), dilation=(2, 1)),
+            case((1, 3, 5, 2), (1, 1, 4, 3), kernel=(3, 2)),
+            case((0, 4, 3), (0, 3, 2), kernel=2),
+        ),
+        _weight_gradient,
+        typed=2,
+        dtypes=TYPES,
     ),
     "cumsum": Sample(SCANNED, torch.cumsum, typed=2, dtypes=TYPES, large=SCANNED_LARGE),
     "linear_recurrence": Sample(PAIRS, _recurrence, typed=2, dtypes=TYPES),

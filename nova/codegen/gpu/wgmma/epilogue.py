@@ -22,6 +22,7 @@ from nova.codegen.gpu.device_kernel import is_tile_local
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, first_positions
 from nova.codegen.gpu.ptx_ops import SHARED, load, narrow_pair, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.codegen.gpu.wgmma.boxes import box_positions
 from nova.codegen.gpu.wgmma.mainloop import TilePosition
 from nova.codegen.gpu.wgmma.plan import CONSUMERS, PIECE_BYTES, PIECES, ROW_BYTES, WgmmaPlan
 from nova.codegen.gpu.wgmma.split_sums import ConsumerThread
@@ -335,8 +336,14 @@ class _TileCode:
         with when(self._is_first):
             group_row = _wide(arith.muli(self.consumer.group, word(rows)))
             row = add(add(self.tile.row, group_row), block_row)
-            others = [self.tile.enclosing[i] for i in output.loops]
-            position = [add(self.tile.column, first_column), row, *others]
+            enclosing: Sequence[Index] = self.tile.enclosing
+            boxed = self.store.plan.boxed
+            at_row = [row]
+            if boxed is not None and boxed.rows:
+                enclosing = box_positions(boxed.rows, enclosing, row)
+                at_row = []
+            others = [enclosing[i] for i in output.loops]
+            position = [add(self.tile.column, first_column), *at_row, *others]
             ptx.store_box(self.store.maps[output.root], buffer, position)
 
     def _write_short(self, buffer: ir.Value, groups: list[list[list[Any]]]) -> None:

@@ -7,9 +7,12 @@ where it is estimated to be faster than `mma.sync`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+from nova.codegen.common.match_contraction import LoopContraction
 from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
 from nova.codegen.gpu.elementwise import ThreadVector
@@ -19,6 +22,7 @@ from nova.codegen.gpu.ptx_ops import global_base, word
 from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.codegen.gpu.wgmma.boxes import clamped_positions, inner_box
 from nova.codegen.gpu.wgmma.epilogue import (
     CHUNK_COLUMNS,
     FragmentCode,
@@ -42,6 +46,7 @@ from nova.ir.bindings import arith, ir
 from nova.ir.buffers import buffer_root
 from nova.ir.diagnostics import place_of
 from nova.ir.index import Index, index
+from nova.ir.linalg.generic import shape_of
 from nova.ir.symbolic.size_table import Extent, is_number
 from nova.ir.tensor_maps import ELEMENTS as MAPPED
 from nova.ir.tensor_maps import MOST_RANK, TensorMap, can_map
@@ -118,16 +123,17 @@ def _choose_plan(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | st
     tiles = parse_tiles(kernel.gpu_gemm)
     if _reads_results(kernel):
         tiles = tuple(tile for tile in (TILES if tiles is None else tiles) if tile.split == 1)
-    plan = plan_wgmma(match.gemm, arguments, processors, tiles)
+    elements = prod(shape_of(operands[0])), prod(shape_of(operands[1]))
+    plan = plan_wgmma(match.gemm, arguments, processors, tiles, elements)
     if plan is None:
-        return why_not_wgmma(match.gemm, arguments, tiles)
+        return why_not_wgmma(match.gemm, arguments, tiles, elements)
     if kernel.gpu_gemm == "auto":
         other = plan_gemm(match.gemm, kernel.target.cpu, precision=kernel.matmul_precision)
         if estimated_cycles(other, processors) <= plan.cycles:
             return "it is estimated to be slower"
     outputs = _outputs(kernel, match, plan, numbers)
     if outputs is None:
-        return "a result is written with two different accesses"
+        return "a result is written with two different accesses, or not in boxes"
     return WgmmaKernelPlan(match, plan, outputs)
 
 
@@ -148,7 +154,10 @@ def emit_wgmma_kernel(
         if gemm.swapped:
             row, column = column, row
         counters[contraction.m], counters[contraction.n] = index(row), index(column)
-        for number, counter in zip(contraction.enclosing, tile.enclosing, strict=True):
+        enclosing: Sequence[Index] = tile.enclosing
+        if gemm.boxed is not None:
+            enclosing = clamped_positions(gemm.boxed.rows, enclosing, row)
+        for number, counter in zip(_enclosing(gemm, contraction), enclosing, strict=True):
             if number < grid_rank:
                 counters[number] = index(counter)
         return counters
@@ -203,7 +212,8 @@ def emit_wgmma_kernel(
 
 def _tiles(kernel: DeviceKernel, plan: WgmmaKernelPlan) -> list[BlockDim] | None:
     gemm = plan.gemm
-    if gemm.cluster > 1:  # the blocks of a cluster share a tile, or have tiles of one column
+    # The blocks of a cluster share a tile, or have tiles of one column.
+    if gemm.cluster > 1 or gemm.boxed is not None:
         return None
     return gemm_tiles(gemm, plan.match.contraction, gemm.tile.rows, gemm.tile.columns)
 
@@ -269,7 +279,7 @@ def _outputs(
             if is_tile_local(root) or root not in kernel.results:
                 continue
             output = _output(kernel, match, plan, op, operand, root, numbers[root])
-            if outputs.setdefault(root, output) != output:
+            if output is None or outputs.setdefault(root, output) != output:
                 return None
     return tuple(outputs.values())
 
@@ -282,17 +292,20 @@ def _output(
     operand: int,
     root: Any,
     argument: int,
-) -> Output:
+) -> Output | None:
     nest, contraction = kernel.global_nests[op], match.contraction
     loops = [contraction.m, contraction.n]
     if plan.swapped:
         loops.reverse()
     row_stride, column_stride = (nest.loops[i].strides[operand] for i in loops)
     strides = tuple(
-        nest.loops[i].strides[operand] if i < kernel.grid_rank else 0 for i in contraction.enclosing
+        nest.loops[i].strides[operand] if i < kernel.grid_rank else 0
+        for i in _enclosing(plan, contraction)
     )
     size, element = element_size(root), str(root.type.element_type)
     offset = nest.offsets[operand]
+    if plan.boxed is not None and plan.boxed.rows:
+        return _boxed_output(plan, root, argument, offset, column_stride, strides)
     dimensions = tuple(
         i
         for i, loop in enumerate(plan.gemm.enclosing)
@@ -314,3 +327,47 @@ def _output(
         (ROW_BYTES // size, 64, *(1,) * len(dimensions)),
     )
     return Output(root, size, offset, row_stride, column_stride, strides, tensor, dimensions)
+
+
+def _boxed_output(
+    plan: WgmmaPlan,
+    root: Any,
+    argument: int,
+    offset: Extent,
+    column_stride: Extent,
+    strides: tuple[Extent, ...],
+) -> Output | None:
+    """A result whose rows are boxes of several loops: it is stored in boxes, or not at all."""
+    assert plan.boxed is not None
+    size, element = element_size(root), str(root.type.element_type)
+    axes = plan.boxed.rows
+    others = [
+        i
+        for i, loop in enumerate(plan.gemm.enclosing)
+        if loop.parallel and not is_number(loop.size, 1) and i not in {axis.loop for axis in axes}
+    ]
+    loops = (*(axis.loop for axis in axes), *others)
+    outer = tuple(strides[i] for i in loops)
+    fits = is_number(column_stride, 1) and len(outer) < MOST_RANK and can_map(size, offset, outer)
+    if not fits or element not in MAPPED or size not in (2, 4):
+        return None
+    tensor = TensorMap(
+        argument,
+        offset * size,
+        element,
+        (
+            plan.gemm.contraction.n,
+            *(axis.size for axis in axes),
+            *(plan.gemm.enclosing[i].size for i in others),
+        ),
+        tuple(stride * size for stride in outer),
+        (ROW_BYTES // size, *inner_box(axes, 64), *(1,) * len(others)),
+    )
+    return Output(root, size, offset, 0, column_stride, strides, tensor, loops)
+
+
+def _enclosing(plan: WgmmaPlan, contraction: LoopContraction) -> tuple[int, ...]:
+    """The loops of the kernel that are the enclosing loops of a plan."""
+    if plan.boxed is None:
+        return contraction.enclosing
+    return (*contraction.enclosing, contraction.m if plan.boxed.rows else contraction.k)

@@ -221,13 +221,24 @@ class _Block:
         full: ir.Value,
         mask: int,
     ) -> None:
-        others = [enclosing[i] for i in operand.loops]
+        others = []
+        for terms in operand.terms:
+            coordinate: Index = 0
+            for term in terms:
+                coordinate = add(coordinate, term.at(enclosing))
+            others.append(coordinate)
         box = operand.map.box
         for number in range(operand.boxes):
             to = arith.addi(start, word(number * operand.map.box_bytes))
             outer = add(first, number * (box[1] if operand.along_k else box[0]))
-            inside = (step, outer) if operand.along_k else (outer, step)
-            ptx.copy_box(to, source, full, [*inside, *others], mask)
+            inside = [step, outer] if operand.along_k else [outer, step]
+            if len(others) == len(box) - 1:  # positions are in the box
+                del inside[1]
+            last = others
+            if operand.period:
+                moved = add(others[0], divide(inside[0], operand.period))
+                inside, last = [modulo(inside[0], operand.period)], [moved, *others[1:]]
+            ptx.copy_box(to, source, full, [*inside, *last], mask)
 
     def _step(self, stage: ir.Value, tile: TilePosition) -> tuple[Index, list[Index]]:
         """The first step of k of a stage, and the positions of all enclosing loops."""

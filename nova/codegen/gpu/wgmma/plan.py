@@ -17,6 +17,14 @@ from math import prod
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm, transposed
+from nova.codegen.gpu.wgmma.boxes import (
+    BoxedGemm,
+    Term,
+    are_disjoint,
+    box_rows,
+    box_steps,
+    find_dimensions,
+)
 from nova.core.sizes import ceildiv, is_static_shape, size_min
 from nova.ir.mathlib.f8_formats import FORMATS
 from nova.ir.symbolic.size_table import Extent, is_number, typical
@@ -100,13 +108,15 @@ class WgmmaOperand:
     outer: int
     """Rows (or columns) of a tile that this block copies, in whole boxes."""
     map: TensorMap
-    loops: tuple[int, ...]
-    """The enclosing loops that are its further dimensions."""
+    terms: tuple[tuple[Term, ...], ...]
+    """The enclosing loops that move each of its last dimensions."""
+    period: int = 0
+    """Elements of its first dimension, after which the next position of the second one begins."""
 
     @property
     def boxes(self) -> int:
         """Boxes of a stage: the map's box is 64 elements wide where rows do not run along k."""
-        return self.outer // (self.map.box[1] if self.along_k else self.map.box[0])
+        return self.outer // (prod(self.map.box[1:]) if self.along_k else self.map.box[0])
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,8 @@ class WgmmaPlan:
     group: int
     """Rows of tiles that are visited together, so that their operands stay in the L2 cache."""
     processors: int
+    boxed: BoxedGemm | None = None
+    """Where a tile of rows, or a stage, is a box of several loops."""
 
     @property
     def depth(self) -> int:
@@ -217,37 +229,48 @@ class WgmmaPlan:
 
 
 def plan_wgmma(
-    gemm: GpuGemm, arguments: tuple[int, int], processors: int, tiles: Sequence[Tile] | None = None
+    gemm: GpuGemm,
+    arguments: tuple[int, int],
+    processors: int,
+    tiles: Sequence[Tile] | None = None,
+    elements: tuple[Extent, Extent] | None = None,
 ) -> WgmmaPlan | None:
     """The plan with the least estimated time; None where the copy engine cannot read an operand.
 
     `arguments` are the numbers of A and B among the arguments of the kernel. `tiles` are those to
-    choose from, by default all.
+    choose from, by default all. `elements` are those of the buffers of A and B: without them, no
+    operand is read in boxes of several loops.
     """
     row, column = gemm.contraction.c_strides
     swapped = is_number(row, 1) and not is_number(column, 1)
     if swapped:
         gemm, arguments = transposed(gemm), arguments[::-1]
-    plans = [
-        plan
-        for tile in (TILES if tiles is None else tiles)
-        if (plan := make_wgmma_plan(gemm, arguments, tile, swapped, processors)) is not None
-    ]
-    return min(plans, key=lambda plan: plan.cycles, default=None)
+    plans = []
+    for tile in TILES if tiles is None else tiles:
+        plans.append(make_wgmma_plan(gemm, arguments, tile, swapped, processors))
+        if not swapped and elements is not None:
+            plans.append(_make_boxed_plan(gemm, arguments, elements, tile, processors))
+    chosen = (plan for plan in plans if plan is not None)
+    return min(chosen, key=lambda plan: (plan.cycles, typical(plan.work_items)), default=None)
 
 
-def why_not_wgmma(gemm: GpuGemm, arguments: tuple[int, int], tiles: Sequence[Tile] | None) -> str:
+def why_not_wgmma(
+    gemm: GpuGemm,
+    arguments: tuple[int, int],
+    tiles: Sequence[Tile] | None,
+    elements: tuple[Extent, Extent] | None = None,
+) -> str:
     """The reason why `plan_wgmma` has no plan with these tiles."""
     spec = gemm.contraction
     if tiles is not None and not tiles:
         return "there is no such tile"
     if not _has_instruction(spec):
         return f"operands are {spec.a_type} and {spec.b_type}, with sums of {spec.acc_type}"
-    if plan_wgmma(gemm, arguments, 1) is None:
+    if plan_wgmma(gemm, arguments, 1, None, elements) is None:
         along = " or, with 8 bits, do not run along k" if spec.a_type in ELEMENTS_8 else ""
         return (
             "the copy engine cannot read an operand: rows or offsets are not 16-byte aligned"
-            f"{along}"
+            f"{along}, or rows overlap"
         )
     return "the tile does not fit: its cluster does not divide the rows, or k is too short to split"
 
@@ -300,6 +323,79 @@ def make_wgmma_plan(
         shared_columns += -shared_columns % BOX_COLUMNS
     lhs = _operand(gemm, 0, arguments[0], spec.m, tile.rows, m_stride, a_step)
     rhs = _operand(gemm, 1, arguments[1], spec.n, shared_columns, n_stride, b_step)
+    return _fitting_plan(gemm, tile, swapped, processors, lhs, rhs)
+
+
+def _make_boxed_plan(
+    gemm: GpuGemm,
+    arguments: tuple[int, int],
+    elements: tuple[Extent, Extent],
+    tile: Tile,
+    processors: int,
+) -> WgmmaPlan | None:
+    """The plan whose tiles of rows, or stages, are boxes of several loops; None if they are not."""
+    spec = gemm.contraction
+    if not _has_instruction(spec) or spec.a_type not in ELEMENTS_16 or tile.cluster > 1:
+        return None
+    if not is_static_shape((spec.m, spec.n, spec.k, gemm.batch, gemm.outer_steps)):
+        return None
+    along_k = is_number(spec.a_strides[1], 1), is_number(spec.b_strides[0], 1)
+    columns = tile.columns if along_k[1] else tile.columns + -tile.columns % BOX_COLUMNS
+    if along_k[0]:
+        # Boxes of C are whole pieces: its rows are at no multiple of a stride.
+        boxed = None if tile.columns // tile.split % BOX_COLUMNS else box_rows(gemm, tile.rows)
+    elif not along_k[1] and is_number(spec.a_strides[0], 1) and is_number(spec.b_strides[1], 1):
+        boxed = box_steps(gemm, ROW_BYTES // 2)
+    else:
+        return None
+    if boxed is None:
+        return None
+    inner = spec.k if along_k[0] else spec.m
+    lhs = _boxed_operand(boxed, 0, arguments[0], elements[0], inner, tile.rows)
+    if boxed.rows:
+        n_stride, b_step = spec.b_strides[1], spec.b_strides[0]
+        rhs = _operand(boxed.gemm, 1, arguments[1], spec.n, columns, n_stride, b_step)
+    else:
+        rhs = _boxed_operand(boxed, 1, arguments[1], elements[1], spec.n, columns)
+    return _fitting_plan(boxed.gemm, tile, False, processors, lhs, rhs, boxed)
+
+
+def _boxed_operand(
+    boxed: BoxedGemm, number: int, argument: int, elements: Extent, inner: Extent, outer: int
+) -> WgmmaOperand | None:
+    """A or B in boxes: 64 elements of its contiguous loop, and positions of the other axes."""
+    element, depth = boxed.gemm.contraction.a_type, ROW_BYTES // 2
+    if not isinstance(inner, int):
+        return None
+    dims = find_dimensions(boxed, number, inner, MOST_RANK - 1, depth)
+    offset = boxed.gemm.offsets[number]
+    if dims is None or not can_map(2, offset, tuple(dim.stride for dim in dims.others)):
+        return None
+    if not is_static_shape((offset, elements)) or typical(offset) + dims.extent > typical(elements):
+        return None  # positions between windows that are not in the buffer
+    tensor = TensorMap(
+        argument,
+        offset * 2,
+        element,
+        (dims.inner, *(dim.size for dim in dims.others)),
+        tuple(dim.stride * 2 for dim in dims.others),
+        (depth, *(dim.box for dim in dims.others)),
+    )
+    terms = tuple(dim.terms for dim in dims.others)
+    return WgmmaOperand(bool(boxed.rows), outer, tensor, terms, dims.period)
+
+
+def _fitting_plan(
+    gemm: GpuGemm,
+    tile: Tile,
+    swapped: bool,
+    processors: int,
+    lhs: WgmmaOperand | None,
+    rhs: WgmmaOperand | None,
+    boxed: BoxedGemm | None = None,
+) -> WgmmaPlan | None:
+    """The plan with these operands, if it fits."""
+    spec = gemm.contraction
     if lhs is None or rhs is None:
         return None
     row_tiles = typical(ceildiv(spec.m, tile.rows))
@@ -308,7 +404,7 @@ def make_wgmma_plan(
     wide = tile.columns >= 192
     group = min(max(1, row_tiles // tile.cluster), (8 if wide else 16) // tile.cluster)
     elements = spec.a_type, spec.b_type
-    plan = WgmmaPlan(gemm, swapped, elements, tile, lhs, rhs, group, processors)
+    plan = WgmmaPlan(gemm, swapped, elements, tile, lhs, rhs, group, processors, boxed)
     if tile.split > 1:
         # The sums of a block take the place of its stages, so it has one tile, and some of k.
         some_of_k = plan.part_stages * (tile.split - 1) < plan.stages
@@ -345,6 +441,11 @@ def _operand(
     rank = 1 + len(strides)
     if rank > MOST_RANK or not can_map(size, gemm.offsets[number], strides):
         return None
+    sizes = (across, *(gemm.enclosing[i].size for i in loops))
+    if is_static_shape((inner, *sizes, *strides)):
+        dims = list(zip(map(typical, sizes), map(typical, strides), strict=True))
+        if not are_disjoint(typical(inner), dims):
+            return None  # windows
     box = (depth, min(outer, MOST_BOX)) if along_k else (depth, depth)
     ones = (1,) * (rank - 2)
     tensor = TensorMap(
@@ -355,7 +456,7 @@ def _operand(
         tuple(value * size for value in strides),
         (*box, *ones),
     )
-    return WgmmaOperand(along_k, outer, tensor, tuple(loops))
+    return WgmmaOperand(along_k, outer, tensor, tuple((Term(loop),) for loop in loops))
 
 
 def _is_dimension(loop: EnclosingLoop, number: int) -> bool:

@@ -100,11 +100,27 @@ def _batch_norm_inference(
     return cast(F, out, x.dtype), empty, empty
 
 
+def _shifted_moments(F: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """Like `_moments`, of 16-bit floats in f32: both sums in one pass over x.
+
+    They are sums of differences from the first element, which are small where the spread is. What
+    the difference of both sums loses, f32 has beyond 16-bit floats.
+    """
+    starts, stops = [0] * len(x.shape), [1 if i in axes else n for i, n in enumerate(x.shape)]
+    first = F.slice(x, starts, stops)
+    moved = x - first
+    offset = F.mean(moved, axis=axes, keepdims=True)
+    variance = F.mean(F.square(moved), axis=axes, keepdims=True) - F.square(offset)
+    variance = F.maximum(variance, 0.0)
+    return first + offset, variance, F.rsqrt(variance + eps)
+
+
 def _batch_norm(F: Any, x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, Any]:
     """The result; the mean, the biased variance and the reciprocal deviation of each channel."""
     wide = cast(F, x, accumulator(x.dtype))
     axes = (0, *range(2, len(x.shape)))
-    mean, variance, rstd = _moments(F, wide, axes, eps)
+    moments = _moments if x.dtype.bits > 16 or not x.size else _shifted_moments
+    mean, variance, rstd = moments(F, wide, axes, eps)
     out = _affine(F, (wide - mean) * rstd, weight, bias)
     channels = (x.shape[1],)
     flat = [F.reshape(v, channels) for v in (mean, variance, rstd)]

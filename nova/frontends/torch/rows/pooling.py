@@ -7,15 +7,20 @@ own pools share it among equal elements, so both passes are written here with th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
-from nova.core.dtypes import bool_, i64
+from nova.core.dtypes import accumulator, bool_, i64
+from nova.core.sizes import is_static_shape
 from nova.frontends.torch.rows.table import row, unsupported
 from nova.graph.autodiff import gradients
 from nova.ops.reductions import lowest
 
 Sizes = tuple[int, ...]
+
+_MOST_REACHING = 9
+"""Windows that reach an element, up to which it reads them all."""
 
 
 def _spatial(value: Any, rank: int, default: Sizes = ()) -> Sizes:
@@ -64,6 +69,25 @@ class _MaxPool:
             strict=True,
         )
         self.spans = tuple(max((c - 1) * s + d * (k - 1) + 1, n + p) for c, k, s, p, d, n in axes)
+
+    @property
+    def reaching(self) -> Sizes:
+        """Windows that may reach one element, along each axis."""
+        axes = zip(self.kernel, self.stride, self.dilation, strict=True)
+        return tuple((k - 1) * d // s + 1 for k, s, d in axes)
+
+    @property
+    def groups(self) -> Sizes:
+        """Groups of `stride` elements, along each axis."""
+        axes = zip(self.padding, self.sizes, self.stride, strict=True)
+        return tuple(-(-(p + n) // s) for p, n, s in axes)
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether few windows reach an element."""
+        if not is_static_shape((*self.lead, *self.sizes)) or prod(self.reaching) > _MOST_REACHING:
+            return False
+        return all(n <= group + 1 for n, group in zip(self.reaching, self.groups, strict=True))
 
     def windows(self, F: Any, x: Any, value: Any) -> Any:
         """(..., taps, positions) of the padded input."""
@@ -140,6 +164,8 @@ def _max_pool_backward(rank: int) -> Any:
     ) -> Any:
         pool = _MaxPool(x, rank, (kernel, stride, padding, dilation), ceil_mode)
         lead = len(pool.lead)
+        if g.dtype.bits == 16 and pool.is_gathered:
+            return _gathered(F, g, indices, pool)
         # Each tap takes the gradient of its window if the window's maximum is its element: no two
         # threads add to one element, as a scatter would.
         shape = (*pool.lead, *(1,) * rank, *pool.counts)
@@ -152,6 +178,53 @@ def _max_pool_backward(rank: int) -> Any:
         return F.slice(out, (*(0,) * lead, *pool.padding), (*pool.lead, *stops))
 
     return build
+
+
+def _gathered(F: Any, g: Any, indices: Any, pool: _MaxPool) -> Any:
+    """The gradient of a max pool: each element adds those of windows of which it is the maximum.
+
+    Elements are in groups of `stride`, which the same windows reach: window a - j for group a. No
+    tap of a window is written to memory.
+    """
+    lead, rank = len(pool.lead), pool.rank
+    groups = pool.groups
+    pairs = [size for group, s in zip(groups, pool.stride, strict=True) for size in (group, s)]
+    place: Any = None
+    for i in range(rank):
+        step = prod(pool.sizes[i + 1 :])
+        for axis, width in ((2 * i, pool.stride[i]), (2 * i + 1, 1)):
+            number = F.arange(start=0, stop=pairs[axis], step=1, dtype=i64) * (width * step)
+            number = number - pool.padding[i] * step if axis % 2 else number
+            ones = [n if a == axis else 1 for a, n in enumerate(pairs)]
+            along = F.reshape(number, ((1,) * lead + tuple(ones)))
+            place = along if place is None else place + along
+    total: Any = None
+    for back in product(*(range(n) for n in pool.reaching)):
+        near, index = (
+            _shifted(F, value, pool, back, fill) for value, fill in ((g, 0.0), (indices, -1))
+        )
+        part = F.where(F.eq(index, place), near, 0.0)
+        part = F.cast(part, dtype=accumulator(g.dtype))
+        total = part if total is None else total + part
+    total = F.cast(total, dtype=g.dtype)
+    covered = [group * s for group, s in zip(groups, pool.stride, strict=True)]
+    out = F.reshape(total, (*pool.lead, *covered))
+    stops = [p + n for p, n in zip(pool.padding, pool.sizes, strict=True)]
+    return F.slice(out, (*(0,) * lead, *pool.padding), (*pool.lead, *stops))
+
+
+def _shifted(F: Any, x: Any, pool: _MaxPool, back: Sequence[int], fill: Any) -> Any:
+    """x (..., windows) at window a - j for each group a, for all elements of the group."""
+    lead, groups = len(pool.lead), pool.groups
+    low = (*(0,) * lead, *back)
+    high = [group - b - n for group, b, n in zip(groups, back, pool.counts, strict=True)]
+    stops = [n + min(0, h) for n, h in zip(pool.counts, high, strict=True)]
+    if any(h < 0 for h in high):
+        x = F.slice(x, (0,) * (lead + pool.rank), (*pool.lead, *stops))
+    x = F.pad(x, low, (*(0,) * lead, *(max(0, h) for h in high)), value=fill)
+    split = [n for group in groups for n in (group, 1)]
+    whole = [n for group, s in zip(groups, pool.stride, strict=True) for n in (group, s)]
+    return F.expand(F.reshape(x, (*pool.lead, *split)), shape=(*pool.lead, *whole))
 
 
 for _rank in (2, 3):

@@ -8,6 +8,7 @@ import pytest
 
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm
+from nova.codegen.gpu.wgmma.boxes import Term
 from nova.codegen.gpu.wgmma.plan import (
     TILES,
     Tile,
@@ -60,13 +61,13 @@ def test_maps_have_the_strides_of_the_operands() -> None:
 def test_batches_are_dimensions_of_a_map() -> None:
     loops = (
         EnclosingLoop(6, (1024 * 512, 0, 1024 * 768)),
-        EnclosingLoop(3, (512, 768, 0), parallel=False),
+        EnclosingLoop(3, (6 * 1024 * 512, 512 * 768, 0), parallel=False),
     )
     batched = replace(gemm(1024, 768, 512), enclosing=loops)
     plan = make_wgmma_plan(batched, (0, 1), TILES[1], False, 132)
     assert plan is not None
-    assert plan.lhs.map.dims == (512, 1024, 6, 3) and plan.lhs.loops == (0, 1)
-    assert plan.rhs.map.dims == (768, 512, 3) and plan.rhs.loops == (1,)
+    assert plan.lhs.map.dims == (512, 1024, 6, 3) and plan.lhs.terms == ((Term(0),), (Term(1),))
+    assert plan.rhs.map.dims == (768, 512, 3) and plan.rhs.terms == ((Term(1),),)
     assert plan.work_items == 6 * 8 * 3 and plan.stages == 3 * 8
 
 

@@ -112,6 +112,38 @@ func.func @overlap_add_operands() {
 
 // -----
 
+func.func @conv_channels_last_result(%arg0: tensor<2x9x4xf32>, %arg1: tensor<5x3x4xf32>) {
+  // expected-error @+1 {{'nova.conv_channels_last' op result type is bf16[7,7], must be f32[2,4,5]}}
+  %0 = "nova.conv_channels_last"(%arg0, %arg1) {dilation = array<i64: 1>, stride = array<i64: 2>} : (tensor<2x9x4xf32>, tensor<5x3x4xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @conv_channels_last_operands() {
+  // expected-error @+1 {{'nova.conv_channels_last' op takes (x, weight), has 0 operands}}
+  %0 = "nova.conv_channels_last"() {dilation = array<i64: 1>, stride = array<i64: 2>} : () -> tensor<2x4x5xf32>
+  return
+}
+
+// -----
+
+func.func @conv_channels_last_weight_gradient_result(%arg0: tensor<2x9x4xf32>, %arg1: tensor<2x7x5xf32>) {
+  // expected-error @+1 {{'nova.conv_channels_last_weight_gradient' op result type is bf16[7,7], must be f32[5,3,4]}}
+  %0 = "nova.conv_channels_last_weight_gradient"(%arg0, %arg1) {dilation = array<i64: 1>, kernel = array<i64: 3>, stride = array<i64: 1>} : (tensor<2x9x4xf32>, tensor<2x7x5xf32>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @conv_channels_last_weight_gradient_operands() {
+  // expected-error @+1 {{'nova.conv_channels_last_weight_gradient' op takes (x, g), has 0 operands}}
+  %0 = "nova.conv_channels_last_weight_gradient"() {dilation = array<i64: 1>, kernel = array<i64: 3>, stride = array<i64: 1>} : () -> tensor<5x3x4xf32>
+  return
+}
+
+// -----
+
 func.func @argsort_result(%arg0: tensor<2x5xf32>) {
   // expected-error @+1 {{'nova.argsort' op result type is bf16[7,7], must be i64[2,5]}}
   %0 = "nova.argsort"(%arg0) {axis = 1 : i64, descending = false} : (tensor<2x5xf32>) -> tensor<7x7xbf16>
@@ -307,6 +339,46 @@ func.func @overlap_add_1(%arg0: tensor<2x4xf32>) {
 func.func @overlap_add_2(%arg0: tensor<4xf32>) {
   // expected-error @+1 {{'nova.overlap_add' op 1 sizes for windows (4,)}}
   %0 = "nova.overlap_add"(%arg0) {size = array<i64: 3>} : (tensor<4xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_channels_last_1(%arg0: tensor<2x9x4xf32>, %arg1: tensor<5x3x3xf32>) {
+  // expected-error @+1 {{'nova.conv_channels_last' op x has 4 channels, the weight 3}}
+  %0 = "nova.conv_channels_last"(%arg0, %arg1) : (tensor<2x9x4xf32>, tensor<5x3x3xf32>) -> tensor<2x7x5xf32>
+  return
+}
+
+// -----
+
+func.func @conv_channels_last_2(%arg0: tensor<2x2x4xf32>, %arg1: tensor<5x3x4xf32>) {
+  // expected-error @+1 {{'nova.conv_channels_last' op windows of (3,) do not fit in (2,)}}
+  %0 = "nova.conv_channels_last"(%arg0, %arg1) : (tensor<2x2x4xf32>, tensor<5x3x4xf32>) -> tensor<2x1x5xf32>
+  return
+}
+
+// -----
+
+func.func @conv_channels_last_3(%arg0: tensor<2x4xf32>, %arg1: tensor<5x4xf32>) {
+  // expected-error @+1 {{'nova.conv_channels_last' op x (2, 4) and weight (5, 4): not both (.., positions, channels)}}
+  %0 = "nova.conv_channels_last"(%arg0, %arg1) : (tensor<2x4xf32>, tensor<5x4xf32>) -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @conv_channels_last_4(%arg0: tensor<2x9x4xf32>, %arg1: tensor<5x3x4xf64>) {
+  // expected-error @+1 {{'nova.conv_channels_last' op operand types are (f32, f64), must be (f64, f64)}}
+  %0 = "nova.conv_channels_last"(%arg0, %arg1) : (tensor<2x9x4xf32>, tensor<5x3x4xf64>) -> tensor<2x7x5xf32>
+  return
+}
+
+// -----
+
+func.func @conv_channels_last_weight_gradient_1(%arg0: tensor<2x9x4xf32>, %arg1: tensor<2x6x5xf32>) {
+  // expected-error @+1 {{'nova.conv_channels_last_weight_gradient' op g (2, 6, 5): there are (2, 7) windows}}
+  %0 = "nova.conv_channels_last_weight_gradient"(%arg0, %arg1) {kernel = array<i64: 3>} : (tensor<2x9x4xf32>, tensor<2x6x5xf32>) -> tensor<5x3x4xf32>
   return
 }
 

@@ -86,3 +86,43 @@ func.func @main(%g: tensor<256x256xf32>, %x: tensor<256x256xf32>) -> (tensor<256
   } -> tensor<256xf32>
   return %0, %1, %2, %3 : tensor<256xf32>, tensor<256xf32>, tensor<256xf32>, tensor<256xf32>
 }
+
+// -----
+
+#all = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+#none = affine_map<(d0) -> ()>
+#same = affine_map<(d0) -> (d0)>
+
+// The second sum reads a reshape that is made after the first one, of a value that exists before:
+// the merged op reads a copy of the reshape.
+// CHECK-LABEL: func.func @main(
+// CHECK: %[[Y:.*]] = tensor.collapse_shape %arg1
+// CHECK: %[[SUMS:.*]]:2 = linalg.generic {{.*}} ins(%arg0, %[[Y]] :
+// CHECK: math.exp
+func.func @main(%g: tensor<256x256xf32>, %x: tensor<16x16x256xf32>) -> (tensor<256xf32>, tensor<256xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<256xf32>
+  %init = linalg.generic {indexing_maps = [#none, #same], iterator_types = ["parallel"]} ins(%zero : f32) outs(%e : tensor<256xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    linalg.yield %in : f32
+  } -> tensor<256xf32>
+  %0 = linalg.generic {indexing_maps = [#all, #column], iterator_types = ["reduction", "parallel"]} ins(%g : tensor<256x256xf32>) outs(%init : tensor<256xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %a = arith.addf %out, %in : f32
+    linalg.yield %a : f32
+  } -> tensor<256xf32>
+  %1 = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel"]} ins(%0 : tensor<256xf32>) outs(%e : tensor<256xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %a = math.exp %in : f32
+    linalg.yield %a : f32
+  } -> tensor<256xf32>
+  %y = tensor.collapse_shape %x [[0, 1], [2]] : tensor<16x16x256xf32> into tensor<256x256xf32>
+  %2 = linalg.generic {indexing_maps = [#all, #all, #column], iterator_types = ["reduction", "parallel"]} ins(%g, %y : tensor<256x256xf32>, tensor<256x256xf32>) outs(%init : tensor<256xf32>) {
+  ^bb0(%in: f32, %m: f32, %out: f32):
+    %d = arith.mulf %in, %m : f32
+    %a = arith.addf %out, %d : f32
+    linalg.yield %a : f32
+  } -> tensor<256xf32>
+  return %1, %2 : tensor<256xf32>, tensor<256xf32>
+}

@@ -1,11 +1,11 @@
 // RUN: %nova-opt %s --convolve-channels-last='sink=false' | %filecheck %s
 
-// One matmul over the positions of all images; rows of windows are taps and channels.
+// One contraction, which reads the windows of padded images where they are.
 // CHECK-LABEL: func.func @forward(
-// CHECK: %[[WINDOWS:.*]] = nova.windows {{.*}}tensor<2x16x3x3x9x7xbf16>
-// CHECK: %[[MOVED:.*]] = nova.permute %[[WINDOWS]] {{.*}}tensor<2x9x7x3x3x16xbf16>
-// CHECK: %[[ROWS:.*]] = nova.reshape %[[MOVED]] {{.*}}tensor<126x144xbf16>
-// CHECK: nova.matmul %[[ROWS]], {{.*}}tensor<126x24xbf16>
+// CHECK: %[[PAD:.*]] = nova.pad {{.*}}tensor<2x16x11x9xbf16>
+// CHECK: %[[LAST:.*]] = nova.permute %[[PAD]] {{.*}}tensor<2x11x9x16xbf16>
+// CHECK-NOT: nova.windows
+// CHECK: nova.conv_channels_last %[[LAST]], {{.*}}tensor<24x3x3x16xbf16>) -> tensor<2x9x7x24xbf16>
 func.func @forward(%w: tensor<24x144xbf16>, %x: tensor<2x16x9x7xbf16>) -> tensor<2x24x63xbf16> {
   %0 = "nova.pad"(%x) {high = array<i64: 0, 0, 1, 1>, low = array<i64: 0, 0, 1, 1>, value = 0.0 : f64} : (tensor<2x16x9x7xbf16>) -> tensor<2x16x11x9xbf16>
   %1 = "nova.windows"(%0) {dilation = array<i64: 1, 1>, kernel = array<i64: 3, 3>, stride = array<i64: 1, 1>} : (tensor<2x16x11x9xbf16>) -> tensor<2x16x3x3x9x7xbf16>
@@ -31,9 +31,24 @@ func.func @weight_gradient(%x: tensor<2x16x9x7xbf16>, %g: tensor<2x24x63xbf16>) 
   return %7 : tensor<24x16xbf16>
 }
 
-// The gradient of the data with stride 2: a convolution for each of four residues, joined.
+// The gradient of a weight of several taps is one contraction as well.
+// CHECK-LABEL: func.func @weight_gradient_of_taps(
+// CHECK-NOT: nova.windows
+// CHECK: nova.conv_channels_last_weight_gradient {{.*}}(tensor<2x9x7x16xbf16>, tensor<2x7x5x24xbf16>) -> tensor<24x3x3x16xbf16>
+// CHECK-NOT: nova.sum
+func.func @weight_gradient_of_taps(%x: tensor<2x16x9x7xbf16>, %g: tensor<2x24x35xbf16>) -> tensor<24x144xbf16> {
+  %1 = "nova.windows"(%x) {dilation = array<i64: 1, 1>, kernel = array<i64: 3, 3>, stride = array<i64: 1, 1>} : (tensor<2x16x9x7xbf16>) -> tensor<2x16x3x3x7x5xbf16>
+  %2 = "nova.reshape"(%1) {shape = array<i64: 2, 144, 35>} : (tensor<2x16x3x3x7x5xbf16>) -> tensor<2x144x35xbf16>
+  %3 = "nova.permute"(%2) {axes = array<i64: 0, 2, 1>} : (tensor<2x144x35xbf16>) -> tensor<2x35x144xbf16>
+  %5 = "nova.matmul"(%g, %3) : (tensor<2x24x35xbf16>, tensor<2x35x144xbf16>) -> tensor<2x24x144xbf16>
+  %6 = "nova.sum"(%5) {axis = array<i64: 0>, keepdims = false} : (tensor<2x24x144xbf16>) -> tensor<24x144xbf16>
+  return %6 : tensor<24x144xbf16>
+}
+
+// The gradient of the data with stride 2: a convolution for each of four residues, joined; that of
+// one tap is a matmul.
 // CHECK-LABEL: func.func @data_gradient(
-// CHECK-COUNT-4: nova.matmul
+// CHECK-COUNT-3: nova.conv_channels_last
 // CHECK: nova.join
 // CHECK-NOT: nova.overlap_add
 func.func @data_gradient(%w: tensor<24x144xbf16>, %g: tensor<2x24x20xbf16>) -> tensor<2x16x9x7xbf16> {

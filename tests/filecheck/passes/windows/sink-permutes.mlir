@@ -44,3 +44,28 @@ func.func @reshapes(%x: tensor<2x5x4x6xf32>) -> (tensor<2x24x5xf32>, tensor<2x6x
   %3 = "nova.reshape"(%2) {shape = array<i64: 2, 6, 5, 2, 2>} : (tensor<2x6x5x4xf32>) -> tensor<2x6x5x2x2xf32>
   return %1, %3 : tensor<2x24x5xf32>, tensor<2x6x5x2x2xf32>
 }
+
+// A vector of channels for each image that is repeated, and scaled, is in order either way.
+// CHECK-LABEL: func.func @repeated(
+// CHECK: %[[V:.*]] = nova.reshape %arg1 {{.*}}tensor<2x1x1x16xf32>
+// CHECK: nova.expand %[[V]] {{.*}}tensor<2x5x7x16xf32>
+// CHECK: %[[SUM:.*]] = nova.add {{.*}}tensor<2x5x7x16xf32>
+// CHECK: nova.permute %[[SUM]]
+func.func @repeated(%x: tensor<2x5x7x16xf32>, %v: tensor<2x16x1x1xf32>, %s: tensor<f32>) -> tensor<2x16x5x7xf32> {
+  %0 = "nova.permute"(%x) {axes = array<i64: 0, 3, 1, 2>} : (tensor<2x5x7x16xf32>) -> tensor<2x16x5x7xf32>
+  %1 = "nova.expand"(%v) {shape = array<i64: 2, 16, 5, 7>} : (tensor<2x16x1x1xf32>) -> tensor<2x16x5x7xf32>
+  %2 = "nova.mul"(%1, %s) : (tensor<2x16x5x7xf32>, tensor<f32>) -> tensor<2x16x5x7xf32>
+  %3 = "nova.add"(%0, %2) : (tensor<2x16x5x7xf32>, tensor<2x16x5x7xf32>) -> tensor<2x16x5x7xf32>
+  return %3 : tensor<2x16x5x7xf32>
+}
+
+// Repeated rows of an image are not.
+// CHECK-LABEL: func.func @repeated_rows(
+// CHECK: %[[P:.*]] = nova.permute
+// CHECK: nova.add %[[P]]
+func.func @repeated_rows(%x: tensor<2x5x7x16xf32>, %v: tensor<2x16x1x7xf32>) -> tensor<2x16x5x7xf32> {
+  %0 = "nova.permute"(%x) {axes = array<i64: 0, 3, 1, 2>} : (tensor<2x5x7x16xf32>) -> tensor<2x16x5x7xf32>
+  %1 = "nova.expand"(%v) {shape = array<i64: 2, 16, 5, 7>} : (tensor<2x16x1x7xf32>) -> tensor<2x16x5x7xf32>
+  %2 = "nova.add"(%0, %1) : (tensor<2x16x5x7xf32>, tensor<2x16x5x7xf32>) -> tensor<2x16x5x7xf32>
+  return %2 : tensor<2x16x5x7xf32>
+}
