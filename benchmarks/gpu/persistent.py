@@ -4,7 +4,7 @@
 
 Prints microseconds of a step with steps in the queue, batches on the device: by graph, by the
 persistent kernel, and by `run_many` with N steps in one launch. The losses of the three are
-compared bit by bit for equal kernels. `--runs` repeats one program of more than 200 tasks that
+compared bit by bit for equal kernels. `--runs` repeats one program of about 200 tasks that
 often, and compares a checksum of all bits of its result in every run; `--only-runs` does no more. `--peers` also measures torch.compile in a CUDA graph and jax,
 `--trace` prints the tasks of the persistent kernel. `--device sim` checks this script.
 """
@@ -144,7 +144,7 @@ def repeat(runs: int, device: str) -> None:
     """
     generator = np.random.default_rng(2)
     x = nova.input((64, 64), "f32")
-    weights = [generator.standard_normal((64, 64), np.float32) / 8 for _ in range(6)]
+    weights = [generator.standard_normal((64, 64), np.float32) / 8 for _ in range(10)]
     h = x
     for w in weights:
         a, b = nova.tanh(h @ nova.tensor(w)), nova.softmax(h * 0.5, -1)
