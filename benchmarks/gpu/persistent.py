@@ -1,12 +1,14 @@
 """Training steps as a graph of launches, and as tasks of one resident kernel.
 
-    python benchmarks/gpu/persistent.py [--steps N] [--runs N] [--only-runs] [--device DEVICE] [--peers] [--trace]
+    python benchmarks/gpu/persistent.py [--steps N] [--runs N] [--only-runs] [--device DEVICE]
+                                        [--peers] [--trace]
 
 Prints microseconds of a step with steps in the queue, batches on the device: by graph, by the
 persistent kernel, and by `run_many` with N steps in one launch. The losses of the three are
-compared bit by bit for equal kernels. `--runs` repeats one program of about 200 tasks that
-often, and compares a checksum of all bits of its result in every run; `--only-runs` does no more. `--peers` also measures torch.compile in a CUDA graph and jax,
-`--trace` prints the tasks of the persistent kernel. `--device sim` checks this script.
+compared bit by bit for equal kernels. `--runs` repeats one program of about 200 tasks that often,
+and compares a checksum of all bits of its result in every run; `--only-runs` does no more.
+`--peers` also measures torch.compile in a CUDA graph and jax, `--trace` prints the tasks of the
+persistent kernel. `--device sim` checks this script.
 """
 
 from __future__ import annotations

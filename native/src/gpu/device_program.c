@@ -229,6 +229,7 @@ static nova_status program_keep_signature(nova_device_program *program,
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     program->repeats = source->repeats > 0 ? source->repeats : 1;
     program->stacked_count = source->stacked_count;
+    program->has_ring = source->has_ring;
     program->argument_count = arguments;
     program->output_count = outputs;
     for (size_t i = 0; i < arguments; i++) {

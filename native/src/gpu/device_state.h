@@ -280,6 +280,7 @@ struct nova_device_program {
     int32_t *alias;                   /* of outputs: the donated argument, or -1 */
     bool *donated;                    /* of arguments */
     uint64_t repeats;                 /* of the program in a run */
+    bool has_ring;                    /* whether the data of repetitions comes while it runs */
     size_t stacked_count; /* arguments with a part for each repetition: the first ones */
     size_t argument_count, output_count;
     pthread_mutex_t mutex; /* guards the two below */

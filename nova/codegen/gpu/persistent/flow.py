@@ -100,6 +100,10 @@ FLOW_PARTS: Mapping[str, str] = {
       %next_cleared = llvm.add %cleared, %threads : i32
       llvm.br ^clear(%next_cleared : i32)
     ^cleared:""",
+    "enter_step": """llvm.br ^step(%c0 : i32)
+    ^step(%step: i32):
+      %slot = llvm.add %step, %c0 : i32""",
+    "next_step": "^step(%first_epoch : i32)",
     "first_epoch": "first_epoch",
     # The first segment is visited once a repetition.
     "enter_rows": """llvm.br ^row(%c0, %first_epoch, %step : i32, i32, i32)
