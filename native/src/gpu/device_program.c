@@ -331,7 +331,7 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
         free(created);
         return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
     }
-    nova_status status = nova_device_enter(device, error);
+    nova_status status = nova_device_enter_idle(device, error);
     if (status == NOVA_OK) {
         status = program_build(created, source, error);
         nova_device_leave(device);

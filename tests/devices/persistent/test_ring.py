@@ -17,6 +17,7 @@ from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
     ArgumentShapeError,
+    DeviceCallError,
     GraphError,
     PersistentLaunchError,
     RunTimeoutError,
@@ -176,6 +177,27 @@ def test_a_signal_stops_the_kernel() -> None:
     with pytest.raises(KeyboardInterrupt):
         step.run_many(batches())
     assert np.isfinite(step(xs[0], ys[0]))
+
+
+def test_other_work_for_the_device_is_refused() -> None:
+    """It would wait for the resident kernel, which waits for the batch: an error, not a hang."""
+    step, other = make_step(), compiled()
+    array = np.ones((ROWS, 16), np.float32)
+
+    def batches() -> Iterator[Any]:
+        yield xs[0], ys[0]
+        yield xs[1], other(array)
+
+    with pytest.raises(DeviceCallError, match="a resident program has .* until it ends") as caught:
+        step.run_many(batches())
+    assert "batch 1" in caught.value.__notes__[0]
+    with other.serve() as server:
+        with pytest.raises(DeviceCallError, match="a resident program has"):
+            other(array)
+        with pytest.raises(DeviceCallError, match="a resident program has"):
+            other.serve()
+        assert server(array)[1] == 16 * ROWS
+    assert other(array)[1] == 16 * ROWS
 
 
 def test_without_a_ring_steps_run_one_by_one() -> None:

@@ -177,8 +177,10 @@ nova_status persistent_ring_start(nova_persistent_ring *ring, nova_device_run *r
         if (result == 0)
             result = r->device->driver->stream_synchronize(r->device->driver, r->stream);
     }
-    if (result == 0)
+    if (result == 0) {
+        atomic_fetch_add_explicit(&r->device->resident_count, 1, memory_order_acq_rel);
         __atomic_store_n(&ring->is_running, true, __ATOMIC_RELEASE);
+    }
     return nova_run_check(r, result, "the ring cannot be prepared");
 }
 
@@ -313,6 +315,6 @@ nova_status nova_device_ring_end(nova_device_program *program, nova_error *error
 void nova_device_ring_release(nova_device_program *program)
 {
     nova_persistent_ring *ring = ring_of(program);
-    if (ring != NULL)
-        __atomic_store_n(&ring->is_running, false, __ATOMIC_RELEASE);
+    if (ring != NULL && __atomic_exchange_n(&ring->is_running, false, __ATOMIC_ACQ_REL))
+        atomic_fetch_sub_explicit(&ring->device->resident_count, 1, memory_order_acq_rel);
 }

@@ -102,7 +102,8 @@ FLOW_PARTS: Mapping[str, str] = {
     ^cleared:""",
     "enter_step": """llvm.br ^step(%c0 : i32)
     ^step(%step: i32):
-      %slot = llvm.add %step, %c0 : i32""",
+      %wide_step = llvm.zext %step : i32 to i64""",
+    "row_slot": "",
     "next_step": "^step(%first_epoch : i32)",
     "first_epoch": "first_epoch",
     # The first segment is visited once a repetition.

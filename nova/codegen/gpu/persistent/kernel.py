@@ -127,6 +127,7 @@ _INSTRUCTIONS = {
     "words": "!llvm.ptr -> vector<4xi32>",
     "word": "llvm.extractelement",
     "acquire": _assembly("ld.acquire.gpu.global.u32 $0, [$1]", "=r,l"),
+    "reread": _assembly("mov.u64 $0, $1", "=l,l"),
     "acquire_host": _assembly("ld.acquire.sys.global.u32 $0, [$1]", "=r,l"),
     "release_host": _assembly("st.release.sys.global.u32 [$0], $1", "l,r"),
     "publish": _assembly("st.release.gpu.global.u32 [$0], $1", "l,r"),
@@ -177,13 +178,9 @@ gpu.module @{name} {{
       nvvm.barrier
       {tables}
       %trace_address = llvm.load %trace_at : {ptr} -> i64
-      %capacity_at = {at} %trace_at[1] : ({ptr}) -> {ptr}, i64
-      %capacity = llvm.load %capacity_at : {ptr} -> i64
       %traces = llvm.icmp "ne" %trace_address, %zero : i64
-      %trace = llvm.inttoptr %trace_address : i64 to {ptr}
       {enter_step}
       %{first_epoch} = llvm.add %step, %c1 : i32
-      %wide_step = llvm.zext %slot : i32 to i64
       {enter_rows}
       %head = llvm.load %row_at {{alignment = 16 : i64}} : {words}
       %kernel = {word} %head[%c0 : i32] : vector<4xi32>
@@ -225,7 +222,7 @@ gpu.module @{name} {{
       {skip_first}
     {poll}
     ^ready:
-      nvvm.barrier{decide}
+      nvvm.barrier{decide}{row_slot}
       %started = llvm.call @{name}_clock(%traces) : (i1) -> i64
       %row_arguments = {at} %arguments[%argument_first] : {generic} vector<2xi64>
       llvm.br ^run(%first_task, %c0 : i32, i32)
@@ -247,6 +244,12 @@ gpu.module @{name} {{
       llvm.cond_br %traces, ^record, ^rejoin
     ^record:
       {number_span}
+      %record_counters = {reread} %counters_ : (!llvm.ptr) -> {ptr}
+      %record_at = {at} %record_counters[%trace_word] : {moved} i64
+      %record_address = llvm.load %record_at : {ptr} -> i64
+      %trace = llvm.inttoptr %record_address : i64 to {ptr}
+      %capacity_at = {at} %record_at[1] : ({ptr}) -> {ptr}, i64
+      %capacity = llvm.load %capacity_at : {ptr} -> i64
       %has_room = llvm.icmp "ult" %span, %capacity : i64
       llvm.cond_br %has_room, ^write, ^rejoin
     ^write:
@@ -281,6 +284,14 @@ gpu.module @{name} {{
       %gone_now = llvm.add %gone, %c1 : i32
       llvm.br ^counted(%gone_now : i32)
     ^counted(%left: i32):
+      %last_counters = {reread} %counters_ : (!llvm.ptr) -> {ptr}
+      %last_trace_at = {at} %last_counters[%trace_word] : {moved} i64
+      %last_spread_at = {at} %last_trace_at[2] : ({ptr}) -> {ptr}, i64
+      %last_ranks = {at} %last_spread_at[4] : ({ptr}) -> {ptr}, i32
+      %last_processors = llvm.load %last_spread_at : {ptr} -> i32
+      %last_spreads = llvm.icmp "ne" %last_processors, %c0 : i32
+      %last_words = llvm.add %rank_words, %blocks : i32
+      %place_words = llvm.select %last_spreads, %last_words, %c0 : i1, i32
       nvvm.bar.warp.sync %all_lanes : i32
       %last_lane = llvm.sub %warp, %c1 : i32
       %departed = nvvm.shfl.sync idx %all_lanes, %left, %c0, %last_lane : i32 -> i32
@@ -299,7 +310,7 @@ gpu.module @{name} {{
       %has_place = llvm.icmp "ult" %p, %place_words : i32
       llvm.cond_br %has_place, ^reset_place, ^end
     ^reset_place:
-      %place_at = {at} %ranks[%p] : {moved} i32
+      %place_at = {at} %last_ranks[%p] : {moved} i32
       {store} %place_at, %c0 : ({ptr}, i32) -> ()
       %next_p = llvm.add %p, %warp : i32
       llvm.br ^reset_places(%next_p : i32)

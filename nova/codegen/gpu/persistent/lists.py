@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nova.codegen.gpu.persistent.ring import GATE, GATE_BYTES, MOVE
+from nova.codegen.gpu.persistent.ring import GATE, GATE_BYTES, MOVE, OPEN, SLOT
 from nova.codegen.gpu.persistent.task import TASK_THREADS
 
 _SHARED_ROWS = 128
@@ -79,12 +79,13 @@ LIST_PARTS: Mapping[str, str] = {
           !llvm.ptr<3>
       %next_entry = llvm.add %entry, %gather_round : i32
       llvm.br ^gather(%next_entry : i32)""",
-    "clear_visits": "",
+    "clear_visits": OPEN,
+    "row_slot": SLOT,
     "tables": """%arguments_offset = llvm.sub %arguments_address, %waits_address : i64
       %waits = llvm.select %fits, %copies, %waits_ : i1, !llvm.ptr
       %arguments = {at} %waits[%arguments_offset] : (!llvm.ptr, i64) -> !llvm.ptr, i8""",
     "enter_step": GATE,
-    "next_step": "^step(%epoch, %run_known : i32, i32)",
+    "next_step": "^step(%epoch : i32)",
     "first_epoch": "epoch",
     "enter_rows": """llvm.br ^entries(%c0 : i32)
     ^entries(%position: i32):
@@ -116,7 +117,8 @@ LIST_PARTS: Mapping[str, str] = {
       %wide_row = llvm.zext %row : i32 to i64
       %wide_blocks = llvm.zext %blocks : i32 to i64
       %wide_block = llvm.zext %block : i32 to i64
-      %rows_before = llvm.mul %wide_step, %wide_rows : i64
+      %traced_step = llvm.zext %step : i32 to i64
+      %rows_before = llvm.mul %traced_step, %wide_rows : i64
       %row_number = llvm.add %rows_before, %wide_row : i64
       %spans_before = llvm.mul %row_number, %wide_blocks : i64
       %span = llvm.add %spans_before, %wide_block : i64""",
