@@ -1,12 +1,14 @@
 """Training steps as a graph of launches, and as tasks of one resident kernel.
 
-    python benchmarks/gpu/persistent.py [--steps N] [--runs N] [--device DEVICE] [--peers] [--trace]
+    python benchmarks/gpu/persistent.py [--steps N] [--runs N] [--only-runs] [--device DEVICE]
+                                        [--peers] [--trace]
 
 Prints microseconds of a step with steps in the queue, batches on the device: by graph, by the
 persistent kernel, and by `run_many` with N steps in one launch. The losses of the three are
-compared bit by bit for equal kernels. `--runs` repeats one program that often and compares its
-result with that of the first run. `--peers` also measures torch.compile in a CUDA graph and jax,
-`--trace` prints the tasks of the persistent kernel. `--device sim` checks this script.
+compared bit by bit for equal kernels. `--runs` repeats one program of about 200 tasks that often,
+and compares a checksum of all bits of its result in every run; `--only-runs` does no more.
+`--peers` also measures torch.compile in a CUDA graph and jax, `--trace` prints the tasks of the
+persistent kernel. `--device sim` checks this script.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import nova
 from nova import nn, optim
+from nova.artifact.tables import unpack_tables
 
 ROUNDS = 9
 WORKLOADS = {  # sizes of the layers, rows of a batch
@@ -130,29 +134,57 @@ def measure(name: str, steps: int, device: str) -> None:
     )
 
 
+REPEATS = 1000
+"""Runs in one launch of `repeat`."""
+
+
 def repeat(runs: int, device: str) -> None:
-    """Run one program often: a chain and branches of matmuls, reductions and elementwise ops."""
+    """Run one program often, and compare a checksum of all bits of its result in every run.
+
+    It is a chain with branches of matmuls, reductions and elementwise ops. Half of the runs are
+    repetitions inside of a launch, and the others have a launch each.
+    """
     generator = np.random.default_rng(2)
-    x = nova.input((192, 160), "f32")
-    weights = [generator.standard_normal((160, 160), np.float32) / 13 for _ in range(6)]
+    x = nova.input((64, 64), "f32")
+    weights = [generator.standard_normal((64, 64), np.float32) / 8 for _ in range(10)]
     h = x
     for w in weights:
         a, b = nova.tanh(h @ nova.tensor(w)), nova.softmax(h * 0.5, -1)
         h = a + b * (h - h.mean(-1, keepdims=True))
+    bits = nova.cast(nova.bitcast(h, "i32"), "i64")
+    positions = nova.tensor(np.arange(1, 4097, dtype=np.int64).reshape(64, 64))
+    checksum = (bits * positions).sum(-1)
     options = {"run_mode": "sim"} if device == "sim" else {}
     target = "cuda:sm_90a" if device == "sim" else "cuda"
-    program = nova.compile(h, inputs=[x], target=target, launch="persistent", **options)
-    value = generator.standard_normal((192, 160), np.float32)
-    on_device = value if device == "sim" else nova.to_device(value)
+    program = nova.compile(checksum, inputs=[x], target=target, launch="persistent", **options)
+    value = generator.standard_normal((64, 64), np.float32)
     first = np.asarray(program(value))
-    wrong, started = 0, time.perf_counter()
-    for i in range(runs):
-        result = program(on_device)
-        if i % 1000 == 999 or i == runs - 1:
+    executable = program._executable
+    tables = unpack_tables(executable.artifact.file.tables(executable.variant))
+    tasks = sum(prod(tables.kernels[launch.kernel].device.grid) for launch in tables.launches)
+    per_launch = min(REPEATS, max(runs // 2, 1))
+    native = executable.repeated(per_launch)
+    put = (lambda a: a) if device == "sim" else nova.to_device
+    stacked = put(np.ascontiguousarray(np.broadcast_to(value, (per_launch, *value.shape))))
+    single, wrong, done, started = put(value), 0, 0, time.perf_counter()
+    while done < runs // 2:
+        sums = native(stacked, *program._values.get())
+        sums = sums.numpy() if hasattr(sums, "numpy") else np.asarray(sums)
+        wrong += int((sums != first).any(-1).sum())
+        done += per_launch
+    inside, middle = done, time.perf_counter()
+    while done < runs:
+        results = [program(single) for _ in range(min(REPEATS, runs - done))]
+        for result in results:
             array = result.numpy() if hasattr(result, "numpy") else np.asarray(result)
             wrong += not np.array_equal(array, first)
-    seconds = time.perf_counter() - started
-    print(f"{runs} runs of a program in {seconds:.1f} s, {wrong} samples with a wrong bit")
+        done += len(results)
+    ended = time.perf_counter()
+    print(
+        f"{done} runs of a program of {tasks} tasks, {wrong} with a wrong bit: "
+        f"{inside} in launches of {per_launch}, {(middle - started) / inside * 1e6:.1f} us each; "
+        f"{done - inside} alone, {(ended - middle) / max(done - inside, 1) * 1e6:.1f} us each"
+    )
 
 
 def main() -> None:
@@ -162,8 +194,10 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", choices=["cuda", "sim"])
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--only-runs", action="store_true")
     args = parser.parse_args()
-    for name in list(WORKLOADS)[-1:] if args.device == "sim" else WORKLOADS:
+    names = list(WORKLOADS)[-1:] if args.device == "sim" else list(WORKLOADS)
+    for name in [] if args.only_runs else names:
         measure(name, args.steps, args.device)
         if args.peers and name in PEERS:
             measure_peers(name)

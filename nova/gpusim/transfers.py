@@ -17,6 +17,7 @@ from nova.gpusim.records import (
     ACQUIRE,
     ALL_GROUPS,
     ATOMIC,
+    HOST,
     RELEASE,
     SPACE,
     STRONG,
@@ -74,6 +75,8 @@ def _read_access(words: tuple[str, ...]) -> _Access | None:
             flags |= _ORDERED[word]
         elif word not in _CACHED | _SCOPES and not _is_hint(word):
             return None
+    if "sys" in words and flags & (ACQUIRE | RELEASE):
+        flags |= HOST
     if not type_ or count * bits_of(type_) > 256:
         return None
     return _Access(space, count, type_, flags)

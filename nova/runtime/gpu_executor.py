@@ -20,7 +20,7 @@ from nova.artifact.device_image import arch_number
 from nova.artifact.format import Artifact
 from nova.artifact.manifest import DeviceSpec, TensorSpec
 from nova.artifact.symbolic import SIZE_BYTES, unpack_symbolic
-from nova.artifact.tables import kernel_addresses, read_header
+from nova.artifact.tables import kernel_addresses, read_header, unpack_tables
 from nova.core.dtypes import array_dtype
 from nova.core.location import user_location
 from nova.core.log import enabled, log
@@ -32,9 +32,13 @@ from nova.runtime.device_arrays import make_device_converter
 from nova.runtime.devices import explain_absent, is_simulated, open_device
 from nova.runtime.executor import Executable, load_image
 from nova.runtime.failures import report_on_device
+from nova.runtime.ring import RingProgram
 from nova.runtime.sized_specs import SizedSpecs, static_specs
 from nova.runtime.symbolic_program import SymbolicProgram
 from nova.runtime.weights import ParamValues
+
+_RING_KERNEL = "nova_persistent_ring"
+"""The persistent kernel that takes a ring; nova/codegen/gpu/persistent/kernel.py names it."""
 
 
 class DeviceExecutable(Executable):
@@ -79,14 +83,44 @@ class DeviceExecutable(Executable):
         Its inputs, and its outputs that are not params, have a leading axis of this size. Kernels
         access up to 16 bytes at once: each part has to be aligned for that.
         """
-        tensors = [spec for spec in self.manifest.args if spec.role == "input"]
-        tensors += [spec for spec in self.manifest.outputs if spec.alias < 0]
-        sizes = [prod(t.shape) * array_dtype(t.dtype).numpy.itemsize for t in tensors]
-        is_persistent = Settings.of(self.spec.options).launch == "persistent"
-        if not is_persistent or not isinstance(self.program, _native.Program):
-            return None
+        return None if self.refuses_parts() else self._make_repeated(repeats)
+
+    def ring(self, slots: int) -> RingProgram:
+        """The program that takes the data of its repetitions from a ring; `refuses_ring` is ''."""
+        inputs, results = self._parts()
+        return RingProgram(self._make_repeated(slots, ring=True), slots, inputs, results)
+
+    def refuses_ring(self) -> str:
+        """Why it cannot have a ring: empty if it can."""
+        tables = unpack_tables(self.artifact.file.tables(self.variant))
+        if reason := self.refuses_parts():
+            return reason
+        if not any(kernel.name == _RING_KERNEL for kernel in tables.kernels):
+            return "it has loops or branches, or was compiled by an older version"
+        return "" if len(tables.launches) else "it has no launch"
+
+    def refuses_parts(self) -> str:
+        """Why its arrays cannot have a part for each repetition: empty if they can."""
+        sizes = [
+            prod(t.shape) * array_dtype(t.dtype).numpy.itemsize
+            for tensors in self._parts()
+            for t in tensors
+        ]
+        if Settings.of(self.spec.options).launch != "persistent":
+            return "it was not compiled with launch='persistent'"
+        if not isinstance(self.program, _native.Program):
+            return "it has symbolic sizes"
         if any(size % 16 and size not in (1, 2, 4, 8) for size in sizes):
-            return None
+            return "an array has neither 1, 2, 4 or 8 bytes nor a multiple of 16"
+        return ""
+
+    def _parts(self) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+        """The inputs, and the results, that have a part for each repetition."""
+        inputs = tuple(spec for spec in self.manifest.args if spec.role == "input")
+        return inputs, tuple(spec for spec in self.manifest.outputs if spec.alias < 0)
+
+    def _make_repeated(self, repeats: int, ring: bool = False) -> _native.Program:
+        tensors = [t for part in self._parts() for t in part]
 
         def stacked(spec: TensorSpec) -> TensorSpec:
             return replace(spec, shape=(repeats, *spec.shape)) if spec in tensors else spec
@@ -94,7 +128,7 @@ class DeviceExecutable(Executable):
         args = static_specs([stacked(spec) for spec in self.manifest.args], is_output=False)
         outputs = static_specs([stacked(spec) for spec in self.manifest.outputs], is_output=True)
         block = self.artifact.file.tables(self.variant)
-        program = self._make_program(block, None, args, outputs, repeats)
+        program = self._make_program(block, None, args, outputs, repeats, ring)
         program.names = self.program.names
         return program
 
@@ -105,6 +139,7 @@ class DeviceExecutable(Executable):
         args: SizedSpecs,
         outputs: SizedSpecs,
         repeats: int = 1,
+        ring: bool = False,
     ) -> _native.Program:
         """The native program of a block of tables, with the values of `sizes` if it takes any."""
         image = self.manifest.devices[self.choice.image]
@@ -133,6 +168,7 @@ class DeviceExecutable(Executable):
             DEVICE_LOOPS.index(knobs.device_loops),
             DEVICE_OVERLAP.index(knobs.device_overlap),
             repeats,
+            ring,
         )
 
     @property

@@ -22,13 +22,15 @@ from nova.core.log import enabled
 from nova.core.settings import Settings
 from nova.core.signature import Signature
 from nova.core.user_facing import unknown_keyword, user_facing_class
-from nova.errors import AttributeValueError, WeightsError
+from nova.errors import AttributeValueError, PersistentLaunchError, WeightsError
 from nova.runtime import output_pool
 from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
-from nova.runtime.gpu_executor import values_on
+from nova.runtime.gpu_executor import DeviceExecutable, values_on
 from nova.runtime.options import check_place
+from nova.runtime.ring import SLOTS
 from nova.runtime.saving import Saver, Weights
+from nova.runtime.server import Server
 from nova.runtime.signature import read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.symbolic_program import CacheInfo, SymbolicProgram
@@ -181,6 +183,31 @@ class Model(Sealed):
         if out is None:  # a call without keywords is a third faster
             return self._program(*arrays)
         return self._program(*arrays, out=out)
+
+    def serve(self, *, slots: int = SLOTS) -> Server:
+        """Keep the program on its device, where it answers calls: `with program.serve() as server`.
+
+        `server(*inputs)` gives the results of a call, from any thread, without a launch. The
+        program has launch="persistent", and no params that a run changes. Until the server is
+        closed, other programs wait for the device. `slots` calls may be under way, a power of two.
+        """
+        executable = self._executable
+        refusal = "it does not run on a device"
+        if isinstance(executable, DeviceExecutable):
+            refusal = executable.refuses_ring()
+            if not refusal and any(spec.donated for spec in executable.manifest.args):
+                refusal = "a run changes its params"
+        if refusal or not isinstance(executable, DeviceExecutable):
+            raise PersistentLaunchError(
+                f"the program cannot serve: {refusal}",
+                where=str(user_location()),
+                hint="compile it for a device with launch='persistent'",
+            )
+        if slots < 2 or slots & (slots - 1):
+            raise AttributeValueError(
+                f"slots is {slots}", where=str(user_location()), hint="it is a power of two"
+            )
+        return Server(executable.ring(slots), self._carried)
 
     def forward(self, *inputs: Any, out: Any = None, **unknown: Any) -> Any:
         """Run with the stored param values; WeightsError if there are none."""

@@ -1,12 +1,14 @@
 """Many steps in one launch: the parts of stacked arrays, and the programs that repeat a step.
 
-In: the types of arrays with a first axis for the steps, and a compiled step. Out: the types of one
-step, and a native program for all of them. `TrainStep.run_many` calls these.
+In: the types of arrays with a first axis for the steps, or an iterable of batches, and a compiled
+step. Out: the types of one step, and a native program for all of them, or a ring for the batches.
+`TrainStep.run_many` calls these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,10 @@ from nova.core.location import user_location
 from nova.core.pytree import flatten, unflatten
 from nova.errors import GraphError
 from nova.runtime.device_arrays import type_on_device
+from nova.runtime.gpu_executor import DeviceExecutable
+from nova.runtime.ring import SLOTS, Ring
 
+Batch = tuple[np.ndarray, ...]
 _MOST = 8
 """Programs that a step keeps."""
 
@@ -58,6 +63,53 @@ def stack_results(results: Sequence[Any]) -> Any:
     return unflatten(structure, [np.stack(column) for column in zip(*leaves, strict=True)])
 
 
+def is_iterable(batches: Sequence[Any]) -> bool:
+    """Whether `run_many` got an iterable of batches, and not arrays."""
+    if len(batches) != 1:
+        return False
+    [source] = batches
+    if isinstance(source, list):  # a list of numbers is an array
+        return bool(source) and isinstance(source[0], tuple)
+    is_array = type_on_device(source) is not None or hasattr(source, "shape")
+    return isinstance(source, Iterable) and not is_array and not isinstance(source, tuple)
+
+
+def each_batch(source: Iterable[Any], narrowed: Callable[[Any], Any]) -> Iterator[Batch]:
+    """The arrays of each batch of an iterable; its errors name the batch."""
+    iterator = iter(source)
+    for number in count():
+        try:
+            batch = next(iterator)
+            arrays = batch if isinstance(batch, (tuple, list)) else (batch,)
+            narrow = tuple(narrowed(array) for array in arrays)
+        except StopIteration:
+            return
+        except BaseException as error:
+            error.add_note(f"run_many: in batch {number}; the steps of those before it have run")
+            raise
+        yield narrow
+
+
+def run_ring(ring: Ring, first: Batch, others: Iterator[Batch]) -> list[tuple[Any, ...]]:
+    """Feed the batches to a ring that runs; returns the results of each. Closes the ring."""
+    results: list[tuple[Any, ...]] = []
+
+    def take() -> None:
+        ring.wait(len(results))
+        results.append(ring.read(len(results)))
+
+    try:
+        for batch in chain([first], others):
+            while ring.pushed - len(results) >= ring.slots:
+                take()
+            ring.push(ring.check(batch, f"run_many: batch {ring.pushed}"))
+    finally:
+        ring.close()
+    while len(results) < ring.pushed:
+        take()
+    return results
+
+
 class RepeatedPrograms:
     """The programs of a step that run it several times in one launch."""
 
@@ -73,3 +125,16 @@ class RepeatedPrograms:
             repeated = getattr(compiled._executable, "repeated", None)
             self._programs[key] = None if repeated is None or count == 1 else repeated(count)
         return self._programs[key]
+
+    def find_ring(self, compiled: Compiled) -> Ring | None:
+        """A ring for the batches of a step; None if its program cannot have one."""
+        executable = compiled._executable
+        key = compiled, 0
+        if key not in self._programs:
+            while len(self._programs) >= _MOST:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = None
+            if isinstance(executable, DeviceExecutable) and not executable.refuses_ring():
+                self._programs[key] = executable.ring(SLOTS)
+        program = self._programs[key]
+        return None if program is None else Ring(program)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from warnings import warn_explicit
@@ -55,7 +56,15 @@ from nova.optim.schedules import AdjustableLR
 from nova.optim.several import as_optimizer
 from nova.runtime.device_arrays import type_on_device
 from nova.train.device_params import DeviceParams
-from nova.train.run_many import RepeatedPrograms, each_part, part_types, stack_results
+from nova.train.run_many import (
+    RepeatedPrograms,
+    each_batch,
+    each_part,
+    is_iterable,
+    part_types,
+    run_ring,
+    stack_results,
+)
 from nova.train.step_state import StepState
 
 _PRECISIONS: dict[str | None, DType | None] = {None: None, "bf16": bf16, "f16": f16}
@@ -251,18 +260,25 @@ class TrainStep(Sealed):
         self._entry([_type_of(a) for a in arrays])
         return self._run(arrays)
 
-    def _run(self, arrays: Sequence[Any]) -> Any:
+    def _run_bound(self, arrays: Sequence[Any]) -> Any:
         assert self._program is not None
         if self._device_params is not None:
             self._device_params.changed = True
-        result = self._program(*arrays)
+        return self._program(*arrays)
+
+    def _run(self, arrays: Sequence[Any]) -> Any:
+        result = self._run_bound(arrays)
         return result if self._aux is None else self._with_aux(result)
 
     def run_many(self, *batches: Any) -> Any:
         """Run a step on each part of arrays along their first axis; returns the losses.
 
-        With `launch="persistent"` it is one launch (docs/persistent-kernels.md).
+        The only argument may also be an iterable of batches, such as a generator or a data loader:
+        a batch is an array or a tuple of arrays, all of the same shapes. With `launch="persistent"`
+        it is one launch, and batches are taken while it runs (docs/persistent-kernels.md).
         """
+        if is_iterable(batches):
+            return self._run_iterable(batches[0])
         arrays = [self._narrowed(a) for a in batches]
         count, types = part_types([_type_of(a) for a in arrays])
         entry = self._entry(types)
@@ -274,6 +290,29 @@ class TrainStep(Sealed):
             return self._run(arrays)
         finally:
             self._program = None  # the next call binds the program of one step
+
+    def _run_iterable(self, source: Any) -> Any:
+        """Run a step on each batch; on a ring if the program can have one."""
+        others = each_batch(source, self._narrowed)
+        first = next(others, None)
+        if first is None:
+            raise GraphError(
+                "run_many got an iterable without batches",
+                where=str(user_location()),
+                hint="an iterator can be used once: pass a list, or make it again",
+            )
+        entry = self._entry([_type_of(a) for a in first])
+        ring = self._repeated.find_ring(entry.compiled)
+        if ring is None:
+            return stack_results([self(*batch) for batch in chain([first], others)])
+        self._bind(entry, generation[0], ring.start)
+        try:
+            self._run_bound(ring.arrays())
+            results = run_ring(ring, first, others)
+        finally:
+            self._program = None
+        stacked = tuple(np.stack(column) for column in zip(*results, strict=True))
+        return stacked[0] if self._aux is None else self._with_aux(stacked)
 
     def _with_aux(self, results: Any) -> tuple[Any, Any]:
         """The loss, and the auxiliary results as the loss function returns them."""

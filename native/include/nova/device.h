@@ -138,6 +138,9 @@ typedef struct nova_device_source {
      * and its outputs that alias none, have a part for each repetition. 0: once. */
     uint64_t repeats;
     size_t stacked_count;
+    /* Then the repetitions are slots of a ring, which are filled while the program runs: see
+     * nova_device_ring_push. */
+    bool has_ring;
     nova_device_overlap overlap;
 } nova_device_source;
 
@@ -193,6 +196,33 @@ nova_status nova_device_program_run(nova_device_program *program,
                                     const nova_device_value *arguments,
                                     const nova_device_value *outputs,
                                     const nova_device_run_options *options, nova_error *error);
+
+/* A program with a ring, a power of two of slots, is run once, without waiting for it, and repeats
+ * until nova_device_ring_end. Values with a part for each repetition have a part for each slot,
+ * and must be on the device. Whether such a run has begun: slots can be filled. Thread-safe. */
+bool nova_device_ring_is_running(const nova_device_program *program);
+
+/* Its slots; 0 for a program without a ring. Thread-safe. */
+uint32_t nova_device_ring_slots(const nova_device_program *program);
+
+/* Fills the next slot with an array for each argument that has parts, in order. The caller has read
+ * the results of the repetition that used this slot before. One thread at a time. */
+nova_status nova_device_ring_push(nova_device_program *program, const void *const *inputs,
+                                  nova_error *error);
+
+/* How many repetitions are complete. Thread-safe. */
+uint32_t nova_device_ring_done(const nova_device_program *program);
+
+/* Copies the results of a complete repetition that have parts, in order. Thread-safe for different
+ * repetitions. */
+nova_status nova_device_ring_read(nova_device_program *program, uint32_t number,
+                                  void *const *results, nova_error *error);
+
+/* No slot is filled from now on: the run ends after those that are. Not while one is filled. */
+nova_status nova_device_ring_end(nova_device_program *program, nova_error *error);
+
+/* After the end of the run, or its failure: the program can run again. */
+void nova_device_ring_release(nova_device_program *program);
 
 /* Counters of its runs, for tests and tools. */
 typedef struct nova_device_counts {

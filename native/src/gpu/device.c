@@ -43,6 +43,16 @@ nova_status nova_device_enter(nova_device *device, nova_error *error)
                              "the device cannot be used", error);
 }
 
+nova_status nova_device_enter_idle(nova_device *device, nova_error *error)
+{
+    if (atomic_load_explicit(&device->resident_count, memory_order_acquire) > 0)
+        return nova_fail(error, NOVA_DEVICE_CALL, "",
+                         "a resident program has %.60s until it ends: a server, or run_many with "
+                         "an iterable of batches. Other work would wait for it",
+                         device->info.name);
+    return nova_device_enter(device, error);
+}
+
 void nova_device_leave(nova_device *device)
 {
     device->driver->leave(device->driver);
@@ -80,6 +90,7 @@ nova_status nova_device_open(nova_driver *driver, int ordinal, nova_device **dev
     created->driver = driver;
     created->ordinal = ordinal;
     atomic_init(&created->is_lost, false);
+    atomic_init(&created->resident_count, 0);
     if (pthread_mutex_init(&created->mutex, NULL) != 0) {
         free(created);
         return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
@@ -284,7 +295,7 @@ nova_status nova_device_order_inside(nova_device *device, void *earlier, void *l
 
 nova_status nova_device_order(nova_device *device, void *earlier, void *later, nova_error *error)
 {
-    nova_status status = nova_device_enter(device, error);
+    nova_status status = nova_device_enter_idle(device, error);
     if (status != NOVA_OK)
         return status;
     status = nova_device_order_inside(device, earlier, later, error);
@@ -294,7 +305,7 @@ nova_status nova_device_order(nova_device *device, void *earlier, void *later, n
 
 nova_status nova_device_synchronize(nova_device *device, void *stream, nova_error *error)
 {
-    nova_status status = nova_device_enter(device, error);
+    nova_status status = nova_device_enter_idle(device, error);
     if (status != NOVA_OK)
         return status;
     status = nova_device_check(device, device->driver->stream_synchronize(device->driver, stream),

@@ -144,7 +144,7 @@ nova_status nova_device_take_inside(nova_device *device, uint64_t size, void *st
 nova_status nova_device_take(nova_device *device, uint64_t size, void *stream,
                              nova_device_block **block, nova_error *error)
 {
-    nova_status status = nova_device_enter(device, error);
+    nova_status status = nova_device_enter_idle(device, error);
     if (status != NOVA_OK)
         return status;
     status = nova_device_take_inside(device, size, stream, block, error);

@@ -229,6 +229,7 @@ static nova_status program_keep_signature(nova_device_program *program,
         return nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
     program->repeats = source->repeats > 0 ? source->repeats : 1;
     program->stacked_count = source->stacked_count;
+    program->has_ring = source->has_ring;
     program->argument_count = arguments;
     program->output_count = outputs;
     for (size_t i = 0; i < arguments; i++) {
@@ -330,7 +331,7 @@ nova_status nova_device_program_create(nova_device *device, const nova_device_so
         free(created);
         return nova_fail(error, NOVA_SYSTEM_ERROR, "", "no mutex");
     }
-    nova_status status = nova_device_enter(device, error);
+    nova_status status = nova_device_enter_idle(device, error);
     if (status == NOVA_OK) {
         status = program_build(created, source, error);
         nova_device_leave(device);

@@ -198,7 +198,7 @@ nova_status nova_device_program_run(nova_device_program *program,
                          .trace = options->trace,
                          .error = error,
                          .counts = {.runs = 1}};
-    nova_status status = nova_device_enter(r.device, error);
+    nova_status status = nova_device_enter_idle(r.device, error);
     if (status != NOVA_OK)
         return status;
     status = nova_device_execution_take(program, &r.execution, error);

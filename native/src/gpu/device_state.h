@@ -45,6 +45,8 @@ struct nova_device {
     void *in, *out;                 /* streams of large copies */
     nova_device_block *empty_block; /* the address of arrays without elements */
     atomic_bool is_lost;
+    atomic_uint
+        resident_count;    /* programs with a ring that run: they leave when the host ends them */
     pthread_mutex_t mutex; /* guards all below */
     char lost_reason[448];
     nova_device_block *idle[NOVA_DEVICE_CLASSES];
@@ -62,6 +64,9 @@ struct nova_device {
 /* Makes the device's context that of the calling thread until nova_device_leave; fails for one that
  * is lost. All functions below are called in between. */
 nova_status nova_device_enter(nova_device *device, nova_error *error);
+/* The same for new work, which would wait for a resident program: that is an error while there is
+ * one. */
+nova_status nova_device_enter_idle(nova_device *device, nova_error *error);
 void nova_device_leave(nova_device *device);
 
 /* NOVA_OK for 0, else the status of the driver's number, with the text "`action` failed". A fault
@@ -280,6 +285,7 @@ struct nova_device_program {
     int32_t *alias;                   /* of outputs: the donated argument, or -1 */
     bool *donated;                    /* of arguments */
     uint64_t repeats;                 /* of the program in a run */
+    bool has_ring;                    /* whether the data of repetitions comes while it runs */
     size_t stacked_count; /* arguments with a part for each repetition: the first ones */
     size_t argument_count, output_count;
     pthread_mutex_t mutex; /* guards the two below */

@@ -128,7 +128,7 @@ nova_status nova_double_buffer_download(nova_device *device, nova_double_buffer 
 /* Enters the device and acquires a double buffer; neither on failure. */
 static nova_status pinned_begin(nova_device *device, nova_double_buffer **buffer, nova_error *error)
 {
-    nova_status status = nova_device_enter(device, error);
+    nova_status status = nova_device_enter_idle(device, error);
     if (status != NOVA_OK)
         return status;
     status = nova_double_buffer_take(device, buffer, error);

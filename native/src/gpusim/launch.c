@@ -1,6 +1,8 @@
 /* A launch: clusters in sequence, the warps of a cluster round-robin from wait to wait. The blocks
  * of a cooperative launch run as those of a cluster do. */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <stdlib.h>
+#include <time.h>
 
 #include "gpusim/memory/shadow_memory.h"
 
@@ -20,8 +22,8 @@ static int launch_run_warps(sim_block *block, uint32_t *live, uint32_t *advanced
             if (sim_run_warp(block, warp) ||
                 (warp->live && warp->parked == warp->live && sim_park_warp(block, warp)))
                 return 1;
-            if (warp->polls == POLLS_MEMORY)
-                *spinning = 1;
+            if (warp->polls >= POLLS_MEMORY)
+                *spinning |= warp->polls;
             *(warp->polls ? polled : advanced) += 1;
         }
         block_live |= warp->live;
@@ -57,6 +59,16 @@ static sim_block *launch_choose_block(sim_cluster *cluster, uint32_t number)
                                      : NULL;
 }
 
+/* The blocks wait for the host, which cannot be called a deadlock. Polls count as no steps. */
+static void launch_await_host(sim_cluster *cluster)
+{
+    const struct timespec moment = {.tv_nsec = 20000};
+    (void)nanosleep(&moment, NULL);
+    for (uint32_t b = 0; b < cluster->size; b++)
+        for (uint32_t w = 0; w < cluster->blocks[b].warp_count; w++)
+            cluster->blocks[b].warps[w].steps = 0;
+}
+
 static int launch_run_cluster(sim_cluster *cluster)
 {
     int is_cooperative = cluster->blocks->launch->is_cooperative;
@@ -85,6 +97,9 @@ static int launch_run_cluster(sim_cluster *cluster)
         if (sim_bulk_advance(cluster, &failed)) {
             if (failed)
                 return 1;
+        } else if (is_cooperative && spinning == (POLLS_MEMORY | POLLS_HOST)) {
+            idle = 0;
+            launch_await_host(cluster);
         } else if (!polled || (is_cooperative ? ++idle == MOST_RESIDENT_ROUNDS
                                               : !spinning && ++idle == MOST_IDLE_ROUNDS)) {
             return sim_report_deadlock(cluster);

@@ -138,7 +138,12 @@ enum {
     COMPARE_FLUSH = 256
 };
 /* STRONG: ordered by the memory model, as atomics are, so that two of them never race. */
-enum { ACCESS_STRONG = 1, ACCESS_ACQUIRE = 2, ACCESS_RELEASE = 4 };
+enum {
+    ACCESS_STRONG = 1,
+    ACCESS_ACQUIRE = 2,
+    ACCESS_RELEASE = 4,
+    ACCESS_HOST = 8 /* an acquire or release of system scope */
+};
 enum { BARRIER_ALIGNED = 1, BARRIER_ARRIVE = 2 };
 /* Fences between the generic proxy and the async proxy (wgmma, bulk copies). */
 enum { PROXY_SHARED = 1, PROXY_GLOBAL = 2, PROXY_MBARRIER_INIT = 4 };

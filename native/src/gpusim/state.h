@@ -61,7 +61,7 @@ typedef struct {
 
 /* Why a warp yields: an mbarrier whose phase is not complete, or many strong loads, which may be a
  * loop until a flag changes. */
-enum { POLLS_MBARRIER = 1, POLLS_MEMORY = 2 };
+enum { POLLS_MBARRIER = 1, POLLS_MEMORY = 2, POLLS_HOST = 3 };
 
 typedef struct {
     uint32_t *registers; /* rows of 32 words */

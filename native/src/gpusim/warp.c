@@ -303,7 +303,7 @@ static inline void warp_note_poll(sim_warp *warp, const sim_instruction *at)
 {
     if (at->op == OP_LOAD && at->flags & ACCESS_STRONG &&
         ++warp->strong_loads % MOST_STRONG_LOADS == 0)
-        warp->polls = POLLS_MEMORY;
+        warp->polls = at->flags & ACCESS_HOST ? POLLS_HOST : POLLS_MEMORY;
 }
 
 int sim_run_warp(sim_block *block, sim_warp *warp)

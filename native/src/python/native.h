@@ -198,6 +198,14 @@ nova_device *program_device(const ProgramObject *self);
 /* Program.on_device(...): a program for a device; device_program.c. */
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs);
 
+/* Methods of a program with a ring; device_ring.c */
+PyObject *program_ring_push(PyObject *object, PyObject *arrays);
+PyObject *program_ring_wait(PyObject *object, PyObject *args);
+PyObject *program_ring_read(PyObject *object, PyObject *args);
+PyObject *program_ring_is_running(PyObject *object, PyObject *unused);
+PyObject *program_ring_end(PyObject *object, PyObject *unused);
+PyObject *program_ring_release(PyObject *object, PyObject *unused);
+
 /* Holds the block: in place if it is immutable and aligned, else a copy. */
 bool hold_tables(ProgramObject *self, PyObject *object);
 

@@ -304,6 +304,19 @@ static PyMethodDef program_methods[] = {
     {"persistent_shape", program_persistent_shape, METH_NOARGS,
      "persistent_shape()\n--\n\n(blocks, rows, counters, waits) of the persistent kernel of a "
      "device's program without loops."},
+    {"ring_push", program_ring_push, METH_O,
+     "ring_push(arrays)\n--\n\nFills the next slot of a program with a ring, which runs."},
+    {"ring_wait", program_ring_wait, METH_VARARGS,
+     "ring_wait(number, seconds)\n--\n\nWhether repetition `number` is complete within this "
+     "time."},
+    {"ring_read", program_ring_read, METH_VARARGS,
+     "ring_read(number, arrays)\n--\n\nCopies the results of a complete repetition to arrays."},
+    {"ring_is_running", program_ring_is_running, METH_NOARGS,
+     "ring_is_running()\n--\n\nWhether slots can be filled."},
+    {"ring_end", program_ring_end, METH_NOARGS,
+     "ring_end()\n--\n\nNo slot is filled from now on: the run ends."},
+    {"ring_release", program_ring_release, METH_NOARGS,
+     "ring_release()\n--\n\nAfter the run: the program can run again."},
     {"set_order", program_set_order, METH_VARARGS,
      "set_order(order, workers)\n--\n\nHas all runs take the tasks for so many threads in this "
      "order, on the calling thread."},

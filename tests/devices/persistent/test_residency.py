@@ -53,6 +53,6 @@ def test_a_block_that_does_not_fit_is_refused_with_its_numbers(
     columns = 100  # a program that no other test has
     with (
         nova.knobs.override(cache=False),
-        pytest.raises(DeviceCallError, match=r"209424 \+ 36864 bytes of shared memory"),
+        pytest.raises(DeviceCallError, match=r"209440 \+ 36864 bytes of shared memory"),
     ):
         _product(columns)(np.zeros((64, 512), np.float32), np.zeros((64, columns), np.float32))

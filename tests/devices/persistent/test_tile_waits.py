@@ -137,12 +137,12 @@ def plant(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Change the text of the kernel."""
     instructions, parts = dict(kernel._INSTRUCTIONS), dict(lists.LIST_PARTS)
     if bug == "a wait for one task too few":
-        condition = 'llvm.icmp "uge" %value, %needed'
-        assert condition in parts["poll"]
+        difference = "%ahead = llvm.sub %value, %needed"
+        assert difference in parts["poll"]
         parts["poll"] = parts["poll"].replace(
-            "%is_complete = " + condition,
-            "%one_more = llvm.add %value, %c1 : i32\n      %is_complete = "
-            + condition.replace("%value", "%one_more"),
+            difference,
+            "%one_more = llvm.add %value, %c1 : i32\n      "
+            + difference.replace("%value", "%one_more"),
         )
     elif bug == "a load without an acquire":
         instructions["acquire"] = instructions["acquire"].replace(".acquire", ".relaxed")

@@ -26,6 +26,8 @@ typedef struct {
 #define PERSISTENT_DECISION UINT32_MAX
 /* A row whose tasks do nothing: it joins those that it waits for. */
 #define PERSISTENT_JOIN (UINT32_MAX - 1)
+/* The last row of a repetition whose data comes from a ring: it tells the host. */
+#define PERSISTENT_SIGNAL (UINT32_MAX - 2)
 
 typedef struct {
     uint32_t row, count; /* tasks of that row or counter which must have run */
@@ -44,6 +46,19 @@ enum { PERSISTENT_PLACES = 4 + 512 };
 /* Words of pinned memory: run number n is stopped when word n % PERSISTENT_STOPS is n. */
 enum { PERSISTENT_STOPS = 64 };
 
+/* A ring, as the kernel reads it: slots less 1, the addresses of the words of the host, and the
+ * numbers of moves; then those of the inputs, and those of the results. */
+typedef struct {
+    uint64_t mask, filled, done;
+    uint32_t input_count, result_count;
+} persistent_ring_head;
+
+typedef struct {
+    uint64_t from, to, size, unused; /* of the first slot; those of the others follow */
+} persistent_move;
+
+typedef struct nova_persistent_ring nova_persistent_ring;
+
 /* The tables of a kernel, and their parts in device memory. */
 typedef struct {
     uint32_t row_count, wait_count, argument_count, segment_count;
@@ -57,6 +72,7 @@ typedef struct {
     uint32_t range_count;
     /* bytes of the tables on the device, and where their parts begin; rows are first */
     uint64_t size, waits_at, arguments_at, counters_at, trace_at, places_at, visits_at, lists_at;
+    uint64_t ring_at, ring_size; /* without a ring of size 0 */
 } persistent_tables;
 
 struct nova_persistent_plan {
@@ -64,11 +80,14 @@ struct nova_persistent_plan {
     uint32_t processors;     /* on which these blocks are */
     bool has_flow;           /* whether its tables have decisions: each binding has its own */
     bool has_lists;          /* whether blocks have lists of rows, and launches bands */
+    bool takes_ring;         /* whether the kernel has a parameter for a ring */
+    uint32_t waited_count;   /* counters that the next repetition may wait for: the first ones */
     nova_driver *driver;
-    uint32_t *stops;        /* words of the stop flag; NULL: the kernel does not read one */
-    uint32_t last_run;      /* the number of the last run; atomic */
-    uint32_t task_count;    /* kernels that are tasks; the built-in tasks follow them */
-    uint32_t *task_numbers; /* of the kernels of the program, then of its regions */
+    nova_persistent_ring *ring; /* NULL: all data is there at the launch */
+    uint32_t *stops;            /* words of the stop flag; NULL: the kernel does not read one */
+    uint32_t last_run;          /* the number of the last run; atomic */
+    uint32_t task_count;        /* kernels that are tasks; the built-in tasks follow them */
+    uint32_t *task_numbers;     /* of the kernels of the program, then of its regions */
     persistent_tables tables;
 };
 
@@ -85,6 +104,26 @@ void persistent_free_tables(persistent_tables *tables);
 
 /* persistent_rows.c: the tables of a program with loops or branches, for the pointers of a run. */
 nova_status persistent_make_rows(nova_device_run *r, persistent_tables *tables);
+
+/* --- persistent_ring.c ------------------------------------------------------------------------ */
+
+/* The ring of a program with a slot for each of its repetitions; on an error, too, what
+ * persistent_ring_free takes. */
+nova_status persistent_ring_create(nova_device_program *program, nova_persistent_ring **ring,
+                                   nova_error *error);
+void persistent_ring_free(nova_persistent_ring *ring);
+
+/* The bytes of the ring as the kernel reads it, and these bytes for a run. */
+uint64_t persistent_ring_size(const nova_persistent_ring *ring);
+void persistent_ring_fill(nova_persistent_ring *ring, const nova_device_run *r, void *image);
+
+/* No slot is filled yet; right before the launch. */
+nova_status persistent_ring_start(nova_persistent_ring *ring, nova_device_run *r);
+
+/* The memory that the kernel accesses for it; as many ranges as the second says, which takes
+ * NULL. */
+uint32_t persistent_ring_ranges(const nova_persistent_ring *ring, nova_device_range *ranges);
+uint32_t persistent_ring_range_count(const nova_persistent_ring *ring);
 
 /* --- persistent_order.c: what rows wait for --------------------------------------------------- */
 

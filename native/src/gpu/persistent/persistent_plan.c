@@ -7,9 +7,9 @@
 
 #include "gpu/persistent/persistent.h"
 
-/* The last two are of older files: each launch has one row, and all blocks visit all rows; loops
- * cannot be stopped. */
-static const char LISTS_SYMBOL[] = "nova_persistent_tiles",
+/* The last three are of older files: kernels without rings; each launch has one row, and all blocks
+ * visit all rows; loops cannot be stopped. */
+static const char RING_SYMBOL[] = "nova_persistent_ring", LISTS_SYMBOL[] = "nova_persistent_tiles",
                   STOPPED_SYMBOL[] = "nova_persistent_loops", LAUNCHES_SYMBOL[] = "nova_persistent",
                   FLOW_SYMBOL[] = "nova_persistent_flow";
 
@@ -21,8 +21,9 @@ static const char *plan_symbol(const nova_tables *tables, uint32_t kernel)
 static bool plan_is_persistent(const nova_tables *tables, uint32_t kernel)
 {
     const char *symbol = plan_symbol(tables, kernel);
-    return strcmp(symbol, LAUNCHES_SYMBOL) == 0 || strcmp(symbol, LISTS_SYMBOL) == 0 ||
-           strcmp(symbol, FLOW_SYMBOL) == 0 || strcmp(symbol, STOPPED_SYMBOL) == 0;
+    return strcmp(symbol, RING_SYMBOL) == 0 || strcmp(symbol, LAUNCHES_SYMBOL) == 0 ||
+           strcmp(symbol, LISTS_SYMBOL) == 0 || strcmp(symbol, FLOW_SYMBOL) == 0 ||
+           strcmp(symbol, STOPPED_SYMBOL) == 0;
 }
 
 static bool plan_has_flow(const nova_tables *tables, uint32_t kernel)
@@ -57,10 +58,10 @@ static void plan_add_wait(persistent_tables *tables, const persistent_bands *ban
     tables->wait_count++;
 }
 
-/* Whether no counter waits for this one. */
-static bool plan_is_last(const persistent_bands *bands, uint32_t counter)
+/* Whether none of the first `count` counters waits for this one. */
+static bool plan_is_last(const persistent_bands *bands, uint32_t counter, uint32_t count)
 {
-    for (uint32_t to = counter + 1; to < bands->counter_count; to++)
+    for (uint32_t to = counter + 1; to < count; to++)
         if (persistent_order_has(&bands->order, to, counter))
             return false;
     return true;
@@ -69,16 +70,17 @@ static bool plan_is_last(const persistent_bands *bands, uint32_t counter)
 /* Adds the waits of a counter for others, and counts them. One that waits for none in a
  * repetition waits for those of the one before it that nothing waits for: all its rows have run
  * then, and those after this one need not wait for them. */
-static void plan_add_waits(persistent_tables *tables, const persistent_bands *bands,
-                           uint32_t counter, bool repeats, uint32_t *current, uint32_t *previous)
+static void plan_add_waits(const nova_persistent_plan *plan, persistent_tables *tables,
+                           const persistent_bands *bands, uint32_t counter, bool repeats,
+                           uint32_t *current, uint32_t *previous)
 {
     uint32_t first = tables->wait_count;
     for (uint32_t from = 0; from < counter; from++)
         if (persistent_order_has(&bands->order, counter, from))
             plan_add_wait(tables, bands, from);
     *current = tables->wait_count - first;
-    for (uint32_t last = 0; repeats && *current == 0 && last < bands->counter_count; last++)
-        if (plan_is_last(bands, last))
+    for (uint32_t last = 0; repeats && *current == 0 && last < plan->waited_count; last++)
+        if (plan_is_last(bands, last, plan->waited_count))
             plan_add_wait(tables, bands, last);
     *previous = tables->wait_count - first - *current;
 }
@@ -91,7 +93,7 @@ static void plan_fill_waits(const nova_persistent_plan *plan, persistent_tables 
     tables->wait_count = 0;
     for (uint32_t counter = 0; counter < bands->counter_count; counter++) {
         uint32_t first = tables->wait_count, current, previous;
-        plan_add_waits(tables, bands, counter, repeats, &current, &previous);
+        plan_add_waits(plan, tables, bands, counter, repeats, &current, &previous);
         for (uint32_t row = 0; row < tables->row_count; row++) {
             if (bands->bands[row].counter != counter)
                 continue;
@@ -104,21 +106,25 @@ static void plan_fill_waits(const nova_persistent_plan *plan, persistent_tables 
 }
 
 /* The last band, which has no launch, joins the counters that nothing waits for, if there are many:
- * the rows of the next repetition wait for it alone. Else it is left out. */
-static void plan_join_last(persistent_bands *bands, bool repeats)
+ * the rows of the next repetition wait for it alone. With a ring it tells the host in any case, and
+ * the next repetition does not wait for it if there are few. Else it is left out. */
+static void plan_join_last(nova_persistent_plan *plan, persistent_bands *bands, bool repeats)
 {
     enum { MOST_LAST = 32 };
     uint32_t join = --bands->counter_count, last_count = 0;
     bands->band_count--;
     for (uint32_t i = 0; i < join; i++)
-        last_count += plan_is_last(bands, i);
-    if (!repeats || last_count <= MOST_LAST)
+        last_count += plan_is_last(bands, i, join);
+    plan->waited_count = join;
+    bool joins = repeats && last_count > MOST_LAST;
+    if (!joins && plan->ring == NULL)
         return;
     for (uint32_t i = 0; i < join; i++)
-        if (plan_is_last(bands, i))
+        if (plan_is_last(bands, i, join))
             persistent_order_add(&bands->order, join, i);
     bands->counter_count++;
     bands->band_count++;
+    plan->waited_count += joins;
 }
 
 /* The rows that each block has tasks of: where the list of each begins, and the lists. */
@@ -162,7 +168,9 @@ void persistent_lay_out(persistent_tables *tables, uint32_t blocks)
         tables->places_at + (PERSISTENT_PLACES + (blocks + UINT64_C(3)) / 4 * 4) * sizeof(uint32_t);
     tables->lists_at =
         tables->visits_at + (uint64_t)blocks * tables->segment_count * sizeof(uint32_t);
-    tables->size = tables->lists_at + tables->list_count * sizeof *tables->lists;
+    tables->ring_at =
+        (tables->lists_at + tables->list_count * sizeof *tables->lists + 15) / 16 * 16;
+    tables->size = tables->ring_at + tables->ring_size;
 }
 
 void persistent_free_tables(persistent_tables *tables)
@@ -174,6 +182,27 @@ void persistent_free_tables(persistent_tables *tables)
     free(tables->lists);
     free(tables->ranges);
     *tables = (persistent_tables){0};
+}
+
+/* The block with the fewest tasks: the host is told by it, which takes long. */
+static uint32_t plan_find_idle_block(const persistent_tables *tables, uint32_t row_count,
+                                     uint32_t blocks)
+{
+    uint32_t best = 0;
+    uint64_t fewest = UINT64_MAX;
+    for (uint32_t block = blocks; block-- > 0;) {
+        uint64_t count = 0;
+        for (uint32_t row = 0; row < row_count; row++) {
+            uint32_t first = (block + blocks - tables->rows[row].first_block) % blocks;
+            if (first < tables->rows[row].task_count)
+                count += (tables->rows[row].task_count - first - 1) / blocks + 1;
+        }
+        if (count < fewest) {
+            fewest = count;
+            best = block;
+        }
+    }
+    return best;
 }
 
 /* A row for each band. The next row begins at the block after the last one of the row before it, so
@@ -189,8 +218,13 @@ static void plan_fill_rows(const nova_device_program *program, const nova_persis
         next = (uint32_t)(((uint64_t)next + band->count) % plan->blocks);
         filled->launches[i] = NOVA_NO_LAUNCH;
         filled->rows[i].kernel = PERSISTENT_JOIN;
-        if (band->row == program->launch_count)
+        if (band->row == program->launch_count) {
+            if (plan->ring != NULL) {
+                filled->rows[i].kernel = PERSISTENT_SIGNAL;
+                filled->rows[i].first_block = plan_find_idle_block(filled, i, plan->blocks);
+            }
             continue;
+        }
         filled->launches[i] = program->launches[band->row];
         const nova_launch_record *launch = &program->tables.launches[filled->launches[i]];
         filled->rows[i].kernel = plan->task_numbers[launch->kernel];
@@ -203,7 +237,8 @@ static bool plan_fill_tables(const nova_device_program *program, nova_persistent
 {
     persistent_tables *filled = &plan->tables;
     bool repeats = program->repeats > 1;
-    plan_join_last(bands, repeats && plan->has_lists);
+    plan_join_last(plan, bands, repeats && plan->has_lists);
+    filled->ring_size = plan->ring != NULL ? persistent_ring_size(plan->ring) : 0;
     filled->row_count = bands->band_count;
     filled->counter_count = bands->counter_count;
     filled->argument_count = program->tables.header->operand_count;
@@ -349,12 +384,23 @@ static nova_status plan_find_blocks(const nova_device_program *program, nova_per
     return nova_device_check(program->device, result, action, error);
 }
 
+/* The ring of a program that was asked for one. */
+static nova_status plan_make_ring(nova_device_program *program, nova_persistent_plan *plan,
+                                  nova_error *error)
+{
+    if (!plan->takes_ring)
+        return nova_fail(error, NOVA_UNSUPPORTED, "",
+                         "the persistent kernel takes no data from a ring: the program has loops "
+                         "or branches, or was compiled by an older version");
+    return persistent_ring_create(program, &plan->ring, error);
+}
+
 nova_status nova_persistent_prepare(nova_device_program *program, nova_error *error)
 {
     const nova_tables *tables = &program->tables;
     uint32_t kernel = plan_find_kernel(tables);
     if (program->launch_count == 0 || kernel == tables->header->kernel_count)
-        return program->repeats == 1 || program->launch_count == 0
+        return program->repeats == 1 || (program->launch_count == 0 && !program->has_ring)
                    ? NOVA_OK
                    : nova_fail(error, NOVA_INVALID_ARGUMENT, "",
                                "a program without a persistent kernel cannot be repeated");
@@ -368,13 +414,16 @@ nova_status nova_persistent_prepare(nova_device_program *program, nova_error *er
     plan->kernel = kernel;
     plan->driver = program->device->driver;
     plan->has_flow = plan_has_flow(tables, kernel);
-    plan->has_lists = strcmp(plan_symbol(tables, kernel), LISTS_SYMBOL) == 0;
+    plan->takes_ring = strcmp(plan_symbol(tables, kernel), RING_SYMBOL) == 0;
+    plan->has_lists = plan->takes_ring || strcmp(plan_symbol(tables, kernel), LISTS_SYMBOL) == 0;
     status = plan_make_numbers(program, plan, error);
     if (status != NOVA_OK)
         return status;
     status = plan_find_blocks(program, plan, error);
     if (status == NOVA_OK && strcmp(plan_symbol(tables, kernel), STOPPED_SYMBOL) == 0)
         status = plan_make_stops(program->device, plan, error);
+    if (status == NOVA_OK && program->has_ring)
+        status = plan_make_ring(program, plan, error);
     return status == NOVA_OK && !plan->has_flow ? plan_fill(program, plan, error) : status;
 }
 
@@ -392,6 +441,7 @@ void nova_persistent_free(nova_persistent_plan *plan)
     if (plan == NULL)
         return;
     persistent_free_tables(&plan->tables);
+    persistent_ring_free(plan->ring);
     if (plan->stops != NULL)
         plan->driver->pinned_free(plan->driver, plan->stops);
     free(plan->task_numbers);

@@ -157,6 +157,8 @@ static nova_status persistent_upload(nova_device_run *r, persistent_binding *bin
     *places = persistent_spreads(r, tables) ? r->program->persistent->processors : 0;
     if (tables->list_count > 0)
         memcpy(image + tables->lists_at, tables->lists, tables->list_count * sizeof *tables->lists);
+    if (r->program->persistent->ring != NULL)
+        persistent_ring_fill(r->program->persistent->ring, r, image + tables->ring_at);
     status = nova_double_buffer_upload(r->device, r->execution->persistent->buffer,
                                        binding->block->address, image, tables->size, r->stream,
                                        r->error);
@@ -191,6 +193,7 @@ static nova_status persistent_make_ranges(const nova_device_run *r,
 {
     nova_device_range **ranges = &r->execution->persistent->ranges;
     uint32_t count = persistent_tables_of(r, binding)->range_count;
+    count += persistent_ring_range_count(r->program->persistent->ring);
     nova_device_range *larger = realloc(
         *ranges, (r->program->tables.header->operand_count + count + (size_t)3) * sizeof **ranges);
     if (larger == NULL)
@@ -239,6 +242,9 @@ static uint32_t persistent_find_ranges(const nova_device_run *r, const persisten
         ranges[count++] = (nova_device_range){.address = (uintptr_t)stops,
                                               .size = PERSISTENT_STOPS * sizeof *stops,
                                               .is_read_only = true};
+    const nova_persistent_ring *ring = r->program->persistent->ring;
+    if (ring != NULL)
+        count += persistent_ring_ranges(ring, ranges + count);
     return nova_ranges_merge(ranges, count);
 }
 
@@ -363,6 +369,8 @@ nova_status nova_run_persistent(nova_device_run *r)
     nova_status status = persistent_bind(r, &binding);
     if (status == NOVA_OK && driver->checks_ranges)
         status = persistent_make_ranges(r, binding);
+    if (status == NOVA_OK && plan->ring != NULL)
+        status = persistent_ring_start(plan->ring, r);
     if (status != NOVA_OK)
         return status;
     const persistent_tables *tables = persistent_tables_of(r, binding);
@@ -371,19 +379,24 @@ nova_status nova_run_persistent(nova_device_run *r)
     shape.grid[0] = plan->blocks;
     uint64_t at = binding->block->address;
     uint32_t number = persistent_number_run(r);
-    /* the last four: of a kernel with decisions, or with lists; and of one that can be stopped */
-    const uint64_t arguments[] = {at,
-                                  at + tables->arguments_at,
-                                  at + tables->waits_at,
-                                  at + tables->counters_at,
-                                  tables->row_count,
-                                  r->program->repeats,
-                                  at + (plan->has_flow ? tables->visits_at : tables->lists_at),
-                                  plan->has_flow ? tables->segment_count : tables->counter_count,
-                                  (uintptr_t)(plan->stops + number % PERSISTENT_STOPS),
-                                  number};
+    uint64_t ring = plan->ring != NULL ? at + tables->ring_at : 0;
+    /* the last four: of a kernel with decisions, or with lists; and of one that can be stopped, or
+     * takes a ring */
+    const uint64_t arguments[] = {
+        at,
+        at + tables->arguments_at,
+        at + tables->waits_at,
+        at + tables->counters_at,
+        tables->row_count,
+        plan->ring != NULL ? UINT32_MAX : r->program->repeats,
+        at + (plan->has_flow ? tables->visits_at : tables->lists_at),
+        plan->has_flow ? tables->segment_count : tables->counter_count,
+        plan->takes_ring ? ring : (uintptr_t)(plan->stops + number % PERSISTENT_STOPS),
+        number};
     uint32_t argument_count = sizeof arguments / sizeof *arguments;
-    if (plan->stops == NULL)
+    if (plan->takes_ring)
+        argument_count--;
+    else if (plan->stops == NULL)
         argument_count -= plan->has_flow || plan->has_lists ? 2 : 4;
     nova_kernel_call call = {
         .function = r->program->functions[plan->kernel],

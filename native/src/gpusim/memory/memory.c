@@ -320,8 +320,11 @@ int sim_load(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32
     for (uint32_t i = 0; i < at->count; i++)
         if (!(at->ignored >> i & 1))
             memory_take_element(block, warp, at, mask, i, from);
+    if (at->flags & ACCESS_HOST) /* the host is another thread of this process */
+        atomic_thread_fence(memory_order_acquire);
     sim_fence(block, at->flags & ACCESS_ACQUIRE);
-    return memory_synchronize(block, warp, mask, addresses, at->flags & ACCESS_ACQUIRE);
+    return memory_synchronize(block, warp, mask, addresses,
+                              at->flags & (ACCESS_ACQUIRE | ACCESS_HOST));
 }
 
 int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint32_t mask)
@@ -330,8 +333,11 @@ int sim_store(sim_block *block, sim_warp *warp, const sim_instruction *at, uint3
     uint64_t addresses[LANES];
     uint8_t values[LANES][32];
     memory_find_addresses(block, warp, operand(block, at, 0), addresses);
+    if (at->flags & ACCESS_HOST)
+        atomic_thread_fence(memory_order_release);
     sim_fence(block, at->flags & ACCESS_RELEASE);
-    if (memory_synchronize(block, warp, mask, addresses, at->flags & ACCESS_RELEASE))
+    if (memory_synchronize(block, warp, mask, addresses,
+                           at->flags & (ACCESS_RELEASE | ACCESS_HOST)))
         return 1;
     for (uint32_t i = 0; i < at->count; i++) {
         const sim_operand *o = operand(block, at, 1 + i);

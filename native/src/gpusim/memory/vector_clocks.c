@@ -65,7 +65,8 @@ int sim_synchronize(const sim_block *block, sim_warp *warp, uint64_t address, ui
 {
     if (!block->launch->is_cooperative || !(flags & (ACCESS_ACQUIRE | ACCESS_RELEASE)))
         return 0;
-    uint32_t *published = clocks_of(block->cluster, address);
+    /* The host may have seen any release of system scope before it wrote what is acquired. */
+    uint32_t *published = clocks_of(block->cluster, flags & ACCESS_HOST ? 0 : address);
     if (published == NULL) {
         block->fault->kind = FAULT_MEMORY;
         return 1;

@@ -9,7 +9,8 @@ typedef struct {
 
 static bool device_program_load(ProgramObject *self, const Signature *signature,
                                 nova_device_code code, const Py_buffer *constants,
-                                const Sizes *sizes, int loops, int overlap, Py_ssize_t repeats)
+                                const Sizes *sizes, int loops, int overlap, Py_ssize_t repeats,
+                                bool has_ring)
 {
     nova_error error;
     nova_tables tables;
@@ -35,6 +36,7 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
         .loops = (nova_device_loops)loops,
         .repeats = (uint64_t)repeats,
         .stacked_count = stacked,
+        .has_ring = has_ring,
         .overlap = (nova_device_overlap)overlap,
     };
     const DeviceObject *device = (const DeviceObject *)self->device;
@@ -49,9 +51,10 @@ static bool device_program_load(ProgramObject *self, const Signature *signature,
 
 PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"device", "tables",  "kind",    "arch",        "code",    "constants",
-                            "args",   "outputs", "convert", "input_count", "image",   "report",
-                            "sizes",  "shares",  "loops",   "overlap",     "repeats", NULL};
+    static char *names[] = {"device",    "tables",  "kind",    "arch",    "code",
+                            "constants", "args",    "outputs", "convert", "input_count",
+                            "image",     "report",  "sizes",   "shares",  "loops",
+                            "overlap",   "repeats", "ring",    NULL};
     PyObject *device, *tables, *arg_rows, *output_rows, *convert, *host = NULL, *report = Py_None;
     const char *kind, *arch;
     Py_buffer code = {0}, constants = {0};
@@ -60,10 +63,11 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
     Sizes sizes = {0};
     int loops = NOVA_LOOPS_AUTO, overlap = NOVA_OVERLAP_AUTO;
     Py_ssize_t repeats = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Ossy*y*OOOn|OOy*Oiin:on_device", names,
-                                     device_type, &device, &tables, &kind, &arch, &code, &constants,
-                                     &arg_rows, &output_rows, &convert, &input_count, &host,
-                                     &report, &sizes.values, &shares, &loops, &overlap, &repeats))
+    int has_ring = 0;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "O!Ossy*y*OOOn|OOy*Oiinp:on_device", names, device_type, &device, &tables,
+            &kind, &arch, &code, &constants, &arg_rows, &output_rows, &convert, &input_count, &host,
+            &report, &sizes.values, &shares, &loops, &overlap, &repeats, &has_ring))
         return NULL;
     if (host == Py_None)
         host = NULL;
@@ -102,7 +106,7 @@ PyObject *program_on_device(PyObject *type, PyObject *args, PyObject *kwargs)
         created = read_signature(self, arg_rows, output_rows, &signature) &&
                   hold_tables(self, tables) &&
                   device_program_load(self, &signature, image, &constants, &sizes, loops, overlap,
-                                      repeats);
+                                      repeats, has_ring != 0);
         signature_free(&signature);
     }
     PyBuffer_Release(&code);

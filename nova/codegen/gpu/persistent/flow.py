@@ -100,6 +100,11 @@ FLOW_PARTS: Mapping[str, str] = {
       %next_cleared = llvm.add %cleared, %threads : i32
       llvm.br ^clear(%next_cleared : i32)
     ^cleared:""",
+    "enter_step": """llvm.br ^step(%c0 : i32)
+    ^step(%step: i32):
+      %wide_step = llvm.zext %step : i32 to i64""",
+    "row_slot": "",
+    "next_step": "^step(%first_epoch : i32)",
     "first_epoch": "first_epoch",
     # The first segment is visited once a repetition.
     "enter_rows": """llvm.br ^row(%c0, %first_epoch, %step : i32, i32, i32)

@@ -3,7 +3,7 @@
 In: the parameters and threads of each task. Out: a `gpu.module` with the kernel, and declarations
 of the tasks that it calls. `link-persistent-kernel` calls `kernel_text`. `flow.py` has the parts
 that only the kernel of a program with loops and branches has, `lists.py` those of any other;
-`places.py` numbers the blocks.
+`places.py` numbers the blocks, `ring.py` takes the data of each repetition from the host.
 
 A row of the table has eight words: the kernel, the number of tasks, the block that runs the first
 one, the first argument, the first wait, two words for its counter and its numbers of waits, and the
@@ -15,7 +15,7 @@ must have been added to it; an argument is a value, and its stride from one repe
 Blocks copy tables of up to `_TABLE_BYTES` to shared memory: an acquire empties the L1 cache, and
 each row would wait for the L2 cache three times. The lanes of the first warp poll one counter each;
 they rejoin after the signal of a row, so that none polls the next one before it. After the counters
-follow one that is unused, that of blocks that have left, and the address and the size of the trace:
+follow one of the ring, that of blocks that have left, and the address and the size of the trace:
 four words of 64 bits a row and block, if it is not 0; then the places of the blocks.
 """
 
@@ -26,10 +26,11 @@ from collections.abc import Sequence
 from nova.codegen.gpu.persistent.flow import FLOW_BYTES, FLOW_PARTS, builtin_tasks
 from nova.codegen.gpu.persistent.lists import LIST_BYTES, LIST_PARTS
 from nova.codegen.gpu.persistent.places import PLACE_BYTES, PLACES
+from nova.codegen.gpu.persistent.ring import SIGNAL, TELL
 from nova.codegen.gpu.persistent.task import TASK_THREADS, Task, task_name
 from nova.ir.attributes import NVVM_MIN_BLOCKS
 
-PERSISTENT_KERNEL = "nova_persistent_tiles"
+PERSISTENT_KERNEL = "nova_persistent_ring"
 """The symbol of the kernel; the runtime finds it by this name."""
 FLOW_KERNEL = "nova_persistent_loops"
 """Its symbol in a program with loops or branches, whose table has decisions."""
@@ -66,8 +67,12 @@ def kernel_text(tasks: Sequence[Task], has_flow: bool = False) -> str:
         table_bytes=_TABLE_BYTES,
         round_bytes=16 * TASK_THREADS,
         min_blocks=f"{NVVM_MIN_BLOCKS.name} = {_MIN_BLOCKS} : i32",
-        cases="".join(_case_text(number, task) for number, task in enumerate(tasks)),
-        targets=", ".join(f"{number}: ^case{number}" for number in range(len(tasks))),
+        cases="".join(_case_text(number, task) for number, task in enumerate(tasks))
+        + ("" if has_flow else TELL.format(**_INSTRUCTIONS, name=name)),
+        targets=", ".join(
+            [f"{number}: ^case{number}" for number in range(len(tasks))]
+            + ([] if has_flow else [f"{SIGNAL}: ^tell_host"])
+        ),
         tasks="\n  ".join(declarations),
     )
 
@@ -122,6 +127,10 @@ _INSTRUCTIONS = {
     "words": "!llvm.ptr -> vector<4xi32>",
     "word": "llvm.extractelement",
     "acquire": _assembly("ld.acquire.gpu.global.u32 $0, [$1]", "=r,l"),
+    "reread": _assembly("mov.u64 $0, $1", "=l,l"),
+    "acquire_host": _assembly("ld.acquire.sys.global.u32 $0, [$1]", "=r,l"),
+    "release_host": _assembly("st.release.sys.global.u32 [$0], $1", "l,r"),
+    "publish": _assembly("st.release.gpu.global.u32 [$0], $1", "l,r"),
     "release": _assembly("red.release.gpu.global.add.u32 [$0], $1", "l,r"),
     "leave": _assembly("atom.acq_rel.gpu.global.add.u32 $0, [$1], $2", "=r,l,r"),
     "count": _assembly("atom.relaxed.gpu.global.add.u32 $0, [$1], $2", "=r,l,r"),
@@ -169,14 +178,9 @@ gpu.module @{name} {{
       nvvm.barrier
       {tables}
       %trace_address = llvm.load %trace_at : {ptr} -> i64
-      %capacity_at = {at} %trace_at[1] : ({ptr}) -> {ptr}, i64
-      %capacity = llvm.load %capacity_at : {ptr} -> i64
       %traces = llvm.icmp "ne" %trace_address, %zero : i64
-      %trace = llvm.inttoptr %trace_address : i64 to {ptr}
-      llvm.br ^step(%c0 : i32)
-    ^step(%step: i32):
+      {enter_step}
       %{first_epoch} = llvm.add %step, %c1 : i32
-      %wide_step = llvm.zext %step : i32 to i64
       {enter_rows}
       %head = llvm.load %row_at {{alignment = 16 : i64}} : {words}
       %kernel = {word} %head[%c0 : i32] : vector<4xi32>
@@ -218,7 +222,7 @@ gpu.module @{name} {{
       {skip_first}
     {poll}
     ^ready:
-      nvvm.barrier{decide}
+      nvvm.barrier{decide}{row_slot}
       %started = llvm.call @{name}_clock(%traces) : (i1) -> i64
       %row_arguments = {at} %arguments[%argument_first] : {generic} vector<2xi64>
       llvm.br ^run(%first_task, %c0 : i32, i32)
@@ -240,6 +244,12 @@ gpu.module @{name} {{
       llvm.cond_br %traces, ^record, ^rejoin
     ^record:
       {number_span}
+      %record_counters = {reread} %counters_ : (!llvm.ptr) -> {ptr}
+      %record_at = {at} %record_counters[%trace_word] : {moved} i64
+      %record_address = llvm.load %record_at : {ptr} -> i64
+      %trace = llvm.inttoptr %record_address : i64 to {ptr}
+      %capacity_at = {at} %record_at[1] : ({ptr}) -> {ptr}, i64
+      %capacity = llvm.load %capacity_at : {ptr} -> i64
       %has_room = llvm.icmp "ult" %span, %capacity : i64
       llvm.cond_br %has_room, ^write, ^rejoin
     ^write:
@@ -262,7 +272,7 @@ gpu.module @{name} {{
       {next_row}
     ^end_step:
       %has_step = llvm.icmp "ult" %{first_epoch}, %steps : i32
-      llvm.cond_br %has_step, ^step(%{first_epoch} : i32), ^leave
+      llvm.cond_br %has_step, {next_step}, ^leave
     ^leave:
       llvm.cond_br %polls, ^depart, ^end
     ^depart:
@@ -274,6 +284,14 @@ gpu.module @{name} {{
       %gone_now = llvm.add %gone, %c1 : i32
       llvm.br ^counted(%gone_now : i32)
     ^counted(%left: i32):
+      %last_counters = {reread} %counters_ : (!llvm.ptr) -> {ptr}
+      %last_trace_at = {at} %last_counters[%trace_word] : {moved} i64
+      %last_spread_at = {at} %last_trace_at[2] : ({ptr}) -> {ptr}, i64
+      %last_ranks = {at} %last_spread_at[4] : ({ptr}) -> {ptr}, i32
+      %last_processors = llvm.load %last_spread_at : {ptr} -> i32
+      %last_spreads = llvm.icmp "ne" %last_processors, %c0 : i32
+      %last_words = llvm.add %rank_words, %blocks : i32
+      %place_words = llvm.select %last_spreads, %last_words, %c0 : i1, i32
       nvvm.bar.warp.sync %all_lanes : i32
       %last_lane = llvm.sub %warp, %c1 : i32
       %departed = nvvm.shfl.sync idx %all_lanes, %left, %c0, %last_lane : i32 -> i32
@@ -292,7 +310,7 @@ gpu.module @{name} {{
       %has_place = llvm.icmp "ult" %p, %place_words : i32
       llvm.cond_br %has_place, ^reset_place, ^end
     ^reset_place:
-      %place_at = {at} %ranks[%p] : {moved} i32
+      %place_at = {at} %last_ranks[%p] : {moved} i32
       {store} %place_at, %c0 : ({ptr}, i32) -> ()
       %next_p = llvm.add %p, %warp : i32
       llvm.br ^reset_places(%next_p : i32)

@@ -7,23 +7,24 @@ launch into rows. Rows of a launch that also have the same successors add to one
 has the list of the rows that it has tasks of, in the order of the table, so rows of other blocks
 cost it nothing. It copies the rows of its list to shared memory once, and waits and arguments where
 they fit. After the kernel's other parameters come the lists: the first entry of each block, one
-more, and the entries.
+more, and the entries; then their number of counters, and the ring of `ring.py`, or 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nova.codegen.gpu.persistent.ring import GATE, GATE_BYTES, MOVE, OPEN, SLOT
 from nova.codegen.gpu.persistent.task import TASK_THREADS
 
 _SHARED_ROWS = 128
 """Rows of a list in shared memory; longer lists stay in global memory."""
 
-LIST_BYTES = (32 + 4) * _SHARED_ROWS
-"""Shared memory of the rows and their numbers."""
+LIST_BYTES = (32 + 4) * _SHARED_ROWS + GATE_BYTES
+"""Shared memory of the rows and their numbers, and of the gate."""
 
 LIST_PARTS: Mapping[str, str] = {
-    "parameters": ", %lists_: !llvm.ptr, %counter_count_: i64",
+    "parameters": ", %lists_: !llvm.ptr, %counter_count_: i64, %ring_: !llvm.ptr",
     "counter_count": "%counter_count = llvm.trunc %counter_count_ : i64 to i32",
     "copy_tables": f"""%size_ = llvm.sub %counters_address, %waits_address : i64
       %size = llvm.trunc %size_ : i64 to i32
@@ -78,10 +79,13 @@ LIST_PARTS: Mapping[str, str] = {
           !llvm.ptr<3>
       %next_entry = llvm.add %entry, %gather_round : i32
       llvm.br ^gather(%next_entry : i32)""",
-    "clear_visits": "",
+    "clear_visits": OPEN,
+    "row_slot": SLOT,
     "tables": """%arguments_offset = llvm.sub %arguments_address, %waits_address : i64
       %waits = llvm.select %fits, %copies, %waits_ : i1, !llvm.ptr
       %arguments = {at} %waits[%arguments_offset] : (!llvm.ptr, i64) -> !llvm.ptr, i8""",
+    "enter_step": GATE,
+    "next_step": "^step(%epoch : i32)",
     "first_epoch": "epoch",
     "enter_rows": """llvm.br ^entries(%c0 : i32)
     ^entries(%position: i32):
@@ -100,18 +104,21 @@ LIST_PARTS: Mapping[str, str] = {
       %counter = {word} %tail[%c2 : i32] : vector<4xi32>""",
     "enter_row": "llvm.cond_br %has_task, ^enter, ^next",
     "previous": "step",
-    "skip_first": """%is_first_step = llvm.icmp "eq" %needed, %c0 : i32
+    # Counters and what is awaited may wrap around: their difference is compared.
+    "skip_first": """%is_first_step = llvm.icmp "eq" %awaited_epoch, %c0 : i32
       llvm.cond_br %is_first_step, ^waits(%next_wait : i32), ^poll""",
     "poll": """^poll:
       %value = {acquire} %counter_at : ({ptr}) -> i32
-      %is_complete = llvm.icmp "uge" %value, %needed : i32
+      %ahead = llvm.sub %value, %needed : i32
+      %is_complete = llvm.icmp "sge" %ahead, %c0 : i32
       llvm.cond_br %is_complete, ^waits(%next_wait : i32), ^poll""",
     "decide": "",
     "number_span": """%wide_rows = llvm.zext %row_count : i32 to i64
       %wide_row = llvm.zext %row : i32 to i64
       %wide_blocks = llvm.zext %blocks : i32 to i64
       %wide_block = llvm.zext %block : i32 to i64
-      %rows_before = llvm.mul %wide_step, %wide_rows : i64
+      %traced_step = llvm.zext %step : i32 to i64
+      %rows_before = llvm.mul %traced_step, %wide_rows : i64
       %row_number = llvm.add %rows_before, %wide_row : i64
       %spans_before = llvm.mul %row_number, %wide_blocks : i64
       %span = llvm.add %spans_before, %wide_block : i64""",
@@ -122,6 +129,6 @@ LIST_PARTS: Mapping[str, str] = {
   llvm.mlir.global internal @{{name}}_rows() {{{{addr_space = 3 : i32, alignment = 16 : i64}}}}
       : !llvm.array<{_SHARED_ROWS} x array<8 x i32>>
   llvm.mlir.global internal @{{name}}_list() {{{{addr_space = 3 : i32, alignment = 16 : i64}}}}
-      : !llvm.array<{_SHARED_ROWS} x i32>""",
+      : !llvm.array<{_SHARED_ROWS} x i32>{MOVE}""",
 }
 """The parts of a kernel without decisions."""

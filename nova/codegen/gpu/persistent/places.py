@@ -29,8 +29,6 @@ PLACES = f"""
       %claims = {{at}} %ranks[{_MOST_PROCESSORS}] : ({{ptr}}) -> {{ptr}}, i32
       %rank_words = llvm.mlir.constant({_MOST_PROCESSORS} : i32) : i32
       %spreads = llvm.icmp "ne" %processors, %c0 : i32
-      %own_words = llvm.add %rank_words, %blocks : i32
-      %place_words = llvm.select %spreads, %own_words, %c0 : i1, i32
       %place = llvm.mlir.addressof @{{name}}_place : !llvm.ptr<3>
       %takes_place = llvm.and %spreads, %leads : i1
       llvm.cond_br %spreads, ^spread, ^placed(%grid_block : i32)
