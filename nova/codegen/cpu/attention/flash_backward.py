@@ -22,7 +22,6 @@ from typing import Any
 
 from nova.codegen.common.builder import loop, splat
 from nova.codegen.common.match_attention import Attention, Matrix
-from nova.codegen.common.philox import kept_scale
 from nova.codegen.cpu.attention.dropout import WeightDropout, weight_dropout
 from nova.codegen.cpu.attention.mask import ScoreMasks
 from nova.codegen.cpu.attention.tiles import (
@@ -54,6 +53,7 @@ from nova.ir.attention_ops import AttentionKind
 from nova.ir.bindings import arith, ir, math, memref, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
 from nova.ir.symbolic.size_table import is_number, typical
+from nova.ops.attention.kept_weights import kept_scale
 
 
 def emit_gradient(

@@ -21,7 +21,7 @@ from math import gcd, inf
 from typing import Any
 
 from nova.codegen.common.match_attention import Attention, Matrix
-from nova.codegen.gpu.attention.dropout import KeptWeights
+from nova.codegen.gpu.attention.dropout import DrawnWeights, KeptWeights
 from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.attention.segments import SegmentRange
@@ -351,7 +351,7 @@ class _Consumer:
         scores: list[Any],
         stage: RingPosition,
         number: ir.Value,
-        bits: tuple[KeptWeights | None, KeptWeights | None],
+        bits: tuple[DrawnWeights | None, KeptWeights | None],
         values: list[Any],
         counts: list[int],
     ) -> list[Any]:
@@ -373,7 +373,8 @@ class _Consumer:
         for name, count in zip(part.results, counts, strict=True):
             parts[name], values = values[:count], values[count:]
         if "v" in part.results:
-            words = layout.pack_operand(kept.keep(weights) if kept else weights, element)
+            words = layout.pack_operand(weights, element)
+            words = kept.keep_pairs(words) if kept else words
             results["v"] = self._issue_sums(parts["v"], words, "g", stage)
         if part.needs_slopes:
             slopes = ptx.await_sums(slopes, pending=1 if "v" in part.results else 0)

@@ -23,7 +23,7 @@ from typing import Any
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_attention import Attention
-from nova.codegen.gpu.attention.dropout import KeptWeights
+from nova.codegen.gpu.attention.dropout import DrawnWeights
 from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.attention.segments import SegmentRange
 from nova.codegen.gpu.block_ops import barrier, reduce_lanes, when
@@ -358,9 +358,10 @@ class _Consumer:
             scf.YieldOp([*stage.values, *rows.values, *words, *out])
         return list(op.results)
 
-    def _pack(self, weights: list[ir.Value], kept: KeptWeights | None) -> list[ir.Value]:
+    def _pack(self, weights: list[ir.Value], kept: DrawnWeights | None) -> list[ir.Value]:
         """Weights as an operand of the next matmul; `_finish` scales those that dropout keeps."""
-        return layout.pack_operand(kept.keep(weights) if kept else weights, self.plan.element)
+        words = layout.pack_operand(weights, self.plan.element)
+        return kept.keep_pairs(words) if kept else words
 
     def _await_values(self, stage: RingPosition, is_hiding: ir.Value | bool | None) -> None:
         """Wait for values; those of a block with hidden scores (None: always) have been cleaned."""

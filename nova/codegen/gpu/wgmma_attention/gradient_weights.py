@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.gpu.attention.block import read_number
-from nova.codegen.gpu.attention.dropout import WORD, KeptWeights, WeightDropout
+from nova.codegen.gpu.attention.dropout import WORD, DrawnWeights, KeptWeights, WeightDropout
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.attention.segments import SegmentIds, SegmentRange
 from nova.codegen.gpu.ptx_ops import SHARED, load, opaque, word
@@ -63,7 +63,7 @@ class TileWeights(AttentionScores):
         shifts = [arith.mulf(shift, tile.number(tile.unit)) for shift in shifts]
         return replace(tile, row_statistics=[shifts, deltas])
 
-    def draw(self, block: Index) -> KeptWeights | None:
+    def draw(self, block: Index) -> DrawnWeights | None:
         """The weights of a block that dropout keeps; None, and no code, without."""
         if self.dropout is None:
             return None
