@@ -28,6 +28,8 @@ from nova.ops.attention.kept_weights import UNIT, kept_scale, least_kept
 WORD = 32
 _CALL = 8
 """Accumulators of a thread in 16 columns of a tensor core's result: four in each of two rows."""
+_TOGETHER = 2
+"""Calls in an iteration: they share the keys of the rounds, and their latencies overlap."""
 _HALVES = 0x10001
 _SIGNS = 0x80008000
 """The upper bits of both halves of a word."""
@@ -145,26 +147,29 @@ class WeightDropout:
         Transposed, two lanes have the weights of a call: the keys of one are even. Each draws the
         calls of one of two adjacent rows of q, and they exchange what they do not need.
         """
-        key, own, other = self._key(), word(row), word(first)
+        seed, own, other = self._key(), word(row), word(first)
         odd = arith.andi(own, word(1))
+        # Of the counters, one word is that of the rows, and the other moves along the columns.
         if transposed:
-            column, start = _column(own), _row(arith.addi(other, odd))
+            fixed, start, step = _column(own), _row(arith.addi(other, odd)), _CALL
         else:
-            column, start = _row(own), _column(other)
-        step, order = (_CALL, (0, 2, 1, 3)) if transposed else (_CALL // 2, (0, 1, 2, 3))
+            fixed, start, step = _row(own), _column(other), _CALL // 2
         calls, words = count // _CALL, []
         for low in range(0, calls, WORD // _CALL):
             high = min(calls, low + WORD // _CALL)
-            op = scf.ForOp(index(low), index(high), index(1), [word(0)])
+            together = _TOGETHER if (high - low) % _TOGETHER == 0 else 1
+            op = scf.ForOp(index(low), index(high), index(together), [word(0)])
             with ir.InsertionPoint(op.body):
                 # LLVM would keep the keys of all rounds in registers.
-                inner_key = opaque(key[0]), opaque(key[1])
+                key = opaque(seed[0]), opaque(seed[1])
                 moved = arith.addi(start, word(mul(op.induction_variable, step)))
-                position = (column, moved) if transposed else (moved, column)
-                drawn = weight_words(*position, word(self.point), inner_key)
                 flags = op.inner_iter_args[0]
-                for number in order:
-                    flags = self._push(flags, drawn[number])
+                for call in range(together):
+                    at = arith.addi(moved, word(call * step)) if call else moved
+                    counter = (fixed, at) if transposed else (at, fixed)
+                    drawn = weight_words(*counter, word(self.point), key)
+                    for number in (0, 2, 1, 3) if transposed else range(4):
+                        flags = self._push(flags, drawn[number])
                 scf.YieldOp([flags])
             unused = (WORD - _CALL * (high - low)) // 2
             flags = arith.shrui(op.results[0], word(unused)) if unused else op.results[0]

@@ -378,8 +378,7 @@ class _Consumer:
             results["v"] = self._issue_sums(parts["v"], words, "g", stage)
         if part.needs_slopes:
             slopes = ptx.await_sums(slopes, pending=1 if "v" in part.results else 0)
-            if kept and tile.dropout:
-                slopes = kept.keep(slopes, tile.dropout.scale)
+            slopes = kept.keep(slopes) if kept else slopes
             changes = tile.changes(weights, slopes, deltas)
             words = layout.pack_operand(changes, element)
             self._release_statistics(stage)
