@@ -276,6 +276,8 @@ class _Gradient(AttentionPoint):
             # A row that only pads the panel uses the statistics of the last row.
             source_row = add(first, minimum(add(row, i), sub(rows, 1)))
             mask.read(source_row, key, computed)
+            if dropout is not None:
+                dropout.draw(source_row, key, computed)
             statistics = [
                 memref.load(self.at[n].buffer, [index(self.at[n].at(source_row))])
                 for n in ("logsumexp", "delta")
@@ -291,7 +293,7 @@ class _Gradient(AttentionPoint):
                     unmasked = arith.cmpf(arith.CmpFPredicate.UNE, score, splat(r.vec_type, -inf))
                     visible = arith.andi(visible, unmasked)
                 weight = arith.select(visible, weight, zero)
-                kept = None if dropout is None else dropout.keeps(source_row, key, column)
+                kept = None if dropout is None else dropout.keeps(key, column)
                 used = weight if kept is None else arith.select(kept, weight, zero)
                 vector.store(used, buffers["p"], offset)
                 slope = vector.load(r.vec_type, buffers["d"], offset)

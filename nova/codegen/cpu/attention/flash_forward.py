@@ -233,7 +233,8 @@ class _Forward(AttentionPoint):
             mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
             keeps = None
             if dropout is not None:
-                keeps = partial(dropout.keeps, add(first, add(row, i)), key)
+                dropout.draw(add(first, add(row, i)), key, visible_keys)
+                keeps = partial(dropout.keeps, key)
             self._softmax(buffers, mask, keeps, row, i, visible_keys, limit)
         lhs = Lhs(buffers["p"], 0, self.keys, 1)
         with blocks(0, self.width, nv * r.vl, self.width) as (column, _):
