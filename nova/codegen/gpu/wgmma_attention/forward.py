@@ -253,7 +253,7 @@ class _Consumer:
     # --- a tile ---------------------------------------------------------------------------------
 
     def _tile(self, item: WorkItem, *state: Any) -> list[Any]:
-        """A tile; a consumer whose rows are all beyond the last one only takes its turns."""
+        """A tile; a consumer whose rows are all beyond the last one only keeps the order."""
         plan = self.plan
         if not plan.has_idle_consumers:
             return self._computed_tile(item, *state)
@@ -267,7 +267,7 @@ class _Consumer:
         return list(either.results)
 
     def _idle_tile(self, item: WorkItem, *state: Any) -> list[Any]:
-        """Wait for the copies of a tile, release them, and let the other consumers take turns."""
+        """Wait for the copies of a tile, release them, and keep the order of the consumers."""
         owner, plan = self.owner, self.plan
         # Nothing computed here is of use to the other branch, where registers are few.
         copies, keys, values = (
