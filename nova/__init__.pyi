@@ -285,6 +285,7 @@ def attention_gradient(
     causal: bool = ...,
     scale: float | None = ...,
 ) -> Tensor: ...
+def kept_weights(seed: Operand, shape: int | Sequence[int], dropout: float = ...) -> Tensor: ...
 def dropout_attention(
     q: Operand,
     k: Operand,

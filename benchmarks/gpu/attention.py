@@ -203,7 +203,7 @@ def packed_call(case: Case, arrays: Sequence[Any], gradients: bool) -> Callable[
 
 
 def reference_call(case: Case, arrays: Sequence[Any]) -> list[Any]:
-    """The result and gradients, written out; dropout has the random numbers of `nova.uniform`."""
+    """The result and gradients, written out; dropout has the bits of `nova.kept_weights`."""
     import torch
 
     q, k, v, g = arrays
@@ -217,9 +217,10 @@ def reference_call(case: Case, arrays: Sequence[Any]) -> list[Any]:
         visible = visible & (ids[:, None, :, None] == ids[:, None, None, :])
     weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
     if case.dropout:
-        drawn = np.asarray(nova.uniform(np.array(SEED), tuple(weights.shape)))
-        kept = torch.from_numpy(drawn >= np.float32(case.dropout)).cuda()
-        weights = weights * kept / (1 - case.dropout)
+        shape, unit = tuple(weights.shape), 2**15
+        kept = nova.kept_weights(np.array(SEED), shape=shape, dropout=case.dropout).numpy()
+        dropped = round(case.dropout * unit) / unit
+        weights = weights * torch.from_numpy(kept).cuda() / (1 - dropped)
     out = weights @ v
     return [out.detach(), *torch.autograd.grad(out, leaves, g)]
 

@@ -32,6 +32,7 @@ from nova.ir.symbolic.size_table import (
 )
 from nova.ir.types import dense, tensor_type
 from nova.ops import OPS
+from nova.ops.attention.kept_weights import code_constants as weight_constants
 from nova.ops.complex.rows import PAIR, PARTS
 from nova.ops.randomness import code_constants
 from nova.plan import Arg, Input, Literal, Param, Plan, Slot, Step
@@ -77,10 +78,10 @@ def _size_table(plan: Plan) -> SizeTable:
     expressions = {size: size for size in sizes if not is_product(size)}
     numbers = {v for v in values if type(v) is int}
     for step in (s for part in _with_regions(plan) for s in part.steps):
-        # Attention with dropout draws the numbers of stream 0.
-        draws = step.op.startswith(("dropout_attention", "segment_attention"))
-        if step.op == "uniform" or draws:
-            numbers |= code_constants(step.attrs.get("stream", 0))
+        if step.op == "uniform":
+            numbers |= code_constants(step.attrs["stream"])
+        elif step.op.startswith(("kept_weights", "dropout_attention", "segment_attention")):
+            numbers |= code_constants(0) | weight_constants(step.attrs.get("dropout", 0.0))
     for size in expressions:
         _refuse_choices(size, plan)
     return choose_representatives(plan.dims, expressions, numbers, degree, _bounded_dims(plan))

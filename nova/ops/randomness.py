@@ -30,15 +30,15 @@ _LOW = 0xFFFFFFFF
 _UNIT = 2.0**-24
 
 
-def philox(counter: Any, key: Any, multiply: Any) -> list[Any]:
-    """Philox-4x32-10 of four counter words and two key words, each a 64-bit integer below 2**32.
+def philox(counter: Any, key: Any, multiply: Any, rounds: int = _ROUNDS) -> list[Any]:
+    """Philox-4x32 of four counter words and two key words, each a 64-bit integer below 2**32.
 
     `multiply(x, constant)` returns the (high, low) words of x * constant. Works on any type with
     `^`, `+` and `&`: numpy arrays in the reference, scalars of a lowered body.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         high0, low0 = multiply(c0, _MULTIPLIERS[0])
         high1, low1 = multiply(c2, _MULTIPLIERS[1])
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
@@ -53,7 +53,7 @@ def code_constants(stream: int) -> set[int]:
     return {*_MULTIPLIERS, *_KEY_STEPS, _LOW, *words}
 
 
-def philox_numpy(counter: Any, key: Any) -> list[np.ndarray]:
+def philox_numpy(counter: Any, key: Any, rounds: int = _ROUNDS) -> list[np.ndarray]:
     """`philox` of uint64 arrays."""
 
     def multiply(x: np.ndarray, constant: int) -> tuple[np.ndarray, np.ndarray]:
@@ -61,21 +61,32 @@ def philox_numpy(counter: Any, key: Any) -> list[np.ndarray]:
         return product >> np.uint64(32), product & np.uint64(_LOW)
 
     with np.errstate(over="ignore"):
-        return philox(counter, key, multiply)
+        return philox(counter, key, multiply, rounds)
+
+
+def drawn_shape(attrs: Attrs) -> tuple[Any, ...]:
+    """The attribute `shape`; an error for a negative size."""
+    shape = size_tuple(attrs["shape"], "shape")
+    if any(known_less(n, 0) for n in shape):
+        raise AttributeValueError(f"shape {shape} has a negative size")
+    return shape
 
 
 def _uniform_canon(ins: Types, attrs: Attrs) -> Attrs:
-    shape, stream = size_tuple(attrs["shape"], "shape"), int_value(attrs["stream"], "stream")
-    if any(known_less(n, 0) for n in shape):
-        raise AttributeValueError(f"shape {shape} has a negative size")
+    shape, stream = drawn_shape(attrs), int_value(attrs["stream"], "stream")
     if not 0 <= stream <= _LOW:
         raise AttributeValueError(f"stream {stream} is not in 0..2**32-1")
     return {"shape": shape, "stream": stream}
 
 
+def check_seed(seed: TensorType) -> None:
+    """An error unless the seed is one number."""
+    if seed.rank:
+        raise ShapeError(f"the seed is one number, not of shape {seed.shape}")
+
+
 def _drawn_type(ins: Types, attrs: Attrs) -> TensorType:
-    if ins[0].rank:
-        raise ShapeError(f"the seed is one number, not of shape {ins[0].shape}")
+    check_seed(ins[0])
     return TensorType(attrs["shape"], f32)
 
 
@@ -129,7 +140,7 @@ def _dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool = True) -
     return F.where(is_kept, x * scale, 0.0)
 
 
-def _seed_type(dtypes: tuple[Any, ...]) -> tuple[Any, ...]:
+def seed_type(dtypes: tuple[Any, ...]) -> tuple[Any, ...]:
     return (index_operand(dtypes[0], "the seed"),)
 
 
@@ -140,7 +151,7 @@ ROWS: tuple[Op, ...] = (
         "stream only.",
         operands=("seed",),
         attrs={"shape": REQUIRED, "stream": 0},
-        cast=_seed_type,
+        cast=seed_type,
         canon=_uniform_canon,
         infer=_drawn_type,
         numpy=_uniform_numpy,
@@ -153,8 +164,8 @@ ROWS: tuple[Op, ...] = (
         "f32 numbers drawn from the standard normal distribution, by Box-Muller over uniform.",
         operands=("seed",),
         attrs={"shape": REQUIRED},
-        cast=_seed_type,
-        canon=lambda ins, attrs: {"shape": _uniform_canon(ins, {**attrs, "stream": 0})["shape"]},
+        cast=seed_type,
+        canon=lambda ins, attrs: {"shape": drawn_shape(attrs)},
         infer=_drawn_type,
         compose=_normal,
         tags=frozenset({"nograd", "random"}),

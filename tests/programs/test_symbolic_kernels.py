@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from op_philox import uniforms
+from op_philox import weight_factors
 
 import nova
 from nova.errors import (
@@ -56,7 +56,7 @@ def _attention(q: Any, k: Any, v: Any, causal: bool, dropout: float = 0.0, seed:
     hidden = ~np.tril(np.ones((rows, rows), bool))
     weights = _softmax(np.where(hidden, -np.inf, scores) if causal else scores)
     if dropout:
-        weights = weights * (uniforms(seed, weights.shape, 0) >= dropout) / (1 - dropout)
+        weights = weights * weight_factors(seed, weights.shape, dropout)
     return _matmul(weights, v)
 
 

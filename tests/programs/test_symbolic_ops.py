@@ -38,6 +38,7 @@ STATIC = {
     "eye": "no operands",
     "uniform": "its operand is the seed",
     "normal": "its operand is the seed",
+    "kept_weights": "its operand is the seed",
 }
 
 # Cases whose attributes depend on the sizes of their operands, and the sizes that are symbols.

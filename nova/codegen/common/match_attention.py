@@ -30,10 +30,10 @@ class Attention:
     def size(self, role: str) -> Extent:
         return self.nest.loops[self.roles[role]].size
 
-    def draw_strides(self) -> dict[int, Extent]:
-        """Batch loop -> how many weights lie between its iterations, in the order of the batch."""
+    def point_strides(self) -> dict[int, Extent]:
+        """Batch loop -> how many points lie between its iterations, in the order of the batch."""
         strides: dict[int, Extent] = {}
-        count = self.size("i") * self.size("j")
+        count: Extent = 1
         for number in sorted(self.batch, key=lambda i: self.nest.loops[i].dims, reverse=True):
             strides[number] = count
             count = count * self.nest.loops[number].size

@@ -1,43 +1,32 @@
-"""Random words in the code of a schedule: those of the row `uniform` (Philox-4x32-10).
+"""Random words in the code of a schedule: those of the row `kept_weights` (Philox-4x32).
 
-Input: the number of a draw and the seed as words. Output: code. Attention with dropout uses it, on
+Input: the counter of a call and the seed as words. Output: code. Attention with dropout uses it, on
 CPUs with vectors and on GPUs with scalars, so both drop the same weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
-
-import numpy as np
 
 from nova.codegen.common.builder import splat
 from nova.ir.bindings import arith, ir
+from nova.ops.attention.kept_weights import ROUNDS, STREAM
 from nova.ops.randomness import philox
 
 _LOW = 0xFFFFFFFF
 
 
-def random_word(low: ir.Value, high: ir.Value, key: tuple[ir.Value, ir.Value]) -> ir.Value:
-    """Word 0 of stream 0 for a draw: i32, or i64 below 2**32; scalars or vectors."""
-    zero = _Word(splat(low.type, 0))
-    counter = [_Word(low), _Word(high), zero, zero]
-    word: _Word = philox(counter, [_Word(k) for k in key], _multiply)[0]
-    return word.value
+def weight_words(
+    column: ir.Value, row: ir.Value, point: ir.Value, key: tuple[ir.Value, ir.Value]
+) -> list[ir.Value]:
+    """The four words of a call: i32, or i64 below 2**32; scalars or vectors.
 
-
-def is_kept(word: ir.Value, p: float) -> ir.Value:
-    """Whether dropout with probability p (below 1 in f32) keeps the element with this word."""
-    # `uniform` is the upper 24 bits, exact in f32, and `dropout` compares it with p in f32.
-    least = ceil(float(np.float32(p)) * 2**24) << 8
-    is_narrow = _bits(word.type) == 32
-    predicate = arith.CmpIPredicate.uge if is_narrow else arith.CmpIPredicate.sge
-    return arith.cmpi(predicate, word, _constant(word.type, least))
-
-
-def kept_scale(p: float) -> float:
-    """The factor of the elements that dropout keeps."""
-    return 1.0 / (1.0 - p)
+    `column`, `row` and `point` are the counter that `kept_weights` gives to eight weights.
+    """
+    last = _Word(_constant(column.type, STREAM))
+    counter = [_Word(column), _Word(row), _Word(point), last]
+    words = philox(counter, [_Word(k) for k in key], _multiply, ROUNDS)
+    return [word.value for word in words]
 
 
 def split_words(number: ir.Value) -> tuple[ir.Value, ir.Value]:

@@ -141,6 +141,14 @@ def shuffle_xor(value: Any, distance: int) -> Any:
     return _through_words(value, lambda word: _shuffle(word, distance, gpu.ShuffleMode.XOR))
 
 
+def warp_uniform(value: Any) -> Any:
+    """A value (i32) that all lanes of a warp have, read from lane 0: ptxas then knows it.
+
+    Branches on it do not diverge, and what depends on it may be in uniform registers.
+    """
+    return _shuffle(value, 0, gpu.ShuffleMode.IDX)
+
+
 def _shuffle(word: Any, distance: int, mode: Any) -> Any:
     i32 = ir.IntegerType.get_signless(32)
     offset, width = (

@@ -48,6 +48,16 @@ def fused(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     return llvm.intr_fma(a, b, c)
 
 
+def permute_bytes(low: ir.Value, high: ir.Value, selector: ir.Value) -> ir.Value:
+    """Four of the eight bytes of two i32 (prmt): four bits of the selector for each.
+
+    Their upper bit replaces the byte by its sign, eight times.
+    """
+    word_type = ir.IntegerType.get_signless(32)
+    text = "prmt.b32 $0, $1, $2, $3;"
+    return llvm.inline_asm(word_type, [low, high, selector], text, "=r,r,r,r")
+
+
 # --- memory -------------------------------------------------------------------------------------
 
 

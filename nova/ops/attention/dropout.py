@@ -1,18 +1,16 @@
-"""Attention with dropout of the weights: composites, with the random bits of `dropout`.
+"""Attention with dropout of the weights: composites, with the random bits of `kept_weights`.
 
-The bit of a weight is a function of the seed and of its position among the weights (Philox), so the
-gradients draw the same bits again, and no mask is stored: FlashAttention-2 computes them where it
-computes the weights.
+The bits of a weight are a function of the seed and of its position (Philox), so the gradients draw
+the same bits again, and no mask is stored: FlashAttention-2 computes them where it computes the
+weights.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nova.core.dtypes import DType, TensorType, bool_
-from nova.errors import AttributeValueError, ShapeError
+from nova.ops.attention.kept_weights import UNIT, kept_scale, least_kept, probability
 from nova.ops.attention.rows import (
     SMOOTH,
     Drop,
@@ -30,7 +28,8 @@ from nova.ops.attention.rows import (
     sum_gradients,
 )
 from nova.ops.nn import as_type, widened
-from nova.ops.rules import Types, index_operand, is_real
+from nova.ops.randomness import check_seed
+from nova.ops.rules import Types, index_operand
 from nova.ops.table import Op
 
 Attrs = dict[str, Any]
@@ -48,14 +47,6 @@ def _casts(dtypes: tuple[DType, ...], tensors: int, statistics: int = 0) -> tupl
     return (*others[:position], seed, *others[position:])
 
 
-def probability(attrs: Attrs) -> float:
-    """The attribute `dropout`; an error unless it is a probability."""
-    p = attrs["dropout"]
-    if not is_real(p) or not 0 <= p <= 1:
-        raise AttributeValueError(f"dropout must be in 0..1, not {p!r}")
-    return float(p)
-
-
 def _canon(ins: Types, attrs: Attrs) -> Attrs:
     return {**canonical(ins, attrs), "dropout": probability(attrs)}
 
@@ -66,8 +57,7 @@ def _gradient_canon(ins: Types, attrs: Attrs) -> Attrs:
 
 def without_seed(ins: Types, position: int) -> Types:
     """The types without that of the seed, at `position`; an error unless it is one number."""
-    if ins[position].rank:
-        raise ShapeError(f"the seed is one number, not of shape {ins[position].shape}")
+    check_seed(ins[position])
     return _without(position, ins)
 
 
@@ -83,8 +73,9 @@ def dropping(F: Any, seed: Any, batch: tuple[Any, ...], p: float) -> Drop:
     """Dropout of weights at all points of the batch of the result."""
 
     def drop(weights: Any) -> Any:
-        spread = F.broadcast_to(weights, (*batch, *weights.shape[-2:]))
-        return F.dropout(spread, seed, p=p)
+        shape = (*batch, *weights.shape[-2:])
+        is_kept = F.kept_weights(seed, shape=shape, dropout=p)
+        return F.where(is_kept, F.broadcast_to(weights, shape) * kept_scale(p), 0.0)
 
     return drop
 
@@ -138,8 +129,8 @@ def _vjp(
 
 
 def keeps_some(attrs: Attrs) -> bool:
-    """Whether some weights are kept: the kernels compare random words with a 32-bit threshold."""
-    return bool(np.float32(attrs["dropout"]) < 1)
+    """Whether some weights are kept."""
+    return least_kept(attrs["dropout"]) < UNIT
 
 
 def dropped_has_kernel(ins: Types, attrs: Attrs) -> bool:
@@ -153,9 +144,9 @@ def dropped_gradient_has_kernel(ins: Types, attrs: Attrs) -> bool:
 ROWS: tuple[Op, ...] = (
     Op(
         "dropout_attention",
-        "`scaled_dot_product_attention` with dropout of the weights: as `dropout` of the tensor of "
-        "all weights (the batch axes of the result, rows of q, rows of k) with the same seed, "
-        "which is never stored.",
+        "`scaled_dot_product_attention` with dropout of the weights: those that `kept_weights` "
+        "keeps (the batch axes of the result, rows of q, rows of k) are divided by their "
+        "probability, and neither weights nor bits are stored.",
         operands=("q", "k", "v", "seed", "mask?"),
         attrs={"dropout": 0.5, "causal": False, "scale": None},
         cast=lambda dtypes: _casts(dtypes, 3),

@@ -14,7 +14,7 @@ from nova.errors import (
     NovaError,
     ShapeError,
 )
-from nova.ops.attention.dropout import probability
+from nova.ops.attention.kept_weights import probability
 from nova.ops.attention.segments import narrow_ids, segment_ranges
 from nova.ops.functional.common import as_tensor, is_tensor
 from nova.ops.rules import broadcast_shapes, int_value

@@ -21,9 +21,9 @@ from nova.ops.attention.dropout import (
     dropped_gradient_has_kernel,
     dropped_has_kernel,
     dropping,
-    probability,
     without_seed,
 )
+from nova.ops.attention.kept_weights import probability
 from nova.ops.attention.rows import (
     SMOOTH,
     attend,

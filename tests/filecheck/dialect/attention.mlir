@@ -173,9 +173,28 @@ func.func @attention_gradient(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>
   return %0 : tensor<2x3x4xf32>
 }
 
+// PRIMITIVES-LABEL: func.func @kept_weights(
+// CHECK-LABEL: func.func @kept_weights(
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
+// CHECK: linalg.index
+// CHECK: arith.index_cast
+// CHECK: linalg.index
+// CHECK: arith.index_cast
+// CHECK: arith.shrui
+// CHECK: arith.muli
+// CHECK: arith.andi
+// CHECK: arith.shrui
+// CHECK: arith.addi
+// CHECK: arith.shrui
+// CHECK: arith.muli
+// CHECK-NOT: nova.
+func.func @kept_weights(%arg0: tensor<i64>) -> tensor<3x4xi1> {
+  %0 = "nova.kept_weights"(%arg0) {dropout = 1.000000e-01 : f64, shape = array<i64: 3, 4>} : (tensor<i64>) -> tensor<3x4xi1>
+  return %0 : tensor<3x4xi1>
+}
+
 // PRIMITIVES-LABEL: func.func @dropout_attention(
-// PRIMITIVES: nova.uniform %
-// PRIMITIVES: nova.ge %
+// PRIMITIVES: nova.kept_weights %
 // PRIMITIVES: nova.arange {
 // PRIMITIVES: nova.reshape %
 // PRIMITIVES: nova.arange {
@@ -239,8 +258,7 @@ func.func @dropout_attention(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>,
 }
 
 // PRIMITIVES-LABEL: func.func @dropout_attention_gradient(
-// PRIMITIVES: nova.uniform %
-// PRIMITIVES: nova.ge %
+// PRIMITIVES: nova.kept_weights %
 // PRIMITIVES: nova.permute %
 // PRIMITIVES: nova.matmul %
 // PRIMITIVES: nova.mul %

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
-from op_philox import uniforms
+from op_philox import weight_factors
 
 import nova
 from nova.graph.autodiff import gradients
@@ -37,8 +37,8 @@ def reference(
         past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~past, -torch.inf)
     weights = scores.softmax(-1)
-    kept = uniforms(seed, tuple(weights.shape), 0) >= np.float32(dropout)
-    out = (weights * torch.from_numpy(kept) / (1 - dropout)) @ v
+    factors = weight_factors(seed, tuple(weights.shape), dropout)
+    out = (weights * torch.from_numpy(factors)) @ v
     return [t.detach().numpy() for t in (out, *torch.autograd.grad(out, (q, k, v), g))]
 
 

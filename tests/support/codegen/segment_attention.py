@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from dropped_attention import CLOSE, SEED, TYPES
-from op_philox import uniforms
+from op_philox import weight_factors
 
 import nova
 from nova.graph.autodiff import gradients
@@ -53,8 +53,8 @@ def reference(
     if dropout:
         weights = (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5 + hidden).softmax(-1)
         weights = torch.where(visible.any(-1, keepdim=True), weights, 0.0)
-        kept = uniforms(SEED, tuple(weights.shape), 0) >= np.float32(dropout)
-        out = (weights * torch.from_numpy(kept) / (1 - dropout)) @ v
+        factors = weight_factors(SEED, tuple(weights.shape), dropout)
+        out = (weights * torch.from_numpy(factors)) @ v
     else:
         # Rows without a visible key are zeros in torch, too.
         out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=hidden)

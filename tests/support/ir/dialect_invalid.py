@@ -382,6 +382,15 @@ MISTAKES: tuple[Mistake, ...] = (
         "3x4xf32",
         "logsumexp (2,), delta (3,)",
     ),
+    M("kept_weights", "2xi64", "3x4xi1", "the seed is one number", "shape = array<i64: 3, 4>"),
+    M("kept_weights", "i64", "4xi1", "is not (..., rows, keys)", "shape = array<i64: 4>"),
+    M(
+        "kept_weights",
+        "i64",
+        "3x4xi1",
+        "dropout must be in 0..1, not -0.5",
+        "shape = array<i64: 3, 4>, dropout = -0.5",
+    ),
     M(
         "dropout_attention",
         "3x4xf32 3x4xf32 3x4xf32 2xi64",

@@ -218,6 +218,7 @@ SAMPLES: dict[str, dict[str, Sample]] = {
             "f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3,4] f32[2,3] f32[2,3]",
             {"of": "k"},
         ),
+        "kept_weights": Sample("kept_weights", "i64[]", {"shape": (3, 4), "dropout": 0.1}),
         "dropout_attention": Sample(
             "dropout_attention",
             "f32[2,3,4] f32[2,3,4] f32[2,3,4] i64[]",

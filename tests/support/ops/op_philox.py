@@ -36,6 +36,25 @@ def uniforms(seed: int, shape: Sequence[int], stream: int) -> np.ndarray:
     return (np.array(words, np.uint64) // 256 / 2.0**24).reshape(tuple(shape))
 
 
+def kept_weights(seed: int, shape: Sequence[int], p: float) -> np.ndarray:
+    """What `kept_weights` should give: two weights in each of the four words of a counter."""
+    key, bits = seed % 2**64, []
+    calls: dict[tuple[int, int, int], list[int]] = {}
+    for b, i, j in np.ndindex(prod(shape[:-2]), *shape[-2:]):
+        counter = (j // 16 * 4 + j % 8 // 2, i // 16 * 8 + i % 8, b)
+        if counter not in calls:
+            calls[counter] = philox((*counter, 1), (key % WORD, key // WORD))
+        word = calls[counter][j % 16 // 8 * 2 + i % 16 // 8]
+        bits.append(word // 2 ** (16 * (j % 2)) % 2**15)
+    return (np.array(bits, np.int64) >= round(p * 2**15)).reshape(tuple(shape))
+
+
+def weight_factors(seed: int, shape: Sequence[int], p: float) -> np.ndarray:
+    """The factors of the weights of an attention with dropout."""
+    dropped = round(p * 2**15) / 2**15
+    return kept_weights(seed, shape, p) * (0.0 if dropped == 1 else 1 / (1 - dropped))
+
+
 def box_muller(seed: int, shape: Sequence[int]) -> np.ndarray:
     """What `normal` should give, in f64."""
     radius = np.sqrt(-2 * np.log(1 - uniforms(seed, shape, 0)))

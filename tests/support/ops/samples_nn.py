@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as tf
 from op_cases import Case, Draw, Sample, case, index, seed
-from op_philox import box_muller, uniforms
+from op_philox import box_muller, kept_weights, uniforms, weight_factors
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nova.core.dtypes import FLOATS
@@ -314,8 +314,7 @@ RANDOM = {
 
 def _kept(key: Any, shape: Any, dropout: float) -> Any:
     """The factors of all weights."""
-    bits = uniforms(int(key), tuple(shape), 0) >= np.float32(dropout)
-    return torch.from_numpy(np.asarray(bits) * (0.0 if dropout == 1 else 1 / (1 - dropout)))
+    return torch.from_numpy(weight_factors(int(key), tuple(shape), dropout))
 
 
 def dropout_attention(
@@ -362,6 +361,17 @@ def _dropout_attention_gradient(
 
 
 DROPPED = {
+    "kept_weights": Sample(
+        (
+            case(seed(), shape=(18, 37)),
+            case(seed(), shape=(2, 3, 5, 7), dropout=0.1),
+            case(seed(), shape=(3, 4), dropout=1),
+            case(seed(), shape=(0, 4, 2)),
+        ),
+        numpy=lambda key, shape, dropout=0.5: kept_weights(int(key), shape, dropout),
+        large=(case(seed(), shape=LARGE),),
+        grad=False,
+    ),
     "dropout_attention": Sample(
         (
             case((2, 5, 4), (2, 7, 4), (2, 7, 3), seed(), dropout=0.3),

@@ -22,7 +22,6 @@ from typing import Any
 
 from nova.codegen.common.builder import loop, splat
 from nova.codegen.common.match_attention import Attention, Matrix
-from nova.codegen.common.philox import kept_scale
 from nova.codegen.cpu.attention.dropout import WeightDropout, weight_dropout
 from nova.codegen.cpu.attention.mask import ScoreMasks
 from nova.codegen.cpu.attention.tiles import (
@@ -54,6 +53,7 @@ from nova.ir.attention_ops import AttentionKind
 from nova.ir.bindings import arith, ir, math, memref, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
 from nova.ir.symbolic.size_table import is_number, typical
+from nova.ops.attention.kept_weights import kept_scale
 
 
 def emit_gradient(
@@ -276,6 +276,8 @@ class _Gradient(AttentionPoint):
             # A row that only pads the panel uses the statistics of the last row.
             source_row = add(first, minimum(add(row, i), sub(rows, 1)))
             mask.read(source_row, key, computed)
+            if dropout is not None:
+                dropout.draw(source_row, key, computed)
             statistics = [
                 memref.load(self.at[n].buffer, [index(self.at[n].at(source_row))])
                 for n in ("logsumexp", "delta")
@@ -291,7 +293,7 @@ class _Gradient(AttentionPoint):
                     unmasked = arith.cmpf(arith.CmpFPredicate.UNE, score, splat(r.vec_type, -inf))
                     visible = arith.andi(visible, unmasked)
                 weight = arith.select(visible, weight, zero)
-                kept = None if dropout is None else dropout.keeps(source_row, key, column)
+                kept = None if dropout is None else dropout.keeps(key, column)
                 used = weight if kept is None else arith.select(kept, weight, zero)
                 vector.store(used, buffers["p"], offset)
                 slope = vector.load(r.vec_type, buffers["d"], offset)

@@ -21,7 +21,6 @@ from typing import Any
 
 from nova.codegen.common.builder import branch, element_type, loop, splat
 from nova.codegen.common.match_attention import Attention
-from nova.codegen.common.philox import kept_scale
 from nova.codegen.cpu.attention.dropout import WeightDropout, weight_dropout
 from nova.codegen.cpu.attention.flash_backward import emit_gradient
 from nova.codegen.cpu.attention.mask import ScoreMasks
@@ -51,6 +50,7 @@ from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, math, memref, scf, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 from nova.ir.symbolic.size_table import is_number, typical
+from nova.ops.attention.kept_weights import kept_scale
 
 _BLOCK_BYTES = 32 << 10
 """Bytes of a block of rows, keys or values: four such blocks are in use at a time."""
@@ -233,7 +233,8 @@ class _Forward(AttentionPoint):
             mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
             keeps = None
             if dropout is not None:
-                keeps = partial(dropout.keeps, add(first, add(row, i)), key)
+                dropout.draw(add(first, add(row, i)), key, visible_keys)
+                keeps = partial(dropout.keeps, key)
             self._softmax(buffers, mask, keeps, row, i, visible_keys, limit)
         lhs = Lhs(buffers["p"], 0, self.keys, 1)
         with blocks(0, self.width, nv * r.vl, self.width) as (column, _):

@@ -155,14 +155,14 @@ def over_batch(
 ) -> None:
     """Emit `body` with the operands and results at each point of the batch in `ranges`."""
     nest = attention.nest
-    draw_strides = attention.draw_strides() if attention.spec.has_dropout else {}
+    point_strides = attention.point_strides() if attention.spec.has_dropout else {}
 
     def nested(loops: list[int], starts: list[Index]) -> None:
         if not loops:
             body(_matrices(attention, buffers, starts))
             return
         current = nest.loops[loops[0]]
-        strides = (*current.strides, draw_strides.get(loops[0], 0))
+        strides = (*current.strides, point_strides.get(loops[0], 0))
         low, high = ranges[loops[0]] or (0, current.size)
 
         def inside(at: Index) -> None:
@@ -181,7 +181,7 @@ def over_batch(
 def _matrices(
     attention: Attention, buffers: Sequence[ir.Value], starts: Sequence[Index]
 ) -> dict[str, Matrix]:
-    """The operands and results; with dropout, `draws` numbers the weights, which are not stored."""
+    """The operands and results; with dropout, the start of `point` is the number of the point."""
     matrices = {}
     for number, (name, buffer) in enumerate(zip(attention.names, buffers, strict=True)):
         axes = AXES[name.removeprefix("to_")]
@@ -191,7 +191,7 @@ def _matrices(
         matrices[name] = Matrix(buffer, element, starts[number], row, column)
     if attention.spec.has_dropout:
         seed = matrices["seed"]
-        matrices["draws"] = Matrix(seed.buffer, seed.type, starts[-1], attention.size("j"), 1)
+        matrices["point"] = Matrix(seed.buffer, seed.type, starts[-1], 0, 0)
     return matrices
 
 

@@ -29,7 +29,7 @@ def matrices_at(
 ) -> dict[str, Matrix]:
     """The operands and results at a point of the batch, by name.
 
-    With dropout, `draws` numbers the weights: positions in a tensor that is not stored.
+    With dropout, the start of `point` is the number of the point in the batch of the result.
     """
     nest = attention.nest
     starts: list[Index] = list(nest.offsets)
@@ -46,9 +46,9 @@ def matrices_at(
         row, column = [*row_and_column, 0, 0][:2]
         matrices[name] = Matrix(buffer, element, starts[number], row, column)
     if attention.spec.has_dropout:
-        seed, draw_strides = matrices["seed"], attention.draw_strides()
-        first: Index = 0
+        seed, point_strides = matrices["seed"], attention.point_strides()
+        point: Index = 0
         for number, counter in zip(attention.batch, counters, strict=True):
-            first = add(first, mul(counter, draw_strides[number]))
-        matrices["draws"] = Matrix(seed.buffer, seed.type, first, attention.size("j"), 1)
+            point = add(point, mul(counter, point_strides[number]))
+        matrices["point"] = Matrix(seed.buffer, seed.type, point, 0, 0)
     return matrices

@@ -21,11 +21,11 @@ from math import gcd, inf
 from typing import Any
 
 from nova.codegen.common.match_attention import Attention, Matrix
-from nova.codegen.gpu.attention.dropout import KeptWeights
+from nova.codegen.gpu.attention.dropout import DrawnWeights, KeptWeights
 from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.attention.segments import SegmentRange
-from nova.codegen.gpu.block_ops import barrier, when
+from nova.codegen.gpu.block_ops import barrier, warp_uniform, when
 from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention import fragment as layout
@@ -66,7 +66,7 @@ class GradientBlock:
     base: ir.Value
 
     def emit(self) -> None:
-        group = arith.shrui(self.thread, word(7))
+        group = warp_uniform(arith.shrui(self.thread, word(7)))
         number = arith.andi(self.thread, word(127))
         parts = [_Part.make(self, n, part) for n, part in enumerate(self.plan.parts)]
         with when(arith.cmpi(_EQUAL, self.thread, word(0))):
@@ -351,7 +351,7 @@ class _Consumer:
         scores: list[Any],
         stage: RingPosition,
         number: ir.Value,
-        bits: tuple[KeptWeights | None, KeptWeights | None],
+        bits: tuple[DrawnWeights | None, KeptWeights | None],
         values: list[Any],
         counts: list[int],
     ) -> list[Any]:
@@ -373,12 +373,12 @@ class _Consumer:
         for name, count in zip(part.results, counts, strict=True):
             parts[name], values = values[:count], values[count:]
         if "v" in part.results:
-            words = layout.pack_operand(kept.keep(weights) if kept else weights, element)
+            words = layout.pack_operand(weights, element)
+            words = kept.keep_pairs(words) if kept else words
             results["v"] = self._issue_sums(parts["v"], words, "g", stage)
         if part.needs_slopes:
             slopes = ptx.await_sums(slopes, pending=1 if "v" in part.results else 0)
-            if kept and tile.dropout:
-                slopes = kept.keep(slopes, tile.dropout.scale)
+            slopes = kept.keep(slopes) if kept else slopes
             changes = tile.changes(weights, slopes, deltas)
             words = layout.pack_operand(changes, element)
             self._release_statistics(stage)

@@ -16,17 +16,17 @@ scores come first, so that the loop over the others has no tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, inf
 from typing import Any
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_attention import Attention
-from nova.codegen.gpu.attention.dropout import KeptWeights
+from nova.codegen.gpu.attention.dropout import DrawnWeights
 from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.attention.segments import SegmentRange
-from nova.codegen.gpu.block_ops import barrier, reduce_lanes, when
+from nova.codegen.gpu.block_ops import barrier, reduce_lanes, warp_uniform, when
 from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, opaque, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention import fragment as layout
@@ -71,7 +71,7 @@ class ForwardBlock:
         plan = self.plan
         # Addresses that all roles use are computed before they branch.
         rings, flag = (self._queries, self._keys, self._values), self._flag
-        group = arith.shrui(self.thread, word(7))
+        group = warp_uniform(arith.shrui(self.thread, word(7)))
         number = arith.andi(self.thread, word(127))
         with when(arith.cmpi(_EQUAL, self.thread, word(0))):
             consumers = plan.tile.consumers
@@ -253,6 +253,51 @@ class _Consumer:
     # --- a tile ---------------------------------------------------------------------------------
 
     def _tile(self, item: WorkItem, *state: Any) -> list[Any]:
+        """A tile; a consumer whose rows are all beyond the last one only keeps the order."""
+        plan = self.plan
+        if not plan.has_idle_consumers:
+            return self._computed_tile(item, *state)
+        row = add(mul(item.tile, plan.rows), mul(wide(self.group), GROUP_ROWS))
+        has_rows = compare(_LESS, row, plan.sizes.i)
+        either = scf.IfOp(has_rows, [value.type for value in state], has_else=True)
+        with ir.InsertionPoint(either.then_block):
+            scf.YieldOp(self._computed_tile(item, *state))
+        with ir.InsertionPoint(either.else_block):
+            scf.YieldOp(self._idle_tile(item, *state))
+        return list(either.results)
+
+    def _idle_tile(self, item: WorkItem, *state: Any) -> list[Any]:
+        """Wait for the copies of a tile, release them, and keep the order of the consumers."""
+        owner, plan = self.owner, self.plan
+        # Nothing computed here is of use to the other branch, where registers are few.
+        copies, keys, values = (
+            replace(ring, base=opaque(ring.base), barriers=opaque(ring.barriers))
+            for ring in (owner._queries, owner._keys, owner._values)
+        )
+        queries, stage = (RingPosition(*map(opaque, part)) for part in (state[:2], state[2:]))
+        first = mul(wide(opaque(word(item.tile))), plan.rows)
+        least, count = owner.key_range(first, owner.segments(first, item.counters))
+        copies.await_full(queries)
+        copies.release(queries, self.thread)
+        keys.await_full(stage)
+        keys.release(stage, self.thread)
+        op = scf.ForOp(index(least), index(sub(count, 1)), index(1), stage.values)
+        with ir.InsertionPoint(op.body):
+            previous = RingPosition(*op.inner_iter_args)
+            following = keys.next(previous)
+            keys.await_full(following)
+            self._await_order()
+            self._pass_on()
+            keys.release(following, self.thread)
+            values.await_full(previous)
+            values.release(previous, self.thread)
+            scf.YieldOp(following.values)
+        last = RingPosition(*op.results)
+        values.await_full(last)
+        values.release(last, self.thread)
+        return [*copies.next(queries).values, *keys.next(last).values]
+
+    def _computed_tile(self, item: WorkItem, *state: Any) -> list[Any]:
         owner, plan = self.owner, self.plan
         keys, values = owner._keys, owner._values
         queries, stage = RingPosition(*state[:2]), RingPosition(*state[2:])
@@ -299,7 +344,17 @@ class _Consumer:
         self._await_values(stage, None if plan.cleans_values else False)
         out = ptx.await_sums(self._issue_values(out, words, stage))
         values.release(stage, self.thread)
-        self._finish(tile, item, rows, out, (mul(plain, plan.keys), mul(count, plan.keys)))
+        # What results need is not kept in registers over the blocks of keys.
+        item = owner._order.again(item)
+        first = mul(item.tile, plan.rows)
+        matrices = matrices_at(owner.attention, owner.buffers, item.counters)
+        thread = opaque(self.group), opaque(self.thread)
+        tile = RowScores.make(plan, owner.attention, matrices, first, *thread)
+        hiding_keys = (
+            mul(owner.plain_blocks(first), plan.keys),
+            mul(owner.key_blocks(first), plan.keys),
+        )
+        self._finish(tile, item, rows, out, hiding_keys)
         return [*owner._queries.next(queries).values, *keys.next(stage).values]
 
     @property
@@ -358,9 +413,10 @@ class _Consumer:
             scf.YieldOp([*stage.values, *rows.values, *words, *out])
         return list(op.results)
 
-    def _pack(self, weights: list[ir.Value], kept: KeptWeights | None) -> list[ir.Value]:
+    def _pack(self, weights: list[ir.Value], kept: DrawnWeights | None) -> list[ir.Value]:
         """Weights as an operand of the next matmul; `_finish` scales those that dropout keeps."""
-        return layout.pack_operand(kept.keep(weights) if kept else weights, self.plan.element)
+        words = layout.pack_operand(weights, self.plan.element)
+        return kept.keep_pairs(words) if kept else words
 
     def _await_values(self, stage: RingPosition, is_hiding: ir.Value | bool | None) -> None:
         """Wait for values; those of a block with hidden scores (None: always) have been cleaned."""

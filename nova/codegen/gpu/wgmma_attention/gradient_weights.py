@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.gpu.attention.block import read_number
-from nova.codegen.gpu.attention.dropout import WORD, KeptWeights, WeightDropout
+from nova.codegen.gpu.attention.dropout import WORD, DrawnWeights, KeptWeights, WeightDropout
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.attention.segments import SegmentIds, SegmentRange
-from nova.codegen.gpu.ptx_ops import SHARED, load, opaque, word
+from nova.codegen.gpu.ptx_ops import SHARED, fused, load, opaque, word
 from nova.codegen.gpu.wgmma_attention import fragment as layout
 from nova.codegen.gpu.wgmma_attention.fragment import Fragment
 from nova.codegen.gpu.wgmma_attention.gradient_plan import GradientPart
@@ -63,7 +63,7 @@ class TileWeights(AttentionScores):
         shifts = [arith.mulf(shift, tile.number(tile.unit)) for shift in shifts]
         return replace(tile, row_statistics=[shifts, deltas])
 
-    def draw(self, block: Index) -> KeptWeights | None:
+    def draw(self, block: Index) -> DrawnWeights | None:
         """The weights of a block that dropout keeps; None, and no code, without."""
         if self.dropout is None:
             return None
@@ -165,16 +165,21 @@ class TileWeights(AttentionScores):
     def changes(
         self, weights: list[ir.Value], slopes: list[ir.Value], deltas: list[ir.Value]
     ) -> list[ir.Value]:
-        """The gradients of the scores, before the scale.
+        """The gradients of the scores, before the scale, from the slopes that dropout keeps.
 
         The slope of a hidden value, whose weight is 0, may be NaN.
         """
         zero = self.number(0.0)
+        scale = self.number(self.dropout.scale) if self.dropout else None
         spec = self.attention.spec
         hides = spec.causal or spec.masked or spec.has_segments
         changes = []
         for weight, slope, delta in zip(weights, slopes, deltas, strict=True):
-            change = arith.mulf(weight, arith.subf(slope, delta))
+            if scale is None:
+                slope = arith.subf(slope, delta)
+            else:
+                slope = fused(slope, scale, arith.negf(delta))
+            change = arith.mulf(weight, slope)
             if hides:
                 hidden = arith.cmpf(arith.CmpFPredicate.OEQ, weight, zero)
                 change = arith.select(hidden, zero, change)

@@ -130,7 +130,8 @@ def _plan(
         return plan_gradient(attention, sizes, element, arguments, processors, parts)
     spec = attention.spec
     hides = spec.causal or spec.masked or spec.has_segments
-    long = not hides and sizes.j >= _LONG
+    # The draws of dropout take registers, too.
+    long = not hides and not spec.has_dropout and sizes.j >= _LONG
     tiles = forward_tiles(max(sizes.e, sizes.f), long=long, has_segments=spec.has_segments)
     tiles = _parse_tiles(choice, tiles)
     return plan_forward(attention, sizes, element, arguments, processors, tiles)

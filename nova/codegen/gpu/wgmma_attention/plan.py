@@ -34,6 +34,8 @@ RESERVED = 2048
 
 _TILE_OVERHEAD = 1.0
 """The time to begin and end a tile of rows, in blocks of keys."""
+_ALONE = 0.3
+"""The part of the time of a block of keys that does not depend on how many consumers have rows."""
 _SLOWNESS = {2: 1.2, 3: 1.0}
 """Consumer warpgroups -> time of a score, measured on an H200 (benchmarks/gpu/attention.py)."""
 
@@ -134,11 +136,28 @@ class ForwardPlan:
             count = min(count, -(-(tile + 1) * self.rows // self.keys))
         return count
 
+    def busy_consumers(self, tile: int) -> int:
+        """Consumers with rows of q in a tile: the last one may have fewer rows."""
+        rows = self.sizes.i - tile * self.rows
+        return min(self.tile.consumers, -(-rows // GROUP_ROWS))
+
+    @property
+    def has_idle_consumers(self) -> bool:
+        return self.busy_consumers(self.row_tiles - 1) < self.tile.consumers
+
+    def _tile_cost(self, tile: int) -> float:
+        busy = self.busy_consumers(tile) / self.tile.consumers
+        return self.visited_blocks(tile) * (_ALONE + (1 - _ALONE) * busy) + _TILE_OVERHEAD
+
     @cached_property
     def work(self) -> Work:
-        """The order of the tiles."""
-        costs = tuple(self.visited_blocks(tile) + _TILE_OVERHEAD for tile in range(self.row_tiles))
-        return balanced_work(self.sizes.batch, costs, self.blocks, last_first=True)
+        """The order of the tiles: those with the most work first."""
+        costs = [self._tile_cost(tile) for tile in range(self.row_tiles)]
+        orders = (
+            balanced_work(self.sizes.batch, costs, self.blocks, last_first=last_first)
+            for last_first in (True, False)
+        )
+        return min(orders, key=lambda work: work.makespan)
 
     @property
     def has_edges(self) -> bool:

@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from nova.codegen.common.match_attention import Attention, Matrix
-from nova.codegen.gpu.attention.dropout import KeptWeights, WeightDropout
+from nova.codegen.gpu.attention.dropout import DrawnWeights, KeptWeights, WeightDropout
 from nova.codegen.gpu.attention.scores import AttentionScores, ScoreTiles
 from nova.codegen.gpu.attention.segments import SegmentIds
 from nova.codegen.gpu.block_ops import reduce_lanes
@@ -67,7 +67,7 @@ class RowScores(AttentionScores):
         dropout = WeightDropout.make(attention, matrices)
         return RowScores(plan, attention, matrices, fragment, rows, dropout)
 
-    def draw(self, key: Callable[[], Index]) -> KeptWeights | None:
+    def draw(self, key: Callable[[], Index]) -> DrawnWeights | None:
         """The weights of the keys from `key` on that dropout keeps; None, and no code, without."""
         if self.dropout is None:
             return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from nova.codegen.common.match_attention import Attention
 from nova.codegen.gpu.attention.operands import batch_counters
-from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.ptx_ops import opaque, word
 from nova.codegen.gpu.wgmma_attention.balance import Work
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, divide, modulo, mul, sub
@@ -20,12 +20,13 @@ from nova.ir.index import Index, add, divide, modulo, mul, sub
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A tile: the counters of the batch loops, its number among those of the point, and its
-    number among the tiles of the block, from 1 (i32)."""
+    """A tile: the counters of the batch loops, its number among those of the point, its number
+    among the tiles of the block, from 1 (i32), and among all tiles."""
 
     counters: tuple[Index, ...]
     tile: Index
     round: ir.Value
+    number: Index
 
 
 @dataclass(frozen=True)
@@ -76,4 +77,9 @@ class WorkOrder:
             tile = divide(within, work.together)
             if work.last_first:
                 tile = sub(work.tiles - 1, tile)
-        return WorkItem(tuple(batch_counters(self.attention, point)), tile, round_)
+        return WorkItem(tuple(batch_counters(self.attention, point)), tile, round_, number)
+
+    def again(self, item: WorkItem) -> WorkItem:
+        """The same item; what depends on it is computed from here on, again."""
+        number = opaque(word(item.number))
+        return self._item(arith.index_castui(ir.IndexType.get(), number), item.round)

@@ -1,4 +1,4 @@
-"""Dropout of attention weights on CPUs: the random bits of `dropout`, drawn by the kernels."""
+"""Dropout of attention weights on CPUs: the bits of `kept_weights`, drawn by the kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dropped_attention import SEED, check_dropout
+from op_philox import weight_factors
 from processors import runs_here
 
 import nova
@@ -58,10 +59,14 @@ def test_statistics() -> None:
     assert abs((other & dropped).mean() - 0.0625) < 0.01
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.5, 1.0])
-def test_same_bits_as_dropout(dropout: float) -> None:
-    weights = nova.dropout(nova.ones((3, 64, 64)), 5, p=dropout).numpy()
+@pytest.mark.parametrize("dropout", [0.0, 1e-5, 0.3, 1 - 1e-5, 1.0])
+def test_same_bits_as_the_definition(dropout: float) -> None:
+    """The probability is a multiple of 2**-15: 1e-5 is 0."""
+    weights = weight_factors(5, (3, 64, 64), dropout)
     np.testing.assert_allclose(_values(dropout, 5), weights, rtol=1e-5, atol=1e-6)
+    assert np.array_equal(
+        nova.kept_weights(5, shape=(3, 64, 64), dropout=dropout).numpy(), weights != 0
+    )
 
 
 def test_finite_differences() -> None:

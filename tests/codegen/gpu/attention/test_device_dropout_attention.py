@@ -50,6 +50,8 @@ def test_wgmma(sizes: Any, options: dict[str, Any]) -> None:
     ("shape", "causal", "arch"),
     [
         ((8, 12, 1024, 64), True, "sm_90a"),
+        pytest.param((8, 12, 1024, 64), False, "sm_90a", marks=_SLOW),
+        pytest.param((4, 16, 2048, 64), True, "sm_90a", marks=_SLOW),
         pytest.param((1, 16, 8192, 128), False, "sm_90a", marks=_SLOW),
         pytest.param((2, 16, 1024, 128), True, "sm_90a", marks=_SLOW),
         pytest.param((2, 16, 1024, 256), True, "sm_90a", marks=_SLOW),

@@ -12,6 +12,8 @@ from segment_attention import check_segments, sample_ids
 import nova
 from nova.artifact.cubins.ptxas import use_of_kernels
 from nova.codegen.gpu.attention.segments import SegmentRange
+from nova.ir.bindings import arith
+from nova.ir.index import compare
 
 _SLOW = pytest.mark.slow
 
@@ -77,7 +79,9 @@ def test_persistent_launch() -> None:
 @_SLOW
 def test_whole_blocks_do_not_compare_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ranges are used: where all blocks count as visible, other segments take part."""
-    monkeypatch.setattr(SegmentRange, "covers", lambda self, first, size: self.is_whole)
+    monkeypatch.setattr(
+        SegmentRange, "covers", lambda self, first, size: compare(arith.CmpIPredicate.eq, 0, 0)
+    )
     ids = np.repeat([[1, 2]], 64, axis=1).astype("i4")
     sizes = (128, 128, 16, 16)
     # Tiles of 64 rows have one segment each, and visit one block of keys: still right.

@@ -81,6 +81,12 @@ def test_an_override_leaves_other_types_alone() -> None:
     assert "wgmma" not in _ptx((2, 256, 64), "wgmma", np.float32)
 
 
+def test_idle_consumers_make_wide_tiles_cheaper() -> None:
+    """1024 rows are five tiles of three consumers, and one in which a single one has rows."""
+    assert ".maxntid 512" in _ptx((96, 1024, 64), "auto")
+    assert ".maxntid 384" in _ptx((96, 1024, 128), "auto")
+
+
 def test_blocks_have_the_same_work() -> None:
     """The largest share of a block is close to the average, or to one tile more than that."""
     for batch, tiles, blocks in ((16, 64, 132), (96, 8, 132), (64, 11, 132), (3, 5, 4), (1, 7, 7)):

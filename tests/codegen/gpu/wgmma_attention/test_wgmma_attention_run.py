@@ -96,6 +96,12 @@ def test_a_block_computes_several_tiles(on_hopper: Where) -> None:
     _check(on_hopper, [_draw(70, 160, 16) for _ in range(3)], "wgmma-128x64", causal=True)
 
 
+@pytest.mark.parametrize("causal", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_idle_consumers(on_hopper: Where, causal: bool) -> None:
+    """Tiles in which one of three consumers has rows, before and after tiles of all three."""
+    _check(on_hopper, [_draw(70, 240, 16) for _ in range(3)], "wgmma-192x128", causal=causal)
+
+
 def test_grouped_heads(on_hopper: Where) -> None:
     """Heads of q share keys and values: their maps have no dimension for the group."""
     _check(on_hopper, [_draw(2, 2, 3, 130, 32), _draw(2, 2, 1, 140, 32), _draw(2, 2, 1, 140, 32)])

@@ -48,6 +48,22 @@ func.func @attention_gradient_operands() {
 
 // -----
 
+func.func @kept_weights_result(%arg0: tensor<i64>) {
+  // expected-error @+1 {{'nova.kept_weights' op result type is bf16[7,7], must be bool[3,4]}}
+  %0 = "nova.kept_weights"(%arg0) {dropout = 1.000000e-01 : f64, shape = array<i64: 3, 4>} : (tensor<i64>) -> tensor<7x7xbf16>
+  return
+}
+
+// -----
+
+func.func @kept_weights_operands() {
+  // expected-error @+1 {{'nova.kept_weights' op takes (seed), has 0 operands}}
+  %0 = "nova.kept_weights"() {dropout = 1.000000e-01 : f64, shape = array<i64: 3, 4>} : () -> tensor<3x4xi1>
+  return
+}
+
+// -----
+
 func.func @dropout_attention_result(%arg0: tensor<2x3x4xf32>, %arg1: tensor<2x3x4xf32>, %arg2: tensor<2x3x4xf32>, %arg3: tensor<i64>) {
   // expected-error @+1 {{'nova.dropout_attention' op result type is bf16[7,7], must be f32[2,3,4]}}
   %0 = "nova.dropout_attention"(%arg0, %arg1, %arg2, %arg3) {causal = true, dropout = 1.000000e-01 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<i64>) -> tensor<7x7xbf16>
@@ -171,6 +187,30 @@ func.func @attention_gradient_2(%arg0: tensor<2x4xf32>, %arg1: tensor<3x4xf32>, 
 func.func @attention_gradient_3(%arg0: tensor<3x4xf32>, %arg1: tensor<3x4xf32>, %arg2: tensor<3x4xf32>, %arg3: tensor<3x4xf32>, %arg4: tensor<2xf32>, %arg5: tensor<3xf32>) {
   // expected-error @+1 {{'nova.attention_gradient' op logsumexp (2,), delta (3,)}}
   %0 = "nova.attention_gradient"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5) : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<2xf32>, tensor<3xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @kept_weights_1(%arg0: tensor<2xi64>) {
+  // expected-error @+1 {{'nova.kept_weights' op the seed is one number}}
+  %0 = "nova.kept_weights"(%arg0) {shape = array<i64: 3, 4>} : (tensor<2xi64>) -> tensor<3x4xi1>
+  return
+}
+
+// -----
+
+func.func @kept_weights_2(%arg0: tensor<i64>) {
+  // expected-error @+1 {{'nova.kept_weights' op is not (..., rows, keys)}}
+  %0 = "nova.kept_weights"(%arg0) {shape = array<i64: 4>} : (tensor<i64>) -> tensor<4xi1>
+  return
+}
+
+// -----
+
+func.func @kept_weights_3(%arg0: tensor<i64>) {
+  // expected-error @+1 {{'nova.kept_weights' op dropout must be in 0..1, not -0.5}}
+  %0 = "nova.kept_weights"(%arg0) {shape = array<i64: 3, 4>, dropout = -0.5} : (tensor<i64>) -> tensor<3x4xi1>
   return
 }
 
