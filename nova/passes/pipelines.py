@@ -23,6 +23,7 @@ from nova.passes.cpu.pack_operands import PackOperands
 from nova.passes.gpu.approximate_exp import ApproximateExp
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.gpu.fuse_launches import FuseLaunches
+from nova.passes.gpu.fuse_multiply_adds import FuseMultiplyAdds
 from nova.passes.gpu.link_persistent_kernel import LinkPersistentKernel
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
@@ -399,6 +400,7 @@ def outlined_to_nvvm(
     return [
         *([ApplyFastMath()] if fast_math else []),
         ApproximateExp(),
+        FuseMultiplyAdds(),
         ExpandMath(native_exp2=True),
         ShareReciprocals(),
         LegalizeConversions(),

@@ -47,6 +47,7 @@ PASS_MODULES: dict[str, str] = {
     "form-kernels": "nova.passes.kernels.form_kernels",
     "fuse-conversions": "nova.passes.tensor.fuse_conversions",
     "fuse-elementwise": "nova.passes.tensor.fuse_elementwise",
+    "fuse-multiply-adds": "nova.passes.gpu.fuse_multiply_adds",
     "fuse-launches": "nova.passes.gpu.fuse_launches",
     "guard-atan2": "nova.passes.math.guard_atan2",
     "hoist-regions": "nova.passes.control.hoist_regions",
