@@ -29,6 +29,7 @@ from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.mark_unwritten import MarkUnwritten
 from nova.passes.gpu.merge_reductions import MergeReductions
+from nova.passes.gpu.pair_roundings import PairRoundings
 from nova.passes.gpu.pass_tensor_maps import PassTensorMaps
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.gpu.transpose_f8_operands import TransposeF8Operands
@@ -405,6 +406,7 @@ def outlined_to_nvvm(
         ShareReciprocals(),
         LegalizeConversions(),
         ExpandF8(target),
+        PairRoundings(),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),
         MarkNoalias(),

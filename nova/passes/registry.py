@@ -74,6 +74,7 @@ PASS_MODULES: dict[str, str] = {
     "pack-constants": "nova.passes.cpu.pack_constants",
     "pack-operands": "nova.passes.cpu.pack_operands",
     "link-persistent-kernel": "nova.passes.gpu.link_persistent_kernel",
+    "pair-roundings": "nova.passes.gpu.pair_roundings",
     "pass-tensor-maps": "nova.passes.gpu.pass_tensor_maps",
     "pin-control-flow": "nova.passes.kernels.pin_control_flow",
     "plan-tasks": "nova.passes.kernels.plan_tasks",
