@@ -3,12 +3,15 @@
     python benchmarks/gpu/gpt2.py step [--config small|medium|tiny] [--steps N] [--trace]
     python benchmarks/gpu/gpt2.py forward [--config small]
     python benchmarks/gpu/gpt2.py loss
+    python benchmarks/gpu/gpt2.py losses [--steps 100] [--table FILE]
 
 `step` is a training step in bf16 with AdamW; parameters and moments are f32. It prints the seconds
 of a compile with an empty cache, the bytes on the device, the milliseconds of a step with steps in
 the queue, and the losses. With `--trace` it prints the time of each kernel of one step. `forward`
 is the forward pass of one sequence in bf16. `loss` is the linear layer to the vocabulary with its
-cross entropy and gradients. `--only nova` leaves torch out. Both run on device
+cross entropy and gradients. `losses` trains from the same weights with Nova, torch.compile and
+eager torch, and compares the losses of all steps: the two of torch differ by the noise of bf16.
+`--only nova` leaves torch out. All run on device
 `sim` too (`--device sim --config tiny --only nova`), which checks this script.
 """
 
@@ -95,8 +98,8 @@ def torch_scores(p: dict[str, Any], tokens: Any, config: str) -> Any:
     return f.linear(norm("norm", x), p["tokens.weight"])
 
 
-def torch_step(config: str, model: Any, batches: Any) -> tuple[list[float], float, float, float]:
-    """Losses, milliseconds of a step, bytes, seconds of the first step."""
+def torch_training(config: str, model: Any, *, compiled: bool = True) -> Callable[..., Any]:
+    """A step of torch with parameters of its own; it returns the loss on the device."""
     import torch
     from torch.nn import functional as f
 
@@ -111,15 +114,23 @@ def torch_step(config: str, model: Any, batches: Any) -> tuple[list[float], floa
             scores = torch_scores(p, tokens, config)
         return f.cross_entropy(scores.float().view(-1, scores.shape[-1]), following.view(-1))
 
-    compiled = torch.compile(loss_of)
+    function = torch.compile(loss_of) if compiled else loss_of
 
     def step(tokens: Any, following: Any) -> Any:
         optimizer.zero_grad(set_to_none=True)
-        loss = compiled(tokens, following)
+        loss = function(tokens, following)
         loss.backward()
         optimizer.step()
         return loss.detach()
 
+    return step
+
+
+def torch_step(config: str, model: Any, batches: Any) -> tuple[list[float], float, float, float]:
+    """Losses, milliseconds of a step, bytes, seconds of the first step."""
+    import torch
+
+    step = torch_training(config, model)
     placed = [tuple(torch.from_numpy(a).cuda() for a in batch) for batch in batches]
     start = time.perf_counter()
     losses = [step(*placed[0])]
@@ -194,12 +205,18 @@ def print_kernels(step: Any, batch: Any) -> None:
         print(f"  {sum(spans):9.1f} us {len(spans):4d} x {statistics.median(spans):8.1f}  {name}")
 
 
-def nova_step(args: Any, model: Any, batches: Any) -> tuple[list[float], float, float, float]:
-    """Losses, milliseconds of a step, bytes, seconds of the first step."""
+def nova_training(args: Any, model: Any) -> tuple[Any, Any]:
+    """A step of Nova, which changes the parameters of the model, and its optimizer."""
     optimizer = optim.AdamW(model.parameters(), RATE, weight_decay=DECAY)
     step = nova.train_step(
         model, lambda m, x, y: m.loss(x, y), optimizer, precision="bf16", **args.where
     )
+    return step, optimizer
+
+
+def nova_step(args: Any, model: Any, batches: Any) -> tuple[list[float], float, float, float]:
+    """Losses, milliseconds of a step, bytes, seconds of the first step."""
+    step, optimizer = nova_training(args, model)
     batches = [[nova.to_device(a, args.device) for a in batch] for batch in batches]
     start = time.perf_counter()
     lowered = step.lower(*batches[0])
@@ -244,10 +261,11 @@ def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("workload", choices=("step", "forward", "loss"))
+    parser.add_argument("workload", choices=("step", "forward", "loss", "losses"))
     parser.add_argument("--config", choices=tuple(CONFIGS), default="small")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--table", type=Path, help="write the losses of all steps to this file")
     parser.add_argument("--only", choices=("nova", "torch"))
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
@@ -261,6 +279,8 @@ def main() -> None:
     model = make_model(args.config)
     if args.workload == "step":
         compare_steps(args, model)
+    elif args.workload == "losses":
+        compare_training(args, model)
     else:
         compare_forward(args, model)
 
@@ -281,6 +301,46 @@ def compare_steps(args: Any, model: Any) -> None:
     if len(results) == 2:
         expected, losses = (np.array(r[0]) for r in results.values())
         print(f"losses differ by at most {np.abs(losses - expected).max():.4f}")
+
+
+def compare_training(args: Any, model: Any) -> None:
+    """The losses of all steps, of Nova and of torch twice, from the same weights."""
+    batches = make_batches(args.config, CONFIGS[args.config][0], args.steps)
+    losses: dict[str, list[float]] = {}
+    if args.only != "nova":
+        import torch
+
+        placed = [tuple(torch.from_numpy(a).cuda() for a in batch) for batch in batches]
+        for name, compiled in (("torch.compile", True), ("torch", False)):
+            step = torch_training(args.config, model, compiled=compiled)
+            losses[name] = [float(loss) for loss in [step(*batch) for batch in placed]]
+            del step
+            torch.cuda.empty_cache()
+    if args.only != "torch":
+        step, _ = nova_training(args, model)
+        arrays = [[nova.to_device(a, args.device) for a in batch] for batch in batches]
+        losses["Nova"] = [float(loss.numpy()) for loss in [step(*batch) for batch in arrays]]
+    print_losses(losses)
+    if args.table is not None:
+        rows = [",".join(["step", *losses])]
+        rows += [
+            ",".join([str(i), *(f"{x:.6f}" for x in row)])
+            for i, row in enumerate(zip(*losses.values(), strict=True), 1)
+        ]
+        args.table.write_text("\n".join(rows) + "\n")
+
+
+def print_losses(losses: dict[str, list[float]]) -> None:
+    """Every tenth loss, and how far the others are from the first in all steps."""
+    count = len(next(iter(losses.values())))
+    shown = [0, *range(9, count, 10)]
+    print("| step | " + " | ".join(str(i + 1) for i in shown) + " |")
+    for name, values in losses.items():
+        print(f"| {name} | " + " | ".join(f"{values[i]:.4f}" for i in shown) + " |")
+    (base, expected), *others = losses.items()
+    for name, values in others:
+        apart = np.abs(np.array(values) - np.array(expected))
+        print(f"{name} - {base}: at most {apart.max():.2e}, {apart.mean():.2e} on average")
 
 
 def compare_losses(args: Any) -> None:

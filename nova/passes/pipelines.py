@@ -23,11 +23,13 @@ from nova.passes.cpu.pack_operands import PackOperands
 from nova.passes.gpu.approximate_exp import ApproximateExp
 from nova.passes.gpu.call_device_intrinsics import CallDeviceIntrinsics
 from nova.passes.gpu.fuse_launches import FuseLaunches
+from nova.passes.gpu.fuse_multiply_adds import FuseMultiplyAdds
 from nova.passes.gpu.link_persistent_kernel import LinkPersistentKernel
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.mark_unwritten import MarkUnwritten
 from nova.passes.gpu.merge_reductions import MergeReductions
+from nova.passes.gpu.pair_roundings import PairRoundings
 from nova.passes.gpu.pass_tensor_maps import PassTensorMaps
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.gpu.transpose_f8_operands import TransposeF8Operands
@@ -405,10 +407,12 @@ def outlined_to_nvvm(
     return [
         *([ApplyFastMath()] if fast_math else []),
         ApproximateExp(),
+        FuseMultiplyAdds(),
         ExpandMath(native_exp2=True),
         ShareReciprocals(),
         LegalizeConversions(),
         ExpandF8(target),
+        PairRoundings(),
         CallDeviceIntrinsics(),
         UpstreamPass("cse"),
         MarkNoalias(),

@@ -78,6 +78,19 @@ def test_only_a_chunk_of_the_scores_is_stored(target: str) -> None:
     assert program.workspace_size < 2.2 * (128 << 20) < rows * classes * 4
 
 
+def test_chunks_have_as_many_whole_tiles_as_fit() -> None:
+    """A chunk is a pass over the weight, whatever part of the multiprocessors it has work for."""
+    shapes = ((8192, 768), (50_304, 768))
+    x, weight = (np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), shape) for shape in shapes)
+    X, W = nova.tensor(x), nova.tensor(weight)
+    loss = nova.linear_cross_entropy(X, W, nova.tensor(np.zeros(8192, np.int64)))
+    program = nova.compile(loss, inputs=[X, W], target="cuda:sm_90a", run_mode="sim")
+    text = program.stages["kernels"]
+    assert "1792x50304xbf16" in text and "1024x50304xbf16" in text
+    # A quarter of the scores, with all else.
+    assert program.workspace_size < 8192 * 50_304 * 2 / 4
+
+
 def test_large_gradients_are_accumulated_in_the_output() -> None:
     rows, features, classes = 1024, 512, 65_536
     x, weight = (

@@ -56,11 +56,13 @@ _FEW_PARTS, _MIN_ROWS_OF_MANY = 8, 8  # blocks of up to 256 threads fuse with ot
 """Minimum rows per thread, if there are that many."""
 _UNROLLED, _LOADS = 4, 8
 """Rows whose loads are independent of each other; more of them up to this many loads."""
-_MAX_CLUSTER, _MAX_BLOCKS, _MIN_CLUSTER_ROWS = 8, 2 * 132, 16
-"""Blocks of a cluster and of the launch, which is one wave of a large device, and minimum rows per
-thread of a cluster."""
-_COLUMN_BYTES, _MIN_WIDE_BLOCKS = 4, 96
-"""Bytes of the adjacent columns of a thread, and the fewest blocks of a launch with several."""
+_MAX_CLUSTER, _MAX_BLOCKS, _MIN_CLUSTER_ROWS = 8, 120, 16
+"""Blocks of a cluster and of the launch, and minimum rows per thread of a cluster. A launch is one
+wave of a large device: a block of 1024 threads has a multiprocessor for itself, and clusters of
+four or eight occupy 120 of 132."""
+_COLUMN_BYTES, _MAX_SUMS, _MIN_WIDE_BLOCKS = 16, 8, 64
+"""Bytes that a thread loads of a row, of all matrices, its sums, which have 64 registers with their
+operands, and the fewest blocks of a launch whose threads have several columns."""
 
 
 @dataclass(frozen=True)
@@ -141,37 +143,59 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
         parts *= 2
     cluster, width = 1, 1
     if parts == _MAX_PARTS and isinstance(columns, int) and _can_exchange(kernel):
-        width = _column_width(kernel, columns)
-        blocks = ceildiv(columns, WARP * width)
-        while (
-            cluster < _MAX_CLUSTER
-            and 2 * cluster * blocks <= _MAX_BLOCKS
-            and 2 * cluster * parts * _MIN_CLUSTER_ROWS <= match.rows
-        ):
-            cluster *= 2
+        width, cluster = _divide_columns(columns, match.rows, _most_columns(kernel))
     stored = last_writes(kernel.loop_nests, kernel.grid_rank, kernel.results)
     return ColumnReducePlan(columns, parts, match.last + 1, stored, cluster, width)
 
 
-def _column_width(kernel: DeviceKernel, columns: int) -> int:
-    """Adjacent columns of a thread: as many as `_COLUMN_BYTES` of the matrices hold, or one."""
+def _divide_columns(columns: int, rows: int, most: int) -> tuple[int, int]:
+    """Adjacent columns of a thread, up to `most`, and blocks of a cluster.
+
+    The fewest rows per thread: each few of them wait for memory once. Then the most blocks.
+    """
+    choices = []
+    for width in (1, 2, 4, 8):
+        groups = ceildiv(columns, WARP * width)
+        cluster = 1
+        while (
+            cluster < _MAX_CLUSTER
+            and 2 * cluster * groups <= _MAX_BLOCKS
+            and 2 * cluster * _MAX_PARTS * _MIN_CLUSTER_ROWS <= rows
+        ):
+            cluster *= 2
+        divides = columns % (WARP * width) == 0 and groups * cluster >= _MIN_WIDE_BLOCKS
+        if width == 1 or (width <= most and divides):
+            choices.append((cluster, groups * cluster, width))
+    cluster, _, width = max(choices, key=lambda choice: choice[:2])
+    return width, cluster
+
+
+def _most_columns(kernel: DeviceKernel) -> int:
+    """Adjacent columns of a thread, at most: as many as `_COLUMN_BYTES` of the matrices hold."""
     rank = kernel.grid_rank
     if any(nest.indexed for nest in kernel.loop_nests):
         return 1
-    elements = [
-        value.type.element_type
+    matrices = {
+        buffer_root(value): value.type.element_type.width
         for nest in kernel.loop_nests
         for row in along_row(nest, rank)
         for value, across, along in zip(
             nest.generic.op.operands, nest.loops[rank - 1].strides, row.strides, strict=True
         )
         if is_number(across, 1) and not is_number(along, 0)
-    ]
-    width = min((max(1, 8 * _COLUMN_BYTES // element.width) for element in elements), default=1)
-    blocks = ceildiv(columns, WARP * width) * _MAX_CLUSTER
+    }
+    sums = sum(
+        len(nest.generic.op.operands) - nest.generic.num_inputs
+        for nest in kernel.loop_nests
+        if along_row(nest, rank)
+    )
+    most = min(8 * _COLUMN_BYTES // sum(matrices.values()), _MAX_SUMS // sums) if matrices else 1
     last = kernel.grid[-1]
-    divides = columns % (WARP * width) == 0 and isinstance(last, int) and last % width == 0
-    return width if divides and blocks >= _MIN_WIDE_BLOCKS else 1
+    return next(n for n in (8, 4, 2, 1) if n <= max(1, most) and _divides(n, last))
+
+
+def _divides(width: int, extent: Extent) -> bool:
+    return width == 1 or (isinstance(extent, int) and extent % width == 0)
 
 
 def _can_exchange(kernel: DeviceKernel) -> bool:

@@ -40,7 +40,7 @@ def linear_cross_entropy(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
-    chunk_bytes: int = 192 << 20,
+    chunk_bytes: int = 176 << 20,
 ) -> Tensor:
     """The cross entropy of the scores x @ weight.T, of which only a part is stored at a time.
 
@@ -80,8 +80,10 @@ def _chunks_of(rows: Size, score_bytes: int, chunk_bytes: int) -> list[slice]:
     chunks = max(1, ceildiv(bounds(rows)[1] * score_bytes, chunk_bytes))
     if isinstance(rows, int):
         size = max(1, ceildiv(rows, chunks))
-        whole = ceildiv(size, _TILE) * _TILE
-        size = whole if whole * score_bytes <= chunk_bytes else size
+        # As many whole tiles as fit: a chunk takes a pass over the weight, of which the time is that
+        # of the fullest multiprocessor, and the last chunk, with the rest, takes less.
+        whole = chunk_bytes // score_bytes // _TILE * _TILE
+        size = whole if size <= whole < rows else size
         return [slice(start, min(start + size, rows)) for start in range(0, max(rows, 1), size)]
     count = min(chunks, _MOST_CHUNKS)
     ends = [*(rows // count * k for k in range(count)), rows]
@@ -133,9 +135,10 @@ class _Loss:
         index = self._class_index(target, weight.shape[0])
         chunks: list[_Chunk] = []
         for part in self.parts:
-            rows = x[part]
+            source = x
             if chunks:
-                rows = F.barrier(rows, chunks[-1].scores, region=0, released=True)
+                source = F.barrier(x, chunks[-1].scores, region=0, released=True)
+            rows = source[part]
             scores = F.linear(rows, weight)
             wide = F.cast(scores, dtype=self.wide)
             top = F.detach(F.max(wide, axis=1, keepdims=True))
