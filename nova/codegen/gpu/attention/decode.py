@@ -5,7 +5,7 @@ tile of a tensor core would be mostly empty, and one block for each head would l
 idle. So the keys are split: over the blocks of a cluster, their warps, and groups of lanes, each of
 which has whole keys in registers. Every warp keeps the maximum, the sum and the result of its keys
 (online softmax). Those of a block are merged in its shared memory, and those of the blocks of a
-cluster by reading that of the others.
+cluster by writing to that of the others.
 """
 
 from __future__ import annotations
@@ -34,10 +34,16 @@ from nova.codegen.gpu.block_ops import (
     shuffle_xor,
     when,
 )
-from nova.codegen.gpu.cluster_ops import cluster_barrier, load_remote, map_shared
+from nova.codegen.gpu.cluster_ops import (
+    cluster_arrive,
+    cluster_barrier,
+    cluster_wait,
+    map_shared,
+    store_remote,
+)
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.memory import load_run, store_run, widest
-from nova.codegen.gpu.ptx_ops import prefetch, wait_for_launches, word
+from nova.codegen.gpu.ptx_ops import issue_loads, prefetch, wait_for_launches, word
 from nova.codegen.gpu.slice_writes import NewRow
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, math, memref, scf
@@ -288,16 +294,15 @@ class _DecodeCode:
         row, loaded = self.new_rows.get(name), keys.features[name]
         if row is None:
             return loaded
-        matrix, taken = self.matrices[name], []
-        for key, old in zip(keys.positions, loaded, strict=True):
-            is_new = is_equal(key, row.position)
-            with when(is_new):
-                base = index(matrix.at(key, self.feature))
-                store_run(row.features, matrix.buffer, base, 1, True)
-            taken.append(
-                [arith.select(is_new, a, b) for a, b in zip(row.features, old, strict=True)]
-            )
-        return taken
+        matrix = self.matrices[name]
+        are_new = [is_equal(key, row.position) for key in keys.positions]
+        with when(reduce(arith.ori, are_new)):
+            base = index(matrix.at(row.position, self.feature))
+            store_run(row.features, matrix.buffer, base, 1, True)
+        return [
+            [arith.select(is_new, a, b) for a, b in zip(row.features, old, strict=True)]
+            for is_new, old in zip(are_new, loaded, strict=True)
+        ]
 
     def _add_keys(self, queries: list[list[Any]], loaded: _Keys, held: _Partial) -> _Partial:
         inside, clamped = loaded.inside, loaded.clamped
@@ -448,24 +453,25 @@ class _DecodeCode:
             )
         return self._merge(parts)
 
-    def merge_cluster(self, room: Sequence[Any], number: Any) -> tuple[Any, Any, Any]:
-        """Element `number` of the result of all blocks of the cluster."""
-        f32 = ir.F32Type.get()
-        addresses = [
-            word(
-                arith.addi(
-                    memref.extract_aligned_pointer_as_index(buffer), arith.muli(number, index(4))
-                )
-            )
-            for buffer in room
+    def send(self, parts: Sequence[Any], slots: Sequence[Any], number: Any, share: int) -> None:
+        """Write element `number` of this block to the block that merges it.
+
+        Each block merges `share` elements, and has a slot for each of them and each block.
+        """
+        owner = word(index(divide(number, share)))
+        slot = index(add(mul(self.rank, share), modulo(number, share)))
+        for part, buffer in zip(parts, slots, strict=True):
+            first = memref.extract_aligned_pointer_as_index(buffer)
+            address = word(arith.addi(first, arith.muli(slot, index(4))))
+            store_remote(part, map_shared(address, owner))
+
+    def merge_cluster(self, slots: Sequence[Any], share: int) -> tuple[Any, Any, Any]:
+        """The element of this thread of the result of all blocks of the cluster."""
+        places = [
+            index(add(self.position.thread, rank * share)) for rank in range(self.plan.cluster)
         ]
-        parts = []
-        for rank in range(self.plan.cluster):
-            row_max, total, value = (
-                load_remote(f32, map_shared(address, word(rank))) for address in addresses
-            )
-            parts.append((row_max, total, value))
-        return self._merge(parts)
+        parts = [[memref.load(buffer, [place]) for buffer in slots] for place in places]
+        return self._merge([(a, b, c) for a, b, c in parts])
 
     def write(self, number: Any, total: Any, value: Any) -> None:
         """Write element `number` of the result."""
@@ -518,11 +524,14 @@ def emit_decode(kernel: DeviceKernel, plan: DecodePlan, position: ThreadPosition
         kernel.shared.allocate(plan.warps * plan.rows, f32),
         kernel.shared.allocate(plan.warps * elements, f32),
     )
-    merged = [kernel.shared.allocate(elements, f32) for _ in range(3)]
+    slots = -(-elements // plan.cluster) * plan.cluster
+    merged = [kernel.shared.allocate(slots, f32) for _ in range(3)]
     buffers = [flat(value) for value in kernel.ops[0].operands]
     point, rank = divide(position.block, plan.cluster), modulo(position.block, plan.cluster)
     matrices = matrices_at(plan.attention, buffers, batch_counters(plan.attention, point))
     code = _DecodeCode(plan, matrices, rank, position)
+    if plan.cluster > 1:
+        cluster_arrive()
     if plan.is_early:
         code.prefetch()
         wait_for_launches()
@@ -534,18 +543,16 @@ def emit_decode(kernel: DeviceKernel, plan: DecodePlan, position: ThreadPosition
             _, total, value = code.merge_block(room, number)
             code.write(number, total, value)
         return
-    with _elements(position.thread, elements, plan.threads) as number:
-        for part, buffer in zip(code.merge_block(room, number), merged, strict=True):
-            memref.store(part, buffer, [number])
-    cluster_barrier()
+    cluster_wait()  # all blocks run: their shared memory may be written
     share = -(-elements // plan.cluster)
+    with _elements(position.thread, elements, plan.threads) as number:
+        code.send(code.merge_block(room, number), merged, number, share)
+    cluster_barrier()
     number = index(add(mul(rank, share), position.thread))
     mine = arith.andi(is_less(position.thread, index(share)), is_less(number, index(elements)))
     with when(mine):
-        _, total, value = code.merge_cluster(merged, number)
+        _, total, value = code.merge_cluster(merged, share)
         code.write(number, total, value)
-    # The others may still read the shared memory of this block.
-    cluster_barrier()
 
 
 def _emit_updates(kernel: DeviceKernel, code: _DecodeCode, point: Any, flat: Any) -> _Keys | None:
@@ -560,6 +567,7 @@ def _emit_updates(kernel: DeviceKernel, code: _DecodeCode, point: Any, flat: Any
     computed = {name for name, row in rows.items() if updates.is_computed(row)}
     for name in sorted(rows.keys() - computed):
         code.load_row(name, rows[name], point)
+    issue_loads()
     if kernel.prologue:
         updates.emit_elementwise(code.position)
         barrier()
