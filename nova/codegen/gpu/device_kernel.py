@@ -62,7 +62,9 @@ class DeviceKernel:
         coded = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
         self.ops = [op for op in coded if not PROLOGUE.has(op)]
         before = [op for op in coded if PROLOGUE.has(op)]
-        self.prologue = {op: merge_inner(make_loop_nest(op), 0) for op in before if is_generic_op(op)}
+        self.prologue = {
+            op: merge_inner(make_loop_nest(op), 0) for op in before if is_generic_op(op)
+        }
         """The ops that every block computes before its points of the grid, and their nests."""
         self.updates = [op for op in before if not is_generic_op(op)]
         """Of an attention: the writes of new rows of its keys and values, and scalars for them."""

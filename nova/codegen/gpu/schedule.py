@@ -84,7 +84,7 @@ class DeviceSchedule:
     def selected(self) -> SelectedStrategy:
         """The first strategy that has a plan for the kernel, with its plan."""
         strategies = STRATEGIES
-        if self.kernel.updates:  # `join-updates` asked whether there is a plan
+        if self.kernel.updates:  # `join_updates.py` made sure that there is a plan
             strategies = (DECODE_ATTENTION,)
         elif self.kernel.prologue:  # the norm of a vector: other strategies have none
             strategies = (GEMV, GENERIC)

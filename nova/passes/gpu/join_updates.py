@@ -52,7 +52,8 @@ class _Pair:
     def __init__(self, first: Any, second: Any, named: dict[str, Any]):
         self.calls = (first, second)
         self.named = named
-        self.kernels = tuple(named.get(_callee(call)) for call in self.calls)
+        self.kernels: tuple[Any, ...] = tuple(named.get(_callee(call)) for call in self.calls)
+        self._same: tuple[tuple[int, int], ...] = ()
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -101,7 +102,7 @@ class _Pair:
         if len(set(targets)) < len(targets) or not set(targets) <= {"k", "v"}:
             return False
         sources = {buffer_root(row.source) for row in rows}
-        computed = set()
+        computed: set[Any] = set()
         for op in ops:
             if not is_generic_op(op):
                 continue
@@ -109,7 +110,9 @@ class _Pair:
             root = buffer_root(op.operands[len(op.operands) - 1])
             if not writes_in_order(nest) or not (names.get(root) == "q" or root in sources):
                 return False
-            if computed & {buffer_root(value) for value in op.operands} or not self._is_private(root):
+            if computed & {buffer_root(value) for value in op.operands} or not self._is_private(
+                root
+            ):
                 return False
             computed.add(root)
         written = {buffer_root(row.target) for row in rows} | computed

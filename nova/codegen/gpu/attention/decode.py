@@ -235,6 +235,8 @@ class _DecodeCode:
         self.first_key = add(mul(rank, plan.groups), group)
         self.unit = self.scores.number(plan.attention.spec.scale * self.scores.unit)
         self.least, self.zero = self.scores.number(-inf), self.scores.number(0.0)
+        self.positions: dict[str, Any] = {}
+        """The keys that are new rows."""
         self.new_rows: dict[str, _LoadedRow] = {}
 
     # --- the keys of a thread ---------------------------------------------------------------------
@@ -275,12 +277,25 @@ class _DecodeCode:
         positions = [index(add(start, step * stride)) for step in range(plan.steps)]
         inside = [self._inside(key) for key in positions]
         clamped = [arith.minui(key, index(plan.keys - 1)) for key in positions]
-        features = {name: [self._vector(name, key) for key in clamped] for name in "kv"}
+        features = {
+            name: [self._vector(name, key) for key in self._readable(name, positions, inside)]
+            for name in "kv"
+        }
         masks: list[list[Any]] = []
         if "mask" in self.matrices:
             load = self.scores.load_mask
             masks = [[load(r, key) for key in clamped] for r in range(plan.rows)]
         return _Keys(positions, inside, clamped, features, masks)
+
+    def _readable(self, name: str, keys: list[Any], inside: list[Any]) -> list[Any]:
+        """Keys that exist and that no other lane writes: after the last key, the last old one."""
+        if inside[0] is None:
+            return keys
+        last = index(self.plan.keys - 1)
+        if name in self.positions:
+            is_new = is_equal(self.positions[name], last)
+            last = arith.select(is_new, index(self.plan.keys - 2), last)
+        return [arith.select(exists, key, last) for key, exists in zip(keys, inside, strict=True)]
 
     def load_row(self, name: str, row: NewRow, point: Any) -> None:
         """Load this lane's features of a new row of keys or values."""
@@ -562,8 +577,9 @@ def _emit_updates(kernel: DeviceKernel, code: _DecodeCode, point: Any, flat: Any
     """
     updates = CacheUpdates(kernel, code.plan.attention, point, flat)
     updates.emit_scalars()
-    first = code.load_keys(index(0)) if code.plan.iterations == 1 else None
     rows = updates.new_rows()
+    code.positions = {name: row.position for name, row in rows.items()}
+    first = code.load_keys(index(0)) if code.plan.iterations == 1 else None
     computed = {name for name, row in rows.items() if updates.is_computed(row)}
     for name in sorted(rows.keys() - computed):
         code.load_row(name, rows[name], point)

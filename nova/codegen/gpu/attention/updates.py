@@ -1,8 +1,8 @@
 """What a launch computes before its attention: rotated rows, and new rows of keys and values.
 
-Input: the ops that `join-updates` put before the attention of a decoder, and the point of the batch
-of a block. Output: code that leaves the results of elementwise ops in the shared memory of the
-block, and the new row of each cache.
+Input: the ops that `join_updates.py` put before the attention of a decoder, and the point of the
+batch of a block. Output: code that leaves the results of elementwise ops in the shared memory of
+the block, and the new row of each cache.
 """
 
 from __future__ import annotations
