@@ -290,8 +290,9 @@ UNWRITTEN = Integers(
 )
 PROLOGUE = Flag(
     "nova.prologue",
-    "linalg.generic",
-    "Marks an op that every block of a launch computes as a whole, for the ops over the grid.",
+    "linalg.generic, scalars and loops that write a row",
+    "Marks an op that every block of a launch computes, for the ops over the grid: as a whole, or "
+    "what its attention needs.",
 )
 UNPACKED = Flag(
     "nova.unpacked",

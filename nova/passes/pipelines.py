@@ -95,6 +95,9 @@ _LONG_SUM, _LONG_PRODUCT, _LEAST_PART, _CORES = 1 << 19, 1 << 15, 4_096, 64
 # of convolutions, which are sums over all positions of all images.
 _LONG_DEVICE_PRODUCT = 1 << 15
 
+# Shorter matmuls, if they have so few tiles that their parts occupy more cores.
+_FEW_TILES, _FEW_TILES_DEPTH, _FEW_TILES_PART = 16, 1 << 13, 2_048
+
 # Bytes of workspace that independent kernels of a device may have to themselves: a part of its L2
 # cache. They run concurrently where that gains.
 _DEVICE_SPARE = 16 << 20
@@ -257,7 +260,8 @@ def _implicit_matmuls() -> list[Pass]:
 def linalg_to_kernels(serial_work: int = 20_000, max_workspace: int | None = None) -> list[Pass]:
     """Linalg on tensors to kernel functions and a main that calls them."""
     return [
-        SplitReductions(terms=_LONG_SUM, blocks=_CORES, part=_LEAST_PART, depth=_LONG_PRODUCT),
+        SplitReductions(_LONG_SUM, _CORES, _LEAST_PART, _LONG_PRODUCT, _LEAST_PART),
+        SplitReductions(_LONG_SUM, _FEW_TILES, _LEAST_PART, _FEW_TILES_DEPTH, _FEW_TILES_PART),
         _form_kernels(serial_work, max_workspace, share_rows=True),
         # Here as well: later passes then process each kernel of a repeated layer once.
         DedupKernels(),

@@ -2,7 +2,8 @@
 
 A cluster is some adjacent blocks that run concurrently; its size is part of the launch. Their
 shared memory is distributed shared memory: each may read that of the others while they run. So a
-kernel that does ends with a cluster barrier. Addresses of shared memory are i32 values here.
+kernel that does ends with a cluster barrier, and one that writes that of the others begins with
+one. Addresses of shared memory are i32 values here.
 """
 
 from __future__ import annotations
@@ -26,9 +27,19 @@ def cluster_barrier() -> None:
     All lanes of a warp have to execute it together: those that took another branch are waited for,
     and the intrinsics are neither duplicated nor moved into a branch by LLVM.
     """
+    cluster_arrive()
+    cluster_wait()
+
+
+def cluster_arrive() -> None:
+    """The first half of a cluster barrier: does not wait."""
     warp_barrier()
-    for name in ("nvvm.cluster.arrive", "nvvm.cluster.wait"):
-        ir.Operation.create(name, attributes={"aligned": ir.UnitAttr.get()})
+    ir.Operation.create("nvvm.cluster.arrive", attributes={"aligned": ir.UnitAttr.get()})
+
+
+def cluster_wait() -> None:
+    """The second half of a cluster barrier: all threads of the cluster have arrived."""
+    ir.Operation.create("nvvm.cluster.wait", attributes={"aligned": ir.UnitAttr.get()})
 
 
 def cluster_rank() -> ir.Value:
@@ -53,6 +64,12 @@ def load_remote(type_: ir.Type, address: ir.Value) -> ir.Value:
         integer, [address], text, f"{result},r,~{{memory}}", has_side_effects=True
     )
     return loaded if type_ == integer else llvm.bitcast(type_, loaded)
+
+
+def store_remote(value: ir.Value, address: ir.Value) -> None:
+    """Store an f32 to the shared memory of a block of the cluster."""
+    text = "st.shared::cluster.f32 [$1], $0;"
+    llvm.inline_asm(None, [value, address], text, "f,r,~{memory}", has_side_effects=True)
 
 
 def load_remote_floats(address: ir.Value, offset: int) -> list[ir.Value]:

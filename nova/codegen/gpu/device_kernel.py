@@ -61,8 +61,13 @@ class DeviceKernel:
         self.max_threads = TASK_THREADS if is_task else MAX_THREADS
         coded = [op for op in ops if op.name not in VIEWS and not _needs_no_code(op)]
         self.ops = [op for op in coded if not PROLOGUE.has(op)]
-        self.prologue = {op: merge_inner(make_loop_nest(op), 0) for op in coded if PROLOGUE.has(op)}
+        before = [op for op in coded if PROLOGUE.has(op)]
+        self.prologue = {
+            op: merge_inner(make_loop_nest(op), 0) for op in before if is_generic_op(op)
+        }
         """The ops that every block computes before its points of the grid, and their nests."""
+        self.updates = [op for op in before if not is_generic_op(op)]
+        """Of an attention: the writes of new rows of its keys and values, and scalars for them."""
         grid = decoded(Kernel(function).grid)
         structured = [op for op in self.ops if is_generic_op(op)]
         if any(not is_generic_op(op) and not computes_scalars(op) for op in self.ops):

@@ -162,6 +162,11 @@ def wait_for_launches() -> None:
     _run("griddepcontrol.wait;")
 
 
+def issue_loads() -> None:
+    """Keep the loads before this point before it: LLVM would move them to their uses."""
+    _run("")
+
+
 def prefetch(buffer: ir.Value, position: Index, nbytes: int) -> None:
     """Bring the line of an element, of so many bytes, to the L2 cache.
 

@@ -83,8 +83,12 @@ class DeviceSchedule:
     @cached_property
     def selected(self) -> SelectedStrategy:
         """The first strategy that has a plan for the kernel, with its plan."""
-        # A prologue is the norm of a vector: other strategies have none.
-        for strategy in (GEMV, GENERIC) if self.kernel.prologue else STRATEGIES:
+        strategies = STRATEGIES
+        if self.kernel.updates:  # `join_updates.py` made sure that there is a plan
+            strategies = (DECODE_ATTENTION,)
+        elif self.kernel.prologue:  # the norm of a vector: other strategies have none
+            strategies = (GEMV, GENERIC)
+        for strategy in strategies:
             if selected := strategy.select(self.kernel):
                 return selected
         raise AssertionError("the last strategy has a plan for every kernel")

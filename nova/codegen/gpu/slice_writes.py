@@ -14,6 +14,7 @@ from nova.ir.bindings import arith, ir, memref
 from nova.ir.buffers import buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.index import index
+from nova.ir.walk import every_op
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,18 @@ class SliceWrite:
         return prod(self.sizes)
 
     @property
+    def load(self) -> Any:
+        (load,) = (op for op in self._ops if op.name == "memref.load")
+        return load
+
+    @property
     def store(self) -> Any:
         (store,) = (op for op in self._ops if op.name == "memref.store")
         return store
+
+    @property
+    def counters(self) -> list[Any]:
+        return [_counter(loop) for loop in self.loops]
 
     @property
     def _ops(self) -> list[Any]:
@@ -39,7 +49,7 @@ class SliceWrite:
     def emit(self, counters: list[Any], mapping: dict[Any, Any], flat: Any) -> None:
         """Emit one iteration; `flat` gives the flat buffer of the element that is read."""
         local = dict(mapping)
-        local.update(zip((_counter(loop) for loop in self.loops), counters, strict=True))
+        local.update(zip(self.counters, counters, strict=True))
         for op in self._ops:
             if op.name != "memref.load":
                 clone_into(op, local)
@@ -50,6 +60,42 @@ class SliceWrite:
                 counter = local.get(counter, counter)
                 position = arith.addi(arith.muli(position, index(size)), counter)
             local[op.results[0]] = memref.load(flat(source), [position])
+
+
+@dataclass(frozen=True)
+class NewRow:
+    """A row for each matrix of `target`, (..., rows, columns), written at row `position`.
+
+    `source` has these rows one after the other.
+    """
+
+    target: Any
+    source: Any
+    position: Any
+
+
+def match_new_row(op: Any) -> NewRow | None:
+    """Match a loop nest that writes the same row of every matrix of a buffer."""
+    write = match_slice_write(op)
+    if write is None or len(write.store.operands) < 4:
+        return None
+    _, target, *lead, position, column = write.store.operands
+    source, *read = write.load.operands
+    counters = write.counters
+    if column != counters[-1] or [v for v in lead if _constant(v) != 0] != counters[:-1]:
+        return None
+    if position in counters or (isinstance(position, ir.OpResult) and _is_in(position, op)):
+        return None
+    *matrices, _, columns = target.type.shape
+    is_whole = write.count == prod(matrices) * columns == prod(source.type.shape)
+    if not is_whole or [v for v in read if _constant(v) != 0] != counters:
+        return None
+    return NewRow(target, source, position)
+
+
+def _is_in(value: Any, loop: Any) -> bool:
+    """Whether a value is computed inside of a loop nest."""
+    return any(value.owner.operation == inner for inner in every_op(loop))
 
 
 def match_slice_write(op: Any) -> SliceWrite | None:

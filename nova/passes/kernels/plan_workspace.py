@@ -26,6 +26,7 @@ from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.control.region_memory import control_memory, control_work
+from nova.passes.gpu.join_updates import join_updates
 from nova.passes.kernels.assign_offsets import Layout, Lifetime, lay_out, order_calls
 from nova.passes.kernels.buffer_donation import (
     can_write_in_place,
@@ -154,6 +155,8 @@ class _Planner:
         returned.operation.erase()
         with ir.InsertionPoint(end), self.main.location:
             self._reuse_large_buffers([] if Main(self.main).carried else outputs)
+        if self.on_device and SizeTable.of(self.main) is None:
+            join_updates(self.main, self.named)
         size = self._place_buffers()
         set_argument_types(self.main, [])
         self._set_argument_attributes(len(self.block.arguments))

@@ -47,6 +47,7 @@ class SplitReductions(Pass):
     blocks: int = 264
     part: int = 1_024  # approximate minimum of terms of a part
     depth: int = 65_536
+    depth_part: int = 1_024  # the same of a matmul
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -80,7 +81,7 @@ class SplitReductions(Pass):
         if not all(_is_plain(generic, i, dim) for i in range(len(generic.op.operands))):
             return None
         longest = -(-terms // _LONGEST)
-        shortest = self.part // 8 if across else self.part
+        shortest = self.part // 8 if across else self.depth_part if is_contraction else self.part
         parts = max(longest, min(terms // shortest, self.blocks // max(1, blocks)))
         if is_contraction:
             parts = min(parts, _MOST_PARTIAL // max(1, results))

@@ -10,6 +10,7 @@ import pytest
 from native_tasks import Loaded, load_plan
 
 import nova
+from nova import knobs
 from nova.artifact.task_plan import plan_tasks
 from nova.codegen.cpu import core_tiles
 from nova.codegen.cpu.core_tiles import tile_for_cores, wide_tile_for_cores
@@ -176,6 +177,23 @@ def test_large_programs_use_many_cores() -> None:
     assert total.simulate(cores=64).speedup >= 30
     counts = [len(plan_tasks(product._executable.tables, n)) for n in (1, 16, 128)]
     assert counts == sorted(counts) and counts[0] < 16 < counts[-1]
+
+
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(64, 64, 16384), (128, 128, 8192)])
+def test_small_products_along_a_long_k_use_many_cores(rows: int, columns: int, depth: int) -> None:
+    """Their k is cut, by shapes alone: the bits do not depend on the number of threads."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype("f4") for s in ((rows, depth), (depth, columns)))
+    x, y = nova.input(a.shape, name="x"), nova.input(b.shape, name="y")
+    program = nova.compile(nova.relu(x @ y), inputs=[x, y])
+    assert program.simulate(cores=16).speedup >= 7
+    results = []
+    for threads in (1, 2, 5):
+        with knobs.override(threads=threads):
+            results.append(np.asarray(program(a, b)))
+    exact = np.maximum(a.astype("f8") @ b.astype("f8"), 0)
+    np.testing.assert_allclose(results[0], exact, rtol=0, atol=2e-6 * depth**0.5 * 8)
+    assert all(result.tobytes() == results[0].tobytes() for result in results[1:])
 
 
 @pytest.mark.parametrize("reduce", [nova.sum, nova.max, nova.mean])

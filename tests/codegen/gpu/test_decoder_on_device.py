@@ -61,8 +61,8 @@ def test_a_loop_updates_slices_in_place(dtype: Any) -> None:
 
 
 @pytest.mark.graph_launch
-def test_a_token_takes_six_launches_a_layer() -> None:
-    """Projections, rotations with the update of the cache, attention, three of matrices."""
+def test_a_token_takes_five_launches_a_layer() -> None:
+    """Projections, attention with rotations and the update of the cache, three of matrices."""
     example = load_example()
     counts = []
     for layers in (1, 3):
@@ -80,7 +80,7 @@ def test_a_token_takes_six_launches_a_layer() -> None:
         bodies = [body.split("  return")[0] for body in text.split("func.func")]
         tokens = [body for body in bodies if "nova.region" in body and "_branch_" in body]
         counts.append(max(body.count("call @") for body in tokens))
-    assert (counts[1] - counts[0]) / 2 <= 6
+    assert (counts[1] - counts[0]) / 2 <= 5
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 8), (4, 3, 8), (2, 40, 8), (4, 1, 1)], ids=str)

@@ -5,7 +5,7 @@ tile of a tensor core would be mostly empty, and one block for each head would l
 idle. So the keys are split: over the blocks of a cluster, their warps, and groups of lanes, each of
 which has whole keys in registers. Every warp keeps the maximum, the sum and the result of its keys
 (online softmax). Those of a block are merged in its shared memory, and those of the blocks of a
-cluster by reading that of the others.
+cluster by writing to that of the others.
 """
 
 from __future__ import annotations
@@ -22,20 +22,29 @@ from nova.codegen.gpu.attention.kernel import match_attention
 from nova.codegen.gpu.attention.operands import batch_counters, matrices_at
 from nova.codegen.gpu.attention.plan import AttentionSizes
 from nova.codegen.gpu.attention.scores import AttentionScores
+from nova.codegen.gpu.attention.updates import CacheUpdates
 from nova.codegen.gpu.block_ops import (
     WARP,
     ThreadPosition,
     barrier,
     butterfly,
     element_bytes,
+    is_equal,
     is_less,
     shuffle_xor,
     when,
 )
-from nova.codegen.gpu.cluster_ops import cluster_barrier, load_remote, map_shared
+from nova.codegen.gpu.cluster_ops import (
+    cluster_arrive,
+    cluster_barrier,
+    cluster_wait,
+    map_shared,
+    store_remote,
+)
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.memory import load_run, widest
-from nova.codegen.gpu.ptx_ops import prefetch, wait_for_launches, word
+from nova.codegen.gpu.memory import load_run, store_run, widest
+from nova.codegen.gpu.ptx_ops import issue_loads, prefetch, wait_for_launches, word
+from nova.codegen.gpu.slice_writes import NewRow
 from nova.codegen.gpu.strategy import Strategy
 from nova.ir.bindings import arith, ir, math, memref, scf
 from nova.ir.index import add, divide, index, modulo, mul
@@ -103,8 +112,8 @@ class DecodePlan:
         return 1
 
 
-def plan_decode(kernel: DeviceKernel, attention: Attention) -> DecodePlan | None:
-    """Split the keys, if there are few rows and many keys; None for other attentions."""
+def decode_width(attention: Attention) -> int | None:
+    """Features of a lane, if there are few rows and many keys; None for other attentions."""
     nest, spec = attention.nest, attention.spec
     batch = prod(nest.loops[i].size for i in attention.batch)
     i, j, e, f = (attention.size(role) for role in "ijef")
@@ -115,7 +124,7 @@ def plan_decode(kernel: DeviceKernel, attention: Attention) -> DecodePlan | None
         return None
     if spec.op != "attend" or tuple(spec.results) != ("out",) or attention.type != "f32":
         return None
-    operands = dict(zip(attention.names, kernel.ops[0].operands, strict=True))
+    operands = dict(zip(attention.names, nest.generic.op.operands, strict=True))
     types = {str(operands[name].type.element_type) for name in "qkv"}
     element = operands["k"].type.element_type
     if len(types) != 1 or not types <= {"bf16", "f16", "f32"} or e != f:
@@ -126,13 +135,25 @@ def plan_decode(kernel: DeviceKernel, attention: Attention) -> DecodePlan | None
         return None
     if i > _MOST_ROWS or j < _FEWEST_KEYS or not _is_aligned(attention, width):
         return None
+    return width
+
+
+def plan_decode(kernel: DeviceKernel, attention: Attention) -> DecodePlan | None:
+    """Split the keys, if there are few rows and many keys; None for other attentions."""
+    width = decode_width(attention)
+    if width is None:
+        return None
+    nest = attention.nest
+    batch = prod(nest.loops[i].size for i in attention.batch)
+    i, j, e = (int(attention.size(role)) for role in "ije")
+    lanes = e // width
     fitting = [size for most, size in _CLUSTERS if batch <= most]
     cluster = fitting[0] if fitting and kernel.has_clusters else 1
     while cluster > 1 and j < cluster * (_WARPS[-1] * WARP // lanes):
         cluster //= 2
     keys = j // (cluster * WARP // lanes)
     warps = next((warps for warps in _WARPS if keys >= _LEAST_KEYS * warps), _WARPS[-1])
-    sizes = AttentionSizes(batch, i, j, e, f)
+    sizes = AttentionSizes(batch, i, j, e, e)
     is_early = kernel.target.has_clusters
     return DecodePlan(attention, sizes, i, j, e, width, cluster, warps, is_early)
 
@@ -175,6 +196,28 @@ class _Partial:
         )
 
 
+@dataclass(frozen=True)
+class _Keys:
+    """Keys of a group of lanes: their positions, whether they exist, and their loaded features.
+
+    `masks` has the mask of each row.
+    """
+
+    positions: list[Any]
+    inside: list[Any]
+    clamped: list[Any]
+    features: dict[str, list[list[Any]]]
+    masks: list[list[Any]]
+
+
+@dataclass(frozen=True)
+class _LoadedRow:
+    """The features of this lane of a new row of keys or values, and the number of the key."""
+
+    position: Any
+    features: list[Any]
+
+
 class _DecodeCode:
     """The code of a thread at one point of the batch."""
 
@@ -192,6 +235,9 @@ class _DecodeCode:
         self.first_key = add(mul(rank, plan.groups), group)
         self.unit = self.scores.number(plan.attention.spec.scale * self.scores.unit)
         self.least, self.zero = self.scores.number(-inf), self.scores.number(0.0)
+        self.positions: dict[str, Any] = {}
+        """The keys that are new rows."""
+        self.new_rows: dict[str, _LoadedRow] = {}
 
     # --- the keys of a thread ---------------------------------------------------------------------
 
@@ -205,36 +251,87 @@ class _DecodeCode:
                 nbytes = element_bytes(matrix.buffer.type.element_type)
                 prefetch(matrix.buffer, matrix.at(key, self.feature), nbytes)
 
-    def attend(self) -> _Partial:
-        """The softmax over the keys of this group of lanes; this lane's features of the result."""
+    def attend(self, first: _Keys | None) -> _Partial:
+        """The softmax over the keys of this group of lanes; this lane's features of the result.
+
+        `first` are the keys, if they are loaded already.
+        """
         plan = self.plan
-        queries = [self._vector("q", r) for r in range(plan.rows)]
+        queries = [_as_f32(self._vector("q", r)) for r in range(plan.rows)]
         empty = [self.least] * plan.rows + [self.zero] * plan.rows * (1 + plan.width)
-        if plan.iterations == 1:
-            return self._add_keys(queries, index(0), _Partial.of(empty, plan.rows))
+        if first is not None or plan.iterations == 1:
+            keys = first or self.load_keys(index(0))
+            return self._add_keys(queries, keys, _Partial.of(empty, plan.rows))
         loop = scf.ForOp(index(0), index(plan.iterations), index(1), empty)
         with ir.InsertionPoint(loop.body):
             held = _Partial.of(list(loop.inner_iter_args), plan.rows)
-            scf.YieldOp(self._add_keys(queries, loop.induction_variable, held).flat())
+            keys = self.load_keys(loop.induction_variable)
+            scf.YieldOp(self._add_keys(queries, keys, held).flat())
         return _Partial.of(list(loop.results), plan.rows)
 
-    def _add_keys(self, queries: list[list[Any]], iteration: Any, held: _Partial) -> _Partial:
+    def load_keys(self, iteration: Any) -> _Keys:
+        """Load the keys, values and masks of an iteration."""
         plan = self.plan
         stride = plan.cluster * plan.groups
         start = add(self.first_key, mul(iteration, plan.steps * stride))
         positions = [index(add(start, step * stride)) for step in range(plan.steps)]
         inside = [self._inside(key) for key in positions]
         clamped = [arith.minui(key, index(plan.keys - 1)) for key in positions]
-        keys = [self._vector("k", key) for key in clamped]
-        values = [self._vector("v", key) for key in clamped]
+        features = {
+            name: [self._vector(name, key) for key in self._readable(name, positions, inside)]
+            for name in "kv"
+        }
+        masks: list[list[Any]] = []
+        if "mask" in self.matrices:
+            load = self.scores.load_mask
+            masks = [[load(r, key) for key in clamped] for r in range(plan.rows)]
+        return _Keys(positions, inside, clamped, features, masks)
+
+    def _readable(self, name: str, keys: list[Any], inside: list[Any]) -> list[Any]:
+        """Keys that exist and that no other lane writes: after the last key, the last old one."""
+        if inside[0] is None:
+            return keys
+        last = index(self.plan.keys - 1)
+        if name in self.positions:
+            is_new = is_equal(self.positions[name], last)
+            last = arith.select(is_new, index(self.plan.keys - 2), last)
+        return [arith.select(exists, key, last) for key, exists in zip(keys, inside, strict=True)]
+
+    def load_row(self, name: str, row: NewRow, point: Any) -> None:
+        """Load this lane's features of a new row of keys or values."""
+        plan = self.plan
+        base = index(add(mul(point, plan.features), self.feature))
+        features = load_run(row.source, base, plan.width, 1, True)
+        self.new_rows[name] = _LoadedRow(row.position, features)
+
+    def _take_new_row(self, name: str, keys: _Keys) -> list[list[Any]]:
+        """The keys or values, the new row instead of what it replaces; it is stored, too."""
+        row, loaded = self.new_rows.get(name), keys.features[name]
+        if row is None:
+            return loaded
+        matrix = self.matrices[name]
+        are_new = [is_equal(key, row.position) for key in keys.positions]
+        with when(reduce(arith.ori, are_new)):
+            base = index(matrix.at(row.position, self.feature))
+            store_run(row.features, matrix.buffer, base, 1, True)
+        return [
+            [arith.select(is_new, a, b) for a, b in zip(row.features, old, strict=True)]
+            for is_new, old in zip(are_new, loaded, strict=True)
+        ]
+
+    def _add_keys(self, queries: list[list[Any]], loaded: _Keys, held: _Partial) -> _Partial:
+        inside, clamped = loaded.inside, loaded.clamped
+        keys, values = (
+            [_as_f32(features) for features in self._take_new_row(name, loaded)] for name in "kv"
+        )
         rows: list[_Partial] = []
         for r, query in enumerate(queries):
             scores = []
-            for key, at_, exists in zip(keys, clamped, inside, strict=True):
+            for number, (key, at_, exists) in enumerate(zip(keys, clamped, inside, strict=True)):
                 score = self._dot(query, key)
                 score = arith.mulf(score, self.unit)
-                if "mask" in self.matrices:
-                    score = self.scores.with_mask(score, r, at_)
+                if loaded.masks:
+                    score = self.scores.apply_mask(score, loaded.masks[r][number])
                 hidden = self._hidden(r, at_, exists)
                 scores.append(score if hidden is None else arith.select(hidden, self.least, score))
             rows.append(self._row(r, scores, values, clamped, inside, held))
@@ -297,13 +394,11 @@ class _DecodeCode:
         return butterfly([total], lambda a, b: [arith.addf(a[0], b[0])], self.plan.lanes)[0]
 
     def _vector(self, name: str, row: Any) -> list[Any]:
-        """This lane's features of a row, as f32."""
+        """This lane's features of a row."""
         matrix, plan = self.matrices[name], self.plan
         aligned = name != "q" or _is_aligned(plan.attention, plan.width, (("q", "e"),))
         base = index(matrix.at(row, self.feature))
-        loaded = load_run(matrix.buffer, base, plan.width, matrix.column, aligned)
-        f32 = ir.F32Type.get()
-        return [value if value.type == f32 else arith.extf(f32, value) for value in loaded]
+        return load_run(matrix.buffer, base, plan.width, matrix.column, aligned)
 
     # --- merging ----------------------------------------------------------------------------------
 
@@ -373,24 +468,25 @@ class _DecodeCode:
             )
         return self._merge(parts)
 
-    def merge_cluster(self, room: Sequence[Any], number: Any) -> tuple[Any, Any, Any]:
-        """Element `number` of the result of all blocks of the cluster."""
-        f32 = ir.F32Type.get()
-        addresses = [
-            word(
-                arith.addi(
-                    memref.extract_aligned_pointer_as_index(buffer), arith.muli(number, index(4))
-                )
-            )
-            for buffer in room
+    def send(self, parts: Sequence[Any], slots: Sequence[Any], number: Any, share: int) -> None:
+        """Write element `number` of this block to the block that merges it.
+
+        Each block merges `share` elements, and has a slot for each of them and each block.
+        """
+        owner = word(index(divide(number, share)))
+        slot = index(add(mul(self.rank, share), modulo(number, share)))
+        for part, buffer in zip(parts, slots, strict=True):
+            first = memref.extract_aligned_pointer_as_index(buffer)
+            address = word(arith.addi(first, arith.muli(slot, index(4))))
+            store_remote(part, map_shared(address, owner))
+
+    def merge_cluster(self, slots: Sequence[Any], share: int) -> tuple[Any, Any, Any]:
+        """The element of this thread of the result of all blocks of the cluster."""
+        places = [
+            index(add(self.position.thread, rank * share)) for rank in range(self.plan.cluster)
         ]
-        parts = []
-        for rank in range(self.plan.cluster):
-            row_max, total, value = (
-                load_remote(f32, map_shared(address, word(rank))) for address in addresses
-            )
-            parts.append((row_max, total, value))
-        return self._merge(parts)
+        parts = [[memref.load(buffer, [place]) for buffer in slots] for place in places]
+        return self._merge([(a, b, c) for a, b, c in parts])
 
     def write(self, number: Any, total: Any, value: Any) -> None:
         """Write element `number` of the result."""
@@ -412,6 +508,11 @@ class _Room:
     row_max: Any
     total: Any
     out: Any
+
+
+def _as_f32(values: Sequence[Any]) -> list[Any]:
+    f32 = ir.F32Type.get()
+    return [value if value.type == f32 else arith.extf(f32, value) for value in values]
 
 
 def _across(values: Sequence[Any], combine: Any, distance: int) -> list[Any]:
@@ -438,33 +539,57 @@ def emit_decode(kernel: DeviceKernel, plan: DecodePlan, position: ThreadPosition
         kernel.shared.allocate(plan.warps * plan.rows, f32),
         kernel.shared.allocate(plan.warps * elements, f32),
     )
-    merged = [kernel.shared.allocate(elements, f32) for _ in range(3)]
+    slots = -(-elements // plan.cluster) * plan.cluster
+    merged = [kernel.shared.allocate(slots, f32) for _ in range(3)]
     buffers = [flat(value) for value in kernel.ops[0].operands]
     point, rank = divide(position.block, plan.cluster), modulo(position.block, plan.cluster)
     matrices = matrices_at(plan.attention, buffers, batch_counters(plan.attention, point))
     code = _DecodeCode(plan, matrices, rank, position)
+    if plan.cluster > 1:
+        cluster_arrive()
     if plan.is_early:
         code.prefetch()
         wait_for_launches()
-    code.store_warp(code.merge_warp(code.attend()), room)
+    first = _emit_updates(kernel, code, point, flat) if kernel.updates else None
+    code.store_warp(code.merge_warp(code.attend(first)), room)
     barrier()
     if plan.cluster == 1:
         with _elements(position.thread, elements, plan.threads) as number:
             _, total, value = code.merge_block(room, number)
             code.write(number, total, value)
         return
-    with _elements(position.thread, elements, plan.threads) as number:
-        for part, buffer in zip(code.merge_block(room, number), merged, strict=True):
-            memref.store(part, buffer, [number])
-    cluster_barrier()
+    cluster_wait()  # all blocks run: their shared memory may be written
     share = -(-elements // plan.cluster)
+    with _elements(position.thread, elements, plan.threads) as number:
+        code.send(code.merge_block(room, number), merged, number, share)
+    cluster_barrier()
     number = index(add(mul(rank, share), position.thread))
     mine = arith.andi(is_less(position.thread, index(share)), is_less(number, index(elements)))
     with when(mine):
-        _, total, value = code.merge_cluster(merged, number)
+        _, total, value = code.merge_cluster(merged, share)
         code.write(number, total, value)
-    # The others may still read the shared memory of this block.
-    cluster_barrier()
+
+
+def _emit_updates(kernel: DeviceKernel, code: _DecodeCode, point: Any, flat: Any) -> _Keys | None:
+    """Emit what comes before the attention, after the loads that do not depend on it.
+
+    No launch reads the new rows from the cache: the lanes that have their position take them.
+    """
+    updates = CacheUpdates(kernel, code.plan.attention, point, flat)
+    updates.emit_scalars()
+    rows = updates.new_rows()
+    code.positions = {name: row.position for name, row in rows.items()}
+    first = code.load_keys(index(0)) if code.plan.iterations == 1 else None
+    computed = {name for name, row in rows.items() if updates.is_computed(row)}
+    for name in sorted(rows.keys() - computed):
+        code.load_row(name, rows[name], point)
+    issue_loads()
+    if kernel.prologue:
+        updates.emit_elementwise(code.position)
+        barrier()
+    for name in sorted(computed):
+        code.load_row(name, rows[name], point)
+    return first
 
 
 DECODE_ATTENTION = Strategy("decode_attention", match_attention, plan_decode, emit_decode)

@@ -163,13 +163,22 @@ class AttentionScores:
 
         With `exists` both are known to be in bounds.
         """
-        mask, sizes = self.matrices["mask"], self.plan.sizes
         if not exists:
+            sizes = self.plan.sizes
             row, key = minimum(row, sizes.i - 1), minimum(key, sizes.j - 1)
-        stored = mask.buffer.type.element_type
+        return self.apply_mask(score, self.load_mask(row, key))
+
+    def load_mask(self, row: Index, key: Index) -> ir.Value:
+        """The mask of a row and a key that exist, as it is stored."""
+        mask = self.matrices["mask"]
         size = BITS.get(mask.type, 8) // 8
         address = add(global_base(mask.buffer), mul(mask.at(row, key), size))
-        value = load(stored, address, GLOBAL, size)
+        return load(mask.buffer.type.element_type, address, GLOBAL, size)
+
+    def apply_mask(self, score: ir.Value, value: ir.Value) -> ir.Value:
+        """A score in units of `power`, with a mask that `load_mask` loaded."""
+        mask = self.matrices["mask"]
+        stored = mask.buffer.type.element_type
         if mask.type.startswith("i"):
             hidden = arith.cmpi(arith.CmpIPredicate.eq, value, splat(stored, 0))
             return arith.select(hidden, self.number(-inf), score)
