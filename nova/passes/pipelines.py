@@ -188,6 +188,8 @@ def import_linalg() -> list[Pass]:
         SplitComplex(),
         GuardAtan2(),
         MakeSignless(),
+        # Before canonicalization, which folds them as if they moved nothing.
+        ConvertTensorToLinalg(shifts=True),
         UpstreamPass("inline,symbol-dce,canonicalize,cse"),
         OutlineControlFlow(),
         ConvertTensorToLinalg(),
