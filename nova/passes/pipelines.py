@@ -111,7 +111,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         *control_flow(),
         # First: no other pass has to know about host-pinned ops.
         FormHostRegions(host_regions),
-        DecomposeComposites(keep_whole=attention),
+        DecomposeComposites(keep_whole=attention, cpu=not host_regions),
         # Forward and backward expand the same composites: their common ops are merged here.
         UpstreamPass("cse"),
         CanonicalizeNova(),
