@@ -5,7 +5,8 @@ program is compiled for, with symbolic sizes. Called by `jit.py`.
 
 A learned axis becomes symbolic with the second size that is seen on it. Axes that had equal sizes
 in all calls so far share a symbol. Sizes 0 and 1 are specialised, as in `torch.compile`: they keep
-programs of their own, so a learned symbol is 2 or more.
+programs of their own, so a learned symbol is 2 or more. A function that needs more, such as a
+convolution without padding, gets a program for the sizes from the smallest seen so far.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from nova.core.location import user_location
 from nova.core.log import log
 from nova.core.sizes import Dim, SizeExpr, dim, size_of
 from nova.core.sizes.binding import bind_sizes
-from nova.errors import AttributeValueError, NovaError
+from nova.errors import AttributeValueError, NovaError, SymbolicSizeError
 
 Leaves = tuple[tuple[TensorType, bool], ...]
 Marks = Mapping[str, Mapping[int, SizeExpr]]
@@ -65,6 +66,8 @@ class _Seen:
         self.last = dict(sizes)
         self.varying: dict[Axis, int] = {}  # with the size that each had before it changed
         self.classes = dict(sizes)  # axes of one class had equal sizes in all calls
+        self.smallest = dict(sizes)
+        self.least: dict[Axis, int] = {}  # sizes that symbolic programs take at least
         self.refused = ""  # why these arguments keep static sizes
 
     def add(self, sizes: Mapping[Axis, int]) -> None:
@@ -78,6 +81,7 @@ class _Seen:
                     self.varying.setdefault(axis, before)
             if size >= _LEAST_LEARNED:
                 self.last[axis] = size
+                self.smallest[axis] = min(size, max(self.smallest[axis], _LEAST_LEARNED))
 
 
 class DynamicAxes:
@@ -103,6 +107,8 @@ class DynamicAxes:
         try:
             return find(symbolic)
         except NovaError as error:
+            if isinstance(error, SymbolicSizeError) and self._raise_least(key, leaves):
+                return self.find(key, names, leaves, find)
             self._refuse(key, leaves, error)
             return find(leaves)
 
@@ -114,6 +120,15 @@ class DynamicAxes:
         if isinstance(self._marks, Mapping):
             return self._marked(self._marks, names, leaves)
         return self._learned(self._learn(key, leaves), names, leaves)
+
+    def _raise_least(self, key: Any, leaves: Leaves) -> bool:
+        """Let symbols start at the smallest sizes of the calls so far; whether that is new."""
+        with self._lock:
+            seen = self._seen[_signature(key, leaves)]
+            if seen.least:
+                return False
+            seen.least = dict(seen.smallest)
+            return True
 
     def _refuse(self, key: Any, leaves: Leaves, error: NovaError) -> None:
         log("compile", f"sizes are static: {error.what}")
@@ -160,8 +175,9 @@ class DynamicAxes:
             members = list(axes)
             leaf, axis = members[0]
             name = re.sub(r"\W", "_", f"{names[leaf]}_{axis}")
-            for member in members:
-                symbols[member] = size_of(Dim(name, _LEAST_LEARNED))
+            least = min(seen.least.get(member, _LEAST_LEARNED) for member in members)
+            if leaves[leaf][0].shape[axis] >= least:
+                symbols.update(dict.fromkeys(members, size_of(Dim(name, least))))
         return tuple(
             (
                 type_.with_shape(

@@ -16,11 +16,11 @@ from nova.core.dtypes import complex_of, real_of
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, DTypeError, ShapeError
-from nova.fft.transform import transform, transform_real, transform_to_real
+from nova.fft.transform import joined, transform_real, transform_to_real
 from nova.graph.spelling import takes_torch_keywords
 from nova.graph.transforms import as_tensor
 from nova.ops import F
-from nova.ops.complex.parts import split, split_all
+from nova.ops.complex.parts import split_all
 from nova.ops.rules import resolve_axis, static_axis
 
 _NORMS = ("backward", "ortho", "forward")
@@ -175,11 +175,31 @@ def ifftshift(x: Any, axes: Any = None) -> Any:
 
 
 def _complex_transform(name: str, x: Any, n: Any, axis: Any, norm: Any, sign: int) -> Any:
-    moved, size, axis = _moved(name, as_tensor(x), n, axis)
-    if not moved.dtype.is_complex:
-        moved = F.cast(moved, dtype=real_of(complex_of(moved.dtype)))
-    pair = transform(split(F, moved), size, sign, _scale(name, norm, size, sign))
-    return F.moveaxis(F.complex(*pair), -1, axis)
+    x = as_tensor(x)
+    return F.from_parts(_along(name, _parts(x), n, _axis(name, x, axis), norm, sign))
+
+
+def _parts(x: Any) -> Any:
+    """A tensor as a real one, with a last axis of the real and the imaginary part."""
+    if x.dtype.is_complex:
+        return F.as_parts(x)
+    return joined((F.cast(x, dtype=real_of(complex_of(x.dtype))), None))
+
+
+def _along(name: str, parts: Any, n: Any, axis: int, norm: Any, sign: int) -> Any:
+    """The transform of a tensor with a last axis of parts, along another axis."""
+    size = static_axis(parts.type, axis, f"{name} transforms")
+    length = size if n is None else _length(name, n)
+    if length < 1:
+        raise AttributeValueError(f"{name}: an axis of size {length} has no transform")
+    moved = F.moveaxis(parts, axis, -2)
+    if length < size:
+        moved = moved[..., :length, :]
+    elif length > size:
+        rank = len(parts.shape)
+        moved = F.pad(moved, (0,) * rank, (*(0,) * (rank - 2), length - size, 0))
+    result = F.dft(moved, sign=sign, scale=_scale(name, norm, length, sign))
+    return F.moveaxis(result, -2, axis)
 
 
 def _to_real(name: str, x: Any, n: Any, axis: Any, norm: Any, sign: int) -> Any:
@@ -200,9 +220,11 @@ def _to_real(name: str, x: Any, n: Any, axis: Any, norm: Any, sign: int) -> Any:
 
 def _several(name: str, x: Any, s: Any, axes: Any, norm: Any, sign: int) -> Any:
     x = as_tensor(x)
-    for size, axis in reversed(_sizes_and_axes(name, x, s, axes)):
-        x = _complex_transform(name, x, size, axis, norm, sign)
-    return x
+    pairs = _sizes_and_axes(name, x, s, axes)
+    parts = _parts(x)
+    for size, axis in reversed(pairs):
+        parts = _along(name, parts, size, axis, norm, sign)
+    return F.from_parts(parts)
 
 
 def _real_several(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:

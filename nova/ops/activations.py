@@ -193,10 +193,10 @@ def _numpy_swiglu(x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
 ROWS = (
     unary(
         "relu",
-        "max(x, 0), also of integers; the gradient at 0 is 0.",
+        "max(x, 0), also of integers; the gradient at 0 is 0, and passes at NaN.",
         lambda x: np.maximum(x, x.dtype.type(0)),
         lambda s, x: s.maximum(x, 0),
-        lambda F, g, out, x: F.where(out > 0, g, 0.0),
+        lambda F, g, out, x: F.where(out <= 0, 0.0, g),
     ),
     unary(
         "leaky_relu",

@@ -35,6 +35,8 @@ class _Required:
 
 
 REQUIRED: Any = _Required()
+CPU_KERNEL = "cpu kernel"
+"""The tag of composites whose kernel is one for CPUs only."""
 # Names of operands that are integers whatever the dtypes of the others.
 _INDEX_OPERANDS = (
     "index",

@@ -120,7 +120,7 @@ def nova_to_linalg(attention: bool = True, host_regions: bool = False) -> list[P
         *control_flow(),
         # First: no other pass has to know about host-pinned ops.
         FormHostRegions(host_regions),
-        DecomposeComposites(keep_whole=attention),
+        DecomposeComposites(keep_whole=attention, cpu=not host_regions),
         # Forward and backward expand the same composites: their common ops are merged here.
         UpstreamPass("cse"),
         CanonicalizeNova(),
@@ -197,6 +197,8 @@ def import_linalg() -> list[Pass]:
         SplitComplex(),
         GuardAtan2(),
         MakeSignless(),
+        # Before canonicalization, which folds them as if they moved nothing.
+        ConvertTensorToLinalg(shifts=True),
         UpstreamPass("inline,symbol-dce,canonicalize,cse"),
         OutlineControlFlow(),
         ConvertTensorToLinalg(),

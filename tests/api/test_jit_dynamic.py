@@ -60,6 +60,19 @@ def test_a_branch_on_a_learned_size_keeps_it_static():
     assert "sizes are static: whether x_0 == 3 depends" in f.explain()
 
 
+def test_a_learned_size_starts_at_the_smallest_seen_if_it_has_to():
+    @nova.jit(dynamic=True)
+    def f(x):
+        return nova.conv1d(x, np.ones((1, 1, 3), "f4"))
+
+    for n in (8, 10, 30, 9, 4, 4):
+        array = rows(1, n)[None]
+        expected = np.convolve(array[0, 0], np.ones(3, "f4"), "valid")
+        np.testing.assert_allclose(f(array)[0, 0], expected, rtol=1e-6)
+    assert f.cache_info().symbolic == 1
+    assert f.cache_info().hits == 3  # 30 and 9 of the symbolic program, 4 of its own
+
+
 def test_marked_axes():
     batch = nova.dim("B", min=1, max=64)
 

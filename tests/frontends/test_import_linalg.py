@@ -248,3 +248,18 @@ def test_a_pad_that_shifts_an_axis() -> None:
     x = np.arange(1, 46, dtype="f4").reshape(5, 9)
     expected = np.pad(x[:4], ((1, 0), (1, 0)), constant_values=7)
     np.testing.assert_array_equal(nova.translate(text).load()(x), expected)
+
+
+def test_a_pad_that_keeps_the_shape() -> None:
+    """Upstream's canonicalizer takes it for its operand."""
+    text = """func.func @main(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %z = arith.constant 7.0 : f32
+      %y = tensor.pad %x low[0, -1] high[0, 1] {
+      ^bb0(%i: index, %j: index):
+        tensor.yield %z : f32
+      } : tensor<2x4xf32> to tensor<2x4xf32>
+      return %y : tensor<2x4xf32>
+    }"""
+    x = np.arange(1, 9, dtype="f4").reshape(2, 4)
+    expected = np.pad(x[:, 1:], ((0, 0), (0, 1)), constant_values=7)
+    np.testing.assert_array_equal(nova.translate(text).load()(x), expected)

@@ -189,3 +189,7 @@ def test_kinks_of_limited_functions(name: str, kinks: tuple[float, ...], dtype: 
 def test_hardtanh_with_other_bounds() -> None:
     x = np.array([-0.5, 0.25, 0.0, -1.0, 1.0])
     agree(lambda v: nova.hardtanh(v, -0.5, 0.25), lambda v: tf.hardtanh(v, -0.5, 0.25), x)
+
+
+def test_relu_passes_gradients_at_nan() -> None:
+    agree(nova.relu, torch.relu, np.array([np.nan, 0.0, -1.0, 2.0, np.inf, -np.inf]))

@@ -28,6 +28,7 @@ from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
 from nova.codegen.cpu.core_tiles import emit_blocks, tile_for_cores, wide_tile_for_cores
+from nova.codegen.cpu.fourier.transform import emit_fourier
 from nova.codegen.cpu.gemm.packed_gemm import emit_row_panels
 from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
@@ -60,6 +61,7 @@ from nova.ir.bindings import arith, ir, scf
 from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
+from nova.ir.fourier_ops import find_fourier
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
@@ -105,6 +107,8 @@ class KernelSchedule:
         self._analyse(kernel, structured, grid)
         attentions = {op: find_attention(nest) for op, nest in self.nests.items()}
         self.attentions = {op: attention for op, attention in attentions.items() if attention}
+        transforms = {op: find_fourier(op) for op in structured}
+        self.transforms = {op: kind for op, kind in transforms.items() if kind}
         # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
         self.scalar_loops = bool(others)
         try:
@@ -400,6 +404,10 @@ class KernelSchedule:
                 elif op in self.attentions:
                     buffers = [self._flat(v) for v in op.operands]
                     emit_attention(self.target, self.attentions[op], buffers, ranges)
+                elif op in self.transforms:
+                    buffers = [self._flat(v) for v in op.operands]
+                    kind = self.transforms[op]
+                    emit_fourier(self.target, kind, self.nests[op], buffers, ranges)
                 elif op in self.nests:
                     buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
                     self._emit_loops(self.nests[op], buffers, ranges, mapping)

@@ -19,6 +19,7 @@ from nova.core.records import record
 from nova.core.sizes import Size, known_equal, same_shape
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.dialect import create_barrier
+from nova.ir.fourier_ops import FourierKind, emit_fourier, twiddles
 from nova.ir.index import index as index_value
 from nova.ir.linalg.kernel_loops import emit_loop_kernel
 from nova.ir.linalg.kernel_text import inline_text
@@ -81,6 +82,16 @@ class LinalgBuilder(LoopBuilder, BlockBuilder):
         """A destination filled with a scalar."""
         scalar = Body().const(value, type_.dtype)
         return fill(scalar.value, self.empty(type_))
+
+    def renamed(self, x: Operand) -> Any:
+        """The same tensor as another value, of another type of Nova with one memory layout."""
+        return tensor.cast(x.value.type, x.value)
+
+    def fourier(self, x: Operand, sign: int, scale: float) -> Any:
+        """The Fourier transform along the axis before the last one."""
+        table = twiddles(int(x.shape[-2]), sign).astype(x.dtype.numpy)
+        factors = self.constant(table, TensorType(table.shape, x.dtype))
+        return emit_fourier(x.value, factors.value, FourierKind(sign, scale))
 
     # --- elementwise ------------------------------------------------------------------------
 

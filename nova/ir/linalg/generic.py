@@ -17,6 +17,7 @@ from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
+from nova.ir.fourier_ops import find_fourier
 from nova.ir.linalg.attribute_cache import read_cached
 from nova.ir.symbolic.size_table import Extent, decoded
 
@@ -167,13 +168,18 @@ class GenericOp:
     @property
     def is_whole(self) -> bool:
         """Whether the body stands for a whole algorithm; see nova/ir/attention_ops.py."""
-        return find_point(self.op) is not None
+        return stands_for_algorithm(self.op)
 
     @lazy_property
     def uses_output(self) -> bool:
         """Whether the body reads the previous value of the output."""
         arguments = list(self.block.arguments)[self.num_inputs :]
         return any(len(list(a.uses)) > 0 for a in arguments)
+
+
+def stands_for_algorithm(op: Any) -> bool:
+    """Whether the body of a linalg.generic is an attention or a Fourier transform."""
+    return find_point(op) is not None or find_fourier(op) is not None
 
 
 def is_generic_op(op: Any) -> bool:

@@ -1,6 +1,7 @@
 """Complex numbers: a complex tensor is a pair of real tensors from the moment it is built.
 
-`rows.py` has the three ops that form and read pairs: `complex`, `real` and `imag`. An op of another
+`rows.py` has the ops that form and read pairs: `complex`, `real` and `imag`, and `from_parts` and
+`as_parts`, which see the memory of a complex tensor as a real one. An op of another
 row on complex operands builds real ops on their parts, by the rule of that row in `rules.py`; a row
 without a rule refuses complex operands. So gradients, passes and code for every target are those of
 real ops, and a gradient is d/d(real) + i d/d(imag), torch's convention.
@@ -9,9 +10,10 @@ A complex type remains only on arguments and results of a program. In memory it 
 the parts interleaved: to compiled code a complex64 of shape S is an f32 of shape S + (2,).
 """
 
-from nova.ops.complex import functions, rows
+from nova.ops.complex import fourier, functions, rows
 
 
 def register_rows() -> None:
     rows.register_rows()
     functions.register_rows()
+    fourier.register_rows()

@@ -28,12 +28,27 @@ from nova.ops.complex.parts import (
 
 _SATURATED = 40.0
 """tanh is 1 to the last bit of f64 from here on."""
+_LARGE = 2.0**27
+"""1 + x^2 is x^2 to the last bit of f64 from here on."""
 _MOST_FACTORS = 16
 
 
 def exp(F: Any, x: Pair) -> Pair:
     size = F.exp(x[0])
-    return F.mul(size, F.cos(x[1])), F.mul(size, F.sin(x[1]))
+    return _scaled(F, size, F.cos(x[1]), is_real=True), _scaled(F, size, F.sin(x[1]))
+
+
+def _scaled(F: Any, size: Any, wave: Any, *, is_real: bool = False) -> Any:
+    """size * wave, a sine or cosine that is NaN for an infinite angle (C99, Annex G).
+
+    A factor of 0 gives 0 whatever the other one is; a real part of infinite size stays infinite.
+    """
+    product = F.mul(size, wave)
+    zero = F.where(F.eq(size, 0), F.detach(size), F.detach(wave))
+    product = F.where(F.logical_and(F.isnan(product), F.eq(zero, 0)), zero, product)
+    if not is_real:
+        return product
+    return F.where(F.logical_and(F.isinf(size), F.isnan(wave)), F.detach(size), product)
 
 
 def expm1(F: Any, x: Pair) -> Pair:
@@ -103,12 +118,14 @@ def reciprocal(F: Any, x: Pair) -> Pair:
 
 def sinh(F: Any, x: Pair) -> Pair:
     a, b = x
-    return F.mul(F.sinh(a), F.cos(b)), F.mul(F.cosh(a), F.sin(b))
+    re = _scaled(F, F.sinh(a), F.cos(b), is_real=True)
+    return re, _scaled(F, F.cosh(a), F.sin(b))
 
 
 def cosh(F: Any, x: Pair) -> Pair:
     a, b = x
-    return F.mul(F.cosh(a), F.cos(b)), F.mul(F.sinh(a), F.sin(b))
+    re = _scaled(F, F.cosh(a), F.cos(b), is_real=True)
+    return re, _scaled(F, F.sinh(a), F.sin(b))
 
 
 def tanh(F: Any, x: Pair) -> Pair:
@@ -116,7 +133,11 @@ def tanh(F: Any, x: Pair) -> Pair:
     a = F.clamp(x[0], -_SATURATED, _SATURATED)
     s, sine, cosine = F.sinh(a), F.sin(x[1]), F.cos(x[1])
     norm = F.add(F.square(cosine), F.square(s))
-    return F.div(F.mul(s, F.cosh(a)), norm), F.div(F.mul(sine, cosine), norm)
+    is_flat, is_even = F.isinf(x[0]), F.logical_and(F.eq(x[1], 0), F.isnan(x[0]))
+    re = F.where(F.logical_and(F.eq(a, 0), F.isnan(norm)), 0.0, F.div(F.mul(s, F.cosh(a)), norm))
+    re = F.where(is_flat, F.copysign(1.0, F.detach(a)), re)
+    im = F.div(F.mul(sine, cosine), norm)
+    return re, F.where(F.logical_or(is_flat, is_even), 0.0, im)
 
 
 def asinh(F: Any, x: Pair) -> Pair:
@@ -125,22 +146,41 @@ def asinh(F: Any, x: Pair) -> Pair:
     A real part of -0 is negative: on that side of the cut the sum would cancel.
     """
     sign = F.copysign(1.0, F.detach(x[0]))
-    a, b = F.mul(x[0], sign), F.mul(x[1], sign)
+    far = F.mul(x[0], sign), F.mul(x[1], sign)
+    is_large, (a, b) = _without_large(F, far)
     # sqrt(1 + ix) sqrt(1 - ix) has the right branch cuts, and x^2 might overflow.
     root = multiply(F, sqrt(F, (F.sub(1.0, b), a)), sqrt(F, (F.add(1.0, b), F.neg(a))))
-    re, im = logarithm(F, (F.add(a, root[0]), F.add(b, root[1])))
+    near = logarithm(F, (F.add(a, root[0]), F.add(b, root[1])))
+    re, im = _log_of_double(F, is_large, far, near)
     return F.mul(re, sign), F.mul(im, sign)
 
 
 def acosh(F: Any, x: Pair) -> Pair:
-    root = multiply(F, sqrt(F, (F.add(x[0], 1.0), x[1])), sqrt(F, (F.sub(x[0], 1.0), x[1])))
-    return logarithm(F, add(F, x, root))
+    is_large, near = _without_large(F, x)
+    a, b = near
+    root = multiply(F, sqrt(F, (F.add(a, 1.0), b)), sqrt(F, (F.sub(a, 1.0), b)))
+    return _log_of_double(F, is_large, x, logarithm(F, add(F, near, root)))
+
+
+def _without_large(F: Any, x: Pair) -> tuple[Any, Pair]:
+    """Where a number is large or infinite, and the numbers with others in those places."""
+    is_large = F.logical_or(F.gt(F.abs(x[0]), _LARGE), F.gt(F.abs(x[1]), _LARGE))
+    return is_large, (F.where(is_large, 2.0, x[0]), F.where(is_large, 2.0, x[1]))
+
+
+def _log_of_double(F: Any, is_large: Any, x: Pair, near: Pair) -> Pair:
+    """log(2 x) where x is large, which is asinh(x) and acosh(x) there; `near` elsewhere."""
+    re, im = logarithm(F, (F.where(is_large, x[0], 2.0), F.where(is_large, x[1], 2.0)))
+    return F.where(is_large, F.add(re, log(2.0)), near[0]), F.where(is_large, im, near[1])
 
 
 def atanh(F: Any, x: Pair) -> Pair:
-    """(log1p(x) - log1p(-x)) / 2."""
-    re, im = subtract(F, log1p(F, x), log1p(F, (F.neg(x[0]), F.neg(x[1]))))
-    return F.mul(re, 0.5), F.mul(im, 0.5)
+    """(log1p(x) - log1p(-x)) / 2; for a large x, 1 / x and a quarter of a turn."""
+    is_large, (a, b) = _without_large(F, x)
+    re, im = subtract(F, log1p(F, (a, b)), log1p(F, (F.neg(a), F.neg(b))))
+    far = reciprocal(F, (F.where(is_large, x[0], 2.0), F.where(is_large, x[1], 2.0)))
+    turn = F.add(far[1], F.copysign(pi / 2, F.detach(x[1])))
+    return F.where(is_large, far[0], F.mul(re, 0.5)), F.where(is_large, turn, F.mul(im, 0.5))
 
 
 def acos(F: Any, x: Pair) -> Pair:
@@ -159,10 +199,11 @@ def sigmoid(F: Any, x: Pair) -> Pair:
     fall = F.where(is_right, F.neg(x[0]), x[0])
     t, gap = F.exp(fall), F.neg(F.expm1(fall))
     p = F.mul(F.square(F.cos(F.mul(x[1], 0.5))), 2.0)
-    norm = F.add(F.square(gap), F.mul(F.mul(t, p), 2.0))
+    tp = _scaled(F, t, p)
+    norm = F.add(F.square(gap), F.mul(tp, 2.0))
     left = F.where(F.lt(t, 0.5), F.add(F.cos(x[1]), t), F.sub(p, gap))
-    re = F.where(is_right, F.add(gap, F.mul(t, p)), F.mul(t, left))
-    return F.div(re, norm), F.div(F.mul(t, F.sin(x[1])), norm)
+    re = F.where(is_right, F.add(gap, tp), F.mul(t, left))
+    return F.div(re, norm), F.div(_scaled(F, t, F.sin(x[1])), norm)
 
 
 def _rotated(function: Callable[[Any, Pair], Pair]) -> Callable[[Any, Pair], Pair]:

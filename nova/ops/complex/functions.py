@@ -29,10 +29,9 @@ def _polar(F: Any, abs: Any, angle: Any) -> Any:
 
 def _view_as_real(F: Any, x: Any) -> Any:
     x = as_tensor(F, x)
-    re, im = split(F, x)
-    if im is None:
+    if not x.dtype.is_complex:
         raise DTypeError(f"view_as_real: {x.type} is not complex")
-    return F.stack([re, im], axis=-1)
+    return F.as_parts(x)
 
 
 def _view_as_complex(F: Any, x: Any) -> Any:
@@ -42,7 +41,7 @@ def _view_as_complex(F: Any, x: Any) -> Any:
             f"view_as_complex: {x.type} has no last axis of size 2",
             hint="it holds the real and the imaginary part",
         )
-    return F.complex(x[..., 0], x[..., 1])
+    return F.from_parts(x)
 
 
 def _is_complex(F: Any, x: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The rows that form and read complex tensors: `complex`, `real` and `imag`.
+"""The rows that form and read complex tensors: `complex`, `real`, `imag`, `from_parts`, `as_parts`.
 
 `real` of the result of `complex` is its operand: `parts` looks through pairs, so no op between two
 complex ops writes interleaved memory.
@@ -14,11 +14,12 @@ import numpy as np
 from nova.core.dtypes import DType, TensorType, complex_of, dtype, promote_all, real_of
 from nova.core.sizes import same_shape
 from nova.errors import DTypeError, ShapeError
-from nova.ops.rules import Types
+from nova.ops.rules import Types, static_axis
 from nova.ops.table import Op, register
 
 PAIR = "complex"
 PARTS = ("real", "imag")
+FROM_PARTS = "from_parts"
 
 
 def _pair_cast(types: tuple[DType, ...]) -> tuple[DType, ...]:
@@ -84,7 +85,45 @@ def _part(name: str, title: str, position: int, vjp: Any) -> Op:
     )
 
 
+def _from_parts_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
+    (x,) = ins
+    if x.rank == 0 or static_axis(x, -1, "a pair of parts is") != 2:
+        raise ShapeError(f"{x} has no last axis of two parts")
+    return TensorType(x.shape[:-1], complex_of(x.dtype))
+
+
+def _as_parts_type(ins: Types, attrs: dict[str, Any]) -> TensorType:
+    return interleaved(_part_type(ins, attrs).with_dtype(ins[0].dtype))
+
+
+def _from_parts_numpy(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).view(complex_of(dtype(x.dtype)).numpy)[..., 0]
+
+
+def _as_parts_numpy(x: np.ndarray) -> np.ndarray:
+    return np.stack([x.real, x.imag], axis=-1)
+
+
 ROWS = (
+    Op(
+        FROM_PARTS,
+        "The complex tensor of a real one with a last axis of two, in the same memory.",
+        cast=_pair_cast,
+        infer=_from_parts_type,
+        numpy=_from_parts_numpy,
+        vjp=lambda F, g, out, x: (F.as_parts(g),),
+        lower=lambda b, out, x: b.renamed(x),
+        tags=frozenset({PAIR}),
+    ),
+    Op(
+        "as_parts",
+        "The parts of a complex tensor as a last axis of two, in the same memory.",
+        infer=_as_parts_type,
+        numpy=_as_parts_numpy,
+        vjp=lambda F, g, out, x: (F.from_parts(g),),
+        lower=lambda b, out, x: b.renamed(x),
+        tags=frozenset({PAIR}),
+    ),
     Op(
         PAIR,
         "The complex tensor with these real and imaginary parts, which broadcast: complex128 for "

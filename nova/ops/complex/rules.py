@@ -31,7 +31,7 @@ from nova.ops.complex.parts import (
     split_all,
     subtract,
 )
-from nova.ops.complex.rows import PAIR
+from nova.ops.complex.rows import FROM_PARTS, PAIR
 from nova.ops.table import OPS
 
 Rule = Callable[..., Any]
@@ -102,11 +102,19 @@ def _part(position: int) -> Rule:
             return x if position == 0 else F.zeros_like(x)
         if x.op is OPS[PAIR]:
             return x.inputs[position]
+        if x.op is OPS[FROM_PARTS]:
+            return x.inputs[0][..., position]
         if x.is_leaf and x.fixed and x.data is not None:
             return F.detach((x.data.real, x.data.imag)[position].copy())
         return NotImplemented
 
     return rule
+
+
+def _as_parts(F: Any, x: Any) -> Any:
+    if x.op is OPS[PAIR]:
+        return F.stack(list(x.inputs), axis=-1)
+    return x.inputs[0] if x.op is OPS[FROM_PARTS] else NotImplemented
 
 
 def _cast(F: Any, x: Any, dtype: Any) -> Any:
@@ -259,6 +267,7 @@ RULES: dict[str, Rule] = {
     "complex": _pair,
     "real": _part(0),
     "imag": _part(1),
+    "as_parts": _as_parts,
     "cast": _cast,
     "full": _full,
     "pad": _pad,

@@ -23,22 +23,26 @@ class ConvertTensorToLinalg(Pass):
 
     Slices at constant positions become affine accesses, which fusion folds into their reader; the
     others read at computed, clamped positions. Sizes and steps must be constants.
+
+    With `shifts`, only paddings that cut as much as they add: upstream folds an op `pad` whose
+    operand and result have one type, so they are rewritten before the first canonicalization.
     """
 
     name: ClassVar[str] = "convert-tensor-to-linalg"
+    shifts: bool = False
 
     def run(self, module: ir.Module) -> None:
         for function in functions(module):
             if not function.is_external:
                 for block in function.body.blocks:
-                    _rewrite_block(block)
+                    _rewrite_block(block, self.shifts)
 
 
-def _rewrite_block(block: Any) -> None:
+def _rewrite_block(block: Any, shifts: bool) -> None:
     for op in list(block.operations):
         op = op.operation
         rewrite = _REWRITES.get(op.name)
-        if rewrite is not None:
+        if rewrite is not None and not (shifts and not _is_shift(op)):
             with ir.InsertionPoint(op), op.location:
                 value = rewrite(op)
             op.results[0].replace_all_uses_with(value)
@@ -46,7 +50,17 @@ def _rewrite_block(block: Any) -> None:
         elif not op.name.startswith("linalg."):
             for region in op.regions:
                 for nested in region.blocks:
-                    _rewrite_block(nested)
+                    _rewrite_block(nested, shifts)
+
+
+def _is_shift(op: Any) -> bool:
+    """Whether a padding moves elements along axes that keep their size."""
+    return (
+        op.name == "tensor.pad"
+        and op.operands[0].type == op.results[0].type
+        and op.results[0].type.has_static_shape
+        and any(list(op.attributes["static_low"]))
+    )
 
 
 # --- the ops --------------------------------------------------------------------------------------

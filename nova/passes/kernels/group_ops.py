@@ -14,11 +14,10 @@ from typing import Any
 
 from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.common.match_contraction import match_contraction
-from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, buffer_root
-from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.linalg.generic import GenericOp, is_generic_op, stands_for_algorithm
 from nova.ir.mathlib.f8_formats import NARROW_TYPES
 from nova.passes.kernels.code_size import code_size
 from nova.passes.kernels.gemv_prologue import find_prologues, vector_of
@@ -211,10 +210,8 @@ class Grouping:
         return small and not group.formed and not group.alone
 
     def _stands_alone(self, op: Any) -> bool:
-        """Whether an op is a kernel by itself: attention, unless rows are shared."""
-        return (
-            self.row_operand is None and op.name == "linalg.generic" and find_point(op) is not None
-        )
+        """Whether an op is a kernel by itself: a whole algorithm, unless rows are shared."""
+        return self.row_operand is None and op.name == "linalg.generic" and stands_for_algorithm(op)
 
     def _new(self, structured: GenericOp | None, formed: bool = False) -> Group:
         grid = _own_grid(structured) if structured else ()

@@ -13,6 +13,7 @@ from nova.ir.attributes import OVERWRITES
 from nova.ir.bindings import arith, func, ir
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import SIZE, full_name
+from nova.ir.fourier_ops import OP as FOURIER
 from nova.ir.linalg.builder import LinalgBuilder, Operand
 from nova.ir.op_attributes import from_attributes, symbolic_attrs
 from nova.ir.resources import retyped
@@ -64,7 +65,7 @@ class _Converter:
             self._make_signless(argument)
         for op in list(block.operations):
             name = op.operation.name
-            if name.startswith("nova.") and name not in ATTENTION and name != SIZE:
+            if name.startswith("nova.") and name not in (*ATTENTION, FOURIER, SIZE):
                 self.convert(op.operation)
             elif name == "func.call":
                 for result in op.operation.results:
@@ -98,7 +99,7 @@ class _Converter:
 
     def _lower(self, name: str, op: Any) -> tuple[TensorType, Any]:
         row = OPS.get(name)
-        if row is None or row.kind != "primitive":
+        if row is None or (row.kind != "primitive" and row.lower is None):
             raise LoweringError(
                 f"{full_name(name)} has no lowering to linalg",
                 where=place_of(op.location),

@@ -21,6 +21,8 @@ from nova.ir.attention_ops import (
 )
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir, tensor
+from nova.ir.fourier_ops import OP as FOURIER
+from nova.ir.fourier_ops import wrap_fourier
 from nova.ir.linalg.ops import generic_op, yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass
@@ -33,8 +35,8 @@ class WrapAttention(Pass):
     Its loops and maps are those of the op; unused results are dropped. The parallel loops are
     tiled: for the result, batches and rows. The gradients are computed together, by batches,
     because they share most of the work; with few batches of many rows those of k and v are one op,
-    by their rows, and that of q is another. Packed gradients are one result. Runs after elementwise
-    fusion, which could otherwise change the generic.
+    by their rows, and that of q is another. Packed gradients are one result. A `nova.fourier` is
+    wrapped as well. Runs after elementwise fusion, which could otherwise change the generic.
     """
 
     name: ClassVar[str] = "wrap-attention"
@@ -47,6 +49,11 @@ class WrapAttention(Pass):
                 if op.operation.name in OPS:
                     with ir.InsertionPoint(op.operation), op.location:
                         _structure(op.operation)
+                    op.operation.erase()
+                elif op.operation.name == FOURIER:
+                    with ir.InsertionPoint(op.operation), op.location:
+                        value = wrap_fourier(op.operation)
+                    op.operation.results[0].replace_all_uses_with(value)
                     op.operation.erase()
 
 

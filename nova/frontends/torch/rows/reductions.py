@@ -170,7 +170,10 @@ def _std_mean(
 @row("logsumexp.default")
 def _logsumexp(F: Any, x: Any, dim: Any, keepdim: bool = False) -> Any:
     axes = axes_of(dim, len(x.shape))
-    return F.logsumexp(_wide(F, x), axis=axes, keepdims=keepdim) if axes else _floats(F, x)
+    if axes:
+        return F.logsumexp(_wide(F, x), axis=axes, keepdims=keepdim)
+    # The imaginary part is the angle of exp(x), which a complex x itself does not have.
+    return F.log(F.exp(x)) if x.dtype.is_complex else _floats(F, x)
 
 
 def _floats(F: Any, x: Any) -> Any:
