@@ -137,7 +137,11 @@ class UnitLowering:
         tiny = [op for op in kernels if _work(op) <= _UNROLLED_WORK]
         drivers = [op for op in kernels if self._is_driver(op)]
         large = [op for op in kernels if op not in tiny and op not in drivers]
-        parts = [UnitPart(tiny, sum(map(self._size, tiny)), unroll=True)] if tiny else []
+        parts = [
+            UnitPart(members, sum(map(self._size, members)), unroll=True, vectorize=is_scalar)
+            for is_scalar in (True, False)
+            if (members := [op for op in tiny if SCALAR_LOOPS.has(op) is is_scalar])
+        ]
         if drivers:
             size = sum(map(self._size, drivers))
             parts.append(UnitPart(drivers, size, vectorize=False, optimize=False))

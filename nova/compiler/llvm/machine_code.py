@@ -235,9 +235,14 @@ def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
     manager.add_sroa_pass()
     manager.add_instruction_combine_pass()
     manager.add_simplify_cfg_pass()
-    manager.add_loop_rotate_pass()
-    manager.add_instruction_combine_pass()
-    manager.add_simplify_cfg_pass()
+    if unit.optimize:
+        manager.add_loop_rotate_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
+    if unit.unroll:
+        manager.add_loop_unroll_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
     return manager, builder
 
 
