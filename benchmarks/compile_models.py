@@ -207,6 +207,7 @@ def compile_once(model: str, contender: str, result_file: str) -> dict[str, Any]
 def run_child(model: str, contender: str, result_file: str) -> dict[str, Any]:
     command = [sys.executable, __file__, "--child", model, contender, result_file]
     environment = {**os.environ, "NOVA_CACHE": "off", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each run would compile Python anew
     process = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
     return dict(json.loads(process.stdout.splitlines()[-1]))
 

@@ -32,6 +32,7 @@ from nova.plan.specialize import specialize_plan
 # The compiler, MLIR and LLVM: garbage collection while they load would free nothing.
 with paused_gc():
     from nova.compiler.address_space import require_room
+    from nova.compiler.context_pool import reused_context
     from nova.compiler.cpu.backend import HostCompile
     from nova.compiler.cpu.entry import compile_entry
     from nova.compiler.recorder import Recorder
@@ -65,11 +66,12 @@ def build(
     with (
         progress("compiling", sum(s.is_required for s in stages_of(settings).values())) as bar,
         WorkQueue(knobs.get("threads")) as queue,
+        reused_context(len(plan.steps)) as context,
     ):
         bar.advance("nova", 0)
         # LLVM first: its slow first calls in a process run concurrently with the stages.
         entry = queue.submit(partial(_prepare_entry, plan, settings))
-        module = start_from_plan(plan, recorder)
+        module = start_from_plan(plan, recorder, context)
         codes = _compile_targets(module, [settings], recorder, "nova", bar, queue)
         # Those of a device are programs of their own (nova/api/specialize.py).
         if settings.specialize and not parse_target(settings.target).is_device:

@@ -270,10 +270,10 @@ def run_stages(
     TargetCompile(module, settings, session).run(after, until or last[-1])
 
 
-def start_from_plan(plan: Plan, recorder: Recorder) -> ir.Module:
-    """The module at the `nova` stage."""
+def start_from_plan(plan: Plan, recorder: Recorder, context: ir.Context | None = None) -> ir.Module:
+    """The module at the `nova` stage, in `context` or a new one."""
     started = time.perf_counter()
-    module = emit_module(plan, make_context())
+    module = emit_module(plan, context or make_context())
     with module.context, ir.Location.unknown():
         keep_signature(module)
     verify_module(module)

@@ -263,11 +263,16 @@ def llvm_cpu(target: Target) -> str:
     """LLVM's name of the target's CPU; loads LLVM for `cpu`."""
     if target.cpu:
         return target.cpu
+    return _host_cpu_name()
+
+
+@functools.cache
+def _host_cpu_name() -> str:
     try:
         import llvmlite.binding
     except (ImportError, OSError) as error:
         raise compiler_missing(error) from error
-    return llvmlite.binding.get_host_cpu_name()
+    return str(llvmlite.binding.get_host_cpu_name())
 
 
 def _make(

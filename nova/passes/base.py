@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from nova.core.records import record
 from nova.errors import NovaError, PassError, PipelineError
@@ -21,6 +22,10 @@ from nova.ir.bindings import ir, passmanager
 from nova.ir.control_flow.functions import region_modules
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 from nova.ir.linalg.attribute_cache import attribute_cache
+
+# The pass managers of each context: the first run of one collects the patterns of all ops.
+_MANAGERS: WeakKeyDictionary[ir.Context, dict[UpstreamPass, passmanager.PassManager]]
+_MANAGERS = WeakKeyDictionary()
 
 
 class Pass(ABC):
@@ -116,7 +121,11 @@ class UpstreamPass(Pass):
         return manager
 
     def run(self, module: ir.Module) -> None:
-        self.parse(module.context).run(module.operation)
+        managers = _MANAGERS.setdefault(module.context, {})
+        manager = managers.get(self)
+        if manager is None:
+            manager = managers[self] = self.parse(module.context)
+        manager.run(module.operation)
 
 
 def option_name(field_name: str) -> str:
@@ -150,8 +159,8 @@ def run_pipeline(
     `after_each` gets the module after every pass. `timing` accumulates the seconds per pass text.
     `on_diagnostic` gets everything MLIR emitted, also warnings of passes that succeed. With
     `verify`, an invalid module is reported as an error of the pass that left it. `between` is
-    called at every stop of a pass (`Pass.steps`). Each `UpstreamPass` has its own PassManager: that
-    costs about 30 us, and tells which one failed.
+    called at every stop of a pass (`Pass.steps`). Each `UpstreamPass` has its own PassManager,
+    which tells which one failed.
     """
     with attribute_cache():
         for step in passes:

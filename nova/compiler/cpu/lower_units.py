@@ -33,6 +33,10 @@ _UNROLLED_WORK = 8_000
 _LEAST_SHARED = 16_000
 # The slowdown of LLVM on text that it vectorizes.
 _VECTORIZED_COST = 4
+# The least work of a kernel that only calls others, for its own code not to matter.
+_LEAST_DRIVER_WORK = 1 << 20
+# In a loop of a kernel: an op that computes, or accesses memory.
+_BUSY_LOOP = re.compile(r"\n {6}[^\n]*\b(?:vector|memref\.(?:load|store|copy)|linalg|x86|amx)\b")
 _FUNCTION = re.compile(r"^  func\.func (?:private )?@(\w+)\(", re.MULTILINE)
 _CALL = re.compile(r"\bcall @(\w+)\(")
 
@@ -49,6 +53,7 @@ class UnitPart:
     unroll: bool = False
     vectorize: bool = True
     detached: bool = False
+    optimize: bool = True
 
     @property
     def cost(self) -> int:
@@ -65,9 +70,9 @@ class LoweredUnit:
 
     def translate(self) -> Unit:
         """The unit in LLVM IR: its stage `ll`."""
-        return Unit(
-            translate_module(self.module), self.part.unroll, self.calls, self.part.vectorize
-        )
+        part = self.part
+        text = translate_module(self.module)
+        return Unit(text, part.unroll, self.calls, part.vectorize, part.optimize)
 
 
 class UnitLowering:
@@ -124,14 +129,23 @@ class UnitLowering:
     def kernel_parts(self) -> Iterator[UnitPart]:
         """Parts of kernels: one for tiny kernels, others for those with and without scalar loops.
 
-        Shared functions that are too few for a separate unit are included.
+        One more has the kernels that only call shared functions. Shared functions that are too few
+        for a separate unit are included.
         """
         run_pipeline(self.module, [DropHostCode()], verify=False)
         kernels = self._functions(KERNEL)
         tiny = [op for op in kernels if _work(op) <= _UNROLLED_WORK]
-        large = [op for op in kernels if _work(op) > _UNROLLED_WORK] + self._functions(SHARED)
-        parts = [UnitPart(tiny, sum(map(self._size, tiny)), unroll=True)] if tiny else []
-        parts += self._divide_by_loops(large)
+        drivers = [op for op in kernels if self._is_driver(op)]
+        large = [op for op in kernels if op not in tiny and op not in drivers]
+        parts = [
+            UnitPart(members, sum(map(self._size, members)), unroll=True, vectorize=is_scalar)
+            for is_scalar in (True, False)
+            if (members := [op for op in tiny if SCALAR_LOOPS.has(op) is is_scalar])
+        ]
+        if drivers:
+            size = sum(map(self._size, drivers))
+            parts.append(UnitPart(drivers, size, vectorize=False, optimize=False))
+        parts += self._divide_by_loops(large + self._functions(SHARED))
         # A long unit at the end would run alone on one thread.
         yield from sorted(parts, key=lambda part: -part.cost)
 
@@ -149,6 +163,16 @@ class UnitLowering:
             for members in (scalar, vector)
         ]
         return [part for part in parts if part.size >= _LEAST_SHARED]
+
+    def _is_driver(self, kernel: Any) -> bool:
+        """Whether the loops of a kernel call the blocks of a matmul, and do nothing else."""
+        text = self._text(kernel)
+        return (
+            _work(kernel) >= _LEAST_DRIVER_WORK
+            and "call @nova_multiply_" in text
+            and not SCALAR_LOOPS.has(kernel)
+            and _BUSY_LOOP.search(text) is None
+        )
 
     def _callees(self, kernel: Any, functions: Mapping[str, Any]) -> set[str]:
         """The `functions` that a kernel calls, directly or indirectly."""

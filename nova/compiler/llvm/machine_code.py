@@ -33,7 +33,7 @@ _INTRINSICS = re.compile(
 _DECLARED = re.compile(r"\ndeclare [^@]*@([\w.\"$-]+)\(")
 _MODULE = "; ModuleID = "
 _UNITS = re.compile(rf"^(?={_MODULE})", re.MULTILINE)
-_OPTION = re.compile(r" (unroll|vectorize)=(true|false)\b")
+_OPTION = re.compile(r" (unroll|vectorize|optimize)=(true|false)\b")
 _TARGET = re.compile(r"^target (?:triple|datalayout) = .*\n", re.MULTILINE)
 _DEFINED = re.compile(r"\ndefine [^@]*@([\w.\"$-]+)\(")
 # LLVM's parser verifies this flag and aborts if it is wrong. MLIR always emits it; without debug
@@ -51,26 +51,30 @@ class Unit:
 
     `unroll` lets LLVM unroll loops. This pays off if whole loops have a handful of iterations;
     otherwise it takes most of the compile time for no gain. `vectorize` runs LLVM's whole pipeline
-    with its vectorizers; code with vector loops needs less. `calls` are external functions from
-    other objects: the runtime, or functions that kernels of several units share.
+    with its vectorizers; code with vector loops needs less. Code whose loops only call functions of
+    other units is not worth it to `optimize`: LLVM generates it in a sixth of the time. `calls` are
+    external functions from other objects: the runtime, or functions that kernels of several units
+    share.
     """
 
     text: str
     unroll: bool
     calls: tuple[str, ...] = ()
     vectorize: bool = True
+    optimize: bool = True
 
 
 def print_units(units: Iterable[Unit]) -> str:
     """The text of the stage `ll`: the modules of the units, with the options in their first lines.
 
-    A text without options compiles with the defaults, `unroll=false vectorize=true`.
+    A text without options compiles with the defaults, `unroll=false vectorize=true optimize=true`.
     """
     texts = []
     for unit in units:
         first, end, body = unit.text.partition("\n")
         if first.startswith(_MODULE):
             first += f" unroll={unit.unroll} vectorize={unit.vectorize}".lower()
+            first += "" if unit.optimize else " optimize=false"
         texts.append(first + end + body)
     return "\n".join(texts)
 
@@ -89,7 +93,8 @@ def parse_units(text: str) -> list[Unit]:
         calls = declared & set().union(*defined)
         unroll = options.get("unroll") == "true"
         vectorize = options.get("vectorize") != "false"
-        units.append(Unit(part, unroll, tuple(sorted(calls)), vectorize))
+        optimize = options.get("optimize") != "false"
+        units.append(Unit(part, unroll, tuple(sorted(calls)), vectorize, optimize))
     return units
 
 
@@ -99,8 +104,8 @@ def initialise() -> None:
     llvm.initialize_all_asmprinters()
 
 
-def target_machine(target: Target) -> Any:
-    """An LLVM target machine for position-independent code at full optimization.
+def target_machine(target: Target, *, optimize: bool = True) -> Any:
+    """An LLVM target machine for position-independent code at full optimization, or at none.
 
     The processor name of the target is in the text (`tune-cpu`, set by `export-kernels`), where it
     selects the cost model. As the CPU of the machine it would also enable instructions that are not
@@ -110,7 +115,7 @@ def target_machine(target: Target) -> Any:
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.llvm_base(),
         features=target.llvm_features(),
-        opt=3,
+        opt=3 if optimize else 0,
         reloc="pic",
         codemodel="small",
     )
@@ -159,7 +164,7 @@ class LlvmJob:
 
     def __init__(self, unit: Unit, target: Target, output: int = OBJECT):
         check_text(unit.text, unit.calls)
-        self.machine = target_machine(target)
+        self.machine = target_machine(target, optimize=unit.optimize)
         self.manager, self.builder = _pipeline(unit, self.machine)
         self.context = llvm.create_context()
         self.output = output
@@ -230,9 +235,14 @@ def _pipeline(unit: Unit, machine: Any) -> tuple[Any, Any]:
     manager.add_sroa_pass()
     manager.add_instruction_combine_pass()
     manager.add_simplify_cfg_pass()
-    manager.add_loop_rotate_pass()
-    manager.add_instruction_combine_pass()
-    manager.add_simplify_cfg_pass()
+    if unit.optimize:
+        manager.add_loop_rotate_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
+    if unit.unroll:
+        manager.add_loop_unroll_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
     return manager, builder
 
 
