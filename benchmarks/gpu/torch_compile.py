@@ -1,6 +1,7 @@
 """Training steps of torch models on a GPU through `torch.compile`: Nova, inductor and eager torch.
 
-    python benchmarks/gpu/torch_compile.py [bert] [resnet50] [mlp] [--rounds N] [--small] [--kernels]
+    python benchmarks/gpu/torch_compile.py [bert] [resnet50] [mlp] [--rounds N] [--small]
+        [--kernels]
 
 Models are in bf16 with random weights; a step is forward, loss and backward from the same weights
 and batch. It prints milliseconds of a step with steps in the queue, and the largest difference of
