@@ -1,10 +1,12 @@
 """Training steps of torch models on a GPU through `torch.compile`: Nova, inductor and eager torch.
 
     python benchmarks/gpu/torch_compile.py [bert] [resnet50] [mlp] [--rounds N] [--small]
+        [--kernels]
 
 Models are in bf16 with random weights; a step is forward, loss and backward from the same weights
 and batch. It prints milliseconds of a step with steps in the queue, and the largest difference of
-the gradients from those of eager torch, as a share of the largest gradient.
+the gradients from those of eager torch, as a share of the largest gradient. With `--kernels`, also
+the time of all kernels of a step, their number, and those that take longest.
 """
 
 from __future__ import annotations
@@ -55,7 +57,26 @@ def mlp(small: bool) -> tuple[nn.Module, Callable[[Any], Any]]:
 MODELS = {"bert": bert, "resnet50": resnet50, "mlp": mlp}
 
 
-def measure(model: Any, loss_of: Any, backend: str | None, rounds: int) -> tuple[float, float, Any]:
+def print_kernels(step: Callable[[], None], most: int = 30) -> None:
+    """The kernels of a step by name, those that take longest first."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as run:
+        step()
+        torch.cuda.synchronize()
+    kernels: dict[str, list[float]] = {}
+    for event in run.events() or ():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            kernels.setdefault(event.name, []).append(event.device_time)
+    number = sum(map(len, kernels.values()))
+    print(f"  {sum(map(sum, kernels.values())) / 1000:.2f} ms in {number} launches")
+    for name, times in sorted(kernels.items(), key=lambda item: -sum(item[1]))[:most]:
+        print(f"  {sum(times):9.1f} us {len(times):4}  {name[:100]}")
+
+
+def measure(
+    model: Any, loss_of: Any, backend: str | None, rounds: int, kernels: bool = False
+) -> tuple[float, float, Any]:
     """Seconds of the first step, milliseconds of a step, and gradients of the first step."""
     torch._dynamo.reset()
     model = copy.deepcopy(model)
@@ -79,6 +100,8 @@ def measure(model: Any, loss_of: Any, backend: str | None, rounds: int) -> tuple
             step()
         torch.cuda.synchronize()
         times.append((time.perf_counter() - start) * 100)
+    if kernels:
+        print_kernels(step)
     return first, statistics.median(times), gradients
 
 
@@ -87,6 +110,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--small", action="store_true", help="few layers and rows")
+    parser.add_argument("--kernels", action="store_true", help="print the longest kernels")
     args = parser.parse_args()
     for name in args.models or MODELS:
         torch.manual_seed(0)
@@ -96,7 +120,7 @@ def main() -> None:
         for contender, backend in CONTENDERS.items():
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                first, step, gradients = measure(model, loss_of, backend, args.rounds)
+                first, step, gradients = measure(model, loss_of, backend, args.rounds, args.kernels)
             expected = expected or gradients
             largest = max(float(g.abs().max()) for g in expected)
             pairs = zip(gradients, expected, strict=True)

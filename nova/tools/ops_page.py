@@ -68,6 +68,11 @@ unsigned one gives a signed one that holds both; i64 and u64 have none, which is
 """
 
 # Values for attributes without a default, by their name, that fit operands of shape (2, 2).
+_SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    *(((2, 2), (2, 2)), ((2, 2), (2,)), ((2,), (2,)), ((2, 2), ())),
+    ((2, 2, 2), (2, 2)),
+)
+"""Of operands and of indices, in the order in which they are tried."""
 _ATTRIBUTES: dict[str, Any] = {
     "slice_sizes": (1, 1),
     "shape": (2, 2),
@@ -199,7 +204,7 @@ def _result(row: Op, operand: DType) -> DType | None:
         unpacked = TensorType(_UNPACKED_SHAPE, operand)
         types = [_PACKED if name == "blocks" else unpacked for name in row.operands]
         return apply(row, [Tensor(t) for t in types], attrs).dtype
-    for shape, index_shape in (((2, 2), (2, 2)), ((2, 2), (2,)), ((2,), (2,)), ((2, 2), ())):
+    for shape, index_shape in _SHAPES:
         operands = [
             Tensor(TensorType(shape[:-1] if name in _ROW_OPERANDS else index_shape, dtypes.i64))
             if name in _INDEX_OPERANDS and callable(row.cast)

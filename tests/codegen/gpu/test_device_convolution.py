@@ -151,11 +151,10 @@ def test_max_pool_gradient_matches_torch(name: str) -> None:
 
 
 def test_batch_norm_of_elements_larger_than_their_spread() -> None:
-    """Both sums of a channel are taken in one pass, of differences from its first element."""
+    """Both sums of a channel in one pass: the variance is a difference of large numbers."""
     torch.manual_seed(0)
     torch._dynamo.reset()
-    x = (64 + 4 * torch.randn(4, 16, 8, 8)).to(torch.bfloat16)
-    x[0, :, 0, 0] = 192  # the first element, from which differences are taken
+    x = (64 + torch.randn(4, 16, 8, 8)).to(torch.bfloat16)
     norm = nn.BatchNorm2d(16, momentum=1.0)
     narrow = nn.BatchNorm2d(16, momentum=1.0)
     narrow = narrow.to(torch.bfloat16)
