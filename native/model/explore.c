@@ -267,7 +267,8 @@ void explore_wake(volatile void *word, int count)
         }
 }
 
-/* A thread that spins is not chosen again before another one was. */
+/* A thread that spins is not chosen again before something was written, unless all spin: then each
+ * has its turn. */
 void explore_relax(void)
 {
     threads[current].relaxed = true;
@@ -313,7 +314,19 @@ static uint32_t enabled_actors(void)
             if (actor >= MOST_THREADS || !threads[actor].relaxed)
                 eager |= 1u << actor;
         }
-    return eager != 0 ? eager : all;
+    if (eager != 0 || all == 0)
+        return all == 0 ? 0 : eager;
+    for (int i = 0; i < thread_count; i++)
+        threads[i].relaxed = false;
+    uint32_t others = all & ~(1u << current);
+    return others != 0 ? others : all;
+}
+
+static void wake_spinning(int writer)
+{
+    for (int i = 0; i < thread_count; i++)
+        if (i != writer)
+            threads[i].relaxed = false;
 }
 
 static void go_on(int actor)
@@ -324,11 +337,11 @@ static void go_on(int actor)
         thread->buffered--;
         memmove(thread->buffer, thread->buffer + 1, (size_t)thread->buffered * sizeof store);
         write_memory(store.address, store.size, store.value);
+        wake_spinning(-1);
         return;
     }
-    for (int i = 0; i < thread_count; i++)
-        if (i != actor)
-            threads[i].relaxed = false;
+    if (next_of(actor).writes)
+        wake_spinning(actor);
     current = actor;
     swapcontext(&scheduler, &threads[actor].context);
 }

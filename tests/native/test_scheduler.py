@@ -83,7 +83,7 @@ def build_model(model: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "model", ["model_deque", "model_eventcount", "model_persistent", "model_run"]
+    "model", ["model_deque", "model_eventcount", "model_persistent", "model_ring", "model_run"]
 )
 def test_model_finds_nothing(model: str):
     output = run(build_model(model))
@@ -110,6 +110,15 @@ def test_model_finds_nothing(model: str):
         ("model_persistent", "no-join", "failed: "),
         ("model_persistent", "no-visits", "failed: "),
         ("model_persistent", "no-claim", "failed: "),
+        ("model_ring", "early-filled", "failed: "),
+        ("model_ring", "no-slot-wait", "failed: "),
+        ("model_ring", "late-read", "failed: "),
+        ("model_ring", "close-few", "failed: "),
+        ("model_ring", "early-publish", "failed: "),
+        ("model_ring", "direct", "failed: "),
+        ("model_ring", "early-done", "failed: "),
+        ("model_ring", "free-early", "failed: "),
+        ("model_ring", "out-of-order", "failed: "),
         ("model_run", "planted", "failed: deadlock"),
     ],
 )

@@ -45,15 +45,18 @@ void sum(B b, int64_t lo, int64_t hi) {
     float *z = b[2];
     for (int64_t i = lo; i < hi; i++) z[i] = x[i] + y[i];
 }
-void slow(B b, int64_t lo, int64_t hi) { /* what refuse_negative does, in some milliseconds */
+#ifdef MEETING
+void meet(B b, int64_t lo, int64_t hi) { /* what refuse_negative does, once the device is there */
+    uint32_t *words = (uint32_t *)MEETING;
     const float *x = b[0];
     float *y = b[1];
-    for (int64_t i = lo; i < hi; i++) {
-        wait_a_bit(1000000);
-        y[i] = x[i];
-    }
+    __atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
+    uint64_t left = UINT64_C(20000000000); /* a minute or so */
+    while (left > 0 && __atomic_load_n(&words[1], __ATOMIC_ACQUIRE) == 0) left--;
+    for (int64_t i = lo; i < hi; i++) y[i] = left > 0 ? x[i] : -1;
 }
-void slower(B b, int64_t lo, int64_t hi) { /* the same, with time to stop it */
+#endif
+void slower(B b, int64_t lo, int64_t hi) { /* what refuse_negative does, with time to stop it */
     const float *x = b[0];
     float *y = b[1];
     for (int64_t i = lo; i < hi; i++) {
@@ -96,25 +99,36 @@ ADD = """  ld.param.u64 %rd1, [a];
   add.s64 %rd1, %rd1, %rd7;
   add.s64 %rd2, %rd2, %rd7;
   add.s64 %rd3, %rd3, %rd7;
-{spin}
+{meet}
   ld.global.f32 %f1, [%rd1+{first}];
   ld.global.f32 %f2, [%rd2];
   add.f32 %f3, %f1, %f2;
   st.global.f32 [%rd3], %f3;"""
 
 
-SPIN = """  mov.u64 %rd4, %clock64;
+MEET = """  mov.u64 %rd4, {meeting};
+  mov.u32 %r2, 1;
+  st.release.sys.global.u32 [%rd4+4], %r2;
+  mov.u64 %rd5, %globaltimer;
+  add.s64 %rd5, %rd5, 60000000000;
 AGAIN:
-  mov.u64 %rd5, %clock64;
-  sub.s64 %rd6, %rd5, %rd4;
-  setp.lt.s64 %p1, %rd6, {spin};
-  @%p1 bra AGAIN;"""
+  ld.acquire.sys.global.u32 %r2, [%rd4];
+  setp.ne.u32 %p1, %r2, 0;
+  @%p1 bra MET;
+  mov.u64 %rd6, %globaltimer;
+  setp.lt.u64 %p1, %rd6, %rd5;
+  @%p1 bra AGAIN;
+  mov.f32 %f3, 0fBF800000;
+  st.global.f32 [%rd3], %f3;
+  ret;
+MET:"""
+"""Waits for the host for a minute; then the result is -1."""
 
 
-def make_ptx(first: int = 0, spin: int = 0) -> str:
+def make_ptx(first: int = 0, meeting: int = 0) -> str:
     """PTX of `scale` and `add`; the second reads so many bytes behind where it should.
 
-    It also takes so many cycles.
+    With the address of a `meeting`, two words of pinned memory, `add` waits for the host.
     """
     pointer = ".param .u64 .ptr"
     return (
@@ -122,15 +136,18 @@ def make_ptx(first: int = 0, spin: int = 0) -> str:
         f".visible .entry scale({pointer} a, {pointer} b)\n"
         + ROWS.format(body=SCALE)
         + f".visible .entry add({pointer} a, {pointer} b, {pointer} c)\n"
-        + ROWS.format(body=ADD.format(first=first, spin=SPIN.format(spin=spin) if spin else ""))
+        + ROWS.format(
+            body=ADD.format(first=first, meet=MEET.format(meeting=meeting) if meeting else "")
+        )
     )
 
 
-def compile_host(folder: Path) -> bytes:
-    """The object of the kernels of the host."""
+def compile_host(folder: Path, meeting: int = 0) -> bytes:
+    """The object of the kernels of the host; `meet` needs the address of a meeting."""
     (folder / "host.c").write_text(HOST)
     flags = ["-std=c11", "-O2", "-c", "-fPIC", "-fno-builtin", "-fcf-protection=none"]
     flags += ["-fno-asynchronous-unwind-tables", "-fno-ident"]
+    flags += [f"-DMEETING=UINT64_C({meeting})"] if meeting else []
     subprocess.run(["gcc", *flags, "host.c", "-o", "host.o"], cwd=folder, check=True)
     return (folder / "host.o").read_bytes()
 

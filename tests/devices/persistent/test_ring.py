@@ -188,7 +188,7 @@ def test_other_work_for_the_device_is_refused() -> None:
         yield xs[0], ys[0]
         yield xs[1], other(array)
 
-    with pytest.raises(DeviceCallError, match="a resident program has .* until it ends") as caught:
+    with pytest.raises(DeviceCallError, match=r"a resident program has .* until it ends") as caught:
         step.run_many(batches())
     assert "batch 1" in caught.value.__notes__[0]
     with other.serve() as server:
