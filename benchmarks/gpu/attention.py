@@ -102,6 +102,7 @@ CHECKED = [
     Case(1, 2, 513, 96, causal=False),
     Case(2, 8, 384, 64, key_heads=2),
     Case(1, 40, 1500, 64, element="f16"),
+    Case(4, 40, 1024, 64, causal=False),
     Case(1, 2, 400, 192),
     Case(2, 3, 1000, 128, sequences=5),
     Case(1, 2, 777, 64, causal=False, sequences=3),

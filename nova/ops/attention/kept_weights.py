@@ -66,7 +66,7 @@ def code_constants(p: float) -> set[int]:
 def _canon(ins: Types, attrs: Attrs) -> Attrs:
     shape = drawn_shape(attrs)
     if len(shape) < 2:
-        raise ShapeError(f"kept_weights: shape {shape} is not (..., rows, keys)")
+        raise ShapeError(f"shape {shape} is not (..., rows, keys)")
     return {"shape": shape, "dropout": probability(attrs)}
 
 

@@ -383,7 +383,13 @@ MISTAKES: tuple[Mistake, ...] = (
         "logsumexp (2,), delta (3,)",
     ),
     M("kept_weights", "2xi64", "3x4xi1", "the seed is one number", "shape = array<i64: 3, 4>"),
-    M("kept_weights", "i64", "4xi1", "is not (..., rows, keys)", "shape = array<i64: 4>"),
+    M(
+        "kept_weights",
+        "i64",
+        "4xi1",
+        "shape (4,) is not (..., rows, keys)",
+        "shape = array<i64: 4>",
+    ),
     M(
         "kept_weights",
         "i64",

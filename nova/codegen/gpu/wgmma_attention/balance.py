@@ -35,7 +35,14 @@ class Work:
         return self.batch * self.tiles
 
 
-def balanced_work(batch: int, costs: Sequence[float], blocks: int, *, last_first: bool) -> Work:
+def balanced_work(
+    batch: int,
+    costs: Sequence[float],
+    blocks: int,
+    *,
+    last_first: bool,
+    most_together: int | None = None,
+) -> Work:
     """The order with about the least makespan, and as few points together as that allows."""
     tiles = len(costs)
     if len(set(costs)) == 1:
@@ -43,7 +50,7 @@ def balanced_work(batch: int, costs: Sequence[float], blocks: int, *, last_first
         return Work(batch, tiles, 1, blocks, False, last_first, makespan)
     orders = []
     for together in range(1, batch + 1):
-        if batch % together == 0:
+        if batch % together == 0 and (most_together is None or together <= most_together):
             makespan = _makespan(batch, costs, together, blocks, last_first)
             orders.append(Work(batch, tiles, together, blocks, True, last_first, makespan))
     least = min(order.makespan for order in orders)

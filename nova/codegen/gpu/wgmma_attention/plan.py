@@ -36,6 +36,8 @@ _TILE_OVERHEAD = 1.0
 """The time to begin and end a tile of rows, in blocks of keys."""
 _ALONE = 0.3
 """The part of the time of a block of keys that does not depend on how many consumers have rows."""
+_CACHE_BYTES = 32 << 20
+"""Bytes of keys and values that tiles of several points share in the L2 cache."""
 _SLOWNESS = {2: 1.2, 3: 1.0}
 """Consumer warpgroups -> time of a score, measured on an H200 (benchmarks/gpu/attention.py)."""
 
@@ -153,11 +155,18 @@ class ForwardPlan:
     def work(self) -> Work:
         """The order of the tiles: those with the most work first."""
         costs = [self._tile_cost(tile) for tile in range(self.row_tiles)]
+        # Tiles that all have the same keys gain less from their order than from the L2 cache.
+        most = None if self.causal else max(1, _CACHE_BYTES // self._point_bytes)
         orders = (
-            balanced_work(self.sizes.batch, costs, self.blocks, last_first=last_first)
-            for last_first in (True, False)
+            balanced_work(self.sizes.batch, costs, self.blocks, last_first=flag, most_together=most)
+            for flag in (True, False)
         )
         return min(orders, key=lambda work: work.makespan)
+
+    @property
+    def _point_bytes(self) -> int:
+        """Bytes of the keys and values of a point of the batch."""
+        return self.sizes.j * (self.sizes.e + self.sizes.f) * BITS[self.element] // 8
 
     @property
     def has_edges(self) -> bool:

@@ -201,7 +201,7 @@ func.func @kept_weights_1(%arg0: tensor<2xi64>) {
 // -----
 
 func.func @kept_weights_2(%arg0: tensor<i64>) {
-  // expected-error @+1 {{'nova.kept_weights' op is not (..., rows, keys)}}
+  // expected-error @+1 {{'nova.kept_weights' op shape (4,) is not (..., rows, keys)}}
   %0 = "nova.kept_weights"(%arg0) {shape = array<i64: 4>} : (tensor<i64>) -> tensor<4xi1>
   return
 }
