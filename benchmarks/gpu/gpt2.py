@@ -4,6 +4,7 @@
     python benchmarks/gpu/gpt2.py forward [--config small]
     python benchmarks/gpu/gpt2.py loss
     python benchmarks/gpu/gpt2.py losses [--steps 100] [--table FILE]
+    python benchmarks/gpu/gpt2.py all
 
 `step` is a training step in bf16 with AdamW; parameters and moments are f32. It prints the seconds
 of a compile with an empty cache, the bytes on the device, the milliseconds of a step with steps in
@@ -11,6 +12,7 @@ the queue, and the losses. With `--trace` it prints the time of each kernel of o
 is the forward pass of one sequence in bf16. `loss` is the linear layer to the vocabulary with its
 cross entropy and gradients. `losses` trains from the same weights with Nova, torch.compile and
 eager torch, and compares the losses of all steps: the two of torch differ by the noise of bf16.
+`all` runs each of these, and `step` of both sizes, in a process of its own, with traces.
 `--only nova` leaves torch out. All run on device
 `sim` too (`--device sim --config tiny --only nova`), which checks this script.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -261,7 +264,7 @@ def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("workload", choices=("step", "forward", "loss", "losses"))
+    parser.add_argument("workload", choices=("step", "forward", "loss", "losses", "all"))
     parser.add_argument("--config", choices=tuple(CONFIGS), default="small")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--trace", action="store_true")
@@ -269,6 +272,9 @@ def main() -> None:
     parser.add_argument("--only", choices=("nova", "torch"))
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
+    if args.workload == "all":
+        run_all()
+        return
     args.timed = args.device != "sim"
     simulated = {"target": "cuda:sm_90a", "run_mode": "sim"}
     args.where = simulated if args.device == "sim" else {"target": "cuda"}
@@ -283,6 +289,19 @@ def main() -> None:
         compare_training(args, model)
     else:
         compare_forward(args, model)
+
+
+def run_all() -> None:
+    """Every workload, each in a process of its own; one that fails does not stop the others."""
+    for words in (
+        "step --trace --steps 4",
+        "forward --trace",
+        "loss --trace",
+        "step --config medium --trace --steps 4",
+        "losses --steps 100",
+    ):
+        print(f"-- {words}", flush=True)
+        subprocess.run([sys.executable, __file__, *words.split()])
 
 
 def compare_steps(args: Any, model: Any) -> None:
@@ -364,6 +383,8 @@ def compare_losses(args: Any) -> None:
         program = nova.compile([loss, *gradients], inputs=[X, W, T], **args.where)
         placed = [nova.to_device(a, args.device) for a in (x, weight, target)]
         value = float(np.asarray(program(*placed)[0].numpy(), np.float32))
+        if args.trace:
+            print_kernels(lambda *arrays, run=program: run(*arrays)[0], placed)
         milliseconds = timed(partial(program, *placed), wait_for_device) if args.timed else 0.0
         size = program.workspace_size / 1e6
         print(f"Nova {name}: {milliseconds * 1e3:.0f} us, {size:.0f} MB, loss {value:.4f}")

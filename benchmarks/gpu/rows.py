@@ -1,4 +1,4 @@
-"""Rows longer than a block's registers on a GPU, compared with torch, in one process.
+"""Long rows and sums of columns on a GPU, compared with torch, in one process.
 
     python benchmarks/gpu/rows.py [--no-compile]
 
@@ -71,6 +71,12 @@ def workloads() -> list[Workload]:
     def torch_norm(x: Any) -> Any:
         return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5)
 
+    def nova_sums(x: Any) -> Any:
+        return nova.sum(nova.cast(x, "f32"), axis=0)
+
+    def torch_sums(x: Any) -> Any:
+        return x.sum(0, dtype=torch.float32)
+
     return [
         Workload("softmax", nova.softmax, softmax, 4096, 50257),
         Workload("softmax", nova.softmax, softmax, 4096, 50304),
@@ -80,6 +86,11 @@ def workloads() -> list[Workload]:
         Workload("logsumexp", nova_lse, lse, 8192, 50304, "bf16", written=0),
         Workload("softmax", nova.softmax, softmax, 8192, 50304, "bf16"),
         Workload("softmax", nova.softmax, softmax, 4096, 131072),
+        # The gradients of the biases of GPT-2 small.
+        *(
+            Workload("column sums", nova_sums, torch_sums, 8192, width, "bf16", written=0)
+            for width in (768, 2304, 3072)
+        ),
     ]
 
 

@@ -3,7 +3,8 @@
 In: the gradient accumulated so far and the next contribution; out: their sum. Called by
 `autodiff.py`. Contributions of slices are padded with zeros to the whole value. Those of the same
 slice are added before padding. Adjacent slices, such as those of `split`, are joined instead:
-this needs no addition and no zeros.
+this needs no addition and no zeros. A gradient of rows that were selected, such as that of an
+embedding, is added to the rows of the other one: this needs no zeros either.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ _MOST_PARTS = 4
 
 
 def add_gradients(before: Tensor, piece: Tensor) -> Tensor:
-    """`before + piece`, without an addition if they are adjacent slices of a value."""
+    """`before + piece`, without zeros if one is of slices or selected rows of the value."""
+    for scattered, other in ((piece, before), (before, piece)):
+        if _adds_to_zeros(scattered):
+            assert scattered.op is not None
+            add = F.index_add if scattered.op.name == "index_add" else F.scatter_add
+            return add(other, *scattered.inputs[1:], **scattered.attrs)
     if not (_is_zero_padded(before) and _is_zero_padded(piece)):
         return F.add(before, piece)
     if before.attrs == piece.attrs:
@@ -55,6 +61,14 @@ def _join(first: Tensor, second: Tensor) -> Tensor | None:
 
 def _is_zero_padded(value: Tensor) -> bool:
     return value.op is not None and value.op.name == "pad" and value.attrs["value"] == 0
+
+
+def _adds_to_zeros(value: Tensor) -> bool:
+    """Whether a value is a sum at computed positions of zeros."""
+    if value.op is None or value.op.name not in ("index_add", "scatter_add"):
+        return False
+    start = value.inputs[0]
+    return start.op is not None and start.op.name == "full" and start.attrs["value"] == 0
 
 
 def _parts(value: Tensor, axis: int) -> tuple[Tensor, ...]:

@@ -28,6 +28,7 @@ from nova.passes.gpu.link_persistent_kernel import LinkPersistentKernel
 from nova.passes.gpu.lower_device_kernels import LowerDeviceKernels
 from nova.passes.gpu.mark_noalias import MarkNoalias
 from nova.passes.gpu.mark_unwritten import MarkUnwritten
+from nova.passes.gpu.merge_contract_dims import MergeContractDims
 from nova.passes.gpu.merge_reductions import MergeReductions
 from nova.passes.gpu.pair_roundings import PairRoundings
 from nova.passes.gpu.pass_tensor_maps import PassTensorMaps
@@ -244,7 +245,7 @@ def linalg_fusion(
         *([MaterializePads(), FuseWindows()] if keep_pads else []),
         # Before unit dims of other ops are folded: reshapes between both cancel each other.
         *([FoldUnitContractDims()] if sink_conversions or fold_batches else []),
-        *([FoldSingleRows()] if sink_conversions else []),
+        *([FoldSingleRows(), MergeContractDims()] if sink_conversions else []),
         # After fusion: before it, the reshapes around unit dimensions would prevent fusion.
         UpstreamPass("linalg-fold-unit-extent-dims,canonicalize,cse"),
         # After unit dimensions, whose reshapes are between both ops, are folded.

@@ -67,6 +67,7 @@ PASS_MODULES: dict[str, str] = {
     "materialize-pads": "nova.passes.windows.materialize_pads",
     "mark-noalias": "nova.passes.gpu.mark_noalias",
     "mark-unwritten": "nova.passes.gpu.mark_unwritten",
+    "merge-contract-dims": "nova.passes.gpu.merge_contract_dims",
     "merge-reductions": "nova.passes.gpu.merge_reductions",
     "narrow-attention": "nova.passes.tensor.narrow_attention",
     "outline-control-flow": "nova.passes.control.outline_control_flow",

@@ -71,6 +71,25 @@ def test_one_part_twice_is_added_before_it_is_padded():
     assert grad.op.name == "pad" and grad.inputs[0].op.name == "add"
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["rows first", "rows last"])
+@pytest.mark.parametrize(("op", "name"), [(F.take, "index_add"), (F.gather, "scatter_add")])
+def test_selected_rows_are_added_to_the_other_gradient(op, name, first):
+    """The weight of an embedding and of the scores: no zeros, one sum."""
+    x = nova.tensor(VALUES[0], name="x", requires_grad=True)
+    index = np.array([3, 0, 3, 11])
+    if op is F.gather:
+        index = np.stack([index, index[::-1]], 1)
+    selected = F.sum(F.exp(op(x, nova.tensor(index), axis=0)))
+    rest = F.sum(F.sin(x))
+    (grad,) = gradients(selected + rest if first else rest + selected, [x])
+    assert grad.op.name == name and grad.inputs[0].op.name != "full"
+    expected = np.cos(VALUES[0].astype(np.float64))
+    places = (index, np.arange(2)) if op is F.gather else (index,)
+    np.add.at(expected, places, np.exp(VALUES[0].astype(np.float64)[places]))
+    result = nova.compile(grad, inputs=[x]).run([VALUES[0]])
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_corners_are_not_joined():
     x = nova.tensor(VALUES, name="x", requires_grad=True)
     loss = F.sum(F.exp(x[:1, :6])) + F.sum(F.exp(x[1:, 6:]))

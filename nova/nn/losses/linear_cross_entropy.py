@@ -80,8 +80,8 @@ def _chunks_of(rows: Size, score_bytes: int, chunk_bytes: int) -> list[slice]:
     chunks = max(1, ceildiv(bounds(rows)[1] * score_bytes, chunk_bytes))
     if isinstance(rows, int):
         size = max(1, ceildiv(rows, chunks))
-        # As many whole tiles as fit: a chunk takes a pass over the weight, of which the time is that
-        # of the fullest multiprocessor, and the last chunk, with the rest, takes less.
+        # As many whole tiles as fit: each chunk is a pass over the weight, which takes as long as
+        # its busiest multiprocessor; the last one, of the rest, is shorter.
         whole = chunk_bytes // score_bytes // _TILE * _TILE
         size = whole if size <= whole < rows else size
         return [slice(start, min(start + size, rows)) for start in range(0, max(rows, 1), size)]

@@ -1,4 +1,4 @@
-"""`fuse-multiply-adds`: products and sums for results of 16 bits are one instruction."""
+"""`fuse-multiply-adds`: a multiplication and an addition for 16-bit results are one instruction."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ def fold_contractions(
     It gets the loops of the operands, and the sizes of all loops.
     """
     for op in find_tensor_ops(module, "linalg.contract"):
-        if (loops := _read_loops(op)) is not None and (dropped := choose(*loops)):
+        if (loops := read_loops(op)) is not None and (dropped := choose(*loops)):
             _drop_loops(op, *loops, dropped)
 
 
-def _read_loops(op: Any) -> tuple[Accesses, dict[int, int]] | None:
+def read_loops(op: Any) -> tuple[Accesses, dict[int, int]] | None:
     """The loops of the dims of each operand, and the sizes of all; None if one is dynamic."""
     accesses = [[e.position for e in _dims(m.value)] for m in op.attributes["indexing_maps"]]
     sizes: dict[int, int] = {}

@@ -28,11 +28,12 @@ class RaiseToContract(Pass):
 
     def run(self, module: ir.Module) -> None:
         for op in find_tensor_ops(module, "linalg.generic"):
-            if _is_contraction(GenericOp(op)):
+            if is_contraction(GenericOp(op)):
                 _rewrite(GenericOp(op))
 
 
-def _is_contraction(generic: GenericOp) -> bool:
+def is_contraction(generic: GenericOp) -> bool:
+    """Whether an op is `c += a * b` over floats, of which `linalg.contract` is another form."""
     if generic.num_inputs != 2 or generic.num_outputs != 1 or len(generic.op.results) != 1:
         return False
     types = [o.type for o in generic.op.operands]
