@@ -38,7 +38,11 @@ CASES: dict[str, tuple[Function, list[tuple[Any, ...]], tuple[int, ...]]] = {
         [(B, 512), (512, 512)],
         (1, 2, 3, 4, 7, 8, 13, 31, 64, 256, 512, 509),
     ),
-    "matmul, square": (lambda x, y: x @ y, [(B, B), (B, B)], (64, 256, 512, 509)),
+    "matmul, square": (
+        lambda x, y: x @ y,
+        [(B, B), (B, B)],
+        (16, 32, 33, 64, 65, 96, 127, 128, 129, 256, 512, 509),
+    ),
     "attention": (nova.scaled_dot_product_attention, [(2, 8, B, 64)] * 3, ATTENTION_ROWS),
     "MLP": (
         lambda x, w, b, v: nova.gelu(x @ w + b) @ v,

@@ -31,7 +31,7 @@ def join_updates(main: Any, named: dict[str, Any]) -> None:
     joined: dict[Any, str] = {}
     calls = [op.operation for op in main.entry_block.operations if is_call(op.operation)]
     pairs = [_Pair(first, second, named) for first, second in pairwise(calls)]
-    # An attention is no update: no call is part of two pairs.
+    # No call is part of two pairs: an update has no attention.
     for pair in [pair for pair in pairs if pair.can_join()]:
         key = pair.key
         if key not in joined:

@@ -20,6 +20,7 @@ from nova.codegen.common.match_contraction import (
 from nova.codegen.cpu.gemm.blocking import tiling_of
 from nova.codegen.cpu.gemm.few_rows import emit_few_rows, takes_few_rows
 from nova.codegen.cpu.gemm.packed_gemm import emit_packed
+from nova.codegen.cpu.gemm.small_symbolic import emit_small, is_small, takes_small
 from nova.codegen.cpu.gemm.unpacked_gemm import emit_unpacked, has_static_strides
 from nova.codegen.cpu.gemm.unpacked_tiling import is_unpacked, unpacked_tile
 from nova.core.records import record
@@ -169,6 +170,13 @@ def emit_block(
     strategy = select_gemm(target, inner)
     offsets, ranges = (a_offset, b_offset, c_offset), (m_lo, m_hi, n_lo, n_hi)
     row = replace(inner, m=1)
+    if takes_small(inner):
+        branch(
+            is_small(target, inner, ranges),
+            lambda: emit_small(target, inner, (a, b, c), offsets, ranges),
+            lambda: strategy.emit(target, inner, (a, b, c), offsets, ranges),
+        )
+        return
     if inner.is_static or not row.is_static or not is_unpacked(target, row):
         strategy.emit(target, inner, (a, b, c), offsets, ranges)
         return
