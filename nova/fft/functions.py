@@ -7,7 +7,7 @@ others may be symbolic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,10 @@ from nova.core.dtypes import complex_of, real_of
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, DTypeError, ShapeError
-from nova.fft.transform import joined, transform_real, transform_to_real
+from nova.fft.transform import joined
 from nova.graph.spelling import takes_torch_keywords
 from nova.graph.transforms import as_tensor
 from nova.ops import F
-from nova.ops.complex.parts import split_all
 from nova.ops.rules import resolve_axis, static_axis
 
 _NORMS = ("backward", "ortho", "forward")
@@ -46,8 +45,8 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     """The transform of a real tensor: the n // 2 + 1 terms of frequencies that are not negative."""
     x = _real_operand("rfft", x)
     moved, size, axis = _moved("rfft", x, n, axis)
-    pair = transform_real(moved, size, _scale("rfft", norm, size, -1))
-    return F.moveaxis(F.complex(*pair), -1, axis)
+    terms = F.rdft(moved, scale=_scale("rfft", norm, size, -1))
+    return F.from_parts(_back(terms, axis))
 
 
 @takes_torch_keywords
@@ -70,8 +69,8 @@ def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     """The inverse of `hfft`."""
     x = _real_operand("ihfft", x)
     moved, size, axis = _moved("ihfft", x, n, axis)
-    pair = transform_real(moved, size, _scale("ihfft", norm, size, 1))
-    return F.conj(F.moveaxis(F.complex(*pair), -1, axis))
+    terms = F.rdft(moved, scale=_scale("ihfft", norm, size, 1))
+    return F.conj(F.from_parts(_back(terms, axis)))
 
 
 @takes_torch_keywords
@@ -192,14 +191,25 @@ def _along(name: str, parts: Any, n: Any, axis: int, norm: Any, sign: int) -> An
     length = size if n is None else _length(name, n)
     if length < 1:
         raise AttributeValueError(f"{name}: an axis of size {length} has no transform")
-    moved = F.moveaxis(parts, axis, -2)
+    parts = _resized(parts, axis, size, length)
+    scale = _scale(name, norm, length, sign)
+    rank = len(parts.shape)
+    if axis == rank - 2:
+        return F.dft(parts, sign=sign, scale=scale)
+    # Axes after the transformed one are columns.
+    shape = parts.shape
+    matrices = F.reshape(parts, (*shape[: axis + 1], prod(shape[axis + 1 : -1]), 2))
+    return F.reshape(F.dft(matrices, sign=sign, scale=scale, columns=True), shape)
+
+
+def _resized(x: Any, axis: int, size: int, length: int) -> Any:
+    """An axis cut, or padded with zeros, to a length."""
     if length < size:
-        moved = moved[..., :length, :]
-    elif length > size:
-        rank = len(parts.shape)
-        moved = F.pad(moved, (0,) * rank, (*(0,) * (rank - 2), length - size, 0))
-    result = F.dft(moved, sign=sign, scale=_scale(name, norm, length, sign))
-    return F.moveaxis(result, -2, axis)
+        return x[(*(slice(None),) * axis, slice(length))]
+    if length == size:
+        return x
+    rank = len(x.shape)
+    return F.pad(x, (0,) * rank, [length - size if i == axis else 0 for i in range(rank)])
 
 
 def _to_real(name: str, x: Any, n: Any, axis: Any, norm: Any, sign: int) -> Any:
@@ -213,9 +223,16 @@ def _to_real(name: str, x: Any, n: Any, axis: Any, norm: Any, sign: int) -> Any:
         raise AttributeValueError(
             f"{name}: {terms} terms give {size} elements", hint="pass n, the size of the result"
         )
-    moved, _, _ = _moved(name, x, size // 2 + 1, axis)
-    result = transform_to_real(split_all(F, moved), size, _scale(name, norm, size, sign))
-    return F.moveaxis(result, -1, axis)
+    parts = _resized(F.as_parts(x), axis, terms, size // 2 + 1)
+    last = len(x.shape) - 1
+    parts = parts if axis == last else F.moveaxis(parts, axis, -2)
+    result = F.irdft(parts, n=size, scale=_scale(name, norm, size, sign))
+    return result if axis == last else F.moveaxis(result, -1, axis)
+
+
+def _back(terms: Any, axis: int) -> Any:
+    """Terms and parts on the last axes, with the terms on the axis of the elements."""
+    return terms if axis == len(terms.shape) - 2 else F.moveaxis(terms, -2, axis)
 
 
 def _several(name: str, x: Any, s: Any, axes: Any, norm: Any, sign: int) -> Any:
@@ -282,13 +299,9 @@ def _moved(name: str, x: Any, n: Any, axis: Any) -> tuple[Any, int, int]:
     length = size if n is None else _length(name, n)
     if length < 1:
         raise AttributeValueError(f"{name}: an axis of size {length} has no transform")
-    moved = F.moveaxis(x, axis, -1)
-    rank = len(x.shape)
-    if length < size:
-        moved = moved[..., :length]
-    elif length > size:
-        moved = F.pad(moved, (0,) * rank, (*(0,) * (rank - 1), length - size))
-    return moved, length, axis
+    resized = _resized(x, axis, size, length)
+    last = axis == len(x.shape) - 1
+    return resized if last else F.moveaxis(resized, axis, -1), length, axis
 
 
 def _length(name: str, n: Any) -> int:

@@ -353,7 +353,18 @@ _RULES: dict[str, Callable[[Tensor, Operands, Flags, int], Tensor | None]] = {
         _one_axis,
     ),
     **dict.fromkeys(
-        ("windows", "overlap_add", "layer_norm", "rms_norm", "linear", "bitcast", "dft"), _same
+        (
+            "windows",
+            "overlap_add",
+            "layer_norm",
+            "rms_norm",
+            "linear",
+            "bitcast",
+            "dft",
+            "rdft",
+            "irdft",
+        ),
+        _same,
     ),
     **dict.fromkeys(("tril", "triu"), _last_two_axes),
     "matmul": _matmul,

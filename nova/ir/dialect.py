@@ -1,7 +1,7 @@
 """The nova dialect: one op per primitive and composite row of the op table, and a few others.
 
 These are nova.constant, nova.size, the attention ops (nova/ir/attention_ops.py) and the
-Fourier transform (nova/ir/fourier_ops.py).
+Fourier transform (nova/ir/linalg/fourier.py).
 
 The dialect is generated from the table as IRDL text. One verifier serves all rows: it runs the type
 rule of the row on operand types and attributes. So the IR obeys the same rules as the graph, and
@@ -18,8 +18,10 @@ from nova.core.dtypes import TensorType, dtype
 from nova.core.records import record
 from nova.core.sizes import parse_size
 from nova.errors import DTypeError, NovaError
-from nova.ir import attention_ops, fourier_ops
+from nova.ir import attention_ops
 from nova.ir.bindings import ir, load_irdl
+from nova.ir.linalg.fourier import NAME as FOURIER
+from nova.ir.linalg.fourier import verify_fourier
 from nova.ir.op_attributes import from_attributes, to_attributes
 from nova.ir.resources import is_resource
 from nova.ir.types import nova_type, tensor_type
@@ -203,11 +205,8 @@ def _definitions() -> Iterator[_Definition]:
         results = tuple(f"to_{n}" for n in attention_ops.RESULTS[base])
         yield _Definition(name, values, attention_ops.verify_attention(name), results)
         yield _Definition(f"{name}_point", values, lambda op: True)
-    for name, verify in (
-        (fourier_ops.NAME, fourier_ops.verify_fourier),
-        (f"{fourier_ops.NAME}_point", lambda op: True),
-    ):
-        yield _Definition(name, ("x", "table"), verify)
+    yield _Definition(FOURIER, ("x", "table"), verify_fourier)
+    yield _Definition(f"{FOURIER}_point", ("x", "table"), lambda op: True)
 
 
 _DEFINITIONS = tuple(_definitions())

@@ -7,7 +7,7 @@ element, NaN for a mean, and is an error for reductions without a neutral elemen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf, prod
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, bool_, i64
-from nova.core.sizes import SizeExpr, bounds, known_equal, same_shape
+from nova.core.sizes import Size, SizeExpr, bounds, known_equal, same_shape
 from nova.errors import ShapeError, SymbolicSizeError
 from nova.ops.pointwise import in_f32, narrowed
 from nova.ops.rules import (
@@ -75,7 +75,7 @@ def _position_type(ins: Types, attrs: Attrs) -> TensorType:
     return TensorType(reduced_shape(ins[0].shape, axes, attrs["keepdims"]), i64)
 
 
-def _refuse_nothing(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+def _refuse_nothing(shape: Sequence[Size], axes: tuple[int, ...]) -> None:
     if any(is_zero(shape[a]) for a in axes):
         raise ShapeError(
             f"no elements to choose from: shape {shape} over axes {axes}",

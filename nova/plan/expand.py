@@ -8,13 +8,16 @@ computes with a size, such as the divisor of a mean, happens here, where sizes a
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from nova.core.dtypes import TensorType
 from nova.core.location import at
 from nova.graph.autodiff import expand_composite
 from nova.graph.order import topological
 from nova.graph.tensor import Tensor
 from nova.ops import OPS
 from nova.ops.loops.control import CONTROL_OPS
+from nova.ops.table import CPU_KERNEL, Op
 from nova.plan.plan import Arg, Literal, Plan, Slot, Step
 
 
@@ -51,7 +54,7 @@ class _Expander:
             return Slot(index)
         row = OPS[step.op]
         types = tuple(self.plan.type_of(arg) for arg in step.args)
-        whole = row.has_kernel is not None and row.has_kernel(types, step.attrs)
+        whole = _is_whole(row, types, step.attrs)
         if row.kind != "composite" or whole:
             return self._append(step, step.op, args, step)
         leaves = [Tensor(t) for t in types]
@@ -72,7 +75,9 @@ class _Expander:
             if part.op is None:
                 assert part.data is not None
                 values[part] = Literal(part.data, part.type)
-            elif part.op.kind == "composite" and not _has_kernel(part):
+            elif part.op.kind == "composite" and not _is_whole(
+                part.op, tuple(i.type for i in part.inputs), part.attrs
+            ):
                 values[part] = self._expand(part, values, step)
             else:
                 args = tuple(values[i] for i in part.inputs)
@@ -88,7 +93,8 @@ class _Expander:
         return Slot(index)
 
 
-def _has_kernel(node: Tensor) -> bool:
-    assert node.op is not None
-    check = node.op.has_kernel
-    return check is not None and check(tuple(i.type for i in node.inputs), node.attrs)
+def _is_whole(row: Op, types: tuple[TensorType, ...], attrs: dict[str, Any]) -> bool:
+    """Whether a composite has a kernel on every target, and so is not expanded."""
+    if row.has_kernel is None or CPU_KERNEL in row.tags:
+        return False
+    return row.has_kernel(types, attrs)

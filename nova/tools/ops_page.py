@@ -86,6 +86,8 @@ _ATTRIBUTES: dict[str, Any] = {
     "start": 2,
     "value": 1,
     "region": 1,
+    "sign": -1,
+    "n": 2,
     "kernel": (1,),
     "size": (3,),
     "axis_size": 3,
@@ -168,6 +170,8 @@ def _types(row: Op) -> str:
         return "by the type rule of the user"
     result_types = {d: _result(row, d) for d in ALL}
     accepted = [d for d in ALL if result_types[d] is not None]
+    if not accepted:
+        return "complex → its parts"
     results = set(result_types.values())
     if "dtype" in row.attrs and len(results) == 1:
         return "by `dtype`"

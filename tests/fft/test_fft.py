@@ -56,6 +56,63 @@ def test_compiled_transforms_are_numpy_s(n: int) -> None:
     compare_all(results, z, x, half, n)
 
 
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_kernels_of_every_radix(dtype: str) -> None:
+    """Rows of all radices, real rows, and columns that are not whole vectors, in one program."""
+    lengths = (8, 12, 22, 26, 30, 49, 120, 256)
+    rows = [numbers(3, n).astype(dtype) for n in lengths]
+    planes = [numbers(2, n, m).astype(dtype) for n, m in ((12, 7), (2, 33), (35, 16))]
+    cuts = [z.real.copy() for z in rows]
+
+    @nova.jit
+    def run(rows: Any, planes: Any, cuts: Any) -> Any:
+        f = nova.fft
+        return (
+            [f.ifft(f.fft(z)) for z in rows],
+            [f.fft(z) for z in rows],
+            [f.fft(z, axis=1) for z in planes],
+            [f.rfft(x) for x in cuts],
+            [f.irfft(f.rfft(x), x.shape[-1]) for x in cuts],
+        )
+
+    f = np.fft
+    wide, reals64 = [z.astype("c16") for z in rows], [x.astype("f8") for x in cuts]
+    plane_terms = [f.fft(z.astype("c16"), axis=1) for z in planes]
+    terms, halves = [f.fft(z) for z in wide], [f.rfft(x) for x in reals64]
+    expected = (wide, terms, plane_terms, halves, reals64)
+    tolerance = 1e-6 if dtype == "c8" else 1e-14
+    for results, wants in zip(run(rows, planes, cuts), expected, strict=True):
+        for result, want in zip(results, wants, strict=True):
+            assert abs(result - want).max() <= tolerance * abs(want).max(), want.shape
+
+
+@pytest.mark.parametrize("target", ["x86_64", "x86_64-v3"])
+def test_kernels_of_other_vectors(target: str) -> None:
+    z = numbers(2, 240)
+    function = nova.jit(lambda z: (nova.fft.fft(z), nova.fft.irfft(z, 478)), target=target)
+    terms, elements = function(z)
+    np.testing.assert_allclose(terms, np.fft.fft(z), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(elements, np.fft.irfft(z, 478), rtol=0, atol=1e-12)
+
+
+def test_long_transforms_are_rows_and_columns() -> None:
+    z = numbers(2, 10_000)
+    program = nova.jit(nova.fft.ifft)
+    np.testing.assert_allclose(program(z), np.fft.ifft(z), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("n", [66, 139])
+def test_expanded_transforms(n: int) -> None:
+    """A symbolic batch has no kernels: matmuls, and Bluestein's algorithm."""
+    batch = nova.dim("B")
+    z = nova.input((batch, n), "complex128", name="z")
+    x = nova.input((batch, n), "f64", name="x")
+    half = nova.input((batch, n // 2 + 1), "complex128", name="half")
+    program = nova.compile(list(all_transforms(z, x, half, n)), inputs=[z, x, half])
+    arrays = numbers(3, n), reals(3, n), numbers(3, n // 2 + 1)
+    compare_all(program(*arrays), *arrays, n)
+
+
 @pytest.mark.parametrize("n", [128, *slowly(60, 1024, 1009)])
 def test_error_in_f32_is_that_of_rounding(n: int) -> None:
     z = numbers(4, n).astype("c8")

@@ -18,7 +18,15 @@ def test_every_row_has_samples() -> None:
     families = (*functional.FAMILIES, *low_precision.FAMILIES)
     functions = {r.name for f in families for r in f.ROWS if r.kind == "sugar"}
     # Those of complex numbers in `complex/test_complex.py`.
-    pairs = {r.name for r in (*complex.rows.ROWS, *complex.functions.ROWS, *complex.fourier.ROWS)}
+    pairs = {
+        r.name
+        for r in (
+            *complex.rows.ROWS,
+            *complex.functions.ROWS,
+            *complex.fourier.ROWS,
+            *complex.real_fourier.ROWS,
+        )
+    }
     # Those of users' kernels in `tests/api/custom`.
     users = {r.name for r in kernels.rows.ROWS}
     assert SAMPLES.keys() == OPS.keys() - functions - pairs - users

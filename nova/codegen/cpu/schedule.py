@@ -28,7 +28,7 @@ from nova.codegen.common.tile_local import is_tile_local_alloca
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
 from nova.codegen.cpu.core_tiles import emit_blocks, tile_for_cores, wide_tile_for_cores
-from nova.codegen.cpu.fourier.transform import emit_fourier
+from nova.codegen.cpu.fourier.transform import block_columns, emit_fourier
 from nova.codegen.cpu.gemm.packed_gemm import emit_row_panels
 from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
@@ -61,8 +61,8 @@ from nova.ir.bindings import arith, ir, scf
 from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.diagnostics import place_of
-from nova.ir.fourier_ops import find_fourier
 from nova.ir.kernel import Kernel
+from nova.ir.linalg.fourier import find_fourier
 from nova.ir.linalg.generic import GenericOp, is_generic_op
 from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
 from nova.ir.walk import find_ops
@@ -108,7 +108,7 @@ class KernelSchedule:
         attentions = {op: find_attention(nest) for op, nest in self.nests.items()}
         self.attentions = {op: attention for op, attention in attentions.items() if attention}
         transforms = {op: find_fourier(op) for op in structured}
-        self.transforms = {op: kind for op, kind in transforms.items() if kind}
+        self.transforms = {op: spec for op, spec in transforms.items() if spec}
         # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
         self.scalar_loops = bool(others)
         try:
@@ -278,6 +278,11 @@ class KernelSchedule:
             for role, loop in attention.roles.items():
                 if loop < len(self.grid):
                     tile_sizes[loop] = rows if role in "ij" else typical(self.grid[loop])
+        for op, spec in self.transforms.items():
+            columns = len(self.nests[op].loops) - 5
+            if spec.form == "columns" and columns < len(self.grid):
+                element = str(op.operands[0].type.element_type)
+                tile_sizes[columns] = block_columns(self.target, spec, element)
         for loop, size in tile_sizes.items():
             tile[loop] = min(size, max(1, typical(self.grid[loop])))
         self._share_out(tile, unit)
@@ -406,8 +411,8 @@ class KernelSchedule:
                     emit_attention(self.target, self.attentions[op], buffers, ranges)
                 elif op in self.transforms:
                     buffers = [self._flat(v) for v in op.operands]
-                    kind = self.transforms[op]
-                    emit_fourier(self.target, kind, self.nests[op], buffers, ranges)
+                    spec = self.transforms[op]
+                    emit_fourier(self.target, spec, self.nests[op], buffers, ranges)
                 elif op in self.nests:
                     buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
                     self._emit_loops(self.nests[op], buffers, ranges, mapping)

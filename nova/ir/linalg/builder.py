@@ -19,8 +19,8 @@ from nova.core.records import record
 from nova.core.sizes import Size, known_equal, same_shape
 from nova.ir.bindings import arith, ir, scf, tensor
 from nova.ir.dialect import create_barrier
-from nova.ir.fourier_ops import FourierKind, emit_fourier, twiddles
 from nova.ir.index import index as index_value
+from nova.ir.linalg.fourier import FourierSpec, emit_fourier, twiddles
 from nova.ir.linalg.kernel_loops import emit_loop_kernel
 from nova.ir.linalg.kernel_text import inline_text
 from nova.ir.linalg.loops import LoopBuilder
@@ -87,11 +87,12 @@ class LinalgBuilder(LoopBuilder, BlockBuilder):
         """The same tensor as another value, of another type of Nova with one memory layout."""
         return tensor.cast(x.value.type, x.value)
 
-    def fourier(self, x: Operand, sign: int, scale: float) -> Any:
-        """The Fourier transform along the axis before the last one."""
-        table = twiddles(int(x.shape[-2]), sign).astype(x.dtype.numpy)
+    def fourier(self, out: TensorType, x: Operand, n: int, **options: Any) -> Any:
+        """A Fourier transform of n complex numbers; nova/ir/linalg/fourier.py has the options."""
+        spec = FourierSpec(n=n, **options)
+        table = twiddles(spec).astype(x.dtype.numpy)
         factors = self.constant(table, TensorType(table.shape, x.dtype))
-        return emit_fourier(x.value, factors.value, FourierKind(sign, scale))
+        return emit_fourier(x.value, factors.value, tensor_type(out), spec)
 
     # --- elementwise ------------------------------------------------------------------------
 

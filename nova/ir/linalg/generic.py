@@ -17,8 +17,8 @@ from nova.ir.attention_ops import find_point
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
-from nova.ir.fourier_ops import find_fourier
 from nova.ir.linalg.attribute_cache import read_cached
+from nova.ir.linalg.fourier import find_fourier
 from nova.ir.symbolic.size_table import Extent, decoded
 
 _ITERATOR = re.compile(r"iterator_type<(\w+)>")

@@ -10,10 +10,11 @@ A complex type remains only on arguments and results of a program. In memory it 
 the parts interleaved: to compiled code a complex64 of shape S is an f32 of shape S + (2,).
 """
 
-from nova.ops.complex import fourier, functions, rows
+from nova.ops.complex import fourier, functions, real_fourier, rows
 
 
 def register_rows() -> None:
     rows.register_rows()
     functions.register_rows()
     fourier.register_rows()
+    real_fourier.register_rows()

@@ -175,12 +175,12 @@ def _log_of_double(F: Any, is_large: Any, x: Pair, near: Pair) -> Pair:
 
 
 def atanh(F: Any, x: Pair) -> Pair:
-    """(log1p(x) - log1p(-x)) / 2; for a large x, 1 / x and a quarter of a turn."""
+    """(log1p(x) - log1p(-x)) / 2; for a large x, 1 / x with an imaginary part near pi / 2."""
     is_large, (a, b) = _without_large(F, x)
     re, im = subtract(F, log1p(F, (a, b)), log1p(F, (F.neg(a), F.neg(b))))
     far = reciprocal(F, (F.where(is_large, x[0], 2.0), F.where(is_large, x[1], 2.0)))
-    turn = F.add(far[1], F.copysign(pi / 2, F.detach(x[1])))
-    return F.where(is_large, far[0], F.mul(re, 0.5)), F.where(is_large, turn, F.mul(im, 0.5))
+    angle_part = F.add(far[1], F.copysign(pi / 2, F.detach(x[1])))
+    return F.where(is_large, far[0], F.mul(re, 0.5)), F.where(is_large, angle_part, F.mul(im, 0.5))
 
 
 def acos(F: Any, x: Pair) -> Pair:

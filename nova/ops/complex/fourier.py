@@ -38,6 +38,8 @@ _LARGEST_PRIME = 128
 _KERNEL_PRIMES = (2, 3, 5, 7, 11, 13)
 _LEAST_ROW, _ROW_BYTES = 8, 128 << 10
 """The kernel transforms rows of this length or more, and of this many bytes at most."""
+_COLUMNS, _COLUMN_BYTES = 8, 256 << 10
+"""It transforms columns if as many as a vector has take this many bytes at most."""
 
 
 # --- columns of the row -------------------------------------------------------------------------
@@ -46,36 +48,56 @@ _LEAST_ROW, _ROW_BYTES = 8, 128 << 10
 def _canon(ins: Types, attrs: Attrs) -> Attrs:
     if attrs["sign"] not in (-1, 1):
         raise AttributeValueError(f"sign is -1 or 1, not {attrs['sign']!r}")
-    return {"sign": int(attrs["sign"]), "scale": float(attrs["scale"])}
+    return {**attrs, "sign": int(attrs["sign"]), "scale": float(attrs["scale"])}
 
 
 def _type(ins: Types, attrs: Attrs) -> TensorType:
     (x,) = ins
     if x.dtype not in (f32, f64):
         raise DTypeError(f"a transform of parts in f32 or f64, not {x}")
-    if x.rank < 2 or static_axis(x, -1, "a transform reads the parts of") != 2:
+    axis = _axis(attrs["columns"])
+    if x.rank < -axis or static_axis(x, -1, "a transform reads the parts of") != 2:
         raise ShapeError(f"{x} has no last axis of two parts")
-    if static_axis(x, -2, "a transform runs along") < 1:
-        raise ShapeError(f"an axis of {x.shape[-2]} elements has no transform")
+    if static_axis(x, axis, "a transform runs along") < 1:
+        raise ShapeError(f"an axis of {x.shape[axis]} elements has no transform")
     return x
 
 
-def _numpy(x: np.ndarray, *, sign: int, scale: float) -> np.ndarray:
+def _axis(columns: bool) -> int:
+    return -3 if columns else -2
+
+
+def _numpy(x: np.ndarray, *, sign: int, scale: float, columns: bool) -> np.ndarray:
     z = x[..., 0].astype(np.float64) + 1j * x[..., 1].astype(np.float64)
-    terms = np.fft.fft(z) if sign < 0 else np.fft.ifft(z, norm="forward")
+    axis = _axis(columns) + 1
+    terms = np.fft.fft(z, axis=axis) if sign < 0 else np.fft.ifft(z, axis=axis, norm="forward")
     return np.stack([terms.real * scale, terms.imag * scale], axis=-1).astype(x.dtype)
 
 
-def _vjp(F: Any, g: Any, out: Any, x: Any, *, sign: int, scale: float) -> tuple[Any]:
-    return (F.dft(g, sign=-sign, scale=scale),)
+def _vjp(F: Any, g: Any, out: Any, x: Any, *, sign: int, scale: float, columns: bool) -> Any:
+    return (F.dft(g, sign=-sign, scale=scale, columns=columns),)
 
 
 def _has_kernel(ins: Types, attrs: Attrs) -> bool:
     (x,) = ins
-    return all(map(is_static, x.shape)) and _is_row(int(x.shape[-2]), x.dtype.itemsize)
+    n = x.shape[_axis(attrs["columns"])]
+    if not all(map(is_static, x.shape)) or 0 in x.shape:
+        return False
+    if not attrs["columns"]:
+        return is_row(int(n), x.dtype.itemsize)
+    return (
+        int(n) > 1
+        and _is_smooth(int(n))
+        and int(n) * x.dtype.itemsize * 2 * _COLUMNS <= _COLUMN_BYTES
+    )
 
 
-def _is_row(n: int, itemsize: int) -> bool:
+def _lower(b: Any, out: TensorType, x: Any, *, sign: int, scale: float, columns: bool) -> Any:
+    n, form = int(x.shape[_axis(columns)]), "columns" if columns else "rows"
+    return b.fourier(out, x, n, form=form, sign=sign, scale=scale)
+
+
+def is_row(n: int, itemsize: int) -> bool:
     """Whether the kernel takes rows of n elements."""
     return _is_smooth(n) and _LEAST_ROW <= n <= _ROW_BYTES // (2 * itemsize)
 
@@ -87,10 +109,15 @@ def _is_smooth(n: int) -> bool:
     return n == 1
 
 
-def _compose(F: Any, x: Any, *, sign: int, scale: float) -> Any:
+def _compose(F: Any, x: Any, *, sign: int, scale: float, columns: bool) -> Any:
+    if columns:
+        rows = F.dft(F.swapaxes(x, -2, -3), sign=sign, scale=scale)
+        return F.swapaxes(rows, -2, -3)
     n, itemsize = int(x.shape[-2]), x.dtype.itemsize
-    if not _is_row(n, itemsize) and (n1 := _row_factor(n, itemsize)):
+    if not is_row(n, itemsize) and (n1 := _row_factor(n, itemsize)):
         return _by_rows(F, x, n1, sign, scale)
+    if n > 1 and _first_factor(n) == 1:
+        return _bluestein(F, x, n, sign, scale)
     pair = _transform(F, (x[..., 0], x[..., 1]), n, sign, scale)
     return F.stack(list(pair), axis=-1)
 
@@ -100,17 +127,15 @@ def _row_factor(n: int, itemsize: int) -> int:
     if n < _LEAST_ROW**2 or not _is_smooth(n):
         return 0
     factors = (d for d in range(isqrt(n), _LEAST_ROW - 1, -1) if n % d == 0)
-    return next((d for d in factors if _is_row(n // d, itemsize)), 0)
+    return next((d for d in factors if is_row(n // d, itemsize)), 0)
 
 
 def _by_rows(F: Any, x: Any, n1: int, sign: int, scale: float) -> Any:
     """n = n1 * n2: transforms of the columns of a matrix, twiddle factors, and of its rows."""
     n2, batch = x.shape[-2] // n1, x.shape[:-2]
-    columns = F.swapaxes(F.reshape(x, (*batch, n1, n2, 2)), -2, -3)
-    done = F.dft(columns, sign=sign, scale=scale)
-    twiddled = multiply(F, (done[..., 0], done[..., 1]), _arrays(_twiddles(n1, n2, sign), x))
-    rows = F.swapaxes(F.stack(list(twiddled), axis=-1), -2, -3)
-    terms = F.dft(rows, sign=sign, scale=1.0)
+    matrix = F.reshape(x, (*batch, n1, n2, 2))
+    done = F.dft(matrix, sign=sign, scale=scale, columns=True)
+    terms = F.dft(_times(F, done, _twiddles(n2, n1, sign)), sign=sign)
     return F.reshape(F.swapaxes(terms, -2, -3), x.shape)
 
 
@@ -118,14 +143,15 @@ ROWS = (
     Op(
         "dft",
         "scale * sum over j of x[j] * exp(sign * 2 pi i j k / n) along the axis before the last "
-        "one, which has the real and the imaginary part; nova.fft has the usual transforms.",
-        attrs={"sign": REQUIRED, "scale": 1.0},
+        "one, which has the real and the imaginary part, or with columns before those two; see "
+        "nova.fft.fft.",
+        attrs={"sign": REQUIRED, "scale": 1.0, "columns": False},
         canon=_canon,
         infer=_type,
         numpy=_numpy,
         vjp=_vjp,
         compose=_compose,
-        lower=lambda b, out, x, sign, scale: b.fourier(x, sign, scale),
+        lower=_lower,
         has_kernel=_has_kernel,
         tags=frozenset({"smooth", CPU_KERNEL}),
     ),
@@ -144,7 +170,8 @@ def _transform(F: Any, x: Pair, n: int, sign: int, scale: float = 1.0) -> Pair:
     if n1 == n:
         return _direct(F, x, n, sign, scale)
     if n1 == 1:
-        return _bluestein(F, x, n, sign, scale)
+        done = _bluestein(F, F.stack(list(x), axis=-1), n, sign, scale)
+        return done[..., 0], done[..., 1]
     n2 = n // n1
     batch = x[0].shape[:-1]
     rows = _map(x, lambda part: F.swapaxes(F.reshape(part, (*batch, n1, n2)), -1, -2))
@@ -161,18 +188,25 @@ def _direct(F: Any, x: Pair, n: int, sign: int, scale: float = 1.0) -> Pair:
     return parts[..., :n], parts[..., n:]
 
 
-def _bluestein(F: Any, x: Pair, n: int, sign: int, scale: float) -> Pair:
+def _bluestein(F: Any, x: Any, n: int, sign: int, scale: float) -> Any:
     """With jk = (j^2 + k^2 - (k - j)^2) / 2 the sum is a convolution with a chirp."""
     chirp, spectrum = _chirp(n, sign)
-    size = len(spectrum)
-    rank = len(x[0].shape)
+    size, rank = len(spectrum), len(x.shape) - 1
+    chirps = _arrays(chirp, x)
     low, high = (0,) * rank, (*(0,) * (rank - 1), size - n)
-    chirps = _arrays(chirp, x[0])
-    padded = _map(multiply(F, x, chirps), lambda part: F.pad(part, low, high))
-    terms = F.dft(F.stack(list(padded), axis=-1), sign=-1)
-    product = multiply(F, (terms[..., 0], terms[..., 1]), _arrays(spectrum, x[0]))
+    turned = multiply(F, (x[..., 0], x[..., 1]), chirps)
+    padded = F.stack([F.pad(part, low, high) for part in turned], axis=-1)
+    terms = F.dft(padded, sign=-1)
+    product = multiply(F, (terms[..., 0], terms[..., 1]), _arrays(spectrum, x))
     back = F.dft(F.stack(list(product), axis=-1), sign=1, scale=scale / size)
-    return multiply(F, (back[..., :n, 0], back[..., :n, 1]), chirps)
+    return F.stack(list(multiply(F, (back[..., :n, 0], back[..., :n, 1]), chirps)), axis=-1)
+
+
+def _times(F: Any, x: Any, w: np.ndarray) -> Any:
+    """Numbers whose parts are on the last axis, times constants."""
+    across = np.stack([w.real, w.real], axis=-1).astype(x.dtype.numpy)
+    turned = np.stack([-w.imag, w.imag], axis=-1).astype(x.dtype.numpy)
+    return F.add(F.mul(x, across), F.mul(F.flip(x, (-1,)), turned))
 
 
 def _map(x: Pair, function: Callable[[Any], Any]) -> Pair:

@@ -13,8 +13,8 @@ from nova.ir.attributes import OVERWRITES
 from nova.ir.bindings import arith, func, ir
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import SIZE, full_name
-from nova.ir.fourier_ops import OP as FOURIER
 from nova.ir.linalg.builder import LinalgBuilder, Operand
+from nova.ir.linalg.fourier import OP as FOURIER
 from nova.ir.op_attributes import from_attributes, symbolic_attrs
 from nova.ir.resources import retyped
 from nova.ir.symbolic.size_table import sizes_of

@@ -21,8 +21,8 @@ from nova.ir.attention_ops import (
 )
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir, tensor
-from nova.ir.fourier_ops import OP as FOURIER
-from nova.ir.fourier_ops import wrap_fourier
+from nova.ir.linalg.fourier import OP as FOURIER
+from nova.ir.linalg.fourier import wrap_fourier
 from nova.ir.linalg.ops import generic_op, yield_op
 from nova.ir.walk import functions
 from nova.passes.base import Pass

@@ -1,7 +1,7 @@
 """Short Fourier transforms of vectors of complex numbers, without loops.
 
 Input: vectors of interleaved parts (re, im, re, im, ...), one per element of the transform. Output:
-as many vectors, its terms. Called by `transform.py`.
+as many vectors, its terms. Called by `passes.py`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,24 @@ class ComplexLanes:
 
     def plus_turned(self, a: ir.Value, b: ir.Value, sign: int) -> ir.Value:
         """a + sign * i * b."""
-        return self.multiply_add(self.swapped(b), self._alternating(sign), a)
+        return self.multiply_add(self.swapped(b), self._pattern(-sign, sign), a)
 
     def times(self, x: ir.Value, re: ir.Value, im: ir.Value) -> ir.Value:
         """x times the numbers a + ib, as vectors of (a, a) and (-b, b)."""
         return self.multiply_add(self.swapped(x), im, arith.mulf(x, re))
 
-    def _alternating(self, sign: int) -> ir.Value:
+    def _pattern(self, re: int, im: int) -> ir.Value:
         element = element_type(self.type)
-        numbers = [ir.FloatAttr.get(element, v) for v in (-sign, sign)] * self.width
+        numbers = [ir.FloatAttr.get(element, v) for v in (re, im)] * self.width
         return arith.constant(self.vector_type, ir.DenseElementsAttr.get(numbers, self.vector_type))
+
+    def conjugate(self, x: ir.Value) -> ir.Value:
+        return arith.mulf(x, self._pattern(1, -1))
+
+    def backward(self, x: ir.Value) -> ir.Value:
+        """The numbers in reverse order."""
+        order = [2 * i + part for i in reversed(range(self.width)) for part in (0, 1)]
+        return self.shuffled(x, x, order)
 
     # --- transforms -----------------------------------------------------------------------------
 
@@ -72,7 +80,7 @@ class ComplexLanes:
     def _eight(self, x: list[ir.Value]) -> list[ir.Value]:
         even, odd = self._four(x[0::2]), self._four(x[1::2])
         low, high = self._two([even[0], odd[0]])
-        # exp(sign i pi / 4) is (1 + sign i) / sqrt(2), and three of these turns (-1 + sign i).
+        # exp(sign i pi / 4) is (1 + sign i) / sqrt(2), and its cube (-1 + sign i) / sqrt(2).
         once = self.plus_turned(odd[1], odd[1], self.sign)
         thrice = self.plus_turned(arith.negf(odd[3]), odd[3], self.sign)
         half, minus = (splat(self.vector_type, h * sqrt(0.5)) for h in (1, -1))

@@ -1,180 +1,147 @@
 """Fourier transforms on a CPU: the passes of Stockham's algorithm over rows of complex numbers.
 
-Input: the loop nest of a `linalg.generic` that stands for a transform (nova/ir/fourier_ops.py), and
-the ranges of its batch that a tile computes. Output: code at the insertion point: loops over the
-batch that call a function of the module, which transforms one row. `schedule.py` calls it.
+Input: the loop nest of a `linalg.generic` that stands for a transform, and the ranges of its batch
+that a tile computes. Output: code at the insertion point: loops over the batch that call a function
+of the module, which transforms one row, or several columns. `schedule.py` calls it.
 
 Passes read a row of memory and write another: the operand first, then the result and a buffer on
-the stack in turns, so that the last one writes the result. Vectors run over q, the products of the
-passes before; in the first pass over p, where results are transposed in registers. See
-`nova/ir/fourier_ops.py` for p and q.
+the stack alternately, so that the last one writes the result. With the names of
+`nova/ir/linalg/fourier.py`, vectors run over q; in the first pass over p, where results are
+transposed in registers; of columns, over these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova.codegen.common.builder import BITS, element_type, loop
+from nova.codegen.common.builder import BITS, loop
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.cpu.fourier.butterflies import ComplexLanes
+from nova.codegen.cpu.fourier.passes import ColumnPass, Place, RealStep, RowPass
 from nova.codegen.cpu.loops import Range
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.core.records import record
 from nova.core.targets import Target
-from nova.ir.bindings import ir, vector
-from nova.ir.fourier_ops import FourierKind, FourierPass, passes
-from nova.ir.index import Index, add, index, mul
+from nova.ir.bindings import ir
+from nova.ir.index import Index, add, index, minimum, mul, sub
+from nova.ir.linalg.fourier import FourierSpec, passes, table_end
 
 _LOOPS = 4
-"""The loops after those of the batch: j, k, c and t."""
+"""The loops after those of the batch and the columns: j, k, c and t."""
+_COLUMN_BYTES = 128 << 10
+_MOST_COLUMNS = 32
+
+
+def block_columns(target: Target, spec: FourierSpec, type_: str) -> int:
+    """How many columns are transformed together: whole vectors, which fit into a private cache."""
+    width = max(1, target.lanes(BITS[type_]) // 2)
+    most = _COLUMN_BYTES // (spec.n * BITS[type_] // 4)
+    return max(width, min(_MOST_COLUMNS, most // width * width))
 
 
 def emit_fourier(
     target: Target,
-    kind: FourierKind,
+    spec: FourierSpec,
     nest: LoopNest,
     buffers: Sequence[ir.Value],
     ranges: Sequence[Range | None],
 ) -> None:
     """Emit the code of one tile; `buffers` are flat, `ranges` are those of the grid."""
-    batch = nest.loops[:-_LOOPS]
-    n = next(loop.size for loop in nest.loops if loop.dims == (len(batch),))
-    row = _Row(target, str(buffers[0].type.element_type), int(n), kind)
+    loops = nest.loops[:-_LOOPS]
+    full = [*ranges, *[None] * (len(loops) - len(ranges))]
+    transform = _Transform(target, str(buffers[0].type.element_type), spec)
+    batch = len(loops) - (spec.form == "columns")
 
     def nested(number: int, begin: Index, end: Index) -> None:
-        if number == len(batch):
-            row.call(buffers, begin, end)
+        if number == len(loops):
+            transform.call(buffers, [begin, end])
             return
-        current = batch[number]
-        low, high = (ranges[number] if number < len(ranges) else None) or (0, current.size)
-        with loop(low, high, 1) as at:
-            source, _, result = current.strides
-            nested(number + 1, add(begin, mul(at, source)), add(end, mul(at, result)))
+        current = loops[number]
+        low, high = full[number] or (0, current.size)
+        source, _, result = current.strides
+        step = 1 if number < batch else transform.columns
+        with loop(low, high, step) as at:
+            places = [add(begin, mul(at, source)), add(end, mul(at, result))]
+            if number < batch:
+                nested(number + 1, *places)
+            else:
+                pitch = index(current.size)
+                count = index(minimum(sub(high, at), step))
+                transform.call(buffers, [*places, pitch, count])
 
     nested(0, nest.offsets[0], nest.offsets[2])
 
 
 @record
-class _Row:
-    """The transform of one row of `n` numbers."""
+class _Transform:
+    """The function that transforms a row, or a block of columns."""
 
     target: Target
     type: str
-    n: int
-    kind: FourierKind
+    spec: FourierSpec
 
     @property
     def name(self) -> str:
-        scale = float(self.kind.scale).hex().translate(str.maketrans("+-.", "pm_"))
-        way = "forward" if self.kind.sign < 0 else "inverse"
-        return f"fourier_{self.type}_{self.n}_{way}_{scale}"
+        scale = float(self.spec.scale).hex().translate(str.maketrans("+-.", "pm_"))
+        way = "forward" if self.spec.sign < 0 else "inverse"
+        return f"fourier_{self.spec.form}_{self.type}_{self.spec.n}_{way}_{scale}"
 
-    def call(self, buffers: Sequence[ir.Value], begin: Index, end: Index) -> None:
+    @property
+    def columns(self) -> int:
+        """The most columns of a call."""
+        return block_columns(self.target, self.spec, self.type)
+
+    def call(self, buffers: Sequence[ir.Value], numbers: Sequence[Index]) -> None:
         x, table, out = buffers
-        several = len(passes(self.n)) > 1
-        spare = entry_alloca(2 * self.n if several else 1, self.type)
+        is_columns = self.spec.form == "columns"
+        spare = entry_alloca(2 * self.spec.n * (self.columns if is_columns else 1), self.type)
         call_shared(
-            self.name, [x, table, out, spare], [index(begin), index(end)], 2, self._emit_function
+            self.name,
+            [x, table, out, spare],
+            [index(number) for number in numbers],
+            2,
+            self._emit_columns if is_columns else self._emit_row,
         )
 
-    def _emit_function(
+    def _emit_row(
         self, x: ir.Value, table: ir.Value, out: ir.Value, spare: ir.Value, begin: Index, end: Index
     ) -> None:
-        steps = passes(self.n)
-        source = x, begin
+        steps, spec = passes(self.spec.n), self.spec
+        shared = self.target, self.type, spec.sign, table
+        places = [Place(spare, 0), Place(out, end)]
+        source = Place(x, begin)
+        if spec.form == "to_real":
+            turned = places[(len(steps) + 1) % 2]
+            RealStep(*shared, source, turned, spec.n, table_end(spec.n)).emit_elements()
+            source = turned
+        # The last pass writes the result, or what the step of real numbers reads.
+        last = 0 if spec.form == "from_real" else 1
         for number, step in enumerate(steps):
             is_last = number == len(steps) - 1
-            result = (out, end) if (len(steps) - number) % 2 else (spare, 0)
-            scale = self.kind.scale if is_last else 1.0
-            _Pass(self.target, self.type, self.kind.sign, step, table, source, result, scale).emit()
+            scale = spec.scale if is_last else 1.0
+            result = places[(len(steps) - 1 - number + last) % 2]
+            RowPass(*shared, source, result, step, scale).emit()
             source = result
+        if spec.form == "from_real":
+            RealStep(*shared, source, places[1], spec.n, table_end(spec.n)).emit_terms()
 
-
-@record
-class _Pass:
-    """One pass: from `source` to `result`, each a buffer and the first element of the row."""
-
-    target: Target
-    type: str
-    sign: int
-    step: FourierPass
-    table: ir.Value
-    source: tuple[ir.Value, Index]
-    result: tuple[ir.Value, Index]
-    scale: float
-
-    def emit(self) -> None:
-        if self.step.done == 1 and self.step.rest > 1:
-            self._over_vectors(self.step.rest, self._first)
-        elif self.step.rest == 1:
-            self._over_vectors(self.step.done, lambda lanes, q: self._point(lanes, 0, q, []))
-        else:
-            with loop(0, self.step.rest, 1) as p:
-                self._over_vectors(
-                    self.step.done,
-                    lambda lanes, q: self._point(lanes, p, q, self._spread_factors(lanes, p)),
-                )
-
-    def _over_vectors(self, count: int, body: object) -> None:
-        """`body` for each vector of `count` numbers, and of those left over in narrower ones."""
-        assert callable(body)
-        low, width = 0, max(1, self.target.lanes(BITS[self.type]) // 2)
-        while low < count:
-            lanes = ComplexLanes(self.target, self.type, width, self.sign)
-            high = low + (count - low) // width * width
-            if high - low == width:
-                body(lanes, low)
-            elif high > low:
-                with loop(low, high, width) as at:
-                    body(lanes, at)
-            low, width = high, width // 2
-
-    def _first(self, lanes: ComplexLanes, p: Index) -> None:
-        """The first pass: vectors over p, and all terms of a p side by side in memory."""
-        r, m = self.step.radix, self.step.rest
-        terms = lanes.transform([self._load(lanes, add(j * m, p)) for j in range(r)])
-        for k in range(1, r):
-            begin = self.step.table + 4 * m * (k - 1)
-            re, im = (
-                vector.load(lanes.vector_type, self.table, [index(add(at, mul(p, 2)))])
-                for at in (begin, begin + 2 * m)
-            )
-            terms[k] = lanes.times(terms[k], re, im)
-        if r & (r - 1) == 0:
-            for number, value in enumerate(lanes.interleaved(terms)):
-                self._store(value, add(mul(p, r), number * lanes.width))
-            return
-        for k, value in enumerate(terms):
-            for lane in range(lanes.width):
-                single = vector.shuffle(value, value, [2 * lane, 2 * lane + 1])
-                self._store(single, add(mul(add(p, lane), r), k))
-
-    def _point(
-        self, lanes: ComplexLanes, p: Index, q: Index, factors: list[tuple[ir.Value, ir.Value]]
+    def _emit_columns(
+        self,
+        x: ir.Value,
+        table: ir.Value,
+        out: ir.Value,
+        spare: ir.Value,
+        begin: Index,
+        end: Index,
+        pitch: Index,
+        count: Index,
     ) -> None:
-        """The terms of one p and the q of a vector."""
-        r, m, s = self.step.radix, self.step.rest, self.step.done
-        elements = [self._load(lanes, add(mul(add(j * m, p), s), q)) for j in range(r)]
-        for k, term in enumerate(lanes.transform(elements)):
-            value = lanes.times(term, *factors[k - 1]) if k and factors else term
-            self._store(lanes.scaled(value, self.scale), add(mul(add(mul(p, r), k), s), q))
-
-    def _spread_factors(self, lanes: ComplexLanes, p: Index) -> list[tuple[ir.Value, ir.Value]]:
-        """The factors of one p, each in all numbers of a vector."""
-        pair = ir.VectorType.get([2], element_type(self.type))
-        first = add(self.step.table, mul(p, 4 * (self.step.radix - 1)))
-        order = [0, 1] * lanes.width
-
-        def spread(at: int) -> ir.Value:
-            value = vector.load(pair, self.table, [index(add(first, at))])
-            return vector.shuffle(value, value, order)
-
-        return [(spread(4 * k), spread(4 * k + 2)) for k in range(self.step.radix - 1)]
-
-    def _load(self, lanes: ComplexLanes, at: Index) -> ir.Value:
-        buffer, begin = self.source
-        return vector.load(lanes.vector_type, buffer, [index(add(begin, mul(at, 2)))])
-
-    def _store(self, value: ir.Value, at: Index) -> None:
-        buffer, begin = self.result
-        vector.store(value, buffer, [index(add(begin, mul(at, 2)))])
+        steps = passes(self.spec.n)
+        shared = self.target, self.type, self.spec.sign, table
+        source = Place(x, begin, pitch)
+        for number, step in enumerate(steps):
+            is_last = number == len(steps) - 1
+            to_result = (len(steps) - number) % 2
+            result = Place(out, end, pitch) if to_result else Place(spare, 0, self.columns)
+            scale = self.spec.scale if is_last else 1.0
+            ColumnPass(*shared, source, result, step, scale, count).emit()
+            source = result

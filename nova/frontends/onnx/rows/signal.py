@@ -1,4 +1,4 @@
-"""Rows of Fourier transforms, by the matmuls of `nova/fft`.
+"""Rows of Fourier transforms, by `nova/fft`.
 
 Complex numbers are a last axis of two: real and imaginary part.
 """
@@ -23,9 +23,9 @@ def _transform(real: Any, imaginary: Any, inverse: bool, onesided: bool) -> Pair
     """The transform of the last axis."""
     points = real.shape[-1]
     if onesided and imaginary is None and not inverse:
-        return transform_real(real, points)
+        return transform_real(real)
     sign, scale = (1, 1.0 / points) if inverse else (-1, 1.0)
-    pair = transform((real, imaginary), points, sign, scale)
+    pair = transform((real, imaginary), sign, scale)
     return tuple(part[..., : points // 2 + 1] for part in pair) if onesided else pair
 
 
