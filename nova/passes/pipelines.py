@@ -182,13 +182,22 @@ def legalize_tosa() -> list[Pass]:
     ]
 
 
+# Of linalg from other compilers, before it is lowered.
+CLEANUP = UpstreamPass("inline,symbol-dce,canonicalize,cse")
+
+
+def leaves_clean(step: Pass) -> bool:
+    """Whether `CLEANUP` finds nothing to do after the last pass of a legalization."""
+    return isinstance(step, UpstreamPass) and step.text.endswith(",canonicalize,cse")
+
+
 def import_linalg() -> list[Pass]:
     """Linalg as other compilers write it to the form that later stages expect, fused."""
     return [
         SplitComplex(),
         GuardAtan2(),
         MakeSignless(),
-        UpstreamPass("inline,symbol-dce,canonicalize,cse"),
+        CLEANUP,
         OutlineControlFlow(),
         ConvertTensorToLinalg(),
         UpstreamPass("convert-elementwise-to-linalg"),

@@ -58,9 +58,10 @@ def _copy_counters(module: ir.Module) -> None:
     Fusion then merges it with all of them: they count, and read no memory.
     """
     for op in find_tensor_ops(module, "linalg.generic"):
-        generic = GenericOp(op)
-        uses = list(op.results[0].uses) if len(op.results) == 1 else []
-        if generic.inputs or len(uses) < 2 or not find_ops(op, "linalg.index"):
+        if len(op.operands) > 1 or len(op.results) != 1:  # it has inputs
+            continue
+        uses = list(op.results[0].uses)
+        if len(uses) < 2 or not find_ops(op, "linalg.index"):
             continue
         for use in uses[1:]:
             user = use.owner.operation
@@ -71,9 +72,9 @@ def _copy_counters(module: ir.Module) -> None:
 
 def _contractions(module: ir.Module) -> Iterator[Any]:
     """Contractions of floats, and those of integers, which have no named op for mixed signs."""
-    yield from find_tensor_ops(module, "linalg.contract")
-    for op in find_tensor_ops(module, "linalg.generic"):
-        if len(op.operands) == 3 and is_integer_contraction(GenericOp(op)):
+    for op in find_tensor_ops(module, "linalg.contract", "linalg.generic"):
+        is_named = op.name == "linalg.contract"
+        if is_named or (len(op.operands) == 3 and is_integer_contraction(GenericOp(op))):
             yield op
 
 
