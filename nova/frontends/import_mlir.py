@@ -109,8 +109,14 @@ def _import_once(
             run_pipeline(module, [UpstreamPass("inline,symbol-dce")])
             _keep(module, signature)
             return Imported(module, "nova", signature, frontend, text)
-        for passes in (_LEGALIZATIONS[frontend](), pipelines.import_linalg()):
-            run_verified_once(module, [step for step in passes if step.concerns_source(text)])
+        legalize, lower = (
+            [step for step in passes if step.concerns_source(text)]
+            for passes in (_LEGALIZATIONS[frontend](), pipelines.import_linalg())
+        )
+        if legalize and pipelines.leaves_clean(legalize[-1]) and lower[0] == pipelines.CLEANUP:
+            lower = lower[1:]
+        for passes in (legalize, lower):
+            run_verified_once(module, passes)
         if is_symbolic(module):
             # Numbers of affine maps in code become constants, which may stand for sizes.
             run_pipeline(module, [UpstreamPass("lower-affine", signs=("affine.",))])

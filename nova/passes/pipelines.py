@@ -192,6 +192,15 @@ def legalize_tosa() -> list[Pass]:
     ]
 
 
+# Of linalg from other compilers, before it is lowered.
+CLEANUP = UpstreamPass("inline,symbol-dce,canonicalize,cse")
+
+
+def leaves_clean(step: Pass) -> bool:
+    """Whether `CLEANUP` finds nothing to do after the last pass of a legalization."""
+    return isinstance(step, UpstreamPass) and step.text.endswith(",canonicalize,cse")
+
+
 def import_linalg() -> list[Pass]:
     """Linalg as other compilers write it to the form that later stages expect, fused."""
     return [
@@ -200,7 +209,7 @@ def import_linalg() -> list[Pass]:
         MakeSignless(),
         # Before canonicalization, which folds them as if they moved nothing.
         ConvertTensorToLinalg(shifts=True),
-        UpstreamPass("inline,symbol-dce,canonicalize,cse"),
+        CLEANUP,
         OutlineControlFlow(),
         ConvertTensorToLinalg(),
         UpstreamPass("convert-elementwise-to-linalg"),

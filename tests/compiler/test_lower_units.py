@@ -151,6 +151,26 @@ def test_a_unit_without_the_vectorizer_has_no_kernel_with_scalar_loops():
             assert not scalar & set(re.findall(r"^define [^@]*@([\w.]+)\(", unit.text, re.M))
 
 
+def test_only_large_kernels_whose_loops_call_the_blocks_of_a_matmul_are_not_optimized():
+    x = nova.tensor(np.ones((256, 256), np.float32), name="x")
+    small = nova.tensor(np.ones((32, 48), np.float32), name="small")
+    plan = build_plan([x @ x, nova.exp(x), small @ nova.transpose(small)], [x, small])
+    module = at_loops(plan, "x86_64-v3")
+    drivers = [
+        op.operation.attributes["sym_name"].value
+        for op in module.body.operations
+        if "memref<256x256xf32>" in str(op) and "call @nova_multiply_" in str(op)
+    ]
+    units = lower(module, "x86_64-v3")
+    [unit] = [unit for unit in units if not unit.optimize]
+    kernels = re.findall(r"^define void @(kernel_\d+)\(", unit.text, re.M)
+    assert sorted(kernels) == sorted(drivers) and len(units) > 1
+    inside_loops = unit.text[unit.text.index("phi ") :]
+    assert "nova_multiply_" in inside_loops and "<8 x float>" not in inside_loops
+    [again] = [unit for unit in parse_units(print_units(units)) if not unit.optimize]
+    assert again.text.strip() == unit.text.strip()
+
+
 def test_the_same_bytes_for_any_number_of_threads():
     plan, settings = network(), current_settings(target="x86_64-v3")
     files = []

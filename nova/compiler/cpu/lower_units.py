@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from nova.compiler.llvm.compat import normalise
@@ -25,7 +26,7 @@ from nova.passes.cpu.drop_host_code import DropHostCode
 from nova.passes.cpu.export_kernels import BODY
 from nova.passes.pipelines import tidy_loops
 
-_KERNELS_PER_OBJECT = 3
+_KERNELS_PER_OBJECT = 6
 # Independent of the number of threads: a program compiles to the same bytes on every machine.
 _MOST_OBJECTS = 8
 _UNROLLED_WORK = 8_000
@@ -37,8 +38,9 @@ _VECTORIZED_COST = 4
 _LEAST_DRIVER_WORK = 1 << 20
 # In a loop of a kernel: an op that computes, or accesses memory.
 _BUSY_LOOP = re.compile(r"\n {6}[^\n]*\b(?:vector|memref\.(?:load|store|copy)|linalg|x86|amx)\b")
-_FUNCTION = re.compile(r"^  func\.func (?:private )?@(\w+)\(", re.MULTILINE)
-_CALL = re.compile(r"\bcall @(\w+)\(")
+# Both begin with literal text, which Python searches for forty times as fast as `^` or `\b`.
+_FUNCTION = re.compile(r"\n  func\.func (?:private )?@(\w+)\(")
+_CALL = re.compile(r"call @(\w+)\(")
 
 
 @record
@@ -271,9 +273,12 @@ def _functions(module: ir.Module, attribute: Flag) -> list[Any]:
 def _function_texts(text: str) -> dict[str, str]:
     """The text of each function: counting and searching it is much faster than walking the ops."""
     heads = list(_FUNCTION.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
+    starts = [head.start() + 1 for head in heads] + [len(text)]
     # The end of the module follows the last function.
-    return {m[1]: text[m.start() : end].rstrip("} \n") for m, end in zip(heads, ends, strict=True)}
+    return {
+        head[1]: text[start:end].rstrip("} \n")
+        for head, (start, end) in zip(heads, pairwise(starts), strict=True)
+    }
 
 
 def _declaration(function: Any) -> dict[str, Any]:

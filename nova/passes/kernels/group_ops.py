@@ -76,6 +76,7 @@ class Grouping:
         self.made_by: dict[Any, Group] = {}
         self.prologues: set[Any] = set()
         self.captures = Captures()
+        self._least: dict[Any, int] = {}
 
     def form(self, block: Any) -> list[Group]:
         if self.with_prologues:
@@ -158,7 +159,7 @@ class Grouping:
         if structured is not None and after >= 0 and self._fits(self.groups[after], size):
             group = self.groups[after]
             grid = self._shared_grid(group, structured)
-            least = max(1, group.least, _least_grid(structured, self.row_operand))
+            least = max(1, group.least, self._least_grid(structured))
             if len(grid) >= least and _worth(group.grid, grid):
                 if group.tensor_core and _updates_wide(structured):
                     return self._update_group(group, structured, size)
@@ -215,7 +216,7 @@ class Grouping:
 
     def _new(self, structured: GenericOp | None, formed: bool = False) -> Group:
         grid = _own_grid(structured) if structured else ()
-        least = _least_grid(structured, self.row_operand) if structured else 0
+        least = self._least_grid(structured) if structured else 0
         # The grid of an op that is computed whole need not be the leading dimensions of its
         # results.
         tiled = structured is not None and not structured.is_whole
@@ -223,6 +224,12 @@ class Grouping:
         group.tensor_core = self.row_operand is None and least > 0 and _is_narrow(structured)
         self.groups.append(group)
         return group
+
+    def _least_grid(self, op: GenericOp) -> int:
+        least = self._least.get(op.op)
+        if least is None:
+            least = self._least[op.op] = _least_grid(op, self.row_operand)
+        return least
 
     def _shared_grid(self, group: Group, op: GenericOp) -> tuple[int, ...]:
         """The longest grid under which `op` reads the group's values at its own point only."""
@@ -263,7 +270,8 @@ def _reads_arguments(op: Any, vector: Any) -> bool:
 
 
 def _own_grid(op: GenericOp) -> tuple[int, ...]:
-    return tuple(op.sizes[d] for d in op.grid_dims if op.iterators[d] == "parallel")
+    sizes, iterators = op.sizes, op.iterators
+    return tuple([sizes[d] for d in op.grid_dims if iterators[d] == "parallel"])
 
 
 def _worth(before: tuple[int, ...], after: tuple[int, ...]) -> bool:

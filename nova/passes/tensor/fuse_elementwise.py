@@ -58,9 +58,10 @@ def _copy_counters(module: ir.Module) -> None:
     Fusion then merges it with all of them: they count, and read no memory.
     """
     for op in find_tensor_ops(module, "linalg.generic"):
-        generic = GenericOp(op)
-        uses = list(op.results[0].uses) if len(op.results) == 1 else []
-        if generic.inputs or len(uses) < 2 or not find_ops(op, "linalg.index"):
+        if len(op.operands) > 1 or len(op.results) != 1:  # it has inputs
+            continue
+        uses = list(op.results[0].uses)
+        if len(uses) < 2 or not find_ops(op, "linalg.index"):
             continue
         for use in uses[1:]:
             user = use.owner.operation
@@ -69,14 +70,17 @@ def _copy_counters(module: ir.Module) -> None:
                     user.operands[use.operand_number] = op.clone().results[0]
 
 
+def _is_unnamed_contraction(op: Any) -> bool:
+    if len(op.operands) != 3:
+        return False
+    generic = GenericOp(op)
+    return is_integer_contraction(generic) or reads_windows(generic)
+
+
 def _contractions(module: ir.Module) -> Iterator[Any]:
     """Contractions of floats, and those without a named op: of integers, and of windows."""
-    yield from find_tensor_ops(module, "linalg.contract")
-    for op in find_tensor_ops(module, "linalg.generic"):
-        if len(op.operands) != 3:
-            continue
-        generic = GenericOp(op)
-        if is_integer_contraction(generic) or reads_windows(generic):
+    for op in find_tensor_ops(module, "linalg.contract", "linalg.generic"):
+        if op.name == "linalg.contract" or _is_unnamed_contraction(op):
             yield op
 
 
