@@ -20,6 +20,7 @@ from nova.api.custom.source import bind_constants, input_names, kernel_text, pos
 from nova.core.dtypes import TensorType
 from nova.core.location import user_location
 from nova.core.pytree import flatten
+from nova.core.sizes import is_static
 from nova.core.user_facing import check_call, user_facing, user_facing_class
 from nova.errors import CheckError, KernelError, OptionTypeError
 from nova.graph.build import apply
@@ -270,6 +271,11 @@ class CustomOp:
                     f"the type rule of {self.name} returned a {type(item).__name__}",
                     where=str(user_location()),
                     hint="nova.TensorType(shape, dtype), or the type of an operand",
+                )
+            if any(is_static(size) and size < 0 for size in item.shape):
+                raise KernelError(
+                    f"the type rule of {self.name} returned {item}, which has a negative size",
+                    where=str(user_location()),
                 )
         return results
 

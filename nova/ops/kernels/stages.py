@@ -114,6 +114,8 @@ class _Distributor:
         self.stages: list[Stage] = []
         self.axes: dict[str, tuple[str, ...]] = {}
         """The loop variables that index an output."""
+        self.finished: dict[str, Dims] = {}
+        """Outputs that a loop nest before this one writes, with the dimensions of its stage."""
 
     def level(self, statements: Sequence[ast.stmt], dims: Dims, before: tuple[Item, ...]) -> None:
         """Distribute the statements inside of the parallel loops `dims`."""
@@ -127,6 +129,7 @@ class _Distributor:
                 self.level(node.body, (*dims, (node.target.id, size)), items)
                 continue
             [scalar] = self._scalars([node], dims)
+            items = (*items, *self._earlier(scalar, items))
             reduction = self._reduction(scalar)
             if reduction is None:
                 items = (*items, scalar)
@@ -162,6 +165,16 @@ class _Distributor:
         """The statements with elements of outputs as variables."""
         rewrite = _OutputScalars(self, dims)
         return [rewrite.visit(ast_copy(node)) for node in statements]
+
+    def _earlier(self, node: ast.stmt, items: tuple[Item, ...]) -> list[Temporary]:
+        """The elements that a statement reads and that a loop nest before this one has written."""
+        loaded = {name for i in items if isinstance(i, Temporary) for name in i.names}
+        read = _names([node]) - loaded
+        return [
+            Temporary((element_name(output),), dims)
+            for output, dims in self.finished.items()
+            if element_name(output) in read
+        ]
 
     # --- reductions -----------------------------------------------------------------------------
 
@@ -212,7 +225,7 @@ class _Distributor:
         new = [i for i in items[level:] if isinstance(i, ast.stmt)]
         if not any(isinstance(n, ast.For) for s in new for n in ast.walk(s)):
             return items
-        assigned = assigned_names(new)
+        assigned = assigned_names(new) - _loop_variables(new)  # no statement reads those later
         elements = {element_name(output) for output in self.outputs}
         live = tuple(sorted(assigned & (_names(later) | elements)))
         if not live:
@@ -224,7 +237,8 @@ class _Distributor:
         """The stages of the outputs that this level writes."""
         for name in self.program.outputs:
             element = element_name(name)
-            if not any(_writes(item, element) for item in items[level:]):
+            written = any(_writes(item, element) for item in items[level:])
+            if name in self.finished or not written:
                 continue
             order = self.axes[name]
             sizes = dict(dims)
@@ -238,6 +252,7 @@ class _Distributor:
                     )
             reordered = tuple((variable, sizes[variable]) for variable in order)
             self.stages.append(Stage(reordered, items, (element,)))
+            self.finished[name] = reordered
 
 
 class _OutputScalars(ast.NodeTransformer):
@@ -258,7 +273,17 @@ class _OutputScalars(ast.NodeTransformer):
             self._refuse(node, name)
         if self.owner.axes.setdefault(name, order) != order:
             raise Ordered(f"{name} is indexed in several ways", node)
+        if name in self.owner.finished:
+            self._check_earlier(node, name)
         return ast.copy_location(ast.Name(element_name(name), node.ctx), node)
+
+    def _check_earlier(self, node: ast.Subscript, name: str) -> None:
+        """An element of an output that an earlier loop nest has written."""
+        if isinstance(node.ctx, ast.Store):
+            raise Ordered(f"{name} is written in 2 loop nests", node)
+        sizes = dict(self.dims)
+        if not all(known_equal(sizes[v], size) for v, size in self.owner.finished[name]):
+            raise Ordered(f"{name} is read and written in loops of different sizes", node)
 
     def _refuse(self, node: ast.Subscript, name: str) -> NoReturn:
         loops = ", ".join(variable for variable, _ in self.dims) or "none"
@@ -316,6 +341,12 @@ def assigned_names(statements: Iterable[ast.AST]) -> set[str]:
         for n in ast.walk(node)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
+
+
+def _loop_variables(statements: Iterable[ast.AST]) -> set[str]:
+    """The variables of the loops in statements."""
+    loops = [n for node in statements for n in ast.walk(node) if isinstance(n, ast.For)]
+    return {n.target.id for n in loops if isinstance(n.target, ast.Name)}
 
 
 def exposed_names(statements: Sequence[ast.stmt]) -> set[str]:

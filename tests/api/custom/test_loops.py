@@ -394,3 +394,43 @@ def test_variables_that_every_branch_assigns() -> None:
 
     x = np.array([2.0, 0.5, -3.0, 4.0], "f4")
     np.testing.assert_array_equal(chosen(x).numpy(), np.array([2, 10, -2, 3], "f4"))
+
+
+@nova.custom_op(body="loops", out=lambda x: (x, x, x))
+def several_nests(x, scaled, shifted, again):
+    n, m = x.shape
+    total = 0.0
+    for i in range(n):
+        total += x[i, 0]
+        total *= 0.5
+    for i in nova.range(n):
+        row = 0.0
+        for j in range(m):
+            row += x[i, j]
+        for j in nova.range(m):
+            scaled[i, j] = x[i, j] * row
+        for j in nova.range(m):
+            shifted[i, j] = scaled[i, j] + x[i, -1] + total
+    for j in nova.range(m):
+        for i in nova.range(n):
+            again[i, j] = shifted[i, j] * 2.0
+
+
+def test_a_loop_nest_reads_what_the_one_before_it_wrote() -> None:
+    """Each of the second and third outputs needs the one before; all loops have one name."""
+    x = np.linspace(-1, 1, 12).reshape(3, 4)
+    right = [np.zeros_like(x) for _ in range(3)]
+    several_nests._function(x, *right)
+    for actual, expected in zip(several_nests(x), right, strict=True):
+        np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-12)
+    several_nests.check(x, targets=("cpu", "sim"))
+
+
+def test_a_negative_size_in_a_type_rule_is_an_error() -> None:
+    @nova.custom_op(body="loops", out=lambda x: nova.TensorType((len(x.shape) - 4,), nova.f32))
+    def short(x, out):
+        for i in range(len(x)):
+            out[i] = x[i]
+
+    with pytest.raises(KernelError, match=r"returned f32\[-3\], which has a negative size"):
+        short(np.ones(3, "f4"))
