@@ -1,7 +1,7 @@
 """Boxes of several loops, for contractions that read windows: convolutions (implicit GEMM).
 
 Input: a `GpuGemm` whose rows, or whose steps of k, are several loops: the positions of images. The
-elements of such a row are no multiple of one stride apart, but a box of the copy engine has a
+distances between such rows are no multiples of one stride, but a box of the copy engine has a
 dimension for each loop. Output: a `BoxedGemm`, in which a tile of rows (or a stage of k) is one box
 of positions, and the loops over boxes enclose the GEMM. `plan.py` plans it like any other GEMM.
 """
