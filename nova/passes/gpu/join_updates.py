@@ -15,12 +15,13 @@ from typing import Any
 from nova.codegen.common.loop_nest import make_loop_nest, merge_inner
 from nova.codegen.common.match_attention import Attention, find_attention
 from nova.ir.attributes import DEVICE, PROLOGUE
-from nova.ir.bindings import func, ir
+from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import VIEWS, buffer_root, view_as
 from nova.ir.clone import clone_into
 from nova.ir.control_flow.functions import is_call
 from nova.ir.kernel import Kernel, is_kernel
 from nova.ir.linalg.generic import is_generic_op
+from nova.ir.walk import every_op
 from nova.passes.kernels.buffer_donation import users
 
 _MOST_OPS = 16
@@ -54,6 +55,8 @@ class _Pair:
         self.named = named
         self.kernels: tuple[Any, ...] = tuple(named.get(_callee(call)) for call in self.calls)
         self._same: tuple[tuple[int, int], ...] = ()
+        self.shared: dict[Any, list[Any]] = {}
+        """Buffers of the first kernel that hold a new row, and then queries: with both writers."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -102,22 +105,42 @@ class _Pair:
         if len(set(targets)) < len(targets) or not set(targets) <= {"k", "v"}:
             return False
         sources = {buffer_root(row.source) for row in rows}
-        computed: set[Any] = set()
+        writers: dict[Any, list[Any]] = {}
         for op in ops:
             if not is_generic_op(op):
                 continue
-            nest = merge_inner(make_loop_nest(op), 0)
-            root = buffer_root(op.operands[len(op.operands) - 1])
-            if not writes_in_order(nest) or not (names.get(root) == "q" or root in sources):
+            *inputs, root = (buffer_root(value) for value in op.operands)
+            if not (names.get(root) == "q" or root in sources) or not self._is_private(root):
                 return False
-            if computed & {buffer_root(value) for value in op.operands} or not self._is_private(
-                root
-            ):
+            if any(value in writers for value in inputs) or _reads_memory(op):
                 return False
-            computed.add(root)
-        written = {buffer_root(row.target) for row in rows} | computed
+            if not writes_in_order(merge_inner(make_loop_nest(op), 0)):
+                return False
+            writers.setdefault(root, []).append(op)
+        written = {buffer_root(row.target) for row in rows} | set(writers)
         used = {a for a in arguments[Kernel(update).ins :] if any(True for _ in a.uses)}
-        return used <= written and self._reads_other(ops, written)
+        if not used <= written or not self._reads_other(ops, written):
+            return False
+        self.shared = {root: pair for root, pair in writers.items() if len(pair) > 1}
+        return all(self._can_separate(ops, root, names.get(root)) for root in self.shared)
+
+    def _can_separate(self, ops: list[Any], root: Any, name: str | None) -> bool:
+        """Whether a buffer holds a new row first, which is written, and then the queries."""
+        first, *others = self.shared[root]
+        positions = {op: i for i, op in enumerate(ops)}
+        between = range(positions[first], positions[others[0]])
+        views = [
+            positions[op]
+            for op in ops
+            if not is_generic_op(op) and any(buffer_root(v) == root for v in op.operands)
+        ]
+        loops = [
+            positions[op]
+            for op in ops
+            if op.name == "scf.for"
+            and any(buffer_root(v) == root for inner in every_op(op) for v in inner.operands)
+        ]
+        return name == "q" and len(others) == 1 and all(i in between for i in views + loops)
 
     def _is_private(self, argument: Any) -> bool:
         """Whether no call but these two uses the buffer of an argument of the first kernel."""
@@ -145,6 +168,7 @@ class _Pair:
         while (name := f"{Kernel(attend).name}_joined{number}") in self.named:
             number += 1
         types = [formals[member][i].type for member, i in order]
+        types += [root.type for root in self.shared]
         with ir.InsertionPoint(update.operation), attend.location:
             joined = func.FuncOp(name, ir.FunctionType.get(types, []), visibility="private")
             block = joined.add_entry_block()
@@ -154,8 +178,15 @@ class _Pair:
         sections = self._sections()
         view.ins, view.outs = len(sections[0]), len(sections[1])
         mapping = {formals[m][i]: argument for (m, i), argument in places.items()}
+        # A new row has a buffer of its own: queries are computed at the same time.
+        buffers = {}
+        for number, (root, (first, second)) in enumerate(self.shared.items(), len(order)):
+            buffers[first], buffers[second] = (root, block.arguments[number]), (root, mapping[root])
         with ir.InsertionPoint(block), attend.location:
             for op in [op.operation for op in update.entry_block.operations][:-1]:
+                if op in buffers:
+                    root, buffer = buffers[op]
+                    mapping[root] = buffer
                 copy = clone_into(op, mapping)
                 if op.name != "arith.constant" and op.name not in VIEWS:
                     PROLOGUE.set(copy)
@@ -188,9 +219,15 @@ class _Pair:
         """Call the joined kernel in place of the second call."""
         operands = [self.calls[member].operands[i] for member, i in self._arguments()]
         with ir.InsertionPoint(self.calls[1]), self.calls[1].location:
+            operands += [memref.AllocOp(root.type, [], []).result for root in self.shared]
             func.CallOp([], ir.FlatSymbolRefAttr.get(name), operands)
         for call in self.calls:
             call.erase()
+
+
+def _reads_memory(op: Any) -> bool:
+    """Whether the body of a generic reads memory at computed positions."""
+    return any(inner.name == "memref.load" for inner in every_op(op))
 
 
 def _find_decode(kernel: Any) -> Attention | None:
