@@ -1,9 +1,9 @@
 """Times and errors of `nova.fft` next to `torch.fft` and `numpy.fft`, on one thread.
 
-Out: a table with the best time of several calls in milliseconds, the ratio to torch's, and the
-largest error relative to the largest element of the transform in f64.
+Out: a table with the best CPU time of several rounds in milliseconds, the median ratio to torch's
+in the same round, and the largest error relative to the largest element of the transform in f64.
 
-    NOVA_THREADS=1 python benchmarks/fft.py --calls 20
+    NOVA_THREADS=1 python benchmarks/fft.py --rounds 20
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ import torch
 
 import nova
 
-# (function, batch, length): direct, two factors, three factors, a prime.
+# (function, batch, length): passes of one radix and of several, long rows, and a prime.
 CASES = (
-    *(("fft", 1024, 64), ("fft", 256, 1024), ("fft", 16, 16384), ("fft", 64, 1009)),
-    *(("rfft", 1024, 64), ("rfft", 256, 1024), ("irfft", 256, 1024), ("fft2", 16, 128)),
+    *(("fft", 1024, 64), ("fft", 256, 1024), ("fft", 64, 1000), ("fft", 16, 16384)),
+    *(("fft", 1, 4096), ("fft", 4, 262144), ("fft", 64, 1009), ("fft2", 16, 128)),
+    *(("rfft", 1024, 64), ("rfft", 256, 1024), ("irfft", 256, 1024)),
 )
+_ELEMENTS = 2_000_000
+"""A round has as many calls as transform this many elements."""
 
 
-def best_time(function: Callable[[], Any], calls: int) -> float:
-    """The shortest of several calls, in milliseconds, after one that is not timed."""
-    function()
+def round_times(calls: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
+    """The CPU time of a call of each, in milliseconds, one after the other."""
     times = []
-    for _ in range(calls):
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    return min(times) * 1e3
+    for call in calls:
+        begin = time.thread_time()
+        for _ in range(repeats):
+            call()
+        times.append((time.thread_time() - begin) / repeats * 1e3)
+    return times
 
 
 def operand(name: str, batch: int, n: int) -> np.ndarray:
@@ -50,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--calls", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args(words)
     torch.set_num_threads(1)
     print("| transform | shape | Nova ms | torch ms | numpy ms | Nova / torch | error |")
@@ -62,9 +65,11 @@ def main(words: Sequence[str] | None = None) -> None:
         wide = reference(x.astype("c16" if np.iscomplexobj(x) else "f8"))
         error = abs(np.asarray(ours(x)) - wide).max() / abs(wide).max()
         calls = (partial(ours, x), partial(theirs, tensor), partial(reference, x))
-        times = [best_time(call, options.calls) for call in calls]
-        cells = " | ".join(f"{t:.3f}" for t in times)
-        print(f"| {name} | {x.shape} | {cells} | {times[0] / times[1]:.1f} | {error:.1e} |")
+        repeats = max(1, _ELEMENTS // x.size)
+        rounds = np.array([round_times(calls, repeats) for _ in range(options.rounds)])
+        cells = " | ".join(f"{t:.3f}" for t in rounds.min(axis=0))
+        ratio = np.median(rounds[:, 0] / rounds[:, 1])
+        print(f"| {name} | {x.shape} | {cells} | {ratio:.2f} | {error:.1e} |")
 
 
 if __name__ == "__main__":
