@@ -325,8 +325,12 @@ class _Block:
     def _release(self, slot: ir.Value, consumer: ConsumerThread) -> None:
         """This consumer has read a slot: one thread tells each block of the cluster."""
         cluster = self.plan.tile.cluster
-        with when(arith.cmpi(arith.CmpIPredicate.ult, consumer.thread, word(cluster))):
-            ptx.arrive(self._empty(slot), consumer.thread if cluster > 1 else None)
+        is_chosen = arith.cmpi(arith.CmpIPredicate.ult, consumer.thread, word(cluster))
+        if cluster == 1:
+            ptx.arrive_where(self._empty(slot), is_chosen)
+            return
+        with when(is_chosen):
+            ptx.arrive(self._empty(slot), consumer.thread)
 
 
 def _wide(value: ir.Value) -> ir.Value:

@@ -90,6 +90,17 @@ def test_convolution_and_weight_gradient(name: str, target: str) -> None:
     assert np.abs(actual - wanted).max() <= 0.008 * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize("schedule", ["early", "random"])
+def test_copies_may_arrive_at_any_time(schedule: str) -> None:
+    x, w, _ = _arrays(CASES["several-tiles"])
+    X, W = nova.tensor(x), nova.tensor(w)
+    with nova.knobs.override(sim_schedule=schedule):
+        program = _compile(nova.conv_channels_last(X, W), [X, W], "cuda:sm_90a", "wgmma")
+        actual = np.asarray(program.run([x, w])).astype("f4")
+    wanted = torch.conv2d(_channels_first(x), _channels_first(w)).permute(0, 2, 3, 1).numpy()
+    assert np.abs(actual - wanted).max() <= 0.008 * np.abs(wanted).max()
+
+
 # --- plans ----------------------------------------------------------------------------------------
 
 
