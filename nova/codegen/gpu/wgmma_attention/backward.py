@@ -25,7 +25,7 @@ from nova.codegen.gpu.attention.dropout import DrawnWeights, KeptWeights
 from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.attention.segments import SegmentRange
-from nova.codegen.gpu.block_ops import barrier, warp_uniform, when
+from nova.codegen.gpu.block_ops import barrier, when
 from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention import fragment as layout
@@ -66,7 +66,7 @@ class GradientBlock:
     base: ir.Value
 
     def emit(self) -> None:
-        group = warp_uniform(arith.shrui(self.thread, word(7)))
+        group = arith.shrui(self.thread, word(7))
         number = arith.andi(self.thread, word(127))
         parts = [_Part.make(self, n, part) for n, part in enumerate(self.plan.parts)]
         with when(arith.cmpi(_EQUAL, self.thread, word(0))):
