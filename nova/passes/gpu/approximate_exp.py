@@ -23,12 +23,12 @@ class ApproximateExp(Pass):
 
     That is 1 + exp(x) if only results of 16 bits depend on it: the divisors of sigmoid, SiLU, tanh
     and GELU; and the exp of a 16-bit float plus or minus other values, as in a softmax of such a
-    row. The product and `ex2.approx` have a relative error of at most 2**-16, in the range of an
-    f32, where f16 has one of 2**-11 and bf16 of 2**-9; in a sum that has the exponential of 0 it
-    is that of f32. Subnormal numbers are zero. An accurate exponential takes a dozen instructions,
-    for which the epilogue of a GEMM with an activation, or a row of a vocabulary, has no time. A
-    constant factor of the argument is multiplied by log2 e. Runs before `expand-math`, which would
-    match a sigmoid.
+    row, if only such results or the sum of a reduction depend on it. The product and `ex2.approx`
+    have a relative error of at most 2**-16, in the range of an f32, where f16 has one of 2**-11 and
+    bf16 of 2**-9; in a sum that has the exponential of 0 it is that of f32. Subnormal numbers are
+    zero. An accurate exponential takes a dozen instructions, for which the epilogue of a GEMM with
+    an activation, or a row of a vocabulary, has no time. A constant factor of the argument is
+    multiplied by log2 e. Runs before `expand-math`, which would match a sigmoid.
     """
 
     name: ClassVar[str] = "approximate-exp"
@@ -41,8 +41,7 @@ class ApproximateExp(Pass):
             for op in find_ops(module, "math.exp"):
                 if not isinstance(op.results[0].type, ir.F32Type):
                     continue
-                narrow = _is_narrow(op.operands[0], _MAX_DEPTH)
-                if narrow or (_is_added_to_one(op) and is_rounded_later(op)):
+                if _is_divisor(op) or _is_of_narrow_row(op):
                     with op.location, ir.InsertionPoint(op):
                         power = _scaled(op.operands[0], log2(e))
                         result = call_intrinsic(
@@ -70,10 +69,28 @@ def _arithmetic(value: Any) -> Any | None:
     return op if op.name in _ARITHMETIC else None
 
 
-def _is_added_to_one(op: Any) -> bool:
-    """Whether an exponential is only used in sums with 1."""
-    users = [use.owner.operation for use in op.results[0].uses]
-    return all(user.name == "arith.addf" and any(map(is_one, user.operands)) for user in users)
+def _is_divisor(op: Any) -> bool:
+    """Whether an exponential is only used in sums with 1, for results of 16 bits."""
+    return is_rounded_later(op) and all(
+        user.name == "arith.addf" and any(map(is_one, user.operands)) for user in _users(op)
+    )
+
+
+def _is_of_narrow_row(op: Any) -> bool:
+    """Whether an exponential is that of a 16-bit float, shifted, for a sum or 16-bit results."""
+    argument = op.operands[0]
+    if _arithmetic(argument) is None or not _is_narrow(argument, _MAX_DEPTH):
+        return False
+    return all(map(_is_reduction, _users(op))) or is_rounded_later(op)
+
+
+def _users(op: Any) -> list[Any]:
+    return [use.owner.operation for use in op.results[0].uses]
+
+
+def _is_reduction(op: Any) -> bool:
+    """Whether an op adds to the sum of a reduction, whose order is free."""
+    return op.name == "arith.addf" and "reassoc" in str(op.attributes["fastmath"])
 
 
 def _is_narrow(value: Any, depth: int) -> bool:

@@ -23,17 +23,29 @@ func.func @wide(%x: f32) -> (f32, bf16) {
   return %0, %1 : f32, bf16
 }
 
-// The argument is the difference of a bf16 and an f32.
+// The argument is the difference of a bf16 and an f32, for the sum of a reduction.
 // CHECK-LABEL: func.func @narrow(
 // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"
 // CHECK-NOT: math.exp
-func.func @narrow(%x: bf16, %y: f32) -> f32 {
+func.func @narrow(%x: bf16, %y: f32, %sum: f32) -> f32 {
   %0 = arith.extf %x : bf16 to f32
   %1 = arith.subf %y, %0 : f32
   %2 = arith.negf %1 : f32
   %3 = arith.subf %2, %y : f32
   %4 = math.exp %3 : f32
-  return %4 : f32
+  %5 = arith.addf %sum, %4 fastmath<reassoc,contract> : f32
+  return %5 : f32
+}
+
+// An f32 that someone sees, of the same argument.
+// CHECK-LABEL: func.func @seen(
+// CHECK: math.exp
+func.func @seen(%x: bf16, %y: f32) -> f32 {
+  %0 = arith.extf %x : bf16 to f32
+  %1 = arith.subf %0, %y : f32
+  %2 = math.exp %1 : f32
+  %3 = arith.addf %2, %y : f32
+  return %3 : f32
 }
 
 // log2 e is a factor of the constants 2 and 3, with the sign of the negation.
