@@ -438,7 +438,7 @@ def test_a_negative_size_in_a_type_rule_is_an_error() -> None:
 
 @nova.custom_op(body="loops", out=lambda x: nova.TensorType((x.shape[0],), x.dtype))
 def carried_out_of_a_loop(x, out):
-    n, m = x.shape
+    n = len(x)
     last, count, is_large = 2.0, 0, False
     for i in range(n):
         out[i] = last
