@@ -103,3 +103,14 @@ def test_nearest_exact_between_two_elements(size: tuple[int, int]) -> None:
     x = np.arange(n, dtype="f4").reshape(1, 1, n)
     want = tf.interpolate(torch.tensor(x), size=count, mode="nearest-exact")
     assert_equal(nova.interpolate(x, size=count, mode="nearest-exact"), want)
+
+
+def test_a_margin_label_out_of_range_is_clamped() -> None:
+    """The score of the class that is named and the term that is left out are of one class."""
+    x = np.linspace(-1, 1, 12, dtype="f4").reshape(3, 4) ** 2
+
+    def loss(label: int) -> float:
+        return float(nova.multi_margin_loss(x, np.array([0, 1, label])).item())
+
+    assert loss(9) == loss(3) == loss(-1)
+    assert loss(-9) == loss(0) != loss(3)

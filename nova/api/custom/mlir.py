@@ -25,13 +25,13 @@ def lowered_text(
     imported = import_program(Source(f"<mlir of {name}>", text.encode()), entry="main")
     if imported.stage != "linalg":
         raise KernelError(
-            f"{name}: its MLIR is in the dialect {imported.frontend}",
+            f"its MLIR is in the dialect {imported.frontend}",
             hint="write StableHLO, TOSA, or linalg on tensors",
         )
     module = imported.module
     if len(list(functions(module))) != 1:
         raise KernelError(
-            f"{name}: its MLIR has loops or branches on tensors",
+            "its MLIR has loops or branches on tensors",
             hint="call them with nova.scan, nova.while_loop or nova.cond instead",
         )
     signature = imported.signature
@@ -50,7 +50,9 @@ def kernel_of_text(
     try:
         lowered, args, results = lowered_text(text, name)
     except NovaError as error:
-        raise KernelError(f"{name}: {error.what}", where=error.where, hint=error.hint) from None
+        raise KernelError(
+            f"{name}: {error.what}", where=error.where or where, hint=error.hint
+        ) from None
     if args != tuple(operands):
         actual, right = (", ".join(map(str, t)) for t in (operands, args))
         raise KernelError(

@@ -194,6 +194,21 @@ class GenericCode:
         """A context that runs unstructured ops in one thread only."""
         return when(is_equal(self.position.thread, index(0)))
 
+    def run_alone(self, op: Any, mapping: dict[Any, Any], rooms: Sequence[Any]) -> None:
+        """Run an unstructured op in one thread; all threads load its scalar results from `rooms`.
+
+        A loop that stores and carries a scalar is such an op.
+        """
+        results = list(op.results)
+        with self.alone():
+            clone_into(op, mapping)
+            for value, room in zip(results, rooms, strict=True):
+                memref.store(mapping[value], room, [index(0)])
+        if results:
+            barrier()
+            for value, room in zip(results, rooms, strict=True):
+                mapping[value] = memref.load(room, [index(0)])
+
     # --- distributions of a loop nest -------------------------------------------------------------
 
     def _by_threads(self, spot: _NestPoint, parallel: list[int], reductions: list[int]) -> None:
@@ -386,6 +401,11 @@ def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPositi
     counters = split(position.block, kernel.grid)
     mapping: dict[Any, Any] = {}
     hazards = Hazards()
+    rooms = {
+        op: [kernel.shared.allocate(1, value.type) for value in op.results]
+        for op in kernel.ops
+        if op not in kernel.nests and not computes_scalars(op)
+    }
 
     def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
         code.emit(nest, buffers, counters, mapping)
@@ -401,8 +421,8 @@ def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPositi
             with op.location:
                 code.write_slice(write, mapping, flat)
         else:
-            with op.location, code.alone():
-                clone_into(op, mapping)
+            with op.location:
+                code.run_alone(op, mapping, rooms[op])
 
 
 def emit_prologue(kernel: DeviceKernel, position: ThreadPosition, flat: Any) -> None:

@@ -180,7 +180,10 @@ def _multi_margin_loss(
     index = F.unsqueeze(target, -1)
     chosen = F.gather(x, index, axis=-1)
     terms = F.relu(x - chosen + number(name, "margin", margin))
-    terms = F.where(F.arange(x.shape[-1]) == index, 0.0, terms if p == 1 else terms * terms)
+    # gather counts a negative class from the end, and clamps one out of range; so does this.
+    wrapped = F.where(index < 0, index + x.shape[-1], index)
+    clamped = F.minimum(F.maximum(wrapped, 0), x.shape[-1] - 1)
+    terms = F.where(F.arange(x.shape[-1]) == clamped, 0.0, terms if p == 1 else terms * terms)
     if weight is not None:
         (weight,) = as_floats(F, weight)
         if not same_shape(weight.shape, x.shape[-1:]):

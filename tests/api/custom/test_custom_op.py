@@ -242,6 +242,19 @@ def test_refused_mlir() -> None:
     text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
     with pytest.raises(KernelError, match=r"its MLIR takes \(f32\[2\]\), and the operands are"):
         op(text)(X)
+    loop = """func.func @main(%x: tensor<f32>) -> tensor<f32> {
+      %c = stablehlo.constant dense<9.0> : tensor<f32>
+      %r = stablehlo.while(%a = %x) : tensor<f32> cond {
+        %less = stablehlo.compare LT, %a, %c : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %less : tensor<i1>
+      } do {
+        %twice = stablehlo.add %a, %a : tensor<f32>
+        stablehlo.return %twice : tensor<f32>
+      }
+      return %r : tensor<f32> }"""
+    with pytest.raises(KernelError, match=r"^<lambda>: its MLIR has loops") as caught:
+        op(loop)(np.float32(1))
+    assert "test_custom_op.py" in str(caught.value)
     with pytest.raises(KernelError, match="returned a int, not MLIR text"):
         op(3)(X)  # type: ignore[arg-type]
 

@@ -434,3 +434,24 @@ def test_a_negative_size_in_a_type_rule_is_an_error() -> None:
 
     with pytest.raises(KernelError, match=r"returned f32\[-3\], which has a negative size"):
         short(np.ones(3, "f4"))
+
+
+@nova.custom_op(body="loops", out=lambda x: nova.TensorType((x.shape[0],), x.dtype))
+def carried_out_of_a_loop(x, out):
+    n = len(x)
+    last, count, is_large = 2.0, 0, False
+    for i in range(n):
+        out[i] = last
+        last += x[i, 0]
+        count += 1
+        is_large = last > 1
+    if is_large and count > 1:
+        for i in range(n):
+            out[i] += last * count
+    out[0] = last
+
+
+def test_a_scalar_of_a_loop_that_stores_is_read_on_devices() -> None:
+    """One thread runs the loop; the loops after it need its scalars."""
+    for sign in (1, -1):
+        carried_out_of_a_loop.check(np.full((3, 2), sign, "f4"), targets=("cpu", "sim"))

@@ -255,3 +255,19 @@ def test_an_invalid_symbolic_program_is_compiled_per_shape_with_a_warning(monkey
     x = torch.randn(5, 3)
     with pytest.warns(nova.errors.FallbackWarning, match="per shape: MLIRSyntaxError"):
         torch.testing.assert_close(compiled(x), x * 2)
+
+
+def test_a_batch_of_no_images() -> None:
+    module = nn.Sequential(
+        nn.Conv2d(2, 4, 3, 2, 1, groups=2), nn.MaxPool2d(2), nn.ConvTranspose2d(4, 3, 2)
+    )
+    x = torch.randn(0, 2, 8, 9)
+    right = module(x)
+    assert nova.from_torch(module, x)(x.numpy()).shape == tuple(right.shape)
+    torch._dynamo.reset()
+    operand = x.clone().requires_grad_(True)
+    result = torch.compile(module, backend="nova")(operand)
+    assert result.shape == right.shape
+    result.sum().backward()
+    assert operand.grad is not None and operand.grad.shape == x.shape
+    assert all(p.grad is not None and not p.grad.any() for p in module.parameters())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova.core.dtypes import accumulator
+from nova.core.sizes import known_equal
 from nova.frontends.torch.rows.table import cast, row, unsupported
 from nova.graph.autodiff import gradients
 
@@ -26,7 +27,7 @@ def _convolution(
     rank = len(weight.shape) - 2
     if not 1 <= rank <= 3:
         raise unsupported(f"a convolution of {rank} spatial axes")
-    if not x.size or not weight.size:
+    if not weight.size or any(known_equal(size, 0) for size in x.shape[1:]):
         raise unsupported("a convolution of an empty tensor")
     options = {
         "stride": tuple(stride),

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from nova.core.dtypes import accumulator, bool_, i64
-from nova.core.sizes import is_static_shape
+from nova.core.sizes import is_static_shape, known_equal
 from nova.frontends.torch.rows.table import row, unsupported
 from nova.graph.autodiff import gradients
 from nova.ops.reductions import lowest
@@ -118,7 +118,7 @@ def _max_pool(rank: int) -> Any:
         dilation: Any = 1,
         ceil_mode: bool = False,
     ) -> tuple[Any, Any]:
-        if x.dtype is bool_ or not x.size:
+        if x.dtype is bool_ or any(known_equal(size, 0) for size in x.shape[-rank:]):
             raise unsupported(f"a max pool of {x.type}")
         pool = _MaxPool(x, rank, (kernel, stride, padding, dilation), ceil_mode)
         windows = pool.windows(F, x, lowest(x.dtype))
