@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from jax import export
 from jax_programs import MODELS, PROGRAMS, batch, mlp_params, sgd_step
+from jaxlib.mlir.dialects import stablehlo
 
 import nova
 from nova.tools import nova_translate
@@ -74,6 +75,18 @@ def test_training_step_through_the_tool(tmp_path: Path, capfd: pytest.CaptureFix
         losses.append(float(loss))
     assert losses[-1] < 0.7 * losses[0], "it learns"
     assert_equal(local, reference, 1e-4)
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.19.0", "1.0.0", "1.9.0", None])
+def test_portable_artifacts_of_every_age(version: str | None) -> None:
+    """From the oldest version of VHLO that StableHLO promises to read to the newest one."""
+    function, arguments = MODELS["attention"]
+    newest = stablehlo.get_current_version()
+    artifact = stablehlo.serialize_portable_artifact_str(
+        exported(function, arguments).mlir_module(), version or newest
+    )
+    expected = jax.jit(function)(*arguments)
+    assert_equal(run(nova.translate(artifact), arguments), expected, 2e-5)
 
 
 @pytest.mark.parametrize("name", ["sgd", "attention"])
