@@ -58,7 +58,7 @@ LAYERS: dict[str, set[str]] = {
     "data": {"graph"},
     # Parameters and state of a step may live on a device.
     "train": {
-        *("graph", "artifact.files", "frontends", "runtime.device_arrays"),
+        *("graph", "artifact.files", "frontends", "runtime.device_arrays", "runtime.ring"),
         *("api", "nn", "optim", "data"),
     },
     # Models of other libraries are modules that compile their own generators.

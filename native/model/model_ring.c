@@ -4,7 +4,7 @@
  * them, both blocks run a task on them, and the last row moves what they have written to pinned
  * memory and tells the host. There are more repetitions than slots.
  *
- * The second program is a server (nova/runtime/server.py): two threads call it, each fills a slot
+ * The second program is a server (nova/runtime/ring.py): two threads call it, each fills a slot
  * and reads its results. Its device is one thread.
  *
  * Arguments plant a bug that the model must find. Of the host: early-filled (it tells before the
@@ -56,7 +56,7 @@ static void set(_Atomic uint32_t *value, uint32_t to)
 /* --- the kernel ------------------------------------------------------------------------------- */
 
 /* Waits for the data of a repetition; the number of those that are known from then on. */
-static uint32_t pass_gate(uint32_t block, uint32_t step)
+static uint32_t await_data(uint32_t block, uint32_t step)
 {
     _Atomic uint32_t *word = block == 0 || has_bug("direct") ? &filled : &published;
     uint32_t read;
@@ -91,7 +91,7 @@ static void run_block(void *argument)
     uint32_t block = (uint32_t)(uintptr_t)argument, known = 0;
     for (uint32_t step = 0;; step++) {
         if (step >= known)
-            known = pass_gate(block, step);
+            known = await_data(block, step);
         if (step >= known)
             return;
         run_step(block, step);

@@ -28,9 +28,8 @@ from nova.runtime.executor import Executable, LoggedProgram
 from nova.runtime.futures import RunFuture, submit
 from nova.runtime.gpu_executor import DeviceExecutable, values_on
 from nova.runtime.options import check_place
-from nova.runtime.ring import SLOTS
+from nova.runtime.ring import SLOTS, Server
 from nova.runtime.saving import Saver, Weights
-from nova.runtime.server import Server
 from nova.runtime.signature import read_signature
 from nova.runtime.streams import NovaStream, current_stream
 from nova.runtime.symbolic_program import CacheInfo, SymbolicProgram

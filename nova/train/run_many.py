@@ -19,7 +19,6 @@ from nova.core.location import user_location
 from nova.core.pytree import flatten, unflatten
 from nova.errors import GraphError
 from nova.runtime.device_arrays import type_on_device
-from nova.runtime.gpu_executor import DeviceExecutable
 from nova.runtime.ring import SLOTS, Ring
 
 Batch = tuple[np.ndarray, ...]
@@ -128,13 +127,12 @@ class RepeatedPrograms:
 
     def find_ring(self, compiled: Compiled) -> Ring | None:
         """A ring for the batches of a step; None if its program cannot have one."""
-        executable = compiled._executable
+        executable: Any = compiled._executable
         key = compiled, 0
         if key not in self._programs:
             while len(self._programs) >= _MOST:
                 del self._programs[next(iter(self._programs))]
-            self._programs[key] = None
-            if isinstance(executable, DeviceExecutable) and not executable.refuses_ring():
-                self._programs[key] = executable.ring(SLOTS)
+            refuses: Callable[[], str] = getattr(executable, "refuses_ring", lambda: "no device")
+            self._programs[key] = None if refuses() else executable.ring(SLOTS)
         program = self._programs[key]
         return None if program is None else Ring(program)

@@ -150,9 +150,10 @@ struct nova_driver {
                        void *stream);
     /* Copies while a resident kernel runs that waits for them: on a stream of their own, in order.
      * A word is written as a whole. The second returns when the bytes are there. */
-    int (*write_beside)(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
-                        void *stream);
-    int (*read_beside)(nova_driver *driver, void *to, uint64_t from, uint64_t size, void *stream);
+    int (*write_concurrently)(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
+                              void *stream);
+    int (*read_concurrently)(nova_driver *driver, void *to, uint64_t from, uint64_t size,
+                             void *stream);
     int (*launch)(nova_driver *driver, const nova_kernel_call *call, void *stream);
 
     /* Launches that are launched as one graph, in any order that its edges allow; the arguments of

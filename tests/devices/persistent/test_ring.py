@@ -13,6 +13,7 @@ import pytest
 
 import nova
 from nova import nn, optim
+from nova.codegen.gpu.persistent import kernel
 from nova.errors import (
     ArgumentCountError,
     ArgumentDTypeError,
@@ -21,6 +22,7 @@ from nova.errors import (
     GraphError,
     PersistentLaunchError,
     RunTimeoutError,
+    SimulationError,
 )
 from nova.knobs import SIM_SCHEDULES
 from nova.runtime import ring as ring_module
@@ -286,3 +288,18 @@ def test_programs_that_cannot_serve() -> None:
     for message, program in cases.items():
         with pytest.raises(PersistentLaunchError, match=message):
             program.serve()
+
+
+def test_a_fault_ends_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that does not acquire what it reads: the simulator reports it, to all calls."""
+    instructions = dict(kernel._INSTRUCTIONS)
+    instructions["acquire"] = instructions["acquire"].replace(".acquire", ".relaxed")
+    monkeypatch.setattr(kernel, "_INSTRUCTIONS", instructions)
+    x = nova.input((64, 16))
+    with nova.knobs.override(cache=False, sim_schedule="late"):
+        program = nova.compile(nova.tanh(x) * 2, inputs=[x], **DEVICE)
+    with program.serve() as server:
+        for _ in range(2):
+            with pytest.raises(SimulationError, match="nothing orders the two"):
+                for _ in range(3):
+                    server(np.ones((64, 16), np.float32), timeout=60)

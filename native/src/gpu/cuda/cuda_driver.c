@@ -207,9 +207,9 @@ static int cuda_copy_within(nova_driver *driver, uint64_t to, uint64_t from, uin
     return cuda_context_of(driver)->copy_within(to, from, size, stream);
 }
 
-/* The engines that copy run beside kernels. */
-static int cuda_read_beside(nova_driver *driver, void *to, uint64_t from, uint64_t size,
-                            void *stream)
+/* The engines that copy run concurrently with kernels. */
+static int cuda_read_concurrently(nova_driver *driver, void *to, uint64_t from, uint64_t size,
+                                  void *stream)
 {
     int result = cuda_copy_out(driver, to, from, size, stream);
     return result != 0 ? result : cuda_context_of(driver)->stream_synchronize(stream);
@@ -445,8 +445,8 @@ static const nova_driver CUDA_TABLE = {
     .event_synchronize = cuda_event_synchronize,
     .event_elapsed = cuda_event_elapsed,
     .copy_in = cuda_copy_in,
-    .write_beside = cuda_copy_in,
-    .read_beside = cuda_read_beside,
+    .write_concurrently = cuda_copy_in,
+    .read_concurrently = cuda_read_concurrently,
     .copy_out = cuda_copy_out,
     .copy_within = cuda_copy_within,
     .launch = cuda_launch,

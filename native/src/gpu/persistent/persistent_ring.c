@@ -222,7 +222,8 @@ static int ring_tell(const nova_persistent_ring *ring, uint32_t number, uint32_t
     }
     uint32_t *from = ring_words(ring) + number;
     *from = word;
-    return driver->write_beside(driver, ring->word->address, from, sizeof word, ring->device->in);
+    return driver->write_concurrently(driver, ring->word->address, from, sizeof word,
+                                      ring->device->in);
 }
 
 bool nova_device_ring_is_running(const nova_device_program *program)
@@ -254,8 +255,8 @@ nova_status nova_device_ring_push(nova_device_program *program, const void *cons
         char *part = ring->pinned + value->at + slot * value->size;
         memcpy(part, inputs[i], value->size);
         if (!value->is_moved && value->size > 0)
-            result = driver->write_beside(driver, value->address + slot * value->size, part,
-                                          value->size, ring->device->in);
+            result = driver->write_concurrently(driver, value->address + slot * value->size, part,
+                                                value->size, ring->device->in);
     }
     if (result == 0)
         result = ring_tell(ring, slot, ring->pushed + 1);
@@ -288,8 +289,8 @@ nova_status nova_device_ring_read(nova_device_program *program, uint32_t number,
         const ring_value *value = &ring->values[i];
         char *part = ring->pinned + value->at + slot * value->size;
         if (!value->is_moved && value->size > 0)
-            result = driver->read_beside(driver, part, value->address + slot * value->size,
-                                         value->size, ring->device->out);
+            result = driver->read_concurrently(driver, part, value->address + slot * value->size,
+                                               value->size, ring->device->out);
         if (result == 0)
             memcpy(results[i - ring->input_count], part, value->size);
     }

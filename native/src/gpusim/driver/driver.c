@@ -204,8 +204,8 @@ static void driver_pinned_free(nova_driver *driver, void *memory)
 
 /* A kernel that runs holds the mutex: these copies do not take it. The arrays are initialized
  * before the launch, and the kernel reads what it has been told of. */
-static int driver_write_beside(nova_driver *driver, uint64_t to, const void *from, uint64_t size,
-                               void *stream)
+static int driver_write_concurrently(nova_driver *driver, uint64_t to, const void *from,
+                                     uint64_t size, void *stream)
 {
     (void)driver;
     (void)stream;
@@ -220,8 +220,8 @@ static int driver_write_beside(nova_driver *driver, uint64_t to, const void *fro
     return SIM_OK;
 }
 
-static int driver_read_beside(nova_driver *driver, void *to, uint64_t from, uint64_t size,
-                              void *stream)
+static int driver_read_concurrently(nova_driver *driver, void *to, uint64_t from, uint64_t size,
+                                    void *stream)
 {
     (void)driver;
     (void)stream;
@@ -255,8 +255,8 @@ static const nova_driver DRIVER_TABLE = {
     .memory_forget = nova_sim_memory_forget,
     .pinned_take = driver_pinned_take,
     .pinned_free = driver_pinned_free,
-    .write_beside = driver_write_beside,
-    .read_beside = driver_read_beside,
+    .write_concurrently = driver_write_concurrently,
+    .read_concurrently = driver_read_concurrently,
     .stream_create = nova_sim_stream_create,
     .stream_destroy = nova_sim_stream_destroy,
     .stream_synchronize = nova_sim_stream_synchronize,

@@ -1,6 +1,6 @@
 // RUN: not %nova-opt %s --link-persistent-kernel 2>&1 | %filecheck %s
 
-// CHECK: error: 225280 bytes of shared memory, where its tables leave 219632, cannot be in a kernel of a program with launch='persistent'
+// CHECK: error: 225280 bytes of shared memory, where its tables leave 219616, cannot be in a kernel of a program with launch='persistent'
 module attributes {gpu.container_module} {
   func.func private @kernel_0(%x: memref<64xi32>) attributes {nova.kernel, nova.launch = array<i64: 2, 64, 0>} {
     %c1 = arith.constant 1 : index
