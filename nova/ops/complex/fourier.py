@@ -25,7 +25,7 @@ from nova.core.dtypes import TensorType, f32, f64
 from nova.core.sizes import is_static
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.ops.complex.parts import Pair, multiply
-from nova.ops.rules import Types, static_axis
+from nova.ops.rules import Types, is_real, static_axis
 from nova.ops.table import CPU_KERNEL, REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -46,9 +46,16 @@ _COLUMNS, _COLUMN_BYTES = 8, 256 << 10
 
 
 def _canon(ins: Types, attrs: Attrs) -> Attrs:
-    if attrs["sign"] not in (-1, 1):
-        raise AttributeValueError(f"sign is -1 or 1, not {attrs['sign']!r}")
-    return {**attrs, "sign": int(attrs["sign"]), "scale": float(attrs["scale"])}
+    sign = attrs["sign"]
+    if not is_real(sign) or sign not in (-1, 1):
+        raise AttributeValueError(f"sign is -1 or 1, not {sign!r}")
+    return {**attrs, "sign": int(sign), "scale": check_scale(attrs["scale"])}
+
+
+def check_scale(scale: Any) -> float:
+    if not is_real(scale):
+        raise AttributeValueError(f"scale is a number, not {scale!r}")
+    return float(scale)
 
 
 def _type(ins: Types, attrs: Attrs) -> TensorType:

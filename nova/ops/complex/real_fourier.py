@@ -15,7 +15,7 @@ import numpy as np
 from nova.core.dtypes import TensorType, f32, f64
 from nova.core.sizes import is_static
 from nova.errors import AttributeValueError, DTypeError, ShapeError
-from nova.ops.complex.fourier import is_row
+from nova.ops.complex.fourier import check_scale, is_row
 from nova.ops.complex.parts import Pair, multiply
 from nova.ops.rules import Types, static_axis
 from nova.ops.table import CPU_KERNEL, REQUIRED, Op, register
@@ -50,14 +50,14 @@ def _elements_type(ins: Types, attrs: Attrs) -> TensorType:
 
 
 def _scale_canon(ins: Types, attrs: Attrs) -> Attrs:
-    return {**attrs, "scale": float(attrs["scale"])}
+    return {**attrs, "scale": check_scale(attrs["scale"])}
 
 
 def _elements_canon(ins: Types, attrs: Attrs) -> Attrs:
     n = attrs["n"]
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise AttributeValueError(f"n is a positive int, not {n!r}")
-    return {"n": int(n), "scale": float(attrs["scale"])}
+    return {"n": int(n), "scale": check_scale(attrs["scale"])}
 
 
 def _terms_numpy(x: np.ndarray, *, scale: float) -> np.ndarray:

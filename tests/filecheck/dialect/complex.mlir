@@ -26,3 +26,21 @@ func.func @imag(%arg0: tensor<complex<f32>>) -> tensor<f32> {
   %0 = "nova.imag"(%arg0) : (tensor<complex<f32>>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// CHECK-LABEL: func.func @from_parts(
+// CHECK-SAME: %[[PARTS:.*]]: tensor<4x2xf32>) -> tensor<4x2xf32>
+// CHECK-NEXT: %[[SAME:.*]] = tensor.cast %[[PARTS]]
+// CHECK-NEXT: return %[[SAME]]
+func.func @from_parts(%arg0: tensor<4x2xf32>) -> tensor<4xcomplex<f32>> {
+  %0 = "nova.from_parts"(%arg0) : (tensor<4x2xf32>) -> tensor<4xcomplex<f32>>
+  return %0 : tensor<4xcomplex<f32>>
+}
+
+// CHECK-LABEL: func.func @as_parts(
+// CHECK-SAME: %[[PARTS:.*]]: tensor<4x2xf64>) -> tensor<4x2xf64>
+// CHECK-NEXT: %[[SAME:.*]] = tensor.cast %[[PARTS]]
+// CHECK-NEXT: return %[[SAME]]
+func.func @as_parts(%arg0: tensor<4xcomplex<f64>>) -> tensor<4x2xf64> {
+  %0 = "nova.as_parts"(%arg0) : (tensor<4xcomplex<f64>>) -> tensor<4x2xf64>
+  return %0 : tensor<4x2xf64>
+}

@@ -43,7 +43,19 @@ _VECTOR = f'dtypes = "f32", ranks = array<i64: 1>, result = 0 : i64, {_SIZES}'
 _SECOND = _VECTOR.replace("result = 0", "result = 2")
 _RANKS = _VECTOR.replace("ranks = array<i64: 1>", "ranks = array<i64: 2>")
 
+_TRANSFORM = "sign = 1 : i64, scale = 1.0 : f64, columns = false"
+
 MISTAKES: tuple[Mistake, ...] = (
+    # Transforms.
+    M("dft", "8x3xf32", "8x3xf32", "f32[8,3] has no last axis of two parts", _TRANSFORM),
+    M(
+        *("dft", "8x2xf32", "8x2xf32", "sign is -1 or 1, not 2"),
+        attributes=_TRANSFORM.replace("sign = 1", "sign = 2"),
+    ),
+    M(
+        *("irdft", "9x2xf32", "14xf32", "f32[9,2] are not the 8 terms of 14 elements"),
+        attributes="n = 14 : i64, scale = 1.0 : f64",
+    ),
     # Types that are not Nova's.
     M("add", "2x3xf32 2x3xi32", "2x3xf32", "operand types are (f32, i32), must be (f32, f32)"),
     M("neg", "?x3xf32", "2x3xf32", "tensor<?x3xf32> has no static shape"),

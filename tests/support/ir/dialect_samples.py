@@ -76,6 +76,12 @@ SAMPLES: dict[str, dict[str, Sample]] = {
         "bitwise_not": Sample("bitwise_not", "u8[4]"),
         "bitwise_not_bool": Sample("bitwise_not", "bool[4]"),
     },
+    "fourier": {
+        "dft": Sample("dft", "f32[2,8,2]", {"sign": -1, "scale": 0.5}),
+        "dft_columns": Sample("dft", "f64[8,3,2]", {"sign": 1, "columns": True}),
+        "rdft": Sample("rdft", "f32[2,16]"),
+        "irdft": Sample("irdft", "f32[2,9,2]", {"n": 16}),
+    },
     "loops": _axis_one("cumsum logcumsumexp argcummax argcummin", "f32[2,5]")
     | {
         "cumsum_integers": Sample("cumsum", "i32[3,4]", {"axis": 0}),

@@ -29,3 +29,19 @@ func.func @imag_result(%arg0: tensor<4xcomplex<f32>>) {
   %0 = "nova.imag"(%arg0) : (tensor<4xcomplex<f32>>) -> tensor<4xf64>
   return
 }
+
+// -----
+
+func.func @from_parts_of_three(%arg0: tensor<4x3xf32>) {
+  // expected-error @+1 {{'nova.from_parts' op f32[4,3] has no last axis of two parts}}
+  %0 = "nova.from_parts"(%arg0) : (tensor<4x3xf32>) -> tensor<4xcomplex<f32>>
+  return
+}
+
+// -----
+
+func.func @as_parts_of_real(%arg0: tensor<4xf32>) {
+  // expected-error @+1 {{'nova.as_parts' op a complex tensor is read, not f32[4]}}
+  %0 = "nova.as_parts"(%arg0) : (tensor<4xf32>) -> tensor<4x2xf32>
+  return
+}
