@@ -101,7 +101,8 @@ def report_on_device(
     elif status == _native.TIMEOUT:
         error = RunTimeoutError(
             "the run took longer than its timeout",
-            hint="nothing stops a device: it goes on, and its arrays are in use until it has ended",
+            hint="a timeout stops only loops of persistent kernels: other device code goes on, "
+            "and its arrays are in use until it has ended",
         )
     elif status == _native.CANCELLED and not number:
         error = RunCancelled("the run was cancelled before the device was given it")

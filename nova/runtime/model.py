@@ -200,7 +200,8 @@ class Model(Sealed):
             raise PersistentLaunchError(
                 f"the program cannot serve: {refusal}",
                 where=str(user_location()),
-                hint="compile it for a device with launch='persistent'",
+                hint="programs for a device that are compiled with launch='persistent' serve, if "
+                "they have static sizes and no loops: docs/persistent-kernels.md",
             )
         if slots < 2 or slots & (slots - 1):
             raise AttributeValueError(

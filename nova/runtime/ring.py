@@ -151,7 +151,7 @@ def _conforming(array: np.ndarray, spec: TensorSpec, label: str) -> np.ndarray:
             f"{label}: {spec.name!r} has the shape {array.shape}, and the program was compiled for "
             f"{tuple(spec.shape)}",
             where=str(user_location()),
-            hint="all arrays of a run on a ring have the same shapes: leave a smaller batch out",
+            hint="all batches of a ring, and all calls of a server, have the same shapes",
         )
     if array.dtype != expected:
         raise ArgumentDTypeError(

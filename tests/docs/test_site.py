@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from page_blocks import ROOT
@@ -52,6 +53,8 @@ def test_readme_lists_every_page_and_the_api_page_each_name_once() -> None:
     assert [page for page in sorted(IN_DOCS) if f"(docs/{page})" not in readme] == []
     names = re.findall(r"^::: (\S+)", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
     assert sorted(set(names)) == sorted(names)
+    for name in names:
+        assert resolve_name(name) is not None, name
 
 
 def test_links_are_rewritten() -> None:

@@ -46,10 +46,11 @@ nova_status nova_device_enter(nova_device *device, nova_error *error)
 nova_status nova_device_enter_idle(nova_device *device, nova_error *error)
 {
     if (atomic_load_explicit(&device->resident_count, memory_order_acquire) > 0)
-        return nova_fail(error, NOVA_DEVICE_CALL, "",
-                         "a resident program has %.60s until it ends: a server, or run_many with "
-                         "an iterable of batches. Other work would wait for it",
-                         device->info.name);
+        return nova_fail(
+            error, NOVA_DEVICE_CALL, "",
+            "a resident program has %.60s until it ends: a server, or run_many with "
+            "an iterable of batches. Other work would wait for it: close the server first",
+            device->info.name);
     return nova_device_enter(device, error);
 }
 

@@ -87,7 +87,10 @@ def while_loop(
     again = trace(cond_fun, [c.type for c in carries], call)
     if len(again.region.results) != 1 or again.region.results[0].type != TensorType((), bool_):
         types = ", ".join(str(r.type) for r in again.region.results) or "nothing"
-        raise _fail(f"while_loop: the condition returns {types}, must be bool[]", "compare numbers")
+        raise _fail(
+            f"while_loop: the condition returns {types}, must be bool[]",
+            "compare numbers, or take .any() or .all() of a comparison",
+        )
     captures, params, regions = close([again, body])
     regions = [
         Region((*inner, *region.params), region.results)
