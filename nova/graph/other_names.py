@@ -93,9 +93,12 @@ OPTIMIZER: Mapping[str, str] = {
 }
 NN: Mapping[str, str] = {
     "functional": "functions are in nova itself: nova.relu(x)",
-    "utils": "gradients are clipped by the optimizer: SGD(params, lr, clip_norm=1.0)",
     "DataParallel": "a program runs on one device",
 }
+NN_UTILS: Mapping[str, str] = dict.fromkeys(
+    ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grad_value"),
+    "gradients are clipped by the optimizer: SGD(params, lr, clip_norm=1.0)",
+)
 INIT: Mapping[str, str] = {}
 LINALG: Mapping[str, str] = {
     **dict.fromkeys(("eig", "eigvals"), "symmetric matrices have eigh and eigvalsh, others svd"),

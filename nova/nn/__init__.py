@@ -6,7 +6,7 @@ Depends only on the graph; `nova.train_step` compiles the graph of a module. See
 from typing import TYPE_CHECKING, Any
 
 from nova.graph.other_names import NN, no_attribute
-from nova.nn import init
+from nova.nn import init, utils
 from nova.nn.attention import MultiheadAttention
 from nova.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from nova.nn.convolution import (
@@ -326,6 +326,7 @@ __all__ = [
     "replaced",
     "seeded",
     "update_bn",
+    "utils",
 ]
 
 if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
