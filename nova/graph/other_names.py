@@ -77,12 +77,6 @@ TENSOR: Mapping[str, str] = {
 }
 MODULE: Mapping[str, str] = {
     **dict.fromkeys(("cuda", "cpu"), f"{_TARGET}, nova.train_step(..., target='cuda')"),
-    "half": "write model.to('f16')",
-    "bfloat16": "write model.to('bf16')",
-    "float": "write model.to('f32')",
-    "double": "write model.to('f64')",
-    "zero_grad": f"gradients do not accumulate; {_STEP}",
-    "requires_grad_": "write model.freeze() or model.unfreeze()",
     "compile": "write nova.jit(model)",
 }
 OPTIMIZER: Mapping[str, str] = {
