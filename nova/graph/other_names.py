@@ -77,12 +77,6 @@ TENSOR: Mapping[str, str] = {
 }
 MODULE: Mapping[str, str] = {
     **dict.fromkeys(("cuda", "cpu"), f"{_TARGET}, nova.train_step(..., target='cuda')"),
-    "half": "write model.to('f16')",
-    "bfloat16": "write model.to('bf16')",
-    "float": "write model.to('f32')",
-    "double": "write model.to('f64')",
-    "zero_grad": f"gradients do not accumulate; {_STEP}",
-    "requires_grad_": "write model.freeze() or model.unfreeze()",
     "compile": "write nova.jit(model)",
 }
 OPTIMIZER: Mapping[str, str] = {
@@ -93,9 +87,12 @@ OPTIMIZER: Mapping[str, str] = {
 }
 NN: Mapping[str, str] = {
     "functional": "functions are in nova itself: nova.relu(x)",
-    "utils": "gradients are clipped by the optimizer: SGD(params, lr, clip_norm=1.0)",
     "DataParallel": "a program runs on one device",
 }
+NN_UTILS: Mapping[str, str] = dict.fromkeys(
+    ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grad_value"),
+    "gradients are clipped by the optimizer: SGD(params, lr, clip_norm=1.0)",
+)
 INIT: Mapping[str, str] = {}
 LINALG: Mapping[str, str] = {
     **dict.fromkeys(("eig", "eigvals"), "symmetric matrices have eigh and eigvalsh, others svd"),

@@ -6,7 +6,7 @@ Depends only on the graph; `nova.train_step` compiles the graph of a module. See
 from typing import TYPE_CHECKING, Any
 
 from nova.graph.other_names import NN, no_attribute
-from nova.nn import init
+from nova.nn import init, utils
 from nova.nn.attention import MultiheadAttention
 from nova.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from nova.nn.convolution import (
@@ -91,6 +91,7 @@ from nova.nn.losses import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
@@ -143,6 +144,7 @@ from nova.nn.pooling import (
     Fold,
     LPPool1d,
     LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
@@ -155,7 +157,14 @@ from nova.nn.pooling import (
     UpsamplingNearest2d,
 )
 from nova.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from nova.nn.regularization import AlphaDropout, Dropout1d, Dropout2d, Dropout3d, RReLU
+from nova.nn.regularization import (
+    AlphaDropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    FeatureAlphaDropout,
+    RReLU,
+)
 from nova.nn.seeds import default_generator, manual_seed, next_seed, seeded
 from nova.nn.state import LoadReport
 from nova.nn.transformer import (
@@ -215,6 +224,7 @@ __all__ = [
     "Dropout3d",
     "Embedding",
     "EmbeddingBag",
+    "FeatureAlphaDropout",
     "Flatten",
     "Fold",
     "GRUCell",
@@ -234,6 +244,7 @@ __all__ = [
     "L1Loss",
     "LPPool1d",
     "LPPool2d",
+    "LPPool3d",
     "LSTMCell",
     "LayerNorm",
     "LazyBatchNorm1d",
@@ -267,6 +278,7 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "MultiheadAttention",
@@ -326,6 +338,7 @@ __all__ = [
     "replaced",
     "seeded",
     "update_bn",
+    "utils",
 ]
 
 if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves

@@ -25,6 +25,7 @@ from nova.graph.other_names import MODULE, no_attribute
 from nova.nn.hooks import Hook, HookHandle, add_hook, call_with_hooks
 from nova.nn.parameter import Buffer, Parameter
 from nova.nn.state import LoadReport, copy_into, read_state, write_state
+from nova.ops import F
 
 
 class Module(Holder):
@@ -211,6 +212,19 @@ class Module(Holder):
             parameter.requires_grad = parameter.dtype.is_float
         return self
 
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """`unfreeze()`, or `freeze()` with False: torch's spelling."""
+        return self.unfreeze() if requires_grad else self.freeze()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of `loss.backward()`, to which the next one would add its own.
+
+        Without `set_to_none` those that exist become zeros. `nova.train_step` needs none of this.
+        """
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                parameter.grad = None if set_to_none else F.zeros_like(parameter)
+
     def to(self, dtype: Any) -> Self:
         """Convert the float parameters and buffers of this module to a dtype such as "bf16".
 
@@ -227,6 +241,22 @@ class Module(Holder):
         for part in (*self.parameters(), *self.buffers()):
             part.convert(target)
         return self
+
+    def half(self) -> Self:
+        """`to("f16")`."""
+        return self.to("f16")
+
+    def bfloat16(self) -> Self:
+        """`to("bf16")`."""
+        return self.to("bf16")
+
+    def float(self) -> Self:
+        """`to("f32")`."""
+        return self.to("f32")
+
+    def double(self) -> Self:
+        """`to("f64")`."""
+        return self.to("f64")
 
     # --- state ----------------------------------------------------------------------------------
 

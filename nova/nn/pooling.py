@@ -234,6 +234,12 @@ class LPPool2d(_LPPool):
     function = "lp_pool2d"
 
 
+class LPPool3d(_LPPool):
+    """The p-norm of each window of three spatial axes."""
+
+    function = "lp_pool3d"
+
+
 class Upsample(Module):
     """The spatial axes resized by `interpolate`."""
 

@@ -1,7 +1,8 @@
 """Recurrent layers with torch's parameter names, shapes, gate order and initial distributions.
 
 A layer is one `nova.scan` over time: the products with the inputs of all steps are one matmul
-before it. Cells are single steps.
+before it. In a `PackedSequence` states are held from the end of each sequence on; in the reverse
+direction, until its last element. Cells are single steps.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from nova.nn.layers import flags, sizes
 from nova.nn.module import Module
 from nova.nn.parameter import Parameter
 from nova.nn.seeds import next_seed
+from nova.nn.utils.rnn import PackedSequence
 from nova.ops import F
 
 State = tuple[Tensor, ...]
@@ -124,11 +126,13 @@ class _Recurrent(Module):
                     setattr(self, f"bias_ih_{suffix}", drawn(rows))
                     setattr(self, f"bias_hh_{suffix}", drawn(rows))
 
-    def _run(self, x: Any, state: State | None) -> tuple[Tensor, State]:
+    def _run(self, x: Any, state: State | None) -> tuple[Any, State]:
         """The outputs of the last layer, and the last state of every layer and direction."""
-        x = F.cast(x, dtype=self.weight_hh_l0.dtype)
+        packed = x if isinstance(x, PackedSequence) else None
+        x = F.cast(x if packed is None else packed.data, dtype=self.weight_hh_l0.dtype)
         title = type(self).__name__
-        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
+        ranks = (2, 3) if packed is None else (3,)
+        if x.ndim not in ranks or x.shape[-1] != self.input_size:
             raise ShapeError(
                 f"{title}: the input has shape {x.shape}, must be (time, batch, {self.input_size})",
                 where=str(user_location()),
@@ -137,8 +141,9 @@ class _Recurrent(Module):
         is_batch = x.ndim == 3
         if not is_batch:
             x = F.unsqueeze(x, 1)
-        elif self.batch_first:
+        elif self.batch_first and packed is None:
             x = F.permute(x, (1, 0, 2))
+        mask = None if packed is None else packed.mask
         count = self.num_layers * len(self.directions)
         shape = (count, x.shape[1], self.hidden_size)
         if state is None:
@@ -158,16 +163,21 @@ class _Recurrent(Module):
             outputs = []
             for direction in self.directions:
                 initial = tuple(part[len(last)] for part in state)
-                final, output = self._layer(x, initial, f"l{layer}{direction}", bool(direction))
+                suffix = f"l{layer}{direction}"
+                final, output = self._layer(x, mask, initial, suffix, bool(direction))
                 last.append(final)
                 outputs.append(output)
             x = outputs[0] if len(outputs) == 1 else F.concat(outputs, axis=-1)
         stacked = tuple(F.stack(list(parts)) for parts in zip(*last, strict=True))
+        if packed is not None:
+            return packed.with_data(x), stacked
         if not is_batch:
             return F.squeeze(x, 1), tuple(F.squeeze(part, 1) for part in stacked)
         return (F.permute(x, (1, 0, 2)) if self.batch_first else x), stacked
 
-    def _layer(self, x: Tensor, state: State, suffix: str, reverse: bool) -> tuple[State, Tensor]:
+    def _layer(
+        self, x: Tensor, mask: Tensor | None, state: State, suffix: str, reverse: bool
+    ) -> tuple[State, Tensor]:
         bias = getattr(self, f"bias_ih_{suffix}") if self.has_bias else None
         gates = F.linear(x, getattr(self, f"weight_ih_{suffix}"), bias)
         weight = F.permute(getattr(self, f"weight_hh_{suffix}"), (1, 0))
@@ -178,6 +188,14 @@ class _Recurrent(Module):
             new = advance(row, carry, weight, recurrent_bias)
             return new, new[0]
 
+        def masked(carry: State, row: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
+            new = advance(row[0], carry, weight, recurrent_bias)
+            is_inside = F.unsqueeze(row[1], 1)
+            new = tuple(F.where(is_inside, a, b) for a, b in zip(new, carry, strict=True))
+            return new, new[0]
+
+        if mask is not None:
+            return scan(masked, state, (gates, mask), reverse=reverse)
         final, outputs = scan(step, state, gates, reverse=reverse)
         return final, outputs
 
@@ -208,7 +226,7 @@ class RNN(_Recurrent):
     def step(self) -> Step:  # type: ignore[override]
         return _RNN_STEPS[self.nonlinearity]
 
-    def forward(self, x: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Any, hx: Any = None) -> tuple[Any, Tensor]:
         output, (hidden,) = self._run(x, None if hx is None else (hx,))
         return output, hidden
 
@@ -219,7 +237,7 @@ class LSTM(_Recurrent):
     gates, states = 4, 2
     step = staticmethod(_lstm_step)
 
-    def forward(self, x: Any, hx: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, x: Any, hx: Any = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         output, (hidden, cell) = self._run(x, None if hx is None else tuple(hx))
         return output, (hidden, cell)
 
@@ -230,7 +248,7 @@ class GRU(_Recurrent):
     gates = 3
     step = staticmethod(_gru_step)
 
-    def forward(self, x: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Any, hx: Any = None) -> tuple[Any, Tensor]:
         output, (hidden,) = self._run(x, None if hx is None else (hx,))
         return output, hidden
 

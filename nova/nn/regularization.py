@@ -55,12 +55,21 @@ class AlphaDropout(Module):
     """Dropout that keeps mean and variance, for networks of SELU."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False):
-        self.p, self.inplace = probability("AlphaDropout", p), inplace
+        self.p, self.inplace = probability(type(self).__name__, p), inplace
 
     def forward(self, x: Any) -> Any:
         if not self.training or self.p == 0:
             return x
         return F.alpha_dropout(x, next_seed(), p=self.p)
+
+
+class FeatureAlphaDropout(AlphaDropout):
+    """`AlphaDropout` of whole channels of (batch, channels, ...)."""
+
+    def forward(self, x: Any) -> Any:
+        if not self.training or self.p == 0:
+            return x
+        return F.feature_alpha_dropout(x, next_seed(), p=self.p)
 
 
 class RReLU(Module):

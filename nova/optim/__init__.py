@@ -21,8 +21,11 @@ from nova.optim.rmsprop import RMSprop
 from nova.optim.scaler import LossScaler
 from nova.optim.schedules import (
     AdjustableLR,
+    ChainedScheduler,
     Constant,
+    ConstantLR,
     CosineAnnealing,
+    CosineAnnealingLR,
     ExponentialLR,
     LambdaLR,
     LinearLR,
@@ -45,8 +48,11 @@ __all__ = [
     "AdamW",
     "Adamax",
     "AdjustableLR",
+    "ChainedScheduler",
     "Constant",
+    "ConstantLR",
     "CosineAnnealing",
+    "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
     "CyclicLR",
     "ExponentialLR",

@@ -29,7 +29,7 @@ class PolynomialLR(Scaled):
         super().__post_init__()
         at_least_one(self.total_iters, "total_iters")
 
-    def factor(self, step: Tensor) -> Rate:
+    def factor_at(self, step: Tensor) -> Rate:
         progress = cast(F.minimum(step, self.total_iters), f64) / self.total_iters
         return F.pow(1.0 - progress, self.power)
 

@@ -8,7 +8,7 @@ scheduler of that name, stepped once per update.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite, pi
 
 import numpy as np
@@ -96,11 +96,11 @@ class Scaled(Schedule):
         as_schedule(self.lr)
 
     @abstractmethod
-    def factor(self, step: Tensor) -> Rate:
+    def factor_at(self, step: Tensor) -> Rate:
         """The factor of the rate."""
 
     def __call__(self, step: Tensor) -> Rate:
-        return as_schedule(self.lr)(step) * self.factor(step)
+        return as_schedule(self.lr)(step) * self.factor_at(step)
 
 
 @user_facing_class
@@ -115,7 +115,7 @@ class StepLR(Scaled):
         super().__post_init__()
         at_least_one(self.step_size, "step_size")
 
-    def factor(self, step: Tensor) -> Rate:
+    def factor_at(self, step: Tensor) -> Rate:
         return power(self.gamma, F.floor_div(step, self.step_size))
 
 
@@ -131,7 +131,7 @@ class MultiStepLR(Scaled):
         super().__post_init__()
         object.__setattr__(self, "milestones", tuple(sorted(self.milestones)))
 
-    def factor(self, step: Tensor) -> Rate:
+    def factor_at(self, step: Tensor) -> Rate:
         result = constant(1.0, f64)
         for milestone in self.milestones:
             result = F.where(step >= milestone, result * self.gamma, result)
@@ -145,7 +145,7 @@ class ExponentialLR(Scaled):
 
     gamma: float
 
-    def factor(self, step: Tensor) -> Rate:
+    def factor_at(self, step: Tensor) -> Rate:
         return power(self.gamma, step)
 
 
@@ -162,9 +162,25 @@ class LinearLR(Scaled):
         super().__post_init__()
         at_least_one(self.total_iters, "total_iters")
 
-    def factor(self, step: Tensor) -> Rate:
+    def factor_at(self, step: Tensor) -> Rate:
         progress = cast(F.minimum(step, self.total_iters), f64) / self.total_iters
         return progress * (self.end_factor - self.start_factor) + self.start_factor
+
+
+@user_facing_class
+@record
+class ConstantLR(Scaled):
+    """Times `factor` in the first `total_iters` updates."""
+
+    factor: float = 1.0 / 3
+    total_iters: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(self.total_iters, "total_iters")
+
+    def factor_at(self, step: Tensor) -> Rate:
+        return F.where(step < self.total_iters, constant(self.factor, f64), constant(1.0, f64))
 
 
 @user_facing_class
@@ -185,6 +201,9 @@ class CosineAnnealing(Schedule):
         return (wave + 1.0) * ((self.lr - self.eta_min) / 2) + self.eta_min
 
 
+CosineAnnealingLR = CosineAnnealing
+
+
 @user_facing_class
 @record
 class LambdaLR(Scaled):
@@ -192,7 +211,7 @@ class LambdaLR(Scaled):
 
     function: Callable[[Tensor], Rate]
 
-    def factor(self, step: Tensor) -> Rate:
+    def factor_at(self, step: Tensor) -> Rate:
         value = self.function(step)
         return cast(value, f64) if isinstance(value, Tensor) else value
 
@@ -226,6 +245,38 @@ class SequentialLR(Schedule):
 
 @user_facing_class
 @record
+class ChainedScheduler(Schedule):
+    """One rate times the factors of all `schedules`, which are of that rate.
+
+    The same as schedules inside of each other: `StepLR(ExponentialLR(lr, 0.9), 10)`. Those that set
+    a rate, as `LambdaLR` and cosines do in torch, are no factors of another one.
+    """
+
+    schedules: Sequence[Scaled]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schedules", tuple(self.schedules))
+        for schedule in self.schedules:
+            if not isinstance(schedule, Scaled) or isinstance(schedule, LambdaLR):
+                raise AttributeValueError(
+                    f"ChainedScheduler: {schedule!r} does not multiply a rate",
+                    hint="make it the lr of another schedule",
+                )
+        if len({schedule.lr for schedule in self.schedules}) != 1:
+            raise AttributeValueError(
+                f"ChainedScheduler: rates {[schedule.lr for schedule in self.schedules]}",
+                hint="all schedules have the same lr",
+            )
+
+    def __call__(self, step: Tensor) -> Rate:
+        rate = as_schedule(self.schedules[0].lr)(step)
+        for schedule in self.schedules:
+            rate = rate * schedule.factor_at(step)
+        return rate
+
+
+@user_facing_class
+@record
 class LinearWarmup(Schedule):
     """Linear warmup to the first rate of `lr` in `steps` updates; then `lr` from its start."""
 
@@ -240,7 +291,7 @@ class LinearWarmup(Schedule):
     def __call__(self, step: Tensor) -> Rate:
         after = as_schedule(self.lr)
         first = after(constant(0, step.dtype))
-        factor = LinearLR(1.0, self.start_factor, 1.0, self.steps).factor(step)
+        factor = LinearLR(1.0, self.start_factor, 1.0, self.steps).factor_at(step)
         later = after(F.maximum(step - self.steps, 0))
         return F.where(step < self.steps, factor * first, _tensor(later))
 

@@ -17,7 +17,7 @@ import nova
 from nova import nn, optim
 
 STEPS, RATE = 50, 2e-3
-RANDOM = ("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "RReLU")
+RANDOM = ("Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU")
 # Dropout is a default of torch's transformers.
 OPTIONS = {
     name: {"dropout": 0.0}
@@ -37,6 +37,7 @@ MORE: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...]]] = {
 }
 # Inputs that are no parameters: classes, signs and probabilities.
 CLASSES = np.array([0, 2, 1, 2])
+LABELS = np.array([[2, 0, -1], [0, -1, 1], [1, -1, 2], [2, 1, -1]])
 SIGNS = np.array([1, -1, 1, -1], "f4")
 SHARES = np.random.default_rng(1).uniform(0.1, 0.9, (4, 3)).astype("f4")
 FIXED: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], tuple[Any, ...]]] = {
@@ -46,6 +47,7 @@ FIXED: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], tuple[Any, 
     "NLLLoss": ((), ((4, 3),), (CLASSES,)),
     "CrossEntropyLoss": ((), ((4, 3),), (CLASSES,)),
     "MultiMarginLoss": ((), ((4, 3),), (CLASSES,)),
+    "MultiLabelMarginLoss": ((), ((4, 3),), (LABELS,)),
     "SoftMarginLoss": ((), ((4,),), (SIGNS,)),
     "BCELoss": ((), ((4, 3),), (SHARES,)),
     "MarginRankingLoss": ((0.5,), ((4,), (4,)), (SIGNS,)),

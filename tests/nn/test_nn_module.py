@@ -251,3 +251,24 @@ def test_new_data_has_the_shape_and_the_dtype() -> None:
     weight.convert(nova.bf16)
     weight.data = weight.data.copy()
     assert copy.deepcopy(weight).dtype is nova.bf16
+
+
+def test_gradients_and_dtypes_have_the_methods_of_torch():
+    ours, theirs = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), torch.nn.Linear(3, 2)
+    ours[0].load_state_dict({k: v.detach().numpy() for k, v in theirs.state_dict().items()})
+    for _ in range(2):  # adds up, in both
+        (ours[0](X) ** 2).sum().backward()
+        (theirs(torch.tensor(X)) ** 2).sum().backward()
+    np.testing.assert_allclose(ours[0].weight.grad.numpy(), theirs.weight.grad, rtol=1e-5)
+    ours.zero_grad(set_to_none=False)
+    assert not ours[0].weight.grad.numpy().any() and ours[1].weight.grad is None
+    ours.zero_grad()
+    assert ours[0].weight.grad is None
+    assert ours.requires_grad_(False) is ours
+    assert not any(p.requires_grad for p in ours.parameters())
+    assert all(p.requires_grad for p in ours.requires_grad_().parameters())
+    for name, dtype in (("half", "f16"), ("bfloat16", "bf16"), ("double", "f64"), ("float", "f32")):
+        assert getattr(ours, name)() is ours
+        assert {str(p.dtype) for p in ours.parameters()} == {dtype}
+        assert str(ours[1].running_mean.dtype) == dtype
+        assert ours[1].num_batches_tracked.dtype is nova.i64

@@ -91,7 +91,9 @@ MODULES: dict[str, tuple[tuple[Any, ...], dict[str, Any], tuple[tuple[int, ...],
     **{f"Dropout{r}d": ((), {}, (s,)) for r, s in BY_RANK.items()},
     "LPPool1d": ((2.0, 3), {"stride": 2}, (SIGNAL,)),
     "LPPool2d": ((2.0, 2), {}, (IMAGE,)),
+    "LPPool3d": ((2.0, 2), {}, (BY_RANK[3],)),
     "AlphaDropout": ((), {}, (IMAGE,)),
+    "FeatureAlphaDropout": ((), {}, (IMAGE,)),
     "RReLU": ((), {}, (IMAGE,)),
     "Softmin": ((1,), {}, (IMAGE,)),
     "Softmax2d": ((), {}, (IMAGE,)),
@@ -112,7 +114,7 @@ MODULES: dict[str, tuple[tuple[Any, ...], dict[str, Any], tuple[tuple[int, ...],
 # Their inputs are probabilities, classes or signs.
 SPECIAL = (
     *("BCELoss", "KLDivLoss", "NLLLoss", "CrossEntropyLoss", "MarginRankingLoss"),
-    *("CosineEmbeddingLoss", "GaussianNLLLoss", "MultiMarginLoss"),
+    *("CosineEmbeddingLoss", "GaussianNLLLoss", "MultiMarginLoss", "MultiLabelMarginLoss"),
 )
 # Built from a layer, compared on their own, or as parts of a model in another file.
 ELSEWHERE = {
@@ -169,6 +171,7 @@ def test_losses_of_special_inputs() -> None:
         "CosineEmbeddingLoss": (logits, shares, signs),
         "GaussianNLLLoss": (logits, logits[::-1].copy(), shares),
         "MultiMarginLoss": (logits, classes),
+        "MultiLabelMarginLoss": (logits, np.array([[2, 0, -1], [-1, 1, 0], [1, -1, 2], [0, 1, 2]])),
     }
     assert cases.keys() == set(SPECIAL)
     for name, arrays in cases.items():

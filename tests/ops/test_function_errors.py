@@ -126,6 +126,11 @@ MISTAKES: list[tuple[Callable[[], Any], type[NovaError], str]] = [
         "multi_margin_loss: weight (5,) for 4 classes",
     ),
     (
+        lambda: nova.multilabel_margin_loss(X, np.zeros(3, "i8")),
+        ShapeError,
+        "multilabel_margin_loss: scores (3, 4) and classes (3,)",
+    ),
+    (
         lambda: nova.avg_pool2d(IMAGE, 2, divisor_override=0),
         AttributeValueError,
         "divisor_override must not be 0",

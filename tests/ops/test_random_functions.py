@@ -27,6 +27,9 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
     "multinomial": lambda seed: nova.multinomial(WEIGHTS, seed, 2),
     "permutation": lambda seed: nova.permutation(seed, 20),
     "alpha_dropout": lambda seed: nova.alpha_dropout(np.ones(30, "f4"), seed),
+    "feature_alpha_dropout": lambda seed: nova.feature_alpha_dropout(
+        np.ones((4, 6, 2), "f4"), seed
+    ),
     "feature_dropout": lambda seed: nova.feature_dropout(np.ones((4, 6, 2), "f4"), seed),
 }
 
@@ -59,6 +62,12 @@ def test_distributions() -> None:
     assert len(set(nova.multinomial(np.ones(9, "f4"), 5, 9).numpy().tolist())) == 9
     kept = nova.alpha_dropout(nova.randn(6, (8000,)), 7, p=0.2).numpy()
     assert abs(kept.mean()) < 0.05 and abs(kept.std() - 1) < 0.05
+    drawn = nova.randn(6, (40, 50, 8))
+    kept = nova.feature_alpha_dropout(drawn, 7, p=0.2).numpy()
+    assert abs(kept.mean()) < 0.05 and abs(kept.std() - 1) < 0.05
+    low = kept == kept.min(axis=(0, 1, 2), where=kept.std(axis=2, keepdims=True) == 0, initial=9)
+    assert (low.all(axis=2) == low.any(axis=2)).all(), "whole channels"
+    assert abs(low.all(axis=2).mean() - 0.2) < 0.03
 
 
 def test_wrong_options() -> None:
@@ -68,5 +77,7 @@ def test_wrong_options() -> None:
         nova.multinomial(WEIGHTS, 0, 4)
     with pytest.raises(AttributeValueError, match="alpha_dropout: p must be below 1"):
         nova.alpha_dropout(WEIGHTS, 0, p=1.0)
+    with pytest.raises(ShapeError, match="feature_alpha_dropout: "):
+        nova.feature_alpha_dropout(WEIGHTS, 0)
     with pytest.raises(ShapeError, match="feature_dropout"):
         nova.feature_dropout(WEIGHTS, 0)

@@ -51,12 +51,28 @@ CASES: dict[str, tuple[Any, Any]] = {
         lambda o: lr_scheduler.ExponentialLR(o, 0.93),
     ),
     "cosine": (
-        optim.CosineAnnealing(LR, 25, 0.02),
+        optim.CosineAnnealingLR(LR, 25, 0.02),
         lambda o: lr_scheduler.CosineAnnealingLR(o, 25, 0.02),
     ),
     "linear": (
         optim.LinearLR(LR, 0.2, 0.9, 12),
         lambda o: lr_scheduler.LinearLR(o, 0.2, 0.9, 12),
+    ),
+    "constant": (
+        optim.ConstantLR(LR, 0.25, 9),
+        lambda o: lr_scheduler.ConstantLR(o, 0.25, 9),
+    ),
+    "chained": (
+        optim.ChainedScheduler(
+            [optim.ConstantLR(LR), optim.PolynomialLR(LR, 50, 2.0), optim.MultiStepLR(LR, (8, 20))]
+        ),
+        lambda o: lr_scheduler.ChainedScheduler(
+            [
+                lr_scheduler.ConstantLR(o),
+                lr_scheduler.PolynomialLR(o, 50, 2.0),
+                lr_scheduler.MultiStepLR(o, [8, 20]),
+            ]
+        ),
     ),
     "lambda": (
         optim.LambdaLR(LR, lambda t: 1.0 / (1.0 + t.cast("f64"))),
@@ -155,6 +171,11 @@ def test_as_torch(rates: np.ndarray, name: str) -> None:
         lambda: optim.LinearLR(LR, total_iters=0),
         lambda: optim.SequentialLR((LR, LR), ()),
         lambda: optim.SequentialLR((LR, LR, LR), (5, 5)),
+        lambda: optim.ConstantLR(LR, total_iters=0),
+        lambda: optim.ChainedScheduler([optim.CosineAnnealing(LR, 3)]),
+        lambda: optim.ChainedScheduler([optim.LambdaLR(LR, lambda t: 1.0)]),
+        lambda: optim.ChainedScheduler([optim.StepLR(LR, 3), optim.StepLR(0.1, 3)]),
+        lambda: optim.ChainedScheduler(()),
         lambda: optim.LinearWarmup(-1.0, 5),
         lambda: optim.PolynomialLR(LR, 0),
         lambda: optim.CosineAnnealingWarmRestarts(LR, 0),

@@ -278,6 +278,16 @@ class MultiMarginLoss(Module):
         return F.multi_margin_loss(x, target, weight=self.weight, **options)
 
 
+class MultiLabelMarginLoss(Module):
+    """The margins between the classes of the target, which end at -1, and all others."""
+
+    def __init__(self, reduction: str = "mean"):
+        self.reduction = reduction
+
+    def forward(self, x: Any, target: Any) -> Tensor:
+        return F.multilabel_margin_loss(x, target, reduction=self.reduction)
+
+
 class TripletMarginWithDistanceLoss(Module):
     """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""
 

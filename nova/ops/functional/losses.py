@@ -192,6 +192,25 @@ def _multi_margin_loss(
     return reduce_terms(F, name, F.sum(terms, axis=-1) / x.shape[-1], reduction)
 
 
+def _multilabel_margin_loss(F: Any, x: Any, target: Any, reduction: str = "mean") -> Any:
+    name = "multilabel_margin_loss"
+    (x,) = as_floats(F, x)
+    target = as_integers(F, name, target, "target")
+    if len(x.shape) not in (1, 2) or not same_shape(target.shape, x.shape):
+        raise ShapeError(f"{name}: scores {x.shape} and classes {target.shape}")
+    count = x.shape[-1]
+    # The classes of an example end before the first negative number.
+    ended = F.cumsum(F.cast(target < 0, target.dtype), axis=-1)
+    is_listed = F.unsqueeze(F.eq(ended, 0), -1)
+    index = F.minimum(F.maximum(target, 0), count - 1)
+    is_class = is_listed & F.eq(F.unsqueeze(index, -1), F.arange(count))
+    others = F.logical_not(F.any(is_class, axis=-2, keepdims=True))
+    chosen = F.unsqueeze(F.gather(x, index, axis=-1), -1)
+    margins = F.relu(1.0 - chosen + F.unsqueeze(x, -2))
+    terms = F.where(is_listed & others, margins, 0.0)
+    return reduce_terms(F, name, F.sum(terms, axis=(-2, -1)) / count, reduction)
+
+
 def _poisson_nll_loss(
     F: Any,
     x: Any,
@@ -310,6 +329,13 @@ ROWS: tuple[Op, ...] = (
         "The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the "
         "weight of the target class.",
         _multi_margin_loss,
+        operands=PAIR,
+    ),
+    function(
+        "multilabel_margin_loss",
+        "The sum over classes of the target (up to its first negative number) and other classes "
+        "of max(0, 1 - x[class] + x[other]), divided by the number of classes.",
+        _multilabel_margin_loss,
         operands=PAIR,
     ),
     function(

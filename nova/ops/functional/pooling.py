@@ -394,7 +394,7 @@ ROWS: tuple[Op, ...] = (
         "adaptive_max_pool",
         "The maxima of windows that divide {rank} spatial axes into output_size parts.",
     ),
-    *_ranks(_lp_pool, "lp_pool", "The p-norm of each window of {rank} spatial axes.")[:2],
+    *_ranks(_lp_pool, "lp_pool", "The p-norm of each window of {rank} spatial axes."),
     function(
         "interpolate",
         "The spatial axes resized: mode 'nearest', 'nearest-exact', 'linear', 'bilinear', "

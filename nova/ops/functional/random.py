@@ -88,16 +88,31 @@ def _randn_like(F: Any, x: Any, seed: Any) -> Any:
 
 
 def _alpha_dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool = True) -> Any:
-    rate = number("alpha_dropout", "p", p, 0)
+    return _saturated(F, "alpha_dropout", x, seed, p, training, None)
+
+
+def _feature_alpha_dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool = True) -> Any:
+    return _saturated(F, "feature_alpha_dropout", x, seed, p, training, 2)
+
+
+def _saturated(
+    F: Any, name: str, x: Any, seed: Any, p: float, training: bool, axes: int | None
+) -> Any:
+    """Alpha dropout with one draw for each index of the first `axes` axes, or of all."""
+    rate = number(name, "p", p, 0)
     if rate >= 1:
-        raise AttributeValueError(f"alpha_dropout: p must be below 1, not {p}")
+        raise AttributeValueError(f"{name}: p must be below 1, not {p}")
     (x,) = as_floats(F, x)
+    if len(x.shape) < (axes or 0):
+        raise ShapeError(f"{name}: {x.shape} is not (batch, channels, ...)")
     if not training or rate == 0:
         return x
     # Klambauer et al., 2017: dropped elements become the negative saturation of selu.
     low = -1.7580993408473766
     scale = ((1 - rate) * (1 + rate * low * low)) ** -0.5
-    kept = F.uniform(seed, shape=x.shape) >= rate
+    drawn = x.shape if axes is None else x.shape[:axes]
+    kept = F.uniform(seed, shape=drawn) >= rate
+    kept = F.reshape(kept, (*drawn, *(1,) * (len(x.shape) - len(drawn))))
     return F.where(kept, x, low) * scale - scale * low * rate
 
 
@@ -174,6 +189,13 @@ ROWS: tuple[Op, ...] = (
         "alpha_dropout",
         "Dropout that keeps mean and variance, for selu.",
         _alpha_dropout,
+        operands=("x", "seed"),
+        tags=frozenset({"random"}),
+    ),
+    function(
+        "feature_alpha_dropout",
+        "alpha_dropout of whole channels.",
+        _feature_alpha_dropout,
         operands=("x", "seed"),
         tags=frozenset({"random"}),
     ),

@@ -88,6 +88,7 @@ POOLS = (
     case("adaptive_max_pool3d", (1, 2, 4, 5, 6), args=((2, 3, 4),)),
     case("lp_pool1d", (2, 3, 8), args=(2.0, 2)),
     case("lp_pool2d", (2, 3, 8, 6), args=(2.0, 2)),
+    case("lp_pool3d", (1, 2, 4, 5, 6), args=(2.0, 2)),
     case("lp_pool1d", ((2, 3, 7), "positive"), args=(3.0, 2), ceil_mode=True),
     case("lp_pool2d", ((1, 2, 5, 7), "positive"), args=(2.0, 3), stride=2, ceil_mode=True),
     case("lp_pool2d", ((1, 2, 5, 7), "positive"), args=(1.0, (2, 3)), ceil_mode=True),

@@ -127,6 +127,8 @@ LOSSES = (
     case("multilabel_soft_margin_loss", X, (X, "probability")),
     case("multi_margin_loss", (4, 3), ((4,), "index:3"), margin=0.5),
     case("multi_margin_loss", (4, 3), ((4,), "index:3"), p=2, reduction="none"),
+    case("multilabel_margin_loss", (4, 3), ((4, 3), "index:3")),
+    case("multilabel_margin_loss", (5,), ((5,), "index:2"), reduction="none"),
     case("triplet_margin_with_distance_loss", X, X, X, swap=True),
     case("triplet_margin_with_distance_loss", X, X, X, margin=0.5, reduction="none"),
 )

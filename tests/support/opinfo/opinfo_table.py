@@ -22,6 +22,7 @@ assert opinfo_layers
 RANDOM = {
     *("bernoulli", "multinomial", "normal", "rand_like", "randint", "randn", "randn_like"),
     *("uniform", "nn.functional.dropout", "nn.functional.alpha_dropout"),
+    "nn.functional.feature_alpha_dropout",
 }
 # A function of Nova has this name and another meaning, or the result is not a tensor.
 OTHER_MEANING = {
