@@ -191,6 +191,8 @@ class CustomOp:
                 f"{self.name} on {target}: result {number} is {actual[first]} at {first}, its "
                 f"reference {right[first]}; {wrong.sum()} of {wrong.size} elements differ",
                 where=str(user_location()),
+                hint=f"the tolerances are rtol={bounds[0]:g} and atol={bounds[1]:g}: arguments of "
+                "check",
             )
 
     # --- bodies ---------------------------------------------------------------------------------

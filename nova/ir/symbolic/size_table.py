@@ -353,8 +353,9 @@ def choose_representatives(
         else:
             shown = ", ".join(map(str, expressions[:8])) + (", ..." if expressions[8:] else "")
             raise LoweringError(
-                f"no number stands for {dim} in the sizes {shown}",
-                hint="keep one of the sizes static, or let its max be 256 or more",
+                f"no number stands for {dim}" + (f" in the sizes {shown}" if shown else ""),
+                hint=f"keep one of the sizes static, or let its max be larger: {_LEAST_MARKER} is "
+                "enough for a slice, 256 for most programs",
             )
     return SizeTable(tuple(dims), values, expressions)
 
