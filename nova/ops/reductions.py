@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, bool_, i64
-from nova.core.sizes import Size, SizeExpr, bounds, known_equal, same_shape
-from nova.errors import ShapeError, SymbolicSizeError
+from nova.core.sizes import Size, known_equal, same_shape
+from nova.errors import ShapeError
 from nova.ops.pointwise import in_f32, narrowed
 from nova.ops.rules import (
     Types,
@@ -81,13 +81,6 @@ def _refuse_nothing(shape: Sequence[Size], axes: tuple[int, ...]) -> None:
             f"no elements to choose from: shape {shape} over axes {axes}",
             hint="min/max of an empty axis is undefined; the reduced axes must be non-empty",
         )
-    for axis in axes:
-        size = shape[axis]
-        if isinstance(size, SizeExpr) and bounds(size)[0] < 1:
-            raise SymbolicSizeError(
-                f"axis {axis} of {shape} may have no elements to choose from: {size} may be 0",
-                hint=f"give its dim a larger min, as in nova.dim({size.symbols[0].name!r}, min=2)",
-            )
 
 
 # --- helpers of the vjp columns -----------------------------------------------------------------
