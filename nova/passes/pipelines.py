@@ -249,7 +249,7 @@ def linalg_fusion(
         # Before fusion, which would merge a transpose into other elementwise ops.
         FoldTransposes(),
         FoldIntegerOperands(),
-        FuseElementwise(keep_pads=keep_pads),
+        FuseElementwise(keep_pads=keep_pads, keep_windows=sink_conversions),
         # After fusion, which would take a fill away from the copy that does not read it.
         *([MaterializePads(), FuseWindows()] if keep_pads else []),
         # Before unit dims of other ops are folded: reshapes between both cancel each other.

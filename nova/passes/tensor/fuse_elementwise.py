@@ -29,19 +29,21 @@ class FuseElementwise(Pass):
     operands of contractions during this pass. They also guard the result of an op that would make
     its only user larger than `max_size` (`nova/passes/kernels/code_size.py`): upstream's time is
     quadratic in the size of the fused op, and LLVM's grows faster than a kernel. With `keep_pads`
-    paddings that windows read are guarded as well, for `materialize-pads`.
+    paddings that windows read are guarded as well, for `materialize-pads`. With `keep_windows`
+    contractions that read windows are guarded like others: on a device, they are GEMMs.
     """
 
     name: ClassVar[str] = "fuse-elementwise"
     max_size: int = 1024
     keep_pads: bool = False
+    keep_windows: bool = False
 
     def run(self, module: ir.Module) -> None:
         _copy_counters(module)
         _bound_chains(module, self.max_size)
         if self.keep_pads:
             _guard_pads(module)
-        for op in _contractions(module):
+        for op in _contractions(module, self.keep_windows):
             for operand in (0, 1):
                 if _is_computed(op.operands[operand]):
                     _guard(op, operand)
@@ -70,17 +72,17 @@ def _copy_counters(module: ir.Module) -> None:
                     user.operands[use.operand_number] = op.clone().results[0]
 
 
-def _is_unnamed_contraction(op: Any) -> bool:
+def _is_unnamed_contraction(op: Any, windows: bool) -> bool:
     if len(op.operands) != 3:
         return False
     generic = GenericOp(op)
-    return is_integer_contraction(generic) or reads_windows(generic)
+    return is_integer_contraction(generic) or (windows and reads_windows(generic))
 
 
-def _contractions(module: ir.Module) -> Iterator[Any]:
+def _contractions(module: ir.Module, windows: bool) -> Iterator[Any]:
     """Contractions of floats, and those without a named op: of integers, and of windows."""
     for op in find_tensor_ops(module, "linalg.contract", "linalg.generic"):
-        if op.name == "linalg.contract" or _is_unnamed_contraction(op):
+        if op.name == "linalg.contract" or _is_unnamed_contraction(op, windows):
             yield op
 
 
