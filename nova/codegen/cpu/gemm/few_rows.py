@@ -55,6 +55,17 @@ def vectors_per_row(target: Target) -> int:
     return next(fits, 1)
 
 
+def operand_starts(
+    spec: Contraction, offsets: tuple[ir.Value, ir.Value, ir.Value], row: ir.Value, column: ir.Value
+) -> list[Index]:
+    """The first elements of A, B and C for a range of C that begins at `row` and `column`."""
+    return [
+        add(offsets[0], mul(row, spec.a_strides[0])),
+        add(offsets[1], column),
+        add(offsets[2], add(mul(row, spec.c_strides[0]), column)),
+    ]
+
+
 def emit_few_rows(
     target: Target,
     spec: Contraction,
@@ -64,11 +75,7 @@ def emit_few_rows(
 ) -> None:
     """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers."""
     m_lo, m_hi, n_lo, n_hi = ranges
-    starts = [
-        add(offsets[0], mul(m_lo, spec.a_strides[0])),
-        add(offsets[1], n_lo),
-        add(offsets[2], add(mul(m_lo, spec.c_strides[0]), n_lo)),
-    ]
+    starts = operand_starts(spec, offsets, m_lo, n_lo)
     numbers = [index(n) for n in (*starts, sub(m_hi, m_lo), sub(n_hi, n_lo))]
 
     def body(a: ir.Value, b: ir.Value, c: ir.Value, *numbers: ir.Value) -> None:

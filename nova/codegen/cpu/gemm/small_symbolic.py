@@ -18,7 +18,7 @@ from nova.codegen.common.builder import BITS, branch, loop, splat, vector_type
 from nova.codegen.common.cascade_sum import carried
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.common.overrides import NO_OVERRIDES
-from nova.codegen.cpu.gemm.few_rows import vectors_per_row
+from nova.codegen.cpu.gemm.few_rows import operand_starts, vectors_per_row
 from nova.codegen.cpu.gemm.unpacked_loops import Matrix
 from nova.codegen.cpu.multiply_add import multiply_add
 from nova.codegen.cpu.shared_functions import call_shared
@@ -72,11 +72,7 @@ def emit_small(
 ) -> None:
     """Emit C[m_lo:m_hi, n_lo:n_hi] for the whole of k; `ranges` are those four numbers."""
     m_lo, m_hi, n_lo, n_hi = ranges
-    starts = [
-        add(offsets[0], mul(m_lo, spec.a_strides[0])),
-        add(offsets[1], n_lo),
-        add(offsets[2], add(mul(m_lo, spec.c_strides[0]), n_lo)),
-    ]
+    starts = operand_starts(spec, offsets, m_lo, n_lo)
     sizes = [sub(m_hi, m_lo), sub(n_hi, n_lo), spec.k]
     steps = [*spec.a_strides, spec.b_strides[0], spec.c_strides[0]]
     along = spec.a_strides[1] == 1
