@@ -272,7 +272,10 @@ def why_not_wgmma(
             "the copy engine cannot read an operand: rows or offsets are not 16-byte aligned"
             f"{along}, or rows overlap"
         )
-    return "the tile does not fit: its cluster does not divide the rows, or k is too short to split"
+    return (
+        "the tile does not fit: its cluster does not divide the rows, k is too short to split, or "
+        "its columns end inside a box of a window"
+    )
 
 
 def _has_instruction(spec: Contraction) -> bool:
@@ -357,6 +360,8 @@ def _make_boxed_plan(
         rhs = _operand(boxed.gemm, 1, arguments[1], spec.n, columns, n_stride, b_step)
     else:
         rhs = _boxed_operand(boxed, 1, arguments[1], elements[1], spec.n, columns)
+        if rhs is not None and rhs.period and tile.columns % BOX_COLUMNS:
+            return None  # a box of the second tile would begin in one window and end in the next
     return _fitting_plan(boxed.gemm, tile, False, processors, lhs, rhs, boxed)
 
 

@@ -14,7 +14,7 @@ import nova
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm
 from nova.codegen.gpu.wgmma.boxes import are_disjoint, box_positions, inner_box
-from nova.codegen.gpu.wgmma.plan import WgmmaPlan, plan_wgmma
+from nova.codegen.gpu.wgmma.plan import TILES, WgmmaPlan, plan_wgmma
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,24 @@ def test_convolution_and_weight_gradient(name: str, target: str) -> None:
 
     gradient = nova.conv_channels_last_weight_gradient(X, G, kernel=case.kernel, **options)
     program = _compile(gradient, [X, G], target, choice)
+    actual = np.asarray(program.run([x, g])).astype("f4")
+    wanted = weight.grad.permute(0, 2, 3, 1).numpy()
+    assert np.abs(actual - wanted).max() <= 0.008 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("columns", sorted({tile.columns for tile in TILES}))
+def test_weight_gradients_in_tiles_of_any_width(columns: int) -> None:
+    """Three windows of 64 channels: a second tile of 96 columns begins in the middle of one."""
+    x, w, g = _arrays(CASES["3x3"])
+    weight = torch.zeros(w.shape).permute(0, 3, 1, 2).requires_grad_()
+    torch.conv2d(_channels_first(x), weight).backward(_channels_first(g))
+    X, G = nova.tensor(x), nova.tensor(g)
+    gradient = nova.conv_channels_last_weight_gradient(X, G, kernel=(3, 3))
+    if columns % 64:
+        with pytest.raises(nova.errors.LoweringError, match="end inside a box of a window"):
+            _compile(gradient, [X, G], "cuda:sm_90a", f"wgmma-128x{columns}")
+        return
+    program = _compile(gradient, [X, G], "cuda:sm_90a", f"wgmma-128x{columns}")
     actual = np.asarray(program.run([x, g])).astype("f4")
     wanted = weight.grad.permute(0, 2, 3, 1).numpy()
     assert np.abs(actual - wanted).max() <= 0.008 * np.abs(wanted).max()
