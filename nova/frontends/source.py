@@ -83,7 +83,8 @@ def parse_source(source: Source) -> ir.Module:
     run_pipeline(empty, [UpstreamPass("func.func(stablehlo-complex-math-expander)")])
     # Ops of unknown dialects are refused by name later; unknown attributes do not matter.
     context.allow_unregistered_dialects = True
-    module = parse_module(_without_shardings(source.text), source.name, context)
+    text = _without_shardings(source.text)
+    module = parse_module(text, source.name, context, is_checked=not source.is_bytecode)
     context.allow_unregistered_dialects = False
     return module
 

@@ -63,10 +63,16 @@ def load_device_dialects(context: ir.Context) -> None:
         context.get_dialect_descriptor(name)
 
 
-def parse_module(text: str, filename: str, context: ir.Context) -> ir.Module:
-    """Parse `text`; MLIRSyntaxError with file:line:col on failure."""
+def parse_module(
+    text: str, filename: str, context: ir.Context, *, is_checked: bool = False
+) -> ir.Module:
+    """Parse `text`; MLIRSyntaxError with file:line:col on failure.
+
+    The nesting of a text that `is_checked` is known to be in bounds: see `decode_source`.
+    """
     compact = take_constants(text, constants_of(context))
-    check_nesting(compact, filename)
+    if not is_checked:
+        check_nesting(compact, filename)
     diagnostics: list[Diagnostic] = []
     try:
         return parse_text(compact, filename, context, diagnostics)

@@ -5,7 +5,7 @@ Read from top to bottom; a comment appears only where the order matters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nova.core.targets import llvm_cpu, parse_target
 from nova.passes.base import Pass, UpstreamPass
@@ -192,24 +192,24 @@ def legalize_tosa() -> list[Pass]:
     ]
 
 
-# Of linalg from other compilers, before it is lowered.
-CLEANUP = UpstreamPass("inline,symbol-dce,canonicalize,cse")
+def leaves_clean(passes: Sequence[Pass]) -> bool:
+    """Whether the last pass of a legalization has inlined, canonicalized and merged all ops."""
+    last = passes[-1] if passes else None
+    return isinstance(last, UpstreamPass) and last.text.endswith(",canonicalize,cse")
 
 
-def leaves_clean(step: Pass) -> bool:
-    """Whether `CLEANUP` finds nothing to do after the last pass of a legalization."""
-    return isinstance(step, UpstreamPass) and step.text.endswith(",canonicalize,cse")
+def import_linalg(is_clean: bool = False) -> list[Pass]:
+    """Linalg as other compilers write it to the form that later stages expect, fused.
 
-
-def import_linalg() -> list[Pass]:
-    """Linalg as other compilers write it to the form that later stages expect, fused."""
+    A module that `is_clean` is not cleaned up first: see `leaves_clean`.
+    """
     return [
         SplitComplex(),
         GuardAtan2(),
         MakeSignless(),
         # Before canonicalization, which folds them as if they moved nothing.
         ConvertTensorToLinalg(shifts=True),
-        CLEANUP,
+        *([] if is_clean else [UpstreamPass("inline,symbol-dce,canonicalize,cse")]),
         OutlineControlFlow(),
         ConvertTensorToLinalg(),
         UpstreamPass("convert-elementwise-to-linalg"),
