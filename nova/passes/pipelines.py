@@ -61,6 +61,7 @@ from nova.passes.kernels.plan_tasks import PlanTasks
 from nova.passes.kernels.plan_workspace import PlanWorkspace
 from nova.passes.kernels.unpack_attention import UnpackAttention
 from nova.passes.math.apply_fast_math import ApplyFastMath
+from nova.passes.math.expand_chlo import ExpandChlo
 from nova.passes.math.expand_f8 import ExpandF8
 from nova.passes.math.expand_math import ExpandMath
 from nova.passes.math.guard_atan2 import GuardAtan2
@@ -161,6 +162,7 @@ def legalize_stablehlo() -> list[Pass]:
         ExpandFactorizations(),
         # Before other conversions, which know little of complex numbers.
         SplitComplex(),
+        ExpandChlo(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)", signs=("chlo.",)),
         SimplifyStablehlo(),
         OutlineScans(),
