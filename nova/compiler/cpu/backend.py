@@ -80,6 +80,7 @@ class HostCompile(TargetCompile):
     def lower(self, stage: str, passes: list[Pass]) -> None:
         if stage != "llvm" or self.until not in _WITH_UNITS:
             run_verified_once(self.module, passes, self.part_ready)
+            self._lowering.put_back()
             return
         text = self.session.recorder.compact.get(f"loops{self.suffix}") or module_text(self.module)
         self._compile_parts(self._lowering.shared_parts(text))

@@ -77,7 +77,8 @@ class UnitLowering:
     """Divides the code of a module at `loops` into parts, and lowers each to the stage `llvm`.
 
     `ready_parts` yields parts of shared functions while the module is still being lowered to
-    `loops`; it may be called after each kernel, or not at all. `shared_parts` yields the remaining
+    `loops`; it may be called after each kernel, or not at all. `put_back` restores them, at the end
+    of that stage. `shared_parts` yields the remaining
     shared functions, and `kernel_parts` the kernels. Call them in this order, and `lower` for each
     part before the next one is taken. The module changes in `replace_functions`, after the last
     part: then it is at the stage `llvm`.
@@ -89,13 +90,15 @@ class UnitLowering:
         self._texts: dict[str, str] = {}
         self._declared: dict[str, dict[str, Any]] = {}
         self._op_count = 0  # ops in the module when `ready_parts` last looked for functions
+        self._taken: list[tuple[Any, Any]] = []  # declarations, and functions that they stand for
+        self._modules: list[ir.Module] = []  # the modules of those functions
         self._lowered: list[ir.Module] = []  # the parts, to be put into the module
         self._names: set[str] = set()  # of the functions in them
 
     def ready_parts(self) -> Iterator[UnitPart]:
         """Parts of new shared functions since the last call, if they are large enough.
 
-        They are lowered as they will be at `loops`, and get the cleanup passes of that stage.
+        They are cleaned up as they will be at `loops`, outside of the module: see `put_back`.
         """
         count = len(self.module.body.operations)
         if count == self._op_count:  # called after each of many kernels
@@ -104,8 +107,7 @@ class UnitLowering:
         new = [op for op in self._functions(SHARED) if _name(op) not in self._declared]
         if not new:
             return
-        self._tidy(new)
-        self._declare_shared(new)
+        self._take_out(new)
         yield from self._shared_parts(new)
 
     def shared_parts(self, text: str) -> Iterator[UnitPart]:
@@ -220,19 +222,35 @@ class UnitLowering:
         self._names |= defined
         return LoweredUnit(copy, part, tuple(calls))
 
-    def _tidy(self, new: Sequence[Any]) -> None:
-        """Clean up the last functions of the module, in a module of their own."""
+    def _take_out(self, new: Sequence[Any]) -> None:
+        """Move functions to a module of their own and clean them up; declarations stay.
+
+        So the cleanup of the stage `loops` does not process them again.
+        """
+        others = list(self._declared)
+        self._declare_shared(new)
         with self.module.context, ir.Location.unknown():
             own = ir.Module.create()
-        for op in new:
-            op.detach_from_parent()
-            own.body.append(op)
-        self._declare(own, list(self._declared))
+            for op in new:
+                with ir.InsertionPoint(op):
+                    self._taken.append((self._declare(_name(op)), op))
+                op.detach_from_parent()
+                own.body.append(op)
+            self._modules.append(own)
+            with ir.InsertionPoint(own.body):
+                for name in others:
+                    self._declare(name)
         run_pipeline(own, tidy_loops(), verify=False)
         self._texts |= function_texts(print_op(own.operation))
-        for op in new:
+
+    def put_back(self) -> None:
+        """Replace the declarations of functions that `ready_parts` took out by the functions."""
+        for declaration, op in self._taken:
             op.detach_from_parent()
-            self.module.body.append(op)
+            ir.InsertionPoint(declaration).insert(op)
+            declaration.erase()
+        self._taken.clear()
+        self._modules.clear()
 
     def _cut(self, functions: Sequence[Any], declared: Sequence[str]) -> ir.Module:
         """A module with copies of functions, and declarations of their callees."""
@@ -241,13 +259,12 @@ class UnitLowering:
             with ir.InsertionPoint(copy.body):
                 for op in functions:
                     op.clone()
-        self._declare(copy, declared)
+                for name in declared:
+                    self._declare(name)
         return copy
 
-    def _declare(self, module: ir.Module, names: Sequence[str]) -> None:
-        with self.module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
-            for name in names:
-                ir.Operation.create("func.func", attributes=self._declared[name], regions=1)
+    def _declare(self, name: str) -> Any:
+        return ir.Operation.create("func.func", attributes=self._declared[name], regions=1)
 
     def _declare_shared(self, functions: Sequence[Any]) -> None:
         self._declared |= {_name(op): _declaration(op) for op in functions}
