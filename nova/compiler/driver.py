@@ -37,6 +37,7 @@ with paused_gc():
     from nova.compiler.cpu.entry import compile_entry
     from nova.compiler.recorder import Recorder
     from nova.compiler.result import CompileResult, TargetCode
+    from nova.compiler.signature import ProgramSignature
     from nova.compiler.stages import (
         SHARED_STAGES,
         CompileSession,
@@ -70,7 +71,9 @@ def build(
     ):
         bar.advance("nova", 0)
         # LLVM first: its slow first calls in a process run concurrently with the stages.
-        entry = queue.submit(partial(_prepare_entry, plan, settings))
+        ranks = tuple(len(plan.type_of(result).shape) for result in plan.results)
+        arguments = len(plan.signature.arguments)
+        entry = queue.submit(partial(_prepare_entry, [settings], arguments, ranks))
         module = start_from_plan(plan, recorder, context)
         codes = _compile_targets(module, [settings], recorder, "nova", bar, queue)
         # Those of a device are programs of their own (nova/api/specialize.py).
@@ -116,14 +119,19 @@ def build_module(
     *,
     after: str = "nova",
     bar: Progress | None = None,
+    signature: ProgramSignature | None = None,
 ) -> tuple[TargetCode, ...]:
     """Compile a module at the stage `after` for every target of `settings`, which differ in that.
 
     Stages that all targets of a kind share run once. With several targets the later stages are
-    recorded as `stage@target`. `module` is consumed.
+    recorded as `stage@target`. `module` is consumed. With the `signature` of the program, the entry
+    point of its file is compiled concurrently.
     """
     require_room()
     with WorkQueue(knobs.get("threads")) as queue:
+        if signature is not None:
+            ranks = tuple(len(spec.shape) for spec in signature.outputs)
+            queue.submit(partial(_prepare_entry, settings, len(signature.args), ranks))
         return _compile_targets(
             module, settings, recorder, after, bar or Progress("compiling", None), queue
         )
@@ -206,12 +214,11 @@ def emit_code(
     return merge_objects(data, target.target.arch)
 
 
-def _prepare_entry(plan: Plan, settings: Settings) -> None:
-    """Compile the entry point of a plan's file in advance, for `make_contents`."""
-    arch = host_arch([parse_target(settings.target)])
+def _prepare_entry(settings: Sequence[Settings], arguments: int, ranks: tuple[int, ...]) -> None:
+    """Compile the entry point of a file in advance, for `make_contents`."""
+    arch = host_arch(parse_target(entry.target) for entry in settings)
     if runtime_object(arch) is not None:
-        ranks = tuple(len(plan.type_of(result).shape) for result in plan.results)
-        compile_entry(arch, len(plan.signature.arguments), ranks)
+        compile_entry(arch, arguments, ranks)
 
 
 def _plan_contents(

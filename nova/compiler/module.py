@@ -66,7 +66,7 @@ def text_contents(
     module = start_from_text(text, filename)
     signature = read_signature(module)
     recorder.record_module(stage, module, time.perf_counter() - started)
-    codes = build_module(module, settings, recorder, after=stage)
+    codes = build_module(module, settings, recorder, after=stage, signature=signature)
     return module_contents(signature, codes, {}, stage, key)
 
 

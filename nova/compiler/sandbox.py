@@ -41,6 +41,8 @@ _START = Path(__file__).with_name("sandbox_start.py")
 _MOST_IDLE = 4
 _MOST_CALLS = 500
 _MOST_RESIDENT = 2 << 30
+# Texts of stages fit into the pipe: the child goes on while the caller reads them.
+_PIPE_BYTES = 1 << 20
 _TAIL_LINES = 8
 _TAIL_BYTES = 4096
 
@@ -200,6 +202,9 @@ class _Child:
                 f"no process to compile the text in: {error}",
                 hint="the limits on processes and memory of this process may be too low",
             ) from None
+        assert self.process.stdout is not None
+        with contextlib.suppress(OSError):  # the limit on pipes of this user
+            fcntl.fcntl(self.process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self.calls = 0
         self.resident = 0
         self.is_busy = False

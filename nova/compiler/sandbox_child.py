@@ -23,6 +23,7 @@ from typing import IO, Any
 from nova import knobs
 from nova.compiler.sandbox import is_inside, mark_inside
 from nova.compiler.sandbox_wire import FRAME, dump, load
+from nova.core.gc_pause import paused_gc
 from nova.core.log import redirect
 from nova.errors import NovaError, SandboxError
 
@@ -32,12 +33,19 @@ _MEMORY_PER_BYTE = 16
 _output: IO[bytes] | None = None
 _writing = threading.Lock()  # worker threads log too
 _knobs: dict[str, Any] = {}  # knobs of the caller's process, as last received
+_kept: list[Any] = []  # released after the answer of the current call
 
 
 def report(*words: Any) -> None:
     """Send a report to the caller: `report("begin", stage)` names the next stage."""
     if _output is not None:
         _write("report", *words)
+
+
+def release_later(value: Any) -> None:
+    """Keep `value` until the caller has the answer: to free a large module takes milliseconds."""
+    if _output is not None:
+        _kept.append(value)
 
 
 def main() -> None:
@@ -59,7 +67,9 @@ def main() -> None:
         data = requests.read(size)
         if len(data) == size:
             limit_memory(size, limits)
-            _answer(data)
+            with paused_gc():  # it collects after the answer
+                _answer(data)
+            _kept.clear()
 
 
 def _answer(data: bytes) -> None:

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from nova.errors import SandboxError
 
 FRAME = struct.Struct("<Q")
+_MALFORMED = (
+    *(ValueError, KeyError, TypeError, RecursionError, ImportError, AttributeError),
+    struct.error,
+)
 _CONSTANTS = {b"n": None, b"t": True, b"f": False}
 _FLOAT = struct.Struct("<d")
 _GROUPS: dict[bytes, Callable[[Iterable[Any]], Any]] = {
@@ -35,21 +40,34 @@ def dump(value: Any) -> bytes:
 
 
 def _encode(value: Any, parts: list[bytes]) -> None:
-    if value is None or value is True or value is False:
-        parts.append(b"n" if value is None else b"t" if value else b"f")
-    elif isinstance(value, str):
+    """Append the encoding of `value`; the most frequent types of tables come first."""
+    value_type: type = type(value)
+    if value_type is int:
+        _put_bytes(b"i", b"%d" % value, parts)
+    elif value_type is str:
         _put_bytes(b"s", value.encode(errors="surrogatepass"), parts)
-    elif isinstance(value, bytes | bytearray | memoryview):
+    elif value_type is tuple or value_type is list:
+        parts.append(b"u" if value_type is tuple else b"l")
+        _encode_group(value, parts)
+    elif value is None or value is True or value is False:
+        parts.append(b"n" if value is None else b"t" if value else b"f")
+    elif (header := _header(value_type)) is not None:
+        head, names = header
+        parts.append(head)
+        _encode_group([getattr(value, name) for name in names], parts)
+    else:
+        _encode_rare(value, parts)
+
+
+def _encode_rare(value: Any, parts: list[bytes]) -> None:
+    if isinstance(value, bytes | bytearray | memoryview):
         _put_bytes(b"b", bytes(value), parts)
+    elif isinstance(value, str):
+        _put_bytes(b"s", str(value).encode(errors="surrogatepass"), parts)
     elif isinstance(value, int):
-        _put_bytes(b"i", str(int(value)).encode(), parts)
+        _put_bytes(b"i", b"%d" % int(value), parts)
     elif isinstance(value, float):
         parts += (b"d", _FLOAT.pack(value))
-    elif is_dataclass(value) and not isinstance(value, type):
-        value_type = type(value)
-        _put_bytes(b"r", f"{value_type.__module__}:{value_type.__qualname__}".encode(), parts)
-        values = [getattr(value, field.name) for field in fields(value)]
-        _encode_group(values, parts)
     elif isinstance(value, list | tuple | set | frozenset):
         tag = next(t for t, group in _GROUPS.items() if isinstance(value, group))  # type: ignore
         parts.append(tag)
@@ -61,14 +79,23 @@ def _encode(value: Any, parts: list[bytes]) -> None:
         raise TypeError(f"{type(value).__name__} does not go to another process")
 
 
+@cache
+def _header(value_type: type) -> tuple[bytes, tuple[str, ...]] | None:
+    """The encoded name of a dataclass, and the names of its fields; None for another type."""
+    if not is_dataclass(value_type):
+        return None
+    parts: list[bytes] = []
+    _put_bytes(b"r", f"{value_type.__module__}:{value_type.__qualname__}".encode(), parts)
+    return b"".join(parts), tuple(field.name for field in fields(value_type))
+
+
 def _put_bytes(tag: bytes, data: bytes, parts: list[bytes]) -> None:
     parts += (tag, FRAME.pack(len(data)), data)
 
 
-def _encode_group(values: Iterable[Any], parts: list[bytes]) -> None:
-    items = list(values)
-    parts.append(FRAME.pack(len(items)))
-    for value in items:
+def _encode_group(values: Collection[Any], parts: list[bytes]) -> None:
+    parts.append(FRAME.pack(len(values)))
+    for value in values:
         _encode(value, parts)
 
 
@@ -77,43 +104,49 @@ def load(data: bytes) -> Any:
     reader = _Reader(data)
     try:
         return reader.value()
-    except (ValueError, KeyError, TypeError, RecursionError, ImportError, AttributeError) as error:
+    except _MALFORMED as error:
         raise SandboxError(f"the child process gave what cannot be read: {error}") from None
 
 
 class _Reader:
     def __init__(self, data: bytes):
         self.data, self.at = data, 0
+        self._records: dict[str, tuple[type, tuple[str, ...]]] = {}
 
     def value(self) -> Any:
-        tag = self._take(1)
-        if tag in _CONSTANTS:
-            return _CONSTANTS[tag]
+        at = self.at
+        tag = self.data[at : at + 1]
+        self.at = at + 1
+        if tag == b"i":
+            return int(self._take(self._size()))
         if tag == b"s":
             return self._text()
+        if tag == b"u":
+            return tuple(self._group())
+        if tag == b"r":
+            return self._record(self._text())
+        if tag in _CONSTANTS:
+            return _CONSTANTS[tag]
         if tag == b"b":
             return self._take(self._size())
-        if tag == b"i":
-            return int(self._text())
         if tag == b"d":
             return _FLOAT.unpack(self._take(_FLOAT.size))[0]
         if tag == b"m":
             flat = self._group()
             return dict(zip(flat[::2], flat[1::2], strict=True))
-        if tag == b"r":
-            return self._record(self._text())
         return _GROUPS[tag](self._group())
 
     def _take(self, size: int) -> bytes:
-        end = self.at + size
+        start = self.at
+        end = self.at = start + size
         if end > len(self.data):
             raise ValueError("it ends too early")
-        piece, self.at = self.data[self.at : end], end
-        return piece
+        return self.data[start:end]
 
     def _size(self) -> int:
-        (size,) = FRAME.unpack(self._take(FRAME.size))
-        return int(size)
+        at = self.at
+        self.at = at + FRAME.size
+        return int(FRAME.unpack_from(self.data, at)[0])
 
     def _text(self) -> str:
         return self._take(self._size()).decode(errors="surrogatepass")
@@ -122,14 +155,25 @@ class _Reader:
         return [self.value() for _ in range(self._size())]
 
     def _record(self, name: str) -> Any:
+        known = self._records.get(name)
+        if known is None:
+            known = self._records[name] = _record_class(name)
+        record_class, names = known
         values = self._group()
-        module, _, class_name = name.partition(":")
-        if module.partition(".")[0] != "nova":
-            raise ValueError(f"{name} is not a record of Nova")
-        record_class = getattr(sys.modules.get(module) or import_module(module), class_name)
-        if not (isinstance(record_class, type) and is_dataclass(record_class)):
-            raise ValueError(f"{name} is not a record of Nova")
-        instance = object.__new__(record_class)
-        for field, value in zip(fields(record_class), values, strict=True):
-            object.__setattr__(instance, field.name, value)
+        if len(values) != len(names):
+            raise ValueError(f"{name} has {len(names)} fields, and not {len(values)}")
+        instance: object = object.__new__(record_class)
+        for field, value in zip(names, values, strict=True):
+            object.__setattr__(instance, field, value)
         return instance
+
+
+def _record_class(name: str) -> tuple[type, tuple[str, ...]]:
+    """A record class of Nova, and the names of its fields."""
+    module, _, class_name = name.partition(":")
+    if module.partition(".")[0] != "nova":
+        raise ValueError(f"{name} is not a record of Nova")
+    record_class = getattr(sys.modules.get(module) or import_module(module), class_name)
+    if not (isinstance(record_class, type) and is_dataclass(record_class)):
+        raise ValueError(f"{name} is not a record of Nova")
+    return record_class, tuple(field.name for field in fields(record_class))

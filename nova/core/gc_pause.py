@@ -2,7 +2,8 @@
 
 A compile creates a million short-lived wrappers of MLIR values, which die by reference count. They
 would trigger collections that walk every object of the process and free nothing: with other large
-libraries loaded, a tenth of the time. `build`, `build_text` and `build_module` are wrapped in this.
+libraries loaded, a tenth of the time. `build`, `text_contents`, `build_module` and `translate` are
+wrapped in this, and so are the calls of a sandbox child.
 Imported modules stay alive too: collecting among them takes a tenth of their load time.
 """
 

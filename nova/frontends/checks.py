@@ -249,7 +249,7 @@ def _is_whole(op: Any) -> bool:
     """Whether an op computes on whole tensors, which only linalg ops do at this stage."""
     if op.name.partition(".")[0] not in ("arith", "math"):
         return False
-    return any(isinstance(v.type, ir.RankedTensorType) for v in [*op.operands, *op.results])
+    return any(isinstance(result.type, ir.RankedTensorType) for result in op.results)
 
 
 def _check_accesses(op: Any, filename: str) -> None:

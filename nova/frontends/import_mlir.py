@@ -102,21 +102,18 @@ def _import_once(
                 check_quantized(module, source.name)
             run_pipeline(module, [_QUANTIZED])
         signature = take_entry(module, entry, source.name, params, shapes, avoided)
-        inline_resources(module, source.name)
+        if "dense_resource" in source.text:
+            inline_resources(module, source.name)
         check_ops(module, source.name)
         text = module_text(module)
         if frontend == "nova":
             run_pipeline(module, [UpstreamPass("inline,symbol-dce")])
             _keep(module, signature)
             return Imported(module, "nova", signature, frontend, text)
-        legalize, lower = (
-            [step for step in passes if step.concerns_source(text)]
-            for passes in (_LEGALIZATIONS[frontend](), pipelines.import_linalg())
-        )
-        if legalize and pipelines.leaves_clean(legalize[-1]) and lower[0] == pipelines.CLEANUP:
-            lower = lower[1:]
-        for passes in (legalize, lower):
-            run_verified_once(module, passes)
+        legalize = [step for step in _LEGALIZATIONS[frontend]() if step.concerns_source(text)]
+        lower = pipelines.import_linalg(is_clean=pipelines.leaves_clean(legalize))
+        lower = [step for step in lower if step.concerns_source(text)]
+        run_verified_once(module, [*legalize, *lower])
         if is_symbolic(module):
             # Numbers of affine maps in code become constants, which may stand for sizes.
             run_pipeline(module, [UpstreamPass("lower-affine", signs=("affine.",))])

@@ -15,8 +15,7 @@ from pathlib import Path
 from nova.errors import ImportedProgramError, unreadable
 from nova.frontends.bytecode import MAGIC, text_of_bytecode
 from nova.ir.bindings import ir
-from nova.ir.context import decode_source, make_context, parse_module
-from nova.passes.base import UpstreamPass, run_pipeline
+from nova.ir.context import decode_source, load_stablehlo, make_context, parse_module
 
 _ELF = b"\x7fELF"
 # Shardings of jax and PyTorch/XLA, in a dialect that the bindings do not have.
@@ -77,13 +76,11 @@ def read_source(program: str | os.PathLike[str] | bytes) -> Source:
 def parse_source(source: Source) -> ir.Module:
     """The module of a program, in a context with all dialects that Nova imports."""
     context = make_context()
-    # The parser knows CHLO only after a pass that creates CHLO ops has run.
-    with context, ir.Location.unknown():
-        empty = ir.Module.create()
-    run_pipeline(empty, [UpstreamPass("func.func(stablehlo-complex-math-expander)")])
+    load_stablehlo(context)  # also for a program without ops of it: `split-complex` creates some
     # Ops of unknown dialects are refused by name later; unknown attributes do not matter.
     context.allow_unregistered_dialects = True
-    module = parse_module(_without_shardings(source.text), source.name, context)
+    text = _without_shardings(source.text)
+    module = parse_module(text, source.name, context, is_checked=not source.is_bytecode)
     context.allow_unregistered_dialects = False
     return module
 

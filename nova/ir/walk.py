@@ -89,6 +89,19 @@ def every_op(within: Any, *, outer_first: bool = False) -> list[Any]:
     return ops
 
 
+def nested_names(op: Any) -> list[str]:
+    """The names of all ops in the regions of `op`, at any depth."""
+    names: list[str] = []
+    advance = ir.WalkResult.ADVANCE
+
+    def visit(inner: Any) -> ir.WalkResult:
+        names.append(inner.name)
+        return advance
+
+    _walk(op, visit, ir.WalkOrder.PRE_ORDER)
+    return names[1:]
+
+
 def _walk(within: Any, visit: Callable[[Any], ir.WalkResult], order: ir.WalkOrder) -> None:
     try:
         within.operation.walk(visit, order)

@@ -5,7 +5,7 @@ Read from top to bottom; a comment appears only where the order matters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nova.core.targets import llvm_cpu, parse_target
 from nova.passes.base import Pass, UpstreamPass
@@ -61,6 +61,7 @@ from nova.passes.kernels.plan_tasks import PlanTasks
 from nova.passes.kernels.plan_workspace import PlanWorkspace
 from nova.passes.kernels.unpack_attention import UnpackAttention
 from nova.passes.math.apply_fast_math import ApplyFastMath
+from nova.passes.math.expand_chlo import ExpandChlo
 from nova.passes.math.expand_f8 import ExpandF8
 from nova.passes.math.expand_math import ExpandMath
 from nova.passes.math.guard_atan2 import GuardAtan2
@@ -161,6 +162,7 @@ def legalize_stablehlo() -> list[Pass]:
         ExpandFactorizations(),
         # Before other conversions, which know little of complex numbers.
         SplitComplex(),
+        ExpandChlo(),
         UpstreamPass("func.func(chlo-legalize-to-stablehlo)", signs=("chlo.",)),
         SimplifyStablehlo(),
         OutlineScans(),
@@ -192,24 +194,24 @@ def legalize_tosa() -> list[Pass]:
     ]
 
 
-# Of linalg from other compilers, before it is lowered.
-CLEANUP = UpstreamPass("inline,symbol-dce,canonicalize,cse")
+def leaves_clean(passes: Sequence[Pass]) -> bool:
+    """Whether the last pass of a legalization has inlined, canonicalized and merged all ops."""
+    last = passes[-1] if passes else None
+    return isinstance(last, UpstreamPass) and last.text.endswith(",canonicalize,cse")
 
 
-def leaves_clean(step: Pass) -> bool:
-    """Whether `CLEANUP` finds nothing to do after the last pass of a legalization."""
-    return isinstance(step, UpstreamPass) and step.text.endswith(",canonicalize,cse")
+def import_linalg(is_clean: bool = False) -> list[Pass]:
+    """Linalg as other compilers write it to the form that later stages expect, fused.
 
-
-def import_linalg() -> list[Pass]:
-    """Linalg as other compilers write it to the form that later stages expect, fused."""
+    A module that `is_clean` is not cleaned up first: see `leaves_clean`.
+    """
     return [
         SplitComplex(),
         GuardAtan2(),
         MakeSignless(),
         # Before canonicalization, which folds them as if they moved nothing.
         ConvertTensorToLinalg(shifts=True),
-        CLEANUP,
+        *([] if is_clean else [UpstreamPass("inline,symbol-dce,canonicalize,cse")]),
         OutlineControlFlow(),
         ConvertTensorToLinalg(),
         UpstreamPass("convert-elementwise-to-linalg"),

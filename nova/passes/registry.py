@@ -32,6 +32,7 @@ PASS_MODULES: dict[str, str] = {
     "emulate-f16": "nova.passes.cpu.emulate_f16",
     "transpose-f8-operands": "nova.passes.gpu.transpose_f8_operands",
     "expand-f8": "nova.passes.math.expand_f8",
+    "expand-chlo": "nova.passes.math.expand_chlo",
     "expand-approx-top-k": "nova.passes.importing.expand_approx_top_k",
     "expand-factorizations": "nova.passes.importing.expand_factorizations",
     "expand-math": "nova.passes.math.expand_math",

@@ -65,7 +65,9 @@ def lower(module: ir.Module, target: str) -> list[Unit]:
     lowering = UnitLowering(module, passes)
     units = [lowering.lower(part) for part in lowering.shared_parts(module_text(module))]
     units += [lowering.lower(part) for part in lowering.kernel_parts()]
-    return [unit.translate() for unit in units]
+    translated = [unit.translate() for unit in units]
+    lowering.replace_functions()
+    return translated
 
 
 class CountingCompile(HostCompile):

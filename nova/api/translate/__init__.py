@@ -37,6 +37,7 @@ from nova.api.translate.session import (
 )
 from nova.compiler.recorder import Recorder
 from nova.compiler.stages import SHARED_STAGES
+from nova.core.gc_pause import paused_gc
 from nova.core.log import log, progress
 from nova.core.sizes.text import print_sizes
 from nova.core.user_facing import user_facing
@@ -128,7 +129,7 @@ def translate(
     texts = None if shapes is None else tuple((print_sizes(n), dtype) for n, dtype in shapes)
     request = Request(text, settings, emit, start, entry, tuple(values or ()), texts)
     recorder = recorder or Recorder()
-    with progress("translating") as bar:
+    with progress("translating") as bar, paused_gc():
         bar.advance(start or "import")
         # A program that Nova compiled from a graph is not text from outside.
         is_trusted = isinstance(source, Compiled) and not source.is_foreign

@@ -21,6 +21,7 @@ from nova.compiler.driver import build_module, emit_code
 from nova.compiler.module import module_contents
 from nova.compiler.recorder import Recorder, ReportingRecorder, apply_reports, module_text
 from nova.compiler.sandbox import run_sandboxed
+from nova.compiler.sandbox_child import release_later
 from nova.compiler.signature import ProgramSignature, read_signature
 from nova.compiler.stages import DEVICE_MLIR_STAGES, MLIR_STAGES, run_stages, stages_of
 from nova.core.gc_pause import paused_gc
@@ -97,6 +98,7 @@ def run_request(request: Request, recorder: Recorder, bar: Progress) -> RequestR
             emit_code(source.text, request.settings[0], recorder, "ll", emit, bar), None
         )
     module, stage, signature = _begin(request, recorder)
+    release_later(module)
     if start is None:
         _check_first(stage, request)
     settings = [_tune(module, stage, entry, bar) for entry in request.settings]
@@ -115,7 +117,7 @@ def run_request(request: Request, recorder: Recorder, bar: Progress) -> RequestR
         return RequestResult(emit_code(module, settings[0], recorder, stage, emit, bar), signature)
     assert signature is not None
     first = list(recorder.compact)[-1]
-    codes = build_module(module, settings, recorder, after=stage, bar=bar)
+    codes = build_module(module, settings, recorder, after=stage, bar=bar, signature=signature)
     contents = module_contents(signature, codes, recorder.texts, first, {})
     return RequestResult(b"", signature, contents)
 

@@ -30,10 +30,12 @@ BITS = {
 @contextmanager
 def loop(lower: Index, upper: Index, step: Index) -> Iterator[ir.Value]:
     """A loop without carried values; the body is emitted inside the `with`."""
-    op = scf.ForOp(index(lower), index(upper), index(step))
-    with ir.InsertionPoint(op.body):
-        yield op.induction_variable
-        scf.YieldOp([])
+    bounds = [index(lower), index(upper), index(step)]
+    op = ir.Operation.create("scf.for", [], bounds, regions=1)
+    body = op.regions[0].blocks.append(ir.IndexType.get())
+    with ir.InsertionPoint(body):
+        yield body.arguments[0]
+        ir.Operation.create("scf.yield")
 
 
 def branch(

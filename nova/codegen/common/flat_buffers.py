@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nova.ir.bindings import ir, memref
-from nova.ir.buffers import buffer_root
+from nova.ir.bindings import ir
+from nova.ir.buffers import buffer_root, reinterpret
 
 
 def flatten(value: Any) -> Any:
@@ -14,10 +14,7 @@ def flatten(value: Any) -> Any:
     if not isinstance(value.type, ir.MemRefType):
         return value
     size = prod(value.type.shape)
-    flat = ir.MemRefType.get([size], value.type.element_type)
-    return memref.ReinterpretCastOp(
-        flat, value, [], [], [], static_offsets=[0], static_sizes=[size], static_strides=[1]
-    ).result
+    return reinterpret(value, ir.MemRefType.get([size], value.type.element_type))
 
 
 def flatten_root(value: Any, cache: dict[Any, Any]) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 from nova.codegen.common.loop_nest import Loop
 from nova.core.sizes import Size
-from nova.ir.bindings import arith, ir
-from nova.ir.index import index
+from nova.ir.bindings import ir
+from nova.ir.index import binary, index
 from nova.ir.symbolic.size_table import is_number
 
 Range = tuple[Any, Any]
@@ -29,14 +29,14 @@ def shifted(base: Any, by: Size) -> Any:
     """A position, shifted by some elements."""
     if is_number(by, 0):
         return at(base)
-    return index(by) if base is None else arith.addi(base, index(by))
+    return index(by) if base is None else binary("arith.addi", base, by)
 
 
 def _moved(base: Any, iv: Any, stride: Size) -> Any:
     if is_number(stride, 0):
         return base
-    step = iv if is_number(stride, 1) else arith.muli(iv, index(stride))
-    return step if base is None else arith.addi(base, step)
+    step = iv if is_number(stride, 1) else binary("arith.muli", iv, stride)
+    return step if base is None else binary("arith.addi", base, step)
 
 
 def distance(low: Any, high: Any) -> int | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
-from nova.codegen.common.footprint import find_footprint
+from nova.codegen.common.footprint import Footprint, find_footprint
 from nova.codegen.common.index_math import distance
 from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
 from nova.codegen.common.match_attention import find_attention
@@ -137,15 +138,18 @@ class KernelSchedule:
         self.core = (
             "matrix" if self.contractions or self.attentions else "host" if others else "vector"
         )
-        active = [op for op in ops if not _is_free(op)]
-        self.footprint = find_footprint(
-            kernel, active, self._touching_nests(), self.grid, self.tile
-        )
+        self._kernel, self._touching = kernel, self._touching_nests()
         if self.tile_local.parts:
             self.nests = {
                 op: self.tile_local.localized(nest, self.part) for op, nest in self.nests.items()
             }
             self.contractions = self._find_contractions(kernel)
+
+    @cached_property
+    def footprint(self) -> Footprint:
+        """What a tile reads and writes; of the ops as they are before the tile is emitted."""
+        active = [op for op in self.ops if not _is_free(op)]
+        return find_footprint(self._kernel, active, self._touching, self.grid, self.tile)
 
     # --- analysis -------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any
 from nova.codegen.common.builder import element_type
 from nova.ir.attributes import SCALAR_LOOPS, SHARED, noalias_dictionaries
 from nova.ir.bindings import func, ir, memref
+from nova.ir.buffers import view_as
 
 _NO_END = 1 << 40
 """Elements of a buffer whose size the function does not know; bare pointers need a static size."""
@@ -78,19 +79,7 @@ def _enclosing(name: str) -> Any:
 
 def without_end(buffer: ir.Value) -> ir.Value:
     """Cast a flat buffer to the type that shared functions take."""
-    open_type = buffer_type(str(buffer.type.element_type))
-    if buffer.type == open_type:
-        return buffer
-    return memref.ReinterpretCastOp(
-        open_type,
-        buffer,
-        [],
-        [],
-        [],
-        static_offsets=[0],
-        static_sizes=[_NO_END],
-        static_strides=[1],
-    ).result
+    return view_as(buffer, buffer_type(str(buffer.type.element_type)))
 
 
 def _write(

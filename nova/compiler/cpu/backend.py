@@ -80,13 +80,15 @@ class HostCompile(TargetCompile):
     def lower(self, stage: str, passes: list[Pass]) -> None:
         if stage != "llvm" or self.until not in _WITH_UNITS:
             run_verified_once(self.module, passes, self.part_ready)
+            self._lowering.put_back()
             return
         text = self.session.recorder.compact.get(f"loops{self.suffix}") or module_text(self.module)
         self._compile_parts(self._lowering.shared_parts(text))
+        self._compile_parts(self._lowering.kernel_parts())
         if self.until is None:
             # Read while LLVM runs, and before `main` is erased.
             self.variant = self._read_variant()
-        self._compile_parts(self._lowering.kernel_parts())
+        self._lowering.replace_functions()
 
     def _compile_parts(self, parts: Iterator[UnitPart]) -> None:
         """Take each part from `loops` through `llvm` and `ll` into the work queue."""

@@ -2,8 +2,8 @@
 
 In: a module at the stage `loops`, or being lowered to it. Out: units for
 `nova/compiler/llvm/machine_code.py`, shared functions first and then the units that take longest,
-so that LLVM runs while the next units are lowered. The module is at the stage `llvm` after the last
-part has been lowered. `nova/compiler/cpu/backend.py` calls this.
+so that LLVM runs while the next units are lowered. Lowered functions replace those of the module at
+the end, so its tables can be read while LLVM runs. `nova/compiler/cpu/backend.py` calls this.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from nova.compiler.llvm.compat import normalise
@@ -19,7 +18,7 @@ from nova.compiler.llvm.machine_code import Unit
 from nova.core.records import record
 from nova.ir.attributes import KERNEL, MATH, SCALAR_LOOPS, SHARED, Flag
 from nova.ir.bindings import ir, llvm
-from nova.ir.context import print_op
+from nova.ir.context import function_texts, print_op
 from nova.ir.kernel import Kernel
 from nova.passes.base import Pass, run_pipeline, run_verified_once
 from nova.passes.cpu.drop_host_code import DropHostCode
@@ -27,6 +26,8 @@ from nova.passes.cpu.export_kernels import BODY
 from nova.passes.pipelines import tidy_loops
 
 _KERNELS_PER_OBJECT = 6
+# The text of kernels in an object, from which a second thread compiles a part of them sooner.
+_TEXT_PER_OBJECT = 32_000
 # Independent of the number of threads: a program compiles to the same bytes on every machine.
 _MOST_OBJECTS = 8
 _UNROLLED_WORK = 8_000
@@ -38,23 +39,18 @@ _VECTORIZED_COST = 4
 _LEAST_DRIVER_WORK = 1 << 20
 # In a loop of a kernel: an op that computes, or accesses memory.
 _BUSY_LOOP = re.compile(r"\n {6}[^\n]*\b(?:vector|memref\.(?:load|store|copy)|linalg|x86|amx)\b")
-# Both begin with literal text, which Python searches for forty times as fast as `^` or `\b`.
-_FUNCTION = re.compile(r"\n  func\.func (?:private )?@(\w+)\(")
+# Begins with literal text, which Python searches for forty times as fast as `\b`.
 _CALL = re.compile(r"call @(\w+)\(")
 
 
 @record
 class UnitPart:
-    """The functions of one unit, and the LLVM options for them.
-
-    The functions of a `detached` part are in a copy of a part of the module.
-    """
+    """The functions of one unit, and the LLVM options for them."""
 
     functions: list[Any]
     size: int
     unroll: bool = False
     vectorize: bool = True
-    detached: bool = False
     optimize: bool = True
 
     @property
@@ -81,10 +77,11 @@ class UnitLowering:
     """Divides the code of a module at `loops` into parts, and lowers each to the stage `llvm`.
 
     `ready_parts` yields parts of shared functions while the module is still being lowered to
-    `loops`; it may be called after each kernel, or not at all. `shared_parts` yields the remaining
+    `loops`; it may be called after each kernel, or not at all. `put_back` restores them, at the end
+    of that stage. `shared_parts` yields the remaining
     shared functions, and `kernel_parts` the kernels. Call them in this order, and `lower` for each
-    part before the next one is taken. The caller owns `main` and everything that is not code until
-    `kernel_parts` starts.
+    part before the next one is taken. The module changes in `replace_functions`, after the last
+    part: then it is at the stage `llvm`.
     """
 
     def __init__(self, module: ir.Module, passes: Sequence[Pass]):
@@ -92,14 +89,16 @@ class UnitLowering:
         self.passes = passes
         self._texts: dict[str, str] = {}
         self._declared: dict[str, dict[str, Any]] = {}
-        self._math: set[str] = set()
         self._op_count = 0  # ops in the module when `ready_parts` last looked for functions
-        self._detached: list[ir.Module] = []  # lowered parts, to be put into the module
+        self._taken: list[tuple[Any, Any]] = []  # declarations, and functions that they stand for
+        self._modules: list[ir.Module] = []  # the modules of those functions
+        self._lowered: list[ir.Module] = []  # the parts, to be put into the module
+        self._names: set[str] = set()  # of the functions in them
 
     def ready_parts(self) -> Iterator[UnitPart]:
         """Parts of new shared functions since the last call, if they are large enough.
 
-        They are lowered as they will be at `loops`: a copy gets the cleanup passes of that stage.
+        They are cleaned up as they will be at `loops`, outside of the module: see `put_back`.
         """
         count = len(self.module.body.operations)
         if count == self._op_count:  # called after each of many kernels
@@ -108,19 +107,13 @@ class UnitLowering:
         new = [op for op in self._functions(SHARED) if _name(op) not in self._declared]
         if not new:
             return
-        copy = self._cut(new, list(self._declared))
-        self._declare_shared(new)
-        run_pipeline(copy, tidy_loops(), verify=False)
-        self._texts |= _function_texts(print_op(copy.operation))
-        for part in self._shared_parts(_functions(copy, SHARED)[: len(new)]):
-            yield replace(part, detached=True)
+        self._take_out(new)
+        yield from self._shared_parts(new)
 
     def shared_parts(self, text: str) -> Iterator[UnitPart]:
         """Parts of shared functions; `text` is that of the module."""
-        self._texts = _function_texts(text)
+        self._texts = function_texts(text)
         self._declare_shared(self._functions(SHARED))
-        while self._detached:
-            self._put_back(self._detached.pop())
         # The same parts as from `ready_parts`: units are the same from any stage a compile starts.
         remaining = {_name(op): op for op in self._functions(SHARED)}
         for kernel in self._functions(KERNEL):
@@ -134,7 +127,6 @@ class UnitLowering:
         One more has the kernels that only call shared functions. Shared functions that are too few
         for a separate unit are included.
         """
-        run_pipeline(self.module, [DropHostCode()], verify=False)
         kernels = self._functions(KERNEL)
         tiny = [op for op in kernels if _work(op) <= _UNROLLED_WORK]
         drivers = [op for op in kernels if self._is_driver(op)]
@@ -152,7 +144,8 @@ class UnitLowering:
         yield from sorted(parts, key=lambda part: -part.cost)
 
     def _functions(self, attribute: Flag) -> list[Any]:
-        return _functions(self.module, attribute)
+        """The functions with an attribute that have not been lowered yet."""
+        return [op for op in _functions(self.module, attribute) if _name(op) not in self._names]
 
     # --- dividing -------------------------------------------------------------------------------
 
@@ -195,7 +188,9 @@ class UnitLowering:
 
     def _divide(self, functions: list[Any]) -> list[UnitPart]:
         """Divide the functions into parts of about the same size."""
-        count = max(1, min(_MOST_OBJECTS, len(functions) // _KERNELS_PER_OBJECT))
+        size = sum(map(self._size, functions))
+        count = max(len(functions) // _KERNELS_PER_OBJECT, size // _TEXT_PER_OBJECT)
+        count = max(1, min(_MOST_OBJECTS, len(functions), count))
         members: list[list[Any]] = [[] for _ in range(count)]
         sizes = [0] * count
         for size, op in sorted(((self._size(f), f) for f in functions), key=lambda e: -e[0]):
@@ -217,17 +212,45 @@ class UnitLowering:
     # --- lowering -------------------------------------------------------------------------------
 
     def lower(self, part: UnitPart) -> LoweredUnit:
-        """Lower a part to the stage `llvm`; the result replaces its functions in the module."""
+        """Lower a part to the stage `llvm`, in a module of its own."""
         defined = {_name(op) for op in part.functions}
         text = "\n".join(map(self._text, part.functions))
         calls = sorted(self._called(text) - defined)
         copy = self._cut(part.functions, calls)
         run_verified_once(copy, [step for step in self.passes if step.concerns(text)])
-        if part.detached:
-            self._detached.append(copy)
-        else:
-            self._put_back(copy)
+        self._lowered.append(copy)
+        self._names |= defined
         return LoweredUnit(copy, part, tuple(calls))
+
+    def _take_out(self, new: Sequence[Any]) -> None:
+        """Move functions to a module of their own and clean them up; declarations stay.
+
+        So the cleanup of the stage `loops` does not process them again.
+        """
+        others = list(self._declared)
+        self._declare_shared(new)
+        with self.module.context, ir.Location.unknown():
+            own = ir.Module.create()
+            for op in new:
+                with ir.InsertionPoint(op):
+                    self._taken.append((self._declare(_name(op)), op))
+                op.detach_from_parent()
+                own.body.append(op)
+            self._modules.append(own)
+            with ir.InsertionPoint(own.body):
+                for name in others:
+                    self._declare(name)
+        run_pipeline(own, tidy_loops(), verify=False)
+        self._texts |= function_texts(print_op(own.operation))
+
+    def put_back(self) -> None:
+        """Replace the declarations of functions that `ready_parts` took out by the functions."""
+        for declaration, op in self._taken:
+            op.detach_from_parent()
+            ir.InsertionPoint(declaration).insert(op)
+            declaration.erase()
+        self._taken.clear()
+        self._modules.clear()
 
     def _cut(self, functions: Sequence[Any], declared: Sequence[str]) -> ir.Module:
         """A module with copies of functions, and declarations of their callees."""
@@ -237,48 +260,44 @@ class UnitLowering:
                 for op in functions:
                     op.clone()
                 for name in declared:
-                    attributes = self._declared[name]
-                    ir.Operation.create("func.func", attributes=attributes, regions=1)
+                    self._declare(name)
         return copy
+
+    def _declare(self, name: str) -> Any:
+        return ir.Operation.create("func.func", attributes=self._declared[name], regions=1)
 
     def _declare_shared(self, functions: Sequence[Any]) -> None:
         self._declared |= {_name(op): _declaration(op) for op in functions}
 
-    def _put_back(self, lowered: ir.Module) -> None:
-        """Replace functions by their lowered versions; declarations are dropped.
+    def replace_functions(self) -> None:
+        """Put the lowered parts into the module, which has only code from here on.
 
-        Math functions, of which every unit has a copy, appear once in the module.
+        They are moved: nothing may use the `LoweredUnit`s any more. Declarations are dropped. Math
+        functions, of which every unit has a copy, appear once.
         """
-        defined = [op.operation for op in lowered.body.operations if op.operation.regions[0].blocks]
-        new = [op for op in defined if not MATH.has(op) or _name(op) not in self._math]
-        self._math.update(_name(op) for op in defined if MATH.has(op))
-        names = {_name(op).removesuffix(BODY) for op in new}
-        code = self._functions(KERNEL) + self._functions(SHARED)
-        replaced = {name: op for op in code if (name := _name(op)) in names}
-        before = next(iter(replaced.values()))
-        for op in new:
-            before = replaced.get(_name(op).removesuffix(BODY), before)
-            with ir.InsertionPoint(before):
-                op.clone()
-        for op in replaced.values():
-            op.erase()
+        run_pipeline(self.module, [DropHostCode()], verify=False)
+        old = {_name(op): op for flag in (KERNEL, SHARED) for op in _functions(self.module, flag)}
+        math: set[str] = set()
+        for lowered in self._lowered:
+            tops = [op.operation for op in lowered.body.operations]
+            defined = [op for op in tops if op.regions[0].blocks]
+            new = [op for op in defined if not MATH.has(op) or _name(op) not in math]
+            math.update(_name(op) for op in new if MATH.has(op))
+            replaced = [old.get(_name(op).removesuffix(BODY)) for op in new]
+            before = next(op for op in replaced if op is not None)
+            for op, place in zip(new, replaced, strict=True):
+                before = place or before
+                op.detach_from_parent()
+                ir.InsertionPoint(before).insert(op)
+        self._lowered.clear()
+        for name in self._names:
+            old[name].erase()
 
 
 def _functions(module: ir.Module, attribute: Flag) -> list[Any]:
-    """The functions with an attribute that have not been lowered yet."""
+    """The functions with an attribute, except those at the stage `llvm`."""
     operations = [op.operation for op in module.body.operations]
     return [op for op in operations if op.name == "func.func" and attribute.has(op)]
-
-
-def _function_texts(text: str) -> dict[str, str]:
-    """The text of each function: counting and searching it is much faster than walking the ops."""
-    heads = list(_FUNCTION.finditer(text))
-    starts = [head.start() + 1 for head in heads] + [len(text)]
-    # The end of the module follows the last function.
-    return {
-        head[1]: text[start:end].rstrip("} \n")
-        for head, (start, end) in zip(heads, pairwise(starts), strict=True)
-    }
 
 
 def _declaration(function: Any) -> dict[str, Any]:

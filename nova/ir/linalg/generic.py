@@ -165,7 +165,7 @@ class GenericOp:
         names = [op.operation.name for op in self.block.operations]
         return prod(self.sizes) * sum(_FLOPS.get(n, n.startswith("math.")) for n in names)
 
-    @property
+    @lazy_property
     def is_whole(self) -> bool:
         """Whether the body stands for a whole algorithm; see nova/ir/attention_ops.py."""
         return stands_for_algorithm(self.op)

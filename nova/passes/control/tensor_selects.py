@@ -10,12 +10,12 @@ from typing import Any
 
 from nova.ir.bindings import arith, ir, tensor
 from nova.ir.linalg.ops import generic_op, yield_op
-from nova.ir.walk import every_op
+from nova.ir.walk import find_tensor_ops
 
 
 def lower_tensor_selects(module: ir.Module) -> None:
     """Replace every select of static tensors by a scalar condition with a `linalg.generic`."""
-    for op in [op for op in every_op(module.operation) if _selects_tensors(op)]:
+    for op in filter(_selects_tensors, find_tensor_ops(module, "arith.select")):
         condition, first, second = op.operands
         type_ = op.results[0].type
         identity = ir.AffineMap.get_identity(type_.rank)
@@ -35,8 +35,7 @@ def lower_tensor_selects(module: ir.Module) -> None:
 
 def _selects_tensors(op: Any) -> bool:
     return (
-        op.name == "arith.select"
-        and isinstance(op.results[0].type, ir.RankedTensorType)
+        isinstance(op.results[0].type, ir.RankedTensorType)
         and op.results[0].type.has_static_shape
         and not isinstance(op.operands[0].type, ir.RankedTensorType)
     )

@@ -121,6 +121,7 @@ def _emit_tiles(kernel: Any, target: Any, tile_work: int) -> int:
     schedule = KernelSchedule(kernel, old, target, tile_work)
     if active_table() is not None:
         store_symbolic(kernel, schedule)
+    footprint = schedule.footprint
     index_type = ir.IndexType.get()
     begin = block.add_argument(index_type, kernel.location)
     end = block.add_argument(index_type, kernel.location)
@@ -135,7 +136,7 @@ def _emit_tiles(kernel: Any, target: Any, tile_work: int) -> int:
     view = Kernel(kernel)
     tiles = typical(schedule.tiles)
     view.tiles, view.core, view.scalar_loops = tiles, schedule.core, schedule.scalar_loops
-    store_footprint(kernel, schedule.footprint)
+    store_footprint(kernel, footprint)
     if schedule.merges_tiles:
         view.merges_tiles = True
     return tiles

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias
 
 from nova.core.records import record
 from nova.ir.attributes import INVERTED
 from nova.ir.bindings import ir
 from nova.ir.clone import clone_into
 from nova.ir.resources import is_resource, retyped
-from nova.ir.walk import functions
+from nova.ir.walk import defining_op, functions
 from nova.passes.base import Pass
 
 
@@ -21,11 +21,12 @@ class SimplifyStablehlo(Pass):
     A loop qualifies when it starts at a constant, ends at one and adds one in each iteration, as
     jax writes `scan`, `fori_loop` and the rounds of its random numbers. Unrolled it is
     straight-line code, which is fused and runs on all cores; `max-turns` and `max-ops` bound what
-    is unrolled. Longer loops stay loops. A reduction without elements is its initial value, and one
-    over no axis its operand, as in XLA. A sum of bools is their disjunction, which upstream lowers
-    to the sum of bits without carry. A slice without elements is an empty constant: upstream
-    rejects one that begins at the end of its operand. Unsigned operands of a product whose result
-    is wider or a float are converted to its type first: upstream extends their sign. A large
+    is unrolled. Longer loops stay loops. Two broadcasts in a row, as jax adds dimensions first, are
+    one: each op is processed by dozens of passes. A reduction without elements is its initial
+    value, and one over no axis its operand, as in XLA. A sum of bools is their disjunction, which
+    upstream lowers to the sum of bits without carry. A slice without elements is an empty constant:
+    upstream rejects one that begins at the end of its operand. Unsigned operands of a product whose
+    result is wider or a float are converted to its type first: upstream extends their sign. A large
     unsigned constant becomes a signless one: upstream converts only values inside of the module.
     Upstream takes the candidate of a `select_and_scatter` whose windows do not overlap where its
     selection is true, which keeps the selected element by the specification: the selection of all
@@ -37,36 +38,11 @@ class SimplifyStablehlo(Pass):
     max_ops: int = 1024
 
     def run(self, module: ir.Module) -> None:
+        rewrites = {**_REWRITES, "stablehlo.while": self._written_out}
         for function in functions(module):
             if not function.is_external:
                 for block in function.body.blocks:
-                    self._block(block)
-
-    def _block(self, block: Any) -> None:
-        for op in list(block.operations):
-            op = op.operation
-            for region in op.regions:
-                for nested in region.blocks:
-                    self._block(nested)
-            rewrite: Callable[[Any], list[Any] | None] | None = {
-                "stablehlo.while": self._written_out,
-                "stablehlo.reduce": _trivial_reduction,
-                "stablehlo.add": _either,
-                "stablehlo.slice": _no_elements,
-                "stablehlo.constant": _signless_values,
-                "stablehlo.dot_general": _widen_unsigned,
-                "stablehlo.dot": _widen_unsigned,
-                "stablehlo.convolution": _widen_unsigned,
-                "stablehlo.select_and_scatter": _invert_selection,
-            }.get(op.name)
-            if rewrite is None:
-                continue
-            with ir.InsertionPoint(op), op.location:
-                new = rewrite(op)
-            if new is not None:
-                for old, value in zip(op.results, new, strict=True):
-                    old.replace_all_uses_with(value)
-                op.erase()
+                    _rewrite_block(block, rewrites)
 
     def _written_out(self, op: Any) -> list[Any] | None:
         turns = count_iterations(op)
@@ -84,6 +60,27 @@ class SimplifyStablehlo(Pass):
                 else:
                     clone_into(inner, mapping)
         return values
+
+
+Rewrite: TypeAlias = Callable[[Any], list[Any] | None]
+"""Emits the values that replace the results of an op; None if the op stays."""
+
+
+def _rewrite_block(block: Any, rewrites: Mapping[str, Rewrite]) -> None:
+    for op in list(block.operations):
+        op = op.operation
+        for region in op.regions:
+            for nested in region.blocks:
+                _rewrite_block(nested, rewrites)
+        rewrite = rewrites.get(op.name)
+        if rewrite is None:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            new = rewrite(op)
+        if new is not None:
+            for old, value in zip(op.results, new, strict=True):
+                old.replace_all_uses_with(value)
+            op.erase()
 
 
 def count_iterations(op: Any) -> int | None:
@@ -203,3 +200,28 @@ def _either(op: Any) -> list[Any] | None:
     if not isinstance(element, ir.IntegerType) or element.width != 1:
         return None
     return [ir.Operation.create("stablehlo.or", [op.results[0].type], list(op.operands)).results[0]]
+
+
+def _merge_broadcasts(op: Any) -> None:
+    """Let a broadcast of a broadcast read the operand of the first."""
+    first = defining_op(op.operands[0], "stablehlo.broadcast_in_dim")
+    if first is None:
+        return
+    outer, inner = (list(o.attributes["broadcast_dimensions"]) for o in (op, first))
+    op.attributes["broadcast_dimensions"] = ir.DenseI64ArrayAttr.get([outer[d] for d in inner])
+    op.operands[0] = first.operands[0]
+    if not any(True for _ in first.results[0].uses):
+        first.erase()
+
+
+_REWRITES: dict[str, Rewrite] = {
+    "stablehlo.reduce": _trivial_reduction,
+    "stablehlo.add": _either,
+    "stablehlo.broadcast_in_dim": _merge_broadcasts,
+    "stablehlo.slice": _no_elements,
+    "stablehlo.constant": _signless_values,
+    "stablehlo.dot_general": _widen_unsigned,
+    "stablehlo.dot": _widen_unsigned,
+    "stablehlo.convolution": _widen_unsigned,
+    "stablehlo.select_and_scatter": _invert_selection,
+}

@@ -26,6 +26,7 @@ class WidenSums(Pass):
     """
 
     name: ClassVar[str] = "widen-sums"
+    only_with: ClassVar[tuple[str, ...]] = ("f16", "f8E")
 
     def run(self, module: ir.Module) -> None:
         for op in find_tensor_ops(module, "linalg.generic"):

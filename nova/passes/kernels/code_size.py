@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova.ir.mathlib import EXPANSIONS
+from nova.ir.walk import nested_names
 
 _EXPANDED = 32
 """Instructions of a math function that `expand-math` inlines; most have between 15 and 60."""
@@ -19,15 +20,5 @@ _OPERAND = 4
 
 def code_size(op: Any) -> int:
     """The approximate number of instructions per element of a linalg op."""
-    return _OPERAND * len(op.operands) + sum(
-        _block_size(block) for region in op.regions for block in region.blocks
-    )
-
-
-def _block_size(block: Any) -> int:
-    size = 0
-    for inner in block.operations:
-        inner = inner.operation
-        size += _EXPANDED if inner.name in EXPANSIONS else 1
-        size += sum(_block_size(nested) for region in inner.regions for nested in region.blocks)
-    return size
+    names = nested_names(op)
+    return _OPERAND * len(op.operands) + sum(_EXPANDED if n in EXPANSIONS else 1 for n in names)

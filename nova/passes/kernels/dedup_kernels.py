@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from nova.core.records import record
 from nova.ir.bindings import ir
-from nova.ir.context import print_op
+from nova.ir.context import function_texts, print_op
 from nova.ir.control_flow.functions import host_functions, is_call
 from nova.ir.walk import kernels
 from nova.passes.base import Pass
@@ -25,10 +25,10 @@ class DedupKernels(Pass):
         first: dict[str, str] = {}
         renamed: dict[str, str] = {}
         copies = []
+        texts = function_texts(print_op(module.operation))
         for kernel in kernels(module):
             name = kernel.name.value
-            # In local scope: otherwise every kernel searches the whole module for aliases.
-            text = print_op(kernel.operation, use_local_scope=True)
+            text = texts.get(name) or print_op(kernel.operation)
             body = text.replace(f"@{name}(", "@(", 1)
             representative = first.setdefault(body, name)
             if representative != name:

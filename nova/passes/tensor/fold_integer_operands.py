@@ -31,7 +31,7 @@ class FoldIntegerOperands(Pass):
 
     def run(self, module: ir.Module) -> None:
         for op in find_tensor_ops(module, "linalg.generic"):
-            if not is_integer_contraction(GenericOp(op)):
+            if len(op.operands) != 3 or not is_integer_contraction(GenericOp(op)):
                 continue
             for operand in (0, 1):
                 fold_permutation(op, operand)

@@ -86,3 +86,17 @@ func.func @selection(%x: tensor<6xf32>, %dy: tensor<3xf32>, %zero: tensor<f32>) 
   }) : (tensor<6xf32>, tensor<3xf32>, tensor<f32>) -> tensor<6xf32>
   return %0 : tensor<6xf32>
 }
+
+// A broadcast of a broadcast is one; the first is dropped unless it has other uses.
+// CHECK-LABEL: func.func @broadcasts(
+// CHECK-NEXT: stablehlo.broadcast_in_dim %arg0, dims = [2, 1] : (tensor<3x1xf32>) -> tensor<2x4x3xf32>
+// CHECK-NEXT: [[KEPT:%.+]] = stablehlo.broadcast_in_dim %arg0, dims = [1, 0]
+// CHECK-NEXT: stablehlo.broadcast_in_dim %arg0, dims = [2, 1] : (tensor<3x1xf32>) -> tensor<2x1x3xf32>
+// CHECK-NEXT: return {{.*}}[[KEPT]]
+func.func @broadcasts(%x: tensor<3x1xf32>) -> (tensor<2x4x3xf32>, tensor<1x3xf32>, tensor<2x1x3xf32>) {
+  %0 = stablehlo.broadcast_in_dim %x, dims = [1, 0] : (tensor<3x1xf32>) -> tensor<1x3xf32>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [1, 2] : (tensor<1x3xf32>) -> tensor<2x4x3xf32>
+  %2 = stablehlo.broadcast_in_dim %x, dims = [1, 0] : (tensor<3x1xf32>) -> tensor<1x3xf32>
+  %3 = stablehlo.broadcast_in_dim %2, dims = [1, 2] : (tensor<1x3xf32>) -> tensor<2x1x3xf32>
+  return %1, %2, %3 : tensor<2x4x3xf32>, tensor<1x3xf32>, tensor<2x1x3xf32>
+}
