@@ -22,6 +22,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -75,23 +76,29 @@ def _lstm() -> tuple[Any, Any]:
     return Sequence(512), torch.rand(8, 128, 512)
 
 
-def _bert() -> tuple[Any, Any]:
+def _import_transformers() -> Any:
+    """transformers, which loads a torchvision that is installed."""
+    if find_spec("torchvision"):
+        import_torchvision()
     import transformers
 
+    return transformers
+
+
+def _bert() -> tuple[Any, Any]:
+    transformers = _import_transformers()
     model = transformers.BertModel(transformers.BertConfig(), add_pooling_layer=False)
     return _Hidden(model, "last_hidden_state"), torch.randint(0, 30000, (1, 128))
 
 
 def _gpt2() -> tuple[Any, Any]:
-    import transformers
-
+    transformers = _import_transformers()
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False))
     return _Hidden(model, "logits"), torch.randint(0, 50000, (1, 128))
 
 
 def _whisper() -> tuple[Any, Any]:
-    import transformers
-
+    transformers = _import_transformers()
     config = transformers.WhisperConfig(
         d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536
     )

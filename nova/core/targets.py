@@ -140,6 +140,11 @@ class Target:
         """floor, ceil, trunc and round-to-even of a float vector are instructions."""
         return self.arch != "x86_64" or "sse4.1" in self.features
 
+    @property
+    def native_scale(self) -> bool:
+        """A float vector times powers of two is an instruction (AVX-512)."""
+        return self.vector_bits == 512 and "avx512f" in self.features
+
     def lanes(self, bits: int) -> int:
         """Number of elements of this width in one vector register."""
         return self.vector_bits // bits

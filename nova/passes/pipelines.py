@@ -369,7 +369,11 @@ def loops_to_llvm(target: str = "cpu", fast_math: bool = False) -> list[Pass]:
         AllocateScratch(),
         # Before expand-math: its functions depend on exact rounding.
         *([ApplyFastMath()] if fast_math else []),
-        ExpandMath(native_rounding=machine.native_rounding, max_inlined=_MOST_INLINED),
+        ExpandMath(
+            native_rounding=machine.native_rounding,
+            native_scale=machine.native_scale,
+            max_inlined=_MOST_INLINED,
+        ),
         LegalizeConversions(),
         ExpandF8(),
         *([] if machine.has_f16c else [EmulateF16()]),

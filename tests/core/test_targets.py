@@ -33,6 +33,7 @@ def test_levels_differ_in_what_schedules_use():
     )
     assert not base.has_fma and not base.has_f16c and not base.native_rounding
     assert all(t.has_fma and t.has_f16c and t.native_rounding for t in (v3, v4, arm))
+    assert v4.native_scale and not any(t.native_scale for t in (base, v3, arm))
     assert v3.lanes(32) == 8
     assert "+avx2" in v3.llvm_features().split(",")
 

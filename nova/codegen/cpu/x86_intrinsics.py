@@ -6,9 +6,9 @@ Input: values at the current insertion point. Output: the call. `microkernel.py`
 
 from __future__ import annotations
 
-from nova.codegen.common.intrinsics import call_intrinsic
 from nova.ir.bindings import arith, ir, memref, vector
 from nova.ir.index import Index, add, index, mul
+from nova.ir.mathlib.intrinsics import call_intrinsic
 
 
 def dot_vnni_pairs(total: ir.Value, lhs: ir.Value, rhs: ir.Value) -> ir.Value:

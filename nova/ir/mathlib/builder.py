@@ -18,6 +18,7 @@ from typing import TypeVar
 from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.bindings import ir
+from nova.ir.mathlib.intrinsics import call_intrinsic
 
 # The predicates of arith.cmpf and arith.cmpi that the library uses, as numbered by the dialect.
 _CMPF = {"oeq": 1, "ogt": 2, "oge": 3, "olt": 4, "ole": 5, "une": 13, "uno": 14}
@@ -47,7 +48,12 @@ class Builder:
     """Types, attributes and constants of one float type; reused for every op of that type."""
 
     def __init__(
-        self, float_type: ir.Type, *, native_rounding: bool = True, large_angles: bool = True
+        self,
+        float_type: ir.Type,
+        *,
+        native_rounding: bool = True,
+        large_angles: bool = True,
+        native_scale: bool = False,
     ):
         element = float_type
         self.shape: ir.VectorType | None = None
@@ -69,6 +75,7 @@ class Builder:
         self.bool_results = [self.like(ir.IntegerType.get_signless(1))]
         self.native_rounding = native_rounding
         self.large_angles = large_angles
+        self.native_scale = native_scale
         self._float_attrs: dict[str, dict] = {}
         self._int_attrs: dict[int, dict] = {}
         self._float_values: dict[str, Float] = {}
@@ -91,7 +98,11 @@ class Builder:
     @cached_property
     def double(self) -> Builder:
         """The f64 builder with the same shape: for f32 functions that need more bits."""
-        return Builder(self.like(ir.F64Type.get()), native_rounding=self.native_rounding)
+        return Builder(
+            self.like(ir.F64Type.get()),
+            native_rounding=self.native_rounding,
+            native_scale=self.native_scale,
+        )
 
     def begin(self) -> None:
         """Forget constants: those of another expansion need not dominate the next one."""
@@ -171,6 +182,31 @@ class Builder:
         magic = self.const(1.5 * 2.0**self.layout.mantissa)
         shifted = x + magic
         return shifted - magic, shifted.bits() - magic.bits()
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether `scale` is an instruction for this type: vectors of 512 bits with AVX-512."""
+        lanes = self.shape.shape if self.shape is not None else []
+        return self.native_scale and lanes == [512 // self.layout.width]
+
+    def scale(self, x: Float, power: Float) -> Float:
+        """x * 2**power for a whole power, rounded once."""
+        lanes = 512 // self.layout.width
+        # All lanes; rounded as other arithmetic is.
+        mask, rounding = (
+            ir.Operation.create(
+                "arith.constant",
+                [type_],
+                attributes={"value": ir.IntegerAttr.get(type_, value)},
+            ).results[0]
+            for type_, value in (
+                (ir.IntegerType.get_signless(lanes), -1),
+                (ir.IntegerType.get_signless(32), 4),
+            )
+        )
+        name = f"llvm.x86.avx512.mask.scalef.p{self.pick('s', 'd')}.512"
+        operands = [x.v, power.v, x.v, mask, rounding]
+        return Float(self, call_intrinsic(name, self.float_results, operands)[0])
 
     def pow2(self, biased: Int) -> Float:
         """The float with this biased exponent."""

@@ -94,7 +94,7 @@ def erf(b: Builder, x: Float) -> Float:
     else:
         near = magnitude < 0.921875
         n, r = reduce_ln2(b, b.poly(magnitude.at_most(3.9375), _LOG_ERFC_32))
-        far = 1.0 - (expm1_of_reduced(b, r) + 1.0) * b.pow2(n + b.layout.bias)
+        far = 1.0 - (expm1_of_reduced(b, r) + 1.0) * b.pow2(n.integer + b.layout.bias)
     return where(near, _erf_near_zero(b, x), far.copysign(x))
 
 

@@ -2,10 +2,12 @@
 
 In: a `Float` x. Out: a `Float`. Called through the table in `mathlib`, and by the hyperbolic, error
 and power functions. The scale is applied as two factors, so overflow and subnormal results are
-rounded once.
+rounded once, or by an instruction that does the same.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from nova.ir.mathlib.builder import Builder, Float, Int
 
@@ -62,12 +64,19 @@ _EXP2_64 = (
 )
 
 
-def reduce_ln2(b: Builder, x: Float) -> tuple[Int, Float]:
+class Whole(NamedTuple):
+    """An integer, as a float and as an int."""
+
+    number: Float
+    integer: Int
+
+
+def reduce_ln2(b: Builder, x: Float) -> tuple[Whole, Float]:
     """n and r with x = n*ln2 + r and |r| slightly above ln(2)/2 at most; x must not be huge."""
     width = b.layout.width
-    n, n_int = b.round_to_int(x * INV_LN2)
-    r = b.mad(n, -LN2_HI[width], x)
-    return n_int, b.mad(n, -LN2_LO[width], r)
+    n = Whole(*b.round_to_int(x * INV_LN2))
+    r = b.mad(n.number, -LN2_HI[width], x)
+    return n, b.mad(n.number, -LN2_LO[width], r)
 
 
 def expm1_of_reduced(b: Builder, r: Float) -> Float:
@@ -82,9 +91,11 @@ def scale_factors(b: Builder, n: Int) -> tuple[Int, Int]:
     return first, total - first
 
 
-def scale(b: Builder, p: Float, n: Int) -> Float:
+def scale(b: Builder, p: Float, n: Whole) -> Float:
     """p * 2**n, rounded once, for p near 1."""
-    first, second = scale_factors(b, n)
+    if b.has_scale:
+        return b.scale(p, n.number)
+    first, second = scale_factors(b, n.integer)
     return p * b.pow2(first) * b.pow2(second)
 
 
@@ -138,9 +149,9 @@ def exp_with_tail(
 
 def exp2(b: Builder, x: Float) -> Float:
     x = x.at_most(b.pick(128.0, 1024.0)).at_least(b.pick(-151.0, -1076.0))
-    n, n_int = b.round_to_int(x)
-    r = x - n
-    return scale(b, b.mad(r, b.poly(r, b.pick(_EXP2_32, _EXP2_64)), 1.0), n_int)
+    n = Whole(*b.round_to_int(x))
+    r = x - n.number
+    return scale(b, b.mad(r, b.poly(r, b.pick(_EXP2_32, _EXP2_64)), 1.0), n)
 
 
 def logistic(b: Builder, x: Float) -> Float:
@@ -148,7 +159,7 @@ def logistic(b: Builder, x: Float) -> Float:
     bound = b.pick(104.0, 746.0)
     n, r = reduce_ln2(b, x.at_most(bound).at_least(-bound))
     p = expm1_of_reduced(b, r)
-    first, second = scale_factors(b, n)
+    first, second = scale_factors(b, n.integer)
     # Numerator and denominator are scaled by 2**-second: nothing overflows. The rounding error of 1
     # + 2**n is added to p, so only one rounding of the denominator counts.
     s, scaled_one = b.pow2(first), b.pow2(2 * b.layout.bias - second)
@@ -159,7 +170,7 @@ def logistic(b: Builder, x: Float) -> Float:
 def expm1(b: Builder, x: Float) -> Float:
     n, r = reduce_ln2(b, x.at_least(-50.0).at_most(b.pick(90.0, 711.0)))
     p = expm1_of_reduced(b, r)
-    first, second = scale_factors(b, n)
+    first, second = scale_factors(b, n.integer)
     s = b.pow2(first)
     # 2**n * (p + 1) - 1 with the second factor taken out, so it does not overflow early.
     inverse = b.pow2(2 * b.layout.bias - second)

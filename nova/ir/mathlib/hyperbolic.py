@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 
 from nova.ir.mathlib.builder import Builder, Float, where
-from nova.ir.mathlib.exponential import expm1_of_reduced, reduce_ln2, scale
+from nova.ir.mathlib.exponential import Whole, expm1_of_reduced, reduce_ln2, scale
 from nova.ir.mathlib.logarithm import log1p_of_finite
 
 _INF, _NAN = float("inf"), float("nan")
@@ -69,7 +69,7 @@ def through_double(function: Callable[..., Float]) -> Callable[..., Float]:
 def _half_exp(b: Builder, magnitude: Float) -> Float:
     """e**magnitude / 2, which overflows exactly where sinh and cosh do."""
     n, r = reduce_ln2(b, magnitude.at_most(b.pick(90.0, 711.0)))
-    return scale(b, expm1_of_reduced(b, r) + 1.0, n - 1)
+    return scale(b, expm1_of_reduced(b, r) + 1.0, Whole(n.number - 1.0, n.integer - 1))
 
 
 def _odd_near_zero(b: Builder, x: Float, coefficients: tuple[float, ...]) -> Float:
@@ -93,7 +93,7 @@ def tanh(b: Builder, x: Float) -> Float:
     magnitude = abs(x)
     bounded = magnitude.at_most(b.pick(10.0, 20.0))
     n, r = reduce_ln2(b, bounded + bounded)
-    square = (expm1_of_reduced(b, r) + 1.0) * b.pow2(n + b.layout.bias)
+    square = (expm1_of_reduced(b, r) + 1.0) * b.pow2(n.integer + b.layout.bias)
     far = 1.0 - 2.0 / (square + 1.0)
     near = _odd_near_zero(b, x, b.pick(_TANH_32, _TANH_64))
     # Near -0 the polynomial cancels to +0, so the sign is applied last.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import e, log2
 from typing import Any, ClassVar
 
-from nova.codegen.common.intrinsics import call_intrinsic
 from nova.core.records import record
 from nova.ir.bindings import arith, ir
+from nova.ir.mathlib.intrinsics import call_intrinsic
 from nova.ir.walk import defining_op, find_ops
 from nova.passes.base import Pass
 from nova.passes.gpu.rounded_results import is_one, is_rounded_later

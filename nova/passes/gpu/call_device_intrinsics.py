@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nova.codegen.common.intrinsics import call_intrinsic
 from nova.codegen.gpu.ptx_ops import narrow_pair
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, vector
 from nova.ir.gpu_bindings import llvm
+from nova.ir.mathlib.intrinsics import call_intrinsic
 from nova.ir.walk import defining_op, find_ops
 from nova.passes.base import Pass
 from nova.passes.gpu.rounded_results import is_one, is_rounded_later

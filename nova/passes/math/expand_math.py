@@ -37,7 +37,9 @@ class ExpandMath(Pass):
     trunc, round and roundeven with `native-rounding=true`, for targets that have them (SSE4.1 and
     later, AArch64). With `large-angles=false`, sin, cos and tan of an f64 beyond 2**30 are NaN, and
     cost half. With `native-exp2=true`, exp and exp2 of an f32 become `math.exp2` of a number near
-    zero, for targets with instructions for that and for `math.fma`. Types are f32, f64 and vectors
+    zero, for targets with instructions for that and for `math.fma`. With `native-scale=true`,
+    vectors of 512 bits are multiplied by powers of two by AVX-512's instruction, with the same
+    results. Types are f32, f64 and vectors
     of them; any other float type is a `LoweringError`. A function that occurs in the module more
     than `max-inlined` times with vectors of one type, or four times as often with scalars, is
     written once, as a private function, and called. Edge cases are those of C99;
@@ -48,6 +50,7 @@ class ExpandMath(Pass):
     native_rounding: bool = True
     large_angles: bool = True
     native_exp2: bool = False
+    native_scale: bool = False
     max_inlined: int | None = None
 
     def concerns(self, text: str) -> bool:
@@ -114,7 +117,10 @@ class ExpandMath(Pass):
         if b is None:
             try:
                 b = Builder(
-                    type_, native_rounding=self.native_rounding, large_angles=self.large_angles
+                    type_,
+                    native_rounding=self.native_rounding,
+                    large_angles=self.large_angles,
+                    native_scale=self.native_scale,
                 )
             except LoweringError as error:
                 raise LoweringError(

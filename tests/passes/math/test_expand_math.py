@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import torch
 from native_code import address_of, load_objects
+from processors import runs_here
 
+import nova
 from nova.compiler.llvm.compat import normalise
 from nova.errors import LoweringError
 from nova.ir.bindings import ir, llvm, passmanager
@@ -486,3 +488,18 @@ def test_other_types_are_refused(kind: str) -> None:
 def test_large_f64_angles_may_be_left_out() -> None:
     text = "func.func @f(%x: f64) -> f64 {\n  %r = math.sin %x : f64\n  return %r : f64\n}"
     assert len(run_on(text, large_angles=False)) < len(run_on(text)) / 2
+
+
+@pytest.mark.skipif(not runs_here("x86_64-v4"), reason="needs AVX-512")
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("function", [nova.exp, nova.exp2, nova.sinh, nova.erfc])
+def test_the_instruction_for_powers_of_two_gives_the_bits_of_two_factors(function, kind):
+    """Also for subnormal results, at the limits of overflow, and for special values."""
+    bound = {"f32": 160.0, "f64": 1100.0}[kind]
+    x = np.append(np.linspace(-bound, bound, 99_997), [0.0, -0.0, INF, -INF, NAN])
+    x = x.astype(DTYPES[kind])
+    results = []
+    for target in ("x86_64-v3", "x86_64-v4"):
+        tensor = nova.tensor(x, name="x")
+        results.append(nova.compile(function(tensor), inputs=[tensor], target=target)(x))
+    np.testing.assert_array_equal(*results)

@@ -28,6 +28,7 @@ from nova.codegen.cpu.attention.tiles import (
     AttentionPoint,
     Lhs,
     Rhs,
+    block_rows,
     blocks,
     clear,
     each_column,
@@ -48,6 +49,7 @@ from nova.codegen.cpu.loops import Range
 from nova.codegen.cpu.shared_functions import entry_alloca
 from nova.core.records import record
 from nova.core.rounding import round_up
+from nova.core.sizes import Size
 from nova.core.targets import Target
 from nova.ir.attention_ops import AttentionKind
 from nova.ir.bindings import arith, ir, math, memref, vector
@@ -67,12 +69,16 @@ def emit_gradient(
     )
 
 
+_BLOCK_BYTES = 16 << 10
+"""Bytes of a block of rows or keys: about ten such blocks are in use at a time."""
+
+
 @record
 class _Gradient(AttentionPoint):
     """The backward pass at one point of the batch."""
 
-    block_bytes = 16 << 10
-    """About ten such blocks are in use at a time."""
+    def block_rows(self, rows: Size) -> int:
+        return block_rows(self.attention, rows, _BLOCK_BYTES)
 
     @property
     def spec(self) -> AttentionKind:

@@ -30,6 +30,7 @@ from nova.codegen.cpu.attention.tiles import (
     Rhs,
     block_rows,
     blocks,
+    choose_registers,
     clear,
     each_column,
     each_panel,
@@ -46,14 +47,21 @@ from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.loops import Range
 from nova.codegen.cpu.shared_functions import entry_alloca
 from nova.core.records import record
+from nova.core.rounding import round_up
+from nova.core.sizes import Size
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, math, memref, scf, vector
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 from nova.ir.symbolic.size_table import is_number, typical
 from nova.ops.attention.kept_weights import kept_scale
 
-_BLOCK_BYTES = 32 << 10
-"""Bytes of a block of rows, keys or values: four such blocks are in use at a time."""
+_BLOCK_BYTES, _BLOCK_ROWS = 64 << 10, 256
+"""Bytes and rows of a block of rows, keys or values, at most. Four such blocks are in use at a
+time. Keys and values are packed for each block of rows, and results rescaled for each block of
+keys."""
+
+_GRADIENT_BYTES = 32 << 10
+"""Bytes of the rows of a tile of the backward pass."""
 
 _FEW_TILES = 8
 """Blocks of rows are halved while there are fewer tiles than this."""
@@ -62,11 +70,25 @@ _FEW_TILES = 8
 def tile_rows(target: Target, attention: Attention) -> int:
     """The number of rows of q (or of k and v, in their gradient) in a tile."""
     size = attention.size("j" if attention.spec.results[0] in ("k", "v") else "i")
-    most, rows = block_rows(attention, size, _BLOCK_BYTES), typical(size)
-    batch = typical(prod(attention.nest.loops[i].size for i in attention.batch))
+    if attention.spec.op == "attend_gradient":
+        most = block_rows(attention, size, _GRADIENT_BYTES)
+    else:
+        # Whole panels: rows that pad the last one take as long as others.
+        most = _forward_rows(target, attention, size)
+        most = round_up(most, choose_registers(target, attention.type, most).mr)
+    rows, batch = (
+        typical(size),
+        typical(prod(attention.nest.loops[i].size for i in attention.batch)),
+    )
     while batch * -(-rows // most) < _FEW_TILES and most >= 64:
         most //= 2
     return most
+
+
+def _forward_rows(target: Target, attention: Attention, rows: Size) -> int:
+    """Rows, or keys, of a block."""
+    nbytes = min(_BLOCK_BYTES, target.l2_bytes // 8)
+    return block_rows(attention, rows, nbytes, _BLOCK_ROWS)
 
 
 def emit_attention(
@@ -85,9 +107,11 @@ def emit_attention(
 class _Forward(AttentionPoint):
     """The forward pass at one point of the batch."""
 
-    block_bytes = _BLOCK_BYTES
     panel_rows: int = 0
     """Rows of a panel, in the code of one."""
+
+    def block_rows(self, rows: Size) -> int:
+        return _forward_rows(self.target, self.attention, rows)
 
     @cached_property
     def panel(self) -> tuple[int, int]:
@@ -116,6 +140,8 @@ class _Forward(AttentionPoint):
             "o": self.rows * self.width,
             "row_max": self.rows,
             "sum": self.rows,
+            "lane_max": r.mr * r.vl,
+            "shift": r.mr,
             "rescale": r.mr,
         }
         buffers = {name: entry_alloca(size, a.type) for name, size in self_buffers.items()}
@@ -220,22 +246,25 @@ class _Forward(AttentionPoint):
         if a.spec.causal:
             visible_keys = minimum(keys, add(add(ahead, row), r.mr))
             own_end = add(add(ahead, row), 1)
-        features = a.size("e")
-        lhs = Lhs(buffers["q"], mul(row, features), features, 1)
-        with loop(0, visible_keys, r.nr) as column:
-            rhs = Rhs(buffers["k"], mul(column, features), r.nr)
-            tile = multiply(r, lhs, rhs, (0, features), r.nv)
-            store_tile(r, tile, buffers["p"], column, self.keys, r.nv)
+
+        def limit(i: Index) -> Index:
+            """The number of keys of the block that row `i` of the panel sees."""
+            return minimum(keys, add(add(ahead, row), add(i, 1))) if a.spec.causal else keys
+
+        limits = None if mask.parts else [limit(i) for i in range(r.mr)]
+        self._scores(buffers, row, visible_keys, limits)
+        if limits is None:
+            with loop(0, r.mr, 1) as i:
+                mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
+                self._mask_row(buffers, mask, i, visible_keys, limit(i))
+        for i in range(r.mr):
+            self._update_maximum(buffers, row, i)
         with loop(0, r.mr, 1) as i:
-            limit: Index = keys
-            if a.spec.causal:
-                limit = minimum(keys, add(add(ahead, row), add(i, 1)))
-            mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
             keeps = None
             if dropout is not None:
                 dropout.draw(add(first, add(row, i)), key, visible_keys)
                 keeps = partial(dropout.keeps, key)
-            self._softmax(buffers, mask, keeps, row, i, visible_keys, limit)
+            self._weights(buffers, keeps, row, i, visible_keys)
         lhs = Lhs(buffers["p"], 0, self.keys, 1)
         with blocks(0, self.width, nv * r.vl, self.width) as (column, _):
             start = add(mul(row, self.width), column)
@@ -255,23 +284,42 @@ class _Forward(AttentionPoint):
         ]
         return [arith.mulf(value, factors[n // nv]) for n, value in enumerate(tile)]
 
-    def _softmax(
-        self,
-        buffers: dict[str, Any],
-        mask: ScoreMasks,
-        keeps: Callable[[Index], ir.Value] | None,
-        row: Index,
-        i: Index,
-        visible_keys: Index,
-        limit: Index,
+    def _scores(
+        self, buffers: dict[str, Any], row: Index, visible_keys: Index, limits: list[Index] | None
     ) -> None:
-        """Scores of row `i` of the panel at `row` to weights; `_normalize` divides by their sum.
+        """Scores of the panel at `row`; those from the limit of their row on become -inf.
 
-        `keeps` are the flags of the weights that dropout keeps; the sum is that of all weights.
+        The maximum of each lane of a row is computed here, while the scores are in registers;
+        without `limits` `_mask_row` does both.
         """
-        r, p = self.r, buffers["p"]
-        start, row_offset = mul(i, self.keys), [index(add(row, i))]
+        features, r = self.attention.size("e"), replace(self.r, mr=self.panel_rows)
+        lhs = Lhs(buffers["q"], mul(row, features), features, 1)
         least = splat(r.vec_type, -inf)
+        initial = [least] * (len(limits) if limits else 0)
+        op = scf.ForOp(index(0), index(visible_keys), index(r.nr), initial)
+        with ir.InsertionPoint(op.body):
+            column = op.induction_variable
+            rhs = Rhs(buffers["k"], mul(column, features), r.nr)
+            tile = multiply(r, lhs, rhs, (0, features), r.nv)
+            maxima = list(op.inner_iter_args)
+            if limits:
+                for number, score in enumerate(tile):
+                    i, v = divmod(number, r.nv)
+                    if not (isinstance(limits[i], int) and limits[i] % r.nr == 0):
+                        visible = lanes_below(r, add(column, v * r.vl), limits[i])
+                        tile[number] = arith.select(visible, score, least)
+                    maxima[i] = _maximum(tile[number], maxima[i])
+            store_tile(r, tile, buffers["p"], column, self.keys, r.nv)
+            scf.YieldOp(maxima)
+        for i, value in enumerate(op.results):
+            vector.store(value, buffers["lane_max"], [index(i * r.vl)])
+
+    def _mask_row(
+        self, buffers: dict[str, Any], mask: ScoreMasks, i: Index, visible_keys: Index, limit: Index
+    ) -> None:
+        """Mask the scores of row `i` of the panel, and compute the maximum of each lane."""
+        r, p = self.r, buffers["p"]
+        start, least = mul(i, self.keys), splat(r.vec_type, -inf)
         op = scf.ForOp(index(0), index(visible_keys), index(r.vl), [least])
         with ir.InsertionPoint(op.body):
             column = op.induction_variable
@@ -279,17 +327,43 @@ class _Forward(AttentionPoint):
             score = mask.apply(vector.load(r.vec_type, p, where), column)
             score = arith.select(lanes_below(r, column, limit), score, least)
             vector.store(score, p, where)
-            # A NaN never becomes the maximum; it reappears when the weights are computed.
             scf.YieldOp([_maximum(score, op.inner_iter_args[0])])
-        scalar = r.vec_type.element_type
-        row_max = vector.reduction(scalar, vector.CombiningKind.MAXNUMF, op.results[0])
+        vector.store(op.results[0], buffers["lane_max"], [index(mul(i, r.vl))])
+
+    def _update_maximum(self, buffers: dict[str, Any], row: Index, i: int) -> None:
+        """The new maximum of row `i` of the panel at `row`, and the factor of its old sums.
+
+        Rows are independent of each other here: a processor overlaps these chains of reductions.
+        """
+        r, row_offset = self.r, [index(add(row, i))]
+        lanes = vector.load(r.vec_type, buffers["lane_max"], [index(i * r.vl)])
+        row_max, scalar = max_lanes(lanes), r.vec_type.element_type
         if self.several:
             before = memref.load(buffers["row_max"], row_offset)
             row_max = _maximum(row_max, before)
         memref.store(row_max, buffers["row_max"], row_offset)
         is_least = arith.cmpf(arith.CmpFPredicate.OEQ, row_max, splat(scalar, -inf))
         shift = arith.select(is_least, splat(scalar, 0.0), row_max)
-        spread = vector.broadcast(r.vec_type, shift)
+        memref.store(shift, buffers["shift"], [index(i)])
+        if self.several:
+            rescale = math.exp(arith.subf(before, shift))
+            memref.store(rescale, buffers["rescale"], [index(i)])
+
+    def _weights(
+        self,
+        buffers: dict[str, Any],
+        keeps: Callable[[Index], ir.Value] | None,
+        row: Index,
+        i: Index,
+        visible_keys: Index,
+    ) -> None:
+        """Scores of row `i` of the panel at `row` to weights; `_normalize` divides by their sum.
+
+        `keeps` are the flags of the weights that dropout keeps; the sum is that of all weights.
+        """
+        r, p = self.r, buffers["p"]
+        start, row_offset = mul(i, self.keys), [index(add(row, i))]
+        spread = vector.broadcast(r.vec_type, memref.load(buffers["shift"], [index(i)]))
         op = scf.ForOp(index(0), index(visible_keys), index(r.vl), [splat(r.vec_type, 0.0)])
         with ir.InsertionPoint(op.body):
             where = [index(add(start, op.induction_variable))]
@@ -302,8 +376,7 @@ class _Forward(AttentionPoint):
             scf.YieldOp([arith.addf(op.inner_iter_args[0], weight)])
         total = add_lanes(op.results[0])
         if self.several:
-            rescale = math.exp(arith.subf(before, shift))
-            memref.store(rescale, buffers["rescale"], [index(i)])
+            rescale = memref.load(buffers["rescale"], [index(i)])
             old = memref.load(buffers["sum"], row_offset)
             total = arith.addf(arith.mulf(old, rescale), total)
         memref.store(total, buffers["sum"], row_offset)
@@ -346,6 +419,13 @@ class _Forward(AttentionPoint):
 def _maximum(a: ir.Value, b: ir.Value) -> ir.Value:
     """The larger one; b where a is NaN."""
     return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, a, b), a, b)
+
+
+def max_lanes(value: ir.Value) -> ir.Value:
+    """The largest lane of a vector without NaNs, as a tree: a NaN would need a chain of lanes."""
+    flags = ir.Attribute.parse("#arith.fastmath<nnan>")
+    combine = vector.CombiningKind.MAXNUMF
+    return vector.reduction(value.type.element_type, combine, value, fastmath=flags)
 
 
 def add_lanes(value: ir.Value) -> ir.Value:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import ClassVar
 
 from nova.codegen.common.builder import BITS, branch, element_type, loop, splat, vector_type
 from nova.codegen.common.match_attention import Attention, Matrix
@@ -61,13 +60,13 @@ def choose_registers(target: Target, type_: str, rows: int) -> Registers:
     return Registers(target, type_, target.lanes(BITS[type_]), max(1, min(mr, rows)), 2)
 
 
-def block_rows(attention: Attention, rows: Size, nbytes: int) -> int:
-    """Rows of a block: even parts of `rows`, at most 128 and at most what fits in `nbytes`.
+def block_rows(attention: Attention, rows: Size, nbytes: int, limit: int = 128) -> int:
+    """Rows of a block: even parts of `rows`, at most `limit` and at most what fits in `nbytes`.
 
     Symbolic rows have the largest blocks.
     """
     width = max(attention.size("e"), attention.size("f")) * BITS[attention.type] // 8
-    most = max(16, min(128, nbytes // width))
+    most = max(16, min(limit, nbytes // width))
     return -(-rows // -(-rows // most)) if isinstance(rows, int) else most
 
 
@@ -81,8 +80,9 @@ class AttentionPoint:
     one_block: bool = False
     """Whether the code is for the symbolic numbers of keys that one block holds."""
 
-    block_bytes: ClassVar[int]
-    """Bytes of a block of rows or keys."""
+    def block_rows(self, rows: Size) -> int:
+        """Rows, or keys, of a block."""
+        raise NotImplementedError
 
     @property
     def max_rows(self) -> int:
@@ -96,14 +96,12 @@ class AttentionPoint:
     @cached_property
     def rows(self) -> int:
         """Rows of q in a block."""
-        most = block_rows(self.attention, self.attention.size("i"), self.block_bytes)
-        return round_up(most, self.r.mr)
+        return round_up(self.block_rows(self.attention.size("i")), self.r.mr)
 
     @cached_property
     def keys(self) -> int:
         """Keys in a block."""
-        most = block_rows(self.attention, self.attention.size("j"), self.block_bytes)
-        return round_up(most, self.r.nr)
+        return round_up(self.block_rows(self.attention.size("j")), self.r.nr)
 
     @property
     def several(self) -> bool:

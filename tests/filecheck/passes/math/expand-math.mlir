@@ -1,6 +1,7 @@
 // RUN: %nova-opt %s --expand-math | %filecheck %s
 // RUN: %nova-opt %s --expand-math='native-rounding=false' | %filecheck %s --check-prefix=OLD
 // RUN: %nova-opt %s --expand-math='native-exp2=true' | %filecheck %s --check-prefix=EXP2
+// RUN: %nova-opt %s --expand-math='native-scale=true' | %filecheck %s --check-prefix=SCALE
 
 // Functions that would become library calls are arithmetic, without branches and calls.
 // CHECK-LABEL: func.func @scalars(
@@ -97,4 +98,22 @@ func.func @exponentials(%x: f32, %y: f64) -> (f32, f32, f64) {
   %1 = math.exp2 %x : f32
   %2 = math.exp %y : f64
   return %0, %1, %2 : f32, f32, f64
+}
+
+// Powers of two are factors; with AVX-512, an instruction for vectors of 512 bits.
+// CHECK-LABEL: func.func @powers(
+// CHECK-NOT: scalef
+// CHECK: return
+// SCALE-LABEL: func.func @powers(
+// SCALE: scalef.ps.512
+// SCALE: scalef.pd.512
+// SCALE-NOT: scalef
+// SCALE: return
+func.func @powers(
+    %x: vector<16xf32>, %y: vector<8xf64>, %z: vector<8xf32>
+) -> (vector<16xf32>, vector<8xf64>, vector<8xf32>) {
+  %0 = math.exp %x : vector<16xf32>
+  %1 = math.exp2 %y : vector<8xf64>
+  %2 = math.exp %z : vector<8xf32>
+  return %0, %1, %2 : vector<16xf32>, vector<8xf64>, vector<8xf32>
 }

@@ -1,4 +1,4 @@
-"""Calls of LLVM's intrinsics, from passes and schedules."""
+"""Calls of LLVM's intrinsics, from the math library, passes and schedules."""
 
 from __future__ import annotations
 
