@@ -222,22 +222,22 @@ class ByAddress:
 def test_addresses(fake: FakeCuda, device: _native.Device) -> None:
     """Lists of tensors run on the stream of the caller, in place and without waiting."""
     program = model_of(chain_contents(), device)._executable.program
-    there, out = DeviceArray.of(device, x), DeviceArray.of(device, np.zeros_like(x))
+    source, out = DeviceArray.of(device, x), DeviceArray.of(device, np.zeros_like(x))
     for _ in range(3):
         fake.forget()
-        program.run_foreign([ByAddress(there)], [ByAddress(out)], device.stream)
+        program.run_foreign([ByAddress(source)], [ByAddress(out)], device.stream)
         assert fake.count("cuStreamSynchronize") == fake.count("cuEventSynchronize") == 0
     np.testing.assert_array_equal(out.numpy(), 6 * x)
-    np.testing.assert_array_equal(there.numpy(), x)
+    np.testing.assert_array_equal(source.numpy(), x)
 
 
 def test_addresses_of_updated_arguments(device: _native.Device) -> None:
     model = model_of(step_contents(), device)
     w = np.ones(SIZE, "f4")
     y, updated = model.run([x], [w.copy()])
-    there, param, out = (DeviceArray.of(device, array) for array in (x, w, np.zeros_like(x)))
+    source, param, out = (DeviceArray.of(device, array) for array in (x, w, np.zeros_like(x)))
     model._executable.program.run_foreign(
-        [ByAddress(there), ByAddress(param)], [ByAddress(out)], device.stream
+        [ByAddress(source), ByAddress(param)], [ByAddress(out)], device.stream
     )
     np.testing.assert_array_equal(out.numpy(), y)
     np.testing.assert_array_equal(param.numpy(), updated)
@@ -245,14 +245,14 @@ def test_addresses_of_updated_arguments(device: _native.Device) -> None:
 
 def test_wrong_addresses(device: _native.Device) -> None:
     program = model_of(chain_contents(), device)._executable.program
-    there = ByAddress(DeviceArray.of(device, x))
+    source = ByAddress(DeviceArray.of(device, x))
     with pytest.raises(TypeError, match="on a device a stream"):
-        program.run_foreign([there], [there])
+        program.run_foreign([source], [source])
     with pytest.raises(TypeError, match="got 0 arguments, not 1"):
-        program.run_foreign([], [there], device.stream)
+        program.run_foreign([], [source], device.stream)
     with pytest.raises(IndexError):
-        program.run_foreign([there], [], device.stream)
+        program.run_foreign([source], [], device.stream)
     with pytest.raises(AttributeError, match="data_ptr"):
-        program.run_foreign([x], [there], device.stream)
+        program.run_foreign([x], [source], device.stream)
     with pytest.raises(TypeError):
-        program.run_foreign([there], [there], "stream")
+        program.run_foreign([source], [source], "stream")

@@ -37,8 +37,8 @@ def test_rows_share_the_channels(target: str) -> None:
     X, S = nova.tensor(x, name="X"), nova.tensor(scale, name="S")
     y = nova.cast(nova.relu(nova.cast(X, "f32") * S + X), "bf16")
     program = nova.compile(y, inputs=[X, S], target=target, run_mode="sim")
-    want = torch.relu(_as_f32(x) * torch.from_numpy(scale) + _as_f32(x)).to(torch.bfloat16)
-    np.testing.assert_array_equal(program(x, scale).astype(np.float32), want.float().numpy())
+    expected = torch.relu(_as_f32(x) * torch.from_numpy(scale) + _as_f32(x)).to(torch.bfloat16)
+    np.testing.assert_array_equal(program(x, scale).astype(np.float32), expected.float().numpy())
     # A thread has four vectors of 8 elements of X, and one of S, in two loads.
     assert len(re.findall(r"ld\.global[.\w]*\.v4\.b32", program.stages["ptx"])) == 4 + 2
     first_store = program.stages["ptx"].index("st.global")
@@ -53,8 +53,8 @@ def test_pads_load_vectors(target: str, channels: int) -> None:
     X = nova.tensor(x, name="X")
     y = nova.pad(X, (0, 1, 2, 0), (0, 1, 0, 0))
     program = nova.compile(y, inputs=[X], target=target, run_mode="sim")
-    want = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (2, 0), (0, 0)))
-    np.testing.assert_array_equal(program(x).astype(np.float32), want)
+    expected = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (2, 0), (0, 0)))
+    np.testing.assert_array_equal(program(x).astype(np.float32), expected)
     assert re.search(r"ld\.global[.\w]*\.v4\.b32", program.stages["ptx"])
     assert not re.search(r"ld\.global[.\w]*\.b16", program.stages["ptx"])
 
@@ -66,8 +66,8 @@ def test_padded_channels_are_constants() -> None:
     X = nova.tensor(x, name="X")
     y = nova.pad(X, (0, 1, 1, 0), (0, 1, 1, 5))
     program = nova.compile(y, inputs=[X], target="cuda:sm_90a", run_mode="sim")
-    want = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (1, 1), (0, 5)))
-    np.testing.assert_array_equal(program(x).astype(np.float32), want)
+    expected = np.pad(x.astype(np.float32), ((0, 0), (1, 1), (1, 1), (0, 5)))
+    np.testing.assert_array_equal(program(x).astype(np.float32), expected)
     assert len(re.findall(r"ld\.global[.\w]*\.b16", program.stages["ptx"])) == 3
     assert len(re.findall(r"st\.global[.\w]*\.v4\.b32", program.stages["ptx"])) == 1
 
@@ -80,7 +80,7 @@ def test_gathered_rows(channels: int) -> None:
     program = nova.compile(
         nova.take(T, R, axis=0), inputs=[T, R], target="cuda:sm_90a", run_mode="sim"
     )
-    want = table.astype(np.float32)[rows]
-    np.testing.assert_array_equal(program(table, rows).astype(np.float32), want)
+    expected = table.astype(np.float32)[rows]
+    np.testing.assert_array_equal(program(table, rows).astype(np.float32), expected)
     is_vector = bool(re.search(r"ld\.global[.\w]*\.v4\.b32", program.stages["ptx"]))
     assert is_vector == (channels % 8 == 0)
