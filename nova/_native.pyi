@@ -230,7 +230,9 @@ class Program:
         report: Callable[..., BaseException] | None = None,
         sizes: bytes | None = None,
     ) -> Program: ...
-    def run_foreign(self, arguments: list[Any], outputs: list[Any], /) -> None: ...
+    def run_foreign(
+        self, arguments: list[Any], outputs: list[Any], stream: int = ..., /
+    ) -> None: ...
     @classmethod
     def on_device(
         cls,

@@ -1,12 +1,14 @@
 """Training steps of torch models on a GPU through `torch.compile`: Nova, inductor and eager torch.
 
-    python benchmarks/gpu/torch_compile.py [bert] [resnet50] [mlp] [--rounds N] [--small]
-        [--kernels]
+    python benchmarks/gpu/torch_compile.py [bert] [resnet50] [resnet50-forward] [mlp] [--rounds N]
+        [--small] [--kernels [N]] [--contenders eager inductor nova]
 
 Models are in bf16 with random weights; a step is forward, loss and backward from the same weights
-and batch. It prints milliseconds of a step with steps in the queue, and the largest difference of
-the gradients from those of eager torch, as a share of the largest gradient. With `--kernels`, also
-the time of all kernels of a step, their number, and those that take longest.
+and batch, or the forward pass of a batch without gradients. It prints milliseconds of a step with
+steps in the queue, milliseconds that the host takes to enqueue one, and the largest difference of
+the gradients (or results) from those of the first contender, as a share of the largest one. With
+`--kernels`, also the time of all kernels of a step, their number, and those N that take longest;
+times of launches that start before the one before ends overlap (`NOVA_DEVICE_OVERLAP=off`: none).
 """
 
 from __future__ import annotations
@@ -47,6 +49,16 @@ def resnet50(small: bool) -> tuple[nn.Module, Callable[[Any], Any]]:
     return model, lambda run: nn.functional.cross_entropy(run(images).float(), labels)
 
 
+def resnet50_forward(small: bool) -> tuple[nn.Module, Callable[[Any], Any]]:
+    from torchvision.models import resnet50 as make
+
+    size = 64 if small else 224
+    images = torch.randn(4 if small else 32, 3, size, size, device="cuda", dtype=torch.bfloat16)
+    images = images.to(memory_format=torch.channels_last)
+    model = make().to(memory_format=torch.channels_last).eval().requires_grad_(False)
+    return model, lambda run: run(images)
+
+
 def mlp(small: bool) -> tuple[nn.Module, Callable[[Any], Any]]:
     width = 64 if small else 1024
     model = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
@@ -54,10 +66,15 @@ def mlp(small: bool) -> tuple[nn.Module, Callable[[Any], Any]]:
     return model, lambda run: run(x).float().square().mean()
 
 
-MODELS = {"bert": bert, "resnet50": resnet50, "mlp": mlp}
+MODELS = {
+    "bert": bert,
+    "resnet50": resnet50,
+    "resnet50-forward": resnet50_forward,
+    "mlp": mlp,
+}
 
 
-def print_kernels(step: Callable[[], None], most: int = 30) -> None:
+def print_kernels(step: Callable[[], None], most: int) -> None:
     """The kernels of a step by name, those that take longest first."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -75,25 +92,34 @@ def print_kernels(step: Callable[[], None], most: int = 30) -> None:
 
 
 def measure(
-    model: Any, loss_of: Any, backend: str | None, rounds: int, kernels: bool = False
-) -> tuple[float, float, Any]:
-    """Seconds of the first step, milliseconds of a step, and gradients of the first step."""
+    model: Any, loss_of: Any, backend: str | None, rounds: int, kernels: int = 0
+) -> tuple[float, float, float, Any]:
+    """Seconds of the first step, milliseconds of a step and of its host, gradients or results."""
     torch._dynamo.reset()
     model = copy.deepcopy(model)
     run = model if backend is None else torch.compile(model, backend=backend)
+    is_training = any(p.requires_grad for p in model.parameters())
 
-    def step() -> None:
+    def step() -> Any:
         model.zero_grad(set_to_none=True)
-        loss_of(run).backward()
+        value = loss_of(run)
+        return value.backward() if is_training else value
 
     start = time.perf_counter()
-    step()
+    value = step()
     torch.cuda.synchronize()
     first = time.perf_counter() - start
-    gradients = [p.grad.float() for p in model.parameters() if p.grad is not None]
-    times = []
+    if is_training:
+        results = [p.grad.float() for p in model.parameters() if p.grad is not None]
+    else:
+        results = [value.float()]
+    times, host = [], []
     for _ in range(rounds):
         step()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        step()
+        host.append((time.perf_counter() - start) * 1000)
         torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(10):
@@ -101,8 +127,8 @@ def measure(
         torch.cuda.synchronize()
         times.append((time.perf_counter() - start) * 100)
     if kernels:
-        print_kernels(step)
-    return first, statistics.median(times), gradients
+        print_kernels(step, kernels)
+    return first, statistics.median(times), statistics.median(host), results
 
 
 def main() -> None:
@@ -110,23 +136,29 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--small", action="store_true", help="few layers and rows")
-    parser.add_argument("--kernels", action="store_true", help="print the longest kernels")
+    parser.add_argument(
+        "--kernels", type=int, nargs="?", const=30, default=0, help="print the longest kernels"
+    )
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     args = parser.parse_args()
     for name in args.models or MODELS:
         torch.manual_seed(0)
         model, loss_of = MODELS[name](args.small)
         model = model.to("cuda", torch.bfloat16)
         expected: list[Any] = []
-        for contender, backend in CONTENDERS.items():
+        for contender in args.contenders:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                first, step, gradients = measure(model, loss_of, backend, args.rounds, args.kernels)
-            expected = expected or gradients
+                first, step, host, results = measure(
+                    model, loss_of, CONTENDERS[contender], args.rounds, args.kernels
+                )
+            expected = expected or results
             largest = max(float(g.abs().max()) for g in expected)
-            pairs = zip(gradients, expected, strict=True)
+            pairs = zip(results, expected, strict=True)
             difference = max(float((g - e).abs().max()) for g, e in pairs) / largest
             print(
-                f"{name} {contender}: {step:.2f} ms a step, first {first:.1f} s, {difference:.4f}"
+                f"{name} {contender}: {step:.2f} ms a step, host {host:.2f} ms, "
+                f"first {first:.1f} s, {difference:.4f}"
             )
             for warning in {str(w.message) for w in caught if "Nova" in str(w.message)}:
                 print(f"  {warning}")

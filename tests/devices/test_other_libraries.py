@@ -207,3 +207,52 @@ def test_what_the_c_interface_does_not_fit_is_explained(device: _native.Device) 
     model = model_of(chain_contents(), device)
     with pytest.raises(errors.ArgumentShapeError, match=r"\(5,\)"):
         model(Refusing(DeviceArray.of(device, x[:5])))
+
+
+class ByAddress:
+    """A tensor of which a caller knows all but the address."""
+
+    def __init__(self, array: DeviceArray):
+        self.array = array
+
+    def data_ptr(self) -> int:
+        return self.array.address
+
+
+def test_addresses(fake: FakeCuda, device: _native.Device) -> None:
+    """Lists of tensors run on the stream of the caller, in place and without waiting."""
+    program = model_of(chain_contents(), device)._executable.program
+    source, out = DeviceArray.of(device, x), DeviceArray.of(device, np.zeros_like(x))
+    for _ in range(3):
+        fake.forget()
+        program.run_foreign([ByAddress(source)], [ByAddress(out)], device.stream)
+        assert fake.count("cuStreamSynchronize") == fake.count("cuEventSynchronize") == 0
+    np.testing.assert_array_equal(out.numpy(), 6 * x)
+    np.testing.assert_array_equal(source.numpy(), x)
+
+
+def test_addresses_of_updated_arguments(device: _native.Device) -> None:
+    model = model_of(step_contents(), device)
+    w = np.ones(SIZE, "f4")
+    y, updated = model.run([x], [w.copy()])
+    source, param, out = (DeviceArray.of(device, array) for array in (x, w, np.zeros_like(x)))
+    model._executable.program.run_foreign(
+        [ByAddress(source), ByAddress(param)], [ByAddress(out)], device.stream
+    )
+    np.testing.assert_array_equal(out.numpy(), y)
+    np.testing.assert_array_equal(param.numpy(), updated)
+
+
+def test_wrong_addresses(device: _native.Device) -> None:
+    program = model_of(chain_contents(), device)._executable.program
+    source = ByAddress(DeviceArray.of(device, x))
+    with pytest.raises(TypeError, match="on a device a stream"):
+        program.run_foreign([source], [source])
+    with pytest.raises(TypeError, match="got 0 arguments, not 1"):
+        program.run_foreign([], [source], device.stream)
+    with pytest.raises(IndexError):
+        program.run_foreign([source], [], device.stream)
+    with pytest.raises(AttributeError, match="data_ptr"):
+        program.run_foreign([x], [source], device.stream)
+    with pytest.raises(TypeError):
+        program.run_foreign([source], [source], "stream")

@@ -215,11 +215,14 @@ ProgramObject *program_allocate(PyTypeObject *type, PyObject *convert, PyObject 
 /* The parts of a call that differ for a device; device_call.c. `device_conforms` tells whether the
  * program accepts an object that is not a numpy array as it is, and `device_data` is its address.
  * `device_exchange` converts an array of another library, or returns NULL, with an exception only
- * when memory is exhausted. `device_choose_stream`, once all arguments are collected, sets stream
- * and output location; `device_execute` runs. */
+ * when memory is exhausted; `device_view` is an array over memory at an address, which `owner`
+ * keeps alive. `device_choose_stream`, once all arguments are collected, sets stream and output
+ * location; `device_execute` runs. */
 bool device_conforms(const ProgramObject *self, const Spec *spec, PyObject *object);
 void *device_data(PyObject *object);
 PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject *object);
+PyObject *device_view(const ProgramObject *self, const Spec *spec, void *address, void *stream,
+                      PyObject *owner);
 bool device_choose_stream(ProgramObject *self, Call *call);
 PyObject *device_output(ProgramObject *self, const Call *call, const Spec *spec);
 bool device_execute(ProgramObject *self, Call *call);
@@ -339,7 +342,7 @@ PyObject *program_submit(PyObject *self, PyObject *args, PyObject *kwargs);
 /* program.run(inputs, params=(), out=None, timeout=None) */
 PyObject *program_run(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
-/* program.run_foreign(arguments, outputs); foreign_call.c */
+/* program.run_foreign(arguments, outputs[, stream]); foreign_call.c */
 PyObject *program_run_foreign(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 
 #endif

@@ -290,8 +290,10 @@ static PyMethodDef program_methods[] = {
      "of "
      "two lists."},
     {"run_foreign", (PyCFunction)(void (*)(void))program_run_foreign, METH_FASTCALL,
-     "run_foreign(arguments, outputs)\n--\n\nRuns on lists of tensors with a method data_ptr(), "
-     "whose shapes, dtypes and layouts the caller has checked."},
+     "run_foreign(arguments, outputs[, stream])\n--\n\nRuns on lists of tensors with a method "
+     "data_ptr(), whose shapes, dtypes, layouts and devices the caller has checked; on a device, "
+     "in "
+     "the order of a stream."},
     {"on_device", (PyCFunction)(void (*)(void))program_on_device,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      "on_device(device, tables, kind, arch, code, constants, args, outputs, convert, input_count)\n"

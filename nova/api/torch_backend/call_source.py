@@ -137,6 +137,11 @@ class CallPlan:
 
 
 def _empty_on(device: torch.device) -> Callable[..., torch.Tensor]:
+    """`torch.empty_strided` on a device: torch's own shortcut where no other one can be current."""
+    if device.type == "cuda" and torch.cuda.device_count() == 1:
+        shortcut: Callable[..., torch.Tensor] = torch._C._dynamo.guards._empty_strided_cuda
+        return shortcut
+
     def empty(size: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_strided(size, strides, dtype=dtype, device=device)
 

@@ -206,9 +206,11 @@ class GraphProgram:
 
     def _native_runner(self, native: Any, order: list[Any], value_of: ValueOf) -> Run:
         """Runs a native program on lists of tensors."""
-        fast: Run | None = getattr(native, "run_foreign", None)
+        fast: Callable[..., None] | None = getattr(native, "run_foreign", None)
         if fast is not None and not self.program.is_on_device:
             return fast
+        if fast is not None and self._are_on_device(order, value_of):
+            return _on_current_stream(fast, self.device)
         # Checked and logged runs take arrays of numpy, runs on a device also tensors on it.
         specs = self.program.artifact.manifest
         count = len(self._in_place)
@@ -227,11 +229,33 @@ class GraphProgram:
 
         return run
 
+    def _are_on_device(self, order: list[Any], value_of: ValueOf) -> bool:
+        """Whether all arguments and results are on the GPU, and none is empty."""
+        if self.device.type != "cuda" or any(isinstance(entry, str) for entry in order):
+            return False  # tensors, or the seeds of a call, are on the host
+        nodes = [self._arguments[entry] for entry in order if isinstance(entry, int)]
+        nodes += self._graph.output_nodes
+        constants = [entry for entry in order if not isinstance(entry, int)]
+        places = [tensor.device for tensor in (*(n.meta["val"] for n in nodes), *constants)]
+        shapes = [tuple(tensor.shape) for tensor in (*map(value_of, nodes), *constants)]
+        return all(place == self.device for place in places) and not any(0 in s for s in shapes)
+
     def _array_shape(self, entry: Any, value_of: ValueOf) -> tuple[int, ...]:
         """The shape of an argument of the program: of the graph, a constant, or the seeds."""
         if isinstance(entry, int):
             return _shape_in_memory(value_of(self._arguments[entry]))
         return (self._graph.seed_count,) if isinstance(entry, str) else tuple(entry.shape)
+
+
+def _on_current_stream(run: Callable[..., None], device: torch.device) -> Run:
+    """Runs a native program in the order of torch's own kernels."""
+    index = device.index or 0
+    current_stream = torch._C._cuda_getCurrentRawStream
+
+    def run_on_stream(tensors: list[Any], outputs: list[Any]) -> None:
+        run(tensors, outputs, current_stream(index))
+
+    return run_on_stream
 
 
 def _shape_in_memory(value: Any) -> tuple[int, ...]:

@@ -80,10 +80,18 @@ class Elements:
             element = self.packed(operand, value)
             memref.store(element, self.buffers[operand], [at(bases[operand])])
 
-    def apply(self, elements: Sequence[Any], ivs: Mapping[int, Any]) -> list[Any]:
-        """Apply the body to elements; `ivs` are the counters of the linalg loops that it uses."""
+    def apply(
+        self,
+        elements: Sequence[Any],
+        ivs: Mapping[int, Any],
+        computed: Mapping[Any, Any] | None = None,
+    ) -> list[Any]:
+        """Apply the body to elements; `ivs` are the counters of the linalg loops that it uses.
+
+        `computed` has the results of ops of the body that are computed already.
+        """
         block = self.generic.block
-        mapping = dict(self.captured)
+        mapping = {**self.captured, **(computed or {})}
         mapping |= {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}
         reduction = not all(loop.parallel for loop in self.nest.loops)
         for op in block.operations:
@@ -92,6 +100,8 @@ class Elements:
                 return [mapping.get(v, v) for v in op.operands]
             if op.name == "linalg.index":
                 mapping[op.results[0]] = ivs[int(op.attributes["dim"].value)]
+                continue
+            if computed and len(op.results) == 1 and op.results[0] in computed:
                 continue
             new = clone_into(op, mapping)
             if reduction and op.name in _REORDERED:

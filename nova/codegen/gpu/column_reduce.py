@@ -5,7 +5,8 @@ results. Output: a `ColumnReducePlan`, or None, and the code of a thread. The la
 adjacent columns, so that loads of rows are coalesced; the warps of a block take every `parts`th
 row, and their results are combined in shared memory, in order. Where there are fewer columns than
 a device has room for, the blocks of a cluster share the rows (Hopper), and combine their results
-through distributed shared memory; there a thread has several adjacent columns, if they are narrow.
+through distributed shared memory; there a thread has several adjacent columns, if they are narrow,
+and a warp has several rows of few columns, whose results are combined by shuffles.
 A result that no later reduction reads is combined by the threads that store it alone.
 `schedule.py` calls this.
 """
@@ -13,8 +14,9 @@ A result that no later reduction reads is combined by the threads that store it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from nova.codegen.common.combine import combiner, find_combiners, identity, reduce_tree
@@ -26,8 +28,10 @@ from nova.codegen.gpu.block_ops import (
     SharedMemory,
     ThreadPosition,
     barrier,
+    element_bytes,
     is_equal,
     is_less,
+    shuffle_xor,
     split,
     when,
 )
@@ -56,18 +60,21 @@ _FEW_PARTS, _MIN_ROWS_OF_MANY = 8, 8  # blocks of up to 256 threads fuse with ot
 """Minimum rows per thread, if there are that many."""
 _UNROLLED, _LOADS = 4, 8
 """Rows whose loads are independent of each other; more of them up to this many loads."""
-_MAX_CLUSTER, _MAX_BLOCKS, _MIN_CLUSTER_ROWS = 8, 120, 16
-"""Blocks of a cluster and of the launch, and minimum rows per thread of a cluster. A launch is one
-wave of a large device: a block of 1024 threads has a multiprocessor for itself, and clusters of
-four or eight occupy 120 of 132."""
-_COLUMN_BYTES, _MAX_SUMS, _MIN_WIDE_BLOCKS = 16, 8, 64
-"""Bytes that a thread loads of a row, of all matrices, its sums, which have 64 registers with their
-operands, and the fewest blocks of a launch whose threads have several columns."""
+_MAX_CLUSTER, _MIN_CLUSTER_ROWS = 8, 8
+"""Blocks of a cluster, and minimum rows per thread of a cluster."""
+_MAX_BLOCKS = {_MAX_PARTS: 120, _MAX_PARTS // 2: 128}
+"""Blocks of a launch, by their warps. It is one wave of a large device: a block of 1024 threads has
+a multiprocessor for itself, and clusters of four or eight occupy 120 of 132."""
+_COLUMN_BYTES, _MAX_SUMS = 16, 8
+"""Bytes that a thread loads of a row, of all matrices, and its sums, which have 64 registers with
+their operands."""
+_SECTOR, _LINE = 32, 128
+"""Bytes of a row of a matrix that a warp loads: the least, and a line of the cache."""
 
 
 @dataclass(frozen=True)
 class ColumnReducePlan:
-    """A block has `WARP` times `width` columns, whose rows are divided among `parts` warps."""
+    """A block has `lanes` times `width` columns, whose rows are divided among `parts` warps."""
 
     columns: Extent
     parts: int
@@ -78,10 +85,16 @@ class ColumnReducePlan:
     """Blocks of a cluster that share the rows of a column."""
     width: int = 1
     """Adjacent columns of a thread."""
+    lanes: int = WARP
+    """Threads of a warp that share a row; a warp has several rows if that are not all."""
 
     @property
     def block_columns(self) -> int:
-        return WARP * self.width
+        return self.lanes * self.width
+
+    @property
+    def warp_rows(self) -> int:
+        return WARP // self.lanes
 
     @property
     def threads(self) -> int:
@@ -93,8 +106,8 @@ class ColumnReducePlan:
 
     @property
     def all_parts(self) -> int:
-        """Warps that share the rows of a column."""
-        return self.parts * self.cluster
+        """Threads that share the rows of a column."""
+        return self.parts * self.warp_rows * self.cluster
 
     @property
     def min_blocks_per_sm(self) -> int:
@@ -141,42 +154,55 @@ def plan_columns(kernel: DeviceKernel, match: ColumnReduction) -> ColumnReducePl
         and typical(columns) * parts < 4 * BUSY
     ):
         parts *= 2
-    cluster, width = 1, 1
-    if parts == _MAX_PARTS and isinstance(columns, int) and _can_exchange(kernel):
-        width, cluster = _divide_columns(columns, match.rows, _most_columns(kernel))
     stored = last_writes(kernel.loop_nests, kernel.grid_rank, kernel.results)
-    return ColumnReducePlan(columns, parts, match.last + 1, stored, cluster, width)
+    plan = ColumnReducePlan(columns, parts, match.last + 1, stored)
+    if parts < _MAX_PARTS or not isinstance(columns, int) or not _can_exchange(kernel):
+        return plan
+    widest, narrowest = _column_bounds(kernel)
+    choices = [
+        _divided(replace(plan, parts=parts, width=width, lanes=lanes), match.rows)
+        for parts, width, lanes in product(_MAX_BLOCKS, (1, 2, 4, 8), (32, 16, 8, 4))
+        if (width, lanes) == (1, WARP)
+        or (
+            width <= widest
+            and columns % (lanes * width) == 0
+            and lanes * width * narrowest >= _SECTOR
+            and parts * (WARP // lanes) * _MIN_ROWS <= match.rows
+        )
+    ]
+    return max(
+        choices,
+        key=lambda choice: _priority(choice, narrowest),
+    )
 
 
-def _divide_columns(columns: int, rows: int, most: int) -> tuple[int, int]:
-    """Adjacent columns of a thread, up to `most`, and blocks of a cluster.
+def _divided(plan: ColumnReducePlan, rows: int) -> ColumnReducePlan:
+    """The plan with as many blocks as fit, and have enough rows."""
+    groups = typical(plan.blocks)
+    while (
+        plan.cluster < _MAX_CLUSTER
+        and 2 * plan.cluster * groups <= _MAX_BLOCKS[plan.parts]
+        and 2 * plan.all_parts * _MIN_CLUSTER_ROWS <= rows
+    ):
+        plan = replace(plan, cluster=2 * plan.cluster)
+    return plan
 
-    The fewest rows per thread: each few of them wait for memory once. Then the most blocks.
+
+def _priority(plan: ColumnReducePlan, element: int) -> tuple[int, ...]:
+    """Fill the device, read whole lines of memory, then load much at once."""
+    blocks, row = typical(plan.blocks), plan.block_columns * element
+    filled = min(blocks, max(_MAX_BLOCKS.values()))
+    return filled, min(row, _LINE), plan.threads * plan.width, row, -blocks
+
+
+def _column_bounds(kernel: DeviceKernel) -> tuple[int, int]:
+    """Adjacent columns of a thread, at most, and the bytes of the narrowest element of a matrix.
+
+    As many columns as `_COLUMN_BYTES` of the matrices hold.
     """
-    choices = []
-    for width in (1, 2, 4, 8):
-        groups = ceildiv(columns, WARP * width)
-        cluster = 1
-        while (
-            cluster < _MAX_CLUSTER
-            and 2 * cluster * groups <= _MAX_BLOCKS
-            and 2 * cluster * _MAX_PARTS * _MIN_CLUSTER_ROWS <= rows
-        ):
-            cluster *= 2
-        divides = columns % (WARP * width) == 0 and groups * cluster >= _MIN_WIDE_BLOCKS
-        if width == 1 or (width <= most and divides):
-            choices.append((cluster, groups * cluster, width))
-    cluster, _, width = max(choices, key=lambda choice: choice[:2])
-    return width, cluster
-
-
-def _most_columns(kernel: DeviceKernel) -> int:
-    """Adjacent columns of a thread, at most: as many as `_COLUMN_BYTES` of the matrices hold."""
     rank = kernel.grid_rank
-    if any(nest.indexed for nest in kernel.loop_nests):
-        return 1
     matrices = {
-        buffer_root(value): value.type.element_type.width
+        buffer_root(value): element_bytes(value.type.element_type)
         for nest in kernel.loop_nests
         for row in along_row(nest, rank)
         for value, across, along in zip(
@@ -189,9 +215,11 @@ def _most_columns(kernel: DeviceKernel) -> int:
         for nest in kernel.loop_nests
         if along_row(nest, rank)
     )
-    most = min(8 * _COLUMN_BYTES // sum(matrices.values()), _MAX_SUMS // sums) if matrices else 1
-    last = kernel.grid[-1]
-    return next(n for n in (8, 4, 2, 1) if n <= max(1, most) and _divides(n, last))
+    narrowest = min(matrices.values(), default=1)
+    if any(nest.indexed for nest in kernel.loop_nests) or not matrices:
+        return 1, narrowest
+    most = max(1, min(_COLUMN_BYTES // sum(matrices.values()), _MAX_SUMS // sums))
+    return next(n for n in (8, 4, 2, 1) if n <= most and _divides(n, kernel.grid[-1])), narrowest
 
 
 def _divides(width: int, extent: Extent) -> bool:
@@ -237,13 +265,16 @@ class ColumnReduceCode(ElementwiseCode):
         super().__init__(rank, ThreadVector(rank - 1, plan.width) if plan.width > 1 else None)
         self.plan = plan
         self.warp = arith.divui(position.thread, index(WARP))
-        self.lane = position.lane()
-        self.part, block = self.warp, position.block
+        self.lane = arith.remui(position.thread, index(plan.lanes))
+        self.part, block = arith.divui(position.thread, index(plan.lanes)), position.block
+        self.stores = is_less(position.lane(), index(plan.lanes)) if plan.warp_rows > 1 else None
+        """Whether the thread is in the first row of its warp; None if the warp has one row."""
         if plan.cluster > 1:
-            before = arith.muli(arith.remui(block, index(plan.cluster)), index(plan.parts))
-            self.part = arith.addi(before, self.warp)
+            parts = index(plan.parts * plan.warp_rows)
+            before = arith.muli(arith.remui(block, index(plan.cluster)), parts)
+            self.part = arith.addi(before, self.part)
             block = arith.divui(block, index(plan.cluster))
-        self.number = arith.addi(arith.muli(block, index(WARP)), self.lane)
+        self.number = arith.addi(arith.muli(block, index(plan.lanes)), self.lane)
         if plan.width > 1:
             self.number = arith.muli(self.number, index(plan.width))
         first = is_equal(self.part, index(0))
@@ -303,6 +334,7 @@ class ColumnReduceCode(ElementwiseCode):
 
         count = size // parts
         unrolled = self._unrolled(nest, count)
+        whole = count // unrolled
 
         def part_iteration(number: Any, values: list[Any]) -> list[Any]:
             row = arith.addi(arith.muli(number, index(parts * unrolled)), self.part)
@@ -311,12 +343,15 @@ class ColumnReduceCode(ElementwiseCode):
             return values
 
         partials = self._cascade(nest).emit_loop(
-            count if unrolled == 1 else count // unrolled,
+            whole,
             1,
             [unit for unit in units for _ in range(self.count)],
             part_iteration,
             terms_per_iteration=unrolled,
         )
+        for k in range(count - whole * unrolled if isinstance(count, int) else 0):
+            row = arith.addi(self.part, index((whole * unrolled + k) * parts))
+            partials = iteration(row, partials)
         remaining = size % parts
         if not is_number(remaining, 0):
             more = scf.IfOp(
@@ -332,7 +367,7 @@ class ColumnReduceCode(ElementwiseCode):
         alone = elements.generic.op in self.only_stored
         totals = []
         for i, (name, values) in enumerate(zip(names, grouped(partials, self.count), strict=True)):
-            values = self._together(values, name, alone)
+            values = self._together(self._over_warp(values, name), name, alone)
             if self.plan.cluster > 1:
                 slots = self.block_totals[elements.generic.op, i]
                 values = self._over_cluster(values, name, slots, alone)
@@ -345,11 +380,22 @@ class ColumnReduceCode(ElementwiseCode):
         if not isinstance(count, int):
             return 1
         most = _LOADS if self.plan.width > 1 and nest.generic.num_inputs == 1 else _UNROLLED
-        return next((n for n in (most, _UNROLLED) if count % n == 0), 1)
+        return next((n for n in (most, _UNROLLED) if count % n == 0), min(_UNROLLED, max(1, count)))
+
+    def _over_warp(self, values: list[Any], name: str) -> list[Any]:
+        """Combine the results of the rows of the warp, in each of its threads."""
+        combine, distance = combiner(name), WARP // 2
+        while distance >= self.plan.lanes:
+            values = [combine(value, shuffle_xor(value, distance)) for value in values]
+            distance //= 2
+        return values
+
+    def _when_stores(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.stores is None else when(self.stores)
 
     def _over_cluster(self, values: list[Any], name: str, slots: Any, alone: bool) -> list[Any]:
         """Combine the results of the blocks of the cluster, in their order, in each thread."""
-        with when(is_equal(self.warp, index(0))):
+        with when(is_equal(self.warp, index(0))), self._when_stores():
             for k, value in enumerate(values):
                 memref.store(value, slots, [self._slot(k)])
         cluster_barrier()
@@ -365,7 +411,7 @@ class ColumnReduceCode(ElementwiseCode):
 
     def _slot(self, k: int) -> Any:
         """The number of the thread's column `k` among those of the block."""
-        return arith.addi(self.lane, index(k * WARP)) if k else self.lane
+        return arith.addi(self.lane, index(k * self.plan.lanes)) if k else self.lane
 
     def leave_cluster(self) -> None:
         """After the last reduction: wait until no block reads the shared memory of another."""
@@ -383,8 +429,9 @@ class ColumnReduceCode(ElementwiseCode):
         columns = self.plan.block_columns
         barrier()  # others may still read the previous contents
         start = arith.muli(self.warp, index(columns))
-        for k, value in enumerate(values):
-            memref.store(value, room, [arith.addi(start, self._slot(k))])
+        with self._when_stores():
+            for k, value in enumerate(values):
+                memref.store(value, room, [arith.addi(start, self._slot(k))])
         barrier()
 
         def combined() -> list[Any]:

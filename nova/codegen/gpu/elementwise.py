@@ -17,12 +17,16 @@ from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import when
+from nova.codegen.gpu.computed_loads import computed_loads, find_adjacent, load_adjacent
 from nova.codegen.gpu.memory import load_run, store_run, widest
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, typical
 from nova.ir.walk import defining_op
+
+_MANY_VECTORS = 1 << 17
+"""Threads from which a device is full: fewer of them may have several loads each."""
 
 
 @dataclass(frozen=True)
@@ -34,24 +38,55 @@ class ThreadVector:
 
 
 def widest_vector(nests: Sequence[LoopNest], grid: Sequence[Extent]) -> ThreadVector | None:
-    """Along the last loop: as many points as 16 bytes of the widest element hold."""
+    """Along the last loop: as many points as 16 bytes of the widest element hold.
+
+    Of the widest element of whole tensors, where there are many points: what all rows share, such
+    as the parameters of each channel, is read from a cache.
+    """
     if not grid:
         return None
     loop = len(grid) - 1
-    elements = [
-        value.type.element_type
+    whole, shared = _adjacent_elements(nests, loop)
+    narrow, wide = widest([*whole, *shared]), widest(whole or shared)
+    is_wide = typical(prod(grid)) >= _MANY_VECTORS * wide and _are_aligned(nests, loop, wide)
+    for width in (wide, narrow) if is_wide else (narrow,):
+        if width > 1 and is_multiple(grid[loop], width) and _loads_vectors(nests, grid, width):
+            return ThreadVector(loop, width)
+    return None
+
+
+def _adjacent_elements(nests: Sequence[LoopNest], loop: int) -> tuple[list[Any], list[Any]]:
+    """The types of operands that are contiguous along a loop: whole ones, and repeated ones."""
+    whole, shared = list[Any](), list[Any]()
+    for nest in nests:
+        for i, value in enumerate(nest.generic.op.operands):
+            if isinstance(value.type, ir.MemRefType) and is_number(nest.loops[loop].strides[i], 1):
+                outer = nest.loops[:loop]
+                is_shared = any(is_number(o.strides[i], 0) and typical(o.size) > 1 for o in outer)
+                (shared if is_shared else whole).append(value.type.element_type)
+    return whole, shared
+
+
+def _are_aligned(nests: Sequence[LoopNest], loop: int, width: int) -> bool:
+    """Whether `width` points along a loop are aligned in all operands that are contiguous there."""
+    return all(
+        is_multiple(step, width)
         for nest in nests
-        for value, stride in zip(nest.generic.op.operands, nest.loops[loop].strides, strict=True)
-        if is_number(stride, 1) and isinstance(value.type, ir.MemRefType)
-    ]
-    width = widest(elements)
-    if any(_reads_computed_positions(nest) for nest in nests):
-        return None  # no vector: the elements of adjacent points are not adjacent
-    return ThreadVector(loop, width) if width > 1 and is_multiple(grid[loop], width) else None
+        for i, value in enumerate(nest.generic.op.operands)
+        if isinstance(value.type, ir.MemRefType) and is_number(nest.loops[loop].strides[i], 1)
+        for step in (
+            nest.offsets[i],
+            *(other.strides[i] for k, other in enumerate(nest.loops) if k != loop),
+        )
+    )
 
 
-def _reads_computed_positions(nest: LoopNest) -> bool:
-    return any(op.operation.name == "memref.load" for op in nest.generic.block.operations)
+def _loads_vectors(nests: Sequence[LoopNest], grid: Sequence[Extent], width: int) -> bool:
+    """Whether loads at computed positions are vectors, or at constants along the last loop."""
+    loop = len(grid) - 1
+    return is_number(grid[loop], width) or all(
+        len(find_adjacent(nest, loop, width)) == len(computed_loads(nest)) for nest in nests
+    )
 
 
 class ElementwiseCode:
@@ -217,13 +252,26 @@ class ElementwiseCode:
             self._load(elements, i, bases[i]) if used[i] else None
             for i in range(generic.num_inputs)
         ]
+        known = self._load_computed(elements, [v and v[0] for v in inputs], ivs[0])
         results = [
             elements.apply(
-                [v and v[k] for v in inputs] + [total[k] for total in outputs or ()], ivs[k]
+                [v and v[k] for v in inputs] + [total[k] for total in outputs or ()],
+                ivs[k],
+                known[k],
             )
             for k in range(self.count)
         ]
         return [list(values) for values in zip(*results, strict=True)]
+
+    def _load_computed(
+        self, elements: Elements, inputs: list[Any], ivs: dict[int, Any]
+    ) -> list[dict[Any, Any]]:
+        """The vectors that the body loads at positions that it computes, for each point."""
+        if self.vector is None:
+            return [{}]
+        nest = elements.nest
+        loads = find_adjacent(nest, self.vector.loop, self.count)
+        return load_adjacent(nest, loads, inputs, ivs, elements.captured, self.count)
 
     def _outputs(self, elements: Elements, bases: list[Any]) -> list[list[Any]]:
         first = elements.generic.num_inputs

@@ -6,11 +6,14 @@ Output: an `ElementwisePlan`, and the code of a thread (`elementwise.py`).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nova.codegen.common.index_math import shifted
 from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.gpu.block_ops import WARP, ThreadPosition, is_less, split, when
+from nova.codegen.gpu.computed_loads import computed_loads
 from nova.codegen.gpu.device_kernel import SHARED_LIMIT, DeviceKernel, is_tile_local
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, widest_vector
 from nova.codegen.gpu.rowwise.plan import SHORT
@@ -25,14 +28,18 @@ from nova.ir.symbolic.size_table import Extent, is_number, typical
 _BLOCK_THREADS = 256
 _MANY_POINTS = 4096
 """Points of the grid from which one thread each saturates a device."""
+_REPEATS, _FULL_BLOCKS = (4, 2), 1056
+"""Vectors of a thread, if there are that many blocks: those that run concurrently on an H200."""
 
 
 @dataclass(frozen=True)
 class ElementwisePlan:
-    """`workers` threads, each with the points of one vector along `vector`, or with one point."""
+    """`workers` vectors of points along `vector`, or points, of which a thread has `repeat`."""
 
     vector: ThreadVector | None
     workers: Extent
+    repeat: int = 1
+    """Vectors of a thread, at a distance of the threads of a block."""
 
     @property
     def threads(self) -> int:
@@ -43,7 +50,7 @@ class ElementwisePlan:
 
     @property
     def blocks(self) -> Extent:
-        return ceildiv(self.workers, self.threads)
+        return ceildiv(self.workers, self.threads * self.repeat)
 
     @property
     def min_blocks_per_sm(self) -> int:
@@ -77,7 +84,24 @@ def _has_unit(loop: Loop) -> bool:
 def plan_elementwise(kernel: DeviceKernel, _: bool) -> ElementwisePlan:
     """As many adjacent points per thread as one access of 16 bytes has."""
     vector = widest_vector(kernel.loop_nests, kernel.grid)
-    return ElementwisePlan(vector, kernel.num_points // (vector.width if vector else 1))
+    workers = kernel.num_points // (vector.width if vector else 1)
+    return ElementwisePlan(vector, workers, _repeat(kernel, workers) if vector else 1)
+
+
+def _repeat(kernel: DeviceKernel, workers: Extent) -> int:
+    """Vectors of a thread: several where the device is full, all loaded before the first store."""
+    is_plain = kernel.is_structured and all(
+        len(nest.loops) == kernel.grid_rank and not computed_loads(nest)
+        for nest in kernel.loop_nests
+    )
+    if not is_plain or not isinstance(workers, int):
+        return 1
+    blocks = workers // _BLOCK_THREADS
+    return next(
+        n
+        for n in (*_REPEATS, 1)
+        if n == 1 or (blocks >= n * _FULL_BLOCKS and workers % (n * _BLOCK_THREADS) == 0)
+    )
 
 
 def emit_elementwise(kernel: DeviceKernel, plan: ElementwisePlan, position: ThreadPosition) -> None:
@@ -89,16 +113,18 @@ def emit_elementwise(kernel: DeviceKernel, plan: ElementwisePlan, position: Thre
         for value in kernel.scratch
         if is_tile_local(value)
     }
-    number = arith.addi(arith.muli(position.block, index(position.threads)), position.thread)
 
-    def emit_points() -> None:
+    def start(number: Any) -> tuple[ElementwiseCode, list[Any]]:
+        """The code and the counters of one vector of points."""
         sizes = list(kernel.grid)
         if plan.vector:
             sizes[-1] //= width
         counters = split(number, sizes)
         if plan.vector:
             counters[-1] = arith.muli(counters[-1], index(width))
-        code = ElementwiseCode(kernel.grid_rank, plan.vector, point_strides)
+        return ElementwiseCode(kernel.grid_rank, plan.vector, point_strides), counters
+
+    def emit_points(code: ElementwiseCode, counters: list[Any]) -> None:
         mapping: dict[Any, Any] = {}
 
         def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
@@ -107,15 +133,60 @@ def emit_elementwise(kernel: DeviceKernel, plan: ElementwisePlan, position: Thre
         for op in kernel.ops:
             kernel.emit_op(op, flat, mapping, emit_nest)
 
+    if plan.repeat > 1:
+        first = arith.muli(position.block, index(plan.repeat))
+        blocks = [shifted(first, k) for k in range(plan.repeat)]
+        threads = [start(_number(block, position)) for block in blocks]
+        _preload(kernel, flat, threads, position.threads * width)
+        for code, counters in threads:
+            emit_points(code, counters)
+        return
+    number = _number(position.block, position)
     if not is_multiple(plan.workers, position.threads):
         with when(is_less(number, index(plan.workers))):
-            emit_points()
+            emit_points(*start(number))
     else:
-        emit_points()
+        emit_points(*start(number))
+
+
+def _number(block: Any, position: ThreadPosition) -> Any:
+    """The number of the vector of a thread, of those of a block."""
+    return arith.addi(arith.muli(block, index(position.threads)), position.thread)
+
+
+def _preload(
+    kernel: DeviceKernel,
+    flat: Callable[[Any], Any],
+    threads: Sequence[tuple[ElementwiseCode, list[Any]]],
+    distance: int,
+) -> None:
+    """Load the inputs of all vectors of a thread, every `distance` points.
+
+    Vectors at the same position of rows share what has one row.
+    """
+    buffers = {op: [flat(value) for value in op.operands] for op in kernel.ops}
+    written = {
+        buffer
+        for op, nest in kernel.nests.items()
+        for buffer in buffers[op][nest.generic.num_inputs :]
+    }
+    is_same_column = is_multiple(distance, kernel.grid[-1])
+    first, _ = threads[0]
+    for code, counters in threads:
+        if is_same_column:
+            code.cached = {
+                key: values
+                for key, values in first.cached.items()
+                if all(is_number(stride, 0) for stride in key[2][:-1])
+            }
+        for op, nest in kernel.nests.items():
+            with op.location:
+                code.preload(nest, buffers[op], counters, written)
 
 
 def _tiles(kernel: DeviceKernel, plan: ElementwisePlan) -> list[BlockDim] | None:
-    return adjacent_points(kernel.grid, plan.threads * (plan.vector.width if plan.vector else 1))
+    width = plan.vector.width if plan.vector else 1
+    return adjacent_points(kernel.grid, plan.threads * plan.repeat * width)
 
 
 ELEMENTWISE = Strategy("elementwise", match_elementwise, plan_elementwise, emit_elementwise, _tiles)

@@ -40,7 +40,7 @@ def load_run(buffer: Any, base: Any, count: int, stride: Extent, aligned: bool) 
     element = buffer.type.element_type
     vector_type = ir.VectorType.get([count], element)
     loaded = vector.load(vector_type, buffer, [at(base)], alignment=_alignment(count, element))
-    return [_extract(loaded, k) for k in range(count)]
+    return [extract(loaded, k) for k in range(count)]
 
 
 def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: Extent, aligned: bool) -> None:
@@ -60,5 +60,5 @@ def _alignment(count: int, element: Any) -> int:
     return min(ACCESS, count * element_bytes(element))
 
 
-def _extract(value: Any, k: int) -> Any:
+def extract(value: Any, k: int) -> Any:
     return vector.extract(value, dynamic_position=[], static_position=[k])

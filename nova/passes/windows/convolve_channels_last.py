@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from typing import Any, ClassVar
 
-from nova.core.dtypes import DType, bf16, f16
+from nova.core.dtypes import DType, bf16, f16, i32
 from nova.core.records import record
 from nova.ir.bindings import ir
 from nova.ir.dialect import full_name, op_type
@@ -163,29 +163,22 @@ def _rewrite_data_gradient(op: Any) -> bool:
 
 def _overlapped(g: Any, taps: Any, overlap: Overlap) -> Any:
     """The sum of overlapping windows, (N, ..., C); `taps` is the flipped weight (C, taps, O)."""
-    parts: dict[Sizes, Any] = {}
-    ranges = [
-        (start // s, -(-stop // s))
-        for start, stop, s in zip(overlap.starts, overlap.stops, overlap.stride, strict=True)
-    ]
-    counts = tuple(b - a for a, b in ranges)
+    axes = list(zip(overlap.starts, overlap.stops, overlap.stride, strict=True))
+    counts = tuple(-(-(stop - start) // s) for start, stop, s in axes)
     batch, channels = g.shape[0], overlap.channels
-    for residue in product(*(range(s) for s in overlap.stride)):
-        part = _of_residue(g, taps, overlap, residue, ranges)
-        if part is None:
-            part = F.full(shape=(batch, *counts, channels), value=0.0, dtype=g.dtype)
-        parts[residue] = part
+    parts: dict[Sizes, Any] = {}
+    for offset in product(*(range(s) for s in overlap.stride)):
+        # From the first position on, so that all parts of an even size are equal ones.
+        first = [divmod(start + o, s) for o, (start, _, s) in zip(offset, axes, strict=True)]
+        ranges = [(low, low + n) for (low, _), n in zip(first, counts, strict=True)]
+        part = _of_residue(g, taps, overlap, tuple(residue for _, residue in first), ranges)
+        if part is not None:
+            parts[offset] = part
     whole = _interleaved(parts, overlap.stride, counts)
-    starts = [
-        a - low * s for a, (low, _), s in zip(overlap.starts, ranges, overlap.stride, strict=True)
-    ]
-    stops = [
-        a + stop - start
-        for a, start, stop in zip(starts, overlap.starts, overlap.stops, strict=True)
-    ]
-    if tuple(whole.shape[1:-1]) == tuple(stops) and not any(starts):
+    sizes = [stop - start for start, stop, _ in axes]
+    if list(whole.shape[1:-1]) == sizes:
         return whole
-    return F.slice(whole, (0, *starts, 0), (batch, *stops, channels))
+    return F.slice(whole, (0,) * len(whole.shape), (batch, *sizes, channels))
 
 
 def _of_residue(
@@ -220,22 +213,38 @@ def _of_residue(
 
 
 def _interleaved(parts: dict[Sizes, Any], stride: Sizes, counts: Sizes) -> Any:
-    """(N, ..., C) of all residues: position `stride * i + residue` is position i of its part."""
+    """(N, ..., C) of all parts: position `stride * i + offset` is position i of its part.
+
+    Each position selects its part: one op, which fuses with its reader. Parts that are not there
+    are zeros.
+    """
     rank = len(stride)
-    for axis in reversed(range(rank)):
-        if stride[axis] == 1:
-            parts = {residue[:axis]: part for residue, part in parts.items()}
-            continue
-        merged: dict[Sizes, Any] = {}
-        for residue in {key[:axis]: None for key in parts}:
-            pieces = [parts[(*residue, a)] for a in range(stride[axis])]
-            shape = list(pieces[0].shape)
-            single = [F.reshape(p, (*shape[: axis + 2], 1, *shape[axis + 2 :])) for p in pieces]
-            joined = F.concat(single, axis=axis + 2)
-            shape[axis + 1] *= stride[axis]
-            merged[residue] = F.reshape(joined, tuple(shape))
-        parts = merged
-    return parts[()]
+    batch, *_, channels = next(iter(parts.values())).shape
+    divided = tuple(size for count in counts for size in (count, 1))
+    whole = tuple(size for pair in zip(counts, stride, strict=True) for size in pair)
+
+    def select(offset: Sizes) -> Any:
+        axis = len(offset)
+        if axis == rank:
+            part = parts.get(offset)
+            if part is None:
+                return 0.0
+            part = F.reshape(part, (batch, *divided, channels))
+            return F.expand(part, shape=(batch, *whole, channels))
+        value = select((*offset, 0))
+        for k in range(1, stride[axis]):
+            other = select((*offset, k))
+            if isinstance(value, float) and isinstance(other, float):
+                continue
+            number = F.arange(start=0, stop=stride[axis], step=1, dtype=i32)
+            number = F.reshape(number, tuple(stride[axis] if i == axis else 1 for i in places))
+            value = F.where(F.eq(number, k), other, value)
+        return value
+
+    # For each axis of the divided shape (N, ..., C), the axis of positions whose offsets it counts.
+    places = [None, *(i for axis in range(rank) for i in (None, axis)), None]
+    sizes = tuple(count * s for count, s in zip(counts, stride, strict=True))
+    return F.reshape(select(()), (batch, *sizes, channels))
 
 
 # --- matrices -------------------------------------------------------------------------------------

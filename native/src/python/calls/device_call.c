@@ -24,6 +24,12 @@ PyObject *device_exchange(const ProgramObject *self, const Spec *spec, PyObject 
     return exchange_device_array((DeviceObject *)self->device, spec, object);
 }
 
+PyObject *device_view(const ProgramObject *self, const Spec *spec, void *address, void *stream,
+                      PyObject *owner)
+{
+    return view_device_array((DeviceObject *)self->device, spec, (uintptr_t)address, stream, owner);
+}
+
 bool read_output_location(PyObject *object, OutputLocation *location)
 {
     if (object == Py_None)

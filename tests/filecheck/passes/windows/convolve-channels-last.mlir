@@ -45,11 +45,12 @@ func.func @weight_gradient_of_taps(%x: tensor<2x16x9x7xbf16>, %g: tensor<2x24x35
   return %6 : tensor<24x144xbf16>
 }
 
-// The gradient of the data with stride 2: a convolution for each of four residues, joined; that of
-// one tap is a matmul.
+// The gradient of the data with stride 2: a convolution for each of four residues, of which each
+// position selects one; that of one tap is a matmul.
 // CHECK-LABEL: func.func @data_gradient(
 // CHECK-COUNT-3: nova.conv_channels_last
-// CHECK: nova.join
+// CHECK: nova.where
+// CHECK: nova.where
 // CHECK-NOT: nova.overlap_add
 func.func @data_gradient(%w: tensor<24x144xbf16>, %g: tensor<2x24x20xbf16>) -> tensor<2x16x9x7xbf16> {
   %0 = "nova.permute"(%w) {axes = array<i64: 1, 0>} : (tensor<24x144xbf16>) -> tensor<144x24xbf16>
