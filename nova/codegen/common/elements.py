@@ -6,7 +6,7 @@ one element of each operand. The scalar loops of the CPU and the threads of a de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova.codegen.common.index_math import at
@@ -80,16 +80,8 @@ class Elements:
             element = self.packed(operand, value)
             memref.store(element, self.buffers[operand], [at(bases[operand])])
 
-    def apply(
-        self,
-        elements: Sequence[Any],
-        ivs: Mapping[int, Any],
-        load: Callable[[Any, Mapping[Any, Any]], Any] | None = None,
-    ) -> list[Any]:
-        """Apply the body to elements; `ivs` are the counters of the linalg loops that it uses.
-
-        `load` gives the values of loads in the body, by the op and the values of its operands.
-        """
+    def apply(self, elements: Sequence[Any], ivs: Mapping[int, Any]) -> list[Any]:
+        """Apply the body to elements; `ivs` are the counters of the linalg loops that it uses."""
         block = self.generic.block
         mapping = dict(self.captured)
         mapping |= {a: v for a, v in zip(block.arguments, elements, strict=False) if v is not None}
@@ -100,9 +92,6 @@ class Elements:
                 return [mapping.get(v, v) for v in op.operands]
             if op.name == "linalg.index":
                 mapping[op.results[0]] = ivs[int(op.attributes["dim"].value)]
-                continue
-            if op.name == "memref.load" and load is not None:
-                mapping[op.results[0]] = load(op, mapping)
                 continue
             new = clone_into(op, mapping)
             if reduction and op.name in _REORDERED:

@@ -8,8 +8,7 @@ synchronize, and intermediate values stay in registers.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -18,7 +17,7 @@ from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import when
-from nova.codegen.gpu.memory import load_adjacent, load_run, store_run, widest
+from nova.codegen.gpu.memory import load_run, store_run, widest
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import index
@@ -46,52 +45,13 @@ def widest_vector(nests: Sequence[LoopNest], grid: Sequence[Extent]) -> ThreadVe
         if is_number(stride, 1) and isinstance(value.type, ir.MemRefType)
     ]
     width = widest(elements)
-    for nest in nests:
-        for op in body_loads(nest):
-            if len(nest.loops) > len(grid) or not _is_adjacent(nest, op, nest.loops[loop].dims):
-                return None  # no vector: the elements of adjacent points are not adjacent
-            width = min(width, widest([op.results[0].type]))
-            if not is_multiple(op.operands[0].type.shape[-1], width):
-                return None
+    if any(_reads_computed_positions(nest) for nest in nests):
+        return None  # no vector: the elements of adjacent points are not adjacent
     return ThreadVector(loop, width) if width > 1 and is_multiple(grid[loop], width) else None
 
 
-def body_loads(nest: LoopNest) -> list[Any]:
-    """The loads in the body of a nest, at positions that it computes."""
-    ops = [op.operation for op in nest.generic.block.operations]
-    return [op for op in ops if op.name == "memref.load"]
-
-
-def _is_adjacent(nest: LoopNest, load: Any, dims: Sequence[int]) -> bool:
-    """Whether a load reads adjacent elements at adjacent points of a loop, as a concat does.
-
-    Its last index is the counter of the loop, and no other one depends on that.
-    """
-    buffer, *others, last = load.operands
-    if load.results[0].type == ir.IntegerType.get_signless(1):
-        return False  # a byte in memory
-    if len(dims) != 1 or not buffer.type.has_static_shape or not _is_contiguous(buffer.type):
-        return False
-    return _is_counter(last, dims[0]) and not any(_depends_on(i, dims[0]) for i in others)
-
-
-def _is_contiguous(type_: Any) -> bool:
-    return bool(type_.layout == ir.MemRefType.get(type_.shape, type_.element_type).layout)
-
-
-def _is_counter(value: Any, dim: int) -> bool:
-    op = defining_op(value, "linalg.index")
-    return op is not None and int(op.attributes["dim"].value) == dim
-
-
-def _depends_on(value: Any, dim: int) -> bool:
-    """Whether a value of a body is computed from the counter of a loop, or from other elements."""
-    if not isinstance(value, ir.OpResult):
-        return True
-    op = value.owner.operation
-    if op.name == "linalg.index":
-        return _is_counter(value, dim)
-    return op.name == "memref.load" or any(_depends_on(operand, dim) for operand in op.operands)
+def _reads_computed_positions(nest: LoopNest) -> bool:
+    return any(op.operation.name == "memref.load" for op in nest.generic.block.operations)
 
 
 class ElementwiseCode:
@@ -102,13 +62,9 @@ class ElementwiseCode:
         grid_rank: int,
         vector: ThreadVector | None,
         point_strides: Mapping[Any, Extent] | None = None,
-        *,
-        loads_are_adjacent: bool = False,
     ):
         self.grid_rank = grid_rank
         self.vector = vector
-        # Whether `widest_vector` has checked the loads in bodies: they are vectors, too.
-        self.loads_are_adjacent = loads_are_adjacent and vector is not None
         self.count = vector.width if vector else 1
         # Private buffers that hold a value per point of the thread, at this distance in elements.
         self.point_strides = point_strides or {}
@@ -261,12 +217,9 @@ class ElementwiseCode:
             self._load(elements, i, bases[i]) if used[i] else None
             for i in range(generic.num_inputs)
         ]
-        loads = _AdjacentLoads(self.count)
         results = [
             elements.apply(
-                [v and v[k] for v in inputs] + [total[k] for total in outputs or ()],
-                ivs[k],
-                partial(loads.load, k) if self.loads_are_adjacent else None,
+                [v and v[k] for v in inputs] + [total[k] for total in outputs or ()], ivs[k]
             )
             for k in range(self.count)
         ]
@@ -349,21 +302,6 @@ class ElementwiseCode:
     def _forget(self, elements: Elements) -> None:
         written = set(elements.buffers[elements.generic.num_inputs :])
         self.cached = {k: v for k, v in self.cached.items() if k[0] not in written}
-
-
-@dataclass
-class _AdjacentLoads:
-    """The vectors of the loads in a body, which all points of a thread share."""
-
-    width: int
-    vectors: dict[Any, list[Any]] = field(default_factory=dict)
-
-    def load(self, point: int, op: Any, mapping: Mapping[Any, Any]) -> Any:
-        """The element of a point: the first point loads those of all."""
-        if point == 0:
-            buffer, *indices = (mapping.get(value, value) for value in op.operands)
-            self.vectors[op] = load_adjacent(buffer, indices, self.width)
-        return self.vectors[op][point]
 
 
 def _keeps_others(elements: Elements, operand: int) -> bool:

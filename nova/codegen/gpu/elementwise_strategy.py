@@ -98,9 +98,7 @@ def emit_elementwise(kernel: DeviceKernel, plan: ElementwisePlan, position: Thre
         counters = split(number, sizes)
         if plan.vector:
             counters[-1] = arith.muli(counters[-1], index(width))
-        code = ElementwiseCode(
-            kernel.grid_rank, plan.vector, point_strides, loads_are_adjacent=True
-        )
+        code = ElementwiseCode(kernel.grid_rank, plan.vector, point_strides)
         mapping: dict[Any, Any] = {}
 
         def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:

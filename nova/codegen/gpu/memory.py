@@ -43,14 +43,6 @@ def load_run(buffer: Any, base: Any, count: int, stride: Extent, aligned: bool) 
     return [_extract(loaded, k) for k in range(count)]
 
 
-def load_adjacent(buffer: Any, indices: Sequence[Any], count: int) -> list[Any]:
-    """`count` elements of a buffer from an aligned position on: one vector."""
-    element = buffer.type.element_type
-    vector_type = ir.VectorType.get([count], element)
-    loaded = vector.load(vector_type, buffer, indices, alignment=_alignment(count, element))
-    return [_extract(loaded, k) for k in range(count)]
-
-
 def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: Extent, aligned: bool) -> None:
     """The store that matches `load_run`."""
     count = len(values)
