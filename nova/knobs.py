@@ -184,7 +184,7 @@ def _parse_gemm(value: Any) -> str:
 
 
 def _parse_attention(value: Any) -> str:
-    if not re.fullmatch(r"auto|mma|wgmma(-\d+x\d+)?", str(value)):
+    if not re.fullmatch(r"auto|mma|wgmma(-\d+x\d+(x\d+)?)?", str(value)):
         raise ValueError
     return str(value)
 
@@ -221,7 +221,7 @@ def _choose_output_pool() -> int:
 
 
 GEMM = Kind("auto, mma, wgmma, or wgmma-ROWSxCOLUMNS[xCLUSTER[xSPLIT]] of a tile", _parse_gemm)
-ATTENTION = Kind("auto, mma, wgmma, or wgmma-ROWSxKEYS of a tile", _parse_attention)
+ATTENTION = Kind("auto, mma, wgmma, or wgmma-ROWSxKEYS[xCONSUMERS] of a tile", _parse_attention)
 NODES = Kind(
     f"auto, or the CPUs of simulated nodes, such as 8+8: up to {MOST_NODES} nodes with "
     f"{MOST_NODE_CPUS} CPUs together",

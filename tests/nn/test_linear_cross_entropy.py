@@ -148,6 +148,29 @@ def test_bf16_on_a_device() -> None:
         assert np.linalg.norm(error) < 2**-7 * np.linalg.norm(wide)
 
 
+def test_gradients_are_added_in_the_epilogue_of_a_gemm() -> None:
+    """The gradient of the weight is updated in place: its old values are loaded during matmuls."""
+    rng = np.random.default_rng(1)
+    rows, features, classes = 384, 192, 304
+    x, weight = (
+        (0.2 * rng.standard_normal(shape)).astype(ml_dtypes.bfloat16)
+        for shape in ((rows, features), (classes, features))
+    )
+    index = rng.integers(0, classes, rows)
+    X, W = nova.tensor(x, requires_grad=True), nova.tensor(weight, requires_grad=True)
+    T = nova.tensor(index)
+    loss = nova.linear_cross_entropy(X, W, T, chunk_bytes=128 * classes * 2)
+    nova.backward(loss)
+    with nova.knobs.override(gpu_gemm="wgmma-128x192"):
+        program = nova.compile(W.grad, inputs=[X, W, T], target="cuda:sm_90a", run_mode="sim")
+    assert "prefetch.global.L2" in program.stages["ptx"]
+    tx, tw = (torch.from_numpy(a.astype(np.float32)).requires_grad_() for a in (x, weight))
+    scores = torch.nn.functional.linear(tx, tw)
+    torch.nn.functional.cross_entropy(scores, torch.from_numpy(index)).backward()
+    error = np.asarray(program(x, weight, index), np.float32) - tw.grad.numpy()
+    assert np.linalg.norm(error) < 2**-7 * np.linalg.norm(tw.grad.numpy())
+
+
 def test_the_loss_alone_has_one_matmul_of_a_chunk() -> None:
     x, weight, index = _arrays()
     X, W, T = nova.tensor(x), nova.tensor(weight), nova.tensor(index)

@@ -194,18 +194,22 @@ class _Loss:
         return loss, (F.concat(*row_gradients, axis=0), total, after)
 
     def _score_gradient(self, chunk: _Chunk, factor: Tensor) -> Tensor:
-        """softmax(scores) minus the target distribution: one op of the scores and row statistics.
+        """softmax(scores) minus the target distribution, times a factor: one op of the scores.
 
-        Its terms differ from those of the loss, whose common ops would be stored for both.
+        The factor of the target distribution is that of its two values. The terms differ from those
+        of the loss, whose common ops would be stored for both.
         """
         wide = F.cast(chunk.scores, dtype=self.wide)
         other = F.ne(F.arange(wide.shape[1], dtype=i32), chunk.index)
-        expected = F.where(other, 0.0, F.full((), 1.0, dtype=self.wide))
-        if self.smoothing:
-            expected = expected * (1.0 - self.smoothing) + self.smoothing / wide.shape[1]
         each = F.where(F.lt(chunk.index, 0), 0.0, factor)
+        rest: Tensor | float = 0.0
+        whole = each
+        if self.smoothing:
+            rest = each * (self.smoothing / wide.shape[1])
+            whole = each * (1.0 - self.smoothing) + rest
+        expected = F.where(other, rest, whole)
         probabilities = F.exp(-(chunk.shift - wide) - chunk.log_sum)
-        return F.cast((probabilities - expected) * each, dtype=chunk.scores.dtype)
+        return F.cast(probabilities * each - expected, dtype=chunk.scores.dtype)
 
     def _backward(self, residuals: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
         row_gradients, total, factor = residuals

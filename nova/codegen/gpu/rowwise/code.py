@@ -412,7 +412,7 @@ class RowwiseCode:
         where: Any = index(phase.offset)
         for counter, stride in zip(self.counters, phase.strides, strict=True):
             where = arith.addi(where, arith.muli(counter, index(stride)))
-        return arith.remui(where, index(self.plan.vector_width))
+        return arith.remui(where, index(phase.unit))
 
     def _where(self, chunk: int | None) -> Any:
         """The guard of a thread's elements of a chunk, or of the scalars of its row."""

@@ -1,4 +1,4 @@
-"""Row programs of persistent clusters: one row after the other, the next one copied ahead.
+"""Row programs of persistent clusters: one row after the other, the next ones copied ahead.
 
 Input: a `RowwisePlan` with prefetched operands. Output: the loop of a cluster over its rows, around
 the ops that `code.py` emits. `pipeline.py` has the copies.
@@ -22,7 +22,7 @@ from nova.codegen.gpu.rowwise.exchange import ClusterExchange, RowNumber
 from nova.codegen.gpu.rowwise.pipeline import RowPipeline, copied_range
 from nova.codegen.gpu.rowwise.plan import row_key
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import index
+from nova.ir.index import index, mul
 
 
 class PersistentRows(RowwiseCode):
@@ -49,51 +49,67 @@ class PersistentRows(RowwiseCode):
     def loop_over_rows(self, buffers: Sequence[list[Any]], emit_ops: Callable[[], None]) -> None:
         """Emit all ops for every row of this cluster; `buffers` are those of the plan's operands.
 
-        A row is copied to shared memory while the previous one is computed.
+        A row is copied to shared memory while those before it are computed.
         """
         plan = self.plan
+        assert plan.slot is not None, "the plan has prefetched rows"
         pipeline = RowPipeline(
             plan.prefetched,
             self.shared,
             self.position.thread,
-            plan.vector_width,
-            plan.vectors_per_thread,
+            plan.slot,
+            plan.stages,
             [i for i, guard in enumerate(self.guards) if isinstance(guard, PartialGuard)],
         )
         operands = [
             Elements(operand.nest, flat, {})
             for operand, flat in zip(plan.prefetched, buffers, strict=True)
         ]
-        if isinstance(plan.rows, int):
-            self._copy_row(pipeline, operands, self.first_row)
-        else:
-            # The launch of some sizes has more clusters than rows.
-            with when(is_less(self.first_row, index(plan.rows))):
-                self._copy_row(pipeline, operands, self.first_row)
-        cluster_barrier()  # the others have initialized their barriers
         step, zero = index(plan.clusters), word(0)
+        row = self.first_row
+        for stage in range(plan.stages):
+            # A cluster has at least one row, but for sizes whose launch has more clusters.
+            if stage == 0 and isinstance(plan.rows, int):
+                self._copy_row(pipeline, operands, row, index(stage))
+            else:
+                with when(is_less(row, index(plan.rows))):
+                    self._copy_row(pipeline, operands, row, index(stage))
+            self._commit(pipeline)
+            row = arith.addi(row, step)
+        cluster_barrier()  # the others have initialized their barriers
         rows = scf.ForOp(self.first_row, index(plan.rows), step, [zero])
         with ir.InsertionPoint(rows.body):
             row, number = rows.induction_variable, rows.inner_iter_args[0]
             self.row_number = RowNumber(number)
             self.cached.clear()
             self.go_to(row)
-            pipeline.wait(self.row_number.buffer, elements=plan.phase is not None)
-            self._take_row(pipeline, operands)
-            barrier()  # all threads have read the row that the next one overwrites
-            following = arith.addi(row, step)
+            pipeline.wait(self.row_number, elements=plan.phase is not None)
+            stage_index = pipeline.stage_of(self.row_number)
+            self._take_row(pipeline, operands, stage_index)
+            barrier()  # all threads have read the row that another one overwrites
+            following = arith.addi(row, index(mul(step, plan.stages)))
             with when(is_less(following, index(plan.rows))):
-                self._copy_row(pipeline, operands, following)
+                # Computed again: registers are few while the row is in them.
+                stage_index = pipeline.stage_of(RowNumber(opaque(number)))
+                self._copy_row(pipeline, operands, following, stage_index)
+            self._commit(pipeline)
             self.row = row
             self.go_to(row)
             emit_ops()
             scf.YieldOp([arith.addi(number, word(1))])
 
-    def _copy_row(self, pipeline: RowPipeline, operands: Sequence[Elements], row: Any) -> None:
+    def _commit(self, pipeline: RowPipeline) -> None:
+        """End the copies of elements of a row, where vectors are cut."""
+        if self.plan.phase is not None:
+            pipeline.commit()
+
+    def _copy_row(
+        self, pipeline: RowPipeline, operands: Sequence[Elements], row: Any, stage: Any
+    ) -> None:
         """Start the copies of a row: vectors in bulk, and elements of vectors that are cut."""
         self.go_to(row)
         with when(pipeline.is_first):
-            self._copy_vectors(pipeline, operands)
+            self._copy_vectors(pipeline, operands, stage)
         if self.plan.phase is None:
             return
         for number, elements in enumerate(operands):
@@ -101,10 +117,12 @@ class PersistentRows(RowwiseCode):
             for chunk, guard in enumerate(self.guards):
                 if isinstance(guard, PartialGuard):
                     where, _ = self._at(elements.nest, self.starts[chunk])
-                    self._copy_cut(pipeline, number, elements, where[operand], chunk, guard)
-        pipeline.commit()
+                    position = where[operand], chunk, stage
+                    self._copy_cut(pipeline, number, elements, position, guard)
 
-    def _copy_vectors(self, pipeline: RowPipeline, operands: Sequence[Elements]) -> None:
+    def _copy_vectors(
+        self, pipeline: RowPipeline, operands: Sequence[Elements], stage: Any
+    ) -> None:
         """Start the bulk copies of this block's part of a row, by one thread."""
         plan = self.plan
         rank = arith.index_castui(ir.IndexType.get(), opaque(word(self.rank)))
@@ -122,25 +140,28 @@ class PersistentRows(RowwiseCode):
                 at(self._at(elements.nest, part.first)[0][operand.number]) for part in ranges
             ]
             sources.append((elements.buffers[operand.number], positions))
-        pipeline.copy_ranges(ranges, sources)
+        pipeline.copy_ranges(ranges, sources, stage)
 
     def _copy_cut(
         self,
         pipeline: RowPipeline,
         number: int,
         elements: Elements,
-        base: Any,
-        chunk: int,
+        position: tuple[Any, int, Any],
         guard: PartialGuard,
     ) -> None:
-        """Copy the elements of a vector that the row has in part."""
+        """Copy the elements of a vector at the end of the row, which has not all of them.
+
+        `position` is that of the vector in memory, its chunk, and the stage.
+        """
+        base, chunk, stage = position
         cut = arith.xori(guard.full, splat(guard.full.type, 1))
-        with when(cut):
+        with when(arith.andi(cut, guard.elements[0])):
             for k, inside in enumerate(guard.elements):
                 with when(inside):
-                    pipeline.copy_element(number, elements, base, chunk, k)
+                    pipeline.copy_element(number, elements, base, chunk, k, stage)
 
-    def _take_row(self, pipeline: RowPipeline, operands: Sequence[Elements]) -> None:
+    def _take_row(self, pipeline: RowPipeline, operands: Sequence[Elements], stage: Any) -> None:
         """Read this thread's elements of the copied row into registers."""
         for number, elements in enumerate(operands):
             operand = self.plan.prefetched[number].number
@@ -154,7 +175,7 @@ class PersistentRows(RowwiseCode):
                     elements: Elements = elements,
                     chunk: int = chunk,
                 ) -> Values:
-                    return [pipeline.load(number, elements, chunk, parts)]
+                    return [pipeline.load(number, elements, chunk, parts, stage)]
 
                 if isinstance(guard, PartialGuard):
                     guard = None  # the thread's part of shared memory is there in any case

@@ -19,9 +19,9 @@ from nova.codegen.gpu.block_ops import WARP, element_bytes
 from nova.codegen.gpu.cluster_ops import can_exchange
 from nova.codegen.gpu.device_kernel import MAX_THREADS, DeviceKernel, is_tile_local
 from nova.codegen.gpu.memory import ACCESS, divides, widest
-from nova.codegen.gpu.rowwise.pipeline import THREADS, RowOperand, fits, persistent_clusters
+from nova.codegen.gpu.rowwise.pipeline import RESIDENT, THREADS, RowOperand, RowSlot
 from nova.codegen.gpu.strategy import default_min_blocks_per_sm
-from nova.core.sizes import ceildiv, same_shape
+from nova.core.sizes import ceildiv, is_static_shape, same_shape, size_min
 from nova.ir.bindings import ir
 from nova.ir.buffers import buffer_root
 from nova.ir.symbolic.size_table import Extent, is_number, longest_size, typical
@@ -40,8 +40,14 @@ _FEW, _WIDE = 2, 512
 more warps, which hide latency; with more threads, all wait for the last."""
 _CLUSTERS = (2, 4, 8)
 """Blocks of a cluster, each of _WIDE threads, that share a longer row."""
-_PHASES = 4
+_VECTOR_WORDS = 4
 """Words of an aligned vector."""
+_LINE_WORDS = 32
+"""Words of a line of the caches, at which copies begin."""
+_ALONE = 2
+"""Blocks of a cluster with a multiprocessor each: rows of this many blocks are the fastest."""
+_MAX_ELEMENTS_ALONE = 56
+"""Maximum elements of one row per thread of such a block."""
 _WARP_LENGTH, _WARP_ELEMENTS = 1024, 96
 """Longest row of 16-bit floats of a warp, and elements of all live rows of a thread."""
 SHORT = 8
@@ -55,8 +61,12 @@ Key = tuple[Any, Extent, tuple[Extent, ...], Extent]
 
 @dataclass(frozen=True)
 class Phase:
-    """The position of a row from the previous aligned one: of row (i, j, ...) in all operands."""
+    """The position of a row from the previous aligned one: of row (i, j, ...) in all operands.
 
+    Aligned positions are multiples of `unit` elements.
+    """
+
+    unit: int
     offset: int
     strides: tuple[int, ...]
 
@@ -81,6 +91,12 @@ class RowwisePlan:
     """Operands whose next row is copied ahead; then clusters are persistent."""
     phase: Phase | None = None
     """Where rows are not aligned: the first element of a vector is aligned, not that of a row."""
+    slot: RowSlot | None = None
+    """The part of a row of a block in shared memory, if rows are prefetched."""
+    stages: int = 0
+    """Rows that are copied ahead."""
+    resident: int = 0
+    """Clusters that run concurrently, if they are persistent."""
 
     @property
     def threads(self) -> int:
@@ -89,7 +105,7 @@ class RowwisePlan:
     @property
     def clusters(self) -> Extent:
         """Clusters of a persistent launch."""
-        return persistent_clusters(self.rows, self.cluster)
+        return size_min(self.rows, self.resident)
 
     @property
     def blocks(self) -> Extent:
@@ -212,47 +228,53 @@ def _pipelined(
     """A persistent plan that copies the next row while it computes one, for many long rows."""
     if not _has_clusters(kernel):
         return None
-    rows, rank = kernel.num_points, kernel.grid_rank
-    phase = _phase(kernel.loop_nests, rank) if width < _PHASES else None
+    nests, rank = kernel.loop_nests, kernel.grid_rank
+    phase = _phase(nests, rank) if width < _VECTOR_WORDS else None
     if phase is not None:
-        width = _PHASES
+        width = _VECTOR_WORDS
     else:  # the copy engine moves vectors of 16 bytes: eight 16-bit floats, if rows are those
-        width = max(width, row_vector_width(kernel.loop_nests, rank, match.length, narrow=True))
-    vectors = -(-match.longest // width) + (phase is not None)
-    stored = last_writes(kernel.loop_nests, rank, kernel.results)
-    for cluster in _CLUSTERS:
+        width = max(width, row_vector_width(nests, rank, match.length, narrow=True))
+    vectors = -(-match.longest // width) + (0 if phase is None else -(-phase.unit // width))
+    candidates = _row_operands(nests, rank, width)
+    # Words need few instructions: a block alone has registers for twice as many.
+    alone = [(_ALONE, 1, _MAX_ELEMENTS_ALONE)] if width == _VECTOR_WORDS else []
+    for cluster, blocks_per_sm, most in (*alone, *((n, 2, _MAX_ELEMENTS) for n in _CLUSTERS)):
+        resident = RESIDENT[cluster, blocks_per_sm]
         per_thread = -(-vectors // (cluster * THREADS))
-        many = typical(rows) > typical(persistent_clusters(rows, cluster))
-        if not many or live_rows * per_thread * width > _MAX_ELEMENTS:
+        if typical(kernel.num_points) <= resident or live_rows * per_thread * width > most:
             continue
-        candidates = _row_operands(kernel.loop_nests, rank, width)
+        slot = RowSlot.of(vectors, cluster * THREADS, width)
         operands: tuple[RowOperand, ...] = ()
         for operand in candidates:
-            if fits([*operands, operand], per_thread * width):
+            if slot.stages([*operands, operand], blocks_per_sm):
                 operands = (*operands, operand)
         if not operands:
             return None
+        stages = slot.stages(operands, blocks_per_sm)
         # Rows that are not aligned need more registers, if threads load some of them.
-        bound = 2 if phase is None or len(operands) == len(candidates) else 1
+        needs_more = phase is not None and len(operands) < len(candidates)
         return RowwisePlan(
-            rows,
+            kernel.num_points,
             match.length,
             width,
             cluster * THREADS,
             per_thread,
             1,
-            stored,
-            bound,
+            last_writes(nests, rank, kernel.results),
+            1 if needs_more else blocks_per_sm,
             cluster,
             operands,
             phase,
+            slot,
+            stages,
+            resident,
         )
     return None
 
 
 def _phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
     """The common phase of all rows that differ from point to point, if their elements are words."""
-    phases: set[Phase] = set()
+    positions: set[tuple[int, ...]] = set()
     for nest in nests:
         for number, value in enumerate(nest.generic.op.operands):
             if not isinstance(value.type, ir.MemRefType):
@@ -262,10 +284,16 @@ def _phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
                 continue
             if not is_number(step, 1) or element_bytes(value.type.element_type) != 4:
                 return None
-            if not all(isinstance(number, int) for number in (offset, *strides)):
+            place = offset, *strides
+            if not is_static_shape(place):
                 return None
-            phases.add(Phase(offset % _PHASES, tuple(stride % _PHASES for stride in strides)))
-    return phases.pop() if len(phases) == 1 else None
+            positions.add(tuple(map(typical, place)))
+    for unit in (_LINE_WORDS, _VECTOR_WORDS):
+        phases = {tuple(number % unit for number in place) for place in positions}
+        if len(phases) == 1:
+            first, *others = phases.pop()
+            return Phase(unit, first, tuple(others))
+    return None
 
 
 def _is_shared(strides: Sequence[Extent]) -> bool:

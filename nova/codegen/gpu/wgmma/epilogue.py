@@ -109,6 +109,8 @@ EmitOps = Callable[[FragmentCode, TilePosition, Index, Index, list[Any]], None]
 """Emits the ops of the kernel at a row and column of C, with the sums of adjacent columns."""
 
 
+Prefetch = Callable[[TilePosition, Index, Index], None]
+"""Brings the line of an operand of the epilogue at a row and column of C to the L2 cache."""
 EmitTile = Callable[[list[Any]], None]
 """Finishes a tile, given the accumulators of this thread."""
 
@@ -129,6 +131,8 @@ class TileStore:
     emit_ops: EmitOps
     base: ir.Value
     """The address of the buffers for boxes of C, in shared memory (i32)."""
+    prefetches: tuple[tuple[int, Prefetch], ...] = ()
+    """Operands that are loaded early, chunk by chunk: bytes of an element, and its prefetch."""
 
     def begin(self, tile: TilePosition, consumer: ConsumerThread, sums: int) -> EmitTile:
         """Load the first operands of the epilogue; the result finishes a tile of so many sums."""
@@ -191,6 +195,37 @@ class _TileCode:
         ]
         self.own_row, self.own_column = own_row, own_column
         self.early = self._fragments(self.chunks[0])
+        for size, prefetch in self.store.prefetches:
+            self._prefetch(ROW_BYTES // size, prefetch)
+
+    def _prefetch(self, width: int, prefetch: Prefetch) -> None:
+        """Bring an operand of all chunks but the first to the L2 cache, during the matmuls.
+
+        A thread has a line of `width` columns of every second of 64 rows of a chunk.
+        """
+        spec, tile = self.store.plan.gemm.contraction, self.store.plan.tile
+        lines = [
+            (chunk.block_row, chunk.first_column + start)
+            for chunk in self.chunks[1:]
+            for start in range(0, chunk.columns, width)
+        ]
+        within = arith.andi(self.consumer.thread, word(63))
+        is_second = arith.cmpi(arith.CmpIPredicate.uge, self.consumer.thread, word(64))
+        first_row = arith.muli(self.consumer.group, word(tile.rows // CONSUMERS))
+        for number in range(0, len(lines), 2):
+            pair = lines[number], lines[min(number + 1, len(lines) - 1)]
+            block_row, column = (
+                arith.select(is_second, word(second), word(first))
+                for first, second in zip(*pair, strict=True)
+            )
+            own_row = arith.addi(arith.addi(first_row, block_row), within)
+            row = add(self.tile.row, _wide(own_row))
+            if not is_multiple(spec.m, tile.rows):
+                row = minimum(row, spec.m - 1)
+            at_column = add(self.tile.column, _wide(column))
+            if not is_multiple(spec.n, tile.columns):
+                at_column = minimum(at_column, spec.n - 1)
+            prefetch(self.tile, row, at_column)
 
     def emit(self, sums: list[Any]) -> None:
         """Compute and store the tile."""

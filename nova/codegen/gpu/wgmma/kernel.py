@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from nova.codegen.common.index_math import at
+from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction
 from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
-from nova.codegen.gpu.elementwise import ThreadVector
+from nova.codegen.gpu.elementwise import ThreadVector, first_positions
 from nova.codegen.gpu.gemm.kernel import GemmMatch, match_gemm
 from nova.codegen.gpu.gemm.select_plan import estimated_cycles, limits, plan_gemm
-from nova.codegen.gpu.ptx_ops import global_base, word
+from nova.codegen.gpu.ptx_ops import global_base, prefetch, word
 from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.codegen.gpu.wgmma import instructions as ptx
@@ -27,6 +29,7 @@ from nova.codegen.gpu.wgmma.epilogue import (
     CHUNK_COLUMNS,
     FragmentCode,
     Output,
+    Prefetch,
     TileStore,
     element_size,
 )
@@ -168,6 +171,15 @@ def emit_wgmma_kernel(
             with op.location:
                 code.load_early(kernel.nests[op], buffers[op], counters, read)
 
+    def make_prefetch(op: Any, number: int) -> Prefetch:
+        nest, buffer = kernel.nests[op], buffers[op][number]
+
+        def emit_prefetch(tile: TilePosition, row: Index, column: Index) -> None:
+            position = first_positions(nest, counters_at(tile, row, column))[number]
+            prefetch(buffer, at(position), element_size(nest.generic.inputs[number]))
+
+        return emit_prefetch
+
     def emit_ops(
         code: FragmentCode, tile: TilePosition, row: Index, column: Index, values: list[Any]
     ) -> None:
@@ -196,8 +208,14 @@ def emit_wgmma_kernel(
         for number, output in enumerate(staged)
     }
     pieces = arith.addi(aligned_base(), word(gemm.pieces_offset))
+    prefetches = tuple(
+        (element_size(kernel.nests[op].generic.inputs[number]), make_prefetch(op, number))
+        for op, numbers in early.items()
+        for number in numbers
+        if gemm.boxed is None and _is_matrix(kernel.nests[op], number, along)
+    )
     store = TileStore(
-        gemm, plan.outputs, result_maps, roots, make_code, load_early, emit_ops, pieces
+        gemm, plan.outputs, result_maps, roots, make_code, load_early, emit_ops, pieces, prefetches
     )
     emit_block(
         gemm,
@@ -222,7 +240,7 @@ WGMMA_GEMM = Strategy("wgmma_gemm", match_gemm, plan_wgmma_kernel, emit_wgmma_ke
 
 
 def _early_operands(kernel: DeviceKernel, match: GemmMatch, along: int) -> dict[Any, list[int]]:
-    """The inputs of each op of the epilogue that no op of the kernel writes.
+    """The inputs of each op of the epilogue that no op of the kernel writes, or it itself in place.
 
     As many as fit into the registers that the accumulators leave.
     """
@@ -233,7 +251,9 @@ def _early_operands(kernel: DeviceKernel, match: GemmMatch, along: int) -> dict[
             continue
         nest, numbers = kernel.nests[op], []
         for number, value in enumerate(nest.generic.inputs):
-            if not isinstance(value.type, ir.MemRefType) or buffer_root(value) in written:
+            if not isinstance(value.type, ir.MemRefType):
+                continue
+            if buffer_root(value) in written and not _is_updated(kernel, op, number):
                 continue
             across = [loop for i, loop in enumerate(nest.loops) if i != along]
             is_row = all(is_number(loop.strides[number], 0) for loop in across)
@@ -243,6 +263,32 @@ def _early_operands(kernel: DeviceKernel, match: GemmMatch, along: int) -> dict[
                 numbers.append(number)
         early[op] = numbers
     return early
+
+
+def _is_updated(kernel: DeviceKernel, op: Any, number: int) -> bool:
+    """Whether an op alone writes an input, at the positions at which it reads it.
+
+    No other tile has these elements, and those of a thread are read before they are written.
+    """
+    nest, root = kernel.nests[op], buffer_root(kernel.nests[op].generic.inputs[number])
+    writers = [
+        (writer, operand)
+        for writer in kernel.ops
+        for operand, value in enumerate(kernel.nests[writer].generic.outputs)
+        if buffer_root(value) == root
+    ]
+    if len(writers) != 1 or writers[0][0] != op:
+        return False
+    written = nest.generic.num_inputs + writers[0][1]
+    accesses = (nest.offsets, *(loop.strides for loop in nest.loops))
+    return all(numbers[number] == numbers[written] for numbers in accesses)
+
+
+def _is_matrix(nest: LoopNest, number: int, along: int) -> bool:
+    """Whether an operand has rows of adjacent elements along C, which differ from row to row."""
+    others = (loop for i, loop in enumerate(nest.loops) if i != along)
+    is_row = all(is_number(loop.strides[number], 0) for loop in others)
+    return is_number(nest.loops[along].strides[number], 1) and not is_row
 
 
 def _map_address(number: int, buffer: Any) -> ir.Value:

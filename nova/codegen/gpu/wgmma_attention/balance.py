@@ -3,7 +3,7 @@
 Input: the costs of the tiles of a point of the batch, which differ if the attention is causal.
 Output: a `Work`. Tiles are taken in rounds, one per block, the most expensive first (longest
 processing time first, Graham), and every second round is reversed, so that blocks have about the
-same work. `work.py` emits the loop.
+same work; items of an incomplete round go to the blocks with the least. `work.py` emits the loop.
 """
 
 from __future__ import annotations
@@ -61,12 +61,9 @@ def _makespan(
     batch: int, costs: Sequence[float], together: int, blocks: int, last_first: bool
 ) -> float:
     """The same arithmetic as in `work.py`, on all items."""
-    items = batch * len(costs)
-    numbers = np.arange(items)
-    rounds, block = numbers // blocks, numbers % blocks
-    counts = np.minimum(blocks, items - rounds * blocks)
-    opposite = rounds * blocks + counts - 1 - block
-    numbers = np.where(rounds % 2 == 1, opposite, numbers)
+    numbers = np.arange(batch * len(costs))
+    rounds, within = numbers // blocks, numbers % blocks
+    block = np.where(rounds % 2 == 1, blocks - 1 - within, within)
     tile = numbers % (together * len(costs)) // together
     if last_first:
         tile = len(costs) - 1 - tile

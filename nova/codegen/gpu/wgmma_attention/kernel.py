@@ -7,7 +7,7 @@ engine can read, where there are enough rows. The knob `gpu_attention` overrides
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -31,7 +31,6 @@ from nova.codegen.gpu.wgmma_attention.gradient_plan import (
 )
 from nova.codegen.gpu.wgmma_attention.plan import (
     ELEMENTS,
-    GROUP_ROWS,
     ForwardPlan,
     Tile,
     forward_tiles,
@@ -132,7 +131,12 @@ def _plan(
     hides = spec.causal or spec.masked or spec.has_segments
     # The draws of dropout take registers, too.
     long = not hides and not spec.has_dropout and sizes.j >= _LONG
-    tiles = forward_tiles(max(sizes.e, sizes.f), long=long, has_segments=spec.has_segments)
+    tiles = forward_tiles(
+        max(sizes.e, sizes.f),
+        long=long,
+        has_segments=spec.has_segments,
+        has_mask=spec.masked,
+    )
     tiles = _parse_tiles(choice, tiles)
     return plan_forward(attention, sizes, element, arguments, processors, tiles)
 
@@ -142,9 +146,11 @@ def _parse_tiles(choice: str, tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
     _, _, size = choice.partition("-")
     if not size:
         return tiles
-    rows, keys = (int(number) for number in size.split("x"))
+    rows, keys, *consumers = (int(number) for number in size.split("x"))
     return tuple(
-        Tile(tile.consumers, keys) for tile in tiles if tile.consumers * GROUP_ROWS == rows
+        replace(tile, keys=keys)
+        for tile in tiles
+        if tile.rows == rows and tile.consumers in (consumers or (tile.consumers,))
     )
 
 

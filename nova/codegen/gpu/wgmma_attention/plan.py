@@ -34,6 +34,8 @@ RESERVED = 2048
 
 _TILE_OVERHEAD = 1.0
 """The time to begin and end a tile of rows, in blocks of keys."""
+_MERGE_OVERHEAD = 0.5
+"""The time to add the results of the consumers of a tile, in blocks of keys."""
 _ALONE = 0.3
 """The part of the time of a block of keys that does not depend on how many consumers have rows."""
 _CACHE_BYTES = 32 << 20
@@ -47,15 +49,23 @@ REGISTERS = {2: (40, 232), 3: (32, 160)}
 
 @dataclass(frozen=True)
 class Tile:
-    """Consumer warpgroups, keys of a block, and whether consumers take turns to multiply."""
+    """Consumer warpgroups, keys of a block, and whether consumers take turns to multiply.
+
+    Each consumer has 64 rows; with `split`, all have the same ones, and divide the blocks of keys.
+    """
 
     consumers: int
     keys: int
     ordered: bool = True
+    split: bool = False
+
+    @property
+    def rows(self) -> int:
+        return GROUP_ROWS if self.split else self.consumers * GROUP_ROWS
 
 
 def forward_tiles(
-    features: int, *, long: bool = False, has_segments: bool = False
+    features: int, *, long: bool = False, has_segments: bool = False, has_mask: bool = False
 ) -> tuple[Tile, ...]:
     """The tiles for heads of so many features, those of the largest throughput first.
 
@@ -64,7 +74,10 @@ def forward_tiles(
     of segments take registers, too.
     """
     if features <= 64:
-        return (Tile(3, 128), Tile(2, 128))
+        tiles = (Tile(3, 128), Tile(2, 128))
+        # Few heads have few tiles, whose time is that of the one with the most keys.
+        splits = (Tile(consumers, 128, ordered=False, split=True) for consumers in (2, 3))
+        return tiles if has_segments or has_mask else (*tiles, *splits)
     if features <= 128:
         return (Tile(2, 176 if long else 128),)
     if features <= 192:
@@ -104,7 +117,7 @@ class ForwardPlan:
 
     @property
     def rows(self) -> int:
-        return self.tile.consumers * GROUP_ROWS
+        return self.tile.rows
 
     @property
     def keys(self) -> int:
@@ -140,6 +153,8 @@ class ForwardPlan:
 
     def busy_consumers(self, tile: int) -> int:
         """Consumers with rows of q in a tile: the last one may have fewer rows."""
+        if self.tile.split:
+            return self.tile.consumers
         rows = self.sizes.i - tile * self.rows
         return min(self.tile.consumers, -(-rows // GROUP_ROWS))
 
@@ -148,6 +163,9 @@ class ForwardPlan:
         return self.busy_consumers(self.row_tiles - 1) < self.tile.consumers
 
     def _tile_cost(self, tile: int) -> float:
+        if self.tile.split:
+            visits = -(-self.visited_blocks(tile) // self.tile.consumers)
+            return visits + _TILE_OVERHEAD + _MERGE_OVERHEAD
         busy = self.busy_consumers(tile) / self.tile.consumers
         return self.visited_blocks(tile) * (_ALONE + (1 - _ALONE) * busy) + _TILE_OVERHEAD
 
@@ -192,8 +210,18 @@ class ForwardPlan:
         return self.keys_offset + self.stages * self.operands["k"].nbytes
 
     @property
-    def barriers_offset(self) -> int:
+    def merge_offset(self) -> int:
         return self.values_offset + self.stages * self.operands["v"].nbytes
+
+    @property
+    def partial_values(self) -> int:
+        """Values of a thread that consumers of the same rows add: sums, and states of two rows."""
+        return self.value_columns // 2 + 4
+
+    @property
+    def barriers_offset(self) -> int:
+        others = self.tile.consumers - 1 if self.tile.split else 0
+        return self.merge_offset + others * self.partial_values * 4 * 128
 
     @property
     def shared_bytes(self) -> int:
@@ -203,7 +231,8 @@ class ForwardPlan:
     def cost(self) -> float:
         """Estimated time, for the choice between tiles."""
         # Three consumers overlap softmax and matmuls better than two.
-        return self.work.makespan * self.rows * self.keys * _SLOWNESS[self.tile.consumers]
+        scores = self.tile.consumers * GROUP_ROWS * self.keys
+        return self.work.makespan * scores * _SLOWNESS[self.tile.consumers]
 
 
 def why_not(attention: Attention, types: set[str]) -> str | None:
@@ -268,7 +297,9 @@ def plan_forward(
     for tile in tiles:
         if tile.keys % 16 or not 0 < tile.keys <= MOST_BOX:
             return f"{tile.keys} keys of a tile are not a multiple of 16, at most {MOST_BOX}"
-        extents = {"q": tile.consumers * GROUP_ROWS, "k": tile.keys, "v": tile.keys}
+        if tile.split and tile.keys % GROUP_ROWS:
+            return f"{tile.keys} keys of a tile of {GROUP_ROWS} rows are not a multiple of them"
+        extents = {"q": tile.rows, "k": tile.keys, "v": tile.keys}
         operands = {}
         for name, rows in extents.items():
             mapped = map_operand(attention, name, arguments[name], element, rows)

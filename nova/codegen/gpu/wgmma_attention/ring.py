@@ -92,6 +92,12 @@ class Ring:
             arith.select(wraps, word(0), moved), arith.select(wraps, flipped, position.parity)
         )
 
+    def advance(self, position: RingPosition, by: ir.Value) -> RingPosition:
+        """The position `by` slots later (i32)."""
+        moved, slots = arith.addi(position.slot, by), word(self.slots)
+        flips = arith.andi(arith.divui(moved, slots), word(1))
+        return RingPosition(arith.remui(moved, slots), arith.xori(position.parity, flips))
+
     def await_full(self, position: RingPosition) -> None:
         ptx.await_phase(self.full(position.slot), position.parity)
 

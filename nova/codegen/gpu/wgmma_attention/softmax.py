@@ -99,13 +99,11 @@ class RowScores(AttentionScores):
         scores = self._hide(sums, key, visible) if hides else self._scaled(sums)
         weights = list(scores)
         maxima, totals, rescales = [], [], []
-        zero, unit = self.number(0.0), self.number(self.factor)
         for half in range(2):
             numbers = layout.numbers_of_row(len(scores), half)
             largest = _tree(arith.maximumf, [state.maxima[half], *(scores[n] for n in numbers)])
             (largest,) = reduce_lanes([largest], arith.maximumf, 4)
-            is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(-inf))
-            shift = arith.mulf(arith.select(is_empty, zero, largest), unit)
+            shift = self._shift(largest)
             rescale = self.weight(state.maxima[half], shift)
             total = arith.mulf(state.totals[half], rescale)
             for n in numbers:
@@ -115,6 +113,33 @@ class RowScores(AttentionScores):
             totals.append(total)
             rescales.append(rescale)
         return weights, RowState(maxima, totals), rescales
+
+    def merge(self, states: Sequence[RowState]) -> tuple[RowState, list[list[ir.Value]]]:
+        """The state of the keys of several states, and for each of these the factors of its sums.
+
+        A state without keys has a maximum of -inf, and its factors are 0.
+        """
+        maxima, totals = [], []
+        factors: list[list[ir.Value]] = [[] for _ in states]
+        for half in range(2):
+            largest = reduce(arith.maximumf, [state.maxima[half] for state in states])
+            shift = self._shift(largest)
+            for state, own in zip(states, factors, strict=True):
+                own.append(self.weight(state.maxima[half], shift))
+            parts = [
+                arith.mulf(state.totals[half], own[half])
+                for state, own in zip(states, factors, strict=True)
+            ]
+            maxima.append(largest)
+            totals.append(reduce(arith.addf, parts))
+        return RowState(maxima, totals), factors
+
+    def _shift(self, largest: ir.Value) -> ir.Value:
+        """What is subtracted from scaled scores; 0 for a row that sees no key."""
+        is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(-inf))
+        return arith.mulf(
+            arith.select(is_empty, self.number(0.0), largest), self.number(self.factor)
+        )
 
     def _scaled(self, sums: list[ir.Value]) -> list[ir.Value]:
         if self.factor != 1.0:

@@ -44,27 +44,30 @@ class WorkOrder:
         if work.items <= work.blocks:
             return list(body(self._item(block, word(1)), *initial))
         # Counters of 32 bits: a producer has few registers.
-        steps = word(block), word(work.items), word(work.blocks)
-        op = scf.ForOp(*steps, [word(1), *initial])
+        steps = word(0), self._rounds(word(block)), word(1)
+        op = scf.ForOp(*steps, list(initial))
         with ir.InsertionPoint(op.body):
-            round_, *carried = op.inner_iter_args
-            number = op.induction_variable
-            if work.uneven:
-                number = self._reversed(number)
+            round_ = op.induction_variable
+            within = self._position(round_, word(block))
+            number = arith.addi(arith.muli(round_, word(work.blocks)), within)
             number = arith.index_castui(ir.IndexType.get(), number)
-            results = body(self._item(number, round_), *carried)
-            scf.YieldOp([arith.addi(round_, word(1)), *results])
-        return list(op.results)[1:]
+            item = self._item(number, arith.addi(round_, word(1)))
+            scf.YieldOp(list(body(item, *op.inner_iter_args)))
+        return list(op.results)
 
-    def _reversed(self, number: ir.Value) -> ir.Value:
-        """The item of a block in its round, from the end in every second one (i32)."""
-        blocks = word(self.work.blocks)
-        round_, within = arith.divui(number, blocks), arith.remui(number, blocks)
-        first = arith.muli(round_, blocks)
-        count = arith.minui(blocks, arith.subi(word(self.work.items), first))
-        last = arith.subi(arith.addi(first, count), word(1))
+    def _rounds(self, block: ir.Value) -> ir.Value:
+        """The number of items of a block (i32): the last round may not have one for each."""
+        whole, rest = divmod(self.work.items, self.work.blocks)
+        within = self._position(word(whole), block)
+        has_more = arith.cmpi(arith.CmpIPredicate.ult, within, word(rest))
+        return arith.addi(word(whole), arith.extui(ir.IntegerType.get_signless(32), has_more))
+
+    def _position(self, round_: ir.Value, block: ir.Value) -> ir.Value:
+        """The position of a block in a round (i32): from the end in every second one."""
+        if not self.work.uneven:
+            return block
         is_odd = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(round_, word(1)), word(1))
-        return arith.select(is_odd, arith.subi(last, within), number)
+        return arith.select(is_odd, arith.subi(word(self.work.blocks - 1), block), block)
 
     def _item(self, number: Index, round_: ir.Value) -> WorkItem:
         work = self.work

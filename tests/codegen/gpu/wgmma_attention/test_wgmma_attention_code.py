@@ -14,20 +14,26 @@ from nova.codegen.gpu.wgmma_attention.balance import balanced_work
 from nova.errors import LoweringError
 
 
-def _ptx(
+def _stages(
     sizes: tuple[int, ...], choice: str = "auto", dtype: Any = ml_dtypes.bfloat16, **more: Any
-) -> str:
+) -> Any:
     leaves = [nova.tensor(np.broadcast_to(np.zeros((), dtype), sizes)) for _ in range(3)]
     out = nova.scaled_dot_product_attention(*leaves, **more)
     target = "cuda:sm_90a"
     with nova.knobs.override(gpu_attention=choice):
-        return nova.compile(out, inputs=leaves, target=target, run_mode="sim").stages["ptx"]
+        return nova.compile(out, inputs=leaves, target=target, run_mode="sim").stages
+
+
+def _ptx(*args: Any, **more: Any) -> str:
+    text: str = _stages(*args, **more)["ptx"]
+    return text
 
 
 @pytest.mark.parametrize(
     ("features", "causal", "choice"),
     [
         (64, True, "wgmma-192x128"),
+        (64, True, "wgmma-64x128x3"),
         pytest.param(128, True, "auto", marks=pytest.mark.slow),
         pytest.param(64, False, "wgmma-128x128", marks=pytest.mark.slow),
         pytest.param(128, False, "auto", marks=pytest.mark.slow),
@@ -69,6 +75,8 @@ def test_few_rows_use_mma(rows: int, name: str) -> None:
         (20, "wgmma", "not multiples of 8"),
         (64, "wgmma-256x128", "no tile"),
         (64, "wgmma-192x100", "multiple of 16"),
+        (64, "wgmma-64x80", "multiple of them"),
+        (64, "wgmma-128x128x3", "no tile"),
         (256, "wgmma-128x256", "no tile"),
     ],
 )
@@ -85,6 +93,18 @@ def test_idle_consumers_make_wide_tiles_cheaper() -> None:
     """1024 rows are five tiles of three consumers, and one in which a single one has rows."""
     assert ".maxntid 512" in _ptx((96, 1024, 64), "auto")
     assert ".maxntid 384" in _ptx((96, 1024, 128), "auto")
+
+
+def test_few_heads_divide_keys() -> None:
+    """With 12 heads, tiles of 64 rows are 192, and the longest has half of the keys' time."""
+    for features, blocks in ((64, 132), (128, 96)):
+        text = _stages((12, 1024, features), causal=True)["outlined"]
+        assert f"nova.launch = array<i64: {blocks}, 384," in text
+
+
+def test_items_of_an_incomplete_round_go_to_the_blocks_with_the_least_work() -> None:
+    work = balanced_work(1, [1.0, 2.0, 3.0, 4.0, 5.0], 4, last_first=True)
+    assert work.makespan == 5.0
 
 
 def test_blocks_have_the_same_work() -> None:
