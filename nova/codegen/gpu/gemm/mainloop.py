@@ -23,6 +23,7 @@ from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import TensorCore
 from nova.codegen.gpu.gemm.pipelined_copies import PipelinedCopies
 from nova.codegen.gpu.gemm.plan import TF32_TYPES, GemmPlan, Operand
+from nova.codegen.gpu.gemm.shared_tile import WARP
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import (
     barrier,
@@ -102,8 +103,10 @@ class _Block:
 
     def _core(self) -> Core:
         plan, shape = self.plan, self.plan.shape
-        lane, warp = modulo(self.thread, 32), divide(self.thread, 32)
+        lane, warp = modulo(self.thread, WARP), divide(self.thread, WARP)
         part = divide(warp, prod(shape.warps))
+        if (groups := shape.parts // shape.split) > 1:
+            part = add(mul(part, groups), divide(lane, WARP // groups))
         at_rows = mul(modulo(divide(warp, shape.warps[1]), shape.warps[0]), shape.warp[0])
         at_columns = mul(modulo(warp, shape.warps[1]), shape.warp[1])
         core_class = TensorCore if plan.core_type == "tensor" else PlainCore
