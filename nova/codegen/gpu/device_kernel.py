@@ -131,7 +131,7 @@ class DeviceKernel:
         return list(self.nests.values())
 
     def is_unwritten(self, value: Any) -> bool:
-        """Whether no launch of the program writes the buffer of an operand (`mark-unwritten`)."""
+        """Whether no launch before this one writes the buffer of an operand (`mark-unwritten`)."""
         numbers = UNWRITTEN.find(self.function) or ()
         arguments = self.function.entry_block.arguments
         return buffer_root(value) in [arguments[i] for i in numbers]

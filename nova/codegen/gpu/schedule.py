@@ -18,7 +18,7 @@ from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
-from nova.codegen.gpu.gemm.kernel import GEMM
+from nova.codegen.gpu.gemm.kernel import GEMM, GemmKernelPlan
 from nova.codegen.gpu.gemv import GEMV, GemvPlan
 from nova.codegen.gpu.generic import GENERIC
 from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
@@ -54,7 +54,7 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     GENERIC,
 )
 """In order of preference. The last one has a plan for every kernel."""
-EARLY_PLANS = (GemvPlan, DecodePlan, WgmmaKernelPlan)
+EARLY_PLANS = (GemvPlan, DecodePlan, GemmKernelPlan, WgmmaKernelPlan)
 """Plans whose code may wait by itself for the launches before it."""
 
 

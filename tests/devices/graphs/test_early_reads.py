@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import nova
-from nova import knobs
+from nova import knobs, nn, optim
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.knobs import SIM_SCHEDULES
 
@@ -102,6 +102,63 @@ def test_weights_of_a_warpgroup_gemm_are_copied_before_the_wait(tile: str, sched
 def test_a_weight_that_blocks_of_a_cluster_share_is_copied_after_the_wait() -> None:
     kernels = of_wgmma("128x256x2x1").stages["ptx"].split(".visible .entry")[1:]
     assert [kernel.count("griddepcontrol.wait") for kernel in kernels] == [1, 1]
+
+
+def of_plain(rows: int) -> Any:
+    """Two f32 GEMMs with a weight."""
+    x, w = nova.input((rows, 256)), nova.tensor(W, name="w")
+    return nova.compile(nova.tanh(x @ w) @ w.T, inputs=[x], params=[w], **SIM)
+
+
+def test_weights_of_a_gemm_are_copied_before_the_wait() -> None:
+    program = of_plain(32)
+    for kernel in program.stages["ptx"].split(".visible .entry")[1:]:
+        assert "cp.async.c" in kernel[: kernel.index("griddepcontrol.wait")]
+    x = RNG.standard_normal((32, 256)).astype("f4")
+    for _ in range(2):
+        result = np.asarray(program.run([x], [W]))
+    expected = torch.tanh(torch.tensor(x) @ torch.tensor(W)) @ torch.tensor(W).T
+    np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_an_early_copy_of_a_gemm_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeviceKernel, "is_unwritten", lambda kernel, value: True)
+    with knobs.override(cache=False):
+        program = of_plain(48)  # not the program of another test
+    x = RNG.standard_normal((48, 256)).astype("f4")
+    with pytest.raises(nova.errors.NovaError, match="too early"):
+        for _ in range(2):
+            program.run([x], [W])
+
+
+@pytest.mark.parametrize("schedule", SIM_SCHEDULES)
+def test_a_step_reads_weights_early_that_it_updates_later(schedule: str) -> None:
+    """Every run reads the weights of the run before it."""
+    model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 32))
+    for number, param in enumerate(model.parameters()):
+        param.data[...] = np.random.default_rng(number).standard_normal(param.shape, "f4") / 8
+    params = [torch.tensor(np.array(p.data), requires_grad=True) for p in model.parameters()]
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    with knobs.override(sim_schedule=schedule):
+        step = nova.train_step(
+            model, lambda m, x, y: nova.mse_loss(m(x), y), optimizer, launch="graph", **SIM
+        )
+        for seed in range(3):
+            x, y = (
+                np.random.default_rng(seed).standard_normal(s, "f4") for s in ((40, 64), (40, 32))
+            )
+            loss = float(np.asarray(step(x, y)))
+            hidden = torch.relu(torch.nn.functional.linear(torch.tensor(x), *params[:2]))
+            output = torch.nn.functional.linear(hidden, *params[2:])
+            expected = torch.nn.functional.mse_loss(output, torch.tensor(y))
+            np.testing.assert_allclose(loss, expected.item(), rtol=2e-5)
+            for p, gradient in zip(params, torch.autograd.grad(expected, params), strict=True):
+                p.data -= 0.1 * gradient
+    ptx = step.compiled.stages["ptx"]
+    assert any(
+        "cp.async.c" in kernel[: kernel.index("griddepcontrol.wait")]
+        for kernel in ptx.split(".visible .entry")[2:]
+    )
 
 
 def test_an_early_copy_of_what_an_earlier_launch_writes_is_a_fault(
