@@ -136,38 +136,41 @@ def measure(name: str, steps: int, device: str) -> None:
 
 REPEATS = 1000
 """Runs in one launch of `repeat`."""
+ALONE = 10
+"""One in so many runs of `repeat` has a launch and a copy of its own, which take longest."""
 
 
 def repeat(runs: int, device: str) -> None:
     """Run one program often, and compare a checksum of all bits of its result in every run.
 
-    It is a chain with branches of matmuls, reductions and elementwise ops. Half of the runs are
+    It is a chain with branches of matmuls, reductions and elementwise ops. Most of the runs are
     repetitions inside of a launch, and the others have a launch each.
     """
     generator = np.random.default_rng(2)
-    x = nova.input((64, 64), "f32")
-    weights = [generator.standard_normal((64, 64), np.float32) / 8 for _ in range(10)]
+    x = nova.input((128, 64), "f32")
+    weights = [generator.standard_normal((64, 64), np.float32) / 8 for _ in range(4)]
     h = x
     for w in weights:
         a, b = nova.tanh(h @ nova.tensor(w)), nova.softmax(h * 0.5, -1)
         h = a + b * (h - h.mean(-1, keepdims=True))
     bits = nova.cast(nova.bitcast(h, "i32"), "i64")
-    positions = nova.tensor(np.arange(1, 4097, dtype=np.int64).reshape(64, 64))
+    positions = nova.tensor(np.arange(1, 8193, dtype=np.int64).reshape(128, 64))
     checksum = (bits * positions).sum(-1)
     options = {"run_mode": "sim"} if device == "sim" else {}
     target = "cuda:sm_90a" if device == "sim" else "cuda"
     program = nova.compile(checksum, inputs=[x], target=target, launch="persistent", **options)
-    value = generator.standard_normal((64, 64), np.float32)
+    value = generator.standard_normal((128, 64), np.float32)
     first = np.asarray(program(value))
     executable = program._executable
     tables = unpack_tables(executable.artifact.file.tables(executable.variant))
     tasks = sum(prod(tables.kernels[launch.kernel].device.grid) for launch in tables.launches)
-    per_launch = min(REPEATS, max(runs // 2, 1))
+    repeated = runs - runs // ALONE
+    per_launch = min(REPEATS, max(repeated, 1))
     native = executable.repeated(per_launch)
     put = (lambda a: a) if device == "sim" else nova.to_device
     stacked = put(np.ascontiguousarray(np.broadcast_to(value, (per_launch, *value.shape))))
     single, wrong, done, started = put(value), 0, 0, time.perf_counter()
-    while done < runs // 2:
+    while done < repeated:
         sums = native(stacked, *program._values.get())
         sums = sums.numpy() if hasattr(sums, "numpy") else np.asarray(sums)
         wrong += int((sums != first).any(-1).sum())

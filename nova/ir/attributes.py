@@ -286,7 +286,7 @@ TILE_LOCAL = Flag(
 UNWRITTEN = Integers(
     "nova.unwritten",
     "kernels",
-    "The arguments of a kernel that no launch of the program writes: weights and constants.",
+    "The arguments of a kernel that no launch before it writes: weights and constants.",
 )
 PROLOGUE = Flag(
     "nova.prologue",

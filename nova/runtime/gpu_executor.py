@@ -37,8 +37,8 @@ from nova.runtime.sized_specs import SizedSpecs, static_specs
 from nova.runtime.symbolic_program import SymbolicProgram
 from nova.runtime.weights import ParamValues
 
-_RING_KERNEL = "nova_persistent_ring"
-"""The persistent kernel that takes a ring; nova/codegen/gpu/persistent/kernel.py names it."""
+_RING_KERNELS = ("nova_persistent_chains", "nova_persistent_ring")
+"""Kernels that take a ring: that of nova/codegen/gpu/persistent/kernel.py, and of older files."""
 
 
 class DeviceExecutable(Executable):
@@ -95,7 +95,7 @@ class DeviceExecutable(Executable):
         tables = unpack_tables(self.artifact.file.tables(self.variant))
         if reason := self.refuses_parts():
             return reason
-        if not any(kernel.name == _RING_KERNEL for kernel in tables.kernels):
+        if not any(kernel.name in _RING_KERNELS for kernel in tables.kernels):
             return "it has loops or branches, or was compiled by an older version"
         return "" if len(tables.launches) else "it has no launch"
 

@@ -19,12 +19,10 @@ from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, 
 from nova.codegen.common.tile_local import is_tile_local_alloca, static_part
 from nova.codegen.gpu.block_ops import SharedMemory, element_bytes
 from nova.codegen.gpu.persistent.task import TASK_THREADS
-from nova.codegen.gpu.slice_writes import match_slice_write
-from nova.core.sizes import SizeExpr
 from nova.core.targets import Target
 from nova.ir.attributes import PROLOGUE, UNWRITTEN
 from nova.ir.bindings import ir, memref
-from nova.ir.buffers import VIEWS, buffer_root, nbytes
+from nova.ir.buffers import VIEWS, buffer_root
 from nova.ir.clone import clone_into
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.generic import is_generic_op, shape_of
@@ -33,9 +31,6 @@ from nova.ir.walk import every_op
 
 SHARED_LIMIT = 48 << 10
 MAX_THREADS = 1024
-_PARTIALS = 1 << 10
-"""Bytes of shared memory that the block reductions need."""
-_INDEXED_ACCESSES = ("memref.load", "memref.store")
 
 
 class DeviceKernel:
@@ -136,7 +131,7 @@ class DeviceKernel:
         return list(self.nests.values())
 
     def is_unwritten(self, value: Any) -> bool:
-        """Whether no launch of the program writes the buffer of an operand (`mark-unwritten`)."""
+        """Whether no launch before this one writes the buffer of an operand (`mark-unwritten`)."""
         numbers = UNWRITTEN.find(self.function) or ()
         arguments = self.function.entry_block.arguments
         return buffer_root(value) in [arguments[i] for i in numbers]
@@ -214,36 +209,6 @@ class DeviceKernel:
     def allocate_shared(self, value: Any) -> Any:
         """The scratch of a block with one point, in shared memory."""
         return self.shared.allocate(self.scratch_elements(value), value.type.element_type)
-
-    def private_arguments(self) -> list[Any]:
-        """Arguments that no kernel reads afterwards, if there is a single block.
-
-        Those that fit stay in its shared memory, the small ones first.
-        """
-        if not is_number(self.num_points, 0, 1):
-            return []
-        private = [
-            value
-            for value in Kernel(self.function).intermediate_arguments
-            if not isinstance(prod(shape_of(value)), SizeExpr)
-        ]
-        accesses = [access for op in self.ops for access in _indexed_accesses(op)]
-        indexed = {buffer_root(value) for op in accesses for value in op.operands}
-        free_bytes = SHARED_LIMIT - self.scratch_bytes - _PARTIALS
-        fitting = []
-        for value in sorted(private, key=lambda value: nbytes(value.type)):
-            free_bytes -= nbytes(value.type) + 16
-            if value not in indexed and free_bytes >= 0:
-                fitting.append(value)
-        return fitting
-
-
-def _indexed_accesses(op: Any) -> list[Any]:
-    """The accesses of an op at computed positions, which need a buffer as it is."""
-    write = match_slice_write(op)
-    if write is not None:
-        return [write.store]
-    return [inner for inner in every_op(op) if inner.name in _INDEXED_ACCESSES]
 
 
 def is_tile_local(value: Any) -> bool:

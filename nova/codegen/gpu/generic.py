@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import ceil, prod
 from typing import Any
 
 from nova.codegen.common.cascade_sum import Cascade, cascade_of
 from nova.codegen.common.combine import combiner, find_combiners, identity
 from nova.codegen.common.elements import Elements
+from nova.codegen.common.flat_buffers import flatten
 from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.argreduce import ArgReduce, Best, find_extreme
@@ -30,8 +32,9 @@ from nova.codegen.gpu.block_ops import (
     split,
     when,
 )
+from nova.codegen.gpu.block_values import folded_fills, indexed_views, shared_arguments
 from nova.codegen.gpu.device_kernel import DeviceKernel, computes_scalars
-from nova.codegen.gpu.hazards import Hazards
+from nova.codegen.gpu.hazards import Hazards, threads_of_elements
 from nova.codegen.gpu.slice_writes import SliceWrite, match_slice_write
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
@@ -53,6 +56,8 @@ class _NestPoint:
     elements: Elements
     bases: list[Any]
     ivs: dict[int, Any]
+    initial: Any = None
+    """The value with which the reduction begins, instead of the one in memory."""
 
     @property
     def nest(self) -> LoopNest:
@@ -70,6 +75,12 @@ class _NestPoint:
             if len(loop.dims) == 1:
                 ivs[loop.dims[0]] = counter
         return replace(self, bases=bases, ivs=ivs)
+
+    def initial_values(self) -> list[Any]:
+        """The values to which the terms of the reductions are added."""
+        if self.initial is not None:
+            return [self.initial]
+        return self.elements.load_outputs(self.bases)
 
     def apply(self, values: Sequence[Any]) -> list[Any]:
         """One iteration of the reductions, on the accumulators so far."""
@@ -109,7 +120,7 @@ class _NestPoint:
 
     def combine_and_store(self, names: Sequence[str], totals: Sequence[Any]) -> None:
         """Combine with the old value of the output, and store."""
-        before = self.elements.load_outputs(self.bases)
+        before = self.initial_values()
         results = [combiner(n)(a, b) for n, a, b in zip(names, before, totals, strict=True)]
         self.elements.store(results, self.bases)
 
@@ -157,10 +168,16 @@ class GenericCode:
         buffers: Sequence[Any],
         counters: Sequence[Any],
         captured: Mapping[Any, Any],
+        initial: Any = None,
+        first_thread: int = 0,
     ) -> None:
-        """Emit one structured op; `counters` are those of the grid's loops."""
+        """Emit one structured op; `counters` are those of the grid's loops.
+
+        `initial` is the value with which a reduction begins, if not the one in memory, and
+        `first_thread` the thread of the first point, where threads share the points.
+        """
         offsets: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
-        spot = _NestPoint(Elements(nest, buffers, captured), offsets, {})
+        spot = _NestPoint(Elements(nest, buffers, captured), offsets, {}, initial)
         spot = spot.at(range(len(counters)), counters)
         inner = range(self.grid_rank, len(nest.loops))
         parallel = [i for i in inner if nest.loops[i].parallel]
@@ -169,18 +186,30 @@ class GenericCode:
         if is_number(points, 0):
             return
         names = find_combiners(nest) if reductions else None
-        few_points, many_terms = typical(points) < self.position.threads, typical(terms) >= WARP
-        if names is not None and is_number(points, 1) and typical(terms) > WARP:
+        if self.has_thread_points(nest):
+            self._by_threads(spot, parallel, reductions, first_thread)
+        elif names is not None and is_number(points, 1) and typical(terms) > WARP:
             self._by_block(spot, parallel, reductions, names)
-        elif names is not None and few_points and many_terms:
+        elif names is not None:
             self._by_warps(spot, parallel, reductions, names)
-        elif at_most(WARP, terms) and reductions and (extreme := find_extreme(nest)):
+        elif (extreme := find_extreme(nest)) is not None:
             if is_number(points, 1) and self._has_extreme(nest):
                 self._position_by_block(spot, parallel, reductions, extreme)
             else:
                 self._position_by_warps(spot, parallel, reductions, extreme)
-        else:
-            self._by_threads(spot, parallel, reductions)
+
+    def has_thread_points(self, nest: LoopNest) -> bool:
+        """Whether each point has a thread; else warps or all threads share its reductions."""
+        inner = nest.loops[self.grid_rank :]
+        points = prod(loop.size for loop in inner if loop.parallel)
+        terms = prod(loop.size for loop in inner if not loop.parallel)
+        if all(loop.parallel for loop in inner):
+            return True
+        if find_combiners(nest) is not None:
+            few_points, many_terms = typical(points) < self.position.threads, typical(terms) >= WARP
+            of_block = is_number(points, 1) and typical(terms) > WARP
+            return not (of_block or (few_points and many_terms))
+        return not at_most(WARP, terms) or find_extreme(nest) is None
 
     def write_slice(self, write: SliceWrite, mapping: dict[Any, Any], flat: Any) -> None:
         """Emit a loop that writes a slice, an element per thread."""
@@ -189,6 +218,15 @@ class GenericCode:
             write.emit(split(number, write.sizes), mapping, flat)
 
         self._strided(self.position.thread, self.position.threads, write.count, at_number)
+
+    def copy(self, source: Any, to: Any) -> None:
+        """Copy a flat buffer, an element per thread."""
+
+        def at_number(number: Any) -> None:
+            memref.store(memref.load(source, [number]), to, [number])
+
+        count = prod(to.type.shape)
+        self._strided(self.position.thread, self.position.threads, count, at_number)
 
     def alone(self) -> Any:
         """A context that runs unstructured ops in one thread only."""
@@ -211,18 +249,23 @@ class GenericCode:
 
     # --- distributions of a loop nest -------------------------------------------------------------
 
-    def _by_threads(self, spot: _NestPoint, parallel: list[int], reductions: list[int]) -> None:
+    def _by_threads(
+        self, spot: _NestPoint, parallel: list[int], reductions: list[int], first_thread: int
+    ) -> None:
         """One thread per point, which runs the reductions sequentially."""
         elements = spot.elements
 
         def at_point(point: _NestPoint) -> None:
             if reductions:
-                results = point.reduce(reductions, elements.load_outputs(point.bases))
+                results = point.reduce(reductions, point.initial_values())
             else:
                 results = elements.apply(elements.load_all(point.bases), point.ivs)
             elements.store(results, point.bases)
 
-        self._at_points(spot, parallel, self.position.thread, self.position.threads, at_point)
+        number = self.position.thread
+        if first_thread:  # threads before it have a large unsigned number, and no point
+            number = arith.subi(number, index(first_thread))
+        self._at_points(spot, parallel, number, self.position.threads, at_point)
 
     def _by_warps(
         self, spot: _NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]
@@ -366,6 +409,51 @@ class GenericCode:
             scf.YieldOp([])
 
 
+class ThreadSchedule:
+    """Where the ops of a block begin: barriers, and the thread of an op's first point.
+
+    Ops that do not depend on each other have points on different warps, so that these wait for
+    memory concurrently; an op that continues the points of another one has the same threads, and
+    needs no barrier.
+    """
+
+    def __init__(self, code: GenericCode):
+        self.code = code
+        self.hazards = Hazards()
+        self.first_thread = 0
+        self._begun: list[int] = []
+        self._free = 0
+
+    def enter(self, op: Any, nest: LoopNest | None) -> None:
+        """Emit the barrier before an op if it needs one, and set `first_thread`."""
+        rank, threads = self.code.grid_rank, self.code.position.threads
+        shares = nest is not None and self.code.has_thread_points(nest)
+        count = prod(loop.size for loop in nest.loops[rank:] if loop.parallel) if nest else 0
+        if nest is None or not shares or not isinstance(count, int):
+            if self.hazards.conflicts(op):
+                self._barrier()
+            self.hazards.add(op)
+            self.first_thread, self._free = 0, threads
+            return
+        new = self._free if self._free + count <= threads else 0
+        for first in dict.fromkeys((new, *self._begun)):
+            orders = threads_of_elements(nest, rank, first)
+            if first + count <= max(threads, count) and not self.hazards.conflicts(op, orders):
+                break
+        else:
+            self._barrier()
+            first, orders = 0, threads_of_elements(nest, rank, 0)
+        self.hazards.add(op, orders)
+        self.first_thread = first
+        self._begun.append(first)
+        self._free = max(self._free, first + round_up(count, WARP))
+
+    def _barrier(self) -> None:
+        barrier()
+        self.hazards.clear()
+        self._begun, self._free = [], 0
+
+
 @dataclass(frozen=True)
 class GenericPlan:
     """One block per point of the grid."""
@@ -386,7 +474,8 @@ def match_generic(kernel: DeviceKernel) -> bool:
 def plan_generic(kernel: DeviceKernel, _: bool) -> GenericPlan:
     """About four iterations of the longest op per thread; one where a single block runs alone."""
     writes = [match_slice_write(op) for op in kernel.ops if op not in kernel.nests]
-    longest = max(kernel.inner_size, *(write.count for write in writes if write), 1)
+    inner = [_threads_wanted(nest, kernel.grid_rank) for nest in kernel.loop_nests]
+    longest = max([*inner, *(write.count for write in writes if write), 1])
     each = 1 if is_number(kernel.num_points, 1) else 4
     threads = max(WARP, round_up(ceil(longest / each), WARP))
     return GenericPlan(kernel.num_points, min(kernel.max_threads, threads))
@@ -395,26 +484,30 @@ def plan_generic(kernel: DeviceKernel, _: bool) -> GenericPlan:
 def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPosition) -> None:
     """Emit all ops for one block, with barriers between dependent ops."""
     code = GenericCode(position, kernel.grid_rank, kernel.shared)
-    flat = kernel.flat_buffers(kernel.allocate_shared, kernel.private_arguments())
+    private, copied = shared_arguments(kernel)
+    flat = kernel.flat_buffers(kernel.allocate_shared, [*private, *copied])
+    views, begins = indexed_views(kernel, [*private, *copied], flat), folded_fills(kernel)
+    fills = {fill for fill, op in pairwise(kernel.ops) if op in begins}
     emit_prologue(kernel, position, flat)
     code.reserve(kernel.loop_nests)
     counters = split(position.block, kernel.grid)
     mapping: dict[Any, Any] = {}
-    hazards = Hazards()
     rooms = {
         op: [kernel.shared.allocate(1, value.type) for value in op.results]
         for op in kernel.ops
         if op not in kernel.nests and not computes_scalars(op)
     }
 
+    schedule = ThreadSchedule(code)
+
     def emit_nest(nest: LoopNest, buffers: list[Any]) -> None:
-        code.emit(nest, buffers, counters, mapping)
+        initial, first = begins.get(nest.generic.op), schedule.first_thread
+        code.emit(nest, buffers, counters, {**mapping, **views}, initial, first)
 
     for op in kernel.ops:
-        if hazards.conflicts(op):
-            barrier()
-            hazards.clear()
-        hazards.add(op)
+        if op in fills:
+            continue
+        schedule.enter(op, kernel.nests.get(op))
         if op in kernel.nests or computes_scalars(op):
             kernel.emit_op(op, flat, mapping, emit_nest)
         elif (write := match_slice_write(op)) is not None:
@@ -423,6 +516,10 @@ def emit_generic(kernel: DeviceKernel, plan: GenericPlan, position: ThreadPositi
         else:
             with op.location:
                 code.run_alone(op, mapping, rooms[op])
+    if copied:
+        barrier()
+    for value in copied:
+        code.copy(flat(value), flatten(value))
 
 
 def emit_prologue(kernel: DeviceKernel, position: ThreadPosition, flat: Any) -> None:
@@ -452,3 +549,11 @@ GENERIC = Strategy("generic", match_generic, plan_generic, emit_generic, _tiles)
 def _has_single_point(nest: LoopNest, grid_rank: int) -> bool:
     points = prod(loop.size for loop in nest.loops[grid_rank:] if loop.parallel)
     return is_number(points, 0, 1)
+
+
+def _threads_wanted(nest: LoopNest, grid_rank: int) -> int:
+    """The threads that an op can use: one for each iteration, or point of a short reduction."""
+    inner = nest.loops[grid_rank:]
+    terms = typical(prod(loop.size for loop in inner if not loop.parallel))
+    points = typical(prod(loop.size for loop in inner if loop.parallel))
+    return points if terms < WARP else points * terms

@@ -18,7 +18,7 @@ from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
-from nova.codegen.gpu.gemm.kernel import GEMM
+from nova.codegen.gpu.gemm.kernel import GEMM, GemmKernelPlan
 from nova.codegen.gpu.gemv import GEMV, GemvPlan
 from nova.codegen.gpu.generic import GENERIC
 from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
@@ -54,6 +54,8 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     GENERIC,
 )
 """In order of preference. The last one has a plan for every kernel."""
+EARLY_PLANS = (GemvPlan, DecodePlan, GemmKernelPlan, WgmmaKernelPlan)
+"""Plans whose code may wait by itself for the launches before it."""
 
 
 class DeviceSchedule:
@@ -120,7 +122,7 @@ class DeviceSchedule:
             if self.kernel.target.has_clusters:
                 # First of all: a launch that starts now is not waited for by its own dependents.
                 start_dependents()
-                if not (isinstance(plan, GemvPlan | DecodePlan) and plan.is_early):
+                if not (isinstance(plan, EARLY_PLANS) and plan.is_early):
                     wait_for_launches()
             position = ThreadPosition(body.arguments[0], body.arguments[3], plan.threads)
             self.selected.emit(self.kernel, position)

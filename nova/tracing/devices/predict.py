@@ -25,6 +25,7 @@ from nova.tracing.devices.models import DeviceModel
 from nova.tracing.text import columns, format_ns
 
 PERSISTENT_KERNELS = (
+    "nova_persistent_chains",
     "nova_persistent_ring",
     "nova_persistent_tiles",
     "nova_persistent_loops",

@@ -7,7 +7,8 @@ the choice of `launch="auto"`.
 Resident blocks visit the launches in order, and share their tasks round-robin, as
 native/src/gpu/persistent/persistent_plan.c has it: the schedule is known, and it is played. A task
 waits for the last task of the bands that its own band depends on, a hop, and for the block that
-runs it. So launches overlap where their tiles line up.
+runs it. So launches overlap where their tiles line up. Chains of single tasks stay on one block,
+and have no hops.
 """
 
 from __future__ import annotations
@@ -60,11 +61,15 @@ def predict_persistent(
     items: list[LaunchTime] = []
     assumed: list[str] = []
     first_block = 0
+    chains: dict[int, int] = {}
     for number, launch in enumerate(tables.launches):
         kernel = tables.kernels[launch.kernel]
+        own = of_launch[number]
+        is_single = len(own) == 1 and bands[own[0]].end - bands[own[0]].begin == 1
+        before = max(awaited[own[0]] & chains.keys(), default=None) if is_single else None
         ready = [
-            max((ends[i] + model.hop for i in awaited[band]), default=0.0)
-            for band in of_launch[number]
+            max((ends[i] + model.hop * (i != before) for i in awaited[band]), default=0.0)
+            for band in own
         ] or [last_end + model.hop if items and not bands else 0.0]
         if has_flow(kernel):
             duration, bound = _flow_ns(kernel, tables, model, assumed)
@@ -83,11 +88,15 @@ def predict_persistent(
         parts = [bands[i].end - bands[i].begin for i in of_launch[number]]
         for i, part in enumerate(parts if len(parts) > 1 else [tasks]):
             end = 0.0
-            for block in range(first_block, first_block + part):
+            begin = first_block if before is None else chains.pop(before)
+            for block in range(begin, begin + part):
                 began = max(ready[i], free[block % len(free)])
                 free[block % len(free)] = began + duration
                 start, end = min(start, began), max(end, began + duration)
-            first_block = (first_block + part) % len(free)
+            if before is None:
+                first_block = (first_block + part) % len(free)
+            if is_single:
+                chains[own[0]] = begin
             last_end = max(last_end, end)
             if parts:
                 ends[of_launch[number][i]] = end

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nova.codegen.common.loop_nest import make_loop_nest
 from nova.codegen.gpu.block_ops import split
-from nova.codegen.gpu.hazards import Hazards, touched
+from nova.codegen.gpu.hazards import Hazards, threads_of_elements, touched
 from nova.compiler.stages import start_from_text
 from nova.ir.bindings import func, ir
 from nova.ir.context import make_context
@@ -107,3 +108,17 @@ def test_touched() -> None:
     with module.context:
         assert touched(plain) == ({a}, {t})
         assert touched(adding) == ({a, t}, {t})
+
+
+@pytest.mark.parametrize("ops", [("t=a", "y=t", "u=y"), ("t=a", "t=b", "y+=t")], ids=str)
+def test_threads_that_keep_their_elements_need_no_barrier(ops: tuple[str, ...]) -> None:
+    module, _, result = kernel_of(*ops)
+    with module.context:
+        hazards = Hazards()
+        for op in result:
+            orders = threads_of_elements(make_loop_nest(op), 0, 0)
+            assert not hazards.conflicts(op, orders)
+            # The same elements on other threads, or on unknown ones.
+            others = threads_of_elements(make_loop_nest(op), 0, 32)
+            assert hazards.conflicts(op, others) == hazards.conflicts(op) == (op != result[0])
+            hazards.add(op, orders)

@@ -72,16 +72,16 @@ def test_a_kernel_whose_tasks_would_spill_gets_one_block(tmp_path: Path) -> None
     outputs, inputs = attention_gradients()
     program = nova.compile(outputs, inputs=inputs, launch="persistent", **DEVICE)
     ptx = program.stages["ptx"]
-    bounds = ptx[ptx.index(".entry nova_persistent_ring") :]
+    bounds = ptx[ptx.index(".entry nova_persistent_chains") :]
     assert bounds.partition("{")[0].count(".minnctapersm 1") == 1
     program.save(tmp_path / "program.nova")  # ptxas checks it again
-    assert use_of_kernels(ptx, "sm_90a")["nova_persistent_ring"].spilled == 0
+    assert use_of_kernels(ptx, "sm_90a")["nova_persistent_chains"].spilled == 0
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas")
 def test_auto_says_that_registers_do_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
     def spills(ptx: bytes, arch: str) -> dict[str, KernelUse]:
-        return {"nova_persistent_ring": KernelUse(255, 64, 64)}
+        return {"nova_persistent_chains": KernelUse(255, 64, 64)}
 
     monkeypatch.setattr(fit_registers, "spilling_kernels", spills)
     with pytest.raises(PersistentLaunchError, match="spills 64 bytes with 255 registers"):

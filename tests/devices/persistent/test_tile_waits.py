@@ -157,7 +157,7 @@ def plant(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_simulator_finds_planted_bugs(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(bug, monkeypatch)
-    rows = ROWS - 64 * (1 + list(BUGS).index(bug))  # a program that no other test has
+    rows = 256 * (2 + list(BUGS).index(bug))  # a program that no other test has
     with nova.knobs.override(cache=False, sim_schedule="late"):
         program = compiled(rows=rows)
         with pytest.raises(SimulationError, match=BUGS[bug]):

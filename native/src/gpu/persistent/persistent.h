@@ -28,6 +28,10 @@ typedef struct {
 #define PERSISTENT_JOIN (UINT32_MAX - 1)
 /* The last row of a repetition whose data comes from a ring: it tells the host. */
 #define PERSISTENT_SIGNAL (UINT32_MAX - 2)
+/* The counter of rows that no other block waits for. */
+#define PERSISTENT_NO_COUNTER UINT32_MAX
+/* Not one block: a counter with several tasks. */
+#define PERSISTENT_SEVERAL UINT32_MAX
 
 typedef struct {
     uint32_t row, count; /* tasks of that row or counter which must have run */
@@ -81,6 +85,7 @@ struct nova_persistent_plan {
     bool has_flow;           /* whether its tables have decisions: each binding has its own */
     bool has_lists;          /* whether blocks have lists of rows, and launches bands */
     bool takes_ring;         /* whether the kernel has a parameter for a ring */
+    bool has_chains;         /* whether rows that no other block waits for have no counter */
     uint32_t waited_count;   /* counters that the next repetition may wait for: the first ones */
     nova_driver *driver;
     nova_persistent_ring *ring; /* NULL: all data is there at the launch */
@@ -156,6 +161,10 @@ typedef struct {
     /* Launch by launch; then one of no launch with one task and a counter, without dependences. */
     persistent_band *bands;
     uint32_t *totals; /* tasks that add to each counter */
+    /* The block that runs the only task of a counter; whether another one follows it there, and
+     * whether another block waits for it. */
+    uint32_t *only_block;
+    bool *is_followed, *is_awaited;
     uint32_t band_count, counter_count;
     persistent_order order; /* of counters */
 } persistent_bands;

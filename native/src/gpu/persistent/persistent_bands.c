@@ -210,7 +210,13 @@ bool persistent_bands_create(const nova_device_program *program, bool has_tiles,
     size_t room = (size_t)state.tasks.task_count + program->launch_count + 2;
     bands->bands = calloc(room, sizeof *bands->bands);
     bands->totals = calloc(room, sizeof *bands->totals);
-    bool has_memory = bands->bands != NULL && bands->totals != NULL &&
+    bands->only_block = malloc(room * sizeof *bands->only_block);
+    bands->is_followed = calloc(room, sizeof *bands->is_followed);
+    bands->is_awaited = calloc(room, sizeof *bands->is_awaited);
+    if (bands->only_block != NULL)
+        memset(bands->only_block, 0xff, room * sizeof *bands->only_block);
+    bool has_memory = bands->bands != NULL && bands->totals != NULL && bands->only_block != NULL &&
+                      bands->is_followed != NULL && bands->is_awaited != NULL &&
                       (state.tasks.task_count > 0 ? bands_of_tasks(&state, bands)
                                                   : bands_in_order(program, bands));
     if (has_memory)
@@ -226,5 +232,8 @@ void persistent_bands_free(persistent_bands *bands)
 {
     free(bands->bands);
     free(bands->totals);
+    free(bands->only_block);
+    free(bands->is_followed);
+    free(bands->is_awaited);
     persistent_order_free(&bands->order);
 }

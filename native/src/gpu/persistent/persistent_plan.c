@@ -7,11 +7,12 @@
 
 #include "gpu/persistent/persistent.h"
 
-/* The last three are of older files: kernels without rings; each launch has one row, and all blocks
- * visit all rows; loops cannot be stopped. */
-static const char RING_SYMBOL[] = "nova_persistent_ring", LISTS_SYMBOL[] = "nova_persistent_tiles",
-                  STOPPED_SYMBOL[] = "nova_persistent_loops", LAUNCHES_SYMBOL[] = "nova_persistent",
-                  FLOW_SYMBOL[] = "nova_persistent_flow";
+/* The last four are of older files: all rows signal; kernels without rings; each launch has one
+ * row, and all blocks visit all rows; loops cannot be stopped. */
+static const char CHAINS_SYMBOL[] = "nova_persistent_chains",
+                  STOPPED_SYMBOL[] = "nova_persistent_loops",
+                  RING_SYMBOL[] = "nova_persistent_ring", LISTS_SYMBOL[] = "nova_persistent_tiles",
+                  LAUNCHES_SYMBOL[] = "nova_persistent", FLOW_SYMBOL[] = "nova_persistent_flow";
 
 static const char *plan_symbol(const nova_tables *tables, uint32_t kernel)
 {
@@ -21,9 +22,9 @@ static const char *plan_symbol(const nova_tables *tables, uint32_t kernel)
 static bool plan_is_persistent(const nova_tables *tables, uint32_t kernel)
 {
     const char *symbol = plan_symbol(tables, kernel);
-    return strcmp(symbol, RING_SYMBOL) == 0 || strcmp(symbol, LAUNCHES_SYMBOL) == 0 ||
-           strcmp(symbol, LISTS_SYMBOL) == 0 || strcmp(symbol, FLOW_SYMBOL) == 0 ||
-           strcmp(symbol, STOPPED_SYMBOL) == 0;
+    return strcmp(symbol, CHAINS_SYMBOL) == 0 || strcmp(symbol, RING_SYMBOL) == 0 ||
+           strcmp(symbol, LAUNCHES_SYMBOL) == 0 || strcmp(symbol, LISTS_SYMBOL) == 0 ||
+           strcmp(symbol, FLOW_SYMBOL) == 0 || strcmp(symbol, STOPPED_SYMBOL) == 0;
 }
 
 static bool plan_has_flow(const nova_tables *tables, uint32_t kernel)
@@ -49,10 +50,16 @@ bool nova_persistent_has_kernel(const nova_tables *tables)
 
 /* --- the tables of a program without loops and branches --------------------------------------- */
 
-/* Adds the wait for a counter to a row, or counts it if there are no waits yet. */
-static void plan_add_wait(persistent_tables *tables, const persistent_bands *bands,
+/* Adds the wait of one counter for another to a row, or counts it if there are no waits yet. The
+ * only task of a counter has run if the block that waits has run it: blocks run their rows in
+ * order. */
+static void plan_add_wait(persistent_tables *tables, persistent_bands *bands, uint32_t waiting,
                           uint32_t counter)
 {
+    if (bands->only_block[waiting] != PERSISTENT_SEVERAL &&
+        bands->only_block[waiting] == bands->only_block[counter])
+        return;
+    bands->is_awaited[counter] = true;
     if (tables->waits != NULL)
         tables->waits[tables->wait_count] = (persistent_wait){counter, bands->totals[counter]};
     tables->wait_count++;
@@ -71,24 +78,28 @@ static bool plan_is_last(const persistent_bands *bands, uint32_t counter, uint32
  * repetition waits for those of the one before it that nothing waits for: all its rows have run
  * then, and those after this one need not wait for them. */
 static void plan_add_waits(const nova_persistent_plan *plan, persistent_tables *tables,
-                           const persistent_bands *bands, uint32_t counter, bool repeats,
+                           persistent_bands *bands, uint32_t counter, bool repeats,
                            uint32_t *current, uint32_t *previous)
 {
     uint32_t first = tables->wait_count;
-    for (uint32_t from = 0; from < counter; from++)
-        if (persistent_order_has(&bands->order, counter, from))
-            plan_add_wait(tables, bands, from);
+    bool is_first = true;
+    for (uint32_t from = 0; from < counter; from++) {
+        if (persistent_order_has(&bands->order, counter, from)) {
+            plan_add_wait(tables, bands, counter, from);
+            is_first = false;
+        }
+    }
     *current = tables->wait_count - first;
-    for (uint32_t last = 0; repeats && *current == 0 && last < plan->waited_count; last++)
+    for (uint32_t last = 0; repeats && is_first && last < plan->waited_count; last++)
         if (plan_is_last(bands, last, plan->waited_count))
-            plan_add_wait(tables, bands, last);
+            plan_add_wait(tables, bands, counter, last);
     *previous = tables->wait_count - first - *current;
 }
 
-/* Writes the waits of all rows, or counts them if there is no memory for them yet. Rows with one
- * counter share its waits. */
+/* Writes the waits of all rows, or counts them if there is no memory for them yet; then it is known
+ * which counters are awaited. Rows with one counter share its waits. */
 static void plan_fill_waits(const nova_persistent_plan *plan, persistent_tables *tables,
-                            const persistent_bands *bands, bool repeats)
+                            persistent_bands *bands, bool repeats)
 {
     tables->wait_count = 0;
     for (uint32_t counter = 0; counter < bands->counter_count; counter++) {
@@ -101,6 +112,8 @@ static void plan_fill_waits(const nova_persistent_plan *plan, persistent_tables 
             filled->first_wait = first;
             filled->wait_count = plan->has_lists ? current | previous << 16 : current;
             filled->previous_count = plan->has_lists ? counter : previous;
+            if (plan->has_chains && !bands->is_awaited[counter])
+                filled->previous_count = PERSISTENT_NO_COUNTER;
         }
     }
 }
@@ -205,17 +218,37 @@ static uint32_t plan_find_idle_block(const persistent_tables *tables, uint32_t r
     return best;
 }
 
+/* The last counter that a single task waits for, whose only task it can follow on its block: no
+ * other one follows it already. Or the number of counters. */
+static uint32_t plan_find_chain(const persistent_bands *bands, uint32_t counter)
+{
+    for (uint32_t from = counter; from-- > 0;)
+        if (persistent_order_has(&bands->order, counter, from) && !bands->is_followed[from] &&
+            bands->only_block[from] != PERSISTENT_SEVERAL)
+            return from;
+    return bands->counter_count;
+}
+
 /* A row for each band. The next row begins at the block after the last one of the row before it, so
- * rows that are independent run concurrently. */
+ * rows that are independent run concurrently. Chains of single tasks stay on one block, and wait
+ * for nothing. */
 static void plan_fill_rows(const nova_device_program *program, const nova_persistent_plan *plan,
-                           persistent_tables *filled, const persistent_bands *bands)
+                           persistent_tables *filled, persistent_bands *bands)
 {
     uint32_t next = 0;
     for (uint32_t i = 0; i < filled->row_count; i++) {
         const persistent_band *band = &bands->bands[i];
+        bool is_single = plan->has_chains && bands->totals[band->counter] == 1;
+        uint32_t before = is_single ? plan_find_chain(bands, band->counter) : bands->counter_count;
+        bool follows = before < bands->counter_count;
         filled->rows[i] =
-            (persistent_row){.task_count = band->count, .first_block = next, .begin = band->begin};
-        next = (uint32_t)(((uint64_t)next + band->count) % plan->blocks);
+            (persistent_row){.task_count = band->count,
+                             .first_block = follows ? bands->only_block[before] : next,
+                             .begin = band->begin};
+        if (follows)
+            bands->is_followed[before] = true;
+        else
+            next = (uint32_t)(((uint64_t)next + band->count) % plan->blocks);
         filled->launches[i] = NOVA_NO_LAUNCH;
         filled->rows[i].kernel = PERSISTENT_JOIN;
         if (band->row == program->launch_count) {
@@ -223,8 +256,12 @@ static void plan_fill_rows(const nova_device_program *program, const nova_persis
                 filled->rows[i].kernel = PERSISTENT_SIGNAL;
                 filled->rows[i].first_block = plan_find_idle_block(filled, i, plan->blocks);
             }
+            bands->only_block[band->counter] =
+                is_single ? filled->rows[i].first_block : PERSISTENT_SEVERAL;
             continue;
         }
+        bands->only_block[band->counter] =
+            is_single ? filled->rows[i].first_block : PERSISTENT_SEVERAL;
         filled->launches[i] = program->launches[band->row];
         const nova_launch_record *launch = &program->tables.launches[filled->launches[i]];
         filled->rows[i].kernel = plan->task_numbers[launch->kernel];
@@ -256,12 +293,26 @@ static bool plan_fill_tables(const nova_device_program *program, nova_persistent
     return true;
 }
 
+/* No more blocks than there are tasks, with the one that tells the host: others would only start
+ * and leave. */
+static void plan_limit_blocks(nova_persistent_plan *plan, const persistent_bands *bands)
+{
+    uint64_t tasks = 0;
+    for (uint32_t i = 0; i < bands->band_count; i++)
+        tasks += bands->bands[i].count;
+    tasks -= plan->ring == NULL && tasks > 1;
+    if (tasks < plan->blocks)
+        plan->blocks = (uint32_t)tasks;
+}
+
 static nova_status plan_fill(const nova_device_program *program, nova_persistent_plan *plan,
                              nova_error *error)
 {
     persistent_bands bands;
-    bool has_memory = persistent_bands_create(program, plan->has_lists, &bands) &&
-                      plan_fill_tables(program, plan, &bands);
+    bool has_memory = persistent_bands_create(program, plan->has_lists, &bands);
+    if (has_memory && plan->has_chains)
+        plan_limit_blocks(plan, &bands);
+    has_memory = has_memory && plan_fill_tables(program, plan, &bands);
     persistent_bands_free(&bands);
     return has_memory ? NOVA_OK
                       : nova_fail(error, NOVA_OUT_OF_MEMORY, "", "no memory for the program");
@@ -414,7 +465,8 @@ nova_status nova_persistent_prepare(nova_device_program *program, nova_error *er
     plan->kernel = kernel;
     plan->driver = program->device->driver;
     plan->has_flow = plan_has_flow(tables, kernel);
-    plan->takes_ring = strcmp(plan_symbol(tables, kernel), RING_SYMBOL) == 0;
+    plan->has_chains = strcmp(plan_symbol(tables, kernel), CHAINS_SYMBOL) == 0;
+    plan->takes_ring = plan->has_chains || strcmp(plan_symbol(tables, kernel), RING_SYMBOL) == 0;
     plan->has_lists = plan->takes_ring || strcmp(plan_symbol(tables, kernel), LISTS_SYMBOL) == 0;
     status = plan_make_numbers(program, plan, error);
     if (status != NOVA_OK)

@@ -198,6 +198,8 @@ uint8_t *sim_bulk_reach_global(sim_actor *actor, uint64_t address, uint32_t byte
         range != NULL && range->state != NULL ? range->state + (address - range->start) : NULL;
     if (range == NULL)
         fault_type = FAULT_BOUNDS;
+    else if (range->unfinished && actor->warp_count > 0 && !actor->warps[0]->has_waited)
+        fault_type = FAULT_EARLY;
     else if (range->read_only && access != ACCESS_READ)
         fault_type = FAULT_READ_ONLY;
     else if (state != NULL && access != ACCESS_WRITE && bulk_find_state(state, bytes) != NULL)

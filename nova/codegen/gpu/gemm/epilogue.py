@@ -134,7 +134,7 @@ class Results:
                 start = offset_by(self.shared, mul(row, plan.pitch), mul(column, size))
                 align = size * plan.width
                 value = load(fragment_type, start, SHARED, align)
-                for part in range(1, shape.split):
+                for part in range(1, shape.parts):
                     more = load(fragment_type, offset_by(start, part * part_bytes), SHARED, align)
                     value = arith.addf(value, more)
                 at_row, at_column = index(at_row), index(at_column)

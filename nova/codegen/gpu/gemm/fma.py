@@ -4,24 +4,24 @@ Input: a matmul of tiles, and the warp and lane of this thread. Output: code tha
 shared memory and adds to accumulators. `mainloop.py` and `block.py` make a `PlainCore` and call it
 in their loops.
 
-A warp is 4 x 8 threads. The rows (or columns) of a thread depend on the layout of the tile: where
-it runs along k, every fourth row (eighth column), and several steps of k are read at once; else
-groups of 16 bytes of adjacent elements. Both let a warp read without bank conflicts.
+A warp is 4 x 8 threads, or groups of fewer threads that share the steps of k: threads of a small
+tile then have more accumulators, and read fewer operands for each of them. The rows (or columns) of
+a thread depend on the layout of the tile: where it runs along k, every fourth row (eighth column),
+and several steps of k are read at once; else groups of 16 bytes of adjacent elements. Both let a
+warp read without bank conflicts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from nova.codegen.common.builder import element_type, splat, vector_type
 from nova.codegen.gpu.gemm.shared_tile import Clean, SharedTile, TileMatmul
 from nova.codegen.gpu.ptx_ops import SHARED, fused, load, load_floats, word
 from nova.ir.bindings import ir, scf, vector
 from nova.ir.index import Index, add, divide, index, modulo, mul, offset_by
-
-LANES = (4, 8)
-"""Threads of a warp along rows and along columns."""
 
 _AT_ONCE = 64
 """Bytes of k whose steps are unrolled: with more, the assembler would hold too many operands."""
@@ -125,14 +125,16 @@ class PlainCore:
 
     def prepare(self) -> None:
         tiles = self.tiles
-        lanes = divide(self.lane, LANES[1]), modulo(self.lane, LANES[1])
+        along = tiles.lanes
+        number = modulo(self.lane, prod(along))
+        lanes = divide(number, along[1]), modulo(number, along[1])
         step = mul(self.part, tiles.steps)
         together = tiles.reach // tiles.lhs.element
         sides = (tiles.lhs, self.at_rows), (tiles.rhs, self.at_columns)
         for i, (tile, first) in enumerate(sides):
-            count = tiles.warp[i] // LANES[i]
+            count = tiles.warp[i] // along[i]
             operand_slice = OperandSlice(
-                tile, tiles.element, lanes[i], LANES[i], first, step, count, together
+                tile, tiles.element, lanes[i], along[i], first, step, count, together
             )
             operand_slice.prepare()
             self.slices.append(operand_slice)
@@ -213,8 +215,10 @@ class PlainCore:
         pairs = ((a, b) for a in rows for b in columns)
         return [fused(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
 
-    row_lanes = LANES[1]
-    """Lanes that share a row: a group of adjacent lanes."""
+    @property
+    def row_lanes(self) -> int:
+        """Lanes that share a row: a group of adjacent lanes."""
+        return self.tiles.lanes[1]
 
     @property
     def together(self) -> int:

@@ -17,7 +17,7 @@ from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
 from nova.codegen.gpu.gemm.epilogue import Fragment
-from nova.codegen.gpu.gemm.mainloop import emit_gemm
+from nova.codegen.gpu.gemm.mainloop import can_start_early, emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm
 from nova.codegen.gpu.gemm.select_plan import plan_gemm
 from nova.codegen.gpu.strategy import Strategy
@@ -46,6 +46,12 @@ class GemmKernelPlan:
 
     match: GemmMatch
     gemm: GemmPlan
+    early: tuple[bool, bool] = (False, False)
+    """Operands of the plan that no launch before this one writes: copied before those end."""
+
+    @property
+    def is_early(self) -> bool:
+        return any(self.early)
 
     @property
     def blocks(self) -> Extent:
@@ -89,9 +95,13 @@ def match_gemm(kernel: DeviceKernel) -> GemmMatch | None:
 
 def plan_gemm_kernel(kernel: DeviceKernel, match: GemmMatch) -> GemmKernelPlan:
     """The plan with the least estimated time: tensor cores where the types allow it, or FMA."""
-    return GemmKernelPlan(
-        match, plan_gemm(match.gemm, kernel.target.cpu, precision=kernel.matmul_precision)
-    )
+    plan = plan_gemm(match.gemm, kernel.target.cpu, precision=kernel.matmul_precision)
+    early = [kernel.is_unwritten(value) for value in list(match.op.operands)[:2]]
+    if plan.swapped:
+        early.reverse()
+    if not kernel.target.has_clusters or not can_start_early(plan):
+        return GemmKernelPlan(match, plan)
+    return GemmKernelPlan(match, plan, (early[0], early[1]))
 
 
 def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: ThreadPosition) -> None:
@@ -123,7 +133,15 @@ def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: Threa
                 else:
                     code.emit(kernel.nests[op], buffers[op], counters, {})
 
-    emit_gemm(gemm, a, b, emit_epilogue, block=position.block, thread=position.thread)
+    emit_gemm(
+        gemm,
+        a,
+        b,
+        emit_epilogue,
+        block=position.block,
+        thread=position.thread,
+        early=plan.early,
+    )
     kernel.shared.size = gemm.shared_bytes
 
 

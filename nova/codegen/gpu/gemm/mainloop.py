@@ -23,6 +23,7 @@ from nova.codegen.gpu.gemm.fma import PlainCore
 from nova.codegen.gpu.gemm.mma import TensorCore
 from nova.codegen.gpu.gemm.pipelined_copies import PipelinedCopies
 from nova.codegen.gpu.gemm.plan import TF32_TYPES, GemmPlan, Operand
+from nova.codegen.gpu.gemm.shared_tile import WARP
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import (
     barrier,
@@ -30,6 +31,7 @@ from nova.codegen.gpu.ptx_ops import (
     global_base,
     shared_base,
     wait_for_copies,
+    wait_for_launches,
 )
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, offset_by
@@ -53,13 +55,24 @@ def emit_gemm(
     *,
     block: ir.Value,
     thread: ir.Value,
+    early: tuple[bool, bool] = (False, False),
 ) -> None:
-    """Emit block number `block`; a and b are flat buffers, `thread` is the number in the block."""
+    """Emit block number `block`; a and b are flat buffers, `thread` is the number in the block.
+
+    The copies of `early` operands of the plan start before the launches before have ended: then
+    the code waits for these by itself.
+    """
     if is_number(plan.blocks, 0):
         return
     if plan.swapped:
         a, b = b, a
-    _Block(plan, a, b, epilogue, block, thread).emit()
+    _Block(plan, a, b, epilogue, block, thread, early).emit()
+
+
+def can_start_early(plan: GemmPlan) -> bool:
+    """Whether the first copies of an operand can start before those of the other one."""
+    has_stages = least_size(plan.stages_of_k * plan.gemm.outer_steps) > 0
+    return has_stages and not plan.shape.transposes
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,7 @@ class _Block:
     epilogue: Epilogue
     block: ir.Value
     thread: ir.Value
+    early: tuple[bool, bool]
 
     def emit(self) -> None:
         plan, shape = self.plan, self.plan.shape
@@ -102,8 +116,10 @@ class _Block:
 
     def _core(self) -> Core:
         plan, shape = self.plan, self.plan.shape
-        lane, warp = modulo(self.thread, 32), divide(self.thread, 32)
+        lane, warp = modulo(self.thread, WARP), divide(self.thread, WARP)
         part = divide(warp, prod(shape.warps))
+        if (groups := shape.parts // shape.split) > 1:
+            part = add(mul(part, groups), divide(lane, WARP // groups))
         at_rows = mul(modulo(divide(warp, shape.warps[1]), shape.warps[0]), shape.warp[0])
         at_columns = mul(modulo(warp, shape.warps[1]), shape.warp[1])
         core_class = TensorCore if plan.core_type == "tensor" else PlainCore
@@ -134,15 +150,23 @@ class _Block:
         ahead = plan.shape.stages - 1
         ring_bytes = plan.shape.stages * plan.stage_bytes
 
-        def copy(number: Index, offset: Index) -> None:
+        def copy(number: Index, offset: Index, only: Sequence[bool] = (True, True)) -> None:
             k, extra = self._step(number)
             addresses = add(shared, offset), offset_by(shared, offset, plan.lhs.tile.nbytes)
-            for side, to, start, further in zip(sides, addresses, first, extra, strict=True):
-                side.copy(to, start, k, further)
+            copies = zip(sides, addresses, first, extra, only, strict=True)
+            for side, to, start, further, is_copied in copies:
+                if is_copied:
+                    side.copy(to, start, k, further)
 
         if isinstance(core, PlainCore) and plan.shape.transposes:
             return self._multiply_ahead(core, sides, first, shared, stages)
-        self._begin_copies(copy, stages)
+        if any(self.early):
+            self._begin_copies(partial(copy, only=self.early), stages, commits=False)
+            wait_for_launches()
+            copy_others = partial(copy, only=[not side for side in self.early])
+            self._begin_copies(copy_others, stages)
+        else:
+            self._begin_copies(copy, stages)
         zero = index(0)
         initial = [zero, index(ahead * plan.stage_bytes), *core.zeros()]
         op = scf.ForOp(zero, index(stages), index(1), initial)
@@ -161,8 +185,10 @@ class _Block:
             scf.YieldOp([*(self._next(p, ring_bytes) for p in (read_offset, write_offset)), *sums])
         return list(op.results)[2:]
 
-    def _begin_copies(self, copy: Callable[[Index, Index], None], stages: Extent) -> None:
-        """Copy the first stages, all but one of the ring."""
+    def _begin_copies(
+        self, copy: Callable[[Index, Index], None], stages: Extent, *, commits: bool = True
+    ) -> None:
+        """Copy the first stages, all but one of the ring; without `commits` for a later group."""
         plan = self.plan
         for number in range(plan.shape.stages - 1):
             if number < least_size(stages):
@@ -170,7 +196,8 @@ class _Block:
             elif not isinstance(stages, int):
                 with when(compare(_LESS, number, stages)):
                     copy(number, number * plan.stage_bytes)
-            commit_copies()
+            if commits:
+                commit_copies()
 
     def _multiply_ahead(
         self,

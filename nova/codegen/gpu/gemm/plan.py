@@ -19,7 +19,7 @@ from math import gcd, prod
 
 from nova.codegen.common.builder import BITS
 from nova.codegen.common.match_contraction import Contraction
-from nova.codegen.gpu.gemm.shared_tile import SharedTile, TileMatmul
+from nova.codegen.gpu.gemm.shared_tile import LANES, WARP, SharedTile, TileMatmul
 from nova.core.sizes import ceildiv, common_factor, is_multiple
 from nova.ir.symbolic.size_table import Extent, is_number, least_size, typical
 
@@ -119,9 +119,17 @@ class Shape:
     Then a thread reads vectors of rows and columns for each step of k, and the main loop reads
     those of the next step while it multiplies (register double buffering)."""
 
+    lanes: tuple[int, int] = LANES
+    """Threads of a warp along rows and columns of an FMA matmul."""
+
     @property
     def threads(self) -> int:
-        return 32 * prod(self.warps) * self.split
+        return WARP * prod(self.warps) * self.split
+
+    @property
+    def parts(self) -> int:
+        """Partial sums of each element of the tile: groups of warps, and of lanes, share k."""
+        return self.split * (WARP // prod(self.lanes))
 
     @property
     def warp(self) -> tuple[int, int]:
@@ -183,7 +191,7 @@ class GemmPlan:
         """The matmul of a stage."""
         shape = self.shape
         tiles = self.lhs.tile, self.rhs.tile
-        return TileMatmul(*tiles, self.element, shape.warps, shape.split, shape.reach)
+        return TileMatmul(*tiles, self.element, shape.warps, shape.split, shape.reach, shape.lanes)
 
     def enclosing_strides(self, operand_number: int) -> list[Extent]:
         """The strides of the enclosing loops in A, B or C."""
@@ -205,7 +213,7 @@ class GemmPlan:
 
     @property
     def shared_bytes(self) -> int:
-        sums = self.shape.split * self.shape.rows * self.pitch
+        sums = self.shape.parts * self.shape.rows * self.pitch
         return max(self.shape.stages * self.stage_bytes, sums)
 
 

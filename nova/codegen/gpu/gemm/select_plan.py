@@ -33,7 +33,8 @@ _LIMITS = {
 """Capability -> multiprocessors, and KiB of shared memory that a block may have."""
 
 # Largest first; all are tried, and the cheapest is used. A warp of the plain kind has 4 x 8
-# threads.
+# threads, or fewer along rows and columns where the lanes of a warp share the steps of k: then a
+# square tile moves fewer bytes from the L2 cache, whose rate limits the smallest tiles.
 TENSOR: tuple[Shape, ...] = (
     Shape(128, 256, 64, (2, 4), 1, 4, 1, 1300),
     Shape(128, 128, 64, (2, 2), 1, 3, 2, 1250),
@@ -64,8 +65,10 @@ PLAIN: tuple[Shape, ...] = (
     Shape(32, 64, 32, (2, 2), 2, 3, 3, 70),
     Shape(32, 32, 32, (2, 1), 4, 3, 3, 60),
     Shape(16, 32, 64, (1, 1), 8, 3, 3, 50),
+    Shape(16, 16, 64, (1, 1), 8, 4, 3, 32.5, lanes=(4, 4)),
     Shape(8, 32, 64, (1, 1), 8, 3, 3, 32),
     Shape(4, 64, 64, (1, 1), 8, 3, 3, 24),
+    Shape(4, 16, 256, (1, 1), 8, 2, 3, 12, lanes=(2, 4)),
 )
 
 

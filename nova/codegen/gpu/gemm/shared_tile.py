@@ -16,6 +16,10 @@ from nova.ir.index import Index, add, divide, exclusive_or, modulo, mul
 CHUNK = 16
 """Bytes that one access moves."""
 
+WARP = 32
+LANES = (4, 8)
+"""Threads of a warp along rows and along columns, of FMA matmuls."""
+
 Clean = Callable[[ir.Value], ir.Value]
 """Transforms an operand read from a tile: an element, or a word of elements for tensor cores."""
 
@@ -84,7 +88,8 @@ class TileMatmul:
 
     `warps` are those along rows and along columns; each of `split` groups of warps computes a part
     of the steps. `element` is the operand type, and `reach` the bytes of k that an FMA matmul reads
-    together.
+    together. `lanes` are the threads of a warp along rows and columns in an FMA matmul; where they
+    are fewer than 32, groups of that many lanes share the steps of the warp (`lane_groups`).
     """
 
     lhs: SharedTile
@@ -93,10 +98,15 @@ class TileMatmul:
     warps: tuple[int, int]
     split: int = 1
     reach: int = CHUNK
+    lanes: tuple[int, int] = LANES
 
     @property
     def threads(self) -> int:
         return 32 * prod(self.warps) * self.split
+
+    @property
+    def lane_groups(self) -> int:
+        return WARP // prod(self.lanes)
 
     @property
     def warp(self) -> tuple[int, int]:
@@ -105,5 +115,5 @@ class TileMatmul:
 
     @property
     def steps(self) -> int:
-        """Steps of k of one group of warps."""
-        return self.lhs.depth // self.split
+        """Steps of k of one group of lanes."""
+        return self.lhs.depth // (self.split * self.lane_groups)

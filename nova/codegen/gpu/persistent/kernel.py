@@ -30,7 +30,7 @@ from nova.codegen.gpu.persistent.ring import SIGNAL, TELL
 from nova.codegen.gpu.persistent.task import TASK_THREADS, Task, task_name
 from nova.ir.attributes import NVVM_MIN_BLOCKS
 
-PERSISTENT_KERNEL = "nova_persistent_ring"
+PERSISTENT_KERNEL = "nova_persistent_chains"
 """The symbol of the kernel; the runtime finds it by this name."""
 FLOW_KERNEL = "nova_persistent_loops"
 """Its symbol in a program with loops or branches, whose table has decisions."""
@@ -240,7 +240,12 @@ gpu.module @{name} {{
     ^add:
       %own_at = {at} %counters[%counter] : {moved} i32
       %ended = llvm.call @{name}_clock(%traces) : (i1) -> i64
+      %is_awaited = llvm.icmp "ne" %counter, %all_lanes : i32
+      llvm.cond_br %is_awaited, ^release, ^released
+    ^release:
       {release} %own_at, %ran_now : ({ptr}, i32) -> ()
+      llvm.br ^released
+    ^released:
       llvm.cond_br %traces, ^record, ^rejoin
     ^record:
       {number_span}

@@ -67,6 +67,12 @@ class WgmmaKernelPlan:
     match: GemmMatch
     gemm: WgmmaPlan
     outputs: tuple[Output, ...]
+    early: tuple[bool, bool] = (False, False)
+    """Operands of the plan that no launch writes: copied before the launches before it end."""
+
+    @property
+    def is_early(self) -> bool:
+        return any(self.early)
 
     @property
     def blocks(self) -> Extent:
@@ -137,7 +143,11 @@ def _choose_plan(kernel: DeviceKernel, match: GemmMatch) -> WgmmaKernelPlan | st
     outputs = _outputs(kernel, match, plan, numbers)
     if outputs is None:
         return "a result is written with two different accesses, or not in boxes"
-    return WgmmaKernelPlan(match, plan, outputs)
+    values = list(match.op.operands)[:2]
+    early = [kernel.is_unwritten(value) and plan.tile.cluster == 1 for value in values]
+    if plan.swapped:
+        early.reverse()
+    return WgmmaKernelPlan(match, plan, outputs, (early[0], early[1]))
 
 
 def emit_wgmma_kernel(
@@ -224,6 +234,7 @@ def emit_wgmma_kernel(
         store.finish,
         block=position.block,
         thread=position.thread,
+        early=plan.early,
     )
     kernel.shared.size = gemm.shared_bytes
 

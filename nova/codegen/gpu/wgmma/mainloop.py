@@ -11,6 +11,9 @@ insertion point, inside a `gpu.launch` of the plan's blocks. `kernel.py` calls `
 Both sides count stages with a slot of the ring and a parity, which flips when the ring wraps
 around. The blocks of a cluster have the same columns: each copies its part of B to all of them. Or
 they divide k: then each has a part of the stages of one tile, and `split_sums.py` adds their sums.
+
+An operand that no launch of the program writes, such as a weight, is copied `early`: the producer
+fills the ring with it before `griddepcontrol.wait`, while the launch before is still running.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Any
 from nova.codegen.gpu.block_ops import barrier, when
 from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
 from nova.codegen.gpu.gemm.tile_order import tile_position
-from nova.codegen.gpu.ptx_ops import shared_base, word
+from nova.codegen.gpu.ptx_ops import shared_base, wait_for_launches, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.plan import (
     CONSUMERS,
@@ -61,9 +64,13 @@ def emit_block(
     *,
     block: ir.Value,
     thread: ir.Value,
+    early: tuple[bool, bool] = (False, False),
 ) -> None:
-    """Emit a block; `finish` ends the work of a consumer after its last tile."""
-    _Block(plan, maps, epilogue, finish, block, word(thread), aligned_base()).emit()
+    """Emit a block; `finish` ends the work of a consumer after its last tile.
+
+    With `early` operands the code waits for the launches before it by itself.
+    """
+    _Block(plan, maps, epilogue, finish, block, word(thread), aligned_base(), early).emit()
 
 
 def aligned_base() -> ir.Value:
@@ -82,6 +89,7 @@ class _Block:
     block: ir.Value
     thread: ir.Value
     base: ir.Value
+    early: tuple[bool, bool]
 
     def emit(self) -> None:
         plan = self.plan
@@ -105,6 +113,8 @@ class _Block:
             scf.YieldOp([])
         with ir.InsertionPoint(roles.else_block):
             ptx.set_registers(_CONSUMER_REGISTERS, more=True)
+            if any(self.early):
+                wait_for_launches()
             consumer = ConsumerThread(arith.subi(group, word(1)), number)
             self._consume(rank, consumer)
             self.finish(consumer)
@@ -148,6 +158,17 @@ class _Block:
         if plan.tile.split > 1:
             body(self._position(first, None), *initial)
             return
+        self._other_tiles(first, rank, initial, body)
+
+    def _other_tiles(
+        self,
+        first: ir.Value,
+        rank: ir.Value | None,
+        initial: Sequence[ir.Value],
+        body: Callable[..., Any],
+    ) -> None:
+        """The tiles of this block from number `first` on."""
+        plan = self.plan
         op = scf.ForOp(first, index(plan.work_items), index(plan.clusters), list(initial))
         with ir.InsertionPoint(op.body):
             tile = self._position(op.induction_variable, rank)
@@ -174,8 +195,9 @@ class _Block:
     def _produce(self, rank: ir.Value | None) -> None:
         plan = self.plan
 
-        def tile_copies(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
+        def tile_copies(tile: TilePosition, slot: Any, parity: Any, begun: int = 0) -> list[Any]:
             first, end = self._stage_range(rank)
+            first = index(add(first, begun))
             op = scf.ForOp(first, end, index(1), [slot, parity])
             with ir.InsertionPoint(op.body):
                 inner_slot, inner_parity = op.inner_iter_args
@@ -188,7 +210,34 @@ class _Block:
             return list(op.results)
 
         # Waiting for the phase before the first one returns at once.
-        self._each_tile(rank, [word(0), word(1)], tile_copies)
+        if not any(self.early):
+            self._each_tile(rank, [word(0), word(1)], tile_copies)
+            return
+        number = index(divide(self.block, plan.cluster))
+        tile = self._position(number, None)
+        begun = self._copy_early(tile, rank)
+        wraps = begun == plan.tile.stages
+        slot, parity = word(0 if wraps else begun), word(0 if wraps else 1)
+        state = tile_copies(tile, slot, parity, begun)
+        if plan.tile.split == 1:
+            self._other_tiles(index(add(number, plan.clusters)), rank, state, tile_copies)
+
+    def _copy_early(self, tile: TilePosition, rank: ir.Value | None) -> int:
+        """Fill the ring: the early operands, and after the wait the others. Returns its stages."""
+        plan = self.plan
+        least = plan.stages - (plan.tile.split - 1) * plan.part_stages
+        count = min(plan.tile.stages, least)
+        first, _ = self._stage_range(rank)
+        for sides in (self.early, tuple(not side for side in self.early)):
+            for slot in range(count):
+                full = self._full(word(slot))
+                if sides == self.early:
+                    ptx.expect_bytes(full, plan.stage_bytes)
+                stage = index(add(first, slot))
+                self._copy_stage(tile, stage, word(slot), full, None, sides)
+            if sides == self.early:
+                wait_for_launches()
+        return count
 
     def _copy_stage(
         self,
@@ -197,11 +246,16 @@ class _Block:
         slot: ir.Value,
         full: ir.Value,
         rank: ir.Value | None,
+        sides: Sequence[bool] = (True, True),
     ) -> None:
+        """Start the copies of a stage, of one of the two operands or of both."""
         plan = self.plan
         step, enclosing = self._step(stage, tile)
         start = self._address(0, slot, plan.stage_bytes)
-        self._copy_operand(plan.lhs, self.maps[0], start, tile.row, step, enclosing, full, 0)
+        if sides[0]:
+            self._copy_operand(plan.lhs, self.maps[0], start, tile.row, step, enclosing, full, 0)
+        if not sides[1]:
+            return
         start = arith.addi(start, word(plan.lhs_bytes))
         column, mask = tile.column, 0
         if rank is not None:

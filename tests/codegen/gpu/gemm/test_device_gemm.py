@@ -316,3 +316,25 @@ def test_an_unknown_matmul_precision() -> None:
 def test_split_shapes(shape: Any) -> None:
     product = GpuGemm(contraction(136, 144, 72, "f32", "ntn"))
     _check(product, make_plan(product, "tensor", "tf32x3", replace(shape, depth=shape.depth // 2)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("sizes", [(64, 48, 200), (16, 10, 512), (5, 33, 70)], ids=str)
+def test_lanes_that_share_the_steps_of_k(sizes: tuple[int, int, int], layout: str) -> None:
+    """Groups of lanes have partial sums, which are added in their order."""
+    product = GpuGemm(contraction(*sizes, "f32", layout))
+    shared = [shape for shape in PLAIN if shape.parts > shape.split]
+    assert len(shared) == 2
+    for shape in shared:
+        plan = make_plan(product, "plain", "f32", shape)
+        assert plan.tile_matmul.lane_groups * shape.split == shape.parts
+        _check(product, plan)
+
+
+def test_small_f32_gemms_have_square_tiles_or_few_columns() -> None:
+    shapes = {
+        sizes: plan_gemm(GpuGemm(contraction(*sizes)), "sm_90a").shape
+        for sizes in [(64, 512, 784), (64, 10, 512), (256, 256, 256)]
+    }
+    tiles = {sizes: (shape.rows, shape.columns) for sizes, shape in shapes.items()}
+    assert tiles == {(64, 512, 784): (16, 16), (64, 10, 512): (4, 16), (256, 256, 256): (16, 32)}

@@ -3,7 +3,7 @@
 // The kernels stay, for launches one by one.
 // CHECK: llvm.func @kernel_0_kernel(%{{.*}}: !llvm.ptr) attributes {gpu.kernel, nvvm.kernel
 // A task gets the number of its block, and its barrier is that of its threads.
-// CHECK: gpu.module @nova_persistent_ring
+// CHECK: gpu.module @nova_persistent_chains
 // CHECK: llvm.func internal @nova_task_0(%{{.*}}: !llvm.ptr, %[[BLOCK:.*]]: i32) attributes {always_inline}
 // CHECK-NOT: ctaid
 // CHECK-NOT: griddepcontrol
@@ -11,7 +11,7 @@
 // CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %{{.*}}
 // CHECK: llvm.add %[[BLOCK]]
 // The kernel waits for the counters of a row, runs its tasks, and adds to its counter.
-// CHECK: llvm.func @nova_persistent_ring({{.*}}) attributes {gpu.kernel, {{.*}}nvvm.kernel
+// CHECK: llvm.func @nova_persistent_chains({{.*}}) attributes {gpu.kernel, {{.*}}nvvm.kernel
 // CHECK: ld.acquire.gpu.global.u32
 // CHECK: llvm.switch
 // CHECK-NEXT: 0: ^

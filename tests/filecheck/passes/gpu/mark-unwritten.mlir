@@ -36,3 +36,31 @@ func.func @main(%c: memref<i1>, %w: memref<8xf32>, %x: memref<8xf32>, %y: memref
   call @loop(%c, %w, %x, %y, %s) : (memref<i1>, memref<8xf32>, memref<8xf32>, memref<8xf32>, memref<64xi8>) -> ()
   return
 }
+
+// -----
+
+// A parameter that later calls update in place has its old value until then.
+// CHECK-LABEL: func.func private @forward(
+// CHECK-SAME: nova.unwritten = array<i64: 0, 1>
+func.func private @forward(%x: memref<8xf32>, %p: memref<8xf32>, %y: memref<8xf32>) attributes {nova.kernel, nova.grid = array<i64: 8>, nova.ins = 2 : i64, nova.outs = 1 : i64, nova.work = 8 : i64} {
+  return
+}
+// CHECK-LABEL: func.func private @update(
+// CHECK-NOT: nova.unwritten
+// CHECK: return
+func.func private @update(%y: memref<8xf32>, %p: memref<8xf32>, %new: memref<8xf32>) attributes {nova.kernel, nova.grid = array<i64: 8>, nova.ins = 2 : i64, nova.outs = 1 : i64, nova.work = 8 : i64} {
+  return
+}
+// CHECK-LABEL: func.func private @after(
+// CHECK-NOT: nova.unwritten
+// CHECK: return
+func.func private @after(%y: memref<8xf32>, %p: memref<8xf32>, %z: memref<8xf32>) attributes {nova.kernel, nova.grid = array<i64: 8>, nova.ins = 2 : i64, nova.outs = 1 : i64, nova.work = 8 : i64} {
+  return
+}
+func.func @main(%x: memref<8xf32>, %p: memref<8xf32>, %q: memref<8xf32>, %y: memref<8xf32>, %z: memref<8xf32>) attributes {nova.inputs = 1 : i64, nova.outputs = 2 : i64, nova.updates = array<i64: 1, 2>} {
+  call @forward(%x, %p, %y) : (memref<8xf32>, memref<8xf32>, memref<8xf32>) -> ()
+  call @update(%y, %p, %p) : (memref<8xf32>, memref<8xf32>, memref<8xf32>) -> ()
+  call @after(%y, %p, %z) : (memref<8xf32>, memref<8xf32>, memref<8xf32>) -> ()
+  call @after(%y, %q, %z) : (memref<8xf32>, memref<8xf32>, memref<8xf32>) -> ()
+  return
+}
