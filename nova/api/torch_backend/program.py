@@ -209,7 +209,7 @@ class GraphProgram:
         fast: Callable[..., None] | None = getattr(native, "run_foreign", None)
         if fast is not None and not self.program.is_on_device:
             return fast
-        if fast is not None and self._are_on_device(order, value_of):
+        if fast is not None and self._are_on_device(order):
             return _on_current_stream(fast, self.device)
         # Checked and logged runs take arrays of numpy, runs on a device also tensors on it.
         specs = self.program.artifact.manifest
@@ -229,16 +229,15 @@ class GraphProgram:
 
         return run
 
-    def _are_on_device(self, order: list[Any], value_of: ValueOf) -> bool:
-        """Whether all arguments and results are on the GPU, and none is empty."""
+    def _are_on_device(self, order: list[Any]) -> bool:
+        """Whether all arguments and results are on the GPU."""
         if self.device.type != "cuda" or any(isinstance(entry, str) for entry in order):
             return False  # tensors, or the seeds of a call, are on the host
         nodes = [self._arguments[entry] for entry in order if isinstance(entry, int)]
         nodes += self._graph.output_nodes
         constants = [entry for entry in order if not isinstance(entry, int)]
-        places = [tensor.device for tensor in (*(n.meta["val"] for n in nodes), *constants)]
-        shapes = [tuple(tensor.shape) for tensor in (*map(value_of, nodes), *constants)]
-        return all(place == self.device for place in places) and not any(0 in s for s in shapes)
+        tensors = [*(node.meta["val"] for node in nodes), *constants]
+        return all(tensor.device == self.device for tensor in tensors)
 
     def _array_shape(self, entry: Any, value_of: ValueOf) -> tuple[int, ...]:
         """The shape of an argument of the program: of the graph, a constant, or the seeds."""

@@ -18,7 +18,7 @@ from nova.core.sizes import is_multiple
 from nova.ir.bindings import ir, vector
 from nova.ir.clone import clone_into
 from nova.ir.linalg.generic import shape_of
-from nova.ir.symbolic.size_table import is_number
+from nova.ir.symbolic.size_table import active_table, is_number
 from nova.ir.walk import defining_op
 
 _COMPUTED = ("linalg.index", "affine.apply")
@@ -32,8 +32,11 @@ def computed_loads(nest: LoopNest) -> list[Any]:
 
 
 def find_adjacent(nest: LoopNest, loop: int, width: int) -> list[Any]:
-    """The loads that read `width` adjacent, aligned elements at as many points along a loop."""
-    if len(nest.loops[loop].dims) != 1:
+    """The loads that read `width` adjacent, aligned elements at as many points along a loop.
+
+    None in a program with symbolic sizes: loads of buffers that may be empty get guards.
+    """
+    if len(nest.loops[loop].dims) != 1 or active_table() is not None:
         return []
     return [op for op in computed_loads(nest) if _is_adjacent(op, nest, loop, width)]
 

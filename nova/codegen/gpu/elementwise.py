@@ -22,7 +22,7 @@ from nova.codegen.gpu.memory import load_run, store_run, widest
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import index
-from nova.ir.symbolic.size_table import Extent, is_number, typical
+from nova.ir.symbolic.size_table import Extent, active_table, is_number, typical
 from nova.ir.walk import defining_op
 
 _MANY_VECTORS = 1 << 17
@@ -84,7 +84,9 @@ def _are_aligned(nests: Sequence[LoopNest], loop: int, width: int) -> bool:
 def _loads_vectors(nests: Sequence[LoopNest], grid: Sequence[Extent], width: int) -> bool:
     """Whether loads at computed positions are vectors, or at constants along the last loop."""
     loop = len(grid) - 1
-    return is_number(grid[loop], width) or all(
+    if is_number(grid[loop], width) and active_table() is None:
+        return True
+    return all(
         len(find_adjacent(nest, loop, width)) == len(computed_loads(nest)) for nest in nests
     )
 
