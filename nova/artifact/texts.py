@@ -36,9 +36,41 @@ _REFERENCE = re.compile("\0\0|\0([0-9]{1,19}),([0-9]{1,19}),([lu])\0")
 
 def pack_texts(texts: Mapping[str, str], constants: bytes) -> bytes:
     """The texts, in their order, as one compressed block."""
-    text = json.dumps(_shortened(texts, constants)).encode()
-    packed = zlib.compress(text, _LEVEL)
-    return packed.ljust((len(text) - _ROOM) // _MOST_GROWTH + 1, b"\0")
+    packer = TextPacker()
+    for name, text in _shortened(texts, constants).items():
+        packer.add(name, text)
+    return packer.finish()
+
+
+class TextPacker:
+    """Packs texts one by one: a caller that waits for the next stage packs the last one."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._compressor = zlib.compressobj(_LEVEL)
+        self._packed: list[bytes] = []
+        self._size = 0
+
+    def add(self, name: str, text: str) -> None:
+        """Append a text, in which constants are references already."""
+        start = ", " if self.names else "{"
+        self._append(f"{start}{json.dumps(name)}: {json.dumps(text)}")
+        self.names.append(name)
+
+    def add_plain(self, name: str, text: str) -> None:
+        """Append a text without constants."""
+        self.add(name, _double_nul(text))
+
+    def finish(self) -> bytes:
+        """The block of all texts; nothing may be added afterwards."""
+        self._append("}" if self.names else "{}")
+        packed = b"".join([*self._packed, self._compressor.flush()])
+        return packed.ljust((self._size - _ROOM) // _MOST_GROWTH + 1, b"\0")
+
+    def _append(self, text: str) -> None:
+        data = text.encode()
+        self._size += len(data)
+        self._packed.append(self._compressor.compress(data))
 
 
 def _shortened(texts: Mapping[str, str], constants: bytes) -> dict[str, str]:

@@ -91,8 +91,11 @@ class FileSpec:
     host: str = ""
 
 
-def write_artifact(contents: FileSpec) -> bytes:
-    """Link and seal one file; the same contents give the same bytes."""
+def write_artifact(contents: FileSpec, packed_stages: bytes | None = None) -> bytes:
+    """Link and seal one file; the same contents give the same bytes.
+
+    `packed_stages` are the stages of a file without constants, if a `TextPacker` has packed them.
+    """
     variants = _ordered(contents.variants)
     arch = _architecture(contents, variants)
     check_devices(variants, contents.devices)
@@ -134,7 +137,9 @@ def write_artifact(contents: FileSpec) -> bytes:
     }
     if contents.stages:
         # Not sorted: the stages are read back in the order of the compile.
-        notes[STAGES] = pack_texts(contents.stages, b"".join(constants.pieces))
+        data = b"".join(constants.pieces)
+        packed = None if data else packed_stages
+        notes[STAGES] = pack_texts(contents.stages, data) if packed is None else packed
     linked = _link(contents, variants, notes, arch)
     start, _ = linked.sections[TABLES]
     for spec in specs:

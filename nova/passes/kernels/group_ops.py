@@ -365,8 +365,11 @@ def _give_copy(fill: Any, users: list[tuple[Any, int]]) -> None:
 def _is_fill(op: Any) -> bool:
     if not is_generic_op(op):
         return False
-    tensors = [o for o in GenericOp(op).inputs if isinstance(o.type, ir.RankedTensorType)]
-    return not tensors and all(_is_constant(value) for value in captured(op))
+    operands = op.operands
+    for number in range(GenericOp(op).num_inputs):  # most ops read a tensor first
+        if isinstance(operands[number].type, ir.RankedTensorType):
+            return False
+    return all(_is_constant(value) for value in captured(op))
 
 
 def _is_constant(value: Any) -> bool:
@@ -418,13 +421,14 @@ def captured(op: Any) -> list[Any]:
     def visit(block: Any) -> None:
         inside.update(block.arguments)
         for inner in block.operations:
-            for operand in inner.operation.operands:
+            nested_op = inner.operation
+            for operand in nested_op.operands:
                 if operand not in inside:
                     used[operand] = None
-            for region in inner.operation.regions:
+            for region in nested_op.regions:
                 for nested in region.blocks:
                     visit(nested)
-            inside.update(inner.operation.results)
+            inside.update(nested_op.results)
 
     for region in op.regions:
         for block in region.blocks:

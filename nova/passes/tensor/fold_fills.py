@@ -52,7 +52,7 @@ def _filled_with(op: Any) -> Any | None:
     for argument, operand in zip(structured.block.arguments, op.operands, strict=True):
         if value == argument and not isinstance(operand.type, ir.RankedTensorType):
             value = operand
-    if not structured.out_dims or not _is_constant(value):
+    if not _is_constant(value) or not structured.out_dims:
         return None
     return value
 

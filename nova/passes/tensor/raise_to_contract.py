@@ -34,7 +34,9 @@ class RaiseToContract(Pass):
 
 def is_contraction(generic: GenericOp) -> bool:
     """Whether an op is `c += a * b` over floats, of which `linalg.contract` is another form."""
-    if generic.num_inputs != 2 or generic.num_outputs != 1 or len(generic.op.results) != 1:
+    if len(generic.op.operands) != 3 or "reduction" not in generic.iterators:
+        return False
+    if generic.num_outputs != 1 or len(generic.op.results) != 1:
         return False
     types = [o.type for o in generic.op.operands]
     if any(not isinstance(t, ir.RankedTensorType) for t in types):
@@ -43,9 +45,7 @@ def is_contraction(generic: GenericOp) -> bool:
     is_pair = a == b or (isinstance(a, F8_TYPES) and isinstance(b, F8_TYPES))
     if not is_pair or not isinstance(c, ir.FloatType) or not isinstance(a, ir.FloatType):
         return False
-    if "reduction" not in generic.iterators or not _is_permuted(generic):
-        return False
-    return is_multiply_add(generic)
+    return _is_permuted(generic) and is_multiply_add(generic)
 
 
 def _is_permuted(generic: GenericOp) -> bool:

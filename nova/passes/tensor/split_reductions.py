@@ -61,12 +61,13 @@ class SplitReductions(Pass):
     def _cut(self, generic: GenericOp) -> tuple[int, int, tuple[str, ...]] | None:
         """The loop to cut, the number of parts, and the combining op."""
         reduced = [d for d, iterator in enumerate(generic.iterators) if iterator == "reduction"]
-        if not reduced or generic.is_whole:
+        if not reduced:
+            return None
+        terms = prod(generic.sizes[d] for d in reduced)
+        # Most reductions: nothing else need be known.
+        if terms < min(self.depth, self.terms) or generic.is_whole:
             return None
         results = prod(s for d, s in enumerate(generic.sizes) if d not in reduced)
-        terms = prod(generic.sizes[d] for d in reduced)
-        if terms < min(self.depth, self.terms):  # most reductions: nothing else need be known
-            return None
         nest = make_loop_nest(generic.op)
         names = find_combiners(nest)
         is_contraction = match_contraction(nest, accumulate=True) is not None
