@@ -3,8 +3,9 @@
 Input: a loop nest whose reductions are the taps of a window, such as `out[c, y, x] += in[c, y*s +
 ky, x*s + kx] * w[c, ky, kx]`. Output: loops over register tiles of a few rows by one vector of
 columns, in which all taps are unrolled. A vector of the input is loaded once for all rows and taps
-that read it. Columns of stride 2 are loaded as two vectors, of which the even or the odd
-elements are taken. Every element adds its taps in the order of the scalar loops.
+that read it. Columns of stride 2 are loaded as two vectors, whose even elements are those of one
+tap, and whose odd elements are those of the next. Every element adds its taps in the order of the
+scalar loops.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ class WindowLoops:
     def _emit_tile(self, bases: Sequence[Any], rows: int, lanes: int) -> None:
         """Emit `rows` by `lanes` elements of the output; `lanes` is below the width in a tail."""
         output = len(bases) - 1
-        tile = _Tile(self, bases, lanes)
+        tile = _Tile(self, bases, rows, lanes)
         steps = self._row_strides(output)
         totals = [tile.load(output, r * steps) for r in range(rows)]
         for r, tap in self._order(rows):
@@ -229,6 +230,11 @@ class WindowLoops:
             return 0
         return int(self.nest.loops[self.plan.row].strides[operand])
 
+    def tap_offsets(self, operand: int, rows: int) -> frozenset[int]:
+        """The offsets of the taps of a register tile with this many rows."""
+        step = self._row_strides(operand)
+        return frozenset(r * step + tap for r in range(rows) for tap in self.plan.taps[operand])
+
     def _order(self, rows: int) -> list[tuple[int, int]]:
         """Pairs of row and tap: those that read the same vector are adjacent.
 
@@ -246,10 +252,12 @@ class WindowLoops:
 class _Tile:
     """The vectors of a register tile, each loaded once."""
 
-    def __init__(self, loops: WindowLoops, bases: Sequence[Any], lanes: int):
+    def __init__(self, loops: WindowLoops, bases: Sequence[Any], rows: int, lanes: int):
         self.buffers, self.bases, self.lanes = loops.buffers, bases, lanes
+        self.taps = [loops.tap_offsets(operand, rows) for operand in range(len(bases) - 1)]
         self.width, self.strides = loops.plan.width, loops.columns.strides
         self.loaded: dict[tuple[int, int], Any] = {}
+        self.vectors: dict[tuple[int, int, int], Any] = {}
 
     def load(self, operand: int, offset: int) -> Any:
         """The vector, or the scalar that all columns share, at an offset from the tile's start."""
@@ -267,25 +275,42 @@ class _Tile:
 
     def _every_second(self, operand: int, offset: int) -> Any:
         """The elements at even distances from `offset`: half of each of two vectors."""
-        width, count = self.width, 2 * self.lanes - 1
-        low = self._vector(operand, offset, min(width, count))
-        if self.lanes == width:
+        width, lanes = self.width, self.lanes
+        start, paired = self._pair(operand, offset)
+        count = 2 * lanes if paired else 2 * lanes - 1
+        low = self._vector(operand, start, min(width, count))
+        first = width
+        if count <= width:
+            high = low
+        elif lanes == width and not paired:
             # One element less: the last one of a buffer is not passed.
-            high, first = self._vector(operand, offset + width - 1, width), width + 1
-        elif count <= width:
-            high, first = low, width
+            high, first = self._vector(operand, start + width - 1, width), width + 1
         else:
-            high, first = self._vector(operand, offset + width, count - width), width
-        lanes = [*range(0, width, 2), *range(first, 2 * width, 2)]
-        return vector.shuffle(low, high, mask=lanes)
+            high = self._vector(operand, start + width, count - width)
+        odd = offset - start
+        elements = [*range(odd, width, 2), *range(first + odd, 2 * width, 2)]
+        return vector.shuffle(low, high, mask=elements)
+
+    def _pair(self, operand: int, offset: int) -> tuple[int, bool]:
+        """The first offset of a pair of taps with adjacent elements, and whether both are used."""
+        taps, first = self.taps[operand], offset
+        while first - 1 in taps:
+            first -= 1
+        start = offset - (offset - first) % 2
+        return start, start + 1 in taps
 
     def _vector(self, operand: int, offset: int, lanes: int) -> Any:
-        buffer = self.buffers[operand]
-        type_ = ir.VectorType.get([self.width], buffer.type.element_type)
-        position = [shifted(self.bases[operand], offset)]
-        if lanes == self.width:
-            return vector.load(type_, buffer, position)
-        return vector.maskedload(type_, buffer, position, self._mask(lanes), splat(type_, 0))
+        key = operand, offset, lanes
+        if key not in self.vectors:
+            buffer = self.buffers[operand]
+            type_ = ir.VectorType.get([self.width], buffer.type.element_type)
+            position = [shifted(self.bases[operand], offset)]
+            if lanes == self.width:
+                self.vectors[key] = vector.load(type_, buffer, position)
+            else:
+                zeros, mask = splat(type_, 0), self._mask(lanes)
+                self.vectors[key] = vector.maskedload(type_, buffer, position, mask, zeros)
+        return self.vectors[key]
 
     def store(self, operand: int, offset: int, value: Any) -> None:
         buffer, position = self.buffers[operand], [shifted(self.bases[operand], offset)]

@@ -54,7 +54,7 @@ TileCost = Callable[[tuple[int, int], int, int, int], float]
 """The cost of a tile (rows, vectors) for m rows and n columns of C, in vectors of this many
 elements."""
 
-_MIN_TRANSPOSED_DEPTH, _TRANSPOSE_GAIN = 256, 0.9
+_MIN_TRANSPOSED_DEPTH, _TRANSPOSE_GAIN = 128, 0.9
 """Steps of k from which it pays to transpose register tiles when they are stored, and the share of
 the other cost that their cost must be below."""
 

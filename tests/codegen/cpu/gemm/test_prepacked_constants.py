@@ -199,8 +199,9 @@ def test_few_last_columns_are_one_vector():
 
 def test_vectors_are_along_constant_rows_if_columns_would_waste_them():
     """49 positions take 4 vectors of 16, or 3.5 tiles of 14 rows by vectors of channels."""
-    cases = ((49, 512, 512, True), (196, 256, 256, True), (49, 512, 64, False))
-    for n, m, k, transposed in (*cases, (784, 128, 512, False), (192, 256, 300, False)):
+    cases = ((49, 512, 512, True), (196, 256, 256, True), (49, 960, 160, True))
+    others = ((784, 128, 512, False), (192, 256, 300, False), (49, 512, 64, False))
+    for n, m, k, transposed in (*cases, *others):
         w, X = np.ones((m, k), np.float32), nova.tensor(np.ones((k, n), np.float32), name="x")
         source = nova.compile(nova.tensor(w) @ X, inputs=[X]).mlir_source
         stages = translate(source, targets=["x86_64-v4"]).stages
