@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import nova
 from nova import nn, optim
@@ -38,6 +39,7 @@ def _train(target: str, batches: list[np.ndarray]) -> tuple[list[float], dict[st
     return losses, step.state_dict()
 
 
+@pytest.mark.graph_launch
 def test_steps_are_those_of_the_cpu() -> None:
     rng = np.random.default_rng(1)
     batches = [rng.standard_normal((ROWS, INPUTS)).astype(np.float32) for _ in range(3)]
