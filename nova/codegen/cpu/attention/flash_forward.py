@@ -142,7 +142,7 @@ class _Forward(AttentionPoint):
             "sum": self.rows,
             "lane_max": r.mr * r.vl,
             "shift": r.mr,
-            "rescale": r.mr,
+            "rescale": round_up(r.mr, r.vl),
         }
         buffers = {name: entry_alloca(size, a.type) for name, size in self_buffers.items()}
         mask = ScoreMasks.of(self)
@@ -257,8 +257,7 @@ class _Forward(AttentionPoint):
             with loop(0, r.mr, 1) as i:
                 mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
                 self._mask_row(buffers, mask, i, visible_keys, limit(i))
-        for i in range(r.mr):
-            self._update_maximum(buffers, row, i)
+        self._update_maxima(buffers, row)
         with loop(0, r.mr, 1) as i:
             keeps = None
             if dropout is not None:
@@ -330,24 +329,28 @@ class _Forward(AttentionPoint):
             scf.YieldOp([_maximum(score, op.inner_iter_args[0])])
         vector.store(op.results[0], buffers["lane_max"], [index(mul(i, r.vl))])
 
-    def _update_maximum(self, buffers: dict[str, Any], row: Index, i: int) -> None:
-        """The new maximum of row `i` of the panel at `row`, and the factor of its old sums.
+    def _update_maxima(self, buffers: dict[str, Any], row: Index) -> None:
+        """The new maxima of the rows of the panel at `row`, and the factors of their old sums.
 
-        Rows are independent of each other here: a processor overlaps these chains of reductions.
+        Rows are independent of each other here: a processor overlaps their chains of reductions.
         """
-        r, row_offset = self.r, [index(add(row, i))]
-        lanes = vector.load(r.vec_type, buffers["lane_max"], [index(i * r.vl)])
-        row_max, scalar = max_lanes(lanes), r.vec_type.element_type
-        if self.several:
-            before = memref.load(buffers["row_max"], row_offset)
-            row_max = _maximum(row_max, before)
-        memref.store(row_max, buffers["row_max"], row_offset)
-        is_least = arith.cmpf(arith.CmpFPredicate.OEQ, row_max, splat(scalar, -inf))
-        shift = arith.select(is_least, splat(scalar, 0.0), row_max)
-        memref.store(shift, buffers["shift"], [index(i)])
-        if self.several:
-            rescale = math.exp(arith.subf(before, shift))
-            memref.store(rescale, buffers["rescale"], [index(i)])
+        r, scalar = self.r, self.r.vec_type.element_type
+        for i in range(self.panel_rows):
+            row_offset = [index(add(row, i))]
+            row_max = max_lanes(vector.load(r.vec_type, buffers["lane_max"], [index(i * r.vl)]))
+            if self.several:
+                before = memref.load(buffers["row_max"], row_offset)
+                row_max = _maximum(row_max, before)
+            memref.store(row_max, buffers["row_max"], row_offset)
+            is_least = arith.cmpf(arith.CmpFPredicate.OEQ, row_max, splat(scalar, -inf))
+            shift = arith.select(is_least, splat(scalar, 0.0), row_max)
+            memref.store(shift, buffers["shift"], [index(i)])
+            if self.several:
+                memref.store(arith.subf(before, shift), buffers["rescale"], [index(i)])
+        for i in range(0, self.panel_rows if self.several else 0, r.vl):
+            # Lanes after the last row are not used.
+            change = vector.load(r.vec_type, buffers["rescale"], [index(i)])
+            vector.store(math.exp(change), buffers["rescale"], [index(i)])
 
     def _weights(
         self,
