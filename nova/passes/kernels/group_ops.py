@@ -19,10 +19,14 @@ from nova.ir.bindings import ir
 from nova.ir.buffers import TENSOR_VIEWS, buffer_root
 from nova.ir.linalg.generic import GenericOp, is_generic_op, stands_for_algorithm
 from nova.ir.mathlib.f8_formats import NARROW_TYPES
+from nova.ir.symbolic.size_table import typical
 from nova.passes.kernels.code_size import code_size
 from nova.passes.kernels.gemv_prologue import find_prologues, vector_of
 
 _CONSTANTS = {"arith.constant", "tensor.empty"}
+_BLOCK_POINTS, _BLOCK_WORK = 2048, 4
+"""Elements of an op that joins the one block of a kernel of a device: four for each of its threads.
+And the work of this kernel, in units of the work of a serial one."""
 
 
 @dataclass
@@ -152,7 +156,7 @@ class Grouping:
         if structured is not None and self._is_epilogue(structured, size, after):
             return self.groups[after]
         last = self.groups[-1] if self.groups else None
-        if last is not None and self._fits(last, size) and work + last.work <= self.serial_work:
+        if last is not None and self._fits(last, size) and self._is_serial(last, structured, work):
             # An untiled kernel runs in program order, so any op may join.
             last.grid, last.tiled = (), False
             return last
@@ -169,6 +173,20 @@ class Grouping:
         if structured is not None and vector is not None:
             return self._vector_group(structured, vector, size, after)
         return self._new(structured)
+
+    def _is_serial(self, last: Group, op: GenericOp | None, work: int) -> bool:
+        """Whether an op may be in an untiled kernel together with the last group.
+
+        On a device that is one block: a few elements for each of its threads take less time than
+        the boundary of another launch.
+        """
+        if work + last.work <= self.serial_work:
+            return True
+        if self.row_operand is not None or last.tiled or op is None:
+            return False
+        is_elementwise = all(iterator == "parallel" for iterator in op.iterators)
+        few = is_elementwise and typical(prod(op.sizes)) <= _BLOCK_POINTS
+        return few and work + last.work <= _BLOCK_WORK * self.serial_work
 
     def _is_epilogue(self, op: GenericOp, size: int, after: int) -> bool:
         """Whether an op reads the results of GEMVs at each point of their grid.

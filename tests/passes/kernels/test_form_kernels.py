@@ -109,18 +109,32 @@ def test_scratch_is_shared_inside_of_a_kernel() -> None:
     assert program.workspace_size <= 2 * X.type.nbytes + 2 * N * 4
 
 
-def _kernel_count(option: str) -> int:
-    """Kernels of `softmax(x @ w)` with an option of `form-kernels`."""
-    w = nova.tensor(np.ones((N, N), np.float32))
-    linalg = nova.compile(nova.softmax(X @ w), inputs=[X, w]).stages["linalg"]
-    module = start_from_text(linalg, "-")
+def _kernel_count(output: Any, inputs: list[Any], options: str) -> int:
+    """Kernels of a program with these options of `form-kernels`."""
+    module = start_from_text(nova.compile(output, inputs=inputs).stages["linalg"], "-")
     with module.context:
-        passes = parse_pipeline(f"form-kernels{{serial-work=0 {option}}}", module.context)
+        passes = parse_pipeline(f"form-kernels{{{options}}}", module.context)
     run_pipeline(module, passes)
     return len(kernels(module))
 
 
 def test_share_rows() -> None:
     """A matmul with a small right operand shares its rows; -1 is how older pipelines forbid it."""
-    assert _kernel_count("share-rows=true") == 1
-    assert _kernel_count("share-rows=false") == _kernel_count("row-operand=-1") == 2
+    w = nova.tensor(np.ones((N, N), np.float32))
+
+    def count(option: str) -> int:
+        return _kernel_count(nova.softmax(X @ w), [X, w], f"serial-work=0 {option}")
+
+    assert count("share-rows=true") == 1
+    assert count("share-rows=false") == count("row-operand=-1") == 2
+
+
+@pytest.mark.parametrize("size,on_device", [(2048, 1), (2049, 2)])
+def test_few_elements_join_the_one_block_of_a_device(size: int, on_device: int) -> None:
+    """A device has a block for a kernel without tiles, a CPU one core."""
+    x, b = nova.tensor(np.ones(size, np.float32)), nova.tensor(np.ones(64, np.float32))
+    value = x * nova.softmax(nova.softmax(b))[0]
+    for _ in range(8):
+        value = value * 1.5 + 0.25
+    assert _kernel_count(value, [x, b], "share-rows=true") == 2
+    assert _kernel_count(value, [x, b], "share-rows=false") == on_device
