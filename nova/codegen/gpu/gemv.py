@@ -4,14 +4,17 @@ Input: a kernel with contractions of a vector with the rows of matrices of one s
 elementwise ops of their epilogue; the prologue may be a norm, which gives the vector in shared
 memory. Output: the strategy `GEMV`. A token of a decoder is a list of
 GEMVs, and their time is that of reading the matrices: every lane has several loads of 16
-bytes in flight, of one or a few rows that share the elements of the vector. A warp has all terms of
-its rows, so their sums need shuffles and no barrier. Matrices that no launch of the program writes
-are loaded before the wait for earlier launches, which a dependent launch overlaps with.
+bytes in flight, of one or a few rows that share the elements of the vector. They are two batches:
+when one is used, the batch after the other is loaded, also that of the next rows. A warp has all
+terms of its rows, so their sums need shuffles and no barrier. Matrices that no launch of the
+program writes are loaded before the wait for earlier launches, which a dependent launch overlaps
+with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -33,7 +36,7 @@ from nova.codegen.gpu.block_ops import (
 )
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.elementwise import ElementwiseCode
-from nova.codegen.gpu.memory import load_run, widest
+from nova.codegen.gpu.memory import extract, load_vector, widest
 from nova.codegen.gpu.ptx_ops import wait_for_launches
 from nova.codegen.gpu.rowwise.prologue import PrologueCode
 from nova.codegen.gpu.strategy import Strategy
@@ -41,15 +44,16 @@ from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import index
 
 _MOST_CONTRACTIONS = 4
-_WARPS = 4
+_WARPS = 8
 """Warps of a block."""
 _ROWS = (4, 2, 1)
-_BUSY_WARPS = 132 * 8
+_PROCESSORS = 132
+_BUSY_WARPS = 7 * _PROCESSORS
 """Warps that keep the memory of a large device busy: more rows for each of them do not pay."""
-_MOST_PROLOGUES = 132 * 4
+_MOST_PROLOGUES = 2 * _PROCESSORS
 """Blocks of a launch with a prologue: those that a large device runs at once."""
 _IN_FLIGHT = 16
-"""Loads of 16 bytes of a lane that are issued before the first is used."""
+"""Loads of 16 bytes of a lane that are in flight, in two batches."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +99,34 @@ class GemvPlan:
         return WARP * _WARPS
 
     @property
+    def repeats(self) -> bool:
+        """Whether a warp has several groups."""
+        return self.groups > self.blocks * _WARPS
+
+    @property
     def min_blocks_per_sm(self) -> int:
-        """Few: with as many registers as that leaves, the assembler does not delay loads."""
-        return 4
+        """With as many registers as that leaves, the assembler does not delay loads."""
+        return 1 if self.repeats and self.batches > 1 else 2
 
     @property
     def vectors(self) -> int:
         """Loads of a lane for a row."""
         return -(-self.match.length // (WARP * self.width))
+
+    @property
+    def batches(self) -> int:
+        """Batches of loads of a row."""
+        return -(-self.vectors // self.loads)
+
+    @property
+    def depth(self) -> int:
+        """Batches in flight."""
+        return min(2, self.batches)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every vector of every batch is inside of a row."""
+        return self.match.length == self.batches * self.loads * WARP * self.width
 
 
 def match_gemv(kernel: DeviceKernel) -> GemvMatch | None:
@@ -173,14 +197,23 @@ def plan_gemv(kernel: DeviceKernel, match: GemvMatch) -> GemvPlan | None:
         if rows == 1
         or (match.rows * count >= rows * _BUSY_WARPS and rows * loads * count <= _IN_FLIGHT)
     )
+    loads = _batch_size(vectors, _IN_FLIGHT // 2 // (rows * count))
     is_early = kernel.target.has_clusters and all(
         kernel.is_unwritten(contraction.op.operands[contraction.matrix])
         for contraction in match.contractions
     )
     blocks = -(-match.rows // (rows * _WARPS))
-    if kernel.prologue:
+    if loads < vectors:
+        blocks = min(blocks, _PROCESSORS)  # each warp always has the next batch in flight
+    elif kernel.prologue:
         blocks = min(blocks, _MOST_PROLOGUES)
     return GemvPlan(match, rows, width, loads, blocks, is_early)
+
+
+def _batch_size(vectors: int, most: int) -> int:
+    """Vectors of a batch, so that a row has two or more; a divisor, where that is not far less."""
+    size = max(1, min(-(-vectors // 2), most))
+    return next(n for n in range(size, 0, -1) if vectors % n == 0 or 2 * n <= size)
 
 
 @dataclass(frozen=True)
@@ -193,13 +226,8 @@ class _Stream:
     start: Any
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """A vector of each row at an offset; a ragged one is after the row in some lanes."""
-
-    offset: Any
-    is_ragged: bool
-    rows: list[Any]
+_Batch = list[Any]
+"""Vectors of the rows of a warp that are in flight together: of each offset, those of all rows."""
 
 
 class _GemvCode:
@@ -217,52 +245,96 @@ class _GemvCode:
         self.buffers = buffers
         self.lane = position.lane()
         self.warp = arith.addi(arith.muli(position.block, index(_WARPS)), position.warp())
-        self.go_to(self.warp)
+        self._go_to(self.warp)
 
-    def go_to(self, group: Any) -> None:
-        """Let rows be those of a group."""
-        self.first = arith.muli(group, index(self.plan.rows_per_warp))
+    def at_group(self, group: Any) -> _GemvCode:
+        """The code of the same lane for the rows of another group."""
+        code = copy(self)
+        code._go_to(group)
+        return code
+
+    def _go_to(self, group: Any) -> None:
+        plan = self.plan
+        self.first = arith.muli(group, index(plan.rows_per_warp))
+        last = index(plan.match.rows - 1)
+        rows = [arith.minui(self.row(index(i)), last) for i in range(plan.rows_per_warp)]
+        self.streams = [self._stream(c, row) for c in plan.match.contractions for row in rows]
 
     def row(self, number: Any) -> Any:
         """A row of the warp."""
         return arith.addi(self.first, number)
 
-    def totals(self, prepare: Callable[[], None]) -> list[list[Any]]:
-        """The sums of the rows of the warp, in each lane, by contraction.
+    def load_batch(self, batch: Any) -> _Batch:
+        """Load a batch of the rows of the group: its vectors are in flight together."""
+        return [
+            self._load(stream.matrix, stream.row, offset)
+            for offset in self._offsets(batch)
+            for stream in self.streams
+        ]
 
-        `prepare` emits the code after which the vectors are valid; the first loads of the matrices
-        come before it.
+    def load_if(self, condition: Any, batch: Any) -> _Batch:
+        """Load a batch if a condition holds that is the same for all lanes; else zeros."""
+        count = self.plan.loads * len(self.streams)
+        stream = self.streams[0]
+        type_ = ir.VectorType.get([self.plan.width], stream.matrix.type.element_type)
+        choice = scf.IfOp(condition, [type_] * count, has_else=True)
+        with ir.InsertionPoint(choice.then_block):
+            scf.YieldOp(self.load_batch(batch))
+        with ir.InsertionPoint(choice.else_block):
+            scf.YieldOp([_zeros(type_)] * count)
+        return list(choice.results)
+
+    def add_batch(self, batch: Any, rows: _Batch, sums: list[Any]) -> list[Any]:
+        """Multiply the loaded vectors of rows by those of the operand, and add to the sums."""
+        plan, count = self.plan, len(self.streams)
+        operands = []
+        for offset in self._offsets(batch):
+            loaded = {
+                s.vector: self._load(s.vector, s.start, offset)
+                for s in self.streams[:: plan.rows_per_warp]
+            }
+            operands.append([loaded[s.vector] for s in self.streams])
+        for number, of_rows in enumerate(operands):
+            terms = zip(sums, rows[number * count : (number + 1) * count], of_rows, strict=True)
+            sums = [self._dot(*each) for each in terms]
+        return sums
+
+    def group_sums(self, queue: list[_Batch], following: Any | None) -> list[list[Any]]:
+        """The sums of the rows of the group, in each lane, by contraction.
+
+        `queue` has its first batches, which are in flight. A batch is loaded after one is used, and
+        the last ones are those of the group of `following`, if the warp has one: memory stays busy.
         """
         plan = self.plan
-        last = index(plan.match.rows - 1)
-        rows = [arith.minui(self.row(index(i)), last) for i in range(plan.rows_per_warp)]
-        streams = [self._stream(c, row) for c in plan.match.contractions for row in rows]
-        sums = [splat(ir.F32Type.get(), 0)] * len(streams)
-        batches, remaining = divmod(plan.vectors, plan.loads)
-        step = WARP * plan.width
-        batch = self._load_rows(streams, index(0), plan.loads, self._is_ragged(plan.loads))
-        prepare()
-        sums = self._add(streams, batch, sums)
-        if batches > 1:
-            loop = scf.ForOp(index(1), index(batches), index(1), sums)
+        sums = [splat(ir.F32Type.get(), 0)] * len(self.streams)
+        steady = plan.batches - plan.depth
+        if steady > 0:
+            flat = [value for batch in queue for value in batch]
+            loop = scf.ForOp(index(0), index(steady), index(1), [*sums, *flat])
             with ir.InsertionPoint(loop.body):
-                start = arith.muli(loop.induction_variable, index(plan.loads * step))
-                ragged = self._is_ragged(batches * plan.loads)
-                batch = self._load_rows(streams, start, plan.loads, ragged)
-                scf.YieldOp(self._add(streams, batch, list(loop.inner_iter_args)))
-            sums = list(loop.results)
-        if remaining:
-            start = index(batches * plan.loads * step)
-            batch = self._load_rows(streams, start, remaining, self._is_ragged(plan.vectors))
-            sums = self._add(streams, batch, sums)
+                sums, flat = _split_at(list(loop.inner_iter_args), len(sums))
+                number, size = loop.induction_variable, len(flat) // plan.depth
+                sums = self.add_batch(number, flat[:size], sums)
+                later = self.load_batch(arith.addi(number, index(plan.depth)))
+                scf.YieldOp([*sums, *flat[size:], *later])
+            sums, flat = _split_at(list(loop.results), len(sums))
+            queue[:] = [flat[i : i + size] for i in range(0, len(flat), size)]
+        after = None if following is None else self.at_group(following)
+        for number in range(plan.depth):
+            sums = self.add_batch(index(max(steady, 0) + number), queue.pop(0), sums)
+            if after is not None:
+                exists = is_less(following, index(plan.groups))
+                queue.append(after.load_if(exists, index(number)))
         sums = reduce_warp(sums, arith.addf)
         count = plan.rows_per_warp
         return [sums[i : i + count] for i in range(0, len(sums), count)]
 
-    def _is_ragged(self, end: int) -> bool:
-        """Whether the last of the vectors before `end` is after the row in some lanes."""
+    def _offsets(self, batch: Any) -> list[Any]:
+        """The positions in a row of this lane's vectors of a batch."""
         plan = self.plan
-        return end == plan.vectors and plan.match.length % (WARP * plan.width) != 0
+        start = arith.muli(batch, index(plan.loads * WARP * plan.width))
+        first = arith.addi(start, arith.muli(self.lane, index(plan.width)))
+        return [shifted(first, i * WARP * plan.width) for i in range(plan.loads)]
 
     def _stream(self, contraction: Contraction, row: Any) -> _Stream:
         nest = self.kernel.nests[contraction.op]
@@ -273,51 +345,33 @@ class _GemvCode:
         vector = 1 - matrix
         return _Stream(buffers[matrix], bases[matrix], buffers[vector], bases[vector])
 
-    def _load_rows(
-        self, streams: Sequence[_Stream], start: Any, count: int, ragged: bool
-    ) -> list[_Batch]:
-        """Load some vectors of each row: they are in flight together."""
-        plan = self.plan
-        first = arith.addi(start, arith.muli(self.lane, index(plan.width)))
-        batch = []
-        for i in range(count):
-            offset, is_last = shifted(first, i * WARP * plan.width), ragged and i == count - 1
-            rows = [self._load(s.matrix, s.row, offset, is_last) for s in streams]
-            batch.append(_Batch(offset, is_last, rows))
-        return batch
-
-    def _add(self, streams: Sequence[_Stream], batch: list[_Batch], sums: list[Any]) -> list[Any]:
-        """Multiply loaded rows by the vector, and add to the sums."""
-        vectors = []
-        for part in batch:
-            loaded = {
-                s.vector: self._load(s.vector, s.start, part.offset, part.is_ragged)
-                for s in streams[:: self.plan.rows_per_warp]
-            }
-            vectors.append([loaded[s.vector] for s in streams])
-        for part, of_vectors in zip(batch, vectors, strict=True):
-            sums = [self._dot(*terms) for terms in zip(sums, part.rows, of_vectors, strict=True)]
-        return sums
-
-    def _dot(self, total: Any, row: Sequence[Any], vector: Sequence[Any]) -> Any:
-        for element, x in zip(row, vector, strict=True):
-            total = math.fma(_extend(element), _extend(x), total)
+    def _dot(self, total: Any, row: Any, operand: Any) -> Any:
+        for k in range(self.plan.width):
+            total = math.fma(_extend(extract(row, k)), _extend(extract(operand, k)), total)
         return total
 
-    def _load(self, buffer: Any, base: Any, offset: Any, ragged: bool) -> list[Any]:
+    def _load(self, buffer: Any, base: Any, offset: Any) -> Any:
         """A vector of a row; zeros after its end."""
-        width = self.plan.width
         position = arith.addi(at(base), offset)
-        if not ragged:
-            return load_run(buffer, position, width, 1, True)
-        element = buffer.type.element_type
+        if self.plan.is_whole:
+            return load_vector(buffer, position, self.plan.width)
+        type_ = ir.VectorType.get([self.plan.width], buffer.type.element_type)
         inside = is_less(offset, index(self.plan.match.length))
-        guarded = scf.IfOp(inside, [element] * width, has_else=True)
+        guarded = scf.IfOp(inside, [type_], has_else=True)
         with ir.InsertionPoint(guarded.then_block):
-            scf.YieldOp(load_run(buffer, position, width, 1, True))
+            scf.YieldOp([load_vector(buffer, position, self.plan.width)])
         with ir.InsertionPoint(guarded.else_block):
-            scf.YieldOp([splat(element, 0)] * width)
-        return list(guarded.results)
+            scf.YieldOp([_zeros(type_)])
+        return guarded.results[0]
+
+
+def _zeros(type_: Any) -> Any:
+    zero = ir.FloatAttr.get(type_.element_type, 0.0)
+    return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, zero))
+
+
+def _split_at(values: list[Any], count: int) -> tuple[list[Any], list[Any]]:
+    return values[:count], values[count:]
 
 
 def _extend(value: Any) -> Any:
@@ -331,41 +385,41 @@ def emit_gemv(kernel: DeviceKernel, plan: GemvPlan, position: ThreadPosition) ->
     buffers = {op: [flat(v) for v in op.operands] for op in kernel.ops}
     prologue = PrologueCode(kernel, position, flat)
     code = _GemvCode(kernel, plan, position, buffers)
-
-    def prepare() -> None:
-        if plan.is_early:
-            prologue.load_early()
-            wait_for_launches()
-        prologue.emit()
-
-    _emit_group(code, prepare)
+    queue = [code.load_batch(index(number)) for number in range(plan.depth)]
+    if plan.is_early:
+        prologue.load_early()
+        wait_for_launches()
+    prologue.emit()
+    if not plan.repeats:
+        _emit_group(code, queue, None)
+        return
     warps = plan.blocks * _WARPS
-    if plan.groups > warps:
-        loop = scf.ForOp(arith.addi(code.warp, index(warps)), index(plan.groups), index(warps))
-        with ir.InsertionPoint(loop.body):
-            code.go_to(loop.induction_variable)
-            _emit_group(code, lambda: None)
-            scf.YieldOp([])
+    carried = [value for batch in queue for value in batch]
+    loop = scf.ForOp(code.warp, index(plan.groups), index(warps), carried)
+    with ir.InsertionPoint(loop.body):
+        values, group = list(loop.inner_iter_args), loop.induction_variable
+        size = len(values) // plan.depth
+        queue = [values[i : i + size] for i in range(0, len(values), size)]
+        _emit_group(code.at_group(group), queue, arith.addi(group, index(warps)))
+        scf.YieldOp([value for batch in queue for value in batch])
 
 
-def _emit_group(code: _GemvCode, prepare: Callable[[], None]) -> None:
+def _emit_group(code: _GemvCode, queue: list[_Batch], following: Any | None) -> None:
     """Emit a group of rows: the sums, and the epilogue, whose operands are loaded before them."""
     kernel, plan, buffers = code.kernel, code.plan, code.buffers
     match = plan.match
     epilogue = ElementwiseCode(kernel.grid_rank, None)
     contracted = {c.op for c in match.contractions} | {c.fill for c in match.contractions}
     written = {b for op in kernel.ops for b in buffers[op][kernel.nests[op].generic.num_inputs :]}
-
-    def prepare_all() -> None:
-        prepare()
-        row = arith.minui(code.row(code.lane), index(match.rows - 1))
-        counters = split(row, list(kernel.grid))
-        for op in kernel.ops:
-            if op not in contracted:
-                epilogue.preload(kernel.nests[op], buffers[op], counters, written)
-
+    nearest = arith.minui(code.row(code.lane), index(match.rows - 1))
+    for op in kernel.ops:
+        if op not in contracted:
+            counters = split(nearest, list(kernel.grid))
+            epilogue.preload(kernel.nests[op], buffers[op], counters, written)
     totals = {}
-    for contraction, sums in zip(match.contractions, code.totals(prepare_all), strict=True):
+    for contraction, sums in zip(
+        match.contractions, code.group_sums(queue, following), strict=True
+    ):
         total = sums[0]
         for number, value in enumerate(sums[1:], 1):
             total = arith.select(is_equal(code.lane, index(number)), value, total)

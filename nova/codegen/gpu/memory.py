@@ -37,10 +37,15 @@ def load_run(buffer: Any, base: Any, count: int, stride: Extent, aligned: bool) 
         return [memref.load(buffer, [at(base)])] * count
     if count == 1 or not aligned:
         return [memref.load(buffer, [shifted(base, k * stride)]) for k in range(count)]
+    loaded = load_vector(buffer, base, count)
+    return [extract(loaded, k) for k in range(count)]
+
+
+def load_vector(buffer: Any, base: Any, count: int) -> Any:
+    """`count` elements from `base` on as an aligned vector."""
     element = buffer.type.element_type
     vector_type = ir.VectorType.get([count], element)
-    loaded = vector.load(vector_type, buffer, [at(base)], alignment=_alignment(count, element))
-    return [extract(loaded, k) for k in range(count)]
+    return vector.load(vector_type, buffer, [at(base)], alignment=_alignment(count, element))
 
 
 def store_run(values: Sequence[Any], buffer: Any, base: Any, stride: Extent, aligned: bool) -> None:
@@ -61,4 +66,5 @@ def _alignment(count: int, element: Any) -> int:
 
 
 def extract(value: Any, k: int) -> Any:
+    """An element of a vector."""
     return vector.extract(value, dynamic_position=[], static_position=[k])

@@ -36,7 +36,10 @@ def check(program: Any, arrays: list[np.ndarray], expected: np.ndarray) -> None:
 @pytest.mark.parametrize("dtype", ["f4", "f2", ml_dtypes.bfloat16])
 @pytest.mark.parametrize(
     "rows,length",
-    [(128, 128), (768, 2048), (300, 264), (4229, 136), (132, 4104), (8500, 256)],
+    [
+        *((128, 128), (768, 2048), (300, 264), (4229, 136), (132, 4104), (8500, 256)),
+        *((4300, 776), (4300, 1024)),  # several groups of rows for each warp
+    ],
     ids=str,
 )
 def test_rows_and_lengths(rows: int, length: int, dtype: Any) -> None:
