@@ -86,9 +86,7 @@ def _loads_vectors(nests: Sequence[LoopNest], grid: Sequence[Extent], width: int
     loop = len(grid) - 1
     if is_number(grid[loop], width) and active_table() is None:
         return True
-    return all(
-        len(find_adjacent(nest, loop, width)) == len(computed_loads(nest)) for nest in nests
-    )
+    return all(len(find_adjacent(nest, loop, width)) == len(computed_loads(nest)) for nest in nests)
 
 
 class ElementwiseCode:

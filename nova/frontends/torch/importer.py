@@ -25,7 +25,7 @@ from nova.frontends.torch.placement import check_placement
 from nova.frontends.torch.rows import ROWS
 from nova.frontends.torch.rows.randomness import RANDOM
 from nova.frontends.torch.rows.strided import STRIDED
-from nova.frontends.torch.rows.table import cast
+from nova.frontends.torch.rows.table import BY_DEVICE, cast
 from nova.frontends.torch.sizes import TorchSizes, is_size
 from nova.frontends.torch.source import location_of, op_name
 from nova.graph.tensor import Tensor, placeholder
@@ -100,6 +100,8 @@ class Values:
             if self.sizes is not None:
                 raise UnsupportedOpError(f"{name} with symbolic sizes")
             kwargs["memory"] = _memory(node.args[0].meta["val"])
+        if name in BY_DEVICE:
+            kwargs["device"] = node.args[0].meta["val"].device.type
         result = build(F, *args, **kwargs)
         return _conformed(name, result, node.meta["val"], self.sizes)
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 import nova
-from nova.frontends.torch.importer import _conformed
+from nova.frontends.torch.importer import Values, _conformed
 from nova.frontends.torch.rows import ROWS
 from nova.ops import F
 
@@ -129,3 +130,28 @@ def test_ops_on_lists() -> None:
         results = step([t.clone() for t in a], [t.clone() for t in b])
         for result, value in zip(results, function(a, b), strict=True):
             torch.testing.assert_close(result, value, rtol=2e-5, atol=2e-6, msg=name)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_batch_norm_of_inference(device: str) -> None:
+    """On GPUs torch also returns the mean and the reciprocal deviation."""
+    generator = np.random.default_rng(0)
+    arrays = [generator.standard_normal(s).astype("f4") for s in ((2, 3, 4, 5), *((3,),) * 4)]
+    arrays[4] = np.abs(arrays[4]) + 0.5
+    target = torch.ops.aten._native_batch_norm_legit_no_training.default
+    with FakeTensorMode():
+        fakes = [torch.empty(a.shape, device=device) for a in arrays]
+        graph = make_fx(lambda *args: target(*args, 0.1, 1e-5))(*fakes).graph
+    values = Values()
+    nodes = [node for node in graph.nodes if node.op == "placeholder"]
+    values.values.update(zip(nodes, map(nova.tensor, arrays), strict=True))
+    (node,) = (node for node in graph.nodes if node.target is target)
+    out, mean, rstd = (result.numpy() for result in values.run(node))
+    x, weight, bias, running_mean, running_var = map(torch.from_numpy, arrays)
+    wanted = functional.batch_norm(x, running_mean, running_var, weight, bias, eps=1e-5)
+    np.testing.assert_allclose(out, wanted.numpy(), atol=1e-5)
+    if device == "cuda":
+        np.testing.assert_allclose(mean, arrays[3])
+        np.testing.assert_allclose(rstd, 1 / np.sqrt(arrays[4] + 1e-5), rtol=1e-6)
+    else:
+        assert mean.shape == rstd.shape == (0,)

@@ -88,14 +88,26 @@ def _affine(F: Any, x: Any, weight: Any, bias: Any) -> Any:
     return x if bias is None else x + _per_channel(F, bias, x)
 
 
-@row("_native_batch_norm_legit_no_training.default")
+@row("_native_batch_norm_legit_no_training.default", by_device=True)
 def _batch_norm_inference(
-    F: Any, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+    F: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    momentum: float,
+    eps: float,
+    *,
+    device: str,
 ) -> tuple[Any, Any, Any]:
+    """torch returns the statistics as well, but on CPUs empty tensors instead of them."""
     wide = cast(F, x, accumulator(x.dtype))
     scale = F.rsqrt(cast(F, var, wide.dtype) + eps)
     centered = wide - _per_channel(F, mean, wide)
     out = _affine(F, centered * _per_channel(F, scale, wide), weight, bias)
+    if device != "cpu":
+        return cast(F, out, x.dtype), cast(F, mean, wide.dtype), scale
     empty = F.full(shape=(0,), value=0.0, dtype=wide.dtype)
     return cast(F, out, x.dtype), empty, empty
 

@@ -32,11 +32,13 @@ from nova.graph.tensor import Tensor
 Row = Callable[..., Any]
 
 ROWS: dict[str, Row] = {}
+BY_DEVICE: set[str] = set()
+"""Rows that take `device`, the type of the device of their first operand: results depend on it."""
 _NAMESPACES = ("prims.", "quantized_decomposed.")
 """Of ops that are not ATen's."""
 
 
-def row(*names: str) -> Callable[[Row], Row]:
+def row(*names: str, by_device: bool = False) -> Callable[[Row], Row]:
     """Register a function as the row of ATen ops: `row("add.Tensor")`, `row("prims.iota")`."""
 
     def register(function: Row) -> Row:
@@ -45,6 +47,8 @@ def row(*names: str) -> Callable[[Row], Row]:
             if full in ROWS:
                 raise ValueError(f"{full} has two rows")
             ROWS[full] = function
+            if by_device:
+                BY_DEVICE.add(full)
         return function
 
     return register
