@@ -24,6 +24,8 @@ _MALFORMED = (
 )
 _CONSTANTS = {b"n": None, b"t": True, b"f": False}
 _FLOAT = struct.Struct("<d")
+_TAGGED_WORD = struct.Struct("<cq")
+_WORD = 1 << 63
 _GROUPS: dict[bytes, Callable[[Iterable[Any]], Any]] = {
     b"l": list,
     b"u": tuple,
@@ -43,7 +45,10 @@ def _encode(value: Any, parts: list[bytes]) -> None:
     """Append the encoding of `value`; the most frequent types of tables come first."""
     value_type: type = type(value)
     if value_type is int:
-        _put_bytes(b"i", b"%d" % value, parts)
+        if -_WORD <= value < _WORD:
+            parts.append(_TAGGED_WORD.pack(b"q", value))
+        else:
+            _put_bytes(b"i", b"%d" % value, parts)
     elif value_type is str:
         _put_bytes(b"s", value.encode(errors="surrogatepass"), parts)
     elif value_type is tuple or value_type is list:
@@ -117,8 +122,9 @@ class _Reader:
         at = self.at
         tag = self.data[at : at + 1]
         self.at = at + 1
-        if tag == b"i":
-            return int(self._take(self._size()))
+        if tag == b"q":
+            self.at = at + _TAGGED_WORD.size
+            return _TAGGED_WORD.unpack_from(self.data, at)[1]
         if tag == b"s":
             return self._text()
         if tag == b"u":
@@ -129,6 +135,8 @@ class _Reader:
             return _CONSTANTS[tag]
         if tag == b"b":
             return self._take(self._size())
+        if tag == b"i":
+            return int(self._take(self._size()))
         if tag == b"d":
             return _FLOAT.unpack(self._take(_FLOAT.size))[0]
         if tag == b"m":
@@ -163,8 +171,7 @@ class _Reader:
         if len(values) != len(names):
             raise ValueError(f"{name} has {len(names)} fields, and not {len(values)}")
         instance: object = object.__new__(record_class)
-        for field, value in zip(names, values, strict=True):
-            object.__setattr__(instance, field, value)
+        instance.__dict__.update(zip(names, values, strict=True))  # also if it is frozen
         return instance
 
 

@@ -62,7 +62,7 @@ def _variants() -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
 VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = dict(_variants())
 """Op -> its base, whose operands come first, and further operands; a mask may follow."""
 OPS = tuple(f"nova.{name}" for name in VARIANTS)
-_POINTS = {f"nova.{name}_point": name for name in VARIANTS}
+POINTS = {f"nova.{name}_point": name for name in VARIANTS}
 ROLES = ("i", "j", "e", "f")
 """The last loops; the batch loops come before them."""
 AXES = {
@@ -210,14 +210,14 @@ def emit_point(
 def find_point(op: Any) -> Any | None:
     """The attention point in the body of a linalg.generic, or None."""
     for inner in op.regions[0].blocks[0].operations:
-        if inner.operation.name in _POINTS:
+        if inner.operation.name in POINTS:
             return inner.operation
     return None
 
 
 def kind_of_point(point: Any) -> AttentionKind:
     """The arguments of `emit_point`, read back."""
-    name = _POINTS[point.name]
+    name = POINTS[point.name]
     return AttentionKind(
         op=VARIANTS[name][0],
         results=tuple(r.value for r in point.attributes["results"]),

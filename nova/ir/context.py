@@ -44,12 +44,29 @@ _FUNCTION = re.compile(r"\n  func\.func (?:private )?@(\w+)\(")
 _ONE_BRACKET = str.maketrans("[{<]}>", "((()))")
 
 
+# The next context of a process that is idle between compiles: see `prepare_context`.
+_PREPARED: list[ir.Context] = []
+
+
 def make_context() -> ir.Context:
     """A context with every upstream dialect, StableHLO and nova; not shared between threads.
 
     Dialects whose ops Nova's code creates are loaded. Others are loaded when text or a pass needs
     them, because loading all of them takes longer than compiling a small function.
     """
+    try:
+        return _PREPARED.pop()
+    except IndexError:
+        return _create_context()
+
+
+def prepare_context() -> None:
+    """Create the context of the next `make_context` in advance, which takes milliseconds."""
+    if not _PREPARED:
+        _PREPARED.append(_create_context())
+
+
+def _create_context() -> ir.Context:
     context = ir.Context(load_on_create_dialects=[])
     for name in _LOADED:
         context.get_dialect_descriptor(name)

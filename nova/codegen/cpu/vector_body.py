@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nova.codegen.common.builder import broadcast
 from nova.codegen.common.combine import fast_math_flags, is_fast_math
-from nova.ir.bindings import ir, vector
+from nova.ir.bindings import ir
 from nova.ir.clone import clone_into
 
 
@@ -60,7 +61,7 @@ def as_vector(value: Any, width: int) -> Any:
     """Broadcast a scalar to all lanes; vectors unchanged."""
     if isinstance(value.type, ir.VectorType):
         return value
-    return vector.broadcast(ir.VectorType.get([width], value.type), value)
+    return broadcast(ir.VectorType.get([width], value.type), value)
 
 
 def _widened(op: Any, operands: Sequence[Any], width: int) -> Any:

@@ -19,7 +19,7 @@ from functools import partial
 from math import gcd, prod
 from typing import Any
 
-from nova.codegen.common.builder import splat
+from nova.codegen.common.builder import load_vector, splat, store_vector
 from nova.codegen.common.cascade_sum import Body, carried, cascade_of
 from nova.codegen.common.combine import combiner, identity, reduce_tree
 from nova.codegen.common.index_math import Range, advance, at, distance, shifted
@@ -394,7 +394,7 @@ class VectorLoops:
         memory_type = ir.VectorType.get([width], buffer.type.element_type)
         offset = [shifted(position.bases[operand], k * width)]
         if mask is None:
-            value = vector.load(memory_type, buffer, offset)
+            value = load_vector(memory_type, buffer, *offset)
         else:
             value = vector.maskedload(memory_type, buffer, offset, mask, splat(memory_type, 0))
         body_type = self.generic.block.arguments[operand].type
@@ -433,7 +433,7 @@ class VectorLoops:
             alignment = vector_bytes(buffer, width)
             vector.store(value, buffer, offset, nontemporal=True, alignment=alignment)
         elif mask is None:
-            vector.store(value, buffer, offset)
+            store_vector(value, buffer, *offset)
         elif _is_single_lane(mask) and _is_made_by(value, "arith.trunci"):
             # LLVM writes the bytes of the wide lane if the mask is a constant with one lane.
             memref.store(vector.extract(value, [], [0]), buffer, offset)

@@ -13,12 +13,12 @@ from typing import Any
 
 from nova.core.records import lazy_property, record
 from nova.errors import LoweringError
-from nova.ir.attention_ops import find_point
+from nova.ir.attention_ops import POINTS
 from nova.ir.attributes import WORK
 from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
 from nova.ir.linalg.attribute_cache import read_cached
-from nova.ir.linalg.fourier import find_fourier
+from nova.ir.linalg.fourier import POINT
 from nova.ir.symbolic.size_table import Extent, decoded
 
 _ITERATOR = re.compile(r"iterator_type<(\w+)>")
@@ -64,6 +64,9 @@ _ARITHMETIC = (
     *("addf", "subf", "mulf", "divf", "remf", "negf"),
     *("maximumf", "minimumf", "maxnumf", "minnumf"),
 )
+_ALGORITHMS = {*POINTS, POINT}
+"""Ops of the bodies that stand for an attention or a Fourier transform."""
+
 _FLOPS = {**{f"arith.{name}": 1 for name in _ARITHMETIC}, "math.fma": 2}
 """Floating-point operations of an op; one for each other op of the dialect `math`."""
 
@@ -179,7 +182,7 @@ class GenericOp:
 
 def stands_for_algorithm(op: Any) -> bool:
     """Whether the body of a linalg.generic is an attention or a Fourier transform."""
-    return find_point(op) is not None or find_fourier(op) is not None
+    return any(inner.operation.name in _ALGORITHMS for inner in op.regions[0].blocks[0].operations)
 
 
 def is_generic_op(op: Any) -> bool:

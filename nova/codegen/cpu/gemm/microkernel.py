@@ -10,7 +10,17 @@ from __future__ import annotations
 
 import functools
 
-from nova.codegen.common.builder import BITS, branch, loop, splat, vector_type
+from nova.codegen.common.builder import (
+    BITS,
+    branch,
+    broadcast,
+    load_element,
+    load_vector,
+    loop,
+    splat,
+    store_vector,
+    vector_type,
+)
 from nova.codegen.cpu.gemm.blocking import edge_rows
 from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.gemm.store_tile import StridedMatrix, store_tile
@@ -18,7 +28,7 @@ from nova.codegen.cpu.gemm.word_dot import WordDot
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.core.records import record
 from nova.core.targets import Target
-from nova.ir.bindings import arith, ir, memref, scf, vector
+from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 from nova.ir.symbolic.size_table import is_number
 
@@ -280,7 +290,7 @@ class _Body:
             sums = zip(columns, op.inner_iter_args, strict=True)
             scf.YieldOp([kernel.dot.excess(kernel.target, *pair) for pair in sums])
         for v, value in enumerate(op.results):
-            vector.store(value, excess, [index(v * kernel.vl)])
+            store_vector(value, excess, index(v * kernel.vl))
 
     def _is_narrow(self, p: _Panel) -> ir.Value | bool:
         """Whether one vector covers all remaining columns."""
@@ -411,7 +421,7 @@ class _Body:
         """One step of k of the first vectors of a column panel."""
         kernel = self.kernel
         return [
-            vector.load(kernel.word, buffer, [index(add(start, v * kernel.vl))]) for v in range(nv)
+            load_vector(kernel.word, buffer, index(add(start, v * kernel.vl))) for v in range(nv)
         ]
 
     def _copy_row(self, source: Index, k: Index, into: Index) -> list[ir.Value]:
@@ -424,7 +434,7 @@ class _Body:
             self._fetch(self.source.source, add(later, lane), write=False)
         row = self._load_row(self.source.source, start, kernel.nv)
         for v, value in enumerate(row):
-            vector.store(value, self.b, [index(add(into, v * kernel.vl))])
+            store_vector(value, self.b, index(add(into, v * kernel.vl)))
         return row
 
     def _step(
@@ -433,8 +443,8 @@ class _Body:
         kernel = self.kernel
         result = []
         for i, offset in enumerate(offsets):
-            scalar = memref.load(self.a, [index(offset)])
-            spread = vector.broadcast(kernel.word, scalar)
+            scalar = load_element(self.a, index(offset))
+            spread = broadcast(kernel.word, scalar)
             for v, column in enumerate(b_row_vectors):
                 total = sums[i * len(b_row_vectors) + v]
                 result.append(kernel.dot.multiply_add(kernel.target, spread, column, total))

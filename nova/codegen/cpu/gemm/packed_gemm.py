@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nova.codegen.common.builder import BITS, element_type, loop, splat, vector_type
+from nova.codegen.common.builder import BITS, element_type, loop, splat, store_vector, vector_type
 from nova.codegen.common.match_contraction import (
     Contraction,
     typical_contraction,
@@ -41,7 +41,7 @@ from nova.codegen.cpu.shared_functions import entry_alloca, without_end
 from nova.core.rounding import round_up
 from nova.core.sizes import Size, ceildiv
 from nova.core.targets import Target
-from nova.ir.bindings import arith, ir, memref, vector
+from nova.ir.bindings import arith, ir, memref
 from nova.ir.index import Index, add, compare, divide_up, index, minimum, mul, sub
 from nova.ir.symbolic.size_table import is_number, typical
 
@@ -315,7 +315,7 @@ class _Block:
         row_type = vector_type(self.spec.acc_type, self.tiling.vl)
         with ir.InsertionPoint.after(zeros.owner):
             for offset in range(0, self.tiling.nr, self.tiling.vl):
-                vector.store(splat(row_type, 0.0), zeros, [index(offset)])
+                store_vector(splat(row_type, 0.0), zeros, index(offset))
         return zeros
 
     def _c_and_old(

@@ -7,7 +7,7 @@ Output: code at the insertion point that adds the tile to the old values. `micro
 
 from __future__ import annotations
 
-from nova.codegen.common.builder import branch, loop, splat
+from nova.codegen.common.builder import branch, load_vector, loop, splat, store_vector
 from nova.codegen.cpu.multiply_add import add_values
 from nova.codegen.cpu.transpose_registers import transpose
 from nova.core.records import record
@@ -64,13 +64,13 @@ def store_tile(
         for i in range(mr):
             target, source = add(c_at, mul(i, c.row_stride)), add(old_at, mul(i, old.row_stride))
             for v in range(nv):
-                was = vector.load(row_type, old.buffer, [index(add(source, v * vl))])
+                was = load_vector(row_type, old.buffer, index(add(source, v * vl)))
                 value = add_values(was, tile[i * nv + v])
-                vector.store(value, c.buffer, [index(add(target, v * vl))])
+                store_vector(value, c.buffer, index(add(target, v * vl)))
 
     def spill() -> None:
         for number, value in enumerate(tile):
-            vector.store(value, scratch, [index(number * vl)])
+            store_vector(value, scratch, index(number * vl))
 
     def store_masked() -> None:
         spill()

@@ -16,7 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nova.codegen.common.builder import BITS, loop, splat, vector_type
+from nova.codegen.common.builder import (
+    BITS,
+    broadcast,
+    load_element,
+    load_vector,
+    loop,
+    splat,
+    store_vector,
+    vector_type,
+)
 from nova.codegen.common.cascade_sum import SUMS
 from nova.codegen.common.match_contraction import Contraction, typical_contraction
 from nova.codegen.cpu.gemm.gemv import emit_gemv
@@ -271,7 +280,7 @@ class _Body:
             sums = steps(0, depth, sums)
         for value, (at, flags) in zip(sums, accesses, strict=True):
             if flags is None:
-                vector.store(value, self.c[0], [index(at)])
+                store_vector(value, self.c[0], index(at))
             else:
                 vector.maskedstore(self.c[0], [index(at)], flags, value)
 
@@ -293,8 +302,8 @@ class _Body:
         ]
         result = []
         for r in range(mr):
-            scalar = memref.load(self.a[0], [index(add(a_at, r * self.spec.a_strides[0]))])
-            spread = vector.broadcast(self.vec_type, scalar)
+            scalar = load_element(self.a[0], index(add(a_at, r * self.spec.a_strides[0])))
+            spread = broadcast(self.vec_type, scalar)
             for v in range(nv):
                 result.append(multiply_add(self.target, spread, b_row[v], sums[r * nv + v]))
         return result
@@ -308,7 +317,7 @@ class _Body:
 
     def _load(self, buffer: ir.Value, at: Index, mask: ir.Value | None) -> ir.Value:
         if mask is None:
-            return vector.load(self.vec_type, buffer, [index(at)])
+            return load_vector(self.vec_type, buffer, index(at))
         return vector.maskedload(
             self.vec_type, buffer, [index(at)], mask, splat(self.vec_type, 0.0)
         )
