@@ -32,7 +32,7 @@ class FuseWindowMatmuls(Pass):
     `w[c, k, i] = x[c, i + k]`, `y[o, i] = sum over c, k of a[o, c, k] * w[c, k, i]` becomes a sum
     over `a[o, c, k] * x[c, i + k]`. The packed GEMM then packs its panels from x
     (codegen/cpu/gemm/window_operand.py). A reshape of the windows before the matmul becomes a
-    reshape of its other operands. Positions must be one or two elements apart in x: larger strides
+    reshape of its other operands. Positions must have a stride of 1 or 2 in x: larger strides
     stay, and so do symbolic sizes, types other than f32, and convolutions over three axes.
     """
 
