@@ -18,19 +18,24 @@ from nova.ir.linalg.generic import GenericOp
 from nova.ir.symbolic.size_table import Extent, is_number, typical
 from nova.ir.walk import defining_op
 
+WINDOW_STEPS = (1, 2)
+"""Elements from one position in a row to the next that packing of windows has vector code for."""
+
 
 @record
 class WindowOperand:
     """The matrix of all windows of an image: where its row (c, ky, kx), column (y, x) is.
 
-    The element is at `strides . (c, ky, kx) + row_stride * y + x`; `taps` are the numbers of ky and
-    kx, and `row` that of x. `extent` are the elements from the first to the last of an image.
+    The element is at `strides . (c, ky, kx) + row_stride * y + step * x`; `taps` are the numbers of
+    ky and kx, and `row` that of x. `extent` are the elements from the first to the last of an
+    image.
     """
 
     taps: tuple[int, int]
     strides: tuple[int, int, int]
     row: int
     row_stride: int
+    step: int
     extent: int
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from nova.codegen.common.match_contraction import is_multiply_add
+from nova.codegen.common.match_contraction import WINDOW_STEPS, is_multiply_add
 from nova.codegen.common.zero_fill import fills_with_zero
 from nova.core.records import record
 from nova.ir.bindings import arith, ir, tensor
@@ -32,8 +32,8 @@ class FuseWindowMatmuls(Pass):
     `w[c, k, i] = x[c, i + k]`, `y[o, i] = sum over c, k of a[o, c, k] * w[c, k, i]` becomes a sum
     over `a[o, c, k] * x[c, i + k]`. The packed GEMM then packs its panels from x
     (codegen/cpu/gemm/window_operand.py). A reshape of the windows before the matmul becomes a
-    reshape of its other operands. Positions must be contiguous in x: larger strides stay, and so do
-    symbolic sizes, types other than f32, and convolutions over three axes.
+    reshape of its other operands. Positions must have a stride of 1 or 2 in x: larger strides
+    stay, and so do symbolic sizes, types other than f32, and convolutions over three axes.
     """
 
     name: ClassVar[str] = "fuse-window-matmuls"
@@ -130,13 +130,13 @@ def _is_worth_fusing(matmul: _WindowMatmul) -> bool:
     )
     if not 0 < len(positions) <= _MOST_POSITION_LOOPS or len(taps) > _MOST_TAP_LOOPS:
         return False
-    # The last loop over positions moves by one element in the last axis of the image only.
+    # The last loop over positions moves in the last axis of the image only.
     access = GenericOp(matmul.copy).accesses[0].coefficients
     last = matmul.of_copy.index(positions[-1])
     *outer, inner = (row[last] for row in access)
     number, terms = (prod(matmul.sizes[i] for i in loops) for loops in (positions, taps))
     return (
-        inner == 1
+        inner in WINDOW_STEPS
         and not any(outer)
         and prod(generic.sizes[i] for i in rows) >= _LEAST_ROWS
         and number >= _LEAST_POSITIONS

@@ -1,11 +1,11 @@
 """The right operand of a convolution's matmul, packed from an image (implicit GEMM).
 
-Input: the loop nest of `y[o, i] += a[o, c, k] * x[c, i + k]`. Output: the same nest as a matmul of
-`a` with the matrix of all windows, which is not in memory (`with_window_matrix`), and the place of
-its elements in x (`WindowOperand`). `schedule.py` calls it for each contraction. `pack_windows`
-emits a call that fills a packed panel of that matrix: a row of it is one tap of a range of
-positions, and lies in a few rows of the image. Vectors of positions are loaded with a mask for each
-of those; targets without masks copy the elements one by one.
+Input: the loop nest of `y[o, i] += a[o, c, k] * x[c, s*i + k]`, for s of 1 or 2. Output: the same
+nest as a matmul of `a` with the matrix of all windows, which is not in memory
+(`with_window_matrix`), and the place of its elements in x (`WindowOperand`). `schedule.py` calls it
+for each contraction. `pack_windows` emits a call that fills a packed panel of that matrix: a row of
+it is one tap of a range of positions, and lies in a few rows of the image. Vectors of positions are
+loaded with a mask for each of those; targets without masks copy the elements one by one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from nova.codegen.common.builder import BITS, loop, splat, vector_type
 from nova.codegen.common.loop_nest import Loop, LoopNest
-from nova.codegen.common.match_contraction import WindowOperand
+from nova.codegen.common.match_contraction import WINDOW_STEPS, WindowOperand
 from nova.codegen.cpu.shared_functions import call_shared, entry_alloca
 from nova.codegen.cpu.vectorize import has_masks
 from nova.core.records import record
@@ -64,7 +64,8 @@ def with_window_matrix(nest: LoopNest) -> tuple[LoopNest, WindowOperand] | None:
     positions, taps = _window_loops(nest, rows)
     if not rows or not 1 <= len(positions) <= 2 or not 1 <= len(taps) <= 3:
         return None
-    if nest.loops[positions[-1]].strides != (0, 1, 1):
+    a_stride, step, c_stride = nest.loops[positions[-1]].strides
+    if (a_stride, c_stride) != (0, 1) or step not in WINDOW_STEPS:
         return None
     sizes = [nest.loops[i].size for i in (*taps, *positions)]
     virtual = {i: prod(sizes[n + 1 :]) for n, i in enumerate((*taps, *positions))}
@@ -91,12 +92,12 @@ def _window_operand(nest: LoopNest, positions: Sequence[int], taps: Sequence[int
     steps = [0, 0, 0, *(nest.loops[i].strides[_B] for i in taps)][-3:]
     # A loop that is absent has one iteration, after which the next outer loop would advance.
     columns = [nest.loops[i] for i in positions]
-    row_stride = columns[0].strides[_B] if len(columns) == 2 else columns[-1].size
+    step = columns[-1].strides[_B]
+    row_stride = columns[0].strides[_B] if len(columns) == 2 else columns[-1].size * step
     inner = [nest.loops[i] for i in (*positions, *taps)]
     extent = 1 + sum((lp.size - 1) * lp.strides[_B] for lp in inner)
-    return WindowOperand(
-        (sizes[1], sizes[2]), (steps[0], steps[1], steps[2]), columns[-1].size, row_stride, extent
-    )
+    strides, row = (steps[0], steps[1], steps[2]), columns[-1].size
+    return WindowOperand((sizes[1], sizes[2]), strides, row, row_stride, step, extent)
 
 
 def reads_window_matrix(nest: LoopNest, windows: WindowOperand, n: int, k: int) -> bool:
@@ -131,10 +132,12 @@ def pack_windows(
     )
 
     def body(source: ir.Value, into: ir.Value, *values: ir.Value) -> None:
-        packer = _WindowPacker(target, acc_type, width, segments, source, into, *values)
+        sizes = width, segments, windows.step
+        packer = _WindowPacker(target, acc_type, *sizes, source, into, *values)
         packer.emit(packer.emit_vectors if masked else packer.emit_scalars)
 
     method = f"windows{segments}" if masked else "windows"
+    method += f"_step{windows.step}" if windows.step > 1 else ""
     name = f"nova_pack_{method}_{acc_type}_{width}"
     call_shared(name, (block.source, buffer), [index(n) for n in numbers], 2, body)
 
@@ -147,6 +150,7 @@ class _WindowPacker:
     acc_type: str
     width: int
     segments: int
+    step: int
     source: ir.Value
     into: ir.Value
     offset: Index
@@ -180,31 +184,48 @@ class _WindowPacker:
         """The offset of the first tap of a position, and its number in its row."""
         position = index(add(self.first, lane))
         x = arith.remui(position, index(self.row))
-        return add(mul(arith.divui(position, index(self.row)), self.row_stride), x), x
+        row = arith.divui(position, index(self.row))
+        return add(mul(row, self.row_stride), mul(x, self.step)), x
 
     def emit_vectors(self, lane: Index, base: Index, start: Index, ky: Index, kx: Index) -> None:
         type_ = vector_type(self.acc_type, self.vl)
-        flags = ir.VectorType.get([self.vl], ir.IntegerType.get_signless(1))
-        loads: list[list[tuple[Index, ir.Value]]] = []
-        for number in range(0, self.width, self.vl):
-            at, x = self._place(add(lane, number))
-            left = sub(self.lanes, add(lane, number))
-            ends = [sub(mul(s, self.row), x) for s in range(1, self.segments + 1)]
-            cuts = [vector.create_mask(flags, [index(minimum(end, left))]) for end in ends]
-            masks = [cuts[0], *(arith.xori(a, b) for a, b in pairwise(cuts))]
-            step = sub(self.row_stride, self.row)
-            loads.append([(add(at, mul(step, s)), mask) for s, mask in enumerate(masks)])
+        vectors = [self._masked_parts(add(lane, n)) for n in range(0, self.width, self.vl)]
+
+        def load(tap: Index, parts: list[tuple[Index, ir.Value]]) -> ir.Value:
+            value = splat(type_, 0.0)
+            for at, mask in parts:
+                value = vector.maskedload(type_, self.source, [index(add(tap, at))], mask, value)
+            return value
 
         def emit_step(k: Index, tap: Index) -> None:
             into = add(base, mul(k, self.width))
-            for number, parts in enumerate(loads):
-                value = splat(type_, 0.0)
-                for at, mask in parts:
-                    where = [index(add(tap, at))]
-                    value = vector.maskedload(type_, self.source, where, mask, value)
+            for number, halves in enumerate(vectors):
+                value, *rest = [load(tap, parts) for parts in halves]
+                if rest:
+                    value = vector.shuffle(value, *rest, mask=range(0, 2 * self.vl, 2))
                 vector.store(value, self.into, [index(add(into, number * self.vl))])
 
         self._emit_steps(start, ky, kx, emit_step)
+
+    def _masked_parts(self, lane: Index) -> list[list[tuple[Index, ir.Value]]]:
+        """The vectors with the positions from `lane` on: `step` of them.
+
+        Each has parts from several rows of the image: the place of its first lane, and a mask. With
+        step 2 the even elements of both vectors are the positions, and no vector reads past the
+        last one.
+        """
+        flags = ir.VectorType.get([self.vl], ir.IntegerType.get_signless(1))
+        at, x = self._place(lane)
+        left, next_row = sub(self.lanes, lane), sub(self.row_stride, mul(self.row, self.step))
+        vectors = []
+        for first in range(0, self.step * self.vl, self.vl):
+            ends = [minimum(sub(mul(s, self.row), x), left) for s in range(1, self.segments + 1)]
+            elements = [sub(mul(end, self.step), self.step - 1 + first) for end in ends]
+            cuts = [vector.create_mask(flags, [index(n)]) for n in elements]
+            masks = [cuts[0], *(arith.xori(a, b) for a, b in pairwise(cuts))]
+            starts = [add(add(at, first), mul(next_row, s)) for s in range(self.segments)]
+            vectors.append(list(zip(starts, masks, strict=True)))
+        return vectors
 
     def emit_scalars(self, lane: Index, base: Index, start: Index, ky: Index, kx: Index) -> None:
         places = entry_alloca(self.width, "i32")

@@ -73,12 +73,14 @@ def test_other_ranks_and_transposes(shape, kernel, options):
 @pytest.mark.parametrize("level", runnable("x86_64-v2"))
 def test_windows_without_masks(level):
     check(level, (2, 16, 9, 11), 20, (3, 3), padding=1)
+    check(level, (2, 16, 19, 21), 20, (3, 3), padding=1, stride=2)
 
 
-def test_no_copy_of_windows():
+@pytest.mark.parametrize("stride", [1, 2])
+def test_no_copy_of_windows(stride):
     """A matmul reads the padded image, on each processor."""
     x, w = nova.tensor(np.zeros((2, 32, 14, 14), "f4")), nova.tensor(np.zeros((48, 32, 3, 3), "f4"))
-    program = nova.compile(nova.conv2d(x, w, padding=1), inputs=[x, w])
+    program = nova.compile(nova.conv2d(x, w, stride=stride, padding=1), inputs=[x, w])
     assert "nova_pack_windows" in str(program.stages["loops"])
     assert "2x32x3x3x" not in str(program.stages["kernels"])
     assert nova.translate(program, targets="aarch64")
