@@ -27,7 +27,7 @@ from nova.compiler.symbolic_tables import (
 )
 from nova.core.records import record
 from nova.errors import LoweringError
-from nova.ir.attributes import MERGES_TILES, SIZE_VALUES, UNPACKED, WRITES
+from nova.ir.attributes import MERGES_TILES, SIZE_VALUES, TILES, UNPACKED, WRITES
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS, buffer_root, nbytes
 from nova.ir.control_flow.functions import Control, control_functions, host_functions, is_control
@@ -40,6 +40,7 @@ from nova.ir.walk import kernels as kernel_functions
 from nova.passes.cpu.allocate_scratch import scratch_size
 from nova.passes.kernels.plan_tasks import moved_bytes, read_task_ns
 
+_ANOTHER_STAGE = "the module is not of the stage loops"
 # The ops allowed in main: calls, their operands, and the terminator.
 _HOST_OPS = VIEWS | {
     "arith.constant",
@@ -65,7 +66,13 @@ def read_tables(module: ir.Module) -> Program:
     try:
         return _read(module)
     except KeyError:  # earlier stages set this attribute; the text is not from Nova
-        raise LoweringError("the module is not of the stage loops") from None
+        raise LoweringError(_ANOTHER_STAGE) from None
+
+
+def require_loops(module: ir.Module) -> None:
+    """LoweringError if kernels of a text are not lowered to loops: the next passes rely on it."""
+    if not all(TILES.has(kernel) for kernel in kernel_functions(module)):
+        raise LoweringError(_ANOTHER_STAGE)
 
 
 def read_unpacked(module: ir.Module) -> bytes:

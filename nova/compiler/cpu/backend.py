@@ -27,7 +27,7 @@ from nova.compiler.llvm.machine_code import (
 from nova.compiler.recorder import module_text
 from nova.compiler.result import TargetCode
 from nova.compiler.stages import CPU_STAGES, Code, CompileSession, TargetCompile
-from nova.compiler.tables import read_tables, read_unpacked
+from nova.compiler.tables import read_tables, read_unpacked, require_loops
 from nova.compiler.work_queue import Pending
 from nova.core.settings import Settings
 from nova.core.targets import llvm_cpu, parse_target
@@ -82,6 +82,8 @@ class HostCompile(TargetCompile):
             run_verified_once(self.module, passes, self.part_ready)
             self._lowering.put_back()
             return
+        if self.until is None:
+            require_loops(self.module)
         text = self.session.recorder.compact.get(f"loops{self.suffix}") or module_text(self.module)
         self._compile_parts(self._lowering.shared_parts(text))
         self._compile_parts(self._lowering.kernel_parts())
