@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import torch
 
-from nova.api.torch_backend.huge_pages import LARGE, empty_in_huge_pages, empty_on_cpu
+_empty_on_cpu = torch._C._dynamo.guards._empty_strided_cpu
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,6 @@ class Allocation:
     strides: tuple[int, ...]
     packed: tuple[int, ...]
     dtype: torch.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its elements."""
-        return prod(self.size) * self.dtype.itemsize
 
     @property
     def has_gaps(self) -> bool:
@@ -76,11 +70,8 @@ class CallPlan:
 
     def function(self, boxed: bool) -> Callable[..., tuple[Any, ...]]:
         """The compiled function: of a list that it clears if `boxed`, else of the arguments."""
-        empty = large = _empty_on(self.device)
-        if self.device.type == "cpu":
-            empty, large = empty_on_cpu, empty_in_huge_pages
-        scope: dict[str, Any] = {"empty": empty, "empty_large": large}
-        scope |= {"run": self.run, "draw_seeds": draw_seeds}
+        empty = _empty_on_cpu if self.device.type == "cpu" else _empty_on(self.device)
+        scope: dict[str, Any] = {"empty": empty, "run": self.run, "draw_seeds": draw_seeds}
         self.names = scope
         source = self._source(boxed)
         exec(compile(source, "<nova call>", "exec"), scope)
@@ -120,8 +111,7 @@ class CallPlan:
         return self._name(entry)
 
     def _allocate(self, allocation: Allocation, strides: tuple[int, ...]) -> str:
-        function = "empty_large" if allocation.nbytes >= LARGE else "empty"
-        return f"{function}({allocation.size}, {strides}, {self._name(allocation.dtype)})"
+        return f"empty({allocation.size}, {strides}, {self._name(allocation.dtype)})"
 
     def _result(self, result: Any) -> str:
         if isinstance(result, View):
