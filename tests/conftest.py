@@ -71,6 +71,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Every test draws the same numbers, whatever ran before it in its process."""
+    if item.get_closest_marker("gpu") is not None:
+        from gpu_samples import has_gpu  # imports Nova
+
+        if not has_gpu():
+            pytest.skip("there is no GPU")
     random.seed(0)
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(0)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu_samples import has_gpu
 from torch import nn
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not has_gpu(), reason="there is no GPU"),
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
 ]
 

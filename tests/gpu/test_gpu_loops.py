@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from control_programs import PROGRAMS, XS, Program, W, X, as_nova, random_program
-from gpu_samples import has_gpu
 
 import nova
 from nova import knobs
@@ -21,10 +20,7 @@ from nova.core.pytree import flatten
 from nova.errors import RunTimeoutError
 from nova.graph.interpret import evaluate
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not has_gpu(), reason="there is no GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 MANY = np.abs(np.tile(X, 8))
 """More numbers than a loop of one thread has."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu_samples import PTX, chain, has_gpu, load, looped, one, training
+from gpu_samples import PTX, chain, load, looped, one, training
 from hybrid_samples import compile_host, hybrid_contents, make_ptx
 
 import nova
@@ -27,10 +27,7 @@ SIZE = 1 << 12
 LARGE = 9 << 20  # elements: 36 MiB
 
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not has_gpu(), reason="there is no GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 x = np.arange(SIZE, dtype="f4")
 

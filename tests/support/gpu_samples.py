@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from nova.artifact.device_image import DeviceImage
 from nova.artifact.device_launch import DeviceLaunch
@@ -34,6 +35,7 @@ ENTRY = """.visible .entry {name}({params})
 """
 
 
+@cache
 def has_gpu() -> bool:
     """Whether a CUDA driver with a device is here."""
     try:
