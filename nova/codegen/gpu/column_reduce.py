@@ -37,7 +37,7 @@ from nova.codegen.gpu.block_ops import (
 )
 from nova.codegen.gpu.cluster_ops import can_exchange, cluster_barrier, load_over_cluster
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, grouped
+from nova.codegen.gpu.pointwise.elementwise import ElementwiseCode, ThreadVector, grouped
 from nova.codegen.gpu.rowwise.plan import (
     BUSY,
     SHORT,

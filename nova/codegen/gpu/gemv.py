@@ -35,8 +35,8 @@ from nova.codegen.gpu.block_ops import (
     when,
 )
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.elementwise import ElementwiseCode
 from nova.codegen.gpu.memory import extract, load_vector, widest
+from nova.codegen.gpu.pointwise.elementwise import ElementwiseCode
 from nova.codegen.gpu.ptx_ops import wait_for_launches
 from nova.codegen.gpu.rowwise.prologue import PrologueCode
 from nova.codegen.gpu.strategy import Strategy

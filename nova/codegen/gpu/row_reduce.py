@@ -18,8 +18,8 @@ from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance
 from nova.codegen.gpu.block_ops import ThreadPosition, element_bytes, is_less
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.elementwise import grouped
 from nova.codegen.gpu.memory import load_run
+from nova.codegen.gpu.pointwise.elementwise import grouped
 from nova.codegen.gpu.rowwise.code import RowwiseCode, Values
 from nova.codegen.gpu.rowwise.plan import (
     BUSY,

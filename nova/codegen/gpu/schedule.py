@@ -17,10 +17,10 @@ from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.elementwise_strategy import ELEMENTWISE
 from nova.codegen.gpu.gemm.kernel import GEMM, GemmKernelPlan
 from nova.codegen.gpu.gemv import GEMV, GemvPlan
 from nova.codegen.gpu.generic import GENERIC
+from nova.codegen.gpu.pointwise.strategy import ELEMENTWISE
 from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
 from nova.codegen.gpu.row_reduce import ROW_REDUCE
 from nova.codegen.gpu.rowwise.kernel import ROWWISE

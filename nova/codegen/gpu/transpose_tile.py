@@ -27,7 +27,7 @@ from nova.codegen.gpu.block_ops import (
     when,
 )
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.elementwise import ElementwiseCode
+from nova.codegen.gpu.pointwise.elementwise import ElementwiseCode
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.codegen.gpu.tasks.block_tiles import BlockDim
 from nova.core.sizes import ceildiv

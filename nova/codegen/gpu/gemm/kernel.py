@@ -15,11 +15,11 @@ from nova.codegen.common.match_contraction import LoopContraction, match_contrac
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector
 from nova.codegen.gpu.gemm.epilogue import Fragment
 from nova.codegen.gpu.gemm.mainloop import can_start_early, emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm
 from nova.codegen.gpu.gemm.select_plan import plan_gemm
+from nova.codegen.gpu.pointwise.elementwise import ElementwiseCode, ThreadVector
 from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.ir.bindings import vector

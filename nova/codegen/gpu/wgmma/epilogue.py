@@ -19,7 +19,7 @@ from nova.codegen.common.elements import Elements
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import element_bytes, when
 from nova.codegen.gpu.device_kernel import is_tile_local
-from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, first_positions
+from nova.codegen.gpu.pointwise.elementwise import ElementwiseCode, ThreadVector, first_positions
 from nova.codegen.gpu.ptx_ops import SHARED, load, narrow_pair, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.boxes import box_positions

@@ -17,9 +17,9 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction
 from nova.codegen.gpu.block_ops import ThreadPosition
 from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
-from nova.codegen.gpu.elementwise import ThreadVector, first_positions
 from nova.codegen.gpu.gemm.kernel import GemmMatch, match_gemm
 from nova.codegen.gpu.gemm.select_plan import estimated_cycles, limits, plan_gemm
+from nova.codegen.gpu.pointwise.elementwise import ThreadVector, first_positions
 from nova.codegen.gpu.ptx_ops import global_base, prefetch, word
 from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import nova
-from nova.codegen.gpu import elementwise, elementwise_strategy
+from nova.codegen.gpu.pointwise import elementwise, strategy
 
 _BF16 = ml_dtypes.bfloat16
 
@@ -27,7 +27,7 @@ def _as_f32(x: np.ndarray) -> torch.Tensor:
 def small_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few threads are enough to fill the device."""
     monkeypatch.setattr(elementwise, "_MANY_VECTORS", 16)
-    monkeypatch.setattr(elementwise_strategy, "_FULL_BLOCKS", 2)
+    monkeypatch.setattr(strategy, "_FULL_BLOCKS", 2)
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a"])

@@ -17,8 +17,8 @@ from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.gpu.block_ops import when
-from nova.codegen.gpu.computed_loads import computed_loads, find_adjacent, load_adjacent
 from nova.codegen.gpu.memory import load_run, store_run, widest
+from nova.codegen.gpu.pointwise.computed_loads import computed_loads, find_adjacent, load_adjacent
 from nova.core.sizes import is_multiple
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import index

@@ -13,9 +13,9 @@ from typing import Any
 from nova.codegen.common.index_math import shifted
 from nova.codegen.common.loop_nest import Loop, LoopNest
 from nova.codegen.gpu.block_ops import WARP, ThreadPosition, is_less, split, when
-from nova.codegen.gpu.computed_loads import computed_loads
 from nova.codegen.gpu.device_kernel import SHARED_LIMIT, DeviceKernel, is_tile_local
-from nova.codegen.gpu.elementwise import ElementwiseCode, ThreadVector, widest_vector
+from nova.codegen.gpu.pointwise.computed_loads import computed_loads
+from nova.codegen.gpu.pointwise.elementwise import ElementwiseCode, ThreadVector, widest_vector
 from nova.codegen.gpu.rowwise.plan import SHORT
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
