@@ -32,7 +32,6 @@ from nova.passes.gpu.merge_contract_dims import MergeContractDims
 from nova.passes.gpu.merge_reductions import MergeReductions
 from nova.passes.gpu.pair_roundings import PairRoundings
 from nova.passes.gpu.pass_tensor_maps import PassTensorMaps
-from nova.passes.gpu.round_contractions import RoundContractions
 from nova.passes.gpu.set_launch_bounds import SetLaunchBounds
 from nova.passes.gpu.transpose_f8_operands import TransposeF8Operands
 from nova.passes.importing.convert_tensor_to_linalg import ConvertTensorToLinalg
@@ -263,8 +262,6 @@ def linalg_fusion(
         # After unit dimensions, whose reshapes are between both ops, are folded.
         *([FuseConversions()] if sink_conversions else []),
         UpstreamPass("linalg-generalize-named-ops"),
-        # After the last fusion, which would fuse the roundings into readers again.
-        *([RoundContractions()] if sink_conversions else []),
         *(_implicit_matmuls() if keep_pads else []),
     ]
 

@@ -83,7 +83,6 @@ PASS_MODULES: dict[str, str] = {
     "plan-workspace": "nova.passes.kernels.plan_workspace",
     "raise-counted-loops": "nova.passes.importing.raise_counted_loops",
     "raise-to-contract": "nova.passes.tensor.raise_to_contract",
-    "round-contractions": "nova.passes.gpu.round_contractions",
     "set-launch-bounds": "nova.passes.gpu.set_launch_bounds",
     "share-reciprocals": "nova.passes.math.share_reciprocals",
     "sink-conversions": "nova.passes.tensor.sink_conversions",
