@@ -45,7 +45,7 @@ def step():
     """A param that is updated."""
     X, W = nova.tensor(x, name="X"), nova.tensor(w, name="W")
     return nova.compile(
-        [(X @ W).sum()],
+        [(nova.tanh(X @ W) @ W).sum()],
         inputs=[X],
         params=[W],
         updates={W: W - 0.1 * nova.tanh(W)},
