@@ -24,7 +24,7 @@ SUITES = (
     "tests/devices/test_scalar_loops.py",
     "tests/codegen/gpu/test_argreduce.py",
     "tests/codegen/gpu/test_decoder_on_device.py",
-    "tests/codegen/gpu/test_elementwise_intermediates.py",
+    "tests/codegen/gpu/pointwise/test_elementwise_intermediates.py",
     "tests/codegen/gpu/test_packed_gradients.py",
     "tests/codegen/gpu/attention",
     "tests/linalg/test_linalg.py",
