@@ -13,6 +13,8 @@ from codegen.ptxas import assemble
 import nova
 from nova.errors import LoweringError
 
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
+
 Epilogue = Callable[[nova.Tensor, list[nova.Tensor]], nova.Tensor]
 
 EPILOGUES: dict[str, tuple[Epilogue, list[tuple[int, ...]]]] = {

@@ -10,6 +10,8 @@ import pytest
 
 import nova
 
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
+
 _RANDOM = np.random.default_rng(7)
 
 

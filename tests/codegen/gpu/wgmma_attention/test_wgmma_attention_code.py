@@ -13,6 +13,8 @@ import nova
 from nova.codegen.gpu.wgmma_attention.balance import balanced_work
 from nova.errors import LoweringError
 
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
+
 
 def _stages(
     sizes: tuple[int, ...], choice: str = "auto", dtype: Any = ml_dtypes.bfloat16, **more: Any

@@ -11,6 +11,8 @@ import pytest
 
 import nova
 
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
+
 _RANDOM = np.random.default_rng(13)
 Where = dict[str, Any]
 """The device to compile for and run on: keyword arguments of `nova.compile`."""
