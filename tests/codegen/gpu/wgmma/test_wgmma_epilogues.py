@@ -80,6 +80,30 @@ def test_results_of_both_types(steps: list[str], tile: str) -> None:
     _check(steps, (256, 288, 128), tile)
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32])
+def test_a_result_that_is_updated_in_place(dtype: Any) -> None:
+    """A weight gradient that updates the weight, and is a result in the other type, too."""
+    random = np.random.default_rng(3)
+    x, g = (random.standard_normal((128, 256)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    w = random.standard_normal((256, 256)).astype(dtype)
+    leaves = [nova.tensor(array) for array in (x, g, w)]
+    gradient = leaves[0].T @ leaves[1]
+    other = gradient.astype("f32" if dtype is ml_dtypes.bfloat16 else "bf16")
+    update = leaves[2] - gradient.astype(leaves[2].dtype) * 0.5
+    results = []
+    for where in (_ON_HOPPER, {"target": "cpu"}):
+        with nova.knobs.override(gpu_gemm="wgmma-128x64x1x1"):
+            step = nova.compile(
+                other, inputs=leaves[:2], params=leaves[2:], updates={leaves[2]: update}, **where
+            )
+        weight = w.copy()
+        value = step.run([x, g], [weight])
+        results.append([np.asarray(array, np.float64) for array in (value, weight)])
+    assert np.abs(results[1][1] - w.astype(np.float64)).max() > 1
+    for output, reference in zip(*results, strict=True):
+        assert np.abs(output - reference).max() <= 2e-2 * np.abs(reference).max()
+
+
 @settings(max_examples=12, deadline=None)
 @given(
     st.lists(st.sampled_from(_STEPS), max_size=6), st.sampled_from(_SHAPES), st.sampled_from(_TILES)
