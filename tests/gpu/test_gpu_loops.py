@@ -116,6 +116,7 @@ def test_the_host_stops_an_endless_loop() -> None:
     np.testing.assert_array_equal(program(zeros + 9e9), zeros + np.float32(9e9))
 
 
+@pytest.mark.graph_launch
 def test_the_trace_has_one_span_for_a_loop() -> None:
     x = nova.tensor(MANY)
     loop = nova.while_loop(lambda v: v.sum() < 1000, lambda v: v * 2, x)

@@ -13,6 +13,9 @@ from codegen.ptxas import assemble
 import nova
 from nova.errors import LoweringError
 
+# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
+pytestmark = pytest.mark.graph_launch
+
 Epilogue = Callable[[nova.Tensor, list[nova.Tensor]], nova.Tensor]
 
 EPILOGUES: dict[str, tuple[Epilogue, list[tuple[int, ...]]]] = {

@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 import nova
 from nova.compiler.gpu.emit_ptx import mark_convergent
 
+# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
+pytestmark = pytest.mark.graph_launch
+
 _ON_HOPPER = {"target": "cuda:sm_90a", "run_mode": "sim"}
 _TILES = ("wgmma-128x64x1x1", "wgmma-128x144x1x1", "wgmma-256x128x1x1", "wgmma-128x128x1x2")
 _SHAPES = ((256, 128, 128), (136, 72, 72), (128, 192, 200), (130, 71, 72))

@@ -10,6 +10,9 @@ import pytest
 
 import nova
 
+# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
+pytestmark = pytest.mark.graph_launch
+
 _RANDOM = np.random.default_rng(7)
 
 

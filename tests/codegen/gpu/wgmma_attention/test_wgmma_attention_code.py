@@ -13,6 +13,9 @@ import nova
 from nova.codegen.gpu.wgmma_attention.balance import balanced_work
 from nova.errors import LoweringError
 
+# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
+pytestmark = pytest.mark.graph_launch
+
 
 def _stages(
     sizes: tuple[int, ...], choice: str = "auto", dtype: Any = ml_dtypes.bfloat16, **more: Any

@@ -11,6 +11,9 @@ import pytest
 
 import nova
 
+# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
+pytestmark = pytest.mark.graph_launch
+
 _RANDOM = np.random.default_rng(13)
 Where = dict[str, Any]
 """The device to compile for and run on: keyword arguments of `nova.compile`."""
