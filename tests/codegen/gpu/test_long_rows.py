@@ -13,8 +13,7 @@ import torch
 import nova
 from nova.codegen.gpu.rowwise import pipeline
 
-# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
-pytestmark = pytest.mark.graph_launch
+pytestmark = pytest.mark.graph_launch  # persistent kernels have no clusters, and copy no rows ahead
 
 _RANDOM = np.random.default_rng(5)
 _LENGTH = 50257

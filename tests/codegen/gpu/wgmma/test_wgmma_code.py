@@ -13,8 +13,7 @@ from codegen.ptxas import assemble
 import nova
 from nova.errors import LoweringError
 
-# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
-pytestmark = pytest.mark.graph_launch
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
 
 Epilogue = Callable[[nova.Tensor, list[nova.Tensor]], nova.Tensor]
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import nova
 from nova.compiler.gpu.emit_ptx import mark_convergent
 
-# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
-pytestmark = pytest.mark.graph_launch
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
 
 _ON_HOPPER = {"target": "cuda:sm_90a", "run_mode": "sim"}
 _TILES = ("wgmma-128x64x1x1", "wgmma-128x144x1x1", "wgmma-256x128x1x1", "wgmma-128x128x1x2")

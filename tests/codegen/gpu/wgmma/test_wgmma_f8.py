@@ -11,8 +11,7 @@ import nova
 from nova.core.dtypes import dtype
 from nova.errors import LoweringError
 
-# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
-pytestmark = pytest.mark.graph_launch
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
 
 E4M3, E5M2 = "f8e4m3", "f8e5m2"
 

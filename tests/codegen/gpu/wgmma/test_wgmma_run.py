@@ -10,8 +10,7 @@ import pytest
 
 import nova
 
-# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
-pytestmark = pytest.mark.graph_launch
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
 
 _RANDOM = np.random.default_rng(7)
 

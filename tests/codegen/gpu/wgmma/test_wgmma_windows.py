@@ -16,8 +16,7 @@ from nova.codegen.gpu.gemm.plan import EnclosingLoop, GpuGemm
 from nova.codegen.gpu.wgmma.boxes import are_disjoint, box_positions, inner_box
 from nova.codegen.gpu.wgmma.plan import TILES, WgmmaPlan, plan_wgmma
 
-# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
-pytestmark = pytest.mark.graph_launch
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
 
 
 @dataclass(frozen=True)

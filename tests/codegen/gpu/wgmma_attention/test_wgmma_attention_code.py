@@ -13,8 +13,7 @@ import nova
 from nova.codegen.gpu.wgmma_attention.balance import balanced_work
 from nova.errors import LoweringError
 
-# Tasks of a persistent kernel use other instructions: no clusters, and `mma.sync`.
-pytestmark = pytest.mark.graph_launch
+pytestmark = pytest.mark.graph_launch  # persistent kernels do not use warpgroups
 
 
 def _stages(
