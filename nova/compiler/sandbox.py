@@ -326,8 +326,11 @@ _idle: list[_Child] = []
 
 def _take() -> _Child:
     with _lock:
-        if _idle:
-            return _idle.pop()
+        while _idle:
+            child = _idle.pop()
+            if child.process.poll() is None:
+                return child
+            child.close()  # it died between calls, such as by the system's out-of-memory killer
     return _Child()
 
 

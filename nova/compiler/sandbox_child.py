@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from nova import knobs
+from nova.compiler.address_space import require_room
 from nova.compiler.sandbox import is_inside, mark_inside
 from nova.compiler.sandbox_wire import FRAME, dump, load
 from nova.core.gc_pause import paused_gc
 from nova.core.log import redirect
-from nova.errors import NovaError, SandboxError
+from nova.errors import CompileMemoryError, NovaError, SandboxError
 
 # Address space of a call in addition to that of the process, and per byte of its text.
 _MEMORY = 8 << 30
@@ -73,14 +74,16 @@ def main() -> None:
             with paused_gc():  # it collects after the answer
                 _answer(data)
             _kept.clear()
+            limit_memory(0, limits)  # that of the last call may be reached: MLIR would abort
             _prepare_next()
 
 
 def _prepare_next() -> None:
-    """Use the time until the next call, if this one used MLIR."""
+    """Use the time until the next call, if this one used MLIR and the caller's limit allows it."""
     contexts = sys.modules.get("nova.ir.context")
     if contexts is not None:
-        with suppress(MemoryError):  # the limit of the last call
+        with suppress(CompileMemoryError, MemoryError):
+            require_room()
             contexts.prepare_context()
 
 

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 
-def ceil_div(value: int, divisor: int) -> int:
-    """The quotient, rounded up."""
-    return -(-value // divisor)
-
-
 def round_up(value: int, step: int) -> int:
     """The smallest multiple of `step` that is not below `value`."""
     return -(-value // step) * step

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import complex_of, real_of
+from nova.core.dtypes import TensorType, complex_of, real_of
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing
 from nova.errors import AttributeValueError, DTypeError, ShapeError
@@ -187,7 +187,8 @@ def _parts(x: Any) -> Any:
 
 def _along(name: str, parts: Any, n: Any, axis: int, norm: Any, sign: int) -> Any:
     """The transform of a tensor with a last axis of parts, along another axis."""
-    size = static_axis(parts.type, axis, f"{name} transforms")
+    numbers = TensorType(parts.shape[:-1], complex_of(parts.dtype))
+    size = static_axis(numbers, axis, f"{name} transforms")
     length = size if n is None else _length(name, n)
     if length < 1:
         raise AttributeValueError(f"{name}: an axis of size {length} has no transform")

@@ -54,12 +54,6 @@ class Operands:
 
     # --- operands -------------------------------------------------------------------------------
 
-    def word_offset(self, name: str) -> int:
-        """The first word of a register."""
-        if name not in self.word_offsets:
-            raise self.error(f"there is no register {name}")
-        return self.word_offsets[name]
-
     def constant(self, value: int, width: int) -> Operand:
         value %= 1 << width
         return (CONSTANT, width, 0, self.constants.setdefault(value, len(self.constants)), 0)

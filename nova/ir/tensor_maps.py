@@ -27,8 +27,6 @@ MOST_RANK = 5
 MOST_BOX = 256
 ALIGNMENT = 16
 """Of addresses and strides, in bytes."""
-SWIZZLE_BYTES = 128
-"""The inner extent of a box with swizzle: chunks of 16 bytes are XORed with the row modulo 8."""
 
 
 @dataclass(frozen=True)

@@ -210,11 +210,11 @@ ROWS = (
     ),
     unary(
         "elu",
-        "x where x > 0, else alpha * (exp(x) - 1).",
+        "x where x > 0, else alpha * (exp(x) - 1); the gradient passes at NaN.",
         lambda x, alpha: np.where(x > 0, x, np.expm1(x) * x.dtype.type(alpha)),
         lambda s, x, alpha: s.select(x > 0, x, s.call("expm1", x) * alpha),
         # The inner where keeps exp finite in the branch that is not selected.
-        lambda F, g, out, x, alpha: F.where(x > 0, g, g * (F.exp(F.where(x > 0, 0.0, x)) * alpha)),
+        lambda F, g, out, x, alpha: F.where(x <= 0, g * (F.exp(F.where(x > 0, 0.0, x)) * alpha), g),
         cast="float",
         attrs={"alpha": 1.0},
         canon=_floats,

@@ -237,10 +237,10 @@ ROWS = (
     ),
     unary(
         "abs",
-        "The absolute value; the gradient at 0 is 0.",
+        "The absolute value; the gradient at 0 and at NaN is 0.",
         np.absolute,
         _scalar_abs,
-        lambda F, g, out, x: g * F.sign(x),
+        lambda F, g, out, x: g * F.where(x > 0, 1.0, F.where(x < 0, -1.0, 0.0)),
     ),
     unary(
         "sign",

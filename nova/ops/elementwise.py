@@ -69,8 +69,8 @@ def _scalar_clamp(s: Any, x: Any, min: Any, max: Any) -> Any:
 
 
 def _vjp_clamp(F: Any, g: Any, out: Any, x: Any, min: Any, max: Any) -> Any:
-    g = g if min is None else F.where(x < min, 0.0, g)
-    return g if max is None else F.where(x > max, 0.0, g)
+    g = g if min is None else F.where(x >= min, g, 0.0)
+    return g if max is None else F.where(x <= max, g, 0.0)
 
 
 # --- cast ---------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ SELECTION = (
     unary(
         "clamp",
         "x limited to the numbers min and max (one may be left out); the gradient passes where "
-        "min <= x <= max.",
+        "min <= x <= max, not at NaN.",
         _numpy_clamp,
         _scalar_clamp,
         _vjp_clamp,

@@ -140,7 +140,8 @@ def _times_others(F: Any, x: Any, g: Any) -> Any:
 def _vjp_extreme(F: Any, g: Any, out: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     chosen = x == keep_axes(F, out, x, axis)
     ties = F.sum(narrowed(F, chosen, x.dtype), axis=axis, keepdims=True)
-    return F.where(chosen, keep_axes(F, g, x, axis) / ties, 0.0)
+    # Nothing equals a NaN: then 0 / 0 makes the gradient NaN, too.
+    return F.where(chosen, keep_axes(F, g, x, axis) / ties, 0.0 / ties)
 
 
 # --- sugar --------------------------------------------------------------------------------------
@@ -250,7 +251,8 @@ FOLDS = (
     ),
     _fold(
         "max",
-        "The largest element over the axes, NaN if there is one; ties share the gradient evenly.",
+        "The largest element over the axes, NaN if there is one (and then the gradient is); ties "
+        "share the gradient evenly.",
         np.max,
         lambda s, top, v: s.maximum(top, v),
         lowest,
@@ -259,7 +261,8 @@ FOLDS = (
     ),
     _fold(
         "min",
-        "The smallest element over the axes, NaN if there is one; ties share the gradient evenly.",
+        "The smallest element over the axes, NaN if there is one (and then the gradient is); ties "
+        "share the gradient evenly.",
         np.min,
         lambda s, low, v: s.minimum(low, v),
         highest,

@@ -96,11 +96,6 @@ def static_axis(type_: TensorType, axis: int, action: str) -> int:
     return int(size)
 
 
-def static_shape(type_: TensorType, action: str) -> tuple[int, ...]:
-    """The shape; SymbolicSizeError names the first axis whose size is known only at run time."""
-    return tuple(static_axis(type_, axis, action) for axis in range(type_.rank))
-
-
 def is_unit(size: Any) -> bool:
     """Whether a size is 1 for all values of its symbols."""
     return known_equal(size, 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ import pytest
 import nova
 from nova.compiler import sandbox, sandbox_wire
 from nova.compiler.sandbox import close_children, run_sandboxed
-from nova.compiler.sandbox_child import report
+from nova.compiler.sandbox_child import report, virtual_size
 from nova.core.log import log
 from nova.core.settings import Settings
 from nova.errors import SandboxError, ShapeError, WorkspaceError
@@ -30,6 +32,8 @@ PROGRAM = """func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 """
 
 # --- what the child of these tests runs ----------------------------------------------------------
+
+_FILLED: list[bytearray] = []
 
 
 def die(number: int) -> None:
@@ -73,6 +77,26 @@ def process() -> int:
     return os.getpid()
 
 
+def reach_the_limit() -> int:
+    """Use MLIR, and leave no address space for another context."""
+    from nova.ir.context import make_context
+
+    make_context()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (virtual_size(), hard))
+    with suppress(MemoryError):
+        while True:  # also of what was freed
+            _FILLED.append(bytearray(1 << 14))
+    del _FILLED[-32:]  # for the answer
+    return os.getpid()
+
+
+def has_prepared() -> list[int]:
+    from nova.ir import context
+
+    return [os.getpid(), len(context._PREPARED)]
+
+
 def surroundings() -> list[str | None]:
     return [nova.__file__, os.getcwd(), os.environ.get("NOVA_OF_A_TEST"), *sys.path]
 
@@ -106,6 +130,22 @@ def test_a_child_that_dies(number: signal.Signals) -> None:
     assert f"stage loops: the compiler crashed ({number.name})" in caught.value.what
     assert "first line\nlast words" in caught.value.what
     assert call("process") != os.getpid()  # the next call has another child
+
+
+def test_a_child_that_dies_between_calls() -> None:
+    """The next call is not to blame for it."""
+    first = call("process")
+    assert isinstance(first, int)
+    os.kill(first, signal.SIGKILL)
+    (child,) = sandbox._idle
+    child.process.wait(timeout=30)
+    assert call("process") not in (first, os.getpid())
+
+
+def test_a_call_that_reaches_the_limit_on_memory() -> None:
+    """The child prepares for the next call with the memory of a new one."""
+    first = call("reach_the_limit")
+    assert call("has_prepared") == [first, 1]
 
 
 @pytest.mark.parametrize("name", ["sleep", "spin"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -43,6 +45,27 @@ def test_the_table_is_what_llvm_says(arch):
     table = {name: set(processor_features(arch, name)) for name in PROCESSORS[arch]}
     reported = {name: set(features) for name, features in processors(arch).items()}
     assert table == reported, "run python -m nova.compiler.cpu.cpu_probe"
+
+
+WITH_AN_EXIT_HANDLER = """
+import ctypes, os, time
+from nova.compiler.cpu.cpu_probe import usable
+process = os.getpid()
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def handler(_):
+    if os.getpid() != process:
+        time.sleep(60)
+ctypes.CDLL(None).__cxa_atexit(handler, None, None)
+print(usable("x86_64", ["i386", "haswell"]))
+"""
+
+
+def test_exit_handlers_of_other_libraries_do_not_run_in_forks():
+    """LLVM ends the process that asks it for 64-bit code of an i386."""
+    completed = subprocess.run(
+        [sys.executable, "-c", WITH_AN_EXIT_HANDLER], capture_output=True, text=True, timeout=30
+    )
+    assert completed.stdout == "['haswell']\n", completed.stderr
 
 
 @pytest.mark.parametrize("arch", PROCESSORS)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from device_samples import SIZE, FakeCuda, chain_contents, step_contents
 
+import nova
 from nova import _native, errors
 from nova._native import DeviceArray
 from nova.artifact.format import read_artifact
@@ -229,6 +230,29 @@ def test_addresses(fake: FakeCuda, device: _native.Device) -> None:
         assert fake.count("cuStreamSynchronize") == fake.count("cuEventSynchronize") == 0
     np.testing.assert_array_equal(out.numpy(), 6 * x)
     np.testing.assert_array_equal(source.numpy(), x)
+
+
+class WithoutElements:
+    """A tensor of no elements: torch has no memory for it, on any device."""
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+def test_addresses_of_tensors_without_elements() -> None:
+    """Kernels see memory of the device for them: the simulator would refuse an address of the host.
+
+    In the first result they are joined with a tensor that has elements, the second has none.
+    """
+    empty, full = (nova.tensor(np.ones((rows, 4), "f4")) for rows in (0, 3))
+    results = [nova.concat([empty, full * 2], axis=0), empty + 1]
+    model = nova.compile(results, inputs=[empty, full], target="cuda:sm_80", run_mode="sim")
+    device = model._executable.device
+    source, out = (DeviceArray.of(device, np.ones((3, 4), "f4")) for _ in range(2))
+    model._executable.program.run_foreign(
+        [WithoutElements(), ByAddress(source)], [ByAddress(out), WithoutElements()], device.stream
+    )
+    np.testing.assert_array_equal(out.numpy(), np.full((3, 4), 2, "f4"))
 
 
 def test_addresses_of_updated_arguments(device: _native.Device) -> None:

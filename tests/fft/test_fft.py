@@ -233,3 +233,21 @@ def test_frequencies_are_checked(frequencies: Any) -> None:
             frequencies(4, d=d)
     expected = getattr(np.fft, frequencies.__name__)(5, 0.5)
     np.testing.assert_allclose(frequencies(np.int64(5), d=np.float32(0.5)).numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shown"),
+    [
+        ("fft", "f32", "complex64[n,4]"),
+        ("ifft2", "complex128", "complex128[n,4]"),
+        ("rfft", "f64", "f64[n,4]"),
+        ("irfft", "complex64", "complex64[n,4]"),
+    ],
+)
+def test_a_symbolic_axis_is_refused_with_the_callers_type(name: str, dtype: str, shown: str):
+    """Not with that of the parts of complex numbers."""
+    x = nova.input((nova.dim("n"), 4), dtype, name="x")
+    axes: dict[str, Any] = {} if name.endswith("2") else {"axis": 0}
+    with pytest.raises(errors.SymbolicSizeError) as caught:
+        getattr(nova.fft, name)(x, **axes)
+    assert f"{name} transforms axis 0 of {shown}, whose size n" in caught.value.what

@@ -175,7 +175,7 @@ typedef struct nova_stop_request {
 void nova_device_request_stop(nova_stop_request *request);
 
 typedef struct nova_device_run_options {
-    void *stream;             /* NOVA_OWN_STREAM: chosen by Nova */
+    void *stream;             /* outlives program and arrays; NOVA_OWN_STREAM: chosen by Nova */
     nova_device_trace *trace; /* records the run; NULL: not traced */
     bool waits;               /* return when all of it has ended, wherever its values are */
     nova_stop_request *stop;  /* NULL: it is not stopped */

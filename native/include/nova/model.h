@@ -70,7 +70,8 @@ NOVA_API nova_status nova_run(nova_model *model, void *const *arguments, void *c
 
 /* The same for a model on a device, whose values may be on the device already: those are used in
  * place. The run is enqueued to `stream`, a CUstream (NULL: the default one), and the call returns
- * immediately unless a value has to be copied back to the host. Thread-safe as above. */
+ * immediately unless a value has to be copied back to the host. The stream must outlive the model:
+ * later runs reuse memory of this one in its order. Thread-safe as above. */
 NOVA_API nova_status nova_run_on(nova_model *model, const nova_device_value *arguments,
                                  const nova_device_value *outputs, void *stream, nova_error *error);
 

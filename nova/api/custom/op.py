@@ -201,7 +201,7 @@ class CustomOp:
         if self._body == "ops":
             args = tuple(as_tensor(a) if isinstance(a, np.ndarray) else a for a in args)
             check_call(self._function, self.name, args, constants)
-            result = self._function(*args, **constants)
+            result = self._call_body(args, constants)
             self._check_rule(args, constants, result)
             return result
         tensors = [as_tensor(a) for a in args]
@@ -228,6 +228,18 @@ class CustomOp:
         if self._body == "loops":
             check_assigned(parse_program(source, len(results)))
         return nodes[0] if len(nodes) == 1 else tuple(nodes)
+
+    def _call_body(self, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
+        """The results of a function of tensors; it may call the op with other constants."""
+        try:
+            return self._function(*args, **constants)
+        except RecursionError:
+            raise KernelError(
+                f"{self.name} calls itself, or another function, without end",
+                where=str(user_location()),
+                hint="only Python numbers, such as a constant of the op, can end a recursion; "
+                "nova.while_loop and nova.fori_loop repeat until a tensor says so",
+            ) from None
 
     def _loop_types(
         self, source: str, types: Sequence[TensorType], constants: dict[str, Any]

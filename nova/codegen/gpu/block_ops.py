@@ -131,11 +131,6 @@ def split(number: Any, sizes: Sequence[Extent]) -> list[Any]:
     return counters[::-1]
 
 
-def shuffle_down(value: Any, distance: int) -> Any:
-    """The value of the lane `distance` higher; any element type."""
-    return _through_words(value, lambda word: _shuffle(word, distance, gpu.ShuffleMode.DOWN))
-
-
 def shuffle_xor(value: Any, distance: int) -> Any:
     """The value of the lane whose number differs in the bit `distance`; any element type."""
     return _through_words(value, lambda word: _shuffle(word, distance, gpu.ShuffleMode.XOR))

@@ -34,6 +34,11 @@ def word(value: Index) -> ir.Value:
     return arith.index_cast(word_type, value)
 
 
+def wide(value: ir.Value) -> ir.Value:
+    """An i32, which is not negative, as an index."""
+    return arith.index_castui(ir.IndexType.get(), value)
+
+
 def opaque(value: ir.Value) -> ir.Value:
     """The same i32, of which LLVM knows nothing.
 

@@ -30,6 +30,10 @@ _ASK = (
     "llvm.initialize_all_asmprinters(); "
     "llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu='help')"
 )
+_USABLE = (
+    "import sys; from nova.compiler.cpu.cpu_probe import print_usable; "
+    "print_usable(sys.argv[1], sys.argv[2:])"
+)
 # Architecture levels (x86_64-v3) are names of Nova, and generic is not a processor.
 _NOT_PROCESSORS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 # LLVM generates no code for the architecture without them.
@@ -61,9 +65,21 @@ def known_names(arch: str) -> tuple[list[str], list[str]]:
 
 
 def usable(arch: str, names: Iterable[str]) -> list[str]:
-    """The processors with 64-bit code in LLVM: it aborts on the others."""
+    """The processors with 64-bit code in LLVM: it ends the process on the others.
+
+    It is asked in forks of a new process. Where other libraries are loaded, their exit handlers
+    would wait in the fork for threads that it does not have.
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", _USABLE, arch, *names], capture_output=True, text=True, check=True
+    )
+    return process.stdout.split()
+
+
+def print_usable(arch: str, names: Iterable[str]) -> None:
+    """The process of `usable`."""
     initialise()
-    return [name for name in names if _emits(arch, name)]
+    print(*(name for name in names if _emits(arch, name)))
 
 
 def _emits(arch: str, name: str) -> bool:

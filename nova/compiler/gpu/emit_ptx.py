@@ -34,6 +34,8 @@ _SHARED = "__dynamic_shmem__"
 _DEFINITION = re.compile(r"^define ", re.MULTILINE)
 _KERNEL = "define ptx_kernel "
 _SHARED_DECLARATION = re.compile(r"^\.extern \.shared .*;$", re.MULTILINE)
+# Inline assembly that the lanes of a warp execute together: barriers, and all `.sync` instructions.
+_OF_A_WARP = re.compile(r' asm (?:\w+ )*"[^"\n]*(?:\.sync\b|\bbar(?:rier)?\.)[^"\n]*".*\)')
 _PART = 150_000
 """Characters of LLVM IR that one thread compiles: about a tenth of a second."""
 # MLIR's translation aborts on intrinsics that it does not know; Nova itself calls these.
@@ -60,7 +62,17 @@ def device_ir(module: ir.Module) -> str:
                         _clone_variable(op.operation, shared_names)
                     else:
                         op.operation.clone()
-        return normalise(llvm.translate_module_to_llvmir(part.operation))
+        return mark_convergent(normalise(llvm.translate_module_to_llvmir(part.operation)))
+
+
+def mark_convergent(text: str) -> str:
+    """Mark inline assembly that the lanes of a warp execute together as `convergent`.
+
+    Without the mark, LLVM copies a barrier into both sides of a branch around it (jump threading):
+    lanes that branch differently would wait at two different barriers. Ops of the nvvm dialect are
+    marked, but `llvm.inline_asm` has no attribute for it.
+    """
+    return _OF_A_WARP.sub(r"\g<0> convergent", text)
 
 
 def _check_lowered(device: Any) -> None:

@@ -25,7 +25,7 @@ def _inner_gradient(F: Any, x: Any, low: Any, high: Any) -> Any:
     `clamp` passes the gradient at its bounds. The values are those of x, so that
     `canonicalize-nova` drops the selection from the forward computation.
     """
-    return F.where((x <= low) | (x >= high), F.detach(x), x)
+    return F.where((x > low) & (x < high), x, F.detach(x))
 
 
 def _relu6(F: Any, x: Any) -> Any:
@@ -86,14 +86,14 @@ def _celu(F: Any, x: Any, alpha: float = 1.0) -> Any:
     scale = number("celu", "alpha", alpha)
     (x,) = as_floats(F, x)
     # The argument of the branch that is not selected is 0, so it cannot overflow.
-    low = F.where(x > 0, 0.0, x)
-    return F.where(x > 0, x, F.expm1(low / scale) * scale)
+    low = F.where(x <= 0, x, 0.0)
+    return F.where(x <= 0, F.expm1(low / scale) * scale, x)
 
 
 def _selu(F: Any, x: Any) -> Any:
     (x,) = as_floats(F, x)
-    low = F.where(x > 0, 0.0, x)
-    return F.where(x > 0, x, F.expm1(low) * _SELU_ALPHA) * _SELU_SCALE
+    low = F.where(x <= 0, x, 0.0)
+    return F.where(x <= 0, F.expm1(low) * _SELU_ALPHA, x) * _SELU_SCALE
 
 
 def _prelu(F: Any, x: Any, weight: Any) -> Any:

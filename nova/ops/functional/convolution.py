@@ -257,7 +257,8 @@ ROWS: tuple[Op, ...] = (
         function(
             f"conv{rank}d",
             f"Convolution over {rank} spatial axes: x (batch, in, ...) with a weight (out, in / "
-            "groups, ...); padding is a size, one per axis, 'same' or 'valid'.",
+            "groups, ...); padding is a size, one per axis, 'same' or 'valid'. Padding is zeros, "
+            "which are multiplied like other elements: an infinite or NaN weight gives NaN there.",
             _convolution(rank),
             operands=OPERANDS,
         )

@@ -407,3 +407,26 @@ def test_calls_that_do_not_fit_the_functions_of_the_user() -> None:
     for keyword in ("out", "reference"):
         with pytest.raises(OptionTypeError, match=f"{keyword} is a int"):
             nova.custom_op(**{keyword: 3})(in_ops.__wrapped__)
+
+
+@nova.custom_op(out=lambda x, **constants: x)
+def halved(x: Any, *, times: int = 1) -> Any:
+    return halved(x * 0.5, times=times - 1) if times else x
+
+
+@nova.custom_op(out=lambda x: x)
+def endless(x: Any) -> Any:
+    return also_endless(x) + 1
+
+
+@nova.custom_op(out=lambda x: x)
+def also_endless(x: Any) -> Any:
+    return endless(x)
+
+
+def test_a_recursion_ends_by_a_constant() -> None:
+    x = np.ones(3, np.float32)
+    np.testing.assert_array_equal(halved(nova.tensor(x), times=3).numpy(), x / 8)
+    with pytest.raises(KernelError, match="calls itself, or another function, without end") as got:
+        endless(nova.tensor(x))
+    assert "nova.while_loop" in str(got.value.hint)

@@ -19,13 +19,16 @@ def array(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
+def cross_entropy(model: nn.Module, x: Any, y: Any) -> Any:
+    return nova.cross_entropy(model(x), y)
+
+
 def train(schedule: str, launch: str, rows: int = 8) -> tuple[list[float], list[Any]]:
     model = nn.Linear(16, 10)
     model.weight.data[...], model.bias.data[...] = array(10, 16) / 4, array(10, seed=1)
-    loss = lambda model, x, y: nova.cross_entropy(model(x), y)  # noqa: E731
     with nova.knobs.override(sim_schedule=schedule):
         optimizer = optim.SGD(model.parameters(), lr=0.1)
-        step = nova.train_step(model, loss, optimizer, launch=launch, **DEVICE)
+        step = nova.train_step(model, cross_entropy, optimizer, launch=launch, **DEVICE)
         losses = [float(np.asarray(step(*batch))) for batch in batches(rows)]
     step.sync()
     return losses, [np.array(p.data) for p in model.parameters()]

@@ -18,7 +18,8 @@ static void *foreign_address(PyObject *tensor)
     void *address = PyLong_AsVoidPtr(number);
     Py_DECREF(number);
     if (address == NULL && !PyErr_Occurred())
-        return empty; /* kernels never see NULL, not even for a tensor without elements */
+        return empty; /* A tensor without elements: kernels never see NULL, and a run on a device
+                       * passes them memory of the device instead (run_address_of). */
     return address;
 }
 

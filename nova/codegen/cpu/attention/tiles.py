@@ -7,6 +7,7 @@ such buffers. Buffers have room for whole vectors and whole tiles, so only the c
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -71,7 +72,7 @@ def block_rows(attention: Attention, rows: Size, nbytes: int, limit: int = 128) 
 
 
 @record
-class AttentionPoint:
+class AttentionPoint(ABC):
     """One point of the batch, cut into blocks of rows of q and blocks of keys."""
 
     target: Target
@@ -80,9 +81,9 @@ class AttentionPoint:
     one_block: bool = False
     """Whether the code is for the symbolic numbers of keys that one block holds."""
 
+    @abstractmethod
     def block_rows(self, rows: Size) -> int:
         """Rows, or keys, of a block."""
-        raise NotImplementedError
 
     @property
     def max_rows(self) -> int:

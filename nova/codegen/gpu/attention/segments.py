@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from nova.codegen.common.match_attention import Attention, Matrix
 from nova.codegen.gpu.attention.dropout import WORD, KeptWeights, bit
-from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, load, opaque, word
+from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, load, opaque, wide, word
 from nova.core.sizes import ceildiv
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, divide_up, index, minimum, mul, sub
@@ -68,8 +68,8 @@ class SegmentRange:
 
     def blocks(self, size: int, low: Index, high: Index) -> tuple[ir.Value, ir.Value]:
         """The blocks of `size` rows with rows of the range, of those from `low` to `high`."""
-        first = arith.maxsi(index(divide(_wide(self.begin), size)), index(low))
-        return first, arith.minsi(index(divide_up(_wide(self.end), size)), index(high))
+        first = arith.maxsi(index(divide(wide(self.begin), size)), index(low))
+        return first, arith.minsi(index(divide_up(wide(self.end), size)), index(high))
 
     def some_blocks(self, size: int, low: Index, high: Index) -> tuple[ir.Value, ir.Value]:
         """As `blocks`, but at least one."""
@@ -79,8 +79,8 @@ class SegmentRange:
 
     def inner_blocks(self, size: int, low: Index, high: Index) -> tuple[ir.Value, ir.Value]:
         """Blocks without hidden scores, of those from `low` to `high`; none at `low` if none."""
-        upper = arith.minsi(index(divide(_wide(self.end), size)), index(high))
-        lower = arith.maxsi(index(divide_up(_wide(self.inner), size)), index(low))
+        upper = arith.minsi(index(divide(wide(self.end), size)), index(high))
+        lower = arith.maxsi(index(divide_up(wide(self.inner), size)), index(low))
         has_some = compare(arith.CmpIPredicate.slt, lower, upper)
         return tuple(arith.select(has_some, bound, index(low)) for bound in (lower, upper))
 
@@ -90,11 +90,6 @@ class SegmentRange:
         after = arith.cmpi(arith.CmpIPredicate.sge, start, self.inner)
         stop = arith.addi(start, word(size))
         return arith.andi(after, arith.cmpi(arith.CmpIPredicate.sle, stop, self.end))
-
-
-def _wide(value: ir.Value) -> ir.Value:
-    """An i32, which is not negative, as an index."""
-    return arith.index_castui(ir.IndexType.get(), value)
 
 
 @dataclass(frozen=True)

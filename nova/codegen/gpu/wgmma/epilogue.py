@@ -165,7 +165,8 @@ class _TileCode:
     consumer: ConsumerThread
     count: int
     """Accumulators of the thread."""
-    piece: int = 0
+    pieces: list[bool] = field(default_factory=list)
+    """Of each piece up to now: whether the copy engine stores it."""
     values: dict[Any, list[list[list[Any]]]] = field(default_factory=dict)
     """Of 64 columns: the elements of each output, by 8 columns and half of the rows."""
 
@@ -302,7 +303,7 @@ class _TileCode:
             columns = min(width, count - start)
             groups = self.values[output.root][start // 8 : (start + columns) // 8]
             is_box = output.map is not None and columns == width
-            buffer = self._begin_piece()
+            buffer = self._begin_piece(is_box)
             if output.size == 2:
                 self._write_short(buffer, groups)
             else:
@@ -352,14 +353,16 @@ class _TileCode:
         """A barrier of this warpgroup; barrier 0 is that of the block."""
         ptx.named_barrier(arith.addi(self.consumer.group, word(1)), 128)
 
-    def _begin_piece(self) -> ir.Value:
+    def _begin_piece(self, is_box: bool) -> ir.Value:
         """A buffer that the copy engine, and all warps, have read."""
         with when(self._is_first):
-            ptx.await_stores(0 if self.piece == 0 else PIECES - 1)
+            # Stores of the pieces since the buffer was used last may be pending, and no others. The
+            # first piece of a tile waits for those of the tile before.
+            ptx.await_stores(sum(self.pieces[1 - PIECES :]))
         self._barrier()
         offset = arith.muli(self.consumer.group, word(PIECES * PIECE_BYTES))
-        number = self.piece % PIECES
-        self.piece += 1
+        number = len(self.pieces) % PIECES
+        self.pieces.append(is_box)
         return arith.addi(arith.addi(self.store.base, offset), word(number * PIECE_BYTES))
 
     def _end_piece(

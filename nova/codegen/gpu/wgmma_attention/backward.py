@@ -26,7 +26,7 @@ from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.attention.segments import SegmentRange
 from nova.codegen.gpu.block_ops import barrier, when
-from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, store, word
+from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, store, wide, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention import fragment as layout
 from nova.codegen.gpu.wgmma_attention.gradient_plan import (
@@ -43,7 +43,6 @@ from nova.codegen.gpu.wgmma_attention.ring import (
     feature_steps,
     row_steps,
 )
-from nova.codegen.gpu.wgmma_attention.softmax import wide
 from nova.codegen.gpu.wgmma_attention.work import WorkItem, WorkOrder
 from nova.ir.attention_ops import AXES
 from nova.ir.bindings import arith, ir, scf

@@ -15,7 +15,7 @@ from nova.codegen.common.builder import BITS
 from nova.codegen.gpu.attention.dropout import DrawnWeights
 from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.block_ops import reduce_lanes, when
-from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, opaque, store, word
+from nova.codegen.gpu.ptx_ops import GLOBAL, global_base, opaque, store, wide, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention import fragment as layout
 from nova.codegen.gpu.wgmma_attention.forward_context import ForwardContext
@@ -28,7 +28,7 @@ from nova.codegen.gpu.wgmma_attention.ring import (
     feature_steps,
     row_steps,
 )
-from nova.codegen.gpu.wgmma_attention.softmax import RowScores, RowState, wide
+from nova.codegen.gpu.wgmma_attention.softmax import RowScores, RowState
 from nova.codegen.gpu.wgmma_attention.work import WorkItem
 from nova.ir.bindings import arith, ir, math, scf
 from nova.ir.index import Index, add, compare, index, minimum, mul, sub

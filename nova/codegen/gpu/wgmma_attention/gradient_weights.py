@@ -13,12 +13,11 @@ from nova.codegen.gpu.attention.block import read_number
 from nova.codegen.gpu.attention.dropout import WORD, DrawnWeights, KeptWeights, WeightDropout
 from nova.codegen.gpu.attention.scores import AttentionScores
 from nova.codegen.gpu.attention.segments import SegmentIds, SegmentRange
-from nova.codegen.gpu.ptx_ops import SHARED, fused, load, opaque, word
+from nova.codegen.gpu.ptx_ops import SHARED, fused, load, opaque, wide, word
 from nova.codegen.gpu.wgmma_attention import fragment as layout
 from nova.codegen.gpu.wgmma_attention.fragment import Fragment
 from nova.codegen.gpu.wgmma_attention.gradient_plan import GradientPart
 from nova.codegen.gpu.wgmma_attention.plan import GROUP_ROWS
-from nova.codegen.gpu.wgmma_attention.softmax import wide
 from nova.ir.bindings import arith, ir, scf, vector
 from nova.ir.index import Index, add, index, minimum, mul, sub
 

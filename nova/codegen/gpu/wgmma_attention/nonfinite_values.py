@@ -16,7 +16,7 @@ from nova.codegen.common.builder import element_type, loop
 from nova.codegen.common.match_attention import Matrix
 from nova.codegen.gpu.attention.masked_nonfinite import FORMATS, is_finite, zeros_for_others
 from nova.codegen.gpu.block_ops import when
-from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, pointer, store, word
+from nova.codegen.gpu.ptx_ops import GLOBAL, SHARED, global_base, load, pointer, store, wide, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention.fragment import column_of
 from nova.ir.bindings import arith, ir, scf, vector
@@ -48,7 +48,7 @@ class TileFlag:
 
     @property
     def _pointer(self) -> ir.Value:
-        return pointer(arith.index_castui(ir.IndexType.get(), self.address), SHARED)
+        return pointer(wide(self.address), SHARED)
 
 
 def clean_tile(
@@ -59,8 +59,8 @@ def clean_tile(
     words = _CHUNK * 8 // form.bits
     chunk_type = ir.VectorType.get([words], ir.IntegerType.get_signless(form.bits))
     clean = zeros_for_others(element, True)
-    base = arith.index_castui(ir.IndexType.get(), address)
-    first = mul(arith.index_castui(ir.IndexType.get(), thread), _CHUNK)
+    base = wide(address)
+    first = mul(wide(thread), _CHUNK)
     with loop(first, nbytes, SCANNERS * _CHUNK) as offset:
         at = add(base, offset)
         loaded = load(chunk_type, at, SHARED, _CHUNK)

@@ -17,7 +17,7 @@ from nova.codegen.gpu.attention.dropout import DrawnWeights, KeptWeights, Weight
 from nova.codegen.gpu.attention.scores import AttentionScores, ScoreTiles
 from nova.codegen.gpu.attention.segments import SegmentIds
 from nova.codegen.gpu.block_ops import reduce_lanes
-from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.ptx_ops import wide, word
 from nova.codegen.gpu.wgmma_attention import fragment as layout
 from nova.codegen.gpu.wgmma_attention.fragment import Fragment
 from nova.codegen.gpu.wgmma_attention.plan import GROUP_ROWS
@@ -175,8 +175,3 @@ def _tree(combine: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
     """Values combined in four chains, so that latencies overlap."""
     chains = [reduce(combine, values[start::4]) for start in range(min(4, len(values)))]
     return reduce(combine, chains)
-
-
-def wide(value: ir.Value) -> ir.Value:
-    """An i32 as an index."""
-    return arith.index_castui(ir.IndexType.get(), value)

@@ -16,11 +16,11 @@ from typing import Any
 from nova.codegen.common.builder import splat
 from nova.codegen.gpu.attention.operands import matrices_at
 from nova.codegen.gpu.block_ops import when
-from nova.codegen.gpu.ptx_ops import SHARED, load, opaque, store, word
+from nova.codegen.gpu.ptx_ops import SHARED, load, opaque, store, wide, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention.consumer import Consumer
 from nova.codegen.gpu.wgmma_attention.ring import RingPosition
-from nova.codegen.gpu.wgmma_attention.softmax import RowScores, RowState, wide
+from nova.codegen.gpu.wgmma_attention.softmax import RowScores, RowState
 from nova.codegen.gpu.wgmma_attention.work import WorkItem
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, compare, divide, modulo, mul, sub

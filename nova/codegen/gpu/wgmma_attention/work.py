@@ -12,7 +12,7 @@ from typing import Any
 
 from nova.codegen.common.match_attention import Attention
 from nova.codegen.gpu.attention.operands import batch_counters
-from nova.codegen.gpu.ptx_ops import opaque, word
+from nova.codegen.gpu.ptx_ops import opaque, wide, word
 from nova.codegen.gpu.wgmma_attention.balance import Work
 from nova.ir.bindings import arith, ir, scf
 from nova.ir.index import Index, add, divide, modulo, mul, sub
@@ -50,7 +50,7 @@ class WorkOrder:
             round_ = op.induction_variable
             within = self._position(round_, word(block))
             number = arith.addi(arith.muli(round_, word(work.blocks)), within)
-            number = arith.index_castui(ir.IndexType.get(), number)
+            number = wide(number)
             item = self._item(number, arith.addi(round_, word(1)))
             scf.YieldOp(list(body(item, *op.inner_iter_args)))
         return list(op.results)
@@ -85,4 +85,4 @@ class WorkOrder:
     def again(self, item: WorkItem) -> WorkItem:
         """The same item; what depends on it is computed from here on, again."""
         number = opaque(word(item.number))
-        return self._item(arith.index_castui(ir.IndexType.get(), number), item.round)
+        return self._item(wide(number), item.round)
