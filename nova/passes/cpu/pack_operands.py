@@ -13,6 +13,7 @@ from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
     find_prepacked,
     find_prepacked_rows,
+    packed_size,
     view_prepacked,
     write_prepacked,
 )
@@ -104,7 +105,7 @@ class PackOperands(Pass):
             if packings and self._has_tile_for_each_core(schedule, packings):
                 write_overrides(kernel, replace(schedule.overrides, tiles=self.cores))
             elif packings:
-                view_prepacked(kernel, packings)
+                view_prepacked(kernel, {i: packed_size(*p) for i, p in packings.items()})
                 write_prepacked(kernel, {i: panels for i, (_, panels) in packings.items()})
                 for call in calls[name]:
                     for number, (spec, panels) in packings.items():
