@@ -350,7 +350,7 @@ def buffers_to_loops(
         # After the schedule overrides, which decide the layout of panels.
         PackConstants(target, tile_work, winograd),
         # After it: a constant is packed by the compiler.
-        *([PackOperands(target, tile_work, cores)] if share_panels else []),
+        *([PackOperands(target, tile_work, cores, winograd)] if share_panels else []),
         LowerKernels(target, tile_work),
         *tidy_loops(),
         PlanTasks(task_ns),

@@ -15,7 +15,13 @@ from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.footprint import Footprint, find_footprint
-from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
+from nova.codegen.common.loop_nest import (
+    LoopNest,
+    make_loop_nest,
+    merge_grid,
+    merge_inner,
+    read_whole,
+)
 from nova.codegen.common.match_attention import find_attention
 from nova.codegen.common.match_contraction import (
     LoopContraction,
@@ -31,6 +37,7 @@ from nova.codegen.cpu.core_tiles import emit_blocks, tile_for_cores, wide_tile_f
 from nova.codegen.cpu.fourier.transform import block_columns, emit_fourier
 from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
+    is_one_block,
     panels_of,
     read_prepacked,
     row_panels_of,
@@ -61,6 +68,7 @@ from nova.codegen.cpu.tile_local_buffers import (
     shifted,
 )
 from nova.codegen.cpu.winograd.kernel import emit_winograd, find_winograd
+from nova.codegen.cpu.winograd.weights import transform_weights
 from nova.core.rounding import round_up
 from nova.core.sizes import Size, ceildiv
 from nova.core.targets import Target
@@ -73,6 +81,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.fourier import find_fourier
 from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.linalg.winograd import find_weight_transform
 from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
 from nova.ir.walk import find_ops
 
@@ -119,6 +128,8 @@ class KernelSchedule:
         self.attentions = {op: attention for op, attention in attentions.items() if attention}
         transforms = {op: find_fourier(op) for op in structured}
         self.transforms = {op: spec for op, spec in transforms.items() if spec}
+        weights = {op: find_weight_transform(op) for op in structured}
+        self.weights = {op: spec for op, spec in weights.items() if spec}
         # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
         self.scalar_loops = bool(others)
         try:
@@ -196,16 +207,17 @@ class KernelSchedule:
 
     def _touching_nests(self) -> dict[Any, LoopNest]:
         """The nests with the strides of images, for access footprints."""
-        nests = {
-            op: image_footprint(
-                nest, self.windows[op], self.contractions[op].n, self.contractions[op].k
-            )
-            if op in self.windows
-            else nest
-            for op, nest in self.nests.items()
-        }
+        nests = dict(self.nests)
+        for op, windows in self.windows.items():
+            loops = self.contractions[op].n, self.contractions[op].k
+            nests[op] = image_footprint(nests[op], windows, *loops)
+        for op, contraction in self.contractions.items():
+            # Rows of several blocks of k are at as many places.
+            if contraction.spec.packed_rows and not is_one_block(self.target, contraction.spec):
+                nests[op] = read_whole(nests[op], 0)
         if self.winograd is not None:
-            nests[self.winograd.op] = self.winograd.footprint(nests[self.winograd.op])
+            op, elements = self.winograd.op, self.winograd.plan.weight_elements
+            nests[op] = read_whole(nests[op], 0, elements)
         return nests
 
     def _find_contractions(self, kernel: Any) -> dict[Any, LoopContraction]:
@@ -437,6 +449,9 @@ class KernelSchedule:
                     buffers = [self.flat_buffer(v) for v in op.operands]
                     spec = self.transforms[op]
                     emit_fourier(self.target, spec, self.nests[op], buffers, ranges)
+                elif op in self.weights:
+                    buffers, layout = [self.flat_buffer(v) for v in op.operands], self.weights[op]
+                    transform_weights(self.target, layout, self.nests[op], buffers, ranges)
                 elif op in self.nests:
                     buffers = [self.flat_buffer(mapping.get(v, v)) for v in op.operands]
                     self._emit_loops(self.nests[op], buffers, ranges, mapping)

@@ -88,6 +88,11 @@ def row_panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
     return PrepackedPanels(tiling.panel_rows, tiling.k_blocks, of_rows=True)
 
 
+def is_one_block(target: Target, spec: Contraction) -> bool:
+    """Whether the packed rows of a GEMM are those of its left operand, in panels."""
+    return tiling_of(target, spec).k_blocks == 1
+
+
 def find_prepacked(
     schedule: KernelSchedule, kernel: Any
 ) -> dict[int, tuple[Contraction, PrepackedPanels]]:

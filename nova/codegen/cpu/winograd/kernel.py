@@ -8,11 +8,10 @@ the code of a range of tiles. nova/codegen/cpu/schedule.py calls it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from nova.codegen.common.loop_nest import Loop, LoopNest
+from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction
 from nova.codegen.cpu.tile_local_buffers import first_point
 from nova.codegen.cpu.winograd.convolution import Block, Images, WinogradConvolution
@@ -54,12 +53,6 @@ class WinogradKernel:
         else:
             sizes[self.contraction.n] = plan.tile_rows * plan.size * plan.width
         return tuple(min(size, extent) for size, extent in zip(sizes, grid, strict=True))
-
-    def footprint(self, nest: LoopNest) -> LoopNest:
-        """The nest for access footprints: every tile reads all weights."""
-        loops = [replace(lp, strides=(0, *lp.strides[1:])) for lp in nest.loops]
-        weights = Loop(self.plan.weight_elements, False, (1, 0, 0), ())
-        return replace(nest, loops=(*loops, weights))
 
 
 def find_convolution(schedule: KernelSchedule) -> tuple[Any, LoopContraction, int | None] | None:

@@ -21,6 +21,7 @@ from nova.codegen.cpu.winograd.matrices import SIZES, TAPS
 from nova.core.records import record
 from nova.core.rounding import round_up
 from nova.core.targets import Target
+from nova.ir.linalg.winograd import WeightSpec
 
 _TYPE = "f32"
 _LANES = 64
@@ -119,6 +120,11 @@ class WinogradPlan:
     def weight_elements(self) -> int:
         """Elements of the transformed weights."""
         return self.matrices * self.outputs * self.channels
+
+    @property
+    def weights(self) -> WeightSpec:
+        """The layout of the transformed weights."""
+        return WeightSpec(self.size, self.channels, self.block_outputs, self.depth, self.mr)
 
     @property
     def multiplications(self) -> int:
