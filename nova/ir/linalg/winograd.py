@@ -31,6 +31,8 @@ class WeightSpec:
     block_outputs: int
     depth: int
     mr: int
+    stride: int
+    """Elements from one matrix of a block to the next."""
 
 
 def emit_weight_transform(weights: Any, into: Any, spec: WeightSpec) -> None:

@@ -108,14 +108,14 @@ class WinogradConvolution:
         """Multiply the transformed weights of output channels from `first` on."""
         plan = self.plan
         kernel = Microkernel(self.target, _TYPE, plan.mr, plan.nv, WordDot(ELEMENTS, _TYPE, _TYPE))
-        block = plan.block_outputs * plan.channels
-        start = mul(first, plan.channels * plan.matrices)
+        number = divide(first, plan.block_outputs)
+        start = mul(number, plan.matrices * plan.weight_stride)
         with loop(0, plan.matrices, 1) as p:
             c = StridedMatrix(self.products, mul(p, plan.product_stride), plan.lanes, 1)
             old = StridedMatrix(self.zeros, 0, 0, 0)
             for part in range(plan.channels // plan.depth):
                 k = part * plan.depth
-                a_at = add(start, add(mul(p, block), k * plan.block_outputs))
+                a_at = add(start, add(mul(p, plan.weight_stride), k * plan.block_outputs))
                 b_at = add(mul(p, plan.input_stride), k * plan.lanes)
                 sizes = plan.block_outputs, plan.lanes, plan.depth
                 kernel.multiply(self.weights, self.transformed, c, old, *sizes, b_at, a_at)

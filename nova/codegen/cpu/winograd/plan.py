@@ -24,9 +24,10 @@ from nova.core.targets import Target
 from nova.ir.linalg.winograd import WeightSpec
 
 _TYPE = "f32"
-_LANES = 64
-"""Tiles of a block: each transformed weight, which comes from a cache that cores share or from
-memory, is multiplied with so many inputs."""
+_LANES, _FAR_LANES, _FAR = 32, 64, 16 << 20
+"""Tiles of a block, whose transformed inputs and products should stay in L2: each transformed
+weight, which comes from a cache that cores share, is multiplied with so many inputs. With more
+bytes of weights than the last number, they come from memory: then the second."""
 
 _MOST_ROWS = 64
 """Output channels that are multiplied before their outputs are transformed."""
@@ -37,6 +38,14 @@ _MOST_DEPTH = 384
 _PAD = 80
 """Elements between matrices, so that elements of all matrices at one place are in different sets of
 a cache: five lines, and whole ones."""
+
+_GAIN = 0.85
+"""The share of the time of one matmul below which the algorithm is worth its rounding errors."""
+
+_ELEMENT, _READ, _TRANSFORM, _STEP = 6.5, 7.0, 12.0, 0.5
+"""Multiply-adds that take as long as the transform of an element of inputs or products, reading an
+element of weights from memory for a block of tiles, transforming one, and the instructions around
+the multiply-adds of a row of a register tile. Measured with AVX-512 on one core."""
 
 
 @record
@@ -119,18 +128,28 @@ class WinogradPlan:
     @property
     def weight_elements(self) -> int:
         """Elements of the transformed weights."""
-        return self.matrices * self.outputs * self.channels
+        return self.matrices * self.weight_stride * (self.outputs // self.block_outputs)
+
+    @property
+    def weight_stride(self) -> int:
+        """Elements from one matrix of weights, of a block of output channels, to the next."""
+        return self.block_outputs * self.channels + _PAD
 
     @property
     def weights(self) -> WeightSpec:
         """The layout of the transformed weights."""
-        return WeightSpec(self.size, self.channels, self.block_outputs, self.depth, self.mr)
+        sizes = self.size, self.channels, self.block_outputs, self.depth, self.mr
+        return WeightSpec(*sizes, self.weight_stride)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of tiles of all images."""
+        return -(-self.batch // self.images) * -(-self.image_rows // self.tile_rows)
 
     @property
     def multiplications(self) -> int:
         """Multiply-adds of all matmuls."""
-        blocks = -(-self.batch // self.images) * -(-self.image_rows // self.tile_rows)
-        return blocks * self.lanes * self.matrices * self.channels * self.outputs
+        return self.blocks * self.lanes * self.matrices * self.channels * self.outputs
 
 
 def _vectors(vl: int, group: int, groups: int, rows: int) -> int:
@@ -149,13 +168,15 @@ def make_plan(target: Target, spec: Contraction, batch: int, size: int) -> Winog
     rows = _largest_divisor(spec.m, _MOST_ROWS)
     image_rows, width = -(-height // size), -(-windows.row // size)
     group = _choose_group(vl, width, image_rows, batch)
+    is_far = 4 * (size + TAPS - 1) ** 2 * channels * spec.m > _FAR
+    most = _FAR_LANES if is_far else _LANES
     groups = -(-width // group)
     of_row = groups * group
-    if of_row * image_rows <= _LANES:
-        images, tile_rows = min(batch, _LANES // (of_row * image_rows)), image_rows
+    if of_row * image_rows <= most:
+        images, tile_rows = min(batch, most // (of_row * image_rows)), image_rows
     else:
         unit = vl // group
-        images, tile_rows = 1, min(max(_LANES // of_row // unit, 1) * unit, image_rows)
+        images, tile_rows = 1, min(max(most // of_row // unit, 1) * unit, image_rows)
     lanes = _vectors(vl, group, groups, images * tile_rows) * vl
     tiles = [t for t in rank_register_tiles(target, rows, lanes, vl) if rows % t[0] == 0]
     mr, nv = tiles[0]
@@ -202,7 +223,7 @@ def choose_size(
     `knob` is that of the name `winograd`; `constant` says that the weights are transformed by the
     compiler.
     """
-    if knob == "off" or not spec.windows:
+    if knob == "off" or spec.windows is None:
         return None
     plans = [plan for size in SIZES if (plan := make_plan(target, spec, batch, size))]
     if not plans:
@@ -210,17 +231,17 @@ def choose_size(
     costs = {plan.size: estimate(plan, constant=constant) for plan in plans}
     best = min(costs, key=lambda size: costs[size])
     if knob == "on":
-        return max(costs)
-    if not has_masks(target, BITS[_TYPE]):
-        return None
-    direct = batch * spec.m * spec.n * spec.k
-    return best if costs[best] < _GAIN * direct else None
-
-
-_GAIN = 0.85
-"""The share of the time of one matmul below which the algorithm is worth its rounding errors."""
+        return best
+    pays = costs[best] < _GAIN * batch * spec.m * spec.n * spec.k
+    return best if pays and has_masks(target, BITS[_TYPE]) else None
 
 
 def estimate(plan: WinogradPlan, *, constant: bool) -> float:
     """The cost of a convolution, in multiply-adds of the matmul that it replaces."""
-    return plan.multiplications * 1.3
+    elements = plan.blocks * plan.lanes * plan.matrices * (plan.channels + plan.outputs)
+    of_weights = _READ * plan.blocks + (0 if constant else _TRANSFORM)
+    return (
+        plan.multiplications * (1 + _STEP / plan.mr)
+        + _ELEMENT * elements
+        + of_weights * plan.weight_elements
+    )

@@ -36,7 +36,9 @@ def transform_array(flat: np.ndarray, plan: WinogradPlan) -> np.ndarray:
     blocks = plan.outputs // plan.block_outputs, plan.block_outputs // plan.mr, plan.mr
     parts = plan.channels // plan.depth, plan.depth
     panels = products.reshape(plan.matrices, *blocks, *parts).transpose(1, 0, 4, 2, 5, 3)
-    return np.ascontiguousarray(panels).astype(flat.dtype).reshape(-1)
+    padded = np.zeros((blocks[0], plan.matrices, plan.weight_stride), flat.dtype)
+    padded[:, :, : plan.block_outputs * plan.channels] = panels.reshape(*padded.shape[:2], -1)
+    return padded.reshape(-1)
 
 
 def transform_weights(
@@ -54,7 +56,7 @@ def transform_weights(
     weights, into = buffers
     low, high = (ranges[0] if ranges else None) or (0, nest.loops[0].size)
     taps, side = TAPS**2, spec.size + TAPS - 1
-    row, matrix = spec.channels * taps, spec.block_outputs * spec.channels
+    row = spec.channels * taps
     packed = entry_alloca(spec.depth * taps * spec.mr + target.lanes(32), _TYPE)
     panels = spec.block_outputs // spec.mr, spec.channels // spec.depth
     with loop(low, high, 1) as b, loop(0, panels[0], 1) as i, loop(0, panels[1], 1) as part:
@@ -63,15 +65,15 @@ def transform_weights(
         depth = spec.depth * taps
         block = Block(weights, _TYPE, offset, row, 1, spec.mr, depth)
         pack(target, _TYPE, block, spec.mr, depth, packed)
-        at = add(mul(b, side**2 * matrix), mul(part, spec.depth * spec.block_outputs))
+        at = add(mul(b, side**2 * spec.stride), mul(part, spec.depth * spec.block_outputs))
         at = add(nest.offsets[1], add(at, mul(i, spec.depth * spec.mr)))
-        _call_transform(target, spec, packed, into, at, matrix)
+        _call_transform(target, spec, packed, into, at)
 
 
 def _call_transform(
-    target: Target, spec: WeightSpec, packed: ir.Value, into: ir.Value, at: Index, stride: Index
+    target: Target, spec: WeightSpec, packed: ir.Value, into: ir.Value, at: Index
 ) -> None:
-    """Transform a packed micropanel to micropanels of all matrices, `stride` elements apart."""
+    """Transform a packed micropanel to micropanels of all matrices, from `at` on."""
 
     def body(source: ir.Value, out: ir.Value, *numbers: ir.Value) -> None:
         start, step, depth = numbers
@@ -80,7 +82,7 @@ def _call_transform(
             transform.emit(mul(c, TAPS**2 * spec.mr), add(start, mul(c, spec.mr)))
 
     name = f"nova_winograd_weights_{spec.size}_{spec.mr}"
-    numbers = [index(n) for n in (at, stride, spec.depth)]
+    numbers = [index(n) for n in (at, spec.stride, spec.depth)]
     call_shared(name, (packed, into), numbers, 2, body)
 
 
