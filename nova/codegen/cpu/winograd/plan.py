@@ -32,8 +32,8 @@ bytes of weights than the last number, they come from memory: then the second.""
 _MOST_ROWS = 64
 """Output channels that are multiplied before their outputs are transformed."""
 
-_MOST_DEPTH = 384
-"""Input channels of a panel, which stays in L1."""
+_MOST_DEPTH = 128
+"""Input channels of a panel, which stays in L1: sums of longer panels have larger errors."""
 
 _PAD = 80
 """Elements between matrices, so that elements of all matrices at one place are in different sets of
