@@ -57,7 +57,7 @@ class WinogradConvolution:
         self.target, self.plan = target, plan
         self.inputs, self.weights, self.outputs = inputs, weights, outputs
         self.transformed = entry_alloca(plan.matrices * plan.input_stride, _TYPE)
-        self.products = entry_alloca(plan.matrices * plan.product_stride, _TYPE)
+        self.sums = entry_alloca(plan.matrices * plan.sum_stride, _TYPE)
         self.zeros = entry_alloca(plan.nr, _TYPE)
         with ir.InsertionPoint.after(self.zeros.owner):
             for at in range(0, plan.nr, plan.vl):
@@ -111,7 +111,7 @@ class WinogradConvolution:
         number = divide(first, plan.block_outputs)
         start = mul(number, plan.matrices * plan.weight_stride)
         with loop(0, plan.matrices, 1) as p:
-            c = StridedMatrix(self.products, mul(p, plan.product_stride), plan.lanes, 1)
+            c = StridedMatrix(self.sums, mul(p, plan.sum_stride), plan.lanes, 1)
             old = StridedMatrix(self.zeros, 0, 0, 0)
             for part in range(plan.channels // plan.depth):
                 k = part * plan.depth
@@ -127,5 +127,5 @@ class WinogradConvolution:
         step = mul(first, images.channel_stride)
         moved = TileRows(add(rows.offset, step), *rows.numbers[1:])
         transform_outputs(
-            self.target, self.plan, self.products, images.buffer, moved, images.channel_stride
+            self.target, self.plan, self.sums, images.buffer, moved, images.channel_stride
         )

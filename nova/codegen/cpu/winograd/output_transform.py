@@ -1,4 +1,4 @@
-"""The transform of products to outputs, A^T (...) A, into the rows of an image.
+"""The transform of the sums of matmuls to outputs, A^T (...) A, into the rows of an image.
 
 `transform_outputs` calls a function of the module, like that of input_transform.py.
 """
@@ -30,12 +30,12 @@ _TYPE = "f32"
 def transform_outputs(
     target: Target,
     plan: WinogradPlan,
-    products: ir.Value,
+    sums: ir.Value,
     into: ir.Value,
     rows: TileRows,
     channel_stride: Index,
 ) -> None:
-    """Write the outputs of a block; `products` has a row of tiles for each output channel."""
+    """Write the outputs of a block; `sums` has a row of tiles for each output channel."""
 
     def body(source: ir.Value, out: ir.Value, *numbers: ir.Value) -> None:
         count = len(rows.numbers)
@@ -43,9 +43,9 @@ def transform_outputs(
         _OutputTransform(target, plan, source, out, *args).emit()
 
     name = f"nova_winograd_output_{plan.size}x{plan.group}"
-    sizes = plan.block_outputs, plan.groups, plan.lanes, plan.product_stride
+    sizes = plan.block_outputs, plan.groups, plan.lanes, plan.sum_stride
     numbers = *rows.numbers, channel_stride, *sizes
-    call_shared(name, (products, into), [index(n) for n in numbers], 2, body)
+    call_shared(name, (sums, into), [index(n) for n in numbers], 2, body)
 
 
 @record
@@ -54,7 +54,7 @@ class _OutputTransform:
 
     target: Target
     plan: WinogradPlan
-    products: ir.Value
+    sums: ir.Value
     out: ir.Value
     rows: TileRows
     channel_stride: Index
@@ -81,7 +81,7 @@ class _OutputTransform:
         for j in range(plan.side):
             offsets = [mul(i * plan.side + j, self.stride) for i in range(plan.side)]
             values = [
-                load_vector(type_, self.products, index(add(source, offset))) for offset in offsets
+                load_vector(type_, self.sums, index(add(source, offset))) for offset in offsets
             ]
             columns.append(emit_product(self.target, matrix, values))
         for i in range(plan.size):

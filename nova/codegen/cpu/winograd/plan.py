@@ -25,7 +25,7 @@ from nova.ir.linalg.winograd import WeightSpec
 
 _TYPE = "f32"
 _LANES, _FAR_LANES, _FAR = 32, 64, 16 << 20
-"""Tiles of a block, whose transformed inputs and products should stay in L2: each transformed
+"""Tiles of a block, whose transformed inputs and sums should stay in L2: each transformed
 weight, which comes from a cache that cores share, is multiplied with so many inputs. With more
 bytes of weights than the last number, they come from memory: then the second."""
 
@@ -43,7 +43,7 @@ _GAIN = 0.85
 """The share of the time of one matmul below which the algorithm is worth its rounding errors."""
 
 _ELEMENT, _READ, _TRANSFORM, _STEP = 6.5, 7.0, 12.0, 0.5
-"""Multiply-adds that take as long as the transform of an element of inputs or products, reading an
+"""Multiply-adds that take as long as the transform of an element of inputs or sums, reading an
 element of weights from memory for a block of tiles, transforming one, and the instructions around
 the multiply-adds of a row of a register tile. Measured with AVX-512 on one core."""
 
@@ -121,8 +121,8 @@ class WinogradPlan:
         return self.channels * self.lanes + _PAD
 
     @property
-    def product_stride(self) -> int:
-        """Elements from one matrix of products to the next."""
+    def sum_stride(self) -> int:
+        """Elements from one matrix of sums to the next."""
         return self.block_outputs * self.lanes + _PAD
 
     @property

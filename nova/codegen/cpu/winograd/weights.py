@@ -32,10 +32,10 @@ def transform_array(flat: np.ndarray, plan: WinogradPlan) -> np.ndarray:
     """The transformed weights of a constant, whose elements are (output, input, y, x)."""
     taps = flat.astype(np.float64).reshape(plan.outputs, plan.channels, TAPS, TAPS)
     factors = np.array(matrices(plan.size).weights, dtype=np.float64)
-    products = np.einsum("pi,ocij,qj->pqoc", factors, taps, factors, optimize=True)
+    transformed = np.einsum("pi,ocij,qj->pqoc", factors, taps, factors, optimize=True)
     blocks = plan.outputs // plan.block_outputs, plan.block_outputs // plan.mr, plan.mr
     parts = plan.channels // plan.depth, plan.depth
-    panels = products.reshape(plan.matrices, *blocks, *parts).transpose(1, 0, 4, 2, 5, 3)
+    panels = transformed.reshape(plan.matrices, *blocks, *parts).transpose(1, 0, 4, 2, 5, 3)
     padded = np.zeros((blocks[0], plan.matrices, plan.weight_stride), flat.dtype)
     padded[:, :, : plan.block_outputs * plan.channels] = panels.reshape(*padded.shape[:2], -1)
     return padded.reshape(-1)
