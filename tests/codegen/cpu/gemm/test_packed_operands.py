@@ -83,7 +83,7 @@ def test_tiles_wait_for_all_blocks_of_packed_rows() -> None:
     """The rows of a tile are in every block of k, so that a tile reads up to the last one."""
     x, w = nova.input((4, 256, 14, 14)), nova.input((256, 256, 3, 3))
     with knobs.override(winograd="off"):
-        program = nova.compile(nova.conv2d(x, w, padding=1), inputs=[x, w], target="x86_64-v3")
+        program = nova.compile(nova.conv2d(x, w, padding=1), inputs=[x, w], target="x86_64-v4")
     kernel = re.search(
         r"nova.packed = \[array<i64: 0, \d+, (\d+)>\], nova.reads = \[\[([^]]*)\]",
         program.stages["loops"],
