@@ -297,6 +297,10 @@ KNOBS: dict[str, Knob] = {
         Knob("target", TEXT, "cpu", "cpu", "What is compiled for where no target is given."),
         Knob("cpu_level", _one_of("all", *CPU_LEVELS), "all", "all",
              "The most of the processor that target cpu and files may use, for the whole process."),
+        Knob("winograd", _one_of("auto", "on", "off"), "auto", "auto",
+             "Which 3x3 convolutions of f32 a CPU computes by Winograd's algorithm: those that it "
+             "is estimated to make faster (auto), all that it can (on), or none (off); see "
+             "fast-math.md."),
         Knob("tf32", FLAG, False, "off",
              "Let devices round the factors of f32 matmuls to 11 bits, for tensor cores."),
         Knob("matmul_precision", _one_of("highest", "high", "tf32"), "highest", "highest",
@@ -357,6 +361,7 @@ progress: str
 trusted_keys: tuple[str, ...]
 target: str
 cpu_level: str
+winograd: str
 tf32: bool
 matmul_precision: str
 gpu_gemm: str

@@ -72,7 +72,13 @@ CPU_STAGES = _table(
     Stage(
         "loops",
         lambda s: pipelines.buffers_to_loops(
-            s.target, s.tile_work, s.task_ns, s.schedules, s.max_workspace is None, s.cores
+            s.target,
+            s.tile_work,
+            s.task_ns,
+            s.schedules,
+            s.max_workspace is None,
+            s.cores,
+            s.winograd,
         ),
     ),
     # Kernels are lowered in units. Each unit goes through the stages from here on separately, and

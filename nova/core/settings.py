@@ -30,6 +30,7 @@ class Settings:
     launch       how the launches of a device program run: `graph` or `persistent`; `auto` is
                  replaced by one of them before a compile.
     cubin        whether device code is also assembled, which needs `ptxas`.
+    winograd     which 3x3 convolutions CPUs compute by Winograd's algorithm: `auto`, `on`, `off`.
     cores        the threads of runs on this machine, as a power of two, where they are many; 1 for
                  few, and for other targets than `cpu`.
     specialize   combinations of sizes of a symbolic program that get code of their own, in the
@@ -52,6 +53,7 @@ class Settings:
     matmul_precision: str = "highest"
     launch: str = "graph"
     cores: int = 1
+    winograd: str = "auto"
 
     def items(self) -> dict[str, str]:
         """The settings as text, for the cache key and the manifest."""
@@ -60,6 +62,7 @@ class Settings:
         values["specialize"] = " ".join(",".join(map(str, sizes)) for sizes in self.specialize)
         # Defaults of newer settings are left out: files and cache keys stay as they were.
         unset = {"specialize": "", "matmul_precision": "highest", "launch": "graph", "cores": "1"}
+        unset["winograd"] = "auto"
         return {k: v for k, v in values.items() if k not in unset or v != unset[k]}
 
     @staticmethod
@@ -87,6 +90,7 @@ class Settings:
             str(items.get("matmul_precision", "highest")),
             str(items.get("launch", "graph")),
             int(items.get("cores", 1)),
+            str(items.get("winograd", "auto")),
         )
 
 
@@ -115,6 +119,7 @@ def current_settings(
         gpu_gemm=knobs.get("gpu_gemm"),
         gpu_attention=knobs.get("gpu_attention"),
         launch=knobs.KNOBS["launch"].check(launch or knobs.get("launch"), "launch"),
+        winograd=knobs.get("winograd"),
         cores=_many_cores() if (target or knobs.get("target")) == "cpu" else 1,
     )
 

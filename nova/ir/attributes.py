@@ -358,6 +358,12 @@ PREPACKED = Rows(
     "kernels",
     "Arguments in the packed layout of a GEMM: argument, columns per panel, blocks of k.",
 )
+WINOGRAD = Rows(
+    "nova.winograd",
+    "kernels",
+    "The weights of a convolution, transformed for Winograd's algorithm: argument, outputs of a "
+    "side of a tile.",
+)
 MAY_BE_EMPTY = Flag(
     "nova.may_be_empty",
     "loads at computed positions",

@@ -22,6 +22,7 @@ from nova.ir import attention_ops
 from nova.ir.bindings import ir, load_irdl
 from nova.ir.linalg.fourier import NAME as FOURIER
 from nova.ir.linalg.fourier import verify_fourier
+from nova.ir.linalg.winograd import NAME as WINOGRAD_POINT
 from nova.ir.op_attributes import from_attributes, to_attributes
 from nova.ir.resources import is_resource
 from nova.ir.types import nova_type, tensor_type
@@ -207,6 +208,7 @@ def _definitions() -> Iterator[_Definition]:
         yield _Definition(f"{name}_point", values, lambda op: True)
     yield _Definition(FOURIER, ("x", "table"), verify_fourier)
     yield _Definition(f"{FOURIER}_point", ("x", "table"), lambda op: True)
+    yield _Definition(WINOGRAD_POINT, ("x",), lambda op: True)
 
 
 _DEFINITIONS = tuple(_definitions())

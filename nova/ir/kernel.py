@@ -49,6 +49,7 @@ class Kernel(Function):
     # from `choose-schedules`, `pack-constants` and `pack-operands`
     schedule = attributes.SCHEDULE
     prepacked = attributes.PREPACKED
+    winograd = attributes.WINOGRAD
     # from `lower-kernels`
     tiles = attributes.TILES
     core = attributes.CORE

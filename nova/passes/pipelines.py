@@ -338,18 +338,19 @@ def buffers_to_loops(
     schedules: tuple[str, ...] = (),
     share_panels: bool = True,
     cores: int = 1,
+    winograd: str = "auto",
 ) -> list[Pass]:
     """Kernels to loops over their tiles, by the target's schedules, and tiles to tasks.
 
     `share_panels` allows for a larger workspace, with packed operands of matmuls. `cores` are those
-    of the machine, where they are many.
+    of the machine, where they are many. `winograd` is the knob of that name.
     """
     return [
         *([ChooseSchedules(schedules)] if schedules else []),
         # After the schedule overrides, which decide the layout of panels.
-        PackConstants(target, tile_work),
+        PackConstants(target, tile_work, winograd),
         # After it: a constant is packed by the compiler.
-        *([PackOperands(target, tile_work, cores)] if share_panels else []),
+        *([PackOperands(target, tile_work, cores, winograd)] if share_panels else []),
         LowerKernels(target, tile_work),
         *tidy_loops(),
         PlanTasks(task_ns),

@@ -74,6 +74,7 @@ def test_the_samples_have_every_op_of_the_table() -> None:
         *("constant", "size"),
         *(f"{name}{point}" for name in VARIANTS for point in ("", "_point")),
         *("fourier", "fourier_point"),  # after convert-nova-to-linalg
+        "winograd_point",  # of pack-operands
         # in tests/filecheck/dialect/complex.mlir
         *("complex", "real", "imag", "from_parts", "as_parts"),
     }

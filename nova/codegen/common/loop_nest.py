@@ -79,6 +79,22 @@ def make_loop_nest(op: Any) -> LoopNest:
     return LoopNest(generic, loops, tuple(offset for _, offset in linear), _indexed(generic))
 
 
+def read_whole(nest: LoopNest, operand: int, elements: Extent | None = None) -> LoopNest:
+    """The nest for access footprints of an operand in another layout: each point reads all of it.
+
+    It has the elements of the nest's operand, or as many as given.
+    """
+    if elements is None:
+        elements = prod(shape_of(nest.generic.op.operands[operand]))
+
+    def replaced(strides: tuple[Extent, ...], stride: int) -> tuple[Extent, ...]:
+        return (*strides[:operand], stride, *strides[operand + 1 :])
+
+    loops = [replace(loop, strides=replaced(loop.strides, 0)) for loop in nest.loops]
+    none = (0,) * len(nest.offsets)
+    return replace(nest, loops=(*loops, Loop(elements, False, replaced(none, 1), ())))
+
+
 def _indexed(generic: GenericOp) -> frozenset[int]:
     """The linalg loops whose index the body uses; all of them for a whole op, such as attention."""
     if generic.is_whole:

@@ -15,8 +15,13 @@ from typing import Any
 
 from nova.codegen.common.flat_buffers import flatten, flatten_root
 from nova.codegen.common.footprint import Footprint, find_footprint
-from nova.codegen.common.index_math import distance
-from nova.codegen.common.loop_nest import LoopNest, make_loop_nest, merge_grid, merge_inner
+from nova.codegen.common.loop_nest import (
+    LoopNest,
+    make_loop_nest,
+    merge_grid,
+    merge_inner,
+    read_whole,
+)
 from nova.codegen.common.match_attention import find_attention
 from nova.codegen.common.match_contraction import (
     LoopContraction,
@@ -30,14 +35,18 @@ from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.cpu.attention.flash_forward import emit_attention, tile_rows
 from nova.codegen.cpu.core_tiles import emit_blocks, tile_for_cores, wide_tile_for_cores
 from nova.codegen.cpu.fourier.transform import block_columns, emit_fourier
-from nova.codegen.cpu.gemm.packed_gemm import emit_row_panels
 from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
+    is_one_block,
     panels_of,
     read_prepacked,
     row_panels_of,
 )
-from nova.codegen.cpu.gemm.row_panels import RowPanels, find_row_panels
+from nova.codegen.cpu.gemm.row_panels import (
+    RowPanels,
+    emit_kernel_row_panels,
+    find_row_panels,
+)
 from nova.codegen.cpu.gemm.strategies import (
     emit_block,
     is_worth_packing,
@@ -52,7 +61,14 @@ from nova.codegen.cpu.gemm.window_operand import (
 )
 from nova.codegen.cpu.loops import LoopEmitter, Range, index
 from nova.codegen.cpu.shared_nests import call_shared_nest
-from nova.codegen.cpu.tile_local_buffers import TileLocalBuffers, first_point, shifted
+from nova.codegen.cpu.tile_local_buffers import (
+    TileLocalBuffers,
+    first_point,
+    relative_range,
+    shifted,
+)
+from nova.codegen.cpu.winograd.kernel import emit_winograd, find_winograd
+from nova.codegen.cpu.winograd.weights import transform_weights
 from nova.core.rounding import round_up
 from nova.core.sizes import Size, ceildiv
 from nova.core.targets import Target
@@ -65,6 +81,7 @@ from nova.ir.diagnostics import place_of
 from nova.ir.kernel import Kernel
 from nova.ir.linalg.fourier import find_fourier
 from nova.ir.linalg.generic import GenericOp, is_generic_op
+from nova.ir.linalg.winograd import find_weight_transform
 from nova.ir.symbolic.size_table import active_table, decoded, is_number, typical
 from nova.ir.walk import find_ops
 
@@ -106,10 +123,13 @@ class KernelSchedule:
         self.tile_local: TileLocalBuffers
         self.contractions: dict[Any, LoopContraction]
         self._analyse(kernel, structured, grid)
+        self.winograd = find_winograd(self, kernel)
         attentions = {op: find_attention(nest) for op, nest in self.nests.items()}
         self.attentions = {op: attention for op, attention in attentions.items() if attention}
         transforms = {op: find_fourier(op) for op in structured}
         self.transforms = {op: spec for op, spec in transforms.items() if spec}
+        weights = {op: find_weight_transform(op) for op in structured}
+        self.weights = {op: spec for op, spec in weights.items() if spec}
         # Whether any loops are left to LLVM's vectorizer; known when the tile is emitted.
         self.scalar_loops = bool(others)
         try:
@@ -187,14 +207,18 @@ class KernelSchedule:
 
     def _touching_nests(self) -> dict[Any, LoopNest]:
         """The nests with the strides of images, for access footprints."""
-        return {
-            op: image_footprint(
-                nest, self.windows[op], self.contractions[op].n, self.contractions[op].k
-            )
-            if op in self.windows
-            else nest
-            for op, nest in self.nests.items()
-        }
+        nests = dict(self.nests)
+        for op, windows in self.windows.items():
+            loops = self.contractions[op].n, self.contractions[op].k
+            nests[op] = image_footprint(nests[op], windows, *loops)
+        for op, contraction in self.contractions.items():
+            # Rows of several blocks of k are at as many places.
+            if contraction.spec.packed_rows and not is_one_block(self.target, contraction.spec):
+                nests[op] = read_whole(nests[op], 0)
+        if self.winograd is not None:
+            op, elements = self.winograd.op, self.winograd.plan.weight_elements
+            nests[op] = read_whole(nests[op], 0, elements)
+        return nests
 
     def _find_contractions(self, kernel: Any) -> dict[Any, LoopContraction]:
         packed = read_prepacked(kernel)
@@ -267,6 +291,8 @@ class KernelSchedule:
             )
 
     def _choose_tile(self) -> tuple[int, ...]:
+        if self.winograd is not None:
+            return self.winograd.tile(self.grid)
         tile = [1] * len(self.grid)
         tile_sizes: dict[int, int] = {}
         unit: dict[int, int] = {}
@@ -309,7 +335,7 @@ class KernelSchedule:
 
         Tiles of one packed GEMM over a grid of its rows and columns can be.
         """
-        if len(self.contractions) != 1 or len(self.grid) != 2 or self.attentions:
+        if len(self.contractions) != 1 or len(self.grid) != 2 or self.attentions or self.winograd:
             return ()
         (contraction,) = self.contractions.values()
         sizes = *self.grid, contraction.spec.k
@@ -332,6 +358,8 @@ class KernelSchedule:
         return tuple(size if i == rows else extent for i, (size, extent) in enumerate(sizes))
 
     def _find_row_panels(self, tile: Sequence[int]) -> RowPanels | None:
+        if self.winograd is not None:
+            return None
         args = self.nests, self.contractions, self.skipped, self.grid
         return find_row_panels(self.target, *args, tile)
 
@@ -376,10 +404,14 @@ class KernelSchedule:
 
     def emit(self, begin: Any, end: Any) -> None:
         """Emit the code of tiles [begin, end) at the insertion point."""
+        if self.winograd is not None:
+            self.flat = self.tile_local.allocate(self.part, self.block)
+            emit_winograd(self, self.winograd, begin, end)
+            return
         if not self.merges_tiles:
             tiles = scf.ForOp(begin, end, index(1))
             with ir.InsertionPoint(tiles.body):
-                self._emit_ranges(self._tile_ranges(tiles.induction_variable))
+                self._emit_ranges(self.tile_ranges(tiles.induction_variable))
                 scf.YieldOp([])
             return
 
@@ -395,7 +427,7 @@ class KernelSchedule:
         """Emit all ops, each restricted to these ranges of the grid; None is all of a loop."""
         self.flat = self.tile_local.allocate(self.part, self.block)
         if self.row_panels is not None:
-            self._emit_row_panels(self.row_panels, ranges)
+            emit_kernel_row_panels(self, self.row_panels, ranges)
         else:
             self._emit_ops(ranges)
 
@@ -411,75 +443,32 @@ class KernelSchedule:
                 if op in self.contractions:
                     self._emit_gemm(self.nests[op], self.contractions[op], ranges)
                 elif op in self.attentions:
-                    buffers = [self._flat(v) for v in op.operands]
+                    buffers = [self.flat_buffer(v) for v in op.operands]
                     emit_attention(self.target, self.attentions[op], buffers, ranges)
                 elif op in self.transforms:
-                    buffers = [self._flat(v) for v in op.operands]
+                    buffers = [self.flat_buffer(v) for v in op.operands]
                     spec = self.transforms[op]
                     emit_fourier(self.target, spec, self.nests[op], buffers, ranges)
+                elif op in self.weights:
+                    buffers, layout = [self.flat_buffer(v) for v in op.operands], self.weights[op]
+                    transform_weights(self.target, layout, self.nests[op], buffers, ranges)
                 elif op in self.nests:
-                    buffers = [self._flat(mapping.get(v, v)) for v in op.operands]
+                    buffers = [self.flat_buffer(mapping.get(v, v)) for v in op.operands]
                     self._emit_loops(self.nests[op], buffers, ranges, mapping)
                 else:
                     self._emit_nested(clone_into(op, mapping))
 
-    def _emit_row_panels(self, panels: RowPanels, ranges: list[Range | None]) -> None:
-        """Emit one GEMM, and after each of its row panels the epilogue."""
-        nest, contraction = self.nests[panels.op], self.contractions[panels.op]
-        inner = with_unit_columns(contraction.spec)
-        column_loop = contraction.m if inner is not contraction.spec else contraction.n
-
-        def span(loop: int) -> Range:
-            return ranges[loop] or (index(0), index(self.grid[loop]))
-
-        def part(low: Any, high: Any) -> list[Range | None]:
-            return [(low, high) if i == panels.loop else r for i, r in enumerate(ranges)]
-
-        def c_offset(row: Any) -> Any:
-            start = index(nest.offsets[2])
-            if 2 in self.tile_local.operands(nest):
-                first = first_point(nest, 2, part(row, None))
-                start = arith.subi(start, first) if first is not None else start
-            (ms, ns), (low, _) = inner.c_strides, span(column_loop)
-            start = arith.addi(start, arith.muli(row, index(ms)))
-            return arith.addi(start, arith.muli(low, index(ns)))
-
-        def emit_epilogue(low: Any, high: Any) -> None:
-            if len(panels.epilogue) == 1:
-                (op,) = panels.epilogue
-                with op.location:
-                    buffers = [self._flat(v) for v in op.operands]
-                    self._emit_loops(self.nests[op], buffers, part(low, high), {})
-                return
-            nested = scf.ForOp(low, high, index(panels.together))
-            with ir.InsertionPoint(nested.body):
-                row = nested.induction_variable
-                end = arith.addi(row, index(panels.together))
-                # A row panel may end early, with its tile or with the grid.
-                tiles = (panels.tile, self.block_tile, self.tile, self.grid)
-                sizes = (t[panels.loop] for t in tiles)
-                if any(not isinstance(n, int) or n % panels.together for n in sizes):
-                    end = arith.minui(end, high)
-                for op in panels.epilogue:
-                    with op.location:
-                        buffers = [self._flat(v) for v in op.operands]
-                        self._emit_loops(
-                            self.nests[op], buffers, part(row, end), {}, part(low, high)
-                        )
-                scf.YieldOp([])
-
-        with panels.op.location:
-            a, b, c = (self._flat(v) for v in panels.op.operands)
-            emit_row_panels(
-                self.target,
-                contraction.spec,
-                (a, b, c),
-                (index(nest.offsets[0]), index(nest.offsets[1]), c_offset),
-                span(panels.loop),
-                span(column_loop),
-                (panels.tile[panels.loop], panels.tile[column_loop]),
-                emit_epilogue,
-            )
+    def emit_epilogue(
+        self,
+        ops: Sequence[Any],
+        ranges: list[Range | None],
+        buffer_ranges: list[Range | None] | None = None,
+    ) -> None:
+        """Emit ops after a GEMM; `buffer_ranges` are those of `_emit_loops`."""
+        for op in ops:
+            with op.location:
+                buffers = [self.flat_buffer(v) for v in op.operands]
+                self._emit_loops(self.nests[op], buffers, ranges, {}, buffer_ranges)
 
     def _emit_loops(
         self,
@@ -497,7 +486,9 @@ class KernelSchedule:
             for i, buffer in enumerate(buffers):
                 if i not in local:
                     buffers[i] = shifted(buffer, first_point(nest, i, first))
-            ranges = [r and o and _relative(r, o[0]) for r, o in zip(ranges, first, strict=True)]
+            ranges = [
+                r and o and relative_range(r, o[0]) for r, o in zip(ranges, first, strict=True)
+            ]
         ranges = [*ranges, *[None] * (len(nest.loops) - len(ranges))]
         if self.contractions and not local and not mapping:
             spans = [
@@ -519,7 +510,7 @@ class KernelSchedule:
                 LoopEmitter(nest, buffers, [None] * len(nest.loops), None, self.target).emit()
             inner.erase()
 
-    def _tile_ranges(self, tile: Any) -> list[Range | None]:
+    def tile_ranges(self, tile: Any) -> list[Range | None]:
         counts = [ceildiv(g, t) for g, t in zip(self.grid, self.tile, strict=True)]
         ranges: list[Range | None] = [None] * len(self.grid)
         remaining = tile
@@ -539,14 +530,14 @@ class KernelSchedule:
             ranges[i] = (low, high)
         return ranges
 
-    def _flat(self, value: Any) -> Any:
+    def flat_buffer(self, value: Any) -> Any:
         """The root buffer of `value` as one dimension; scalars unchanged."""
         return flatten_root(value, self.flat)
 
     def _emit_gemm(
         self, nest: LoopNest, contraction: LoopContraction, ranges: list[Range | None]
     ) -> None:
-        buffers = [self._flat(v) for v in nest.generic.op.operands]
+        buffers = [self.flat_buffer(v) for v in nest.generic.op.operands]
         offsets = [index(o) for o in nest.offsets]
         for i in self.tile_local.operands(nest):
             start = first_point(nest, i, ranges)
@@ -582,14 +573,6 @@ class KernelSchedule:
 def _is_free(op: Any) -> bool:
     """Whether `op` needs no code in a tile: constants, and arithmetic on symbolic sizes."""
     return op.name == "arith.constant" or is_tile_local_alloca(op) or computes_size(op)
-
-
-def _relative(span: Range, origin: Any) -> Range:
-    """A range relative to `origin`; a range of static length keeps it."""
-    low, high = span
-    start = index(0) if low == origin else arith.subi(low, origin)
-    extent = distance(low, high)
-    return start, arith.subi(high, origin) if extent is None else arith.addi(start, index(extent))
 
 
 def _count(grid: Sequence[Size], tile: Sequence[int]) -> Size:

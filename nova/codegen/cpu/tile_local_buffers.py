@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from nova.codegen.common.index_math import distance
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.tile_local import is_tile_local_alloca, point_strides, static_part
 from nova.codegen.cpu.loops import Range, index
@@ -97,3 +98,11 @@ def shifted(buffer: Any, start: Any | None) -> Any:
         static_sizes=[size],
         static_strides=[1],
     ).result
+
+
+def relative_range(span: Range, origin: Any) -> Range:
+    """A range relative to `origin`; a range of static length keeps it."""
+    low, high = span
+    start = index(0) if low == origin else arith.subi(low, origin)
+    extent = distance(low, high)
+    return start, arith.subi(high, origin) if extent is None else arith.addi(start, index(extent))

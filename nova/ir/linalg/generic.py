@@ -19,6 +19,7 @@ from nova.ir.bindings import ir
 from nova.ir.diagnostics import place_of
 from nova.ir.linalg.attribute_cache import read_cached
 from nova.ir.linalg.fourier import POINT
+from nova.ir.linalg.winograd import OP as WINOGRAD_POINT
 from nova.ir.symbolic.size_table import Extent, decoded
 
 _ITERATOR = re.compile(r"iterator_type<(\w+)>")
@@ -64,7 +65,7 @@ _ARITHMETIC = (
     *("addf", "subf", "mulf", "divf", "remf", "negf"),
     *("maximumf", "minimumf", "maxnumf", "minnumf"),
 )
-_ALGORITHMS = {*POINTS, POINT}
+_ALGORITHMS = {*POINTS, POINT, WINOGRAD_POINT}
 """Ops of the bodies that stand for an attention or a Fourier transform."""
 
 _FLOPS = {**{f"arith.{name}": 1 for name in _ARITHMETIC}, "math.fma": 2}
@@ -181,7 +182,7 @@ class GenericOp:
 
 
 def stands_for_algorithm(op: Any) -> bool:
-    """Whether the body of a linalg.generic is an attention or a Fourier transform."""
+    """Whether the body of a linalg.generic is an attention, or a transform."""
     return any(inner.operation.name in _ALGORITHMS for inner in op.regions[0].blocks[0].operations)
 
 

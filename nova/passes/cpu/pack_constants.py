@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from math import prod
 from typing import Any, ClassVar
 
@@ -13,20 +15,26 @@ from nova.codegen.cpu.gemm.prepacked_constants import (
     find_prepacked,
     find_prepacked_rows,
     pack_array,
+    packed_size,
     view_prepacked,
     write_prepacked,
 )
 from nova.codegen.cpu.schedule import KernelSchedule
+from nova.codegen.cpu.winograd.kernel import find_weights
+from nova.codegen.cpu.winograd.plan import WinogradPlan
+from nova.codegen.cpu.winograd.weights import transform_array
 from nova.core.records import record
 from nova.core.targets import parse_target
 from nova.ir.attributes import UNPACKED
 from nova.ir.bindings import ir, memref
+from nova.ir.kernel import Kernel
 from nova.ir.symbolic.size_table import sizes_of
 from nova.ir.types import constant_values, dense_bytes, memory_dtype
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
 
 Packing = tuple[Contraction, PrepackedPanels]
+Pack = Callable[[np.ndarray], np.ndarray]
 
 _RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 
@@ -38,12 +46,15 @@ class PackConstants(Pass):
     The GEMM then packs no constant at run time. The kernel's attribute `nova.packed` says which
     arguments are packed, and how; `lower-kernels` must choose the same layout. A global of which
     only the packed copies are used keeps its values for the text, with the attribute
-    `nova.unpacked`.
+    `nova.unpacked`. The weights of a convolution for which Winograd's algorithm is faster are
+    transformed instead, and its kernel has the attribute `nova.winograd`; the knob `winograd`
+    decides otherwise.
     """
 
     name: ClassVar[str] = "pack-constants"
     target: str = "cpu"
     tile_work: int = 65_536
+    winograd: str = "auto"
 
     def run(self, module: ir.Module) -> None:
         constants = constant_arguments(module)
@@ -62,6 +73,10 @@ class PackConstants(Pass):
                 continue
             ops = [op.operation for op in kernel.entry_block.operations][:-1]
             schedule = KernelSchedule(kernel, ops, target, self.tile_work)
+            transform = find_weights(schedule, kernel, self.winograd, constants[name])
+            if transform is not None:
+                packer.transform(kernel, calls[name], *transform)
+                continue
             # The right operand where a GEMM has two constants.
             candidates = find_prepacked_rows(schedule, kernel) | find_prepacked(schedule, kernel)
             packings = {i: candidates[i] for i in sorted(constants[name]) if i in candidates}
@@ -110,29 +125,38 @@ class _Packer:
             for op in module.body.operations
             if op.operation.name == "memref.global"
         }
-        self.copies: dict[tuple[str, Contraction, PrepackedPanels], Any] = {}
+        self.copies: dict[tuple[str, Any], Any] = {}
 
     def pack(self, kernel: Any, callers: list[Any], packings: dict[int, Packing]) -> None:
-        view_prepacked(kernel, packings)
+        sizes = {number: packed_size(*packing) for number, packing in packings.items()}
+        view_prepacked(kernel, sizes)
         write_prepacked(kernel, {number: panels for number, (_, panels) in packings.items()})
-        for op in callers:
-            for number, (spec, panels) in packings.items():
-                name = _global_name(op.operands[number])
-                assert name is not None
-                packed = self._copy(name, spec, panels)
-                with ir.InsertionPoint(op), op.location:
-                    op.operands[number] = memref.get_global(
-                        packed.type_.value, packed.sym_name.value
-                    )
+        for number, packing in packings.items():
+            spec, panels = packing
+            pack = functools.partial(pack_array, spec=spec, panels=panels)
+            self._replace(callers, number, packing, pack)
 
-    def _copy(self, name: str, spec: Contraction, panels: PrepackedPanels) -> Any:
+    def transform(self, kernel: Any, callers: list[Any], number: int, plan: WinogradPlan) -> None:
+        view_prepacked(kernel, {number: plan.weight_elements})
+        Kernel(kernel).winograd = ((number, plan.size),)
+        self._replace(callers, number, plan, lambda flat: transform_array(flat, plan))
+
+    def _replace(self, callers: list[Any], number: int, layout: Any, pack: Pack) -> None:
+        """Let calls pass a copy of a constant in another layout."""
+        for op in callers:
+            name = _global_name(op.operands[number])
+            assert name is not None
+            packed = self._copy(name, layout, pack)
+            with ir.InsertionPoint(op), op.location:
+                op.operands[number] = memref.get_global(packed.type_.value, packed.sym_name.value)
+
+    def _copy(self, name: str, layout: Any, pack: Pack) -> Any:
         """A global with the packed values of another one."""
-        key = (name, spec, panels)
+        key = (name, layout)
         if key not in self.copies:
             source = self.globals[name]
             element = source.type_.value.element_type
-            data = dense_bytes(source.initial_value)
-            packed = pack_array(np.frombuffer(data, memory_dtype(element)), spec, panels)
+            packed = pack(np.frombuffer(dense_bytes(source.initial_value), memory_dtype(element)))
             type_ = ir.MemRefType.get([len(packed)], element)
             values = constant_values(packed, element)
             label = f"{name}_packed{len(self.copies)}"
@@ -157,7 +181,7 @@ class _Packer:
                     read.add(op.operation.attributes["name"].value)
                 else:
                     op.operation.erase()
-        for name in {name for name, _, _ in self.copies}:
+        for name in {name for name, _ in self.copies}:
             if name not in read:
                 UNPACKED.set(self.globals[name])
 

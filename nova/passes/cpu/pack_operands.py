@@ -13,20 +13,24 @@ from nova.codegen.cpu.gemm.prepacked_constants import (
     PrepackedPanels,
     find_prepacked,
     find_prepacked_rows,
+    packed_size,
     view_prepacked,
     write_prepacked,
 )
 from nova.codegen.cpu.schedule import KernelSchedule
+from nova.codegen.cpu.winograd.kernel import find_weights
+from nova.codegen.cpu.winograd.plan import WinogradPlan
 from nova.core.records import record
 from nova.core.rounding import round_up
 from nova.core.targets import parse_target
-from nova.ir.attributes import PREPACKED, SCHEDULE
+from nova.ir.attributes import PREPACKED, SCHEDULE, WINOGRAD
 from nova.ir.bindings import func, ir, memref
 from nova.ir.buffers import element_bytes, nbytes, view_as
 from nova.ir.control_flow.functions import host_functions
 from nova.ir.index import index
 from nova.ir.kernel import Kernel, Main, set_argument_types
 from nova.ir.linalg.ops import generic_op, yield_op
+from nova.ir.linalg.winograd import emit_weight_transform
 from nova.ir.symbolic.size_table import SizeTable
 from nova.ir.walk import kernels, main_function
 from nova.passes.base import Pass
@@ -58,6 +62,9 @@ all tiles of the matmul wait for the last of them."""
 _SLOTS = 4
 """Buffers that all packed operands share: one is packed while others are read."""
 
+_WEIGHT_WORK = 4
+"""Operations for each element of transformed weights."""
+
 _ALIGNMENT = 64
 
 
@@ -74,13 +81,16 @@ class PackOperands(Pass):
     panels. The layout is that of constants (`pack-constants`), and so is the attribute,
     `nova.packed`. Programs with symbolic sizes, and regions of control flow, stay as they are.
     `cores` are those of the machine that the program is compiled on: where there are many, matmuls
-    of medium size get a tile for each core instead, and stay as they are.
+    of medium size get a tile for each core instead, and stay as they are. The weights of a
+    convolution for which Winograd's algorithm is faster are transformed by a kernel of their own
+    too, as `pack-constants` transforms constants.
     """
 
     name: ClassVar[str] = "pack-operands"
     target: str = "cpu"
     tile_work: int = 65_536
     cores: int = 1
+    winograd: str = "auto"
 
     def run(self, module: ir.Module) -> None:
         main = main_function(module)
@@ -91,10 +101,19 @@ class PackOperands(Pass):
         calls = _calls_of_main(module, main)
         for kernel in kernels(module):
             name = kernel.name.value
-            if name not in calls or Kernel(kernel).work < 2 * _BATCH_WORK or PREPACKED.has(kernel):
+            is_small = Kernel(kernel).work < 2 * _BATCH_WORK and self.winograd != "on"
+            if name not in calls or is_small or PREPACKED.has(kernel) or WINOGRAD.has(kernel):
                 continue
             ops = [op.operation for op in kernel.entry_block.operations][:-1]
             schedule = KernelSchedule(kernel, ops, target, self.tile_work)
+            transform = find_weights(schedule, kernel, self.winograd)
+            if transform is not None:
+                number, plan = transform
+                view_prepacked(kernel, {number: plan.weight_elements})
+                Kernel(kernel).winograd = ((number, plan.size),)
+                for call in calls[name]:
+                    operands.transform(call, number, plan)
+                continue
             candidates = find_prepacked(schedule, kernel)
             packings = {i: p for i, p in candidates.items() if _pays(*p)}
             if not packings:
@@ -104,7 +123,7 @@ class PackOperands(Pass):
             if packings and self._has_tile_for_each_core(schedule, packings):
                 write_overrides(kernel, replace(schedule.overrides, tiles=self.cores))
             elif packings:
-                view_prepacked(kernel, packings)
+                view_prepacked(kernel, {i: packed_size(*p) for i, p in packings.items()})
                 write_prepacked(kernel, {i: panels for i, (_, panels) in packings.items()})
                 for call in calls[name]:
                     for number, (spec, panels) in packings.items():
@@ -172,18 +191,13 @@ class _PackedOperands:
         source, slot = call.operands[number], self.count % _SLOTS
         self.count += 1
         element = source.type.element_type
-        workspace = list(self.main.entry_block.arguments)[-1]
         lanes = panels.lanes(spec)
         cuts = [spec.k * i // panels.blocks for i in range(panels.blocks + 1)]
         count = lanes // panels.nr
 
         def view(shape: list[int], first: int) -> Any:
             type_ = ir.MemRefType.get(shape, element)
-            op = memref.ViewOp(type_, workspace, index(0), [])
-            at = first * lanes * element_bytes(type_)
-            self.uses.append((slot, at, op))
-            self.sizes[slot] = max(self.sizes[slot], at + nbytes(type_))
-            return op.result
+            return self._view(type_, slot, first * lanes * element_bytes(type_))
 
         with ir.InsertionPoint(call), call.location:
             if panels.of_rows:
@@ -197,6 +211,46 @@ class _PackedOperands:
                 name = self._kernel(source.type, panels.nr, k, end, call.location)
                 func.CallOp([], ir.FlatSymbolRefAttr.get(name), [source, block])
             call.operands[number] = view([spec.k * lanes], 0)
+
+    def _view(self, type_: Any, slot: int, at: int) -> Any:
+        """A buffer from byte `at` of a slot on."""
+        workspace = list(self.main.entry_block.arguments)[-1]
+        op = memref.ViewOp(type_, workspace, index(0), [])
+        self.uses.append((slot, at, op))
+        self.sizes[slot] = max(self.sizes[slot], at + nbytes(type_))
+        return op.result
+
+    def transform(self, call: Any, number: int, plan: WinogradPlan) -> None:
+        """Transform the weights of a call before it, for Winograd's algorithm."""
+        source, slot = call.operands[number], self.count % _SLOTS
+        self.count += 1
+        element, blocks = source.type.element_type, plan.outputs // plan.block_outputs
+        into = ir.MemRefType.get([blocks, plan.weight_elements // blocks], element)
+        flat = ir.MemRefType.get([plan.weight_elements], element)
+        with ir.InsertionPoint(call), call.location:
+            name = self._weights_kernel(source.type, into, plan, call.location)
+            func.CallOp([], ir.FlatSymbolRefAttr.get(name), [source, self._view(into, slot, 0)])
+            call.operands[number] = self._view(flat, slot, 0)
+
+    def _weights_kernel(self, source: Any, into: Any, plan: WinogradPlan, location: Any) -> str:
+        """The name of the kernel that transforms the weights of a convolution."""
+        key = str(source), plan.weights
+        if key in self.kernels:
+            return self.kernels[key]
+        name = self.kernels[key] = f"transform_{len(self.kernels)}"
+        blocks = into.shape[0]
+        shape = [blocks, plan.block_outputs, prod(source.shape) // plan.outputs]
+        with ir.InsertionPoint(self.main), location:
+            kernel = func.FuncOp(name, ([source, into], []), visibility="private")
+            mark = Kernel.mark(kernel, work=_WEIGHT_WORK * plan.weight_elements, grid=(blocks,))
+            mark.ins, mark.outs = 1, 1
+            block = kernel.add_entry_block()
+            with ir.InsertionPoint(block):
+                weights, panels = block.arguments
+                view = view_as(weights, ir.MemRefType.get(shape, source.element_type))
+                emit_weight_transform(view, panels, plan.weights)
+                func.ReturnOp([])
+        return name
 
     def _kernel(self, source: Any, nr: int, first: int, end: int, location: Any) -> str:
         """The name of the kernel that packs steps [first, end) of k of a buffer of this type."""

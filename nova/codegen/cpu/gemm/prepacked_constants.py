@@ -88,6 +88,11 @@ def row_panels_of(target: Target, spec: Contraction) -> PrepackedPanels | None:
     return PrepackedPanels(tiling.panel_rows, tiling.k_blocks, of_rows=True)
 
 
+def is_one_block(target: Target, spec: Contraction) -> bool:
+    """Whether the packed rows of a GEMM are those of its left operand, in panels."""
+    return tiling_of(target, spec).k_blocks == 1
+
+
 def find_prepacked(
     schedule: KernelSchedule, kernel: Any
 ) -> dict[int, tuple[Contraction, PrepackedPanels]]:
@@ -158,17 +163,18 @@ def pack_array(flat: np.ndarray, spec: Contraction, panels: PrepackedPanels) -> 
     return np.concatenate(pieces)
 
 
-def view_prepacked(
-    kernel: Any, packings: Mapping[int, tuple[Contraction, PrepackedPanels]]
-) -> None:
-    """Change the types of arguments to those of packed buffers; their uses view them as before."""
+def view_prepacked(kernel: Any, sizes: Mapping[int, int]) -> None:
+    """Change the types of arguments to those of packed buffers; their uses view them as before.
+
+    `sizes` are the elements of the packed buffers.
+    """
     block = kernel.entry_block
     with ir.InsertionPoint.at_block_begin(block), kernel.location:
-        for number, (spec, panels) in packings.items():
+        for number, size in sizes.items():
             argument = block.arguments[number]
             old = argument.type
             [use] = list(argument.uses)
-            argument.set_type(ir.MemRefType.get([packed_size(spec, panels)], old.element_type))
+            argument.set_type(ir.MemRefType.get([size], old.element_type))
             use.owner.operation.operands[use.operand_number] = view_as(argument, old)
     set_argument_types(kernel, [])
 

@@ -77,3 +77,16 @@ def test_a_limit_of_the_workspace_leaves_no_room() -> None:
     program = nova.compile(x @ y, inputs=[x, y], max_workspace=1 << 20)
     assert packs(program) == 0
     assert program.workspace_size <= 1 << 20
+
+
+def test_tiles_wait_for_all_blocks_of_packed_rows() -> None:
+    """The rows of a tile are in every block of k, so that a tile reads up to the last one."""
+    x, w = nova.input((4, 256, 14, 14)), nova.input((256, 256, 3, 3))
+    with knobs.override(winograd="off"):
+        program = nova.compile(nova.conv2d(x, w, padding=1), inputs=[x, w], target="x86_64-v4")
+    kernel = re.search(
+        r"nova.packed = \[array<i64: 0, \d+, (\d+)>\], nova.reads = \[\[([^]]*)\]",
+        program.stages["loops"],
+    )
+    assert kernel is not None and int(kernel[1]) > 1
+    assert kernel[2] == f"array<i64: 0, {4 * 256 * 256 * 9}, 0, 0, 0>"
