@@ -135,16 +135,20 @@ class _Code:
                 with loop(low, high, mr) as i:
                     self._tile(i, mr, rows, starts)
 
-        def panels(j: Index, nv: int) -> None:
-            """As many vectors as there are columns for, at most `nv`."""
+        def panels(j: Index, width: Index, nv: int) -> None:
+            """A panel for `width` columns: at most `nv` vectors."""
             if nv == 1:
                 panel(j, 1)
                 return
-            has_more = compare(arith.CmpIPredicate.sgt, sub(columns, j), (nv - 1) * lanes)
-            branch(has_more, lambda: panel(j, nv), lambda: panels(j, nv - 1))
+            has_more = compare(arith.CmpIPredicate.sgt, width, (nv - 1) * lanes)
+            branch(has_more, lambda: panel(j, nv), lambda: panels(j, width, nv - 1))
 
-        with loop(0, columns, most * lanes) as j:
-            panels(j, most)
+        step: Index = most * lanes
+        if most > 3:  # five vectors are three and two: one vector takes as long as two
+            is_five = compare(arith.CmpIPredicate.ule, sub(columns, 4 * lanes + 1), lanes - 1)
+            step = arith.select(is_five, index(3 * lanes), index(step))
+        with loop(0, columns, step) as j:
+            panels(j, minimum(sub(columns, j), step), most)
 
     def _tile(self, i: ir.Value, mr: int, rows: ir.Value, starts: list[Index]) -> None:
         """Some rows, and the vectors of columns that start there."""
